@@ -90,7 +90,7 @@ func (b *beater) run(ctx context.Context) {
 func (b *beater) report(ctx context.Context, session *capacitycard.SessionReport) {
 	report := enforcement.Report{
 		Identity: b.identity, Version: version.Version, ConfigHash: session.ConfigHash,
-		ConfigProblem: b.problem(), SecondScheduler: session.SecondScheduler, At: session.At,
+		ConfigProblem: b.problem(), SecondScheduler: session.BoundByOthers, At: session.At,
 	}
 	if report.ConfigProblem == "" {
 		report.ConfigProblem = session.Problem

@@ -101,7 +101,7 @@ func (b *beating) writes() int {
 
 func TestHeartbeatSaysWhatTheSessionRanWith(t *testing.T) {
 	g, b := NewWithT(t), newBeating()
-	b.report(t.Context(), &capacitycard.SessionReport{ConfigHash: "a", SecondScheduler: []string{"n/p"}, At: b.began})
+	b.report(t.Context(), &capacitycard.SessionReport{ConfigHash: "a", BoundByOthers: []string{"n/p"}, At: b.began})
 	g.Expect(b.said()).To(Equal(enforcement.Report{Identity: "host_uid", Version: "v0.0.0-dev", ConfigHash: "a", SecondScheduler: []string{"n/p"}, At: b.began.Truncate(time.Microsecond)}))
 
 	// A change is said at once, and what others wrote on the Lease stays.

@@ -259,7 +259,7 @@ func (l *leader) with(fence *fence) func(context.Context) error {
 			return err
 		}
 		beater := newBeater(leases, l.heartbeats, l.identity, problem)
-		l.cache.SetHeartbeat(beater.beat)
+		l.cache.SetSessionObserver(beater.beat)
 		go beater.run(term)
 		sched.Run(term.Done())
 		<-term.Done()

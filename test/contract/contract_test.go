@@ -136,7 +136,7 @@ func (w contractNames) readConstants(spec *ast.ValueSpec) {
 			w.add(kind, word)
 		}
 		parsers, ok := value.(*ast.CompositeLit)
-		if !ok || name != "parsers" {
+		if !ok || name != "argumentParsers" {
 			continue
 		}
 		for _, element := range parsers.Elts {

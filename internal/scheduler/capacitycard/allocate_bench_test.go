@@ -37,7 +37,7 @@ func BenchmarkAllocate(b *testing.B) {
 			}
 			scene := &scene{t: b, m: NewCache()}
 			framework.RegisterPluginBuilder(PluginName, func(a framework.Arguments) framework.Plugin {
-				scene.p = newPlugin(scene.m, a)
+				scene.p = buildPlugin(scene.m, a)
 				return scene.p
 			})
 			var ours, theirs []time.Duration

@@ -40,18 +40,18 @@ type arguments struct {
 	configHash string
 }
 
-// longest is how many bytes of mistakes are told: an event holds 1024, and what has the
+// maxErrorLength is how many bytes of mistakes are told: an event holds 1024, and what has the
 // arguments is named before them.
-const longest = 900
+const maxErrorLength = 900
 
-// parsers read each argument into its field.
-var parsers = map[string]func(*arguments, any) error{
+// argumentParsers read each argument into its field.
+var argumentParsers = map[string]func(*arguments, any) error{
 	"cardUnlimitedCpuMemory": func(a *arguments, v any) (err error) {
-		a.cardUnlimitedCPUMemory, err = flag(v)
+		a.cardUnlimitedCPUMemory, err = parseBool(v)
 		return err
 	},
 	"overCommitFactor": func(a *arguments, v any) error {
-		f, ok := number(v)
+		f, ok := parseNumber(v)
 		if !ok || !(f >= 1 && f <= 100) {
 			return errors.New("write a number from 1 to 100")
 		}
@@ -66,7 +66,7 @@ var parsers = map[string]func(*arguments, any) error{
 		return nil
 	},
 	"nodeOrderWeight": func(a *arguments, v any) error {
-		f, ok := number(v)
+		f, ok := parseNumber(v)
 		if !ok || !(f > 0 && f <= 1000) {
 			return errors.New("write a number above 0, at most 1000")
 		}
@@ -119,26 +119,26 @@ func parseArguments(raw map[string]any) (arguments, error) {
 	args := defaults
 	var wrong []error
 	for _, key := range slices.Sorted(maps.Keys(raw)) {
-		parse, ok := parsers[key]
+		parse, ok := argumentParsers[key]
 		if !ok {
 			wrong = append(wrong, fmt.Errorf("unknown argument %.80q: this version knows %s", key,
-				strings.Join(slices.Sorted(maps.Keys(parsers)), ", ")))
+				strings.Join(slices.Sorted(maps.Keys(argumentParsers)), ", ")))
 			continue
 		}
 		if err := parse(&args, raw[key]); err != nil {
-			wrong = append(wrong, fmt.Errorf("argument %s is %s: %w", key, written(raw[key]), err))
+			wrong = append(wrong, fmt.Errorf("argument %s is %s: %w", key, quoteValue(raw[key]), err))
 		}
 	}
 	if len(wrong) > 0 {
 		text := strings.ReplaceAll(errors.Join(wrong...).Error(), "\n", "; ")
-		return defaults, errors.New(conditions.Truncate(text, longest))
+		return defaults, errors.New(conditions.Truncate(text, maxErrorLength))
 	}
 	return args, nil
 }
 
-// written repeats a wrong value, a text in quotes so that it is not taken for
+// quoteValue repeats a wrong value, a text in quotes so that it is not taken for
 // the number or flag that it looks like.
-func written(value any) string {
+func quoteValue(value any) string {
 	quoted := fmt.Sprintf("%.80q", fmt.Sprint(value))
 	if _, isText := value.(string); isText {
 		return quoted
@@ -146,8 +146,8 @@ func written(value any) string {
 	return quoted[1 : len(quoted)-1]
 }
 
-// flag reads a boolean, in quotes too, as Helm values often are.
-func flag(v any) (bool, error) {
+// parseBool reads a boolean, in quotes too, as Helm values often are.
+func parseBool(v any) (bool, error) {
 	text := strings.ToLower(fmt.Sprint(v))
 	if text != "true" && text != "false" {
 		return false, errors.New("write true or false")
@@ -155,8 +155,8 @@ func flag(v any) (bool, error) {
 	return text == "true", nil
 }
 
-// number reads a number of any width, in quotes too.
-func number(v any) (float64, bool) {
+// parseNumber reads a number of any width, in quotes too.
+func parseNumber(v any) (float64, bool) {
 	switch v.(type) {
 	case int, int64, uint64, float64, string:
 		f, err := strconv.ParseFloat(fmt.Sprint(v), 64)
@@ -167,7 +167,7 @@ func number(v any) (float64, bool) {
 
 // parseOwners reads podOwnerReferenceToServiceType: kind → service type.
 func parseOwners(value any) (servicetype.OwnerKinds, error) {
-	owners, err := entriesOf(value, "write kinds and service types, for example Job: training", func(kind string, value any) (string, error) {
+	owners, err := parseEntries(value, "write kinds and service types, for example Job: training", func(kind string, value any) (string, error) {
 		name, ok := value.(string)
 		if !ok {
 			return "", fmt.Errorf("kind %.80q: write the name of a service type", kind)
@@ -186,7 +186,7 @@ func parseOwners(value any) (servicetype.OwnerKinds, error) {
 //	  inference: {reclaimFrom: [training]}
 //	  training: {reclaimable: true, minimumRuntime: 10m}
 func parseServiceTypes(value any) (servicetype.Matrix, error) {
-	matrix, err := entriesOf(value, "write service types with reclaimable and reclaimFrom", func(name string, value any) (servicetype.Rule, error) {
+	matrix, err := parseEntries(value, "write service types with reclaimable and reclaimFrom", func(name string, value any) (servicetype.Rule, error) {
 		rule, err := parseRule(value)
 		if err != nil {
 			return rule, fmt.Errorf("type %.80q: %w", name, err)
@@ -204,7 +204,7 @@ func parseRule(value any) (servicetype.Rule, error) {
 	if value == nil {
 		return rule, nil // a type that neither takes nor is taken from
 	}
-	entries, err := mapping(value)
+	entries, err := parseMapping(value)
 	if err != nil {
 		return rule, fmt.Errorf("write reclaimable and reclaimFrom below it: %w", err)
 	}
@@ -212,15 +212,15 @@ func parseRule(value any) (servicetype.Rule, error) {
 		var ok bool
 		switch key {
 		case "reclaimable":
-			if rule.Reclaimable, err = flag(entries[key]); err != nil {
+			if rule.Reclaimable, err = parseBool(entries[key]); err != nil {
 				return rule, fmt.Errorf("reclaimable: %w", err)
 			}
 		case "reclaimFrom":
-			if rule.ReclaimFrom, ok = texts(entries[key]); !ok {
+			if rule.ReclaimFrom, ok = parseStrings(entries[key]); !ok {
 				return rule, errors.New("reclaimFrom: write a list of service types, for example [training]")
 			}
 		case "minimumRuntime":
-			if rule.MinimumRuntime, err = duration(entries[key]); err != nil {
+			if rule.MinimumRuntime, err = parseDuration(entries[key]); err != nil {
 				return rule, fmt.Errorf("minimumRuntime: %w", err)
 			}
 		default:
@@ -232,8 +232,8 @@ func parseRule(value any) (servicetype.Rule, error) {
 
 // parsePriorityClasses reads priorityClasses: name of a PriorityClass → value.
 func parsePriorityClasses(value any) (servicetype.PriorityClasses, error) {
-	values, err := entriesOf(value, "write PriorityClasses and their values, for example pc-high: 80000", func(name string, value any) (int32, error) {
-		f, ok := number(value)
+	values, err := parseEntries(value, "write PriorityClasses and their values, for example pc-high: 80000", func(name string, value any) (int32, error) {
+		f, ok := parseNumber(value)
 		if !ok || f != math.Trunc(f) || f < math.MinInt32 || f > math.MaxInt32 {
 			return 0, fmt.Errorf("PriorityClass %.80q: write its value, a whole number", name)
 		}
@@ -246,9 +246,9 @@ func parsePriorityClasses(value any) (servicetype.PriorityClasses, error) {
 	return classes, classes.Validate()
 }
 
-// duration reads a text such as 10m or 1h30m. A bare number has no unit and is
+// parseDuration reads a text such as 10m or 1h30m. A bare number has no unit and is
 // refused.
-func duration(value any) (time.Duration, error) {
+func parseDuration(value any) (time.Duration, error) {
 	text, _ := value.(string)
 	d, err := time.ParseDuration(text)
 	if err != nil {
@@ -257,10 +257,10 @@ func duration(value any) (time.Duration, error) {
 	return d, nil
 }
 
-// entriesOf reads each entry of a mapping in the order of the keys, so that the first
+// parseEntries reads each entry of a mapping in the order of the keys, so that the first
 // mistake is always the same one. usage is told of what is no mapping.
-func entriesOf[V any](value any, usage string, read func(key string, value any) (V, error)) (map[string]V, error) {
-	entries, err := mapping(value)
+func parseEntries[V any](value any, usage string, read func(key string, value any) (V, error)) (map[string]V, error) {
+	entries, err := parseMapping(value)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", usage, err)
 	}
@@ -273,9 +273,9 @@ func entriesOf[V any](value any, usage string, read func(key string, value any) 
 	return all, nil
 }
 
-// mapping reads a nested mapping. Volcano's YAML library gives its keys any
+// parseMapping reads a nested mapping. Volcano's YAML library gives its keys any
 // type, the configuration gate's gives them the type string.
-func mapping(value any) (map[string]any, error) {
+func parseMapping(value any) (map[string]any, error) {
 	switch entries := value.(type) {
 	case map[string]any:
 		return entries, nil
@@ -284,7 +284,7 @@ func mapping(value any) (map[string]any, error) {
 		for key, entry := range entries {
 			name, ok := key.(string)
 			if !ok {
-				return nil, fmt.Errorf("key %s is not a word", written(key))
+				return nil, fmt.Errorf("key %s is not a word", quoteValue(key))
 			}
 			named[name] = entry
 		}
@@ -293,7 +293,7 @@ func mapping(value any) (map[string]any, error) {
 	return nil, errors.New("it is not a mapping")
 }
 
-func texts(value any) ([]string, bool) {
+func parseStrings(value any) ([]string, bool) {
 	if value == nil {
 		return nil, true
 	}

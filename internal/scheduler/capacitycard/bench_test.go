@@ -63,7 +63,7 @@ func BenchmarkGates(b *testing.B) {
 	s := newFleet(b, 100, 1000, 10, 4)
 	p := s.reopen().p
 	// As Volcano does before it looks for a node.
-	check.NoError(b, p.beginSearch(s.Task("job-0-0")))
+	check.NoError(b, p.prePredicate(s.Task("job-0-0")))
 	task, node, other, queue := s.Task("job-0-0"), s.Ssn.Nodes["node-0"], s.Ssn.Nodes["node-1"], s.Ssn.Queues["queue-0"]
 	if !p.allocatable(queue, task) || p.predicate(task, node) != nil || p.predicate(task, other) == nil {
 		b.Fatal("the gates do not answer as they should")

@@ -33,7 +33,7 @@ func TestPodsOutsideTheSessionStillHoldTheirCards(t *testing.T) {
 	orphans[3].Status.Phase = corev1.PodSucceeded
 	s.list(orphans...)
 	got := s.used("q", "A")
-	check.That(t, got == 4 && !s.p.account.FitsCard("q", "A", 1), "queue uses %d cards, want 2 of its job and 2 of orphans, and none left", got)
+	check.That(t, got == 4 && !s.p.ledger.FitsCard("q", "A", 1), "queue uses %d cards, want 2 of its job and 2 of orphans, and none left", got)
 }
 
 func TestAPodWhosePodGroupGoesIsChargedToTheSameQueue(t *testing.T) {
@@ -71,7 +71,7 @@ func TestPlacedPodsStayWithTheirQueue(t *testing.T) {
 			for _, event := range strings.Fields(tc.events) {
 				s.happens(event)
 			}
-			s.p.openBooks()
+			s.p.buildSnapshot()
 		}
 		q, second := s.used("q", "A"), s.used("second", "A")
 		check.That(t, q == tc.q && second == tc.second, "the queues are charged %d and %d cards, want %d and %d", q, second, tc.q, tc.second)
@@ -99,7 +99,7 @@ func (s *scene) happens(event string) {
 			}
 		}
 	case "tried": // Volcano writes the node into the informer's pods
-		s.p.openBooks()
+		s.p.buildSnapshot()
 		for _, task := range job.Tasks {
 			task.Pod.Spec.NodeName = task.NodeName
 		}
@@ -114,7 +114,7 @@ func TestANodeThatLosesItsLabelMovesNoNumber(t *testing.T) {
 		why   string
 	}{{"-", 2, 0, "no named card"}, {"B", 0, 2, "another card than <A>"}} {
 		s.Ssn.Nodes["a"].Node = session.Node("a", tc.model, 8)
-		s.p.openBooks()
+		s.p.buildSnapshot()
 		a, b := s.used("q", "A"), s.used("q", "B")
 		check.That(t, a == tc.a && b == tc.b, "labelled %q: %d of A and %d of B are charged, want %d and %d", tc.model, a, b, tc.a, tc.b)
 		check.Says(t, s.p.predicate(s.Task("j-0"), s.Ssn.Nodes["a"]), tc.why)
@@ -129,7 +129,7 @@ func TestEventsMoveTheBooksExactlyOnce(t *testing.T) {
 		do   func(*framework.Event)
 		want int
 	}{
-		{"allocate again", s.p.allocated, 2}, {"evict", s.p.deallocated, 1}, {"evict twice", s.p.deallocated, 1}, {"take the eviction back", s.p.allocated, 2},
+		{"allocate again", s.p.onAllocate, 2}, {"evict", s.p.onDeallocate, 1}, {"evict twice", s.p.onDeallocate, 1}, {"take the eviction back", s.p.onAllocate, 2},
 	} {
 		step.do(&framework.Event{Task: task})
 		check.That(t, s.used("q", "A") == step.want, "%s: %d cards in use, want %d", step.name, s.used("q", "A"), step.want)
@@ -140,16 +140,16 @@ func TestNothingIsDecidedBeforeTheBooksAreComplete(t *testing.T) {
 	start := time.Now()
 	absent := "node a is not in the session"
 	missing := func() string { return absent }
-	var c completeness
-	check.That(t, c.check(missing, start) != "" && c.check(missing, start.Add(startUpEnds-time.Second)) != "", "decided although a node is missing")
-	check.That(t, c.check(missing, start.Add(startUpEnds)) == "", "still waiting after all patience")
-	c, absent = completeness{}, ""
-	check.That(t, c.check(missing, start) == "", "waits although nothing is missing")
+	var c cacheSync
+	check.That(t, c.notReadyReason(missing, start) != "" && c.notReadyReason(missing, start.Add(cacheSyncTimeout-time.Second)) != "", "decided although a node is missing")
+	check.That(t, c.notReadyReason(missing, start.Add(cacheSyncTimeout)) == "", "still waiting after all patience")
+	c, absent = cacheSync{}, ""
+	check.That(t, c.notReadyReason(missing, start) == "", "waits although nothing is missing")
 	absent = "pod ns/p is not in the session"
-	check.That(t, c.check(missing, start) == "", "complete once is complete for good: later misses are charged, not waited for")
+	check.That(t, c.notReadyReason(missing, start) == "", "complete once is complete for good: later misses are charged, not waited for")
 
 	s := oneJob(t).run()
-	s.p.notReady = "waits"
+	s.p.notReadyReason = "waits"
 	task := s.Task("j-0")
 	check.That(t, !s.p.allocatable(s.Ssn.Queues["q"], task) && s.p.predicate(task, s.Ssn.Nodes["a"]) != nil && s.p.jobEnqueueable(s.Job("j")) <= 0,
 		"a gate is open before the books are complete")
@@ -163,12 +163,12 @@ func TestASessionThatMayNotDecideIsEmpty(t *testing.T) {
 	check.Must(t, got == "", "missing %q in a complete session", got)
 	s.list(s.PodsOf("unseen q 1: a")...)
 	check.Contains(t, "missing", s.p.missingFromSession(), "pod ns/unseen-0 on node a")
-	s.m.completeness = completeness{}
+	s.m.cacheSync = cacheSync{}
 	jobs, queues := maps.Clone(s.Ssn.Jobs), maps.Clone(s.Ssn.Queues)
 	s.reopen()
 	check.That(t, len(s.Ssn.Jobs) == 0 && len(s.Ssn.Queues) == 0,
 		"%d jobs in %d queues would be tried although a pod is missing", len(s.Ssn.Jobs), len(s.Ssn.Queues))
-	s.m.completeness.since = time.Now().Add(-startUpEnds)
+	s.m.cacheSync.waitingSince = time.Now().Add(-cacheSyncTimeout)
 	s.Ssn.Jobs, s.Ssn.Queues = jobs, queues
 	s.reopen()
 	check.That(t, len(s.Ssn.Jobs) != 0 && len(s.Ssn.Queues) != 0, "%d jobs in %d queues once deciding began", len(s.Ssn.Jobs), len(s.Ssn.Queues))
@@ -214,8 +214,8 @@ func TestRefusalsAreToldOnce(t *testing.T) {
 	refusal := func(total, capability int64) *workload.Refusal {
 		return workload.RefusalFor(&quota.InsufficientQuota{Kind: quota.Cards, Queue: "q", Names: []card.Name{"A"}, Requested: 2, Total: total, Limit: capability})
 	}
-	if len(s.Job("j").NodesFitErrors) != 1 || s.p.Ask(task).Count != 2 || api.AllocatedStatus(task.Status) {
-		t.Fatalf("fit errors %v, ask %+v, status %s", s.Job("j").NodesFitErrors, s.p.Ask(task), task.Status)
+	if len(s.Job("j").NodesFitErrors) != 1 || s.p.RequestFor(task).Count != 2 || api.AllocatedStatus(task.Status) {
+		t.Fatalf("fit errors %v, ask %+v, status %s", s.Job("j").NodesFitErrors, s.p.RequestFor(task), task.Status)
 	}
 	for _, tc := range []struct {
 		what    string
@@ -230,30 +230,30 @@ func TestRefusalsAreToldOnce(t *testing.T) {
 		{"one that comes back after two sessions without", refusal(3, 0), 3, true, refusal(3, 0).Message},
 	} {
 		for range tc.sweeps {
-			s.m.voice.sweep()
+			s.m.messages.removeStale()
 		}
-		text, isNew := s.m.voice.say(task.Pod.UID, tc.refusal)
+		text, isNew := s.m.messages.currentMessage(task.Pod.UID, tc.refusal)
 		check.That(t, isNew == tc.isNew && text == tc.text, "%s: told %v, %q, want %v, %q", tc.what, isNew, text, tc.isNew, tc.text)
 	}
 }
 
 func TestAReservationEndsWhenNothingButQuotaIsMissing(t *testing.T) {
 	clock := time.Now()
-	p := patience{}
-	check.That(t, p.lasts("g", clock) && p.lasts("g", clock.Add(reservationEnds-time.Second)), "the reservation ended early")
-	p.renew("g", clock.Add(time.Minute))
-	check.That(t, p.lasts("g", clock.Add(reservationEnds)), "a job that was refused for quota lost its reservation")
-	check.That(t, !p.lasts("g", clock.Add(reservationEnds+time.Minute)), "the reservation never ends")
-	p.sweep()
-	p.sweep() // a session without it
-	check.That(t, p.lasts("g", clock.Add(time.Hour)), "a PodGroup that waits again has no reservation")
+	p := reservations{}
+	check.That(t, p.isActive("g", clock) && p.isActive("g", clock.Add(reservationTimeout-time.Second)), "the reservation ended early")
+	p.restartWait("g", clock.Add(time.Minute))
+	check.That(t, p.isActive("g", clock.Add(reservationTimeout)), "a job that was refused for quota lost its reservation")
+	check.That(t, !p.isActive("g", clock.Add(reservationTimeout+time.Minute)), "the reservation never ends")
+	p.removeStale()
+	p.removeStale() // a session without it
+	check.That(t, p.isActive("g", clock.Add(time.Hour)), "a PodGroup that waits again has no reservation")
 
 	s := newScene(t, `node a A; queue q {"A":8}; next q 4: -*4 least=4`)
 	s.add("stuck q 4: -*4 least=4", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"nobody": "has-this"} }).run()
-	s.p.openBooks()
+	s.p.buildSnapshot()
 	before := s.reserved()
 	s.m.now = func() time.Time { return time.Now().Add(time.Hour) }
-	s.p.openBooks()
+	s.p.buildSnapshot()
 	if before < 4 || s.reserved() != before-4 {
 		t.Errorf("%d cards reserved at first and %d after an hour, want the stuck job's 4 given up", before, s.reserved())
 	}
@@ -264,11 +264,11 @@ func TestATaskThatVolcanoEvictsHoldsItsCardsUntilTheAPIKnows(t *testing.T) {
 	job, task := s.Job("j"), s.Task("j-0")
 	delete(job.TaskStatusIndex[api.Running], task.UID)
 	job.TaskStatusIndex[api.Releasing] = api.TasksMap{task.UID: task}
-	s.p.openBooks()
+	s.p.buildSnapshot()
 	check.That(t, s.used("q", "A") == 2, "queue uses %d cards while an eviction is under way, want 2", s.used("q", "A"))
 	task.Pod = task.Pod.DeepCopy()
 	deleted(task.Pod)
-	s.p.openBooks()
+	s.p.buildSnapshot()
 	check.That(t, s.used("q", "A") == 1, "queue uses %d cards after the pod was deleted, want 1", s.used("q", "A"))
 }
 
@@ -282,12 +282,12 @@ func TestAPodOfAMissingQueueIsTold(t *testing.T) {
 	_, err := s.Ssn.KubeClient().CoreV1().Pods(lost.Namespace).Create(t.Context(), lost, metav1.CreateOptions{})
 	check.Must(t, err == nil, "%v", err)
 	s.list(lost, foreign)
-	voice := s.m.voice
+	voice := s.m.messages
 	voice.mutex.Lock()
 	defer voice.mutex.Unlock()
-	said := voice.said[lost.UID]
+	said := voice.lastMessages[lost.UID]
 	check.That(t, said != nil && said.text == "Queue <nowhere> does not exist", "the pod was told %+v", said)
-	said = voice.said[foreign.UID]
+	said = voice.lastMessages[foreign.UID]
 	check.That(t, said == nil, "a pod of another scheduler was told %+v", said)
 }
 
@@ -296,13 +296,13 @@ func TestAPodOfAMissingQueueIsTold(t *testing.T) {
 func TestPodsAskAnewWhenResourcesMeanSomethingElse(t *testing.T) {
 	s := newScene(t, `node a A; node b B; queue q {"A":4}; j q 1: a -`, func(p *corev1.Pod) { delete(p.Annotations, "volcano.sh/card.name") }).run()
 	task := s.Task("j-1")
-	before := s.p.Ask(task)
+	before := s.p.RequestFor(task)
 	s.Ssn.Nodes["b"].Node = session.Node("b", "B", 7)
-	s.p.openBooks()
-	check.That(t, s.p.Ask(task) == before, "a failed card made a pod ask anew")
+	s.p.buildSnapshot()
+	check.That(t, s.p.RequestFor(task) == before, "a failed card made a pod ask anew")
 	s.Ssn.Nodes["b"].Node = session.Node("b", "C", 8)
-	s.p.openBooks()
-	got := s.p.Ask(task).Names
+	s.p.buildSnapshot()
+	got := s.p.RequestFor(task).Names
 	check.That(t, slices.Equal(got, []card.Name{"A", "C"}), "after the node was relabelled the pod may run on %v", got)
 }
 
@@ -312,12 +312,12 @@ func TestANodeThatWasOnlyTriedIsNotCharged(t *testing.T) {
 	s := oneJob(t).add("w q 2: -", annotate("scheduling.volcano.sh/queue-name", "q")).run() // a gang of two with one pod is not tried, so try it here
 	task := s.Task("w-0")
 	task.Pod.Spec.NodeName, task.NodeName, task.Status = "a", "a", api.Allocated
-	s.p.allocated(&framework.Event{Task: task})
+	s.p.onAllocate(&framework.Event{Task: task})
 	task.Status = api.Pending
-	s.p.deallocated(&framework.Event{Task: task})
+	s.p.onDeallocate(&framework.Event{Task: task})
 	task.Pod.Spec.NodeName = "a"                      // as Volcano leaves it
 	s.Ssn.Nodes["b"].Node = session.Node("b", "C", 8) // cards come to mean something else
-	s.p.openBooks()
+	s.p.buildSnapshot()
 	delete(s.Ssn.Jobs, "ns/w") // its PodGroup is deleted
 	for range 3 {
 		s.list(task.Pod)

@@ -26,172 +26,172 @@ type Cache struct {
 	inventory *card.Inventory
 	// meaning counts how often a resource or a card name came to mean something
 	// else, or unlimited changed, and with it what pods ask for.
-	meaning uint64
+	requestGeneration uint64
 	// unlimited tells that pods that ask for cards neither meet nor use up the CPU and
 	// memory of their queue (cardUnlimitedCpuMemory).
-	unlimited bool
-	pods      map[types.UID]*podFacts
+	cardUnlimitedCPUMemory bool
+	pods                   map[types.UID]*podState
 	// objects finds the facts of a pod by its object: a pod that did not change
 	// is found without reading it.
-	objects map[*corev1.Pod]*podFacts
+	podsByObject map[*corev1.Pod]*podState
 	// seen is how many pods this session saw.
-	seen   int
-	queues map[string]knownQueue
+	podsSeen int
+	queues   map[string]cachedQueue
 	// account is kept from session to session and brought up to date when one
 	// opens, so that a pod that stayed where it was costs a look-up.
-	account *quota.Ledger
+	ledger *quota.Ledger
 	// leaving is when pods were told to go, by UID, until they are gone.
-	leaving map[types.UID]time.Time
+	evictingSince map[types.UID]time.Time
 	// promised is the node that a waiting pod was promised, by UID.
-	promised map[types.UID]promise
+	nominations map[types.UID]nomination
 	// holds are where cards were taken back for pods that wait, by UID.
-	holds map[types.UID]promise
+	reclaimedRoom map[types.UID]nomination
 	// insisted is the last session in which the action cardreclaim was at work,
 	// which sees to it that pods with a mark go.
-	insisted     uint64
-	unfit        unfitness
-	completeness completeness
-	patience     patience
+	lastReclaimSession uint64
+	fitErrors          fitErrorCache
+	cacheSync          cacheSync
+	reservations       reservations
 	// announced remembers what PodGroups without pods announce, by UID.
-	announced map[types.UID]*announcement
-	resolver  workload.Resolver
-	now       func() time.Time
-	voice     *voice
-	session   uint64
-	second    second
-	meters    *meters
+	podGroupRequests map[types.UID]*podGroupRequest
+	resolver         workload.Resolver
+	now              func() time.Time
+	messages         *messageDeduper
+	session          uint64
+	foreignBindings  foreignBindingDetector
+	metrics          *pluginMetrics
 	// open is the plugin of the session that is open, nil between two.
-	open *plugin
+	openPlugin *plugin
 	// heartbeat is told what a session runs with, nil for nobody.
-	heartbeat func(SessionReport)
+	sessionObserver func(SessionReport)
 	// lastBeat is when the session that is open was opened, or reported last.
-	lastBeat time.Time
+	lastReport time.Time
 }
 
-type knownQueue struct {
+type cachedQueue struct {
 	object    *scheduling.Queue
 	unmanaged v1alpha1.UnmanagedQueues
 	state     scheduling.QueueState
 	rules     *workload.QueueRules
 }
 
-// booking is how the ledger holds what a pod is charged.
-type booking int
+// chargeKind is how the ledger holds what a pod is charged.
+type chargeKind int
 
 const (
-	notBooked booking = iota
-	asUsed
-	asEnding
+	notCharged chargeKind = iota
+	chargedAsUsed
+	chargedAsTerminating
 )
 
-// podFacts are what a pod asks for, valid while the pod object and the meaning
+// podState are what a pod asks for, valid while the pod object and the meaning
 // of resources are the same.
-type podFacts struct {
-	object  *corev1.Pod
-	meaning uint64
-	ask     workload.Request
+type podState struct {
+	object     *corev1.Pod
+	generation uint64
+	request    workload.Request
 	// told tells that the pod is marked to be replaced, and of those that Volcano's
 	// job controller replaces.
-	told    bool
-	session uint64
+	outOfSync   bool
+	lastSession uint64
 
 	// charge is what the pod was charged last, and node and placed what that was
 	// worked out from; placed is nil when it must be worked out anew. A pod whose
 	// node lost its label, or whose PodGroup is gone, is charged as it was last.
-	charge *quota.Charge
-	node   string
-	placed *card.Inventory
+	charge           *quota.Charge
+	chargedNode      string
+	chargedInventory *card.Inventory
 	// charged is the queue that was written into the pod when it was bound, ""
 	// before that is seen. Of a pod that is not ours, its maker wrote it.
-	charged string
+	annotatedQueue string
 	// ours tells that the pod names this scheduler.
-	ours bool
+	isOurs bool
 	// booked is how the ledger holds charge.
-	booked booking
+	chargedAs chargeKind
 	// nowhere tells that the node in the pod's object is not real: Volcano
 	// writes it there when it tries a node, and leaves it when it gives up.
-	nowhere bool
+	assumedNodeInvalid bool
 	// waits tells that the pod showed no node so far. It is read off an object
 	// before Volcano may write into it.
-	waits bool
+	unassigned bool
 }
 
 // NewCache returns the cache of a scheduler that knows nothing yet.
 func NewCache() *Cache {
 	return &Cache{
-		inventory: card.NewInventory(nil),
-		pods:      map[types.UID]*podFacts{},
-		objects:   map[*corev1.Pod]*podFacts{},
-		queues:    map[string]knownQueue{},
-		account:   quota.New(0),
-		leaving:   map[types.UID]time.Time{},
-		promised:  map[types.UID]promise{},
-		holds:     map[types.UID]promise{},
-		unfit:     unfitness{statuses: map[unfitKey]*unfitStatus{}},
-		voice:     newVoice(),
-		announced: map[types.UID]*announcement{},
-		patience:  patience{},
-		second:    newSecond(),
-		now:       time.Now,
-		meters:    newMeters(),
+		inventory:        card.NewInventory(nil),
+		pods:             map[types.UID]*podState{},
+		podsByObject:     map[*corev1.Pod]*podState{},
+		queues:           map[string]cachedQueue{},
+		ledger:           quota.New(0),
+		evictingSince:    map[types.UID]time.Time{},
+		nominations:      map[types.UID]nomination{},
+		reclaimedRoom:    map[types.UID]nomination{},
+		fitErrors:        fitErrorCache{statuses: map[fitErrorKey]*cachedFitError{}},
+		messages:         newMessageDeduper(),
+		podGroupRequests: map[types.UID]*podGroupRequest{},
+		reservations:     reservations{},
+		foreignBindings:  newForeignBindingDetector(),
+		now:              time.Now,
+		metrics:          newPluginMetrics(),
 	}
 }
 
-// facts returns what a pod asks for and notes that this session saw the pod.
-func (c *Cache) facts(pod *corev1.Pod) *podFacts {
-	facts, ok := c.objects[pod]
-	if !ok || facts.meaning != c.meaning {
-		facts = c.renew(pod)
+// observePod returns what a pod asks for and notes that this session saw the pod.
+func (c *Cache) observePod(pod *corev1.Pod) *podState {
+	state, ok := c.podsByObject[pod]
+	if !ok || state.generation != c.requestGeneration {
+		state = c.refreshPod(pod)
 	}
-	if facts.session != c.session {
-		facts.session = c.session
-		c.seen++
+	if state.lastSession != c.session {
+		state.lastSession = c.session
+		c.podsSeen++
 	}
-	return facts
+	return state
 }
 
 // sawThisSession tells whether the session's jobs hold the pod, possibly an
 // older state of it.
 func (c *Cache) sawThisSession(pod *corev1.Pod) bool {
-	facts, ok := c.objects[pod]
+	state, ok := c.podsByObject[pod]
 	if !ok {
-		facts, ok = c.pods[pod.UID]
+		state, ok = c.pods[pod.UID]
 	}
-	return ok && facts.session == c.session
+	return ok && state.lastSession == c.session
 }
 
-// renew works out anew what a pod asks for, and keeps what it was charged.
-func (c *Cache) renew(pod *corev1.Pod) *podFacts {
-	fresh := c.newFacts(pod)
-	fresh.meaning, fresh.waits = c.meaning, pod.Spec.NodeName == ""
+// refreshPod works out anew what a pod asks for, and keeps what it was charged.
+func (c *Cache) refreshPod(pod *corev1.Pod) *podState {
+	fresh := c.newPodState(pod)
+	fresh.generation, fresh.unassigned = c.requestGeneration, pod.Spec.NodeName == ""
 	if old, ok := c.pods[pod.UID]; ok {
-		fresh.charge, fresh.node, fresh.booked, fresh.session = old.charge, old.node, old.booked, old.session
-		fresh.waits = old.waits && (old.object == pod || fresh.waits)
-		fresh.nowhere = old.nowhere && old.object == pod
-		if old.waits && !fresh.waits {
-			c.second.arrived(pod, fresh.ours, old.session)
+		fresh.charge, fresh.chargedNode, fresh.chargedAs, fresh.lastSession = old.charge, old.chargedNode, old.chargedAs, old.lastSession
+		fresh.unassigned = old.unassigned && (old.object == pod || fresh.unassigned)
+		fresh.assumedNodeInvalid = old.assumedNodeInvalid && old.object == pod
+		if old.unassigned && !fresh.unassigned {
+			c.foreignBindings.observeBinding(pod, fresh.isOurs, old.lastSession)
 		}
-		delete(c.objects, old.object)
+		delete(c.podsByObject, old.object)
 	}
-	if !fresh.waits { // else its node is one that Volcano tries, and the pod's maker wrote the queue
-		fresh.charged = workload.ChargedQueue(pod)
+	if !fresh.unassigned { // else its node is one that Volcano tries, and the pod's maker wrote the queue
+		fresh.annotatedQueue = workload.ChargedQueue(pod)
 	}
-	c.pods[pod.UID], c.objects[pod] = fresh, fresh
+	c.pods[pod.UID], c.podsByObject[pod] = fresh, fresh
 	return fresh
 }
 
-func (c *Cache) newFacts(pod *corev1.Pod) *podFacts {
-	facts := &podFacts{
-		object: pod, ours: c.resolver.UsesOurScheduler(pod), told: workload.IsMarkedOutOfSync(pod) && workload.ManagedByVCJob(pod), ask: c.resolver.Request(pod),
+func (c *Cache) newPodState(pod *corev1.Pod) *podState {
+	state := &podState{
+		object: pod, isOurs: c.resolver.UsesOurScheduler(pod), outOfSync: workload.IsMarkedOutOfSync(pod) && workload.ManagedByVCJob(pod), request: c.resolver.Request(pod),
 	}
-	if c.unlimited && facts.ask.Count > 0 {
-		facts.ask.MilliCPU, facts.ask.Memory = 0, 0
+	if c.cardUnlimitedCPUMemory && state.request.Count > 0 {
+		state.request.MilliCPU, state.request.Memory = 0, 0
 	}
-	return facts
+	return state
 }
 
-// rules returns what a queue may use.
-func (c *Cache) rules(queue *scheduling.Queue, unmanaged v1alpha1.UnmanagedQueues) *workload.QueueRules {
+// rulesFor returns what a queue may use.
+func (c *Cache) rulesFor(queue *scheduling.Queue, unmanaged v1alpha1.UnmanagedQueues) *workload.QueueRules {
 	known, ok := c.queues[queue.Name]
 	if !ok || known.object != queue || known.unmanaged != unmanaged || known.state != queue.Status.State {
 		read := &v1beta1.Queue{ // as far as the rules read it
@@ -200,48 +200,48 @@ func (c *Cache) rules(queue *scheduling.Queue, unmanaged v1alpha1.UnmanagedQueue
 			Status:     v1beta1.QueueStatus{State: v1beta1.QueueState(queue.Status.State)},
 		}
 		rules := workload.QueueRulesFor(read, unmanaged, known.rules)
-		known = knownQueue{object: queue, unmanaged: unmanaged, state: queue.Status.State, rules: &rules}
+		known = cachedQueue{object: queue, unmanaged: unmanaged, state: queue.Status.State, rules: &rules}
 		c.queues[queue.Name] = known
 	}
 	return known.rules
 }
 
-// refund gives back what a pod was charged, or held while it ended.
-func (c *Cache) refund(facts *podFacts) {
-	if facts.booked != notBooked {
-		c.account.Release(string(facts.object.UID))
+// releasePod gives back what a pod was charged, or held while it ended.
+func (c *Cache) releasePod(state *podState) {
+	if state.chargedAs != notCharged {
+		c.ledger.Release(string(state.object.UID))
 	}
-	facts.booked = notBooked
+	state.chargedAs = notCharged
 }
 
-// sweep forgets pods that the session did not see.
-func (c *Cache) sweep() {
-	if c.seen == len(c.pods) {
+// forgetUnseenPods forgets pods that the session did not see.
+func (c *Cache) forgetUnseenPods() {
+	if c.podsSeen == len(c.pods) {
 		return
 	}
-	for uid, facts := range c.pods {
-		if facts.session != c.session {
-			c.refund(facts)
+	for uid, state := range c.pods {
+		if state.lastSession != c.session {
+			c.releasePod(state)
 			delete(c.pods, uid)
-			delete(c.objects, facts.object)
-			delete(c.second.foreign, uid)
+			delete(c.podsByObject, state.object)
+			delete(c.foreignBindings.foreignPods, uid)
 		}
 	}
 }
 
-// toldToGo tells that Volcano's job controller is to delete the pod and make
+// isOutOfSync tells that Volcano's job controller is to delete the pod and make
 // another one in its place, and has not done so yet. On pods of others the mark
 // means nothing, and neither does it where cardreclaim is not at work: anybody can
 // write it on a pod of their own, and cards that nobody sees to would be promised
 // to others for ever, and kept from being taken back. In the first session of a
 // process nobody knows yet whether it is.
-func (c *Cache) toldToGo(task *api.TaskInfo, facts *podFacts) bool {
-	if c.session > 1 && c.insisted+1 < c.session {
+func (c *Cache) isOutOfSync(task *api.TaskInfo, state *podState) bool {
+	if c.session > 1 && c.lastReclaimSession+1 < c.session {
 		return false
 	}
-	told := facts.told
-	if !told && len(c.leaving) > 0 {
-		_, told = c.leaving[task.Pod.UID]
+	marked := state.outOfSync
+	if !marked && len(c.evictingSince) > 0 {
+		_, marked = c.evictingSince[task.Pod.UID]
 	}
-	return told && task.Pod.DeletionTimestamp == nil
+	return marked && task.Pod.DeletionTimestamp == nil
 }

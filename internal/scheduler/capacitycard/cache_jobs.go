@@ -14,115 +14,115 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// reservationEnds is how long an admitted job keeps its reservation while it
+// reservationTimeout is how long an admitted job keeps its reservation while it
 // can not be placed for other reasons than quota: a node selector that no node
 // has must not keep the cards of its queue from everybody else.
-const reservationEnds = 5 * time.Minute
+const reservationTimeout = 5 * time.Minute
 
-// patience remembers since when admitted PodGroups make no progress, and what they
+// reservations remembers since when admitted PodGroups make no progress, and what they
 // were admitted with. Being refused for quota, or having a pod placed when a session
 // closes, begins a new wait.
-type patience map[types.UID]*admission
+type reservations map[types.UID]*reservation
 
-// admission is what a PodGroup may wait for in a queue.
-type admission struct {
+// reservation is what a PodGroup may wait for in a queue.
+type reservation struct {
 	// since is when the wait began, zero when there is none, and waits tells that it was
 	// asked for since the last sweep.
-	since time.Time
-	waits bool
+	waitingSince time.Time
+	isWaiting    bool
 	// admitted tells that the job was admitted to the queue with the application, and asked
 	// that this was asked for since the last sweep.
-	admitted, asked bool
-	queue           api.QueueID
-	application     quota.JobRequest
+	enqueued, requested bool
+	queue               api.QueueID
+	request             quota.JobRequest
 }
 
-// of is the entry of a PodGroup, a new one when there is none.
-func (p patience) of(group types.UID) *admission {
+// entryFor is the entry of a PodGroup, a new one when there is none.
+func (p reservations) entryFor(group types.UID) *reservation {
 	if p[group] == nil {
-		p[group] = &admission{}
+		p[group] = &reservation{}
 	}
 	return p[group]
 }
 
-// admit remembers what a job was admitted with.
-func (p patience) admit(job *api.JobInfo, application quota.JobRequest) {
-	a := p.of(job.PgUID)
-	a.queue, a.application, a.admitted, a.asked = job.Queue, application, true, true
+// recordEnqueued remembers what a job was admitted with.
+func (p reservations) recordEnqueued(job *api.JobInfo, request quota.JobRequest) {
+	a := p.entryFor(job.PgUID)
+	a.queue, a.request, a.enqueued, a.requested = job.Queue, request, true, true
 }
 
-// beyond is what a job waits for now and was not admitted with.
-func (p patience) beyond(job *api.JobInfo, application quota.JobRequest) quota.JobRequest {
+// unreservedExcess is what a job waits for now and was not admitted with.
+func (p reservations) unreservedExcess(job *api.JobInfo, request quota.JobRequest) quota.JobRequest {
 	a := p[job.PgUID]
-	if a == nil || !a.admitted || a.queue != job.Queue {
-		return application
+	if a == nil || !a.enqueued || a.queue != job.Queue {
+		return request
 	}
-	beyond := a.application.Excess(application)
-	a.asked = len(beyond.Demands) == 0
-	return beyond
+	excess := a.request.Excess(request)
+	a.requested = len(excess.Demands) == 0
+	return excess
 }
 
-// lasts tells whether a waiting PodGroup still has its reservation.
-func (p patience) lasts(group types.UID, now time.Time) bool {
-	a := p.of(group)
-	if a.waits = true; a.since.IsZero() {
-		a.since = now
+// isActive tells whether a waiting PodGroup still has its reservation.
+func (p reservations) isActive(group types.UID, now time.Time) bool {
+	a := p.entryFor(group)
+	if a.isWaiting = true; a.waitingSince.IsZero() {
+		a.waitingSince = now
 	}
-	return now.Sub(a.since) < reservationEnds
+	return now.Sub(a.waitingSince) < reservationTimeout
 }
 
-// renew begins the wait of a PodGroup anew.
-func (p patience) renew(group types.UID, now time.Time) {
-	if a := p[group]; a != nil && !a.since.IsZero() {
-		a.since = now
+// restartWait begins the wait of a PodGroup anew.
+func (p reservations) restartWait(group types.UID, now time.Time) {
+	if a := p[group]; a != nil && !a.waitingSince.IsZero() {
+		a.waitingSince = now
 	}
 }
 
-// sweep forgets PodGroups that did not wait in this session, or for more than
+// removeStale forgets PodGroups that did not wait in this session, or for more than
 // they were admitted with.
-func (p patience) sweep() {
+func (p reservations) removeStale() {
 	for group, a := range p {
-		if !a.waits {
-			a.since = time.Time{}
+		if !a.isWaiting {
+			a.waitingSince = time.Time{}
 		}
-		a.admitted = a.admitted && a.asked
-		if a.waits, a.asked = false, false; a.since.IsZero() && !a.admitted {
+		a.enqueued = a.enqueued && a.requested
+		if a.isWaiting, a.requested = false, false; a.waitingSince.IsZero() && !a.enqueued {
 			delete(p, group)
 		}
 	}
 }
 
-// sweepAnnouncements forgets what two sessions did not ask for.
-func (c *Cache) sweepAnnouncements() {
-	maps.DeleteFunc(c.announced, func(_ types.UID, a *announcement) bool { return c.session-a.session > 1 })
+// removeStalePodGroupRequests forgets what two sessions did not ask for.
+func (c *Cache) removeStalePodGroupRequests() {
+	maps.DeleteFunc(c.podGroupRequests, func(_ types.UID, a *podGroupRequest) bool { return c.session-a.lastSession > 1 })
 }
 
-// announcement is valid while the texts and the meaning of resources are the same.
-type announcement struct {
-	request  string
-	requests bool
-	least    *corev1.ResourceList
-	meaning  uint64
+// podGroupRequest is valid while the texts and the meaning of resources are the same.
+type podGroupRequest struct {
+	annotation    string
+	hasAnnotation bool
+	minResources  *corev1.ResourceList
+	generation    uint64
 	// session is the last one that asked for it.
-	session     uint64
-	application quota.JobRequest
+	lastSession uint64
+	jobRequest  quota.JobRequest
 	refusal     *workload.Refusal
 }
 
-// settled is how long after the first complete session a binding may still
+// bindingGracePeriod is how long after the first complete session a binding may still
 // be the predecessor's. Its last requests ended before its lease did, or died
 // with it; this leaves time for slow ones, and for the watch that brings them.
-var settled = timing.Wait(30 * time.Second)
+var bindingGracePeriod = timing.Wait(30 * time.Second)
 
 const (
-	// unanswered is how long the binding of a pod is remembered that no session
+	// pendingBindingTimeout is how long the binding of a pod is remembered that no session
 	// shows any more: its PodGroup may be back in a moment.
-	unanswered = 10 * time.Minute
-	// mostPods is how many pods bound by others are named.
-	mostPods = 5
+	pendingBindingTimeout = 10 * time.Minute
+	// maxReportedPods is how many pods bound by others are named.
+	maxReportedPods = 5
 )
 
-// second notices a second scheduler: a pod of ours that waited in a session and
+// foreignBindingDetector notices a second scheduler: a pod of ours that waited in a session and
 // later is on a node where this process never placed it.
 //
 // Every binding of this process begins as an allocation that the session did not
@@ -130,97 +130,97 @@ const (
 // seen waiting proves nothing, nor does one that was last seen waiting before
 // this process had settled. Two schedulers that choose the same node for a pod
 // are not told apart.
-type second struct {
+type foreignBindingDetector struct {
 	// since is when the first complete session opened, zero before; from is the
 	// first session that opened when everything had settled, 0 before.
-	since time.Time
-	from  uint64
+	syncedSince time.Time
+	detectFrom  uint64
 	// now is when this session opened.
 	now time.Time
 	// placed are the allocations of this session that were not taken back.
-	placed map[types.UID]string
+	assumed map[types.UID]string
 	// sent are the nodes where earlier sessions placed pods that do not show it yet.
-	sent map[types.UID]*sent
+	pending map[types.UID]*pendingBinding
 	// foreign names the pods that somebody else bound.
-	foreign map[types.UID]string
+	foreignPods map[types.UID]string
 }
 
-// sent is where a pod may have been bound, and when the last binding was asked for.
-type sent struct {
-	nodes []string
-	last  time.Time
+// pendingBinding is where a pod may have been bound, and when the last binding was asked for.
+type pendingBinding struct {
+	nodes    []string
+	lastSent time.Time
 }
 
-func newSecond() second {
-	return second{placed: map[types.UID]string{}, sent: map[types.UID]*sent{}, foreign: map[types.UID]string{}}
+func newForeignBindingDetector() foreignBindingDetector {
+	return foreignBindingDetector{assumed: map[types.UID]string{}, pending: map[types.UID]*pendingBinding{}, foreignPods: map[types.UID]string{}}
 }
 
-// begin opens a session; complete tells that everything was seen together once.
-func (s *second) begin(session uint64, complete bool, now time.Time) {
+// openSession opens a session; complete tells that everything was seen together once.
+func (s *foreignBindingDetector) openSession(session uint64, complete bool, now time.Time) {
 	s.now = now
-	if complete && s.since.IsZero() {
-		s.since = now
+	if complete && s.syncedSince.IsZero() {
+		s.syncedSince = now
 	}
-	if complete && s.from == 0 && now.Sub(s.since) >= settled {
-		s.from = session
-	}
-}
-
-// place notes that a pod was placed on a node in this session.
-func (s *second) place(pod types.UID, node string) {
-	if before, ok := s.placed[pod]; ok && before != node {
-		s.send(pod, before)
-	}
-	s.placed[pod] = node
-}
-
-// takeBack notes that a placement of this session was undone.
-func (s *second) takeBack(pod types.UID, node string) {
-	if s.placed[pod] == node {
-		delete(s.placed, pod)
+	if complete && s.detectFrom == 0 && now.Sub(s.syncedSince) >= bindingGracePeriod {
+		s.detectFrom = session
 	}
 }
 
-// closeSecond closes a session: what is placed now is bound, or will be.
-func (c *Cache) closeSecond() {
-	s := &c.second
-	for pod, node := range s.placed {
-		s.send(pod, node)
+// assume notes that a pod was placed on a node in this session.
+func (s *foreignBindingDetector) assume(pod types.UID, node string) {
+	if before, ok := s.assumed[pod]; ok && before != node {
+		s.addPending(pod, before)
 	}
-	clear(s.placed)
-	maps.DeleteFunc(s.sent, func(pod types.UID, sent *sent) bool {
+	s.assumed[pod] = node
+}
+
+// forgetAssumed notes that a placement of this session was undone.
+func (s *foreignBindingDetector) forgetAssumed(pod types.UID, node string) {
+	if s.assumed[pod] == node {
+		delete(s.assumed, pod)
+	}
+}
+
+// closeForeignBindings closes a session: what is placed now is bound, or will be.
+func (c *Cache) closeForeignBindings() {
+	s := &c.foreignBindings
+	for pod, node := range s.assumed {
+		s.addPending(pod, node)
+	}
+	clear(s.assumed)
+	maps.DeleteFunc(s.pending, func(pod types.UID, sent *pendingBinding) bool {
 		_, exists := c.pods[pod]
-		return !exists && s.now.Sub(sent.last) > unanswered
+		return !exists && s.now.Sub(sent.lastSent) > pendingBindingTimeout
 	})
 }
 
-func (s *second) send(pod types.UID, node string) {
-	known, ok := s.sent[pod]
+func (s *foreignBindingDetector) addPending(pod types.UID, node string) {
+	known, ok := s.pending[pod]
 	if !ok {
-		known = &sent{}
-		s.sent[pod] = known
+		known = &pendingBinding{}
+		s.pending[pod] = known
 	}
 	if !slices.Contains(known.nodes, node) {
 		known.nodes = append(known.nodes, node)
 	}
-	known.last = s.now
+	known.lastSent = s.now
 }
 
-// arrived judges a pod that shows its node for the first time. waited is the
+// observeBinding judges a pod that shows its node for the first time. waited is the
 // session that last saw it waiting.
-func (s *second) arrived(pod *corev1.Pod, isOurs bool, waited uint64) {
-	known, ok := s.sent[pod.UID]
-	delete(s.sent, pod.UID)
+func (s *foreignBindingDetector) observeBinding(pod *corev1.Pod, isOurs bool, waited uint64) {
+	known, ok := s.pending[pod.UID]
+	delete(s.pending, pod.UID)
 	if ok && slices.Contains(known.nodes, pod.Spec.NodeName) {
 		return
 	}
-	if s.from > 0 && waited >= s.from && isOurs {
-		s.foreign[pod.UID] = pod.Namespace + "/" + pod.Name
+	if s.detectFrom > 0 && waited >= s.detectFrom && isOurs {
+		s.foreignPods[pod.UID] = pod.Namespace + "/" + pod.Name
 	}
 }
 
-// names are the first of the pods that somebody else bound, sorted.
-func (s *second) names() []string {
-	names := slices.Sorted(maps.Values(s.foreign))
-	return names[:min(len(names), mostPods)]
+// foreignPodNames are the first of the pods that somebody else bound, sorted.
+func (s *foreignBindingDetector) foreignPodNames() []string {
+	names := slices.Sorted(maps.Values(s.foreignPods))
+	return names[:min(len(names), maxReportedPods)]
 }

@@ -24,39 +24,39 @@ func nameOf(function any) string {
 }
 
 // asked is a request that a test may change, and the queue's rules with it.
-func (s *scene) asked(task, node string) request {
+func (s *scene) asked(task, node string) checkInput {
 	s.t.Helper()
-	r, known := s.p.requestOf(s.Task(task))
+	r, known := s.p.checkInputFor(s.Task(task))
 	check.Must(s.t, known, "pod %s has no job", task)
-	ask := *r.ask
-	r.ask, r.node = &ask, node
+	ask := *r.request
+	r.request, r.node = &ask, node
 	return r
 }
 
 // TestEachCheckRefuses: every check has nothing against a pod that fits, and refuses it for
 // the one thing that it looks at.
 func TestEachCheckRefuses(t *testing.T) {
-	rule := func(change func(*workload.QueueRules)) func(*scene, *request) {
-		return func(_ *scene, r *request) {
+	rule := func(change func(*workload.QueueRules)) func(*scene, *checkInput) {
+		return func(_ *scene, r *checkInput) {
 			rules := *r.rules
 			change(&rules)
 			r.rules = &rules
 		}
 	}
-	many := func(_ *scene, r *request) { r.ask.Count = 10_000 }
+	many := func(_ *scene, r *checkInput) { r.request.Count = 10_000 }
 	cases := map[string]struct {
-		spoil func(*scene, *request)
+		spoil func(*scene, *checkInput)
 		says  string
 	}{
-		"argumentsAreValid":      {func(s *scene, _ *request) { s.p.invalid = errors.New("wrong") }, "Arguments of capacity-card are invalid: wrong"},
-		"everythingWasSeen":      {func(s *scene, _ *request) { s.p.notReady = "not yet" }, "not yet"},
-		"queueExists":            {func(_ *scene, r *request) { r.job, r.rules = &api.JobInfo{Queue: "gone"}, nil }, "Queue <gone> does not exist"},
+		"argumentsAreValid":      {func(s *scene, _ *checkInput) { s.p.argumentsErr = errors.New("wrong") }, "Arguments of capacity-card are invalid: wrong"},
+		"everythingWasSeen":      {func(s *scene, _ *checkInput) { s.p.notReadyReason = "not yet" }, "not yet"},
+		"queueExists":            {func(_ *scene, r *checkInput) { r.job, r.rules = &api.JobInfo{Queue: "gone"}, nil }, "Queue <gone> does not exist"},
 		"queueIsUsable":          {rule(func(rules *workload.QueueRules) { rules.Refusal = &workload.Refusal{Message: "closed"} }), "closed"},
 		"namespaceIsAdmitted":    {rule(func(rules *workload.QueueRules) { rules.Namespaces = labels.Nothing() }), "namespace"},
-		"requestIsReadable":      {func(_ *scene, r *request) { r.ask.Denied = &workload.Refusal{Message: "unreadable"} }, "unreadable"},
+		"requestIsReadable":      {func(_ *scene, r *checkInput) { r.request.Denied = &workload.Refusal{Message: "unreadable"} }, "unreadable"},
 		"queueHasRoom":           {many, "Queue <inf> has insufficient <A> quota: requested <10000>"},
-		"takesFromOthers":        {func(s *scene, r *request) { r.task = s.Task("t-0") }, `service type "training" take no cards`},
-		"cardIsAllowed":          {func(_ *scene, r *request) { r.node = "b" }, "pod ns/i-0 may not run on the card of node b"},
+		"takesFromOthers":        {func(s *scene, r *checkInput) { r.task = s.Task("t-0") }, `service type "training" take no cards`},
+		"cardIsAllowed":          {func(_ *scene, r *checkInput) { r.node = "b" }, "pod ns/i-0 may not run on the card of node b"},
 		"queueHasRoomForTheCard": {many, "Queue <inf> has insufficient <A> quota: requested <10000>"},
 	}
 	tested := map[string]bool{}
@@ -89,27 +89,27 @@ func TestEachCheckOfNodesRefuses(t *testing.T) {
 	cases := map[string]struct {
 		text   string
 		change func(*corev1.Pod)
-		spoil  func(*scene, *request)
+		spoil  func(*scene, *checkInput)
 		why    int
 	}{
-		"noPodKeepsItOff": {"h tra 1: a; i inf 1: -", func(p *corev1.Pod) { port(p); hung(p) }, nil, keptOff},
-		"noPodStaysApart": {"t tra 1: a; i inf 1: -", port, func(s *scene, _ *request) { s.p.preemption = &preemption{p: s.p} }, staysApart},
-		"roomDoesNotHang": {"h tra 1: a cards=8; i inf 1: -", hung, nil, hanging},
-		"roomIsNotHeld": {"i inf 1: -; v inf 1: - cards=8", nil, func(s *scene, r *request) {
-			s.p.held = map[string][]held{"a": {{task: s.Task("v-0"), kind: "inference", priority: 90000}}}
+		"noPodKeepsItOff": {"h tra 1: a; i inf 1: -", func(p *corev1.Pod) { port(p); hung(p) }, nil, conflictsWithStuckPod},
+		"noPodStaysApart": {"t tra 1: a; i inf 1: -", port, func(s *scene, _ *checkInput) { s.p.preemption = &preemption{p: s.p} }, conflictNotPreemptable},
+		"roomDoesNotHang": {"h tra 1: a cards=8; i inf 1: -", hung, nil, roomIsStuck},
+		"roomIsNotHeld": {"i inf 1: -; v inf 1: - cards=8", nil, func(s *scene, r *checkInput) {
+			s.p.reclaimedRoom = map[string][]roomOwner{"a": {{task: s.Task("v-0"), serviceType: "inference", priority: 90000}}}
 			r.task = s.Task("i-0")
 			s.p.args.serviceTypes["inference"] = s.p.args.serviceTypes["training"]
 			rule := s.p.args.serviceTypes["inference"]
 			rule.ReclaimFrom = []string{"inference"}
 			s.p.args.serviceTypes["inference"] = rule
-		}, heldForOthers},
-		"cardFits the card":  {"i inf 1: - card=B", nil, nil, otherCard},
-		"cardFits the quota": {"i inf 1: -", nil, func(_ *scene, r *request) { r.ask.Count = 10_000 }, noRoom},
+		}, roomReclaimedByOthers},
+		"cardFits the card":  {"i inf 1: - card=B", nil, nil, cardNotAllowed},
+		"cardFits the quota": {"i inf 1: -", nil, func(_ *scene, r *checkInput) { r.request.Count = 10_000 }, quotaExceeded},
 	}
 	tested := map[string]bool{}
 	for _, c := range nodeChecks {
 		free := newTide(t, "t tra 1: a; i inf 1: -").open()
-		check.Equal(t, "reason of "+nameOf(c)+" against a pod that fits", fits, c(free.p, free.asked("i-0", "a"), free.Ssn.Nodes["a"]))
+		check.Equal(t, "reason of "+nameOf(c)+" against a pod that fits", nodeFits, c(free.p, free.asked("i-0", "a"), free.Ssn.Nodes["a"]))
 		for name, tc := range cases {
 			if of, _, _ := strings.Cut(name, " "); of != nameOf(c) {
 				continue

@@ -59,12 +59,12 @@ func TestADeniedQueueEvictsNobody(t *testing.T) {
 
 	s := newTide(t, "queue inf - 80000 inference cpu=; t tra 1: a*8; i inf 1: -").with(deny).evict(reclaim.New())
 	s.expect("", "")
-	check.That(t, !s.p.preemptive(s.Ssn.Queues["inf"], s.Task("i-0")) && !s.tide().Takes(s.Task("i-0")), "a pod of a denied queue may take cards back")
+	check.That(t, !s.p.preemptive(s.Ssn.Queues["inf"], s.Task("i-0")) && !s.tide().CanReclaim(s.Task("i-0")), "a pod of a denied queue may take cards back")
 	check.Equal(t, "pods that go", 0, len(s.In(api.Releasing)))
 }
 
 // TestADeniedQueueStillGives: cards of its pods are taken back as from any queue.
 func TestADeniedQueueStillGives(t *testing.T) {
 	s := newTide(t, "queue tra - 20000 training cpu=; t tra 1: a*8; i inf 1: -").with(deny).run()
-	check.That(t, s.tide().GivesWay(s.Task("i-0"), s.Task("t-0")), "a pod of a denied queue does not give way")
+	check.That(t, s.tide().CanReclaimFrom(s.Task("i-0"), s.Task("t-0")), "a pod of a denied queue does not give way")
 }

@@ -74,16 +74,16 @@ func TestEachGateKnowsWhatEnds(t *testing.T) {
 	}
 	check.Says(t, s.place("j-4", "free", api.Allocated), "Q"+why)
 	// It is told once, and not whenever one of many pods is gone.
-	before := s.m.voice.said[task.Pod.UID].text
-	s.p.account.Release(string(s.Task("j-0").UID))
-	if s.p.allocatable(queue, task); before == "" || s.m.voice.said[task.Pod.UID].text != before {
-		t.Errorf("it was told %q and now %q", before, s.m.voice.said[task.Pod.UID].text)
+	before := s.m.messages.lastMessages[task.Pod.UID].text
+	s.p.ledger.Release(string(s.Task("j-0").UID))
+	if s.p.allocatable(queue, task); before == "" || s.m.messages.lastMessages[task.Pod.UID].text != before {
+		t.Errorf("it was told %q and now %q", before, s.m.messages.lastMessages[task.Pod.UID].text)
 	}
 }
 
 func TestPodsThatEndOutsideTheSession(t *testing.T) {
 	s := oneJob(t).run() // two of four cards are used
-	fits := func(count int) bool { return s.p.account.FitsCard("q", "A", card.Count(count)) }
+	fits := func(count int) bool { return s.p.ledger.FitsCard("q", "A", card.Count(count)) }
 	orphans := s.PodsOf("gone q 1: a*5", deleted, annotate("scheduling.volcano.sh/queue-name", "q"))
 	s.list(orphans[:4]...)
 	check.That(t, fits(2) && !fits(3), "what ends is counted")
@@ -94,7 +94,7 @@ func TestPodsThatEndOutsideTheSession(t *testing.T) {
 		node := session.Node("a", "A", 8)
 		node.Status.Conditions[0].Status = ready
 		check.NoError(t, store.Add(node))
-		s.p.openBooks()
+		s.p.buildSnapshot()
 		check.That(t, fits(1) == want, "their node is ready: %s; a card fits %v, want %v", ready, fits(1), want)
 	}
 }
@@ -130,8 +130,8 @@ func (s *scene) place(pod, node string, status api.TaskStatus) error {
 	task := s.Task(pod).Clone()
 	task.NodeName, task.Status = node, status
 	event := &framework.Event{Task: task}
-	if s.p.allocated(event); event.Err != nil {
-		s.p.deallocated(event)
+	if s.p.onAllocate(event); event.Err != nil {
+		s.p.onDeallocate(event)
 	}
 	return event.Err
 }

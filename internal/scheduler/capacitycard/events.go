@@ -25,47 +25,47 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// Tell sends an event in the name of the plugin.
-func (p *plugin) Tell(object runtime.Object, kind, reason, message string) {
-	if recorder := p.cache.voice.events(p.ssn.KubeClient()); recorder != nil {
+// RecordEvent sends an event in the name of the plugin.
+func (p *plugin) RecordEvent(object runtime.Object, kind, reason, message string) {
+	if recorder := p.cache.messages.recorderFor(p.ssn.KubeClient()); recorder != nil {
 		recorder.Event(object, kind, reason, message)
 	}
 }
 
-func (p *plugin) tellRefusal(object runtime.Object, refusal *workload.Refusal) {
-	p.Tell(object, corev1.EventTypeWarning, refusal.Reason, refusal.Message)
+func (p *plugin) recordRefusal(object runtime.Object, refusal *workload.Refusal) {
+	p.RecordEvent(object, corev1.EventTypeWarning, refusal.Reason, refusal.Message)
 }
 
-// tellNews says why a pod of a job is refused, or its PodGroup when pod is nil: as an event
+// recordIfNew says why a pod of a job is refused, or its PodGroup when pod is nil: as an event
 // when it is news. It returns the text that stands. job is nil when it is not known.
-func (p *plugin) tellNews(uid types.UID, job *api.JobInfo, pod *corev1.Pod, refusal *workload.Refusal) string {
-	text, isNew := p.cache.voice.say(uid, refusal)
+func (p *plugin) recordIfNew(uid types.UID, job *api.JobInfo, pod *corev1.Pod, refusal *workload.Refusal) string {
+	text, isNew := p.cache.messages.currentMessage(uid, refusal)
 	if !isNew || refusal.Reason == workload.ReasonNotReady {
 		return text
 	}
-	p.cache.meters.refused(job, refusal)
+	p.cache.metrics.countRefusal(job, refusal)
 	if pod != nil {
-		p.tellRefusal(pod, refusal)
+		p.recordRefusal(pod, refusal)
 	} else {
-		p.tellRefusal(GroupOf(job), refusal)
+		p.recordRefusal(PodGroupReference(job), refusal)
 	}
 	return text
 }
 
-// tellPod says on a pod why it is refused, also through Volcano in the pod's condition
+// recordPodUnschedulable says on a pod why it is refused, also through Volcano in the pod's condition
 // PodScheduled.
-func (p *plugin) tellPod(task *api.TaskInfo, refusal *workload.Refusal) {
+func (p *plugin) recordPodUnschedulable(task *api.TaskInfo, refusal *workload.Refusal) {
 	job, fit := p.ssn.Jobs[task.Job], api.NewFitErrors()
-	fit.SetError(p.tellNews(task.Pod.UID, job, task.Pod, refusal))
+	fit.SetError(p.recordIfNew(task.Pod.UID, job, task.Pod, refusal))
 	if job != nil {
 		job.NodesFitErrors[task.UID] = fit
 	}
 }
 
-// tellJob says on a PodGroup why it is not admitted. A vcjob has no pods then,
+// recordJobUnschedulable says on a PodGroup why it is not admitted. A vcjob has no pods then,
 // so the PodGroup's event and condition are all its owner can see.
-func (p *plugin) tellJob(job *api.JobInfo, refusal *workload.Refusal) {
-	text := p.tellNews(job.PgUID, job, nil, refusal)
+func (p *plugin) recordJobUnschedulable(job *api.JobInfo, refusal *workload.Refusal) {
+	text := p.recordIfNew(job.PgUID, job, nil, refusal)
 	job.JobFitErrors = text
 	isTold := func(c scheduling.PodGroupCondition) bool {
 		return c.Type == scheduling.PodGroupUnschedulableType && c.Message == text
@@ -82,18 +82,18 @@ func (p *plugin) tellJob(job *api.JobInfo, refusal *workload.Refusal) {
 	}
 }
 
-// GroupOf is the PodGroup of a job as the object of an event.
-func GroupOf(job *api.JobInfo) runtime.Object {
+// PodGroupReference is the PodGroup of a job as the object of an event.
+func PodGroupReference(job *api.JobInfo) runtime.Object {
 	return &v1beta1.PodGroup{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1beta1.SchemeGroupVersion.String(), Kind: "PodGroup"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: job.PodGroup.Name, UID: job.PodGroup.UID},
 	}
 }
 
-// tellIfLost says on a waiting pod of this scheduler that its queue does not
+// reportPodWithoutPodGroup says on a waiting pod of this scheduler that its queue does not
 // exist or takes nothing. Volcano makes no PodGroup for such a pod, so it never
 // reaches a session and nobody else would ever tell.
-func (p *plugin) tellIfLost(pod *corev1.Pod) {
+func (p *plugin) reportPodWithoutPodGroup(pod *corev1.Pod) {
 	if !workload.IsPending(pod) || workload.PodGroupName(pod) != "" || !p.cache.resolver.UsesOurScheduler(pod) {
 		return
 	}
@@ -101,45 +101,45 @@ func (p *plugin) tellIfLost(pod *corev1.Pod) {
 	if queue == "" {
 		queue = workload.DefaultQueue
 	}
-	refusal := p.closedGate(&api.JobInfo{Queue: api.QueueID(queue), Namespace: pod.Namespace})
+	refusal := p.checkQueue(&api.JobInfo{Queue: api.QueueID(queue), Namespace: pod.Namespace})
 	if refusal == nil || refusal.Reason == workload.ReasonNotReady {
 		return
 	}
-	if _, isNew := p.cache.voice.say(pod.UID, refusal); isNew {
-		p.tellRefusal(pod, refusal)
-		go p.cache.voice.mark(p.ssn.KubeClient(), pod.DeepCopy(), refusal)
+	if _, isNew := p.cache.messages.currentMessage(pod.UID, refusal); isNew {
+		p.recordRefusal(pod, refusal)
+		go p.cache.messages.setPodUnschedulable(p.ssn.KubeClient(), pod.DeepCopy(), refusal)
 	}
 }
 
-// adoptLostQueues gives the session a copy under root of every queue whose
+// reparentOrphanQueues gives the session a copy under root of every queue whose
 // parents do not lead to root: one that does not exist, or a circle. Volcano
 // walks up the parents when it closes the session, and would panic or never
 // return (pkg/scheduler/framework/session.go, updateQueueStatus). Card quotas
 // are flat, so such a queue loses nothing by it.
-func (p *plugin) adoptLostQueues() {
-	var lost []*api.QueueInfo
+func (p *plugin) reparentOrphanQueues() {
+	var orphans []*api.QueueInfo
 	for id, info := range p.ssn.Queues {
-		if isLost(p.ssn.Queues, id) {
-			lost = append(lost, info)
+		if isOrphan(p.ssn.Queues, id) {
+			orphans = append(orphans, info)
 		}
 	}
-	for _, info := range lost {
+	for _, info := range orphans {
 		name, parent := info.Queue.Name, info.Queue.Spec.Parent
-		adopted, says := workload.RootQueue, fmt.Sprintf(
+		newParent, message := workload.RootQueue, fmt.Sprintf(
 			"Queue <%s> names parent <%s>, which does not exist or leads back to it: it is treated as a child of <%s>; set spec.parent to an existing queue",
 			name, parent, workload.RootQueue)
 		if name == workload.RootQueue {
-			adopted, says = "", fmt.Sprintf("Queue <%s> names parent <%s>: it has none and is treated so; remove spec.parent", workload.RootQueue, parent)
+			newParent, message = "", fmt.Sprintf("Queue <%s> names parent <%s>: it has none and is treated so; remove spec.parent", workload.RootQueue, parent)
 		}
-		p.sayOnQueue(info.Queue, &workload.Refusal{Reason: workload.ReasonParentNotFound, Message: says})
+		p.recordOnQueue(info.Queue, &workload.Refusal{Reason: workload.ReasonParentNotFound, Message: message})
 		info.Queue = info.Queue.DeepCopy()
-		info.Queue.Spec.Parent = adopted
+		info.Queue.Spec.Parent = newParent
 	}
 }
 
-// isLost reports whether a queue names a parent that does not exist, or is its own ancestor.
+// isOrphan reports whether a queue names a parent that does not exist, or is its own ancestor.
 // Queues below it reach root once it is under it. root itself is lost with any parent.
-func isLost(queues map[api.QueueID]*api.QueueInfo, id api.QueueID) bool {
+func isOrphan(queues map[api.QueueID]*api.QueueInfo, id api.QueueID) bool {
 	if id == workload.RootQueue {
 		return queues[id].Queue.Spec.Parent != ""
 	}
@@ -159,70 +159,72 @@ func isLost(queues map[api.QueueID]*api.QueueInfo, id api.QueueID) bool {
 	return false // it leads into a circle of others
 }
 
-// sayOnQueue says something on a queue, once.
-func (p *plugin) sayOnQueue(queue *scheduling.Queue, refusal *workload.Refusal) {
-	if _, isNew := p.cache.voice.say(queue.UID, refusal); isNew {
+// recordOnQueue says something on a queue, once.
+func (p *plugin) recordOnQueue(queue *scheduling.Queue, refusal *workload.Refusal) {
+	if _, isNew := p.cache.messages.currentMessage(queue.UID, refusal); isNew {
 		// Volcano's cache keeps a Queue without its type, which an event needs.
 		of := metav1.TypeMeta{APIVersion: v1beta1.SchemeGroupVersion.String(), Kind: "Queue"}
-		p.tellRefusal(&v1beta1.Queue{TypeMeta: of, ObjectMeta: queue.ObjectMeta}, refusal)
+		p.recordRefusal(&v1beta1.Queue{TypeMeta: of, ObjectMeta: queue.ObjectMeta}, refusal)
 	}
 }
 
-// voice tells users why something waits, once per reason and not once per
+// messageDeduper tells users why something waits, once per reason and not once per
 // session: Volcano asks in each, and a user reads one sentence.
-type voice struct {
-	mutex    sync.Mutex
-	recorder record.EventRecorder
-	said     map[types.UID]*sentence
-	session  uint64
+type messageDeduper struct {
+	mutex        sync.Mutex
+	recorder     record.EventRecorder
+	lastMessages map[types.UID]*lastMessage
+	session      uint64
 }
 
-// sentence is what an object was told last. Its text stays while only the
+// lastMessage is what an object was told last. Its text stays while only the
 // running total moved, so that a busy queue does not rewrite every waiting pod.
-type sentence struct {
+type lastMessage struct {
 	topic   string
 	text    string
 	session uint64
 }
 
-func newVoice() *voice { return &voice{said: map[types.UID]*sentence{}} }
+func newMessageDeduper() *messageDeduper {
+	return &messageDeduper{lastMessages: map[types.UID]*lastMessage{}}
+}
 
-// say returns the sentence for an object and whether it is new.
-func (v *voice) say(uid types.UID, refusal *workload.Refusal) (text string, isNew bool) {
+// currentMessage returns the sentence for an object and whether it is new.
+func (v *messageDeduper) currentMessage(uid types.UID, refusal *workload.Refusal) (text string, isNew bool) {
 	v.mutex.Lock()
 	defer v.mutex.Unlock()
 	topic := cmp.Or(refusal.Topic, refusal.Reason+refusal.Message)
-	if s, ok := v.said[uid]; ok && s.topic == topic {
+	if s, ok := v.lastMessages[uid]; ok && s.topic == topic {
 		s.session = v.session
 		return s.text, false
 	}
-	v.said[uid] = &sentence{topic: topic, text: refusal.Message, session: v.session}
+	v.lastMessages[uid] = &lastMessage{topic: topic, text: refusal.Message, session: v.session}
 	return refusal.Message, true
 }
 
 // forget lets the next refusal of an object be told again.
-func (v *voice) forget(uid types.UID) {
+func (v *messageDeduper) forget(uid types.UID) {
 	v.mutex.Lock()
 	defer v.mutex.Unlock()
-	delete(v.said, uid)
+	delete(v.lastMessages, uid)
 }
 
-// sweep forgets objects that were not refused for two sessions; refused again,
+// removeStale forgets objects that were not refused for two sessions; refused again,
 // they are told again.
-func (v *voice) sweep() {
+func (v *messageDeduper) removeStale() {
 	v.mutex.Lock()
 	defer v.mutex.Unlock()
-	for uid, s := range v.said {
+	for uid, s := range v.lastMessages {
 		if s.session+1 < v.session {
-			delete(v.said, uid)
+			delete(v.lastMessages, uid)
 		}
 	}
 	v.session++
 }
 
-// events returns the recorder, with a source of its own: Volcano's scheduler
+// recorderFor returns the recorder, with a source of its own: Volcano's scheduler
 // spends the budget of its source on one warning per PodGroup and session.
-func (v *voice) events(client kubernetes.Interface) record.EventRecorder {
+func (v *messageDeduper) recorderFor(client kubernetes.Interface) record.EventRecorder {
 	v.mutex.Lock()
 	defer v.mutex.Unlock()
 	if v.recorder == nil && client != nil {
@@ -233,9 +235,9 @@ func (v *voice) events(client kubernetes.Interface) record.EventRecorder {
 	return v.recorder
 }
 
-// mark sets the pod's condition PodScheduled, outside the session, because it
+// setPodUnschedulable sets the pod's condition PodScheduled, outside the session, because it
 // asks the API server. What could not be written is said again.
-func (v *voice) mark(client kubernetes.Interface, pod *corev1.Pod, refusal *workload.Refusal) {
+func (v *messageDeduper) setPodUnschedulable(client kubernetes.Interface, pod *corev1.Pod, refusal *workload.Refusal) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	changed := podutil.UpdatePodCondition(&pod.Status, &corev1.PodCondition{

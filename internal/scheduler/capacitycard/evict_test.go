@@ -250,7 +250,7 @@ func TestTheTideWaitsForWhatEnds(t *testing.T) {
 			}
 			got := tally(taken)
 			check.Must(t, got == want, "taken are %q, want %q", got, want)
-			check.That(t, want != "" || s.tide().Room("inf", "A") == 0 && !s.tide().Takes(s.Task("i-0")),
+			check.That(t, want != "" || s.tide().FreeQuota("inf", "A") == 0 && !s.tide().CanReclaim(s.Task("i-0")),
 				"there is room, or its pod takes from others")
 		})
 	}

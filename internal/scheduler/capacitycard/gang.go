@@ -21,20 +21,20 @@ type preemption struct {
 	p *plugin
 	// habitOf says how a Volcano job takes it when it loses pods, false when that is
 	// not known.
-	habitOf func(namespace, name string) (workload.EvictionPolicy, bool)
+	policyFor func(namespace, name string) (workload.EvictionPolicy, bool)
 	// evicted are the pods of each job that Volcano evicts.
 	evicted map[api.JobID]map[api.TaskID]*api.TaskInfo
 	// rest are the other pods of the jobs that go as a whole.
-	rest map[api.JobID]*restOfGang
+	restOfGangs map[api.JobID]*restOfGang
 	// known is what each job can lose, as long as evictions is the same. Volcano asks for
 	// each node, and a large gang is on many.
-	known struct {
+	allowances struct {
 		sync.Mutex
 		evictions int
-		jobs      map[api.JobID]*losses
+		jobs      map[api.JobID]*evictionAllowance
 	}
 	// spared is the last answer of sparesElsewhere.
-	spared struct {
+	elsewhere struct {
 		sync.Mutex
 		pod       api.TaskID
 		evictions int
@@ -43,7 +43,7 @@ type preemption struct {
 	// evictions counts what was evicted and taken back.
 	evictions int
 	// follows is set while the rest of a gang is evicted, or comes back.
-	follows bool
+	evictingRest bool
 }
 
 // restOfGang are the pods of a gang that go because others of it go.
@@ -58,8 +58,8 @@ type restOfGang struct {
 // Preempt runs Volcano's action preempt and returns the pods that are evicted by it, job
 // by job. No job is left running below its minimum: a gang goes as a whole, or not at
 // all. The caller tells the pods to go.
-func (p *plugin) Preempt(habitOf func(namespace, name string) (workload.EvictionPolicy, bool), execute func()) [][]*api.TaskInfo {
-	g := &preemption{p: p, habitOf: habitOf, evicted: map[api.JobID]map[api.TaskID]*api.TaskInfo{}, rest: map[api.JobID]*restOfGang{}}
+func (p *plugin) Preempt(policyFor func(namespace, name string) (workload.EvictionPolicy, bool), execute func()) [][]*api.TaskInfo {
+	g := &preemption{p: p, policyFor: policyFor, evicted: map[api.JobID]map[api.TaskID]*api.TaskInfo{}, restOfGangs: map[api.JobID]*restOfGang{}}
 	p.preemption = g
 	defer func() { p.preemption = nil }()
 	execute()
@@ -67,7 +67,7 @@ func (p *plugin) Preempt(habitOf func(namespace, name string) (workload.Eviction
 	var jobs [][]*api.TaskInfo
 	for id, evicted := range g.evicted {
 		tasks := slices.Collect(maps.Values(evicted))
-		if rest := g.rest[id]; rest != nil {
+		if rest := g.restOfGangs[id]; rest != nil {
 			tasks = append(tasks, rest.tasks...)
 		}
 		if len(tasks) > 0 {
@@ -79,9 +79,9 @@ func (p *plugin) Preempt(habitOf func(namespace, name string) (workload.Eviction
 	return jobs
 }
 
-// noteEviction notes a pod that Volcano evicts.
-func (g *preemption) noteEviction(task *api.TaskInfo) {
-	if g == nil || g.follows {
+// recordEviction notes a pod that Volcano evicts.
+func (g *preemption) recordEviction(task *api.TaskInfo) {
+	if g == nil || g.evictingRest {
 		return
 	}
 	g.evictions++
@@ -91,28 +91,28 @@ func (g *preemption) noteEviction(task *api.TaskInfo) {
 	g.evicted[task.Job][task.UID] = task
 }
 
-// takeBack notes that the eviction of a pod is undone. The rest of its gang comes back: it
+// undoEviction notes that the eviction of a pod is undone. The rest of its gang comes back: it
 // went because of this pod, perhaps, and goes again where the gang is broken without it.
-func (g *preemption) takeBack(task *api.TaskInfo) {
-	if g == nil || g.follows {
+func (g *preemption) undoEviction(task *api.TaskInfo) {
+	if g == nil || g.evictingRest {
 		return
 	}
 	g.evictions++
 	delete(g.evicted[task.Job], task.UID)
-	rest := g.rest[task.Job]
+	rest := g.restOfGangs[task.Job]
 	if rest == nil {
 		return
 	}
-	delete(g.rest, task.Job)
-	g.follows = true
-	defer func() { g.follows = false }()
+	delete(g.restOfGangs, task.Job)
+	g.evictingRest = true
+	defer func() { g.evictingRest = false }()
 	rest.statement.Discard()
-	BindAgain(g.p.ssn, rest.bound)
+	RestoreBound(g.p.ssn, rest.bound)
 }
 
-// BindAgain makes pods bound ones again whose eviction was undone: Volcano makes every pod a
+// RestoreBound makes pods bound ones again whose eviction was undone: Volcano makes every pod a
 // running one.
-func BindAgain(ssn *framework.Session, tasks []*api.TaskInfo) {
+func RestoreBound(ssn *framework.Session, tasks []*api.TaskInfo) {
 	for _, task := range tasks {
 		err := ssn.Jobs[task.Job].UpdateTaskStatus(task, api.Bound)
 		if node := ssn.Nodes[task.NodeName]; err == nil && node != nil {
@@ -130,15 +130,15 @@ func (g *preemption) completeGangs() {
 	if g == nil {
 		return
 	}
-	g.follows = true
-	defer func() { g.follows = false }()
+	g.evictingRest = true
+	defer func() { g.evictingRest = false }()
 	for id, evicted := range g.evicted {
 		job := g.p.ssn.Jobs[id]
-		if len(evicted) == 0 || g.rest[id] != nil || job == nil || !g.isBroken(job) {
+		if len(evicted) == 0 || g.restOfGangs[id] != nil || job == nil || !g.isBroken(job) {
 			continue
 		}
 		rest := &restOfGang{statement: framework.NewStatement(g.p.ssn)}
-		for _, task := range onNodes(job) {
+		for _, task := range tasksOnNodes(job) {
 			status := task.Status
 			if err := rest.statement.Evict(task, "preempt"); err != nil {
 				klog.ErrorS(err, "The rest of a gang could not be evicted", "pod", klog.KObj(task.Pod))
@@ -149,18 +149,18 @@ func (g *preemption) completeGangs() {
 				rest.bound = append(rest.bound, task)
 			}
 		}
-		g.rest[id] = rest
+		g.restOfGangs[id] = rest
 		g.evictions++
 	}
 }
 
-// leftNodes are the nodes that gangs leave which go as a whole.
-func (g *preemption) leftNodes() []string {
+// vacatedNodes are the nodes that gangs leave which go as a whole.
+func (g *preemption) vacatedNodes() []string {
 	if g == nil {
 		return nil
 	}
 	var names []string
-	for _, rest := range g.rest {
+	for _, rest := range g.restOfGangs {
 		for _, task := range rest.tasks {
 			names = append(names, task.NodeName)
 		}
@@ -177,105 +177,105 @@ func (g *preemption) isBroken(job *api.JobInfo) bool {
 
 // isInelastic reports whether a job loses all of its pods when it loses one.
 func (g *preemption) isInelastic(job *api.JobInfo) bool {
-	habit, known := g.habit(job)
-	return !known || habit.Inelastic || job.ContainsSubJobPolicy()
+	policy, known := g.evictionPolicy(job)
+	return !known || policy.Inelastic || job.ContainsSubJobPolicy()
 }
 
-// habit returns how a job takes it when it loses pods, false when that is not known.
-func (g *preemption) habit(job *api.JobInfo) (workload.EvictionPolicy, bool) {
+// evictionPolicy returns how a job takes it when it loses pods, false when that is not known.
+func (g *preemption) evictionPolicy(job *api.JobInfo) (workload.EvictionPolicy, bool) {
 	for _, task := range job.Tasks {
 		if name := workload.VCJobOwner(task.Pod); name != "" {
-			if g.habitOf == nil {
+			if g.policyFor == nil {
 				return workload.EvictionPolicy{}, false
 			}
-			return g.habitOf(job.Namespace, name)
+			return g.policyFor(job.Namespace, name)
 		}
 		break
 	}
 	return workload.EvictionPolicy{}, true
 }
 
-// mayGoWhole reports whether a job can be evicted as a whole: each pod that holds
+// canEvictWholeJob reports whether a job can be evicted as a whole: each pod that holds
 // something is on its node, and nothing protects it.
-func (g *preemption) mayGoWhole(job *api.JobInfo) bool {
-	if _, known := g.habit(job); !known {
+func (g *preemption) canEvictWholeJob(job *api.JobInfo) bool {
+	if _, known := g.evictionPolicy(job); !known {
 		return false
 	}
 	for task := range tasksIn(job, api.AllocatedStatus) {
-		if !api.PreemptableStatus(task.Status) || !task.Preemptable || !g.p.evictable(task) || g.p.saysItGoes(task) {
+		if !api.PreemptableStatus(task.Status) || !task.Preemptable || !g.p.isEvictable(task) || g.p.isEvictionInProgress(task) {
 			return false
 		}
 	}
 	return true
 }
 
-// onNodes lists the pods of a job that are on their nodes, in the order of their UIDs.
-func onNodes(job *api.JobInfo) []*api.TaskInfo {
+// tasksOnNodes lists the pods of a job that are on their nodes, in the order of their UIDs.
+func tasksOnNodes(job *api.JobInfo) []*api.TaskInfo {
 	return slices.SortedFunc(tasksIn(job, isOnNode), func(a, b *api.TaskInfo) int { return cmp.Compare(a.UID, b.UID) })
 }
 
 // isOnNode reports whether pods with a status are on their nodes.
 func isOnNode(status api.TaskStatus) bool { return status == api.Running || status == api.Bound }
 
-// losses are what a job can lose.
-type losses struct {
+// evictionAllowance are what a job can lose.
+type evictionAllowance struct {
 	// spare is how many pods it can lose and go on, roles how many of each task role, nil
 	// when roles do not matter.
-	spare int32
-	roles map[string]int32
+	elastic       int32
+	elasticByRole map[string]int32
 	// whole is set when the job can be evicted as a whole.
-	whole bool
+	wholeJob bool
 }
 
-// lossesOf returns what a job can lose, for a caller that changes it.
-func (g *preemption) lossesOf(job *api.JobInfo) *losses {
-	g.known.Lock()
-	defer g.known.Unlock()
-	if g.known.jobs == nil || g.known.evictions != g.evictions {
-		g.known.jobs, g.known.evictions = map[api.JobID]*losses{}, g.evictions
+// allowanceFor returns what a job can lose, for a caller that changes it.
+func (g *preemption) allowanceFor(job *api.JobInfo) *evictionAllowance {
+	g.allowances.Lock()
+	defer g.allowances.Unlock()
+	if g.allowances.jobs == nil || g.allowances.evictions != g.evictions {
+		g.allowances.jobs, g.allowances.evictions = map[api.JobID]*evictionAllowance{}, g.evictions
 	}
-	known := g.known.jobs[job.UID]
+	known := g.allowances.jobs[job.UID]
 	if known == nil {
-		known = &losses{whole: g.mayGoWhole(job)}
+		known = &evictionAllowance{wholeJob: g.canEvictWholeJob(job)}
 		if !g.isInelastic(job) {
-			known.spare, known.roles = SparesOf(job)
+			known.elastic, known.elasticByRole = ElasticPods(job)
 		}
-		g.known.jobs[job.UID] = known
+		g.allowances.jobs[job.UID] = known
 	}
-	return &losses{spare: known.spare, roles: maps.Clone(known.roles), whole: known.whole}
+	return &evictionAllowance{elastic: known.elastic, elasticByRole: maps.Clone(known.elasticByRole), wholeJob: known.wholeJob}
 }
 
-// SparesOf returns how many pods a job that is not inelastic has above its minimum, and of
+// ElasticPods returns how many pods a job that is not inelastic has above its minimum, and of
 // each task role; nil when roles do not matter.
-func SparesOf(job *api.JobInfo) (all int32, roles map[string]int32) {
+func ElasticPods(job *api.JobInfo) (all int32, roles map[string]int32) {
 	all = job.ReadyTaskNum() - job.MinAvailable
 	if job.MinAvailable < job.TaskMinAvailableTotal || len(job.TaskMinAvailable) == 0 {
 		return all, nil
 	}
-	_, roles = RolesOf(job, false)
+	_, roles = CountByRole(job, false)
 	for role, least := range job.TaskMinAvailable {
 		roles[role] -= least
 	}
 	return all, roles
 }
 
-// take reports whether the job can lose a pod besides those that were taken before.
-func (l *losses) take(task *api.TaskInfo) bool {
-	if l.spare <= 0 || l.roles != nil && l.roles[task.TaskRole] <= 0 {
+// takeElastic reports whether the job can lose a pod besides those that were taken before.
+func (l *evictionAllowance) takeElastic(task *api.TaskInfo) bool {
+	if l.elastic <= 0 || l.elasticByRole != nil && l.elasticByRole[task.TaskRole] <= 0 {
 		return false
 	}
-	l.spare--
-	if l.roles != nil {
-		l.roles[task.TaskRole]--
+	l.elastic--
+	if l.elasticByRole != nil {
+		l.elasticByRole[task.TaskRole]--
 	}
 	return true
 }
 
-// keepGangs leaves out of candidates, which are in the order in which they go, the pods
+// protectGangs leaves out of candidates, which are in the order in which they go, the pods
 // that would leave a gang below its minimum and cannot take it along. It returns those that
 // break a gang, or the rest of one: within a priority they come last.
-func (p *plugin) keepGangs(preemptor *api.TaskInfo, candidates []*api.TaskInfo) (kept []*api.TaskInfo, breaks map[api.TaskID]bool) {
-	g, left := p.preemption, map[api.JobID]*losses{}
+func (p *plugin) protectGangs(preemptor *api.TaskInfo, candidates []*api.TaskInfo) (kept []*api.TaskInfo, breaks map[api.TaskID]bool) {
+	g, left := p.preemption, map[api.JobID]*evictionAllowance{}
 	if g == nil {
 		g = &preemption{p: p} // Volcano's own action, which nobody completes
 	}
@@ -283,11 +283,11 @@ func (p *plugin) keepGangs(preemptor *api.TaskInfo, candidates []*api.TaskInfo) 
 	for _, candidate := range candidates {
 		job := p.ssn.Jobs[candidate.Job]
 		if left[job.UID] == nil {
-			left[job.UID] = g.lossesOf(job)
+			left[job.UID] = g.allowanceFor(job)
 		}
-		if left[job.UID].take(candidate) {
+		if left[job.UID].takeElastic(candidate) {
 			kept = append(kept, candidate)
-		} else if left[job.UID].whole && job.UID != preemptor.Job && (p.preemption != nil || len(onNodes(job)) == 1) {
+		} else if left[job.UID].wholeJob && job.UID != preemptor.Job && (p.preemption != nil || len(tasksOnNodes(job)) == 1) {
 			kept = append(kept, candidate)
 			breaks[candidate.UID] = true
 		}
@@ -299,32 +299,32 @@ func (p *plugin) keepGangs(preemptor *api.TaskInfo, candidates []*api.TaskInfo) 
 	return kept, breaks
 }
 
-// sparesElsewhere reports whether some node has room for a pod with no gang broken, so
+// elasticPodsSufficeElsewhere reports whether some node has room for a pod with no gang broken, so
 // that none need go on another one. preemptees are the pods of one node that Volcano
 // offers: all of the pod's own job, or all of others. Where Volcano looks at a sample of the
 // nodes that one may not be among them, and the answer is no.
-func (p *plugin) sparesElsewhere(preemptor *api.TaskInfo, preemptees []*api.TaskInfo) bool {
+func (p *plugin) elasticPodsSufficeElsewhere(preemptor *api.TaskInfo, preemptees []*api.TaskInfo) bool {
 	nodes := int32(len(p.ssn.NodeList))
 	if p.preemption == nil || schedulerutil.CalculateNumOfFeasibleNodesToFind(nodes) < nodes {
 		return false
 	}
-	last := &p.preemption.spared
+	last := &p.preemption.elsewhere
 	last.Lock()
 	defer last.Unlock()
 	if last.pod != preemptor.UID || last.evictions != p.preemption.evictions {
 		inside := preemptees[0].Job == preemptor.Job
 		last.pod, last.evictions = preemptor.UID, p.preemption.evictions
-		last.answer = slices.ContainsFunc(p.ssn.NodeList, func(node *api.NodeInfo) bool { return p.spares(preemptor, node, inside) })
+		last.answer = slices.ContainsFunc(p.ssn.NodeList, func(node *api.NodeInfo) bool { return p.elasticPodsSuffice(preemptor, node, inside) })
 	}
 	return last.answer
 }
 
-// spares reports whether a node has room for a pod without those that jobs can spare: pods
+// elasticPodsSuffice reports whether a node has room for a pod without those that jobs can spare: pods
 // of its own job, or of others of its queue.
-func (p *plugin) spares(preemptor *api.TaskInfo, node *api.NodeInfo, inside bool) bool {
-	ask, queue := p.Ask(preemptor), p.ssn.Jobs[preemptor.Job].Queue
-	name, allowed := p.cardFor(ask, node.Name)
-	if !allowed || p.account.IsTerminatingOverQuota(string(queue), name) {
+func (p *plugin) elasticPodsSuffice(preemptor *api.TaskInfo, node *api.NodeInfo, inside bool) bool {
+	request, queue := p.RequestFor(preemptor), p.ssn.Jobs[preemptor.Job].Queue
+	name, allowed := p.cardFor(request, node.Name)
+	if !allowed || p.ledger.IsTerminatingOverQuota(string(queue), name) {
 		return false
 	}
 	var offered []*api.TaskInfo
@@ -335,10 +335,10 @@ func (p *plugin) spares(preemptor *api.TaskInfo, node *api.NodeInfo, inside bool
 			offered = append(offered, task)
 		}
 	}
-	candidates, breaks := p.candidates(preemptor, offered)
+	candidates, breaks := p.preemptionCandidates(preemptor, offered)
 	candidates = slices.DeleteFunc(candidates, func(candidate *api.TaskInfo) bool { return breaks[candidate.UID] })
-	_, victims, useful := p.victims(preemptor, node, name, candidates)
-	return useful && !p.endsTooMuch(queue, name, victims) && p.ssn.PredicateForPreemptAction(preemptor, node) == nil
+	_, victims, useful := p.selectVictims(preemptor, node, name, candidates)
+	return useful && !p.exceedsEvictionHeadroom(queue, name, victims) && p.ssn.PredicateForPreemptAction(preemptor, node) == nil
 }
 
 // CompareBool orders false before true.

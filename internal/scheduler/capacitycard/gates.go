@@ -24,27 +24,27 @@ func (p *plugin) queueOrder(l, r any) int {
 	if c := cmp.Compare(right.Queue.Spec.Priority, left.Queue.Spec.Priority); c != 0 {
 		return c
 	}
-	return cmp.Compare(p.account.DominantShare(left.Name), p.account.DominantShare(right.Name))
+	return cmp.Compare(p.ledger.DominantShare(left.Name), p.ledger.DominantShare(right.Name))
 }
 
 // allocatable is the gate of a pod before a node is looked for: some card it
 // may run on has room in the queue, and its CPU and memory fit.
 func (p *plugin) allocatable(_ *api.QueueInfo, task *api.TaskInfo) bool {
-	r, known := p.requestOf(task)
+	r, known := p.checkInputFor(task)
 	if !known {
 		return false
 	}
-	if try := p.attempt.Load(); try != nil && try.pod == task.UID {
-		return p.fitsAttempt(r, try)
+	if attempt := p.attempt.Load(); attempt != nil && attempt.pod == task.UID {
+		return p.allocatableInAttempt(r, attempt)
 	}
-	refusal := p.refusal(quotaChecks, r)
+	refusal := p.runChecks(quotaChecks, r)
 	if refusal == nil {
 		return true
 	}
-	if p.waitsForQuota(r.job, r.ask) {
-		p.cache.patience.renew(r.job.PgUID, p.cache.now())
+	if p.waitsForQuota(r.job, r.request) {
+		p.cache.reservations.restartWait(r.job.PgUID, p.cache.now())
 	}
-	p.tellPod(task, refusal)
+	p.recordPodUnschedulable(task, refusal)
 	return false
 }
 
@@ -52,87 +52,87 @@ func (p *plugin) allocatable(_ *api.QueueInfo, task *api.TaskInfo) bool {
 // pod's own job was given in this session: the session may take that back. A pod for which
 // the whole quota of each of its cards is too little does not wait for quota, since none
 // that comes free helps it: admission counts cards one by one and lets it in.
-func (p *plugin) waitsForQuota(job *api.JobInfo, ask *workload.Request) bool {
-	limits, names := p.account.Limits(string(job.Queue)), ask.Names
-	suffices := func(name card.Name) bool { return ask.Count <= limits.Cards[name] }
-	if !limits.AnyCard && ask.Count > 0 && !slices.ContainsFunc(names, suffices) {
+func (p *plugin) waitsForQuota(job *api.JobInfo, request *workload.Request) bool {
+	limits, names := p.ledger.Limits(string(job.Queue)), request.Names
+	suffices := func(name card.Name) bool { return request.Count <= limits.Cards[name] }
+	if !limits.AnyCard && request.Count > 0 && !slices.ContainsFunc(names, suffices) {
 		return false
 	}
-	own := p.freedBy(job.Queue, slices.Collect(tasksIn(job, func(status api.TaskStatus) bool {
+	own := p.releasedBy(job.Queue, slices.Collect(tasksIn(job, func(status api.TaskStatus) bool {
 		return status == api.Allocated || status == api.Pipelined
 	}))...)
 	if len(names) == 0 {
 		names = []card.Name{""}
 	}
 	return !slices.ContainsFunc(names, func(name card.Name) bool {
-		return p.account.FitsAfterRelease(string(job.Queue), ask.Request, name, own) == nil
+		return p.ledger.FitsAfterRelease(string(job.Queue), request.Request, name, own) == nil
 	})
 }
 
-// allocated charges a task that was placed or promised a node. It is the last
+// onAllocate charges a task that was placed or promised a node. It is the last
 // look before a pod is bound: a placement beyond the quota, by whatever way it
 // came about, is undone by Volcano. A task that comes back from an eviction that
 // failed was placed before and is never refused.
-func (p *plugin) allocated(event *framework.Event) {
+func (p *plugin) onAllocate(event *framework.Event) {
 	task, status := event.Task, event.Task.Status
 	if status == api.Allocated {
-		p.cache.second.place(task.Pod.UID, task.NodeName)
+		p.cache.foreignBindings.assume(task.Pod.UID, task.NodeName)
 	}
 	job, ok := p.ssn.Jobs[task.Job]
 	if !ok {
 		return
 	}
-	facts, queue := p.cache.facts(task.Pod), string(job.Queue)
-	facts.nowhere = false
+	state, queue := p.cache.observePod(task.Pod), string(job.Queue)
+	state.assumedNodeInvalid = false
 	if status == api.Allocated || status == api.Pipelined {
-		event.Err = p.mayBeOn(task, task.NodeName, p.freedBy(job.Queue, task))
+		event.Err = p.checkPlacement(task, task.NodeName, p.releasedBy(job.Queue, task))
 	} else {
-		queue = p.payer(facts, job, p.exists(queue), task.NodeName) // an eviction that is taken back
-		defer p.preemption.takeBack(task)
+		queue = p.chargedQueueFor(state, job, p.hasQueue(queue), task.NodeName) // an eviction that is taken back
+		defer p.preemption.undoEviction(task)
 	}
 	if node := p.ssn.Nodes[task.NodeName]; event.Err == nil && status == api.Pipelined && node != nil {
-		event.Err = p.mayBeBeside(task, node) // Volcano's preempt promises nodes on which nothing goes without looking at that
+		event.Err = p.checkConflicts(task, node) // Volcano's preempt promises nodes on which nothing goes without looking at that
 	}
-	p.charge(task.Pod, facts, queue, task.NodeName, asUsed)
+	p.chargePod(task.Pod, state, queue, task.NodeName, chargedAsUsed)
 }
 
-// mayBeOn tells why a pod may not be on a node once others have given back what is freed,
+// checkPlacement tells why a pod may not be on a node once others have given back what is freed,
 // nil when it may.
-func (p *plugin) mayBeOn(task *api.TaskInfo, node string, freed quota.Released) error {
-	r, known := p.requestOf(task)
+func (p *plugin) checkPlacement(task *api.TaskInfo, node string, released quota.Released) error {
+	r, known := p.checkInputFor(task)
 	if !known {
 		return fmt.Errorf("job %s is not in this session", task.Job)
 	}
-	r.node, r.freed = node, &freed
-	if refusal := p.refusal(placeChecks, r); refusal != nil {
+	r.node, r.released = node, &released
+	if refusal := p.runChecks(placeChecks, r); refusal != nil {
 		return refusal
 	}
 	return nil
 }
 
-// mayBeBeside tells why a pod can not be on a node beside pods that stay there, nil when it
+// checkConflicts tells why a pod can not be on a node beside pods that stay there, nil when it
 // can.
-func (p *plugin) mayBeBeside(task *api.TaskInfo, node *api.NodeInfo) error {
-	if !p.fitsBeside(task, node) {
+func (p *plugin) checkConflicts(task *api.TaskInfo, node *api.NodeInfo) error {
+	if !p.hasNoConflicts(task, node) {
 		return fmt.Errorf("pod %s may not be beside another pod of node %s", klog.KObj(task.Pod), node.Name)
 	}
 	return nil
 }
 
-// deallocated gives back what the task was charged. What is evicted gives its quota back,
+// onDeallocate gives back what the task was charged. What is evicted gives its quota back,
 // and its cards when it has ended.
-func (p *plugin) deallocated(event *framework.Event) {
-	task, facts := event.Task, p.cache.facts(event.Task.Pod)
-	if facts.nowhere = task.Status == api.Pending; facts.nowhere {
-		p.cache.second.takeBack(task.Pod.UID, task.NodeName)
+func (p *plugin) onDeallocate(event *framework.Event) {
+	task, state := event.Task, p.cache.observePod(event.Task.Pod)
+	if state.assumedNodeInvalid = task.Status == api.Pending; state.assumedNodeInvalid {
+		p.cache.foreignBindings.forgetAssumed(task.Pod.UID, task.NodeName)
 	}
 	if task.Status != api.Releasing {
-		p.cache.refund(facts)
+		p.cache.releasePod(state)
 		return
 	}
-	p.preemption.noteEviction(task)
-	if facts.booked == asUsed {
-		p.book(task.Pod, facts, asEnding)
+	p.preemption.recordEviction(task)
+	if state.chargedAs == chargedAsUsed {
+		p.recordCharge(task.Pod, state, chargedAsTerminating)
 	}
 }
 
@@ -143,14 +143,14 @@ const simulationKey fwk.StateKey = PluginName
 // tries: Volcano clones the cycle state for each node it tries in parallel, so
 // one goroutine alone reads and writes it.
 type simulation struct {
-	node  string
-	freed quota.Released
+	node     string
+	released quota.Released
 }
 
 // Clone implements fwk.StateData.
 func (s *simulation) Clone() fwk.StateData {
-	return &simulation{node: s.node, freed: quota.Released{
-		Cards: maps.Clone(s.freed.Cards), MilliCPU: s.freed.MilliCPU, Memory: s.freed.Memory, Evicted: s.freed.Evicted,
+	return &simulation{node: s.node, released: quota.Released{
+		Cards: maps.Clone(s.released.Cards), MilliCPU: s.released.MilliCPU, Memory: s.released.Memory, Evicted: s.released.Evicted,
 	}}
 }
 
@@ -160,17 +160,17 @@ func simulationOf(state fwk.CycleState, node string) *simulation {
 			return s
 		}
 	}
-	s := &simulation{node: node, freed: quota.Released{Evicted: true}}
+	s := &simulation{node: node, released: quota.Released{Evicted: true}}
 	state.Write(simulationKey, s)
 	return s
 }
 
-// simulate notes a pod of the queue of the preemptor that is taken from a node, or put back.
-func (p *plugin) simulate(note func(*quota.Released, *quota.Charge)) func(context.Context, fwk.CycleState, *api.TaskInfo, *api.TaskInfo, *api.NodeInfo) error {
+// simulationHook notes a pod of the queue of the preemptor that is taken from a node, or put back.
+func (p *plugin) simulationHook(note func(*quota.Released, *quota.Charge)) func(context.Context, fwk.CycleState, *api.TaskInfo, *api.TaskInfo, *api.NodeInfo) error {
 	return func(_ context.Context, state fwk.CycleState, preemptor, task *api.TaskInfo, node *api.NodeInfo) error {
 		if job, ok := p.ssn.Jobs[preemptor.Job]; ok {
-			if charge := p.chargeIn(job.Queue, task); charge != nil {
-				note(&simulationOf(state, node.Name).freed, charge)
+			if charge := p.chargeInQueue(job.Queue, task); charge != nil {
+				note(&simulationOf(state, node.Name).released, charge)
 			}
 		}
 		return nil
@@ -186,18 +186,18 @@ func (p *plugin) simulateAllocatable(_ context.Context, state fwk.CycleState, _ 
 		return false
 	}
 	s, ok := data.(*simulation)
-	return ok && p.mayBeOn(task, s.node, s.freed) == nil
+	return ok && p.checkPlacement(task, s.node, s.released) == nil
 }
 
 // simulatePredicate refuses a node on which the pod would still exceed its
 // quota with everything evicted, or be beside somebody whom it must not be beside:
 // Volcano looks at nothing else at the end, and simulates no host ports.
 func (p *plugin) simulatePredicate(_ context.Context, state fwk.CycleState, task *api.TaskInfo, node *api.NodeInfo) error {
-	if err := p.mayBeBeside(task, node); err != nil {
+	if err := p.checkConflicts(task, node); err != nil {
 		return err
 	}
-	if len(p.hanging[node.Name]) > 0 && !task.InitResreq.LessEqual(p.RoomOn(node), api.Zero) {
+	if len(p.stuckPods[node.Name]) > 0 && !task.InitResreq.LessEqual(p.FutureIdleOn(node), api.Zero) {
 		return fmt.Errorf("node %s has too little room for pod %s beside pods that hang", node.Name, klog.KObj(task.Pod))
 	}
-	return p.mayBeOn(task, node.Name, simulationOf(state, node.Name).freed)
+	return p.checkPlacement(task, node.Name, simulationOf(state, node.Name).released)
 }

@@ -39,7 +39,7 @@ func TestWhatIsHeldOnANode(t *testing.T) {
 		s.open()
 		task := s.Task("i-0")
 		task.NodeName = "a"
-		s.tide().Hold(task)
+		s.tide().KeepReclaimedRoom(task)
 		task.NodeName = ""
 		now = now.Add(tc.after)
 		s.run()
@@ -56,7 +56,7 @@ func TestPreemptTakesNothingThatIsHeld(t *testing.T) {
 	s.open()
 	task := s.Task("i-0")
 	task.NodeName = "a"
-	s.tide().Hold(task)
+	s.tide().KeepReclaimedRoom(task)
 	task.NodeName = ""
 	var goes string
 	for range 30 { // Volcano begins with any queue, and passes over the pods of the others

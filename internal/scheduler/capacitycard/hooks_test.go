@@ -107,9 +107,9 @@ func TestABindingSaysWhoPays(t *testing.T) {
 // room in the queue that its PodGroup is in now.
 func TestAnEvictionGivesBackToWhoPays(t *testing.T) {
 	s := oneJob(t).run()
-	give := s.p.given(s.Task("j-0"), "q", "A")
+	give := s.p.releasedAmounts(s.Task("j-0"), "q", "A")
 	check.That(t, give[quotaCards] == 1, "its queue gets back %v, want a card", give)
-	give = s.p.given(s.Task("j-0"), "second", "A")
+	give = s.p.releasedAmounts(s.Task("j-0"), "second", "A")
 	check.That(t, give[quotaCards] == 0 && give[quotaCPU] == 0 && give[quotaMemory] == 0, "another queue gets back %v", give)
 }
 
@@ -121,22 +121,22 @@ func TestAClosedSessionReports(t *testing.T) {
 		want    SessionReport
 	}{
 		"what it ran with":              {framework.Arguments{"configHash": "abc"}, func(*plugin) {}, SessionReport{ConfigHash: "abc", At: noon}},
-		"while it withholds everything": {framework.Arguments{"configHash": "abc"}, func(p *plugin) { p.notReady = "not all was seen" }, SessionReport{ConfigHash: "abc", At: noon}},
+		"while it withholds everything": {framework.Arguments{"configHash": "abc"}, func(p *plugin) { p.notReadyReason = "not all was seen" }, SessionReport{ConfigHash: "abc", At: noon}},
 		"no hash whose arguments it could not read": {framework.Arguments{"configHash": "abc", "overCommitFactor": 0}, func(*plugin) {},
 			SessionReport{Problem: "argument overCommitFactor is 0: write a number from 1 to 100", At: noon}},
 		"pods that somebody else bound": {framework.Arguments{"configHash": "abc"},
-			func(p *plugin) { p.cache.second.foreign["u"] = "ns/p" }, SessionReport{ConfigHash: "abc", SecondScheduler: []string{"ns/p"}, At: noon}},
+			func(p *plugin) { p.cache.foreignBindings.foreignPods["u"] = "ns/p" }, SessionReport{ConfigHash: "abc", BoundByOthers: []string{"ns/p"}, At: noon}},
 	}) {
 		s := newScene(t, "queue q {}").with(tc.args)
 		var reports []SessionReport
-		s.m.SetHeartbeat(func(r SessionReport) { reports = append(reports, r) })
+		s.m.SetSessionObserver(func(r SessionReport) { reports = append(reports, r) })
 		s.run()
 		check.Must(t, len(reports) == 0, "a session reports before it is closed")
 		tc.prepare(s.p)
 		s.m.now = func() time.Time { return noon }
 		s.Close()
 		check.Equal(t, "reports", []SessionReport{tc.want}, reports)
-		s.m.SetHeartbeat(nil)
+		s.m.SetSessionObserver(nil)
 		s.run().Close()
 		check.That(t, len(reports) == 1, "a session reports to nobody")
 	}
@@ -148,7 +148,7 @@ func TestALongSessionReportsBeforeItIsClosed(t *testing.T) {
 	s := newScene(t, `node a A; queue q {"A":8}; j q 1: -*8`).with(framework.Arguments{"configHash": "abc"})
 	s.open()
 	var reports []SessionReport
-	s.m.SetHeartbeat(func(r SessionReport) { reports = append(reports, r) })
+	s.m.SetSessionObserver(func(r SessionReport) { reports = append(reports, r) })
 	began := s.m.now()
 	clock := began
 	s.m.now = func() time.Time { return clock }
@@ -171,7 +171,7 @@ func TestPlacementsOfASessionAreRemembered(t *testing.T) {
 	got := s.on("j")
 	check.Must(t, got == "a:1", "placed %q", got)
 	s.Close()
-	sent := s.m.second.sent
+	sent := s.m.foreignBindings.pending
 	check.That(t, len(sent) == 1 && slices.Equal(sent[s.Pod("j-0").UID].nodes, []string{"a"}), "sent to be bound: %v", sent)
 }
 

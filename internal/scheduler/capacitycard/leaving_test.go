@@ -84,7 +84,7 @@ func TestPodsThatAreToldToGo(t *testing.T) {
 type ebb struct {
 	*scene
 	now   time.Time
-	rules *Tide
+	rules *ReclaimPolicy
 }
 
 func (e *ebb) opened() error {
@@ -107,7 +107,7 @@ var steps = map[string]func(e *ebb, of, want string) error{
 		e.m.now = func() time.Time { return e.now }
 		return nil
 	},
-	"tell":   func(e *ebb, pod, _ string) error { e.rules.Leaves(e.Task(pod)); return nil },
+	"tell":   func(e *ebb, pod, _ string) error { e.rules.MarkEvicting(e.Task(pod)); return nil },
 	"mark":   func(e *ebb, pod, _ string) error { return e.updated(pod, outOfSync) },
 	"delete": func(e *ebb, pod, _ string) error { return e.updated(pod, deleted) },
 	"fail": func(e *ebb, pod, _ string) error {
@@ -119,10 +119,12 @@ var steps = map[string]func(e *ebb, of, want string) error{
 		return e.leaves(strings.TrimPrefix(pods+" ", "- "), int(charged[0]-'0'))
 	},
 	"overdue": func(e *ebb, patience, pods string) error {
-		return equal("overdue", session.Names(e.rules.Overdue(parsed(patience))), strings.TrimPrefix(pods, "-"))
+		return equal("overdue", session.Names(e.rules.OverdueEvictions(parsed(patience))), strings.TrimPrefix(pods, "-"))
 	},
-	"ready":    func(e *ebb, pods, _ string) error { return equal("ready", fmt.Sprint(e.Job("t").ReadyTaskNum()), pods) },
-	"remember": func(e *ebb, pods, _ string) error { return equal("remembered", fmt.Sprint(len(e.m.leaving)), pods) },
+	"ready": func(e *ebb, pods, _ string) error { return equal("ready", fmt.Sprint(e.Job("t").ReadyTaskNum()), pods) },
+	"remember": func(e *ebb, pods, _ string) error {
+		return equal("remembered", fmt.Sprint(len(e.m.evictingSince)), pods)
+	},
 }
 
 func equal(what, got, want string) error {
@@ -182,7 +184,7 @@ func TestSecondScheduler(t *testing.T) {
 		v := newSight()
 		v.play(tc.script)
 		want := map[bool]string{true: "ns/p"}[tc.foreign]
-		check.Equal(t, "bound by somebody else", want, strings.Join(v.second.names(), " "))
+		check.Equal(t, "bound by somebody else", want, strings.Join(v.foreignBindings.foreignPodNames(), " "))
 	}
 }
 
@@ -197,7 +199,7 @@ type sight struct {
 func newSight() *sight {
 	s := &sight{Cache: NewCache(), at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), scheduler: "volcano"}
 	s.now = func() time.Time { return s.at }
-	s.completeness.done = true
+	s.cacheSync.synced = true
 	s.resolver = workload.Resolver{Inventory: s.inventory, Schedulers: []string{"volcano"}}
 	return s
 }
@@ -207,16 +209,16 @@ func (s *sight) play(script string) {
 		words := strings.Fields(step)
 		switch words[0] {
 		case "incomplete":
-			s.completeness.done = false
+			s.cacheSync.synced = false
 		case "other":
 			s.scheduler = "other"
 		case "reread":
-			s.meaning++
+			s.requestGeneration++
 		case "after":
 			s.at = s.at.Add(parsed(words[1]))
 		case "settle": // lets the time of a predecessor pass
 			s.session(nil, nil)
-			s.at = s.at.Add(settled)
+			s.at = s.at.Add(bindingGracePeriod)
 		case "none":
 			s.session(nil, nil)
 		default:
@@ -233,37 +235,37 @@ func (s *sight) play(script string) {
 // session opens a session that sees a pod, or none, and closes it after what it
 // does.
 func (s *sight) session(does []string, pod *corev1.Pod) {
-	s.Cache.session, s.seen = s.Cache.session+1, 0
-	s.second.begin(s.Cache.session, s.completeness.done, s.at)
+	s.Cache.session, s.podsSeen = s.Cache.session+1, 0
+	s.foreignBindings.openSession(s.Cache.session, s.cacheSync.synced, s.at)
 	if pod != nil {
-		s.facts(pod)
+		s.observePod(pod)
 	}
-	s.sweep()
+	s.forgetUnseenPods()
 	for _, word := range does {
 		switch node := word[1:]; word[0] {
 		case '+':
-			s.second.place("p", node)
+			s.foreignBindings.assume("p", node)
 		case '-':
-			s.second.takeBack("p", node)
+			s.foreignBindings.forgetAssumed("p", node)
 		default:
 			pod.Spec.NodeName = strings.TrimPrefix(word, "write=")
 		}
 	}
-	s.closeSecond()
+	s.closeForeignBindings()
 }
 
 func TestSecondSchedulerNamesTheFirstFive(t *testing.T) {
-	s := newSecond()
+	s := newForeignBindingDetector()
 	for _, n := range []int{6, 2, 7, 4, 1, 3, 5} {
-		s.foreign[types.UID(fmt.Sprint(n))] = fmt.Sprint("ns/", n)
+		s.foreignPods[types.UID(fmt.Sprint(n))] = fmt.Sprint("ns/", n)
 	}
-	check.Equal(t, "names", "[ns/1 ns/2 ns/3 ns/4 ns/5]", fmt.Sprint(s.names()))
+	check.Equal(t, "names", "[ns/1 ns/2 ns/3 ns/4 ns/5]", fmt.Sprint(s.foreignPodNames()))
 }
 
 func TestBindingsOfPodsThatAreGoneAreForgotten(t *testing.T) {
 	s := newSight()
 	s.play("waits +n1, none, after 10m, none")
-	check.That(t, unanswered == 10*time.Minute && len(s.second.sent) == 1, "forgotten too early")
+	check.That(t, pendingBindingTimeout == 10*time.Minute && len(s.foreignBindings.pending) == 1, "forgotten too early")
 	s.play("after 1s, none")
-	check.That(t, len(s.second.sent) == 0 && len(s.second.placed) == 0, "%d bindings of a pod that is gone are kept", len(s.second.sent))
+	check.That(t, len(s.foreignBindings.pending) == 0 && len(s.foreignBindings.assumed) == 0, "%d bindings of a pod that is gone are kept", len(s.foreignBindings.pending))
 }

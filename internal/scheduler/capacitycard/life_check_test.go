@@ -118,7 +118,7 @@ func (l *life) mayUse(task *api.TaskInfo, node string, used map[use]int) bool {
 func (l *life) check(t *rapid.T) {
 	pods, used := map[string]int{}, l.used()
 	for _, task := range l.tasks() {
-		charge := l.plugin.account.Charged(string(task.UID))
+		charge := l.plugin.ledger.Charged(string(task.UID))
 		if l.holds(task) != (charge != nil) {
 			t.Fatalf("%s is %s on %q, evicted before: %v, and is charged %+v", task.UID, task.Status, task.NodeName, l.leaving[task.Pod.UID], charge)
 		}
@@ -127,17 +127,17 @@ func (l *life) check(t *rapid.T) {
 		}
 	}
 	for queue := range l.queues {
-		limits := l.plugin.account.Limits(queue)
+		limits := l.plugin.ledger.Limits(queue)
 		check.Must(t, len(limits.Cards) == len(l.quotas[queue]), "queue %s is limited to %v, its quota is %v", queue, limits.Cards, l.quotas[queue])
 		for _, model := range []string{"A", "B"} {
-			if got, want := int(l.plugin.account.Used(queue, card.Name(model))), used[use{queue, model, false}]; got != want {
+			if got, want := int(l.plugin.ledger.Used(queue, card.Name(model))), used[use{queue, model, false}]; got != want {
 				t.Fatalf("queue %s uses %d of %s, a recount says %d", queue, got, model, want)
 			}
-			if got, _ := l.plugin.account.Terminating(queue, card.Name(model)); int(got) != used[use{queue, model, true}] {
+			if got, _ := l.plugin.ledger.Terminating(queue, card.Name(model)); int(got) != used[use{queue, model, true}] {
 				t.Fatalf("%d of %s of queue %s end, a recount says %d", got, model, queue, used[use{queue, model, true}])
 			}
 		}
-		milliCPU, memory := l.plugin.account.UsedCPUMemory(queue)
+		milliCPU, memory := l.plugin.ledger.UsedCPUMemory(queue)
 		check.Must(t, milliCPU == int64(pods[queue])*1000 && memory == int64(pods[queue])<<30,
 			"queue %s uses %dm CPU and %d bytes for %d pods of 1 CPU and 1Gi", queue, milliCPU, memory, pods[queue])
 	}

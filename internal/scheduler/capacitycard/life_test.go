@@ -127,7 +127,7 @@ func newLife(t *rapid.T, cache *cache.SchedulerCache) *life {
 	}
 	framework.RegisterPluginBuilder(gang.PluginName, gang.New)
 	framework.RegisterPluginBuilder(PluginName, func(a framework.Arguments) framework.Plugin {
-		l.plugin = newPlugin(l.m, a)
+		l.plugin = buildPlugin(l.m, a)
 		return l.plugin
 	})
 	l.restart()
@@ -155,7 +155,7 @@ func (l *life) create(t *rapid.T, job, place, node string) {
 // restart is a new process: it knows nothing but what the API server tells.
 func (l *life) restart() {
 	l.m = NewCache()
-	l.m.voice.recorder = &record.FakeRecorder{}
+	l.m.messages.recorder = &record.FakeRecorder{}
 	l.binding, l.evicting, l.last, l.paid = map[string]string{}, map[string]bool{}, map[types.UID]string{}, map[types.UID]payment{}
 	l.evicted = make(evictor, len(l.pods))
 	l.cache.Evictor = l.evicted

@@ -15,20 +15,20 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// meters are the plugin's metrics, whose manual is docs/metrics.md. What can be
+// pluginMetrics are the plugin's metrics, whose manual is docs/metrics.md. What can be
 // read off the books is made anew at every scrape from the latest view, so that a
 // queue or card that is gone is gone here as well; only refusals and durations are
 // counted on the way.
-type meters struct {
-	latest   atomic.Pointer[view]
-	refusals *prometheus.CounterVec
-	sessions *prometheus.HistogramVec
+type pluginMetrics struct {
+	latestSnapshot atomic.Pointer[metricsSnapshot]
+	refusals       *prometheus.CounterVec
+	sessions       *prometheus.HistogramVec
 }
 
-var _ prometheus.Collector = &meters{}
+var _ prometheus.Collector = &pluginMetrics{}
 
-func newMeters() *meters {
-	return &meters{
+func newPluginMetrics() *pluginMetrics {
+	return &pluginMetrics{
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cardquota_refusals_total",
 			Help: "Refusals that were news to the pod or PodGroup they were told to. Being refused again for the same reason does not count.",
@@ -42,39 +42,39 @@ func newMeters() *meters {
 }
 
 // Metrics are the plugin's, for the program to register.
-func (c *Cache) Metrics() prometheus.Collector { return c.meters }
+func (c *Cache) Metrics() prometheus.Collector { return c.metrics }
 
-// time times a step of a session.
-func (m *meters) time(step string) (done func()) {
+// startTimer times a step of a session.
+func (m *pluginMetrics) startTimer(step string) (done func()) {
 	began := time.Now()
 	return func() { m.sessions.WithLabelValues(step).Observe(time.Since(began).Seconds()) }
 }
 
-// publish replaces the view, and forgets the counters of queues that exist no more.
-func (m *meters) publish(v *view, exists func(queue string) bool) {
-	if last := m.latest.Swap(v); last != nil {
+// publishSnapshot replaces the view, and forgets the counters of queues that exist no more.
+func (m *pluginMetrics) publishSnapshot(v *metricsSnapshot, exists func(queue string) bool) {
+	if last := m.latestSnapshot.Swap(v); last != nil {
 		for i := range last.queues {
-			if queue := last.queues[i].books.Queue; !exists(queue) {
+			if queue := last.queues[i].usage.Queue; !exists(queue) {
 				m.refusals.DeletePartialMatch(prometheus.Labels{"queue": queue})
 			}
 		}
 	}
 }
 
-// refused counts a refusal that is news to a job or a pod of it.
-func (m *meters) refused(job *api.JobInfo, refusal *workload.Refusal) {
+// countRefusal counts a refusal that is news to a job or a pod of it.
+func (m *pluginMetrics) countRefusal(job *api.JobInfo, refusal *workload.Refusal) {
 	if job != nil {
 		m.refusals.WithLabelValues(string(job.Queue), refusal.Reason).Inc()
 	}
 }
 
-// view is what one session found when it opened. It never changes, because
+// metricsSnapshot is what one session found when it opened. It never changes, because
 // scrapes read it while later sessions write the account.
-type view struct {
+type metricsSnapshot struct {
 	at time.Time
 	// ready is false while decisions are held back.
 	ready  bool
-	queues []queueView
+	queues []queueMetrics
 	// unowned are the cards of pods whose queue does not exist or is not known.
 	unowned map[card.Name]card.Count
 	// pods is how many pods are charged, to a queue or to none.
@@ -83,57 +83,57 @@ type view struct {
 	inventory *card.Inventory
 }
 
-// queueView is one queue that exists.
-type queueView struct {
-	books quota.QueueUsage
+// queueMetrics is one queue that exists.
+type queueMetrics struct {
+	usage quota.QueueUsage
 	// inqueue is what was admitted and waits, pending what waiting pods ask for.
 	inqueue, pending []quota.Demand
 }
 
-func (q *queueView) id() api.QueueID { return api.QueueID(q.books.Queue) }
+func (q *queueMetrics) queueID() api.QueueID { return api.QueueID(q.usage.Queue) }
 
-// view copies what the session knows when it opens, as far as it will change. Then the
+// newMetricsSnapshot copies what the session knows when it opens, as far as it will change. Then the
 // ledger and the reservations agree: while a session decides, a pod that it places is in
 // both.
-func (p *plugin) view() *view {
-	books, pending := p.account.Snapshot(), p.pending()
-	v := &view{
-		at: p.cache.now(), ready: p.notReady == "" && p.invalid == nil, inventory: p.inv,
-		queues: make([]queueView, 0, len(books)), unowned: map[card.Name]card.Count{},
+func (p *plugin) newMetricsSnapshot() *metricsSnapshot {
+	usages, pending := p.ledger.Snapshot(), p.pendingDemands()
+	v := &metricsSnapshot{
+		at: p.cache.now(), ready: p.notReadyReason == "" && p.argumentsErr == nil, inventory: p.inventory,
+		queues: make([]queueMetrics, 0, len(usages)), unowned: map[card.Name]card.Count{},
 	}
-	for _, b := range books {
+	for _, b := range usages {
 		v.pods += b.Pods
-		queue := queueView{books: b}
-		if _, exists := p.rules[queue.id()]; !exists {
+		queue := queueMetrics{usage: b}
+		if _, exists := p.queueRules[queue.queueID()]; !exists {
 			for _, held := range b.Used {
 				v.unowned[held.Name] = v.unowned[held.Name].Add(held.Count)
 			}
 			continue
 		}
-		queue.inqueue, queue.pending = slices.Clone(p.waiting[queue.id()].Demands), pending[queue.id()]
+		queue.inqueue, queue.pending = slices.Clone(p.inqueue[queue.queueID()].Demands), pending[queue.queueID()]
 		v.queues = append(v.queues, queue)
 	}
 	return v
 }
 
-// pending sums what the waiting pods of the session's jobs ask for. Pods that
+// pendingDemands sums what the waiting pods of the session's jobs ask for. Pods that
 // are gated do not wait yet, and one that can never be placed as it is written
 // asks for no card.
-func (p *plugin) pending() map[api.QueueID][]quota.Demand {
-	type asked struct {
+func (p *plugin) pendingDemands() map[api.QueueID][]quota.Demand {
+	type demandKey struct {
 		queue   api.QueueID
 		request string // "" for any card of the resource
 		of      corev1.ResourceName
 	}
-	sums := map[asked]quota.Demand{}
+	sums := map[demandKey]quota.Demand{}
 	for _, job := range p.ssn.Jobs {
 		for _, task := range job.TaskStatusIndex[api.Pending] {
-			facts := p.cache.objects[task.Pod] // every pod of a job was seen when the books were opened
-			if task.SchGated || facts == nil || facts.ask.Count == 0 || len(facts.ask.Names) == 0 {
+			state := p.cache.podsByObject[task.Pod] // every pod of a job was seen when the books were opened
+			if task.SchGated || state == nil || state.request.Count == 0 || len(state.request.Names) == 0 {
 				continue
 			}
-			key := asked{job.Queue, facts.ask.Named.String(), facts.ask.Resource}
-			sums[key] = quota.Demand{Names: facts.ask.Names, Count: sums[key].Count.Add(facts.ask.Count)}
+			key := demandKey{job.Queue, state.request.Named.String(), state.request.Resource}
+			sums[key] = quota.Demand{Names: state.request.Names, Count: sums[key].Count.Add(state.request.Count)}
 		}
 	}
 	all := map[api.QueueID][]quota.Demand{}
@@ -146,33 +146,33 @@ func (p *plugin) pending() map[api.QueueID][]quota.Demand {
 // gauges are all gauges that are read off the books.
 var gauges []*prometheus.Desc
 
-func gauge(name, help string, labels ...string) *prometheus.Desc {
+func newGauge(name, help string, labels ...string) *prometheus.Desc {
 	desc := prometheus.NewDesc(name, help, labels, nil)
 	gauges = append(gauges, desc)
 	return desc
 }
 
 var (
-	quotaDesc     = gauge("cardquota_queue_card_quota", "Cards that the queue may use. Absent for a queue without limit.", "queue", "card")
-	allocatedDesc = gauge("cardquota_queue_card_allocated", "Cards that placed pods of the queue hold.", "queue", "card")
-	inqueueDesc   = gauge("cardquota_queue_card_inqueue", "Cards reserved for jobs of the queue that were admitted and are not placed yet. A job that may use either of two cards is shown as A|B.", "queue", "card")
-	requestDesc   = gauge("cardquota_queue_card_request", "Cards that all pods of the queue ask for: those of placed pods, and those of waiting pods, which are shown as A|B if they may use either. Gated pods do not count.", "queue", "card")
+	quotaDesc     = newGauge("cardquota_queue_card_quota", "Cards that the queue may use. Absent for a queue without limit.", "queue", "card")
+	allocatedDesc = newGauge("cardquota_queue_card_allocated", "Cards that placed pods of the queue hold.", "queue", "card")
+	inqueueDesc   = newGauge("cardquota_queue_card_inqueue", "Cards reserved for jobs of the queue that were admitted and are not placed yet. A job that may use either of two cards is shown as A|B.", "queue", "card")
+	requestDesc   = newGauge("cardquota_queue_card_request", "Cards that all pods of the queue ask for: those of placed pods, and those of waiting pods, which are shown as A|B if they may use either. Gated pods do not count.", "queue", "card")
 
-	cpuQuotaDesc        = gauge("cardquota_queue_cpu_quota_cores", "CPU cores that the queue may use. Absent for a queue without limit.", "queue")
-	cpuAllocatedDesc    = gauge("cardquota_queue_cpu_allocated_cores", "CPU cores that placed pods request and that are counted against the queue.", "queue")
-	memoryQuotaDesc     = gauge("cardquota_queue_memory_quota_bytes", "Memory that the queue may use. Absent for a queue without limit.", "queue")
-	memoryAllocatedDesc = gauge("cardquota_queue_memory_allocated_bytes", "Memory that placed pods request and that is counted against the queue.", "queue")
+	cpuQuotaDesc        = newGauge("cardquota_queue_cpu_quota_cores", "CPU cores that the queue may use. Absent for a queue without limit.", "queue")
+	cpuAllocatedDesc    = newGauge("cardquota_queue_cpu_allocated_cores", "CPU cores that placed pods request and that are counted against the queue.", "queue")
+	memoryQuotaDesc     = newGauge("cardquota_queue_memory_quota_bytes", "Memory that the queue may use. Absent for a queue without limit.", "queue")
+	memoryAllocatedDesc = newGauge("cardquota_queue_memory_allocated_bytes", "Memory that placed pods request and that is counted against the queue.", "queue")
 
-	physicalDesc  = gauge("cardquota_card_physical", "Cards that all nodes together offer now.", "card")
-	unownedDesc   = gauge("cardquota_card_unowned", "Cards held by pods whose queue does not exist or is not known, so that no quota pays for them.", "card")
-	anomalousDesc = gauge("cardquota_nodes_anomalous", "Nodes with cards that are labelled wrongly and take no pod that asks for cards.")
-	podsDesc      = gauge("cardquota_pods_charged", "Pods in the books: placed and not finished, with cards or without.")
-	readyDesc     = gauge("cardquota_ready", "1 if pods are decided on, 0 while everything is held back: the scheduler has not seen all nodes and pods yet, or the plugin's arguments are invalid.")
-	sessionDesc   = gauge("cardquota_last_session_timestamp_seconds", "Unix time at which the last scheduling session opened.")
+	physicalDesc  = newGauge("cardquota_card_physical", "Cards that all nodes together offer now.", "card")
+	unownedDesc   = newGauge("cardquota_card_unowned", "Cards held by pods whose queue does not exist or is not known, so that no quota pays for them.", "card")
+	anomalousDesc = newGauge("cardquota_nodes_anomalous", "Nodes with cards that are labelled wrongly and take no pod that asks for cards.")
+	podsDesc      = newGauge("cardquota_pods_charged", "Pods in the books: placed and not finished, with cards or without.")
+	readyDesc     = newGauge("cardquota_ready", "1 if pods are decided on, 0 while everything is held back: the scheduler has not seen all nodes and pods yet, or the plugin's arguments are invalid.")
+	sessionDesc   = newGauge("cardquota_last_session_timestamp_seconds", "Unix time at which the last scheduling session opened.")
 )
 
 // Describe implements prometheus.Collector.
-func (m *meters) Describe(ch chan<- *prometheus.Desc) {
+func (m *pluginMetrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, desc := range gauges {
 		ch <- desc
 	}
@@ -182,44 +182,44 @@ func (m *meters) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector. Before the first session, and in a
 // replica that does not lead, there is nothing to read off the books.
-func (m *meters) Collect(ch chan<- prometheus.Metric) {
+func (m *pluginMetrics) Collect(ch chan<- prometheus.Metric) {
 	m.refusals.Collect(ch)
 	m.sessions.Collect(ch)
-	v := m.latest.Load()
+	v := m.latestSnapshot.Load()
 	if v == nil {
 		return
 	}
 	to, physical := sender(ch), v.inventory.Physical()
 	for i := range v.queues {
-		v.queues[i].send(to, physical)
+		v.queues[i].sendMetrics(to, physical)
 	}
 	for name, count := range physical {
-		to.send(physicalDesc, float64(count), string(name))
+		to.sendGauge(physicalDesc, float64(count), string(name))
 	}
 	for name, count := range v.unowned {
-		to.send(unownedDesc, float64(count), string(name))
+		to.sendGauge(unownedDesc, float64(count), string(name))
 	}
-	to.send(anomalousDesc, float64(v.inventory.AnomalousNodes()))
-	to.send(podsDesc, float64(v.pods))
-	to.send(readyDesc, map[bool]float64{true: 1}[v.ready])
-	to.send(sessionDesc, float64(v.at.UnixMilli())/1000)
+	to.sendGauge(anomalousDesc, float64(v.inventory.AnomalousNodes()))
+	to.sendGauge(podsDesc, float64(v.pods))
+	to.sendGauge(readyDesc, map[bool]float64{true: 1}[v.ready])
+	to.sendGauge(sessionDesc, float64(v.at.UnixMilli())/1000)
 }
 
 // sender sends gauges. A label that Prometheus does not accept costs that
 // series and not the scrape.
 type sender chan<- prometheus.Metric
 
-func (s sender) send(desc *prometheus.Desc, value float64, labels ...string) {
+func (s sender) sendGauge(desc *prometheus.Desc, value float64, labels ...string) {
 	if metric, err := prometheus.NewConstMetric(desc, prometheus.GaugeValue, value, labels...); err == nil {
 		s <- metric
 	}
 }
 
-// send sends the numbers of one queue: all four of every card that it has quota
+// sendMetrics sends the numbers of one queue: all four of every card that it has quota
 // for or uses, so that they can be compared, and what is waiting for one of
 // several cards.
-func (q *queueView) send(ch sender, physical map[card.Name]card.Count) {
-	queue, limits := q.books.Queue, q.books.Limits
+func (q *queueMetrics) sendMetrics(ch sender, physical map[card.Name]card.Count) {
+	queue, limits := q.usage.Queue, q.usage.Limits
 	used, waiting := map[card.Name]card.Count{}, map[string]*[2]card.Count{}
 	at := func(label string) *[2]card.Count {
 		if waiting[label] == nil {
@@ -231,48 +231,48 @@ func (q *queueView) send(ch sender, physical map[card.Name]card.Count) {
 		used[name] = 0
 		at(string(name))
 	}
-	for _, held := range q.books.Used {
+	for _, held := range q.usage.Used {
 		used[held.Name] = held.Count
 		at(string(held.Name))
 	}
 	for i, demands := range [][]quota.Demand{q.inqueue, q.pending} {
 		for _, demand := range demands {
 			if len(demand.Names) > 0 { // a request that can not be read names no card
-				at(q.label(demand, physical))[i] += demand.Count
+				at(q.cardLabel(demand, physical))[i] += demand.Count
 			}
 		}
 	}
 	for name, held := range used {
 		if !limits.AnyCard {
-			ch.send(quotaDesc, float64(limits.Cards[name]), queue, string(name))
+			ch.sendGauge(quotaDesc, float64(limits.Cards[name]), queue, string(name))
 		}
-		ch.send(allocatedDesc, float64(held), queue, string(name))
+		ch.sendGauge(allocatedDesc, float64(held), queue, string(name))
 	}
 	for label, sums := range waiting {
-		ch.send(inqueueDesc, float64(sums[0]), queue, label)
-		ch.send(requestDesc, float64(sums[1].Add(used[card.Name(label)])), queue, label)
+		ch.sendGauge(inqueueDesc, float64(sums[0]), queue, label)
+		ch.sendGauge(requestDesc, float64(sums[1].Add(used[card.Name(label)])), queue, label)
 	}
 	if limits.MilliCPU != quota.Unlimited {
-		ch.send(cpuQuotaDesc, float64(limits.MilliCPU)/1000, queue)
+		ch.sendGauge(cpuQuotaDesc, float64(limits.MilliCPU)/1000, queue)
 	}
 	if limits.Memory != quota.Unlimited {
-		ch.send(memoryQuotaDesc, float64(limits.Memory), queue)
+		ch.sendGauge(memoryQuotaDesc, float64(limits.Memory), queue)
 	}
-	ch.send(cpuAllocatedDesc, float64(q.books.MilliCPU)/1000, queue)
-	ch.send(memoryAllocatedDesc, float64(q.books.Memory), queue)
+	ch.sendGauge(cpuAllocatedDesc, float64(q.usage.MilliCPU)/1000, queue)
+	ch.sendGauge(memoryAllocatedDesc, float64(q.usage.Memory), queue)
 }
 
 // unknownCard is the label of what is asked for under names that no node and no
 // quota knows: they are words of users, who can invent any number of them.
 const unknownCard = "unknown"
 
-// label names the cards of a demand, in the order of the alphabet, since another
+// cardLabel names the cards of a demand, in the order of the alphabet, since another
 // order of preference is no other card.
-func (q *queueView) label(demand quota.Demand, physical map[card.Name]card.Count) string {
+func (q *queueMetrics) cardLabel(demand quota.Demand, physical map[card.Name]card.Count) string {
 	texts := make([]string, len(demand.Names))
 	for i, name := range demand.Names {
 		_, offered := physical[name]
-		_, granted := q.books.Limits.Cards[name]
+		_, granted := q.usage.Limits.Cards[name]
 		if !offered && !granted {
 			return unknownCard
 		}

@@ -22,7 +22,7 @@ import (
 func (m *Cache) scrape(t check.T) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(m.meters)
+	registry.MustRegister(m.metrics)
 	families, err := registry.Gather()
 	check.NoError(t, err)
 	series := map[string]float64{}
@@ -56,8 +56,8 @@ func busyWorld(t testing.TB) *scene {
 func TestMetricsSayWhatTheSessionFound(t *testing.T) {
 	s := busyWorld(t).run()
 	for _, job := range s.Ssn.Jobs { // all were admitted, before the quota was lowered
-		if application, refusal := s.p.minimum(job); refusal == nil {
-			s.m.patience.admit(job, application)
+		if application, refusal := s.p.missingMinimum(job); refusal == nil {
+			s.m.reservations.recordEnqueued(job, application)
 		}
 	}
 	s.reopen().p.jobEnqueued(s.Job("waits")) // what the session decides shows in the next one
@@ -117,7 +117,7 @@ func TestReadyTellsWhetherDecisionsAreHeldBack(t *testing.T) {
 	}
 	ready("all is seen", 1, nil)
 	ready("arguments are invalid", 0, framework.Arguments{"overCommitFactor": 0.5})
-	s.m.completeness = completeness{} // as after a start
+	s.m.cacheSync = cacheSync{} // as after a start
 	check.NoError(t, s.Ssn.InformerFactory().Core().V1().Nodes().Informer().GetIndexer().Add(session.Node("late", "B", 8)))
 	ready("Volcano's cache lacks a node", 0, nil)
 }
@@ -161,8 +161,8 @@ func TestARefusalCountsOnceUntilItIsNewAgain(t *testing.T) {
 		more float64
 	}{
 		{"after asking again", func() {}, 0},
-		{"after one was news again", func() { s.m.voice.forget(task.Pod.UID) }, 1},
-		{"being held back after a start, which is none", func() { s.p.notReady = "waits" }, 1},
+		{"after one was news again", func() { s.m.messages.forget(task.Pod.UID) }, 1},
+		{"being held back after a start, which is none", func() { s.p.notReadyReason = "waits" }, 1},
 	} {
 		step.do()
 		for range 3 {
@@ -174,7 +174,7 @@ func TestARefusalCountsOnceUntilItIsNewAgain(t *testing.T) {
 
 func TestMetricsAreWrittenAsPrometheusWantsThem(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(busyWorld(t).run().m.meters)
+	registry.MustRegister(busyWorld(t).run().m.metrics)
 	problems, err := testutil.GatherAndLint(registry)
 	check.That(t, err == nil && len(problems) == 0, "%v %v", err, problems)
 }
@@ -205,8 +205,8 @@ func TestAScrapeSeesOneSession(t *testing.T) {
 		job.Queue = []api.QueueID{"q", "r"}[i%2]
 		p := s.reopen().p
 		for _, task := range job.Tasks { // as a session that evicts and changes its mind
-			p.deallocated(&framework.Event{Task: task})
-			p.allocated(&framework.Event{Task: task})
+			p.onDeallocate(&framework.Event{Task: task})
+			p.onAllocate(&framework.Event{Task: task})
 		}
 		p.OnSessionClose(s.Ssn)
 	}

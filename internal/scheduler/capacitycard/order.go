@@ -22,23 +22,23 @@ import (
 // balancedresource, imagelocality and binpack.
 const packingScore = 2500
 
-// besidePreferences is what of that counts for a pod with preferences of its own: a step weighs
+// preferenceFactor is what of that counts for a pod with preferences of its own: a step weighs
 // as much as another score at a weight of 1.
-const besidePreferences = 0.2
+const preferenceFactor = 0.2
 
 // nodeOrder scores a node: how well it packs the pod's cards, and a full score more for each
 // alternative that the pod names after the card of the node. The latter is for the action
 // preempt, which asks for no best node.
 func (p *plugin) nodeOrder(task *api.TaskInfo, node *api.NodeInfo) (float64, error) {
 	s := p.searchFor(task)
-	if s.ask.Count == 0 || s.ask.Denied != nil {
+	if s.request.Count == 0 || s.request.Denied != nil {
 		return 0, nil //nolint:nilerr // the predicate has refused the node with this error
 	}
-	alternatives := s.ask.Named.Names()
+	alternatives := s.request.Named.Names()
 	if len(alternatives) == 1 { // only nodes with this card are scored
 		return s.weight * s.placementOn(node, alternatives[0]).score(), nil
 	}
-	name, allowed := p.cardFor(s.ask, node.Name)
+	name, allowed := p.cardFor(s.request, node.Name)
 	if !allowed {
 		return 0, nil
 	}
@@ -52,39 +52,39 @@ func (p *plugin) nodeOrder(task *api.TaskInfo, node *api.NodeInfo) (float64, err
 // bestNode picks among the nodes that Volcano has scored: the one that the pod was promised,
 // else of those with the first alternative that has a node the one with the highest score.
 func (p *plugin) bestNode(task *api.TaskInfo, scored map[float64][]*api.NodeInfo) *api.NodeInfo {
-	ask := p.Ask(task)
-	if promised := p.promisedAmong(task, scored); promised != nil && ask.Denied == nil {
+	request := p.RequestFor(task)
+	if promised := p.nominatedAmong(task, scored); promised != nil && request.Denied == nil {
 		return promised
 	}
-	if ask.Count == 0 || ask.Denied != nil {
+	if request.Count == 0 || request.Denied != nil {
 		return nil // Volcano takes the highest score
 	}
-	best, score := p.bestAmong(ask, scored)
-	others := p.gangNodes(task, scored)
+	best, score := p.bestScoredNode(request, scored)
+	others := p.unsampledGangNodes(task, scored)
 	switch {
 	case len(others) == 0:
 		return best
 	case best == nil || !task.InitResreq.LessEqual(best.Idle, api.Zero): // it would have to wait there
-	case len(others) == 1 && len(ask.Named.Names()) <= 1 && p.outscores(task, others[0], best, score):
+	case len(others) == 1 && len(request.Named.Names()) <= 1 && p.surelyOutscores(task, others[0], best, score):
 		return others[0]
 	default:
 		others = append(others, best)
 	}
-	if own, _ := p.bestAmong(ask, util.PrioritizeNodes(task, others, p.ssn.BatchNodeOrderFn, p.ssn.NodeOrderMapFn, p.ssn.NodeOrderReduceFn)); own != nil {
+	if own, _ := p.bestScoredNode(request, util.PrioritizeNodes(task, others, p.ssn.BatchNodeOrderFn, p.ssn.NodeOrderMapFn, p.ssn.NodeOrderReduceFn)); own != nil {
 		return own
 	}
 	return best
 }
 
-// bestAmong picks the node of the first alternative and the highest score. Among equals the
+// bestScoredNode picks the node of the first alternative and the highest score. Among equals the
 // first name is taken, so that the choice does not depend on the order of a map.
-func (p *plugin) bestAmong(ask *workload.Request, scored map[float64][]*api.NodeInfo) (best *api.NodeInfo, bestScore float64) {
-	alternatives, bestAlternative := ask.Named.Names(), 0
+func (p *plugin) bestScoredNode(request *workload.Request, scored map[float64][]*api.NodeInfo) (best *api.NodeInfo, bestScore float64) {
+	alternatives, bestAlternative := request.Named.Names(), 0
 	for score, nodes := range scored {
 		for _, node := range nodes {
 			alternative := 0
 			if len(alternatives) > 1 { // else all nodes have the one card, or any will do
-				name, _ := p.inv.CardOnNode(node.Name, ask.Resource)
+				name, _ := p.inventory.CardOnNode(node.Name, request.Resource)
 				if alternative = slices.Index(alternatives, name); alternative < 0 {
 					continue
 				}
@@ -98,19 +98,19 @@ func (p *plugin) bestAmong(ask *workload.Request, scored map[float64][]*api.Node
 	return best, bestScore
 }
 
-// isAvoided reports whether a node has a taint PreferNoSchedule that the pod does not
+// hasUntoleratedSoftTaint reports whether a node has a taint PreferNoSchedule that the pod does not
 // tolerate.
-func isAvoided(task *api.TaskInfo, node *api.NodeInfo) bool {
+func hasUntoleratedSoftTaint(task *api.TaskInfo, node *api.NodeInfo) bool {
 	return node.Node != nil && slices.ContainsFunc(node.Node.Spec.Taints, func(taint corev1.Taint) bool {
 		return taint.Effect == corev1.TaintEffectPreferNoSchedule && !v1helper.TolerationsTolerateTaint(task.Pod.Spec.Tolerations, &taint)
 	})
 }
 
-// prefers reports whether a pod, its job or its queue states which of the nodes that the pod
+// hasNodePreferences reports whether a pod, its job or its queue states which of the nodes that the pod
 // may run on are preferred.
-func (p *plugin) prefers(task *api.TaskInfo) bool {
+func (p *plugin) hasNodePreferences(task *api.TaskInfo) bool {
 	job, ok := p.ssn.Jobs[task.Job]
-	return ok && (job.ContainsNetworkTopology() || hasTaskTopology(job) || p.prefersNodeGroups(job.Queue)) || podPrefers(&task.Pod.Spec)
+	return ok && (job.ContainsNetworkTopology() || hasTaskTopology(job) || p.queueHasNodeGroupPreferences(job.Queue)) || podHasNodePreferences(&task.Pod.Spec)
 }
 
 // hasTaskTopology reports whether a job says which of its tasks are to share nodes, or not to.
@@ -119,8 +119,8 @@ func hasTaskTopology(job *api.JobInfo) bool {
 		(job.PodGroup.Annotations[tasktopology.JobAffinityAnnotations] != "" || job.PodGroup.Annotations[tasktopology.JobAntiAffinityAnnotations] != "")
 }
 
-// prefersNodeGroups reports whether a queue prefers or avoids groups of nodes.
-func (p *plugin) prefersNodeGroups(id api.QueueID) bool {
+// queueHasNodeGroupPreferences reports whether a queue prefers or avoids groups of nodes.
+func (p *plugin) queueHasNodeGroupPreferences(id api.QueueID) bool {
 	queue, ok := p.ssn.Queues[id]
 	if !ok || queue.Queue == nil || queue.Queue.Spec.Affinity == nil {
 		return false
@@ -130,9 +130,9 @@ func (p *plugin) prefersNodeGroups(id api.QueueID) bool {
 		far != nil && len(far.PreferredDuringSchedulingIgnoredDuringExecution) > 0
 }
 
-// podPrefers reports whether a pod states preferred affinities, or spreading that is not
+// podHasNodePreferences reports whether a pod states preferred affinities, or spreading that is not
 // required.
-func podPrefers(pod *corev1.PodSpec) bool {
+func podHasNodePreferences(pod *corev1.PodSpec) bool {
 	a := ptr.Deref(pod.Affinity, corev1.Affinity{})
 	return a.NodeAffinity != nil && len(a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0 ||
 		a.PodAffinity != nil && len(a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0 ||
@@ -146,32 +146,32 @@ func podPrefers(pod *corev1.PodSpec) bool {
 // every node.
 const allNodes = 100
 
-// mostGangNodes bounds how many nodes of a pod's own job are looked at besides the sample:
+// maxGangNodes bounds how many nodes of a pod's own job are looked at besides the sample:
 // they are looked at one after the other.
-const mostGangNodes = 16
+const maxGangNodes = 16
 
-// beginSearch notes that a search for a node begins. It says how many nodes Volcano
+// prePredicate notes that a search for a node begins. It says how many nodes Volcano
 // looks at, and for whom cards may be taken from other queues on the way: the pod
 // that preemptive was asked about just before.
 //
 // Volcano calls it before each search, and reads the percentage of nodes anew in each:
 // only of a pod that names alternatives every node must be seen, because the card that
 // it names first may be on any of them.
-func (p *plugin) beginSearch(task *api.TaskInfo) error {
-	p.beatInSession()
-	options.ServerOpts.PercentageOfNodesToFind = p.percentage
-	if len(p.Ask(task).Named.Names()) > 1 {
+func (p *plugin) prePredicate(task *api.TaskInfo) error {
+	p.reportLongSession()
+	options.ServerOpts.PercentageOfNodesToFind = p.percentageOfNodes
+	if len(p.RequestFor(task).Named.Names()) > 1 {
 		options.ServerOpts.PercentageOfNodesToFind = allNodes
 	}
 	p.preemption.completeGangs()
 	s := p.newSearch(task)
-	s.reclaims, p.reclaims = p.reclaims == task.UID, ""
+	s.mayReclaim, p.reclaimerCandidate = p.reclaimerCandidate == task.UID, ""
 	p.search.Store(s)
 	p.attempt.Store(nil)
 	return nil
 }
 
-// gangNodes are the nodes that hold pods of the task's job, that can take the task now,
+// unsampledGangNodes are the nodes that hold pods of the task's job, that can take the task now,
 // and that are not among those that Volcano looked at: at most mostGangNodes, those with
 // the fewest cards left first. A sample of the nodes need not contain them, and a gang is
 // not to be spread for that.
@@ -179,9 +179,9 @@ func (p *plugin) beginSearch(task *api.TaskInfo) error {
 // Volcano asks for no best node when it has found only one. That is no sample then: it goes
 // on looking until it has found minimum-feasible-nodes (100), or has looked at all. One case
 // remains: of a hundred nodes that it has found, all but one have room only when others end.
-func (p *plugin) gangNodes(task *api.TaskInfo, lookedAt map[float64][]*api.NodeInfo) []*api.NodeInfo {
+func (p *plugin) unsampledGangNodes(task *api.TaskInfo, lookedAt map[float64][]*api.NodeInfo) []*api.NodeInfo {
 	job, ok := p.ssn.Jobs[task.Job]
-	sampled := p.percentage < allNodes && len(p.ssn.NodeList) > int(options.ServerOpts.MinNodesToFind)
+	sampled := p.percentageOfNodes < allNodes && len(p.ssn.NodeList) > int(options.ServerOpts.MinNodesToFind)
 	if !ok || !sampled || job.ContainsNetworkTopology() || p.ssn.NodesInShard.Len() > 0 {
 		return nil // or Volcano may have reasons to look at a part of the nodes only
 	}
@@ -203,11 +203,11 @@ func (p *plugin) gangNodes(task *api.TaskInfo, lookedAt map[float64][]*api.NodeI
 			}
 		}
 	}
-	resource := p.Ask(task).Resource
+	resource := p.RequestFor(task).Resource
 	slices.SortFunc(roomy, func(a, b *api.NodeInfo) int {
 		return cmp.Or(cmp.Compare(a.Idle.Get(resource), b.Idle.Get(resource)), cmp.Compare(a.Name, b.Name))
 	})
-	for _, node := range roomy[:min(len(roomy), mostGangNodes)] {
+	for _, node := range roomy[:min(len(roomy), maxGangNodes)] {
 		if p.ssn.PredicateForAllocateAction(task, node) == nil {
 			fitting = append(fitting, node)
 		}
@@ -215,11 +215,11 @@ func (p *plugin) gangNodes(task *api.TaskInfo, lookedAt map[float64][]*api.NodeI
 	return fitting
 }
 
-// outscores reports whether a node that Volcano has not scored is sure to score more than one
+// surelyOutscores reports whether a node that Volcano has not scored is sure to score more than one
 // that it has, of the same card. The scores that plugins give to nodes together need not be
 // asked for, which looks at every node of the cluster: of the one node they are known, of the
 // other one at least 0.
-func (p *plugin) outscores(task *api.TaskInfo, node, than *api.NodeInfo, score float64) bool {
+func (p *plugin) surelyOutscores(task *api.TaskInfo, node, than *api.NodeInfo, score float64) bool {
 	reduced, alone, err := p.ssn.NodeOrderMapFn(task, node)
 	_, aloneThan, errThan := p.ssn.NodeOrderMapFn(task, than)
 	together := score - aloneThan

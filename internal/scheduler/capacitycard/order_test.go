@@ -82,19 +82,19 @@ func TestWhatPackingWeighs(t *testing.T) {
 	base := scene(as).open().score("j-0", "a1")
 	check.That(t, base > 0 && base <= packingScore, "the score is %v, want at most %d", base, packingScore)
 	check.Equal(t, "with weight 10", 10*base, scene(as).with(map[string]any{"nodeOrderWeight": 10}).open().score("j-0", "a1"))
-	check.Equal(t, "beside a preferred affinity", base*besidePreferences, scene(preferring).open().score("j-0", "a1"))
-	check.Equal(t, "beside preferred spreading", base*besidePreferences, scene(spreading).open().score("j-0", "a1"))
+	check.Equal(t, "beside a preferred affinity", base*preferenceFactor, scene(preferring).open().score("j-0", "a1"))
+	check.Equal(t, "beside preferred spreading", base*preferenceFactor, scene(spreading).open().score("j-0", "a1"))
 	check.Equal(t, "to be avoided", 0, scene(as).open().score("j-0", "a2"))
 	check.Equal(t, "to be avoided, and tolerated", base, scene(tolerating).open().score("j-0", "a2"))
 	topology := scene(as)
 	topology.Groups[1].Annotations["volcano.sh/task-topology-anti-affinity"] = "w"
-	check.Equal(t, "beside a task topology", base*besidePreferences, topology.open().score("j-0", "a1"))
+	check.Equal(t, "beside a task topology", base*preferenceFactor, topology.open().score("j-0", "a1"))
 	for _, affinity := range []v1beta1.Affinity{
 		{NodeGroupAffinity: &v1beta1.NodeGroupAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []string{"g"}}},
 		{NodeGroupAntiAffinity: &v1beta1.NodeGroupAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []string{"g"}}},
 	} {
 		groups := scene(as).queue("q", func(q *v1beta1.Queue) { q.Spec.Affinity = &affinity })
-		check.Equal(t, "beside preferred node groups", base*besidePreferences, groups.open().score("j-0", "a1"))
+		check.Equal(t, "beside preferred node groups", base*preferenceFactor, groups.open().score("j-0", "a1"))
 	}
 }
 

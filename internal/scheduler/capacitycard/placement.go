@@ -11,18 +11,18 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// search is what the predicate and the score of a node depend on besides the node, in one
+// nodeSearch is what the predicate and the score of a node depend on besides the node, in one
 // search for a node for a pod.
-type search struct {
-	request
+type nodeSearch struct {
+	checkInput
 	// refusal is what podChecks have against the pod, known whether its job is.
 	refusal *workload.Refusal
 	known   bool
 	// reclaims tells that cards may be taken from other queues for the pod on the way.
-	reclaims bool
+	mayReclaim bool
 	// awaits is what the plugin's awaits answered, once it was asked.
-	awaits     bool
-	awaitsOnce sync.Once
+	awaitsNominated bool
+	awaitsOnce      sync.Once
 	// once reads the rest when the first node is scored: most searches score none.
 	once sync.Once
 	// requests are what the pod asks for of each resource.
@@ -31,15 +31,15 @@ type search struct {
 	weight float64
 	// hosts are the nodes that hold cards of the pod's gang, by name. It is nil for a pod
 	// that belongs to no gang.
-	hosts map[string]bool
+	gangNodes map[string]bool
 	// rests are the pods of the gang without a node that may run on a card, by its name.
-	rests map[card.Name]*rest
+	gangRests map[card.Name]*gangRest
 }
 
-// rest is what the pods of a gang need that have no node yet.
-type rest struct {
+// gangRest is what the pods of a gang need that have no node yet.
+type gangRest struct {
 	// names are the cards that the pods name, all when they name none.
-	names card.Request
+	cards card.Request
 	// pods is how many of them the gang still needs, the pod that is placed included.
 	pods int
 	// requests are the sums of what they ask for, in Volcano's units.
@@ -47,44 +47,44 @@ type rest struct {
 }
 
 // searchFor is the search for a node for a task that Volcano does now.
-func (p *plugin) searchFor(task *api.TaskInfo) *search {
+func (p *plugin) searchFor(task *api.TaskInfo) *nodeSearch {
 	s := p.search.Load()
 	if s == nil || s.task != task {
 		s = p.newSearch(task) // scored without having been announced
 	}
-	s.once.Do(func() { p.read(s) })
+	s.once.Do(func() { p.prepareScoring(s) })
 	return s
 }
 
-func (p *plugin) newSearch(task *api.TaskInfo) *search {
-	s := &search{}
-	s.request, s.refusal, s.known = p.checked(task)
+func (p *plugin) newSearch(task *api.TaskInfo) *nodeSearch {
+	s := &nodeSearch{}
+	s.checkInput, s.refusal, s.known = p.checkedInput(task)
 	return s
 }
 
-// read fills a search in.
-func (p *plugin) read(s *search) {
+// prepareScoring fills a search in.
+func (p *plugin) prepareScoring(s *nodeSearch) {
 	s.requests = map[corev1.ResourceName]float64{}
 	for _, resource := range s.task.InitResreq.ResourceNames() {
 		s.requests[resource] = s.task.InitResreq.Get(resource)
 	}
 	s.weight = packingScore * p.args.nodeOrderWeight
-	if p.prefers(s.task) {
-		s.weight *= besidePreferences
+	if p.hasNodePreferences(s.task) {
+		s.weight *= preferenceFactor
 	}
 	job, ok := p.ssn.Jobs[s.task.Job]
-	if !ok || job.MinAvailable <= 1 || s.ask.Count == 0 || workload.ConflictOnNode(s.task.Pod, s.task.Pod) {
+	if !ok || job.MinAvailable <= 1 || s.request.Count == 0 || workload.ConflictOnNode(s.task.Pod, s.task.Pod) {
 		return
 	}
-	s.hosts = p.hosts(job, s.ask.Resource)
-	lacks := int(job.MinAvailable - job.ReadyTaskNum() - job.WaitingTaskNum())
-	if lacks > 1 {
-		s.rests = p.restsOf(job, s.ask, lacks)
+	s.gangNodes = p.gangNodeNames(job, s.request.Resource)
+	missing := int(job.MinAvailable - job.ReadyTaskNum() - job.WaitingTaskNum())
+	if missing > 1 {
+		s.gangRests = p.gangRestsByCard(job, s.request, missing)
 	}
 }
 
-// hosts are the nodes that hold cards of a resource for a job.
-func (p *plugin) hosts(job *api.JobInfo, resource corev1.ResourceName) map[string]bool {
+// gangNodeNames are the nodes that hold cards of a resource for a job.
+func (p *plugin) gangNodeNames(job *api.JobInfo, resource corev1.ResourceName) map[string]bool {
 	hosts := map[string]bool{}
 	for task := range tasksIn(job, func(status api.TaskStatus) bool { return api.AllocatedStatus(status) || status == api.Pipelined }) {
 		if task.Resreq.Get(resource) > 0 {
@@ -94,19 +94,19 @@ func (p *plugin) hosts(job *api.JobInfo, resource corev1.ResourceName) map[strin
 	return hosts
 }
 
-// restsOf sums up the waiting pods of a job that ask for the same resource as a pod of it,
+// gangRestsByCard sums up the waiting pods of a job that ask for the same resource as a pod of it,
 // by the cards of that pod. The job lacks so many pods of its minimum. What pods ask for
 // beyond the minimum is left out: of pods that differ, the average counts.
-func (p *plugin) restsOf(job *api.JobInfo, ask *workload.Request, lacks int) map[card.Name]*rest {
-	alike := map[string]*rest{} // pods that name the same cards
+func (p *plugin) gangRestsByCard(job *api.JobInfo, request *workload.Request, missing int) map[card.Name]*gangRest {
+	alike := map[string]*gangRest{} // pods that name the same cards
 	for _, task := range job.TaskStatusIndex[api.Pending] {
-		other := p.Ask(task)
-		if task.SchGated || other.Resource != ask.Resource || other.Count == 0 || other.Denied != nil {
+		other := p.RequestFor(task)
+		if task.SchGated || other.Resource != request.Resource || other.Count == 0 || other.Denied != nil {
 			continue
 		}
 		named := alike[other.Named.String()]
 		if named == nil {
-			named = &rest{names: other.Named, requests: map[corev1.ResourceName]float64{}}
+			named = &gangRest{cards: other.Named, requests: map[corev1.ResourceName]float64{}}
 			alike[other.Named.String()] = named
 		}
 		named.pods++
@@ -114,28 +114,28 @@ func (p *plugin) restsOf(job *api.JobInfo, ask *workload.Request, lacks int) map
 			named.requests[resource] += task.Resreq.Get(resource)
 		}
 	}
-	rests := map[card.Name]*rest{}
-	for _, name := range ask.Names {
-		rests[name] = &rest{requests: map[corev1.ResourceName]float64{}}
+	rests := map[card.Name]*gangRest{}
+	for _, name := range request.Names {
+		rests[name] = &gangRest{requests: map[corev1.ResourceName]float64{}}
 		for _, named := range alike {
-			if named.names.Allows(name) {
+			if named.cards.Allows(name) {
 				rests[name].add(named)
 			}
 		}
-		rests[name].limit(lacks)
+		rests[name].limitPods(missing)
 	}
 	return rests
 }
 
-func (r *rest) add(other *rest) {
+func (r *gangRest) add(other *gangRest) {
 	r.pods += other.pods
 	for resource, request := range other.requests {
 		r.requests[resource] += request
 	}
 }
 
-// limit leaves so many pods at most.
-func (r *rest) limit(pods int) {
+// limitPods leaves so many pods at most.
+func (r *gangRest) limitPods(pods int) {
 	if pods >= r.pods {
 		return
 	}
@@ -145,8 +145,8 @@ func (r *rest) limit(pods int) {
 	r.pods = pods
 }
 
-// fits reports whether all of the rest fit into what is idle.
-func (r *rest) fits(idle *api.Resource) bool {
+// fitsIdle reports whether all of the rest fit into what is idle.
+func (r *gangRest) fitsIdle(idle *api.Resource) bool {
 	for resource, request := range r.requests {
 		if request > idle.Get(resource)+tolerance {
 			return false
@@ -156,7 +156,7 @@ func (r *rest) fits(idle *api.Resource) bool {
 }
 
 // podsThatFit is how many pods such as the one of the search fit into what is idle.
-func (s *search) podsThatFit(idle *api.Resource) int {
+func (s *nodeSearch) podsThatFit(idle *api.Resource) int {
 	pods := math.MaxInt32
 	for resource, request := range s.requests {
 		pods = min(pods, int((idle.Get(resource)+tolerance)/request))
@@ -165,20 +165,20 @@ func (s *search) podsThatFit(idle *api.Resource) int {
 }
 
 // placementOn describes the pod on a node with a card to the score.
-func (s *search) placementOn(node *api.NodeInfo, name card.Name) placement {
+func (s *nodeSearch) placementOn(node *api.NodeInfo, name card.Name) placement {
 	idle := node.Idle
 	if !s.task.InitResreq.LessEqual(idle, api.Zero) {
 		idle = node.FutureIdle() // the pod waits there for others to end, if it fits then
 	}
-	count := s.task.Resreq.Get(s.ask.Resource)
+	count := s.task.Resreq.Get(s.request.Resource)
 	on := placement{
-		cards: count, restCards: count, total: node.Allocatable.Get(s.ask.Resource), idle: idle.Get(s.ask.Resource),
-		avoided: isAvoided(s.task, node), holdsGang: s.hosts[node.Name], pods: s.podsThatFit(idle),
+		cards: count, restCards: count, total: node.Allocatable.Get(s.request.Resource), idle: idle.Get(s.request.Resource),
+		avoided: hasUntoleratedSoftTaint(s.task, node), holdsGang: s.gangNodes[node.Name], pods: s.podsThatFit(idle),
 	}
 	on.fitsRest = on.pods > 0
-	if rest := s.rests[name]; rest != nil && rest.pods > 1 {
-		on.fitsRest = on.fitsRest && rest.fits(idle)
-		on.restCards = rest.requests[s.ask.Resource]
+	if rest := s.gangRests[name]; rest != nil && rest.pods > 1 {
+		on.fitsRest = on.fitsRest && rest.fitsIdle(idle)
+		on.restCards = rest.requests[s.request.Resource]
 	}
 	return on
 }

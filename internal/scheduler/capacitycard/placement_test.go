@@ -28,7 +28,7 @@ var scoring = []string{"drf", "predicates", "nodeorder", "binpack"}
 // this plugin or with Volcano's capacity, and returns where pods are.
 func (s *scene) placeWith(queuePlugin string, more []string, args map[string]framework.Arguments) map[string]string {
 	framework.RegisterPluginBuilder(capacity.PluginName, capacity.New)
-	framework.RegisterPluginBuilder(PluginName, func(a framework.Arguments) framework.Plugin { return newPlugin(NewCache(), a) })
+	framework.RegisterPluginBuilder(PluginName, func(a framework.Arguments) framework.Plugin { return buildPlugin(NewCache(), a) })
 	c := *s.Cluster
 	c.Cache, c.Ssn = nil, nil
 	c.Open([][]string{{"priority", "gang", queuePlugin}, slices.Concat(scoring, more)}, args)

@@ -19,34 +19,34 @@ import (
 // the node's own card must be one the pod may run on and must have room in the
 // queue.
 func (p *plugin) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
-	r, refusal, known := p.checked(task)
+	r, refusal, known := p.checkedInput(task)
 	switch {
 	case !known:
-		return p.unfit(task, node, unfitKey{why: withoutJob})
+		return p.fitError(task, node, fitErrorKey{reason: jobNotFound})
 	case refusal != nil:
-		return p.unfit(task, node, unfitKey{why: refused, text: refusal.Message})
+		return p.fitError(task, node, fitErrorKey{reason: podRefused, text: refusal.Message})
 	}
 	for _, check := range nodeChecks {
-		if why := check(p, r, node); why != fits {
-			return p.unfit(task, node, p.keyOf(why, r, node))
+		if why := check(p, r, node); why != nodeFits {
+			return p.fitError(task, node, p.fitErrorKeyFor(why, r, node))
 		}
 	}
 	return nil
 }
 
-// leavesQuotaOut reports whether it is asked now whether a pod could run on a node if its
+// ignoresQuota reports whether it is asked now whether a pod could run on a node if its
 // queue had quota.
-func (p *plugin) leavesQuotaOut(task *api.TaskInfo) bool {
-	of := p.withoutQuota.Load()
+func (p *plugin) ignoresQuota(task *api.TaskInfo) bool {
+	of := p.ignoringQuota.Load()
 	return of != nil && *of == task.UID
 }
 
-// refusesWithoutQuota reports whether a node refuses a pod for something else than quota,
+// isRefusedIgnoringQuota reports whether a node refuses a pod for something else than quota,
 // that no eviction mends. Volcano hears of one reason only, and ours comes first: where
 // quota lacks it does not hear of a taint, or that the node is cordoned.
-func (p *plugin) refusesWithoutQuota(task *api.TaskInfo, node *api.NodeInfo) bool {
-	p.withoutQuota.Store(&task.UID)
-	defer p.withoutQuota.Store(nil)
+func (p *plugin) isRefusedIgnoringQuota(task *api.TaskInfo, node *api.NodeInfo) bool {
+	p.ignoringQuota.Store(&task.UID)
+	defer p.ignoringQuota.Store(nil)
 	return p.ssn.PredicateForPreemptAction(task, node) != nil
 }
 
@@ -54,103 +54,103 @@ func (p *plugin) refusesWithoutQuota(task *api.TaskInfo, node *api.NodeInfo) boo
 // queues.
 func (p *plugin) isReclaimer(task *api.TaskInfo) bool {
 	s := p.search.Load()
-	return s != nil && s.reclaims && s.task.UID == task.UID
+	return s != nil && s.mayReclaim && s.task.UID == task.UID
 }
 
 // The reasons for which a node does not fit a pod.
 const (
-	fits = iota
-	withoutJob
-	refused
-	namelessCard
-	otherCard
-	noRoom
-	noRoomToReclaim
-	stillEnding
-	heldForOthers // preempt would find room where there is none to spare
-	keptOff
-	staysApart
-	hanging
-	hangingWithoutVictims
+	nodeFits = iota
+	jobNotFound
+	podRefused
+	unnamedCard
+	cardNotAllowed
+	quotaExceeded
+	quotaExceededForReclaim
+	quotaTerminating
+	roomReclaimedByOthers // preempt would find room where there is none to spare
+	conflictsWithStuckPod
+	conflictNotPreemptable
+	roomIsStuck
+	roomIsStuckWithoutVictims
 )
 
-// fixedReasons are those that are always told in the same words.
-var fixedReasons = map[int]string{
-	withoutJob:            "job of the pod is not in this session",
-	heldForOthers:         "node(s) reserve cards for pods that reclaimed them",
-	keptOff:               "node(s) have terminating pods past their grace period that conflict by anti-affinity or host port",
-	staysApart:            "node(s) have pods that conflict by anti-affinity or host port and may not be preempted",
-	hanging:               "node(s) have too little room beside terminating pods past their grace period",
-	hangingWithoutVictims: "node(s) have too little room beside terminating pods past their grace period",
+// fixedMessages are those that are always told in the same words.
+var fixedMessages = map[int]string{
+	jobNotFound:               "job of the pod is not in this session",
+	roomReclaimedByOthers:     "node(s) reserve cards for pods that reclaimed them",
+	conflictsWithStuckPod:     "node(s) have terminating pods past their grace period that conflict by anti-affinity or host port",
+	conflictNotPreemptable:    "node(s) have pods that conflict by anti-affinity or host port and may not be preempted",
+	roomIsStuck:               "node(s) have too little room beside terminating pods past their grace period",
+	roomIsStuckWithoutVictims: "node(s) have too little room beside terminating pods past their grace period",
 }
 
-// unfitKey is everything that the words of a refusal depend on.
-type unfitKey struct {
-	why   int
-	text  string
-	queue api.QueueID
-	name  card.Name
-	count card.Count
-	limit card.Count
+// fitErrorKey is everything that the words of a refusal depend on.
+type fitErrorKey struct {
+	reason int
+	text   string
+	queue  api.QueueID
+	name   card.Name
+	count  card.Count
+	limit  card.Count
 	// within is how long what is ending may take.
-	within time.Duration
+	gracePeriod time.Duration
 }
 
-// keyOf is what the words depend on in which a node is refused to a pod.
-func (p *plugin) keyOf(why int, r request, node *api.NodeInfo) unfitKey {
-	key := unfitKey{why: why}
-	switch why {
-	case namelessCard:
-		key.text = string(r.ask.Resource)
-	case otherCard:
-		key.text = r.ask.Named.String()
-	case noRoom, noRoomToReclaim, stillEnding:
+// fitErrorKeyFor is what the words depend on in which a node is refused to a pod.
+func (p *plugin) fitErrorKeyFor(reason int, r checkInput, node *api.NodeInfo) fitErrorKey {
+	key := fitErrorKey{reason: reason}
+	switch reason {
+	case unnamedCard:
+		key.text = string(r.request.Resource)
+	case cardNotAllowed:
+		key.text = r.request.Named.String()
+	case quotaExceeded, quotaExceededForReclaim, quotaTerminating:
 		key.queue = r.job.Queue
-		key.name, _ = p.inv.CardOnNode(node.Name, r.ask.Resource)
+		key.name, _ = p.inventory.CardOnNode(node.Name, r.request.Resource)
 		key.limit = r.rules.Limits.Cards[key.name]
-		if key.count = r.ask.Count; why == stillEnding {
+		if key.count = r.request.Count; reason == quotaTerminating {
 			key.count = 0 // whatever is asked for
-			_, key.within = p.account.Terminating(string(key.queue), key.name)
+			_, key.gracePeriod = p.ledger.Terminating(string(key.queue), key.name)
 		}
 	}
 	return key
 }
 
-// unfitness keeps refusals of nodes. A pod that names a card is refused by
+// fitErrorCache keeps refusals of nodes. A pod that names a card is refused by
 // every node with another one, thousands of times in a session and always in
 // the same words, so each refusal is made once. What is in use is told as it was
 // when the refusal began, so that a busy queue does not change the words of
 // every pod that waits in it.
-type unfitness struct {
+type fitErrorCache struct {
 	sync.RWMutex
-	statuses map[unfitKey]*unfitStatus
+	statuses map[fitErrorKey]*cachedFitError
 }
 
-type unfitStatus struct {
-	words []*api.Status
+type cachedFitError struct {
+	statuses []*api.Status
 	// session is the one that last refused a node in these words.
 	session atomic.Uint64
 }
 
-// mostUnfit bounds the refusals that are kept.
-const mostUnfit = 10_000
+// maxFitErrors bounds the refusals that are kept.
+const maxFitErrors = 10_000
 
-func (k unfitKey) status(used card.Count) *api.Status {
-	status := &api.Status{Code: api.UnschedulableAndUnresolvable, Plugin: PluginName, Reason: cmp.Or(fixedReasons[k.why], k.text)}
-	if k.why == noRoom || k.why == hanging {
+func (k fitErrorKey) newStatus(used card.Count) *api.Status {
+	status := &api.Status{Code: api.UnschedulableAndUnresolvable, Plugin: PluginName, Reason: cmp.Or(fixedMessages[k.reason], k.text)}
+	if k.reason == quotaExceeded || k.reason == roomIsStuck {
 		status.Code = api.Unschedulable
 	}
-	switch k.why {
-	case namelessCard:
+	switch k.reason {
+	case unnamedCard:
 		status.Reason = fmt.Sprintf("node(s) have no named card for %s", k.text)
-	case otherCard:
+	case cardNotAllowed:
 		status.Reason = fmt.Sprintf("node(s) have another card than <%s>", k.text)
-	case noRoom, noRoomToReclaim, stillEnding: // evictions only make more of what is still ending
+	case quotaExceeded, quotaExceededForReclaim, quotaTerminating: // evictions only make more of what is still ending
 		short := quota.InsufficientQuota{
 			Kind: quota.Cards, Queue: string(k.queue), Names: []card.Name{k.name},
-			Requested: int64(k.count), Total: int64(used.Add(k.count)), Limit: int64(k.limit), GracePeriod: k.within,
+			Requested: int64(k.count), Total: int64(used.Add(k.count)), Limit: int64(k.limit), GracePeriod: k.gracePeriod,
 		}
-		if k.why == stillEnding {
+		if k.reason == quotaTerminating {
 			short.Kind = quota.Terminating
 		}
 		text := workload.RefusalFor(&short).Message
@@ -159,26 +159,26 @@ func (k unfitKey) status(used card.Count) *api.Status {
 	return status
 }
 
-// unfit is the refusal of one node. Volcano writes the node's name into it, so
+// fitError is the refusal of one node. Volcano writes the node's name into it, so
 // only the words can be shared.
-func (p *plugin) unfit(task *api.TaskInfo, node *api.NodeInfo, key unfitKey) error {
-	u := &p.cache.unfit
+func (p *plugin) fitError(task *api.TaskInfo, node *api.NodeInfo, key fitErrorKey) error {
+	u := &p.cache.fitErrors
 	u.RLock()
 	known, ok := u.statuses[key]
 	u.RUnlock()
 	if !ok || known.session.Load()+1 < p.cache.session { // new, or not given in this session or the one before
-		used := p.account.Used(string(key.queue), key.name)
-		if key.why == stillEnding {
-			used, _ = p.account.Terminating(string(key.queue), key.name)
+		used := p.ledger.Used(string(key.queue), key.name)
+		if key.reason == quotaTerminating {
+			used, _ = p.ledger.Terminating(string(key.queue), key.name)
 		}
-		known = &unfitStatus{words: []*api.Status{key.status(used)}}
+		known = &cachedFitError{statuses: []*api.Status{key.newStatus(used)}}
 		u.Lock()
-		if len(u.statuses) >= mostUnfit {
+		if len(u.statuses) >= maxFitErrors {
 			clear(u.statuses)
 		}
 		u.statuses[key] = known
 		u.Unlock()
 	}
 	known.session.Store(p.cache.session)
-	return api.NewFitErrWithStatus(task, node, known.words...)
+	return api.NewFitErrWithStatus(task, node, known.statuses...)
 }

@@ -89,7 +89,7 @@ func TestPreemptWaitsForAPromiseForABoundedTime(t *testing.T) {
 			s.Update(first.Name, deleted)
 			s.Update("high-0", func(p *corev1.Pod) { p.Status.NominatedNodeName = first.NodeName })
 			if restarts {
-				s.m.promised = map[types.UID]promise{}
+				s.m.nominations = map[types.UID]nomination{}
 			}
 			s.evict(preempt.New())
 			check.Equal(t, "evicted at first", 1, len(s.In(api.Releasing)))
@@ -110,13 +110,13 @@ func TestAPromisedNodeIsLookedAtOnceASearch(t *testing.T) {
 	s.evict(preempt.New())
 	s.open()
 	high := s.Task("high-0")
-	check.NoError(t, s.p.beginSearch(high))
-	check.That(t, s.p.awaits(high), "the pod does not await the node that it was promised")
-	delete(s.m.promised, high.Pod.UID)
-	check.That(t, s.p.awaits(high), "the search looks at the promised node twice")
-	check.That(t, !s.p.awaits(s.Task("low-0")), "the answer holds for another pod")
-	check.NoError(t, s.p.beginSearch(high))
-	check.That(t, !s.p.awaits(high), "the next search does not look at the promised node")
+	check.NoError(t, s.p.prePredicate(high))
+	check.That(t, s.p.awaitsNominatedNode(high), "the pod does not await the node that it was promised")
+	delete(s.m.nominations, high.Pod.UID)
+	check.That(t, s.p.awaitsNominatedNode(high), "the search looks at the promised node twice")
+	check.That(t, !s.p.awaitsNominatedNode(s.Task("low-0")), "the answer holds for another pod")
+	check.NoError(t, s.p.prePredicate(high))
+	check.That(t, !s.p.awaitsNominatedNode(high), "the next search does not look at the promised node")
 }
 
 // TestNobodyWaitsForPodsThatHang: what a pod holds that is not gone five minutes after it

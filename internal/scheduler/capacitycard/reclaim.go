@@ -22,17 +22,17 @@ import (
 func (p *plugin) preemptive(obj, candidate any) bool {
 	_, isQueue := obj.(*api.QueueInfo)
 	task, isTask := candidate.(*api.TaskInfo)
-	may := isQueue && isTask && p.Takes(task)
+	may := isQueue && isTask && p.CanReclaim(task)
 	if may {
-		p.reclaims = task.UID
+		p.reclaimerCandidate = task.UID
 	}
 	return may
 }
 
-// Takes reports whether a pod may have cards taken back from other queues at all.
-func (p *plugin) Takes(task *api.TaskInfo) bool {
-	r, known := p.requestOf(task)
-	return known && p.refusal(reclaimChecks, r) == nil
+// CanReclaim reports whether a pod may have cards taken back from other queues at all.
+func (p *plugin) CanReclaim(task *api.TaskInfo) bool {
+	r, known := p.checkInputFor(task)
+	return known && p.runChecks(reclaimChecks, r) == nil
 }
 
 // reclaimable picks the pods of one node that give way to a pod of another
@@ -41,20 +41,20 @@ func (p *plugin) Takes(task *api.TaskInfo) bool {
 // quota, service types, queue priorities, or what an eviction gives, so every
 // rule is here; no other plugin may be asked beside it.
 func (p *plugin) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo) ([]*api.TaskInfo, int) {
-	r, known := p.requestOf(reclaimer)
+	r, known := p.checkInputFor(reclaimer)
 	if len(reclaimees) == 0 || !known {
 		return nil, util.Permit
 	}
 	r.node = reclaimees[0].NodeName
 	node, known := p.ssn.Nodes[r.node]
-	if !known || r.ask.Count == 0 || p.refusal(placeChecks, r) != nil {
+	if !known || r.request.Count == 0 || p.runChecks(placeChecks, r) != nil {
 		return nil, util.Permit
 	}
-	if !maps.Equal(lacking(reclaimer.InitResreq, node.FutureIdle()), lacking(reclaimer.InitResreq, p.RoomOn(node))) {
+	if !maps.Equal(missingResources(reclaimer.InitResreq, node.FutureIdle()), missingResources(reclaimer.InitResreq, p.FutureIdleOn(node))) {
 		return nil, util.Permit // Volcano would evict too few beside pods that hang
 	}
-	name, _ := p.cardFor(r.ask, r.node)
-	_, victims, useful := p.victims(reclaimer, node, name, p.reclaimCandidates(reclaimer, reclaimees, r.ask.Resource))
+	name, _ := p.cardFor(r.request, r.node)
+	_, victims, useful := p.selectVictims(reclaimer, node, name, p.reclaimCandidates(reclaimer, reclaimees, r.request.Resource))
 	if !useful {
 		return nil, util.Permit
 	}
@@ -66,33 +66,33 @@ func (p *plugin) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo
 func (p *plugin) reclaimCandidates(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo, resource corev1.ResourceName) []*api.TaskInfo {
 	var candidates []*api.TaskInfo
 	for _, reclaimee := range reclaimees {
-		ask := p.Ask(reclaimee)
-		if ask.Count > 0 && ask.Resource == resource && p.GivesWay(reclaimer, reclaimee) && p.ranEnough(reclaimee) && !p.saysItGoes(reclaimee) {
+		request := p.RequestFor(reclaimee)
+		if request.Count > 0 && request.Resource == resource && p.CanReclaimFrom(reclaimer, reclaimee) && p.hasReachedMinRuntime(reclaimee) && !p.isEvictionInProgress(reclaimee) {
 			candidates = append(candidates, reclaimee)
 		}
 	}
-	slices.SortStableFunc(candidates, p.byVictimOrder)
+	slices.SortStableFunc(candidates, p.compareByVictimOrder)
 	return candidates
 }
 
-// GivesWay tells whether a pod may be evicted for one of another queue: by
+// CanReclaimFrom tells whether a pod may be evicted for one of another queue: by
 // the matrix of service types, from a reclaimable queue of lower priority, and
 // unless it is protected.
-func (p *plugin) GivesWay(reclaimer, reclaimee *api.TaskInfo) bool {
-	by, of := p.ssn.Jobs[reclaimer.Job], p.ssn.Jobs[reclaimee.Job]
-	if by == nil || of == nil || by.Queue == of.Queue || !p.evictable(reclaimee) {
+func (p *plugin) CanReclaimFrom(reclaimer, reclaimee *api.TaskInfo) bool {
+	reclaimerJob, victimJob := p.ssn.Jobs[reclaimer.Job], p.ssn.Jobs[reclaimee.Job]
+	if reclaimerJob == nil || victimJob == nil || reclaimerJob.Queue == victimJob.Queue || !p.isEvictable(reclaimee) {
 		return false
 	}
-	taker, giver := p.ssn.Queues[by.Queue], p.ssn.Queues[of.Queue]
-	if taker == nil || giver == nil || !giver.Reclaimable() || giver.Queue.Spec.Priority >= taker.Queue.Spec.Priority {
+	reclaimerQueue, victimQueue := p.ssn.Queues[reclaimerJob.Queue], p.ssn.Queues[victimJob.Queue]
+	if reclaimerQueue == nil || victimQueue == nil || !victimQueue.Reclaimable() || victimQueue.Queue.Spec.Priority >= reclaimerQueue.Queue.Spec.Priority {
 		return false
 	}
-	return p.args.serviceTypes.CanReclaim(p.TypeOf(reclaimer), p.TypeOf(reclaimee))
+	return p.args.serviceTypes.CanReclaim(p.ServiceType(reclaimer), p.ServiceType(reclaimee))
 }
 
-// ranEnough tells whether the job of a pod has run as long as its service type
+// hasReachedMinRuntime tells whether the job of a pod has run as long as its service type
 // grants it.
-func (p *plugin) ranEnough(task *api.TaskInfo) bool {
+func (p *plugin) hasReachedMinRuntime(task *api.TaskInfo) bool {
 	least := p.MinimumRuntime(task)
 	return least == 0 || RunningSince(p.ssn.Jobs[task.Job]).Add(least).Before(p.cache.now())
 }
@@ -104,17 +104,17 @@ func (p *plugin) ranEnough(task *api.TaskInfo) bool {
 func RunningSince(job *api.JobInfo) time.Time {
 	since := time.Unix(math.MaxInt32, 0)
 	for task := range tasksIn(job, isOnNode) {
-		if start := startOf(task.Pod); !start.IsZero() && start.Before(since) {
+		if start := startTime(task.Pod); !start.IsZero() && start.Before(since) {
 			since = start
 		}
 	}
 	return since
 }
 
-// startOf is when the kubelet started a pod, before its init containers, else
+// startTime is when the kubelet started a pod, before its init containers, else
 // when the pod got its node; zero when neither is known. Only the kubelet and the
 // API server write either.
-func startOf(pod *corev1.Pod) time.Time {
+func startTime(pod *corev1.Pod) time.Time {
 	if start := pod.Status.StartTime; start != nil {
 		return start.Time
 	}
@@ -124,8 +124,8 @@ func startOf(pod *corev1.Pod) time.Time {
 	return time.Time{}
 }
 
-// TypeOf is the service type of a pod, "" when nothing tells.
-func (p *plugin) TypeOf(task *api.TaskInfo) string {
+// ServiceType is the service type of a pod, "" when nothing tells.
+func (p *plugin) ServiceType(task *api.TaskInfo) string {
 	job, ok := p.ssn.Jobs[task.Job]
 	if !ok {
 		return ""
@@ -140,29 +140,29 @@ func (p *plugin) TypeOf(task *api.TaskInfo) string {
 	return workload.ServiceTypeFor(queue, task.Pod.Annotations, group, p.args.owners.TypeFor(task.Pod))
 }
 
-// byVictimOrder puts first who goes for a pod of another queue: by default the lowest
+// compareByVictimOrder puts first who goes for a pod of another queue: by default the lowest
 // priority of the queue, then of the job, then of the pod, where only the classes count that
 // the policy lists; and among equals, or with victimOrder Loss, what is lost least.
-func (p *plugin) byVictimOrder(a, b *api.TaskInfo) int {
+func (p *plugin) compareByVictimOrder(a, b *api.TaskInfo) int {
 	if p.args.victimOrder == v1alpha1.VictimsByLoss {
-		return p.byLoss(a, b)
+		return p.compareByLoss(a, b)
 	}
 	x, y := p.ssn.Jobs[a.Job], p.ssn.Jobs[b.Job]
 	return cmp.Or(
 		cmp.Compare(p.ssn.Queues[x.Queue].Queue.Spec.Priority, p.ssn.Queues[y.Queue].Queue.Spec.Priority),
 		cmp.Compare(p.JobPriority(x), p.JobPriority(y)),
-		cmp.Compare(p.Priority(a), p.Priority(b)),
-		p.byLoss(a, b),
+		cmp.Compare(p.PodPriority(a), p.PodPriority(b)),
+		p.compareByLoss(a, b),
 	)
 }
 
-// byLoss puts first what is lost least by an eviction, as far as one pod tells:
+// compareByLoss puts first what is lost least by an eviction, as far as one pod tells:
 // pods of jobs that are broken already, pods above their job's minimum, then by
 // the priority of queue, job and pod, then the youngest.
-func (p *plugin) byLoss(a, b *api.TaskInfo) int {
+func (p *plugin) compareByLoss(a, b *api.TaskInfo) int {
 	x, y := p.ssn.Jobs[a.Job], p.ssn.Jobs[b.Job]
 	return cmp.Or(
-		cmp.Compare(breakage(x), breakage(y)),
+		cmp.Compare(evictionImpact(x), evictionImpact(y)),
 		cmp.Compare(p.ssn.Queues[x.Queue].Queue.Spec.Priority, p.ssn.Queues[y.Queue].Queue.Spec.Priority),
 		cmp.Compare(x.Priority, y.Priority),
 		cmp.Compare(a.Priority, b.Priority),
@@ -171,9 +171,9 @@ func (p *plugin) byLoss(a, b *api.TaskInfo) int {
 	)
 }
 
-// breakage is what the eviction of one pod does to its job: 0 nothing more, as
+// evictionImpact is what the eviction of one pod does to its job: 0 nothing more, as
 // it is below its minimum already, 1 it goes on with fewer pods, 2 it breaks.
-func breakage(job *api.JobInfo) int {
+func evictionImpact(job *api.JobInfo) int {
 	switch ready := job.ReadyTaskNum(); {
 	case ready < job.MinAvailable:
 		return 0

@@ -17,7 +17,7 @@ import (
 
 // reserved is what waits in the queue q of the session that is open.
 func (s *scene) reserved() (sum int) {
-	for _, d := range s.p.waiting["q"].Demands {
+	for _, d := range s.p.inqueue["q"].Demands {
 		sum += int(d.Count)
 	}
 	return sum
@@ -71,7 +71,7 @@ func TestWhatIsNotAdmittedHoldsUpNobody(t *testing.T) {
 	job := s.Job("j")
 	check.Equal(t, fmt.Sprintf("the job that fits is : %s", job.JobFitErrors), scheduling.PodGroupInqueue, job.PodGroup.Status.Phase)
 	job.PodGroup.Status.Phase = scheduling.PodGroupPending
-	_, refusal := s.reopen().p.apply(job)
+	_, refusal := s.reopen().p.checkEnqueue(job)
 	check.That(t, refusal == nil, "in the next session: %v", refusal)
 }
 
@@ -91,7 +91,7 @@ func TestAnAdmissionIsForWhatWasAskedFor(t *testing.T) {
 // TestTheWorthOfManyPodsNeverWraps: however much they ask for, it is not less than nothing.
 func TestTheWorthOfManyPodsNeverWraps(t *testing.T) {
 	s := newScene(t, fourA+"j q 1100: -*1100 cards=0 phase=Pending least=0", requests("cpu", "9007199254740992"), requests("memory", "8Ei")).run()
-	application, _ := s.p.minimum(s.Job("j"))
+	application, _ := s.p.missingMinimum(s.Job("j"))
 	check.That(t, application.MilliCPU == math.MaxInt64 && application.Memory == math.MaxInt64, "the minimum is %d thousandths of a core and %d bytes", application.MilliCPU, application.Memory)
 }
 
@@ -124,12 +124,12 @@ func TestAnAdmissionOutlastsALoweredQuota(t *testing.T) {
 		for range 3 {
 			got := s.reopen().reserved()
 			check.Must(t, got == want, "%d cards reserved with a quota of %d, want %d", got, quota, want)
-			s.m.patience.sweep()
+			s.m.reservations.removeStale()
 		}
 	}
 	delete(s.Ssn.Jobs, "ns/j")
-	s.reopen().m.patience.sweep()
-	check.Equal(t, "admissions of a PodGroup that is gone", 0, len(s.m.patience))
+	s.reopen().m.reservations.removeStale()
+	check.Equal(t, "admissions of a PodGroup that is gone", 0, len(s.m.reservations))
 }
 
 // TestACrowdOfInventedCardsIsReadOnceAndReservedNever: the work of a session is
@@ -150,24 +150,24 @@ func TestACrowdOfInventedCardsIsReadOnceAndReservedNever(t *testing.T) {
 	}
 	s.run()
 	group := s.Job("crowd-7")
-	first := s.p.announcement(group)
+	first := s.p.podGroupRequestFor(group)
 	for session := range 3 {
-		got := s.p.waiting["q"].Demands
+		got := s.p.inqueue["q"].Demands
 		check.That(t, len(got) == 1, "session %d: %d demands wait, want that of the job with quota alone", session, len(got))
-		check.That(t, s.p.announcement(group) == first, "session %d: an unchanged PodGroup was read again", session)
+		check.That(t, s.p.podGroupRequestFor(group) == first, "session %d: an unchanged PodGroup was read again", session)
 		s.reopen()
 	}
 	group.PodGroup.Annotations["volcano.sh/card.request"] = `{"A":1}`
-	if got := s.reopen().p.announcement(group).application.Demands; len(got) != 1 {
+	if got := s.reopen().p.podGroupRequestFor(group).jobRequest.Demands; len(got) != 1 {
 		t.Errorf("after a change the PodGroup announces %v", got)
 	}
 	last := s.Job("j")
 	clear(s.Ssn.Jobs)
 	for range 3 {
-		s.reopen().p.announcement(last)
-		s.p.cache.sweepAnnouncements()
+		s.reopen().p.podGroupRequestFor(last)
+		s.p.cache.removeStalePodGroupRequests()
 	}
-	known := len(s.p.cache.announced)
+	known := len(s.p.cache.podGroupRequests)
 	check.That(t, known == 1, "%d PodGroups are remembered after they are gone", known)
 }
 

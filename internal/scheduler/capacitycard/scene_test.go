@@ -68,7 +68,7 @@ func (s *scene) with(args framework.Arguments) *scene {
 // open closes the session that is open, and opens the next one.
 func (s *scene) open(configurations ...conf.Configuration) *scene {
 	framework.RegisterPluginBuilder(PluginName, func(a framework.Arguments) framework.Plugin {
-		s.p = newPlugin(s.m, a)
+		s.p = buildPlugin(s.m, a)
 		return s.p
 	})
 	s.Open([][]string{{"priority", "gang", PluginName, "predicates"}}, map[string]framework.Arguments{PluginName: s.args}, configurations...)
@@ -88,7 +88,7 @@ func (s *scene) evict(action framework.Action, configurations ...conf.Configurat
 		pod.CreationTimestamp = metav1.NewTime(time.Date(2026, 1, 1, 0, i, 0, 0, time.UTC))
 	}
 	s.open(configurations...).Run(allocate.New())
-	if rules, ok := s.m.Tide(s.Ssn.UID); ok && action.Name() == "preempt" {
+	if rules, ok := s.m.ReclaimPolicyFor(s.Ssn.UID); ok && action.Name() == "preempt" {
 		s.preempted = rules.Preempt(s.habitOf, func() { s.Run(action) })
 		return s
 	}
@@ -99,7 +99,7 @@ func (s *scene) evict(action framework.Action, configurations ...conf.Configurat
 // reopen opens another session on what the first one has, as if Volcano had handed
 // it out again.
 func (s *scene) reopen() *scene {
-	s.p = newPlugin(s.m, s.args)
+	s.p = buildPlugin(s.m, s.args)
 	s.p.OnSessionOpen(s.Ssn)
 	return s
 }
@@ -111,7 +111,7 @@ func (s *scene) list(pods ...*corev1.Pod) {
 	for _, pod := range pods {
 		check.NoError(s.t, s.Ssn.InformerFactory().Core().V1().Pods().Informer().GetIndexer().Add(pod))
 	}
-	s.p.openBooks()
+	s.p.buildSnapshot()
 }
 
 // listNode puts a node into the node lister, and into the cache as a session would that
@@ -123,12 +123,12 @@ func (s *scene) listNode(node *corev1.Node) {
 }
 
 // used is how many cards a queue uses.
-func (s *scene) used(queue, name string) int { return int(s.p.account.Used(queue, card.Name(name))) }
+func (s *scene) used(queue, name string) int { return int(s.p.ledger.Used(queue, card.Name(name))) }
 
 // tide is what the session says to an action that takes cards back.
-func (s *scene) tide() *Tide {
+func (s *scene) tide() *ReclaimPolicy {
 	s.t.Helper()
-	rules, ok := s.m.Tide(s.Ssn.UID)
+	rules, ok := s.m.ReclaimPolicyFor(s.Ssn.UID)
 	check.Must(s.t, ok, "the session has no rules")
 	return rules
 }

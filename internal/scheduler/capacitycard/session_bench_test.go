@@ -65,7 +65,7 @@ func BenchmarkSession(b *testing.B) {
 		} {
 			b.Run(fmt.Sprintf("%d-nodes/%d-pods/%d-queues/%s", size.nodes, size.pods, size.queues, state.name), func(b *testing.B) {
 				s.m = NewCache()
-				ours := &side{open: func() framework.Plugin { return newPlugin(s.m, nil) }}
+				ours := &side{open: func() framework.Plugin { return buildPlugin(s.m, nil) }}
 				theirs := &side{open: func() framework.Plugin { return capacity.New(nil) }}
 				ours.round(s.Ssn) // the first session of a process finds nothing remembered
 				ours.times, ours.allocs, ours.bytes = nil, nil, nil
@@ -87,10 +87,10 @@ func BenchmarkSession(b *testing.B) {
 // churn forgets every nth pod, as if its object were new.
 func churn(m *Cache, nth int) {
 	i := 0
-	for object, facts := range m.objects {
+	for object, facts := range m.podsByObject {
 		if i++; i%nth == 0 {
-			delete(m.objects, object)
-			facts.placed = nil
+			delete(m.podsByObject, object)
+			facts.chargedInventory = nil
 		}
 	}
 }
@@ -131,7 +131,7 @@ func BenchmarkGrowth(b *testing.B) {
 		s := newFleet(b, size.nodes, size.pods, size.queues, 20)
 		b.Run(fmt.Sprintf("%d-nodes/%d-pods/%d-queues", size.nodes, size.pods, size.queues), func(b *testing.B) {
 			s.m = NewCache()
-			ours := &side{open: func() framework.Plugin { return newPlugin(s.m, nil) }}
+			ours := &side{open: func() framework.Plugin { return buildPlugin(s.m, nil) }}
 			defer debug.SetGCPercent(debug.SetGCPercent(-1))
 			runtime.GC()
 			for range max(b.N, 11) + 1 {

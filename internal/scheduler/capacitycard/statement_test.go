@@ -84,7 +84,7 @@ func (l *life) place(t *rapid.T, do func(*draft, *api.TaskInfo, *api.NodeInfo) e
 		return
 	}
 	check.NoError(t, undo(stmt, task))
-	charge := l.plugin.account.Charged(string(task.UID))
+	charge := l.plugin.ledger.Charged(string(task.UID))
 	check.Must(t, charge == nil, "%s was not placed on %s and is charged %+v", task.UID, node, charge)
 }
 
@@ -131,9 +131,9 @@ func (l *life) repeat(t *rapid.T) {
 	task := rapid.SampledFrom(tasks).Draw(t, "task").Clone()
 	switch event := (&framework.Event{Task: task}); task.Status {
 	case api.Bound, api.Running:
-		l.plugin.allocated(event)
+		l.plugin.onAllocate(event)
 	case api.Pending:
-		l.plugin.deallocated(event)
+		l.plugin.onDeallocate(event)
 	}
 }
 
@@ -299,8 +299,8 @@ func TestOnlyWhatOthersBindIsTheirs(t *testing.T) {
 			}
 			maps.DeleteFunc(want, func(pod types.UID, _ string) bool { return !alive[pod] })
 			expected := slices.Sorted(maps.Values(want))
-			diff := cmp.Diff(expected[:min(len(expected), 5)], l.m.second.names())
-			check.Must(t, diff == "" || len(expected)+len(l.m.second.names()) <= 0, "bound by somebody else (-want +got):\n%s", diff)
+			diff := cmp.Diff(expected[:min(len(expected), 5)], l.m.foreignBindings.foreignPodNames())
+			check.Must(t, diff == "" || len(expected)+len(l.m.foreignBindings.foreignPodNames()) <= 0, "bound by somebody else (-want +got):\n%s", diff)
 		}
 		actions := map[string]func(*rapid.T){
 			"allocate":         func(t *rapid.T) { l.place(t, allocates, unallocates) },

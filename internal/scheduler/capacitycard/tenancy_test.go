@@ -74,7 +74,7 @@ func TestEveryHookAsksForTheNamespace(t *testing.T) {
 			job.Priority = 10
 			victims, own := []*api.TaskInfo{s.Task("t-0"), s.Task("t-1")}, []*api.TaskInfo{s.Task("low-0"), s.Task("low-1")}
 			rules, state, ctx := s.tide(), k8sframework.NewCycleState(), context.Background()
-			_ = p.simulate((*quota.Released).Add)(ctx, state, task, own[0], node)
+			_ = p.simulationHook((*quota.Released).Add)(ctx, state, task, own[0], node)
 			for _, hook := range []struct {
 				name    string
 				permits func() bool
@@ -85,15 +85,18 @@ func TestEveryHookAsksForTheNamespace(t *testing.T) {
 				{"reclaimable", func() bool { got, _ := p.reclaimable(task, victims); return len(got) > 0 }},
 				{"simulatePredicate", func() bool { return p.simulatePredicate(ctx, state, task, node) == nil }},
 				{"simulateAllocatable", func() bool { return p.simulateAllocatable(ctx, state, queue, task) }},
-				{"takes", func() bool { return rules.Takes(task) }},
+				{"takes", func() bool { return rules.CanReclaim(task) }},
 				{"allocated", func() bool {
 					err := s.place("i-0", "a", api.Allocated)
-					s.p.account.Release(string(task.UID))
+					s.p.ledger.Release(string(task.UID))
 					return err == nil
 				}},
 				{"allocatable", func() bool { p.attempt.Store(nil); return p.allocatable(queue, task) }},
 				{"preemptable", func() bool { got, _ := p.preemptable(task, own); return len(got) > 0 }},
-				{"allocatable during an attempt", func() bool { r, _ := p.requestOf(task); return p.fitsAttempt(r, &attempt{node: "a"}) }},
+				{"allocatable during an attempt", func() bool {
+					r, _ := p.checkInputFor(task)
+					return p.allocatableInAttempt(r, &preemptionAttempt{node: "a"})
+				}},
 			} {
 				check.Equal(t, fmt.Sprintf("%s permits", hook.name), want, hook.permits())
 			}
@@ -120,7 +123,7 @@ func TestAVerdictFollowsLabelsAndSelector(t *testing.T) {
 		change()
 		s.Cache = nil // Volcano hands out other objects
 		s.run()
-		return s.p.tenants[tenant{"q", "ns"}]
+		return s.p.namespaceRefusals[queueNamespace{"q", "ns"}]
 	}
 	check.Must(t, verdictOf(func() {}) != nil, "a namespace of another team is not refused")
 	chosen := s.Queues[0]
@@ -137,7 +140,7 @@ func TestAVerdictFollowsLabelsAndSelector(t *testing.T) {
 	check.That(t, verdictOf(func() { s.Namespaces[0] = session.Namespace("ns", "lab") }) != nil,
 		"the namespace lost its label and is not refused")
 	check.That(t, verdictOf(func() { s.add(`queue q {"A":8}`) }) == nil, "a queue for every namespace refuses one")
-	check.That(t, len(s.p.tenants) == 0, "no queue chooses, and %d verdicts are kept", len(s.p.tenants))
+	check.That(t, len(s.p.namespaceRefusals) == 0, "no queue chooses, and %d verdicts are kept", len(s.p.namespaceRefusals))
 }
 
 // TestQueuesThatDoNotChooseCostNothing: looking whether a job may use its queue
@@ -146,10 +149,10 @@ func TestQueuesThatDoNotChooseCostNothing(t *testing.T) {
 	for _, selector := range []string{";", chat} {
 		t.Run(selector, func(t *testing.T) {
 			s := newScene(t, `node a A; ns ns chat; queue q {"A":8}`+selector+"j q 1: -").run()
-			check.That(t, (s.p.namespaces != nil) == (selector == chat), "namespaces are looked up: %v", s.p.namespaces != nil)
+			check.That(t, (s.p.namespaceLister != nil) == (selector == chat), "namespaces are looked up: %v", s.p.namespaceLister != nil)
 			for gate, ask := range map[string]func(){
-				"the next session": func() { clear(s.p.tenants); _ = s.p.welcome("q", s.p.rules["q"], "ns") },
-				"the gates":        func() { _ = s.p.closedGate(s.Job("j")) },
+				"the next session": func() { clear(s.p.namespaceRefusals); _ = s.p.checkNamespace("q", s.p.queueRules["q"], "ns") },
+				"the gates":        func() { _ = s.p.checkQueue(s.Job("j")) },
 				"a node":           func() { check.Must(t, s.p.predicate(s.Task("j-0"), s.Ssn.Nodes["a"]) == nil, "the node is refused") },
 			} {
 				check.Equal(t, fmt.Sprintf("%s: allocations", gate), 0, testing.AllocsPerRun(100, ask))
@@ -196,10 +199,10 @@ func TestTheOperatorChargesOutsidersAlike(t *testing.T) {
 	agree := func(when string) {
 		t.Helper()
 		var charges map[types.UID]quota.Charge
-		_, charges = cardquota.Recount(cardquota.World{Pods: all, Inventory: s.p.inv, Schedulers: []string{"volcano"}, Last: last,
+		_, charges = cardquota.Recount(cardquota.World{Pods: all, Inventory: s.p.inventory, Schedulers: []string{"volcano"}, Last: last,
 			Admits: func(queue, namespace string) bool { return queue != "q" || namespace == taken }})
 		for _, pod := range all {
-			if diff := cmp.Diff(charges[pod.UID], *s.p.account.Charged(string(pod.UID)), cmpopts.IgnoreFields(quota.Charge{}, "MilliCPU", "Memory")); diff != "" {
+			if diff := cmp.Diff(charges[pod.UID], *s.p.ledger.Charged(string(pod.UID)), cmpopts.IgnoreFields(quota.Charge{}, "MilliCPU", "Memory")); diff != "" {
 				t.Errorf("%s, %s (-operator +scheduler):\n%s", when, pod.Name, diff)
 			}
 		}
@@ -210,7 +213,7 @@ func TestTheOperatorChargesOutsidersAlike(t *testing.T) {
 	queue := s.Ssn.Queues["q"].Queue.DeepCopy()
 	queue.Annotations["volcano.sh/namespace-selector"] = `{"matchLabels":{"team":"evil"}}`
 	s.Ssn.Queues["q"].Queue, taken = queue, "evil"
-	s.p.openBooks()
+	s.p.buildSnapshot()
 	agree("when the queue chooses another namespace")
 }
 
@@ -245,7 +248,7 @@ func TestAForgedRecordWithholdsNoCards(t *testing.T) {
 		s := outsiders(t, map[bool]string{true: text}[tc.inGroup], forge)
 		pod := s.PodsOf(text, forge)[0]
 		s.list(pod)
-		charge := s.p.account.Charged(string(pod.UID))
+		charge := s.p.ledger.Charged(string(pod.UID))
 		check.Must(t, charge != nil, "the pod is not in the books at all")
 		if used := s.used("q", "A"); used != tc.used+1 {
 			t.Errorf("the queue uses %d cards, want %d beside its own", used, tc.used)

@@ -23,20 +23,20 @@ const tidal = `queue inf {"A":8} 80000 inference; queue tra {"A":8} 20000 traini
 
 func TestTideOfTheOpenSessionOnly(t *testing.T) {
 	s := newTide(t, tidal).run()
-	_, ok := s.m.Tide(s.Ssn.UID)
+	_, ok := s.m.ReclaimPolicyFor(s.Ssn.UID)
 	check.That(t, ok, "the open session has no rules")
-	_, ok = s.m.Tide("another")
+	_, ok = s.m.ReclaimPolicyFor("another")
 	check.That(t, !ok, "another session has rules")
-	s.p.notReady = "not everything was seen yet"
-	_, ok = s.m.Tide(s.Ssn.UID)
+	s.p.notReadyReason = "not everything was seen yet"
+	_, ok = s.m.ReclaimPolicyFor(s.Ssn.UID)
 	check.That(t, !ok, "there are rules before everything was seen")
-	s.p.notReady = ""
+	s.p.notReadyReason = ""
 	old := s.Ssn
 	s.Close()
-	_, ok = s.m.Tide(old.UID)
+	_, ok = s.m.ReclaimPolicyFor(old.UID)
 	check.That(t, !ok, "a closed session has rules")
 	s.with(framework.Arguments{"overCommitFactor": 0.5}).run()
-	_, ok = s.m.Tide(s.Ssn.UID)
+	_, ok = s.m.ReclaimPolicyFor(s.Ssn.UID)
 	check.That(t, !ok, "there are rules although the arguments are refused")
 }
 
@@ -45,16 +45,16 @@ func TestTideOfTheOpenSessionOnly(t *testing.T) {
 func TestAPodOfNoJob(t *testing.T) {
 	s := newTide(t, tidal).run()
 	rules, waits, runs := s.tide(), s.Task("i-0"), s.Task("t-0")
-	check.That(t, rules.Takes(waits) && rules.GivesWay(waits, runs) && !rules.GivesWay(runs, waits) && !rules.GivesWay(runs, runs),
+	check.That(t, rules.CanReclaim(waits) && rules.CanReclaimFrom(waits, runs) && !rules.CanReclaimFrom(runs, waits) && !rules.CanReclaimFrom(runs, runs),
 		"inference takes nothing, or training takes something")
 	stray := waits.Clone()
 	stray.Job = "ns/none"
-	check.That(t, !rules.Takes(stray) && !rules.GivesWay(stray, runs) && rules.TypeOf(stray) == "", "a pod of no job takes cards")
+	check.That(t, !rules.CanReclaim(stray) && !rules.CanReclaimFrom(stray, runs) && rules.ServiceType(stray) == "", "a pod of no job takes cards")
 }
 
 func TestRoomAndCards(t *testing.T) {
 	for quota, want := range map[string]card.Count{`{"A":8}`: 4, `{"A":5}`: 1, `{"A":3}`: 0, `{"B":9}`: 0, `nonsense`: 0} {
-		if got := newTide(t, tidal+"queue tra "+quota+" 20000 training").run().tide().Room("tra", "A"); got != want {
+		if got := newTide(t, tidal+"queue tra "+quota+" 20000 training").run().tide().FreeQuota("tra", "A"); got != want {
 			t.Errorf("quota %s of which 4 are used: room for %d, want %d", quota, got, want)
 		}
 	}
@@ -65,7 +65,7 @@ func TestRoomAndCards(t *testing.T) {
 func TestWhatATideSaysOfPods(t *testing.T) {
 	s := newTide(t, tidal+"queue tra - 20000 training; other tra 1: a cards=0").with(framework.Arguments{"unmanagedQueues": "Ignore"}).run()
 	rules := s.tide()
-	if got := rules.Room("tra", "A"); got != card.MaxCount {
+	if got := rules.FreeQuota("tra", "A"); got != card.MaxCount {
 		t.Errorf("a queue that is not limited has room for %d", got)
 	}
 	waits, runs, without := s.Task("i-0"), s.Task("t-0"), s.Task("other-0")
@@ -76,13 +76,13 @@ func TestWhatATideSaysOfPods(t *testing.T) {
 	if got, ok := rules.CardOn(without, "b"); got != "" || !ok {
 		t.Errorf("a pod without cards uses %q on b (%v), want none", got, ok)
 	}
-	if held := [3]card.Count{rules.Cards(waits), rules.Cards(runs), rules.Cards(without)}; held != [3]card.Count{0, 1, 0} {
+	if held := [3]card.Count{rules.CardCount(waits), rules.CardCount(runs), rules.CardCount(without)}; held != [3]card.Count{0, 1, 0} {
 		t.Errorf("the pod that waits, the one that runs and the one without hold %v cards", held)
 	}
-	if with, without := rules.Ask(waits).Resource, rules.Ask(without).Resource; with != gpu || without != "" {
+	if with, without := rules.RequestFor(waits).Resource, rules.RequestFor(without).Resource; with != gpu || without != "" {
 		t.Errorf("the pods ask for %q and %q", with, without)
 	}
-	ask := rules.Ask(waits)
+	ask := rules.RequestFor(waits)
 	check.That(t, ask.Count == 5 && len(ask.Names) == 1 && ask.MilliCPU == 1000, "the pod asks for %+v", ask)
 }
 
@@ -120,10 +120,10 @@ func TestAClaimOutweighsNoQueue(t *testing.T) {
 		}
 		rules := s.run().tide()
 		claiming, inference, victim := s.Task("o-0"), s.Task("i-0"), s.Task("t-0")
-		check.Equal(t, "the types are", "training training", rules.TypeOf(claiming)+" "+rules.TypeOf(victim))
-		check.That(t, !rules.Takes(claiming) && !s.p.preemptive(s.Ssn.Queues["other"], claiming) && !rules.GivesWay(claiming, victim),
+		check.Equal(t, "the types are", "training training", rules.ServiceType(claiming)+" "+rules.ServiceType(victim))
+		check.That(t, !rules.CanReclaim(claiming) && !s.p.preemptive(s.Ssn.Queues["other"], claiming) && !rules.CanReclaimFrom(claiming, victim),
 			"a claim takes cards from training")
-		check.That(t, rules.Takes(inference) && rules.GivesWay(inference, victim), "a claim protects from inference")
+		check.That(t, rules.CanReclaim(inference) && rules.CanReclaimFrom(inference, victim), "a claim protects from inference")
 	}
 }
 
@@ -155,7 +155,7 @@ func TestPrioritiesBetweenQueues(t *testing.T) {
 		"gang": {1, 2}, "claims": {1, 1}, "modest": {3, 1}, "plain": {3, 3}, "own": {1, 1}, "t": {1, 1},
 	} {
 		task := s.Task(job + "-0")
-		check.Equal(t, "of job "+job, want, [2]int32{rules.Priority(task), rules.JobPriority(s.Ssn.Jobs[task.Job])})
+		check.Equal(t, "of job "+job, want, [2]int32{rules.PodPriority(task), rules.JobPriority(s.Ssn.Jobs[task.Job])})
 	}
 	usual := newTide(t, tidal).run().tide()
 	check.Equal(t, "the usual order of victims", v1alpha1.VictimsByPriority, usual.VictimOrder())

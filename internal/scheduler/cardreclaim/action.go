@@ -78,7 +78,7 @@ const period = time.Second
 // by turns. After a long search the next sessions make none.
 func (a *Action) Execute(ssn *framework.Session) {
 	a.counters.dropGoneQueues(ssn.Queues)
-	policy, ok := a.cache.Tide(ssn.UID)
+	policy, ok := a.cache.ReclaimPolicyFor(ssn.UID)
 	if !ok {
 		return
 	}
@@ -128,7 +128,7 @@ func (s *reclaimSession) needsCards(job *api.JobInfo) bool {
 		return false
 	}
 	pending := slices.Collect(maps.Values(job.TaskStatusIndex[api.Pending]))
-	if !slices.ContainsFunc(pending, func(task *api.TaskInfo) bool { return s.mayPreempt(task) && s.policy.Takes(task) }) {
+	if !slices.ContainsFunc(pending, func(task *api.TaskInfo) bool { return s.mayPreempt(task) && s.policy.CanReclaim(task) }) {
 		return false
 	}
 	if result := s.ssn.JobValid(job); result != nil && !result.Pass {
@@ -170,7 +170,7 @@ func (a *Preempt) Evictor() *Evictor { return a.evictor }
 
 // Execute evicts pods for others of their queue or of their job.
 func (a *Preempt) Execute(ssn *framework.Session) {
-	policy, ok := a.reclaim.cache.Tide(ssn.UID)
+	policy, ok := a.reclaim.cache.ReclaimPolicyFor(ssn.UID)
 	if !ok {
 		return
 	}

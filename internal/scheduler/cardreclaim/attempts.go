@@ -125,7 +125,7 @@ func (s *reclaimSession) hashPending(job *api.JobInfo) uint64 {
 			needs    string
 		}{uid, task.SchGated, s.reclaimerKeyFor(task), s.needsKey(job, task)})
 	}
-	cards, milliCPU, memory := s.policy.Rooms(job.Queue)
+	cards, milliCPU, memory := s.policy.FreeQuotaByCard(job.Queue)
 	for name, room := range cards {
 		sum += hashOf(struct {
 			name card.Name
@@ -169,7 +169,7 @@ func hashOf[T comparable](value T) uint64 { return maphash.Comparable(hashSeed, 
 // observeSession begins a session.
 func (c *changeTracker) observeSession(s *reclaimSession) {
 	c.session++
-	if rules := s.policy.Rules(); rules != c.rules {
+	if rules := s.policy.ServiceTypeRules(); rules != c.rules {
 		c.rules, c.allChanged = rules, c.session
 	}
 	if len(c.nodes) != len(s.nodes) {

@@ -173,7 +173,7 @@ func TestOfManyFewAreLookedAt(t *testing.T) {
 	w.alone = true
 	w.open()
 	t.Cleanup(w.Close)
-	policy, _ := cards.Tide(w.Ssn.UID)
+	policy, _ := cards.ReclaimPolicyFor(w.Ssn.UID)
 	rs := newReclaimSession(w.Ssn, policy, w.action)
 	rs.startJob(len(rs.nodes))
 	rs.placeJob(w.Job("i"))

@@ -94,7 +94,7 @@ func TestAJobBeginsWithAllThatItMayHave(t *testing.T) {
 	const text = "queue high PLENTY 90000 inference cpu=1000; a high 3: -*3; b inf 1: -"
 	first := hall(4, text).open()
 	t.Cleanup(first.Close)
-	policy, _ := cards.Tide(first.Ssn.UID)
+	policy, _ := cards.ReclaimPolicyFor(first.Ssn.UID)
 	rs := newReclaimSession(first.Ssn, policy, first.action)
 	rs.startJob(len(rs.nodes))
 	rs.placeJob(first.Job("a"))
@@ -122,7 +122,7 @@ func TestHopelessSets(t *testing.T) {
 		hostPort(80 + int32(p.Name[2]-'0')/4)(p) // one node takes one of each
 	}).open()
 	t.Cleanup(w.Close)
-	policy, _ := cards.Tide(w.Ssn.UID)
+	policy, _ := cards.ReclaimPolicyFor(w.Ssn.UID)
 	rs := newReclaimSession(w.Ssn, policy, w.action)
 	effort := func(name string) int {
 		before := rs.work
@@ -142,7 +142,7 @@ func TestHopelessSets(t *testing.T) {
 func TestAnUnfinishedSearchIsNotHopeless(t *testing.T) {
 	w := hall(1, "i inf 2: -*2", ownPorts()).open()
 	t.Cleanup(w.Close)
-	policy, _ := cards.Tide(w.Ssn.UID)
+	policy, _ := cards.ReclaimPolicyFor(w.Ssn.UID)
 	rs := newReclaimSession(w.Ssn, policy, w.action)
 	rs.startJob(len(rs.nodes))
 	job := w.Job("i")

@@ -72,7 +72,7 @@ func (s *reclaimSession) applyPlan(job *api.JobInfo, q *problem, plan *solver.Pl
 	for _, c := range q.podSets {
 		for _, task := range c.tasks {
 			if len(e.evictions) > 0 && task.Status == api.Pipelined {
-				s.policy.Hold(task) // what is freed is kept for it
+				s.policy.KeepReclaimedRoom(task) // what is freed is kept for it
 			}
 		}
 	}
@@ -111,7 +111,7 @@ func (s *reclaimSession) pipelineTasks(c *podSet, nodes []int, e *simulation) *u
 func (s *reclaimSession) evictTasks(tasks []*api.TaskInfo, replaced bool, action string) {
 	go s.action.evictor.evictPods(s.ssn.KubeClient(), tasks, replaced, action)
 	for _, task := range tasks {
-		s.policy.Leaves(task)
+		s.policy.MarkEvicting(task)
 	}
 }
 
@@ -119,7 +119,7 @@ func (s *reclaimSession) evictTasks(tasks []*api.TaskInfo, replaced bool, action
 func (e *simulation) rollBack(ssn *framework.Session) {
 	e.placed.Discard()
 	e.evicted.Discard()
-	capacitycard.BindAgain(ssn, e.bound)
+	capacitycard.RestoreBound(ssn, e.bound)
 }
 
 // simulateEvictions lets everybody go in the session whom a plan takes.

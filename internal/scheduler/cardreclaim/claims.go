@@ -64,7 +64,7 @@ func (s *reclaimSession) groupTasks(job *api.JobInfo, tasks []*api.TaskInfo, all
 				continue
 			}
 		}
-		ask := s.policy.Ask(task)
+		ask := s.policy.RequestFor(task)
 		milliCPU, memory = quota.AddSaturating(milliCPU, ask.MilliCPU), quota.AddSaturating(memory, ask.Memory)
 		if !s.policy.FitsCPUMemory(job.Queue, milliCPU, memory) {
 			if all {
@@ -208,7 +208,7 @@ func (s *reclaimSession) isOfOthers(node *api.NodeInfo) bool {
 // sortByPreference sorts nodes by the order of the cards that the pod names, and nodes of
 // one card by how much of it is in use, so that whole nodes stay free.
 func (s *reclaimSession) sortByPreference(task *api.TaskInfo, ask quota.Request, nodes []int) {
-	resource := s.policy.Ask(task).Resource
+	resource := s.policy.RequestFor(task).Resource
 	slices.SortStableFunc(nodes, func(a, b int) int {
 		x, _ := s.policy.CardOn(task, s.nodes[a].Name)
 		y, _ := s.policy.CardOn(task, s.nodes[b].Name)

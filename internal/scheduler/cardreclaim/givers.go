@@ -71,7 +71,7 @@ func (s *reclaimSession) newVictimJob(by *api.TaskInfo, key reclaimerKey, job *a
 			continue
 		}
 		g.tasks = append(g.tasks, task)
-		if isOnNode(task) && s.policy.GivesWay(by, task) {
+		if isOnNode(task) && s.policy.CanReclaimFrom(by, task) {
 			willing++
 		}
 	}
@@ -120,13 +120,13 @@ func isOnNode(task *api.TaskInfo) bool { return task.Status == api.Running || ta
 func (s *reclaimSession) fillSolverJob(by *api.TaskInfo, g *victimJob) {
 	checkpoint := lastCheckpoint(g)
 	for _, task := range g.tasks {
-		cards := s.policy.Cards(task)
+		cards := s.policy.CardCount(task)
 		g.cards = append(g.cards, cards)
 		pod := solver.Pod{Node: s.indexOfNode(task.NodeName), Protected: cards == 0}
 		if start := task.Pod.Status.StartTime; start != nil {
 			pod.Loss = solver.PodLoss(int64(cards), start.Time, checkpoint, s.now)
 		}
-		if !isOnNode(task) || !s.policy.GivesWay(by, task) {
+		if !isOnNode(task) || !s.policy.CanReclaimFrom(by, task) {
 			pod.Protected, g.solverJob.Whole = true, false
 		}
 		g.solverJob.Pods = append(g.solverJob.Pods, pod)
@@ -134,7 +134,7 @@ func (s *reclaimSession) fillSolverJob(by *api.TaskInfo, g *victimJob) {
 	if g.evictionPolicy.Inelastic || g.job.ContainsSubJobPolicy() {
 		return
 	}
-	spare, roles := capacitycard.SparesOf(g.job)
+	spare, roles := capacitycard.ElasticPods(g.job)
 	if g.solverJob.Elastic = max(0, int(spare)); roles == nil {
 		return
 	}
@@ -205,7 +205,7 @@ func (s *reclaimSession) precedenceOf(g *victimJob) (job precedence, pods []prec
 	for i, task := range g.tasks {
 		pods[i] = precedence{queue: job.queue, job: job.job, isBlocked: isBlocked[i]}
 		if byPriority {
-			pods[i].pod = s.policy.Priority(task)
+			pods[i].pod = s.policy.PodPriority(task)
 		}
 		if i == 0 || pods[i].pod > job.pod {
 			job.pod = pods[i].pod

@@ -175,14 +175,14 @@ func deletePod(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod
 
 // deleteOverdue deletes pods that were told to go and are still there after too long: those
 // who were promised their cards wait for them.
-func (a *Action) deleteOverdue(ssn *framework.Session, policy *capacitycard.Tide) {
-	for _, task := range policy.Overdue(evictionTimeout) {
-		if a.isRecreated(task.Pod.Namespace, workload.VCJobOwner(task.Pod)) && !workload.IsMarkedOutOfSync(task.Pod) && !policy.LeftFor(task, markTimeout) {
+func (a *Action) deleteOverdue(ssn *framework.Session, policy *capacitycard.ReclaimPolicy) {
+	for _, task := range policy.OverdueEvictions(evictionTimeout) {
+		if a.isRecreated(task.Pod.Namespace, workload.VCJobOwner(task.Pod)) && !workload.IsMarkedOutOfSync(task.Pod) && !policy.EvictingLongerThan(task, markTimeout) {
 			continue // its mark is still on its way; deleted without it a retry would count
 		}
 		klog.InfoS("A pod that was told to go is still there, it is deleted", "pod", klog.KObj(task.Pod), "after", evictionTimeout.String())
 		go a.evictor.writeAll(ssn.KubeClient(), []*api.TaskInfo{task}, deletePod)
-		policy.Leaves(task) // from now on, so that it is not asked again every session
+		policy.MarkEvicting(task) // from now on, so that it is not asked again every session
 	}
 }
 

@@ -54,7 +54,7 @@ func (s *reclaimSession) newProblem(job *api.JobInfo, podSets []*podSet) *proble
 			if !known && name != "" {
 				pool = len(q.input.Quotas)
 				pools[name] = pool
-				q.input.Quotas = append(q.input.Quotas, int64(s.policy.Room(job.Queue, name)))
+				q.input.Quotas = append(q.input.Quotas, int64(s.policy.FreeQuota(job.Queue, name)))
 			}
 			switch {
 			case name == "" || name == names[i]:
@@ -65,7 +65,7 @@ func (s *reclaimSession) newProblem(job *api.JobInfo, podSets []*podSet) *proble
 			}
 		}
 		if c.request.Count > 0 {
-			q.cardResources[string(s.policy.Ask(c.tasks[0]).Resource)] = true
+			q.cardResources[string(s.policy.RequestFor(c.tasks[0]).Resource)] = true
 		}
 		q.input.PodSets = append(q.input.PodSets, podSet)
 	}
@@ -93,7 +93,7 @@ func (s *reclaimSession) addVictimJobs(q *problem) {
 		shape.Pods = slices.Clone(g.solverJob.Pods)
 		for i, task := range g.tasks {
 			shape.Pods[i].Usage = s.usageOf(q, task)
-			holds := q.cardResources[string(s.policy.Ask(task).Resource)]
+			holds := q.cardResources[string(s.policy.RequestFor(task).Resource)]
 			if !holds {
 				shape.Pods[i].Protected = true
 			}
@@ -210,7 +210,7 @@ func (s *reclaimSession) usageOf(q *problem, task *api.TaskInfo) solver.Amounts 
 
 // freeOn is what a node has free or will have.
 func (s *reclaimSession) freeOn(q *problem, node *api.NodeInfo, place int) solver.Amounts {
-	room := q.dimensions.amountsOf(s.policy.RoomOn(node))
+	room := q.dimensions.amountsOf(s.policy.FutureIdleOn(node))
 	s.addWork(q.dimensions.count)
 	room[podsOfNode] = float64(node.Allocatable.MaxTaskNum)
 	for i, c := range q.podSets {

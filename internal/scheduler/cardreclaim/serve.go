@@ -168,7 +168,7 @@ func (s *reclaimSession) reclaimingTasks(job *api.JobInfo, without []*api.TaskIn
 	var tasks []*api.TaskInfo
 	others := sets.New(without...)
 	for _, task := range job.TaskStatusIndex[api.Pending] {
-		if !others.Has(task) && s.mayPreempt(task) && s.policy.Takes(task) {
+		if !others.Has(task) && s.mayPreempt(task) && s.policy.CanReclaim(task) {
 			tasks = append(tasks, task)
 		}
 	}
@@ -186,14 +186,14 @@ func (s *reclaimSession) reclaimingTasks(job *api.JobInfo, without []*api.TaskIn
 func (s *reclaimSession) dropBeyondQuota(job *api.JobInfo, beside, tasks []*api.TaskInfo) []*api.TaskInfo {
 	left := map[string]card.Count{}
 	takes := func(task *api.TaskInfo) bool {
-		ask := s.policy.Ask(task)
+		ask := s.policy.RequestFor(task)
 		if ask.Count == 0 {
 			return true
 		}
 		key := fmt.Sprint(ask.Names)
 		room, known := left[key]
 		if !known {
-			room = s.policy.Room(job.Queue, ask.Names...)
+			room = s.policy.FreeQuota(job.Queue, ask.Names...)
 		}
 		if room < ask.Count {
 			left[key] = room
@@ -216,13 +216,13 @@ func (s *reclaimSession) canReclaimTogether(tasks []*api.TaskInfo) bool {
 		if !s.mayPreempt(task) {
 			return false
 		}
-		if s.policy.Ask(task).Count == 0 {
+		if s.policy.RequestFor(task).Count == 0 {
 			continue
 		}
 		if first == nil {
 			first = task
 		}
-		if !s.policy.Takes(task) || s.reclaimerKeyFor(task) != s.reclaimerKeyFor(first) {
+		if !s.policy.CanReclaim(task) || s.reclaimerKeyFor(task) != s.reclaimerKeyFor(first) {
 			return false
 		}
 	}
@@ -233,7 +233,7 @@ func (s *reclaimSession) canReclaimTogether(tasks []*api.TaskInfo) bool {
 // that have been promised a node: first what each role needs of its own, then the first of
 // the rest. When too few pods wait to reach the minimum it picks all of them.
 func (s *reclaimSession) missingTasks(job *api.JobInfo) []*api.TaskInfo {
-	have, roles := capacitycard.RolesOf(job, true)
+	have, roles := capacitycard.CountByRole(job, true)
 	var pending []*api.TaskInfo
 	for _, task := range job.TaskStatusIndex[api.Pending] {
 		switch {
@@ -246,7 +246,7 @@ func (s *reclaimSession) missingTasks(job *api.JobInfo) []*api.TaskInfo {
 		}
 	}
 	s.sortTasks(pending)
-	return capacitycard.ToMinimum(job, have, roles, pending)
+	return capacitycard.SelectToMinimum(job, have, roles, pending)
 }
 
 // sortTasks puts pods in the order in which Volcano would place them, equal ones by

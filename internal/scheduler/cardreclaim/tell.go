@@ -48,14 +48,14 @@ func (s *reclaimSession) recordEvictions(job *api.JobInfo, evictions []*jobEvict
 	if more := len(names) - maxNamedJobs; more > 0 {
 		names = append(names[:maxNamedJobs], fmt.Sprintf("%d more", more))
 	}
-	s.policy.Tell(capacitycard.GroupOf(job), corev1.EventTypeNormal, eventReclaims, fmt.Sprintf(
+	s.policy.RecordEvent(capacitycard.PodGroupReference(job), corev1.EventTypeNormal, eventReclaims, fmt.Sprintf(
 		"takes cards back for %d pod(s): %d pod(s) of %s leave, %d card-seconds of work are lost; they start as soon as those are gone",
 		plan.Placed(), pods, strings.Join(names, ", "), plan.Loss.Total()))
 }
 
 // recordSearchCut tells a job that the search for its victims was cut short.
 func (s *reclaimSession) recordSearchCut(job *api.JobInfo) {
-	s.policy.Tell(capacitycard.GroupOf(job), corev1.EventTypeWarning, eventSearchCut, fmt.Sprintf(
+	s.policy.RecordEvent(capacitycard.PodGroupReference(job), corev1.EventTypeWarning, eventSearchCut, fmt.Sprintf(
 		"the search for victims for %d pending pod(s) was cut short: it is too large for one session. "+
 			"It is made again; fewer kinds of pods, or a smaller gang, make it smaller",
 		len(job.TaskStatusIndex[api.Pending])))
@@ -77,7 +77,7 @@ func (s *reclaimSession) recordReclaimed(job *api.JobInfo, p *jobEviction, loss 
 	for _, i := range p.indexes {
 		cards = cards.Add(p.victimJob.cards[i])
 	}
-	s.policy.Tell(eventObject(p.victimJob), corev1.EventTypeWarning, eventReclaimed, fmt.Sprintf(
+	s.policy.RecordEvent(eventObject(p.victimJob), corev1.EventTypeWarning, eventReclaimed, fmt.Sprintf(
 		"%d card(s) are taken back for %s of queue %s: %s; %d card-seconds of work are lost",
 		cards, displayName(job), job.Queue, what, loss))
 }
@@ -106,7 +106,7 @@ func (p *jobEviction) totalLoss() int64 {
 func eventObject(g *victimJob) runtime.Object {
 	owner := metav1.GetControllerOf(g.tasks[0].Pod)
 	if workload.VCJobOwner(g.tasks[0].Pod) == "" {
-		return capacitycard.GroupOf(g.job)
+		return capacitycard.PodGroupReference(g.job)
 	}
 	return &batch.Job{
 		TypeMeta:   metav1.TypeMeta{APIVersion: owner.APIVersion, Kind: owner.Kind},

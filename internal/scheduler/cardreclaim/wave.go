@@ -17,7 +17,7 @@ import (
 // it so far.
 type reclaimSession struct {
 	ssn    *framework.Session
-	policy *capacitycard.Tide
+	policy *capacitycard.ReclaimPolicy
 	action *Action
 	now    time.Time
 	// nodes is the place of each node in list, by name.
@@ -64,7 +64,7 @@ type podKind struct {
 	needs string
 }
 
-func newReclaimSession(ssn *framework.Session, policy *capacitycard.Tide, action *Action) *reclaimSession {
+func newReclaimSession(ssn *framework.Session, policy *capacitycard.ReclaimPolicy, action *Action) *reclaimSession {
 	action.needs.startSession()
 	s := &reclaimSession{
 		ssn: ssn, policy: policy, action: action, now: policy.Now(),
@@ -79,7 +79,7 @@ func newReclaimSession(ssn *framework.Session, policy *capacitycard.Tide, action
 	s.disruptionBudgets = s.listDisruptionBudgets()
 	for _, job := range ssn.Jobs {
 		for uid, task := range job.TaskStatusIndex[api.Releasing] {
-			if !policy.Hangs(task) {
+			if !policy.IsStuckTerminating(task) {
 				s.terminating[uid] = task
 			}
 		}
@@ -185,7 +185,7 @@ func (s *reclaimSession) kindOf(c *podSet) podKind {
 }
 
 func (s *reclaimSession) reclaimerKeyFor(task *api.TaskInfo) reclaimerKey {
-	return reclaimerKey{s.ssn.Jobs[task.Job].Queue, s.policy.TypeOf(task)}
+	return reclaimerKey{s.ssn.Jobs[task.Job].Queue, s.policy.ServiceType(task)}
 }
 
 // indexOfNode is the place of a node, one after all others for a node that the

@@ -225,13 +225,13 @@ func state(ssn *framework.Session) string {
 			lines = append(lines, fmt.Sprintf("%s holds %s %s", n.Name, task.UID, task.Status))
 		}
 	}
-	if policy, ok := cards.Tide(ssn.UID); ok {
+	if policy, ok := cards.ReclaimPolicyFor(ssn.UID); ok {
 		for _, q := range ssn.Queues {
-			lines = append(lines, fmt.Sprintf("%s may take %d of A, %d of B", q.Name, policy.Room(q.UID, "A"), policy.Room(q.UID, "B")))
+			lines = append(lines, fmt.Sprintf("%s may take %d of A, %d of B", q.Name, policy.FreeQuota(q.UID, "A"), policy.FreeQuota(q.UID, "B")))
 		}
 		for _, job := range ssn.Jobs {
 			for _, task := range job.Tasks {
-				lines = append(lines, fmt.Sprintf("%s is charged %d", task.UID, policy.Cards(task)))
+				lines = append(lines, fmt.Sprintf("%s is charged %d", task.UID, policy.CardCount(task)))
 			}
 		}
 	}
