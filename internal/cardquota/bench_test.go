@@ -15,7 +15,7 @@ import (
 // clock while it was busy otherwise.
 func BenchmarkRecount(b *testing.B) {
 	nodes := []string{"h200", "h800", "4090", "4090d"}
-	world := World{Inventory: fleet()}
+	world := CountInput{Inventory: fleet()}
 	for i := range 10_000 {
 		pod := builder.Pod("lab", fmt.Sprint("p", i)).PodGroup(fmt.Sprint("g", i/8)).GPUs(1).CPU("8").Memory("64Gi")
 		if i%10 == 0 {
@@ -28,10 +28,10 @@ func BenchmarkRecount(b *testing.B) {
 			world.PodGroups = append(world.PodGroups, builder.PodGroup("lab", fmt.Sprint("g", i/8)).Queue(fmt.Sprint("q", i%200)).Phase(v1beta1.PodGroupRunning).Obj())
 		}
 	}
-	_, world.Last = Recount(world)
+	_, world.LastCharges = CountUsageAndCharges(world)
 	b.ReportAllocs()
 	for b.Loop() {
-		if len(Count(world)) == 0 {
+		if len(CountUsage(world)) == 0 {
 			b.Fatal("nothing was counted")
 		}
 	}

@@ -39,8 +39,8 @@ func (s blockedSet) add(b v1alpha1.BlockedStatus) {
 	s[key] = b
 }
 
-// list returns who waits longest.
-func (s blockedSet) list() []v1alpha1.BlockedStatus {
+// oldestFirst returns who waits longest.
+func (s blockedSet) oldestFirst() []v1alpha1.BlockedStatus {
 	out := slices.SortedFunc(maps.Values(s), func(a, b v1alpha1.BlockedStatus) int {
 		return cmp.Or(a.Since.Compare(b.Since.Time), cmp.Compare(a.Workload.Namespace, b.Workload.Namespace), cmp.Compare(a.Workload.Name, b.Workload.Name),
 			cmp.Compare(a.Workload.Kind, b.Workload.Kind), cmp.Compare(a.Workload.APIGroup, b.Workload.APIGroup),
@@ -49,10 +49,10 @@ func (s blockedSet) list() []v1alpha1.BlockedStatus {
 	return out[:min(len(out), MaxBlocked)]
 }
 
-// whyPod finds why a waiting pod waits: it can never run as it is written, its
+// podPendingReason finds why a waiting pod waits: it can never run as it is written, its
 // own condition, or the condition of its PodGroup. It is false for a pod that
 // no scheduler has looked at yet.
-func whyPod(pod *corev1.Pod, group *v1beta1.PodGroup, refusal *workload.Refusal) (workload.Refusal, bool) {
+func podPendingReason(pod *corev1.Pod, group *v1beta1.PodGroup, refusal *workload.Refusal) (workload.Refusal, bool) {
 	if refusal != nil {
 		return *refusal, true
 	}
@@ -62,13 +62,13 @@ func whyPod(pod *corev1.Pod, group *v1beta1.PodGroup, refusal *workload.Refusal)
 		}
 	}
 	if group != nil {
-		return WhyGroup(group)
+		return PodGroupPendingReason(group)
 	}
 	return workload.Refusal{}, false
 }
 
-// WhyGroup finds why a PodGroup waits in its newest Unschedulable condition.
-func WhyGroup(group *v1beta1.PodGroup) (workload.Refusal, bool) {
+// PodGroupPendingReason finds why a PodGroup waits in its newest Unschedulable condition.
+func PodGroupPendingReason(group *v1beta1.PodGroup) (workload.Refusal, bool) {
 	for _, condition := range slices.Backward(group.Status.Conditions) {
 		if condition.Type == v1beta1.PodGroupUnschedulableType && condition.Status == corev1.ConditionTrue {
 			return workload.Refusal{Reason: condition.Reason, Message: condition.Message}, true
@@ -81,10 +81,10 @@ func WhyGroup(group *v1beta1.PodGroup) (workload.Refusal, bool) {
 // apart; the ReplicaSet's name ends with it.
 const PodTemplateHash = "pod-template-hash"
 
-// workloadOf names what a pod belongs to: its controller, a Deployment instead
+// workloadReference names what a pod belongs to: its controller, a Deployment instead
 // of its ReplicaSet, or the pod itself.
-func workloadOf(pod *corev1.Pod) v1alpha1.WorkloadReference {
-	out := controllerOf(pod, "", "Pod")
+func workloadReference(pod *corev1.Pod) v1alpha1.WorkloadReference {
+	out := controllerReference(pod, "", "Pod")
 	if hash := pod.Labels[PodTemplateHash]; out.Kind == "ReplicaSet" && hash != "" {
 		if deployment, ok := strings.CutSuffix(out.Name, "-"+hash); ok {
 			out.Kind, out.Name = "Deployment", deployment
@@ -93,8 +93,8 @@ func workloadOf(pod *corev1.Pod) v1alpha1.WorkloadReference {
 	return out
 }
 
-// controllerOf names the controller of an object, or the object itself.
-func controllerOf(object metav1.Object, group, kind string) v1alpha1.WorkloadReference {
+// controllerReference names the controller of an object, or the object itself.
+func controllerReference(object metav1.Object, group, kind string) v1alpha1.WorkloadReference {
 	out := v1alpha1.WorkloadReference{APIGroup: group, Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()}
 	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
 		out.Kind, out.Name = owner.Kind, owner.Name
@@ -105,44 +105,44 @@ func controllerOf(object metav1.Object, group, kind string) v1alpha1.WorkloadRef
 	return out
 }
 
-// group counts a PodGroup: as a member of a queue in which its pods run, or that
+// countPodGroup counts a PodGroup: as a member of a queue in which its pods run, or that
 // takes its namespace, and, as long as it has no pods, by what it says the job will
 // ask for.
-func (c *counter) group(group *v1beta1.PodGroup) {
-	if group.Status.Phase == v1beta1.PodGroupCompleted {
+func (c *counter) countPodGroup(countPodGroup *v1beta1.PodGroup) {
+	if countPodGroup.Status.Phase == v1beta1.PodGroupCompleted {
 		return
 	}
-	queue := workload.PodGroupQueue(group)
-	t := c.tally(queue)
-	if group.Status.Running > 0 || c.admits(queue, group.Namespace) {
-		t.queue.Members++
+	queue := workload.PodGroupQueue(countPodGroup)
+	t := c.usageFor(queue)
+	if countPodGroup.Status.Running > 0 || c.allowsNamespace(queue, countPodGroup.Namespace) {
+		t.usage.Members++
 	}
-	waits := group.Status.Phase == v1beta1.PodGroupPending || group.Status.Phase == v1beta1.PodGroupInqueue || group.Status.Phase == ""
-	if !waits || group.DeletionTimestamp != nil || c.peopled[types.NamespacedName{Namespace: group.Namespace, Name: group.Name}] {
+	waits := countPodGroup.Status.Phase == v1beta1.PodGroupPending || countPodGroup.Status.Phase == v1beta1.PodGroupInqueue || countPodGroup.Status.Phase == ""
+	if !waits || countPodGroup.DeletionTimestamp != nil || c.groupsWithPods[types.NamespacedName{Namespace: countPodGroup.Namespace, Name: countPodGroup.Name}] {
 		return
 	}
-	c.announced(t, queue, group)
+	c.countPodGroupRequest(t, queue, countPodGroup)
 }
 
-// announced counts what a PodGroup without pods says the job will ask for.
-func (c *counter) announced(t *tally, queue string, group *v1beta1.PodGroup) {
+// countPodGroupRequest counts what a PodGroup without pods says the job will ask for.
+func (c *counter) countPodGroupRequest(t *queueUsage, queue string, group *v1beta1.PodGroup) {
 	total, written := workload.CardRequestAnnotation(group)
 	request, refusal := c.resolver.PodGroupRequest(total, written, group.Spec.MinResources)
-	why, blocked := WhyGroup(group)
+	why, blocked := PodGroupPendingReason(group)
 	if refusal != nil {
 		why, blocked = *refusal, true
 	}
 	entry := v1alpha1.BlockedStatus{
-		Workload: controllerOf(group, v1beta1.GroupName, "PodGroup"), Since: group.CreationTimestamp, Reason: why.Reason, Message: why.Message,
+		Workload: controllerReference(group, v1beta1.GroupName, "PodGroup"), Since: group.CreationTimestamp, Reason: why.Reason, Message: why.Message,
 	}
 	for _, d := range request.Demands {
-		if name, ok := c.shownAs(queue, d.Names); ok {
-			t.queue.Pending[name] = t.queue.Pending[name].Add(d.Count)
+		if name, ok := c.displayedCard(queue, d.Names); ok {
+			t.usage.Pending[name] = t.usage.Pending[name].Add(d.Count)
 		}
 		if blocked {
 			entry.Card, entry.Count = card.NewRequest(d.Names...).String(), int64(d.Count)
 			if !written {
-				entry.Card = c.resourceOf(d.Names, *group.Spec.MinResources)
+				entry.Card = c.resourceForCards(d.Names, *group.Spec.MinResources)
 			}
 			t.blocked.add(entry)
 		}
@@ -152,10 +152,10 @@ func (c *counter) announced(t *tally, queue string, group *v1beta1.PodGroup) {
 	}
 }
 
-// resourceOf is which of some resources stands for card names.
-func (c *counter) resourceOf(names []card.Name, among corev1.ResourceList) string {
-	for _, resource := range c.world.Inventory.Resources() {
-		if _, ok := among[resource]; ok && slices.Equal(c.world.Inventory.NamesFor(resource), names) {
+// resourceForCards is which of some resources stands for card names.
+func (c *counter) resourceForCards(names []card.Name, candidates corev1.ResourceList) string {
+	for _, resource := range c.input.Inventory.Resources() {
+		if _, ok := candidates[resource]; ok && slices.Equal(c.input.Inventory.NamesFor(resource), names) {
 			return string(resource)
 		}
 	}

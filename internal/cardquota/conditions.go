@@ -14,38 +14,38 @@ import (
 )
 
 // setConditions writes every condition; one that cannot be known now stays as it was.
-func setConditions(s *v1alpha1.CardQuotaStatus, f Facts) {
+func setConditions(s *v1alpha1.CardQuotaStatus, f StatusInput) {
 	set := func(kind string, c metav1.Condition) {
 		conditions.Set(&s.Conditions, kind, c, f.Quota.Generation, f.Now)
 	}
 	set(v1alpha1.ConditionQueueSynced, f.Sync)
-	set(v1alpha1.ConditionWithinQuota, within(s, f))
-	if !owned(f) || f.Balance != nil {
-		set(v1alpha1.ConditionInventorySatisfied, satisfied(f))
+	set(v1alpha1.ConditionWithinQuota, withinQuotaCondition(s, f))
+	if !ownsQueue(f) || f.Balance != nil {
+		set(v1alpha1.ConditionInventorySatisfied, inventorySatisfiedCondition(f))
 	}
 	if f.Enforced != nil {
 		set(v1alpha1.ConditionEnforced, *f.Enforced)
 	}
-	set(v1alpha1.ConditionReady, ready(s, f))
+	set(v1alpha1.ConditionReady, readyCondition(s, f))
 	conditions.SetFieldsKnown(&s.Conditions, f.Quota, f.Quota.Spec, f.Now)
 }
 
-// owned tells whether the CardQuota has its queue.
-func owned(f Facts) bool {
+// ownsQueue tells whether the CardQuota has its queue.
+func ownsQueue(f StatusInput) bool {
 	return f.Sync.Reason != v1alpha1.ReasonQueueConflict && f.Sync.Reason != v1alpha1.ReasonQueueReserved
 }
 
-// notOwned is what can be said of a queue that another CardQuota has.
-func notOwned() metav1.Condition {
+// notOwnedCondition is what can be said of a queue that another CardQuota has.
+func notOwnedCondition() metav1.Condition {
 	return conditions.New(metav1.ConditionUnknown, v1alpha1.ReasonNotCounted, "this CardQuota does not have its queue")
 }
 
-// within compares use with quota. Only cards matter: whether CPU and memory
+// withinQuotaCondition compares use with quota. Only cards matter: whether CPU and memory
 // are limited is the scheduler's configuration.
-func within(s *v1alpha1.CardQuotaStatus, f Facts) metav1.Condition {
+func withinQuotaCondition(s *v1alpha1.CardQuotaStatus, f StatusInput) metav1.Condition {
 	switch {
-	case !owned(f):
-		return notOwned()
+	case !ownsQueue(f):
+		return notOwnedCondition()
 	case f.Usage == nil:
 		if before := conditions.Get(s.Conditions, v1alpha1.ConditionWithinQuota); before.Reason != "" && before.Reason != v1alpha1.ReasonNotCounted {
 			return before
@@ -65,10 +65,10 @@ func within(s *v1alpha1.CardQuotaStatus, f Facts) metav1.Condition {
 		"%s: nothing is stopped, nothing new starts until use has fallen", strings.Join(over, ", "))
 }
 
-// satisfied is condition InventorySatisfied.
-func satisfied(f Facts) metav1.Condition {
-	if !owned(f) {
-		return notOwned()
+// inventorySatisfiedCondition is condition InventorySatisfied.
+func inventorySatisfiedCondition(f StatusInput) metav1.Condition {
+	if !ownsQueue(f) {
+		return notOwnedCondition()
 	}
 	excesses := f.Balance.OverAllocated(f.Quota)
 	if len(excesses) == 0 {
@@ -83,14 +83,14 @@ func satisfied(f Facts) metav1.Condition {
 	case v1alpha1.OverAllocationDeny:
 		end = ": what was granted stays granted, but overAllocation denies to raise it"
 	}
-	return conditions.New(status, reason, "%s", conditions.Truncate(Clauses(excesses), conditions.MaxMessageLength-len(end))+end)
+	return conditions.New(status, reason, "%s", conditions.Truncate(DescribeOverAllocation(excesses), conditions.MaxMessageLength-len(end))+end)
 }
 
-// ready sums up: the Queue carries the quota, takes work, and the scheduler is
+// readyCondition sums up: the Queue carries the quota, takes work, and the scheduler is
 // not known to let the quota be passed. Use beyond the quota does not make a
 // CardQuota unready, since the quota is being kept. Nor does a missing
 // ServiceTypePolicy, without which nobody can know of enforcement.
-func ready(s *v1alpha1.CardQuotaStatus, f Facts) metav1.Condition {
+func readyCondition(s *v1alpha1.CardQuotaStatus, f StatusInput) metav1.Condition {
 	name, no := f.Quota.QueueName(), metav1.ConditionFalse
 	enforced := conditions.Get(s.Conditions, v1alpha1.ConditionEnforced)
 	switch {
@@ -107,21 +107,21 @@ func ready(s *v1alpha1.CardQuotaStatus, f Facts) metav1.Condition {
 	return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonReady, "queue %s carries this quota and takes work", name)
 }
 
-// Written is what was found out while a Queue was written.
-type Written struct {
+// QueueWrite is what was found out while a Queue was written.
+type QueueWrite struct {
 	// Replaced is what others had written and the operator replaced.
-	Replaced []Conflict
+	Replaced []FieldConflict
 	// WeightHeldBy is who keeps spec.weight, "" when nobody does.
 	WeightHeldBy string
 }
 
-// Synced is condition QueueSynced of a Queue that carries the quota. before is what it
+// QueueSyncedCondition is condition QueueSynced of a Queue that carries the quota. before is what it
 // was: a replaced change stays visible until the spec changes.
-func Synced(quota *v1alpha1.CardQuota, before metav1.Condition, w Written, now time.Time) metav1.Condition {
+func QueueSyncedCondition(quota *v1alpha1.CardQuota, before metav1.Condition, w QueueWrite, now time.Time) metav1.Condition {
 	name, replaced := quota.QueueName(), ""
 	if len(w.Replaced) > 0 {
 		replaced = fmt.Sprintf("%s on queue %s; replaced at %s by what this CardQuota says",
-			Describe(w.Replaced), name, now.UTC().Format(time.RFC3339))
+			DescribeConflicts(w.Replaced), name, now.UTC().Format(time.RFC3339))
 	}
 	switch {
 	case w.WeightHeldBy != "" && quota.Spec.Weight != nil:
@@ -139,43 +139,43 @@ func Synced(quota *v1alpha1.CardQuota, before metav1.Condition, w Written, now t
 	return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonSynced, "queue %s carries this quota", name)
 }
 
-// Contested is condition QueueSynced for a queue that an older CardQuota has.
-func Contested(name, owner string) metav1.Condition {
+// QueueConflictCondition is condition QueueSynced for a queue that an older CardQuota has.
+func QueueConflictCondition(name, owner string) metav1.Condition {
 	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonQueueConflict,
 		"queue %s belongs to the older CardQuota %s: this one takes over when that one is deleted, or choose another queueName", name, owner)
 }
 
-// Reserved is condition QueueSynced for a queue that is never written.
-func Reserved(name string) metav1.Condition {
+// QueueReservedCondition is condition QueueSynced for a queue that is never written.
+func QueueReservedCondition(name string) metav1.Condition {
 	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonQueueReserved,
 		"queue %s belongs to Volcano and cannot carry a quota: choose another queueName", name)
 }
 
-// BadNamespaces is condition QueueSynced of a CardQuota whose namespaceSelector
+// InvalidSelectorCondition is condition QueueSynced of a CardQuota whose namespaceSelector
 // selects nothing that Kubernetes knows. Nothing of its spec is written: a queue
 // without the selector would be open to every namespace.
-func BadNamespaces(name string, err error) metav1.Condition {
+func InvalidSelectorCondition(name string, err error) metav1.Condition {
 	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonInvalidNamespaceSelector,
 		"spec.namespaceSelector is not valid, so queue %s keeps what it had: %v", name, err)
 }
 
-// Refused is condition QueueSynced of a Queue that could not be written or deleted.
-func Refused(name string, live *v1beta1.Queue, err error) metav1.Condition {
+// QueueRefusedCondition is condition QueueSynced of a Queue that could not be written or deleted.
+func QueueRefusedCondition(name string, live *v1beta1.Queue, err error) metav1.Condition {
 	hint := ""
-	if Frozen(live) {
+	if RefusesChanges(live) {
 		hint = fmt.Sprintf(" (Volcano refuses changes of a queue that is %s; they are made when that is over)", live.Status.State)
 	}
 	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonQueueRefused, "queue %s could not be written%s: %v", name, hint, err)
 }
 
-// Frozen tells whether Volcano's webhook refuses every change of the Queue
+// RefusesChanges tells whether Volcano's webhook refuses every change of the Queue
 // because of its state. The end of that state is an event of the Queue.
-func Frozen(live *v1beta1.Queue) bool {
+func RefusesChanges(live *v1beta1.Queue) bool {
 	return live != nil && (live.Status.State == v1beta1.QueueStateClosing || live.Status.State == v1beta1.QueueStateUnknown)
 }
 
-// Draining is condition QueueSynced of a CardQuota that is being deleted.
-func Draining(name string, members int) metav1.Condition {
+// DrainingCondition is condition QueueSynced of a CardQuota that is being deleted.
+func DrainingCondition(name string, members int) metav1.Condition {
 	when := fmt.Sprintf("its %d unfinished pods and PodGroups are gone", members)
 	if members == 0 {
 		when = "the API server confirms that no unfinished pod and PodGroup uses it"
@@ -186,10 +186,10 @@ func Draining(name string, members int) metav1.Condition {
 
 // Events returns what the change from one status to the next is worth telling.
 func Events(before, after v1alpha1.CardQuotaStatus) []conditions.Event {
-	return conditions.Events(before.Conditions, after.Conditions, worthTelling)
+	return conditions.Events(before.Conditions, after.Conditions, eventRules)
 }
 
-var worthTelling = append(append([]conditions.Rule{
+var eventRules = append(append([]conditions.Rule{
 	{Type: v1alpha1.ConditionQueueSynced, Reason: v1alpha1.ReasonWeightConflict, Kind: corev1.EventTypeWarning, Event: v1alpha1.ReasonWeightConflict},
 	{Type: v1alpha1.ConditionQueueSynced, Reason: v1alpha1.ReasonQueueConflict, Kind: corev1.EventTypeWarning, Event: v1alpha1.ReasonQueueConflict},
 	{Type: v1alpha1.ConditionQueueSynced, Reason: v1alpha1.ReasonQueueReserved, Kind: corev1.EventTypeWarning, Event: v1alpha1.ReasonQueueRefused},
@@ -197,5 +197,5 @@ var worthTelling = append(append([]conditions.Rule{
 	{Type: v1alpha1.ConditionQueueSynced, Reason: v1alpha1.ReasonInvalidNamespaceSelector, Kind: corev1.EventTypeWarning, Event: v1alpha1.ReasonInvalidNamespaceSelector},
 	{Type: v1alpha1.ConditionWithinQuota, Reason: v1alpha1.ReasonOverQuota, Kind: corev1.EventTypeWarning, Event: v1alpha1.ReasonOverQuota},
 	{Type: v1alpha1.ConditionInventorySatisfied, Reason: v1alpha1.ReasonOverAllocated, Kind: corev1.EventTypeWarning, Event: v1alpha1.ReasonOverAllocated},
-}, conditions.Common...),
+}, conditions.CommonRules...),
 	conditions.Rule{Type: v1alpha1.ConditionReady, Reason: v1alpha1.ReasonReady, Kind: corev1.EventTypeNormal, Event: v1alpha1.ReasonReady})

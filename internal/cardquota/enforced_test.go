@@ -20,7 +20,7 @@ var (
 )
 
 // judged are the facts of an open queue with a verdict, nil for none yet.
-func judged(verdict *metav1.Condition, before ...metav1.Condition) Facts {
+func judged(verdict *metav1.Condition, before ...metav1.Condition) StatusInput {
 	f := facts(nil, nil)
 	f.Quota.Status.Conditions = before
 	f.Enforced = verdict
@@ -32,7 +32,7 @@ func TestEnforced(t *testing.T) {
 	closed := judged(&silent)
 	closed.Queue = nil
 	for t, tc := range check.Cases(t, map[string]struct {
-		facts           Facts
+		facts           StatusInput
 		enforced, ready string
 	}{
 		"proven":                               {judged(&proven), "True/Enforced: ours enforces", "True/Ready: queue team carries this quota and takes work"},
@@ -42,7 +42,7 @@ func TestEnforced(t *testing.T) {
 		"not judged yet":                       {judged(nil), "", "True/Ready: queue team carries this quota and takes work"},
 		"judged before the restart":            {judged(nil, was), "False/NoHeartbeat: before the restart", "False/NoHeartbeat: queue team carries this quota, but it is not proven to be enforced: before the restart"},
 	}) {
-		status := StatusOf(tc.facts)
+		status := NewStatus(tc.facts)
 		show := func(kind string) string {
 			c := meta.FindStatusCondition(status.Conditions, kind)
 			if c == nil {
@@ -52,7 +52,7 @@ func TestEnforced(t *testing.T) {
 		}
 		check.Equal(t, "Enforced, Ready", []string{tc.enforced, tc.ready}, []string{show("Enforced"), show("Ready")})
 	}
-	for _, c := range StatusOf(judged(&bypassed)).Conditions {
+	for _, c := range NewStatus(judged(&bypassed)).Conditions {
 		check.That(t, len(c.Message) <= conditions.MaxMessageLength, "the message of %s has %d bytes", c.Type, len(c.Message))
 	}
 }
@@ -75,7 +75,7 @@ func TestEventsOfEnforced(t *testing.T) {
 		"what stays is silent":          {&proven, &proven, nil},
 	}) {
 		var got []string
-		for _, e := range Events(StatusOf(judged(tc.before)), StatusOf(judged(tc.after))) {
+		for _, e := range Events(NewStatus(judged(tc.before)), NewStatus(judged(tc.after))) {
 			got = append(got, fmt.Sprintf("%s %s: %s", e.Type, e.Reason, e.Message))
 		}
 		check.Equal(t, "events", tc.want, got)

@@ -28,9 +28,9 @@ const (
 	fieldWeight      = ".spec.weight"
 )
 
-// undisputed are the fields whose values may differ without anybody having
+// fieldsThatMayDiffer are the fields whose values may differ without anybody having
 // touched what the CardQuota says.
-var undisputed = []string{
+var fieldsThatMayDiffer = []string{
 	fieldParent, fieldWeight, labelField(LabelManagedBy),
 	annotationField(v1alpha1.AnnotationCardAllocated), annotationField(annotationClosedByParent),
 }
@@ -39,9 +39,9 @@ func annotationField(key string) string { return ".metadata.annotations." + key 
 func labelField(key string) string      { return ".metadata.labels." + key }
 func capabilityField(key string) string { return ".spec.capability." + key }
 
-// fieldsOf compares every field of an apply configuration with the live Queue:
+// compareFields compares every field of an apply configuration with the live Queue:
 // field to whether the value is in place.
-func fieldsOf(config *apply.QueueApplyConfiguration, live *v1beta1.Queue) map[string]bool {
+func compareFields(config *apply.QueueApplyConfiguration, live *v1beta1.Queue) map[string]bool {
 	fields := map[string]bool{}
 	for key, want := range config.Annotations {
 		got, ok := live.Annotations[key]
@@ -77,12 +77,12 @@ func fieldsOf(config *apply.QueueApplyConfiguration, live *v1beta1.Queue) map[st
 
 // InSync tells whether applying the plan would change nothing: every value is
 // in place, and the operator owns exactly the planned fields.
-func (p Plan) InSync(live *v1beta1.Queue) bool {
+func (p DesiredQueue) InSync(live *v1beta1.Queue) bool {
 	if live == nil {
 		return false
 	}
-	owned := owners(live.ManagedFields, ownApply)
-	fields := fieldsOf(p.Config, live)
+	owned := managersByField(live.ManagedFields, isOwnApply)
+	fields := compareFields(p.Config, live)
 	for field, inPlace := range fields {
 		if _, ok := owned[field]; !ok || !inPlace {
 			return false
@@ -91,13 +91,13 @@ func (p Plan) InSync(live *v1beta1.Queue) bool {
 	return len(owned) == len(fields)
 }
 
-// Drift lists the planned fields whose value on the live Queue is another one,
+// DriftedFields lists the planned fields whose value on the live Queue is another one,
 // sorted. What changes by itself (card.allocated) and what is given way is not
 // drift.
-func (p Plan) Drift(live *v1beta1.Queue) []string {
+func (p DesiredQueue) DriftedFields(live *v1beta1.Queue) []string {
 	var drift []string
-	for field, inPlace := range fieldsOf(p.Config, live) {
-		if !inPlace && !slices.Contains(undisputed, field) {
+	for field, inPlace := range compareFields(p.Config, live) {
+		if !inPlace && !slices.Contains(fieldsThatMayDiffer, field) {
 			drift = append(drift, field)
 		}
 	}
@@ -105,16 +105,16 @@ func (p Plan) Drift(live *v1beta1.Queue) []string {
 	return drift
 }
 
-// Redefined tells whether what the service type means was another thing when
+// ServiceTypeChanged tells whether what the service type means was another thing when
 // the live Queue was written: the priority or reclaimable that the operator
 // itself wrote is not the planned one, or the operator has the quota and neither
 // of them, and nobody else does. Writing such a plan replaces nothing of anybody.
-func (p Plan) Redefined(live *v1beta1.Queue) bool {
+func (p DesiredQueue) ServiceTypeChanged(live *v1beta1.Queue) bool {
 	if live == nil {
 		return false
 	}
-	fields := fieldsOf(p.Config, live)
-	ours, theirs := owners(live.ManagedFields, ownApply), owners(live.ManagedFields, foreign)
+	fields := compareFields(p.Config, live)
+	ours, theirs := managersByField(live.ManagedFields, isOwnApply), managersByField(live.ManagedFields, isOtherManager)
 	_, fresh := ours[annotationField(v1alpha1.AnnotationCardQuota)]
 	for _, field := range []string{fieldPriority, fieldReclaimable} {
 		inPlace, planned := fields[field]
@@ -128,26 +128,26 @@ func (p Plan) Redefined(live *v1beta1.Queue) bool {
 	return fresh
 }
 
-// weightHolder names the manager of spec.weight when it is somebody else and
+// otherWeightManager names the manager of spec.weight when it is somebody else and
 // the value is not the wanted one.
-func weightHolder(live *v1beta1.Queue, want int32) string {
+func otherWeightManager(live *v1beta1.Queue, want int32) string {
 	if live == nil || live.Spec.Weight == want {
 		return ""
 	}
-	return owners(live.ManagedFields, foreign)[fieldWeight]
+	return managersByField(live.ManagedFields, isOtherManager)[fieldWeight]
 }
 
-// foreign selects what anybody else wrote.
-func foreign(e metav1.ManagedFieldsEntry) bool { return e.Manager != v1alpha1.FieldManager }
+// isOtherManager selects what anybody else wrote.
+func isOtherManager(e metav1.ManagedFieldsEntry) bool { return e.Manager != v1alpha1.FieldManager }
 
-// ownApply selects what the operator itself applied. An entry of the same
+// isOwnApply selects what the operator itself applied. An entry of the same
 // manager with operation Update holds what admission webhooks added.
-func ownApply(e metav1.ManagedFieldsEntry) bool {
+func isOwnApply(e metav1.ManagedFieldsEntry) bool {
 	return e.Manager == v1alpha1.FieldManager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == ""
 }
 
-// owners maps every leaf field of the chosen entries to its manager.
-func owners(entries []metav1.ManagedFieldsEntry, choose func(metav1.ManagedFieldsEntry) bool) map[string]string {
+// managersByField maps every leaf field of the chosen entries to its manager.
+func managersByField(entries []metav1.ManagedFieldsEntry, choose func(metav1.ManagedFieldsEntry) bool) map[string]string {
 	out := map[string]string{}
 	for _, entry := range entries {
 		if entry.FieldsV1 == nil || !choose(entry) {
@@ -162,27 +162,29 @@ func owners(entries []metav1.ManagedFieldsEntry, choose func(metav1.ManagedField
 	return out
 }
 
-// Owned tells whether the operator owns anything of the Queue.
-func Owned(live *v1beta1.Queue) bool { return slices.ContainsFunc(live.ManagedFields, ownApply) }
+// HasOwnedFields tells whether the operator owns anything of the Queue.
+func HasOwnedFields(live *v1beta1.Queue) bool {
+	return slices.ContainsFunc(live.ManagedFields, isOwnApply)
+}
 
-// Created tells whether the operator made the Queue. The annotation alone does
+// CreatedByOperator tells whether the operator made the Queue. The annotation alone does
 // not say so: it may have been copied or written by hand, or have stayed on a
 // Queue that was given up since.
-func Created(live *v1beta1.Queue) bool {
-	_, ours := owners(live.ManagedFields, ownApply)[annotationField(v1alpha1.AnnotationCreatedBy)]
+func CreatedByOperator(live *v1beta1.Queue) bool {
+	_, ours := managersByField(live.ManagedFields, isOwnApply)[annotationField(v1alpha1.AnnotationCreatedBy)]
 	return ours && live.Annotations[v1alpha1.AnnotationCreatedBy] != ""
 }
 
-// Labelled tells whether the operator wrote the label of who manages the Queue.
-func Labelled(live *v1beta1.Queue) bool {
-	_, ours := owners(live.ManagedFields, ownApply)[labelField(LabelManagedBy)]
+// HasManagedByLabel tells whether the operator wrote the label of who manages the Queue.
+func HasManagedByLabel(live *v1beta1.Queue) bool {
+	_, ours := managersByField(live.ManagedFields, isOwnApply)[labelField(LabelManagedBy)]
 	return ours && live.Labels[LabelManagedBy] == v1alpha1.FieldManager
 }
 
-// Disowned returns the managed fields without the operator's, for a Queue that
+// ManagedFieldsWithoutOperator returns the managed fields without the operator's, for a Queue that
 // shall keep its values and belong to nobody. An empty result would be ignored
 // by the API server; a single empty entry is how it is told to forget all.
-func Disowned(live *v1beta1.Queue) []metav1.ManagedFieldsEntry {
+func ManagedFieldsWithoutOperator(live *v1beta1.Queue) []metav1.ManagedFieldsEntry {
 	rest := slices.DeleteFunc(slices.Clone(live.ManagedFields), func(e metav1.ManagedFieldsEntry) bool {
 		return e.Manager == v1alpha1.FieldManager && e.Subresource == ""
 	})
@@ -192,8 +194,8 @@ func Disowned(live *v1beta1.Queue) []metav1.ManagedFieldsEntry {
 	return rest
 }
 
-// Conflict is a field that the operator wants and somebody else wrote.
-type Conflict struct {
+// FieldConflict is a field that the operator wants and somebody else wrote.
+type FieldConflict struct {
 	// Manager is the field manager, such as kubectl-edit; "" when whoever it was
 	// left no trace, as after removing the field.
 	Manager string
@@ -201,25 +203,25 @@ type Conflict struct {
 	Field string
 }
 
-// managerForm finds the manager in the message of a conflict's cause, such as
+// managerPattern finds the manager in the message of a conflict's cause, such as
 // `conflict with "kubectl-edit" using scheduling.volcano.sh/v1beta1`.
-var managerForm = regexp.MustCompile(`conflict with "([^"]*)"`)
+var managerPattern = regexp.MustCompile(`conflict with "([^"]*)"`)
 
-// Conflicts reads the field conflicts of a refused apply; it is empty for any
+// FieldConflicts reads the field conflicts of a refused apply; it is empty for any
 // other error, and does not hold conflicts with the operator itself, whose
 // name stands on what admission webhooks added to its own requests.
-func Conflicts(err error) []Conflict {
+func FieldConflicts(err error) []FieldConflict {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {
 		return nil
 	}
-	var out []Conflict
+	var out []FieldConflict
 	for _, cause := range status.Status().Details.Causes {
 		if cause.Type != metav1.CauseTypeFieldManagerConflict {
 			continue
 		}
-		conflict := Conflict{Field: cause.Field}
-		if found := managerForm.FindStringSubmatch(cause.Message); found != nil {
+		conflict := FieldConflict{Field: cause.Field}
+		if found := managerPattern.FindStringSubmatch(cause.Message); found != nil {
 			conflict.Manager = found[1]
 		}
 		if conflict.Manager != v1alpha1.FieldManager {
@@ -229,17 +231,17 @@ func Conflicts(err error) []Conflict {
 	return out
 }
 
-// IsConflict tells whether an apply was refused because of field conflicts.
-func IsConflict(err error) bool {
+// IsFieldConflict tells whether an apply was refused because of field conflicts.
+func IsFieldConflict(err error) bool {
 	return apierrors.IsConflict(err) && apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict)
 }
 
-// Describe names who wrote what, in one clause: "kubectl-edit wrote
+// DescribeConflicts names who wrote what, in one clause: "kubectl-edit wrote
 // spec.priority, volcano.sh/card.quota; somebody removed spec.capability.cpu".
-func Describe(conflicts []Conflict) string {
+func DescribeConflicts(conflicts []FieldConflict) string {
 	written := map[string][]string{}
 	for _, c := range conflicts {
-		written[c.Manager] = append(written[c.Manager], readable(c.Field))
+		written[c.Manager] = append(written[c.Manager], displayedField(c.Field))
 	}
 	clauses := make([]string, 0, len(written))
 	for _, manager := range slices.Sorted(maps.Keys(written)) {
@@ -253,9 +255,9 @@ func Describe(conflicts []Conflict) string {
 	return strings.Join(clauses, "; ")
 }
 
-// readable writes a field as people call it: an annotation by its key,
+// displayedField writes a field as people call it: an annotation by its key,
 // anything else by its path.
-func readable(field string) string {
+func displayedField(field string) string {
 	if key, ok := strings.CutPrefix(field, annotationField("")); ok {
 		return key
 	}

@@ -73,34 +73,34 @@ func TestInSync(t *testing.T) {
 	}) {
 		quota, live := synced()
 		tc.change(live)
-		plan := Desired(quota, servicetype.BuiltIn, live, "")
+		plan := NewDesiredQueue(quota, servicetype.BuiltIn, live, "")
 		check.Equal(t, "InSync", tc.want, plan.InSync(live))
-		check.Equal(t, "drift", tc.wantDrift, plan.Drift(live))
+		check.Equal(t, "drift", tc.wantDrift, plan.DriftedFields(live))
 	}
 	t.Run("another selector", func(t *testing.T) {
 		quota, live := synced()
 		quota.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "chat"}}
 		live.Annotations["volcano.sh/namespace-selector"] = `{}`
-		plan := Desired(quota, servicetype.BuiltIn, live, "")
-		if diff := cmp.Diff([]string{".metadata.annotations.volcano.sh/namespace-selector"}, plan.Drift(live)); diff != "" || plan.InSync(live) {
+		plan := NewDesiredQueue(quota, servicetype.BuiltIn, live, "")
+		if diff := cmp.Diff([]string{".metadata.annotations.volcano.sh/namespace-selector"}, plan.DriftedFields(live)); diff != "" || plan.InSync(live) {
 			t.Errorf("in sync %v; drift differs (-want +got):\n%s", plan.InSync(live), diff)
 		}
 	})
 	t.Run("no queue is never in sync", func(t *testing.T) {
 		quota, _ := synced()
-		check.That(t, !Desired(quota, servicetype.BuiltIn, nil, "").InSync(nil), "a missing queue must be made")
+		check.That(t, !NewDesiredQueue(quota, servicetype.BuiltIn, nil, "").InSync(nil), "a missing queue must be made")
 	})
 }
 
 func TestRedefined(t *testing.T) {
 	none := plannedFields
 	both := strings.Replace(none, `"f:parent":{}`, `"f:parent":{},"f:priority":{},"f:reclaimable":{}`, 1)
-	means := func(priority int32) Types {
+	means := func(priority int32) ServiceTypeLookup {
 		return func(string) (servicetype.Type, bool) { return servicetype.Type{Priority: priority}, true }
 	}
 	meansNothing := func(string) (servicetype.Type, bool) { return servicetype.Type{}, false }
 	for t, tc := range check.Cases(t, map[string]struct {
-		types      Types
+		types      ServiceTypeLookup
 		entries    []metav1.ManagedFieldsEntry
 		gone, want bool
 	}{
@@ -119,7 +119,7 @@ func TestRedefined(t *testing.T) {
 		if tc.gone {
 			live = nil
 		}
-		check.Equal(t, "Redefined", tc.want, Desired(quota, tc.types, live, "").Redefined(live))
+		check.Equal(t, "Redefined", tc.want, NewDesiredQueue(quota, tc.types, live, "").ServiceTypeChanged(live))
 	}
 }
 
@@ -129,9 +129,9 @@ func TestDisowned(t *testing.T) {
 	status.Subresource = "status"
 	ours := wrote("cardquota", "Apply", plannedFields)
 	added := wrote("cardquota", "Update", `{"f:spec":{"f:reclaimable":{}}}`)
-	check.Equal(t, "only our own entries must go", []metav1.ManagedFieldsEntry{helm, status}, Disowned(liveQueue(nil, helm, ours, added, status)))
-	check.Equal(t, "one empty entry must stay", []metav1.ManagedFieldsEntry{{}}, Disowned(liveQueue(nil, ours)))
-	check.That(t, !Owned(liveQueue(nil, helm, added)) && Owned(liveQueue(nil, helm, ours)), "owned is what was applied")
+	check.Equal(t, "only our own entries must go", []metav1.ManagedFieldsEntry{helm, status}, ManagedFieldsWithoutOperator(liveQueue(nil, helm, ours, added, status)))
+	check.Equal(t, "one empty entry must stay", []metav1.ManagedFieldsEntry{{}}, ManagedFieldsWithoutOperator(liveQueue(nil, ours)))
+	check.That(t, !HasOwnedFields(liveQueue(nil, helm, added)) && HasOwnedFields(liveQueue(nil, helm, ours)), "owned is what was applied")
 }
 
 // applyConflict is the answer of an API server to a conflicting apply.
@@ -146,14 +146,14 @@ func cause(message, field string) metav1.StatusCause {
 func TestConflicts(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		err          error
-		want         []Conflict
+		want         []FieldConflict
 		wantConflict bool
 	}{
 		"who applied": {err: applyConflict(cause(`conflict with "helm" using scheduling.volcano.sh/v1beta1`, ".spec.weight")),
-			want: []Conflict{{Manager: "helm", Field: ".spec.weight"}}, wantConflict: true},
+			want: []FieldConflict{{Manager: "helm", Field: ".spec.weight"}}, wantConflict: true},
 		"who updated, with the time": {
 			err:  applyConflict(cause(`conflict with "kubectl-edit" using scheduling.volcano.sh/v1beta1 at 2026-01-02T15:04:05Z`, ".spec.priority")),
-			want: []Conflict{{Manager: "kubectl-edit", Field: ".spec.priority"}}, wantConflict: true},
+			want: []FieldConflict{{Manager: "kubectl-edit", Field: ".spec.priority"}}, wantConflict: true},
 		"our own name on what a webhook added is nobody else": {
 			err:          applyConflict(cause(`conflict with "cardquota" using scheduling.volcano.sh/v1beta1`, ".spec.weight")),
 			wantConflict: true},
@@ -162,13 +162,13 @@ func TestConflicts(t *testing.T) {
 		"another error is no field conflict": {err: fmt.Errorf("no route to host")},
 		"no error is no field conflict":      {},
 	}) {
-		check.Equal(t, "conflicts", tc.want, Conflicts(tc.err))
-		check.Equal(t, "IsConflict", tc.wantConflict, IsConflict(tc.err))
+		check.Equal(t, "conflicts", tc.want, FieldConflicts(tc.err))
+		check.Equal(t, "IsConflict", tc.wantConflict, IsFieldConflict(tc.err))
 	}
 }
 
 func TestDescribe(t *testing.T) {
-	got := Describe([]Conflict{
+	got := DescribeConflicts([]FieldConflict{
 		{Manager: "kubectl-edit", Field: ".spec.priority"},
 		{Field: ".spec.capability.cpu"},
 		{Manager: "helm", Field: ".spec.reclaimable"},
@@ -208,10 +208,10 @@ func TestOwner(t *testing.T) {
 		return q.Name
 	}
 	for t, tc := range check.Cases(t, cases) {
-		check.Equal(t, "Owner", tc.want, name(Owner(tc.rivals)))
-		check.Equal(t, "Successor", tc.wantSuccessor, name(Successor(tc.of, tc.rivals)))
+		check.Equal(t, "Owner", tc.want, name(QueueOwner(tc.rivals)))
+		check.Equal(t, "Successor", tc.wantSuccessor, name(NextOwner(tc.of, tc.rivals)))
 	}
-	check.That(t, Owner(nil) == nil, "nobody owns a queue that nobody wants")
+	check.That(t, QueueOwner(nil) == nil, "nobody owns a queue that nobody wants")
 }
 
 func TestOwnerDoesNotDependOnTheOrder(t *testing.T) {
@@ -221,8 +221,8 @@ func TestOwnerDoesNotDependOnTheOrder(t *testing.T) {
 			rivals[i] = &v1alpha1.CardQuota{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("q", i),
 				CreationTimestamp: metav1.NewTime(time.Unix(rapid.Int64Range(0, 2).Draw(t, "second"), 0))}}
 		}
-		want := Owner(rivals)
-		got := Owner(rapid.Permutation(rivals).Draw(t, "order"))
+		want := QueueOwner(rivals)
+		got := QueueOwner(rapid.Permutation(rivals).Draw(t, "order"))
 		check.Must(t, got == want, "Owner = %s, in another order %s", want.Name, got.Name)
 	})
 }

@@ -26,7 +26,7 @@ func TestWhoPaysAgreesWithAPlainReading(t *testing.T) {
 		written, record := queues.Draw(t, "written"), queues.Draw(t, "record")
 		b := builder.Pod(namespace, "a").Annotation("scheduling.volcano.sh/queue-name", written).Annotation("cardquota.dev/charged-queue", record).
 			Scheduler(scheduler).GPUs(1).Running("h200")
-		world := World{Inventory: fleet(), Schedulers: []string{"volcano"}, Admits: admits, Last: map[types.UID]quota.Charge{}}
+		world := CountInput{Inventory: fleet(), Schedulers: []string{"volcano"}, AllowsNamespace: admits, LastCharges: map[types.UID]quota.Charge{}}
 		of := queues.Draw(t, "PodGroup")
 		if of != "" {
 			world.PodGroups = []*v1beta1.PodGroup{builder.PodGroup(namespace, "g").Queue(of).Phase(v1beta1.PodGroupCompleted).Obj()}
@@ -34,14 +34,14 @@ func TestWhoPaysAgreesWithAPlainReading(t *testing.T) {
 		}
 		last := queues.Draw(t, "charged last")
 		if last != "" {
-			world.Last[b.Obj().UID] = quota.Charge{Queue: last}
+			world.LastCharges[b.Obj().UID] = quota.Charge{Queue: last}
 		}
 		world.Pods = []*corev1.Pod{b.Obj()}
 		want, settled := cmp.Or(last, record, of, written), last != "" || scheduler == "volcano" && cmp.Or(record, of) != ""
 		if !settled && !admits(want, namespace) {
 			want = ""
 		}
-		queues, charges := Recount(world)
+		queues, charges := CountUsageAndCharges(world)
 		check.Equal(t, "charged to", want, charges[b.Obj().UID].Queue)
 		_, counted := queues[want]
 		check.Must(t, counted || want == "", "queue %q pays and is not counted", want)

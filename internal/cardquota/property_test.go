@@ -39,19 +39,19 @@ func drawPods(t *rapid.T) []*corev1.Pod {
 func TestCountDoesNotDependOnTheOrderOfPods(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		pods := drawPods(t)
-		want := Count(World{Pods: pods, Inventory: fleet()})
+		want := CountUsage(CountInput{Pods: pods, Inventory: fleet()})
 		seed := rapid.Uint64().Draw(t, "seed")
 		rand.New(rand.NewPCG(seed, seed)).Shuffle(len(pods), func(i, j int) { pods[i], pods[j] = pods[j], pods[i] })
-		check.Equal(t, "another order counts differently", want, Count(World{Pods: pods, Inventory: fleet()}))
+		check.Equal(t, "another order counts differently", want, CountUsage(CountInput{Pods: pods, Inventory: fleet()}))
 	})
 }
 
 func TestCountTwiceIsTheSameAsOnce(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		world := World{Pods: drawPods(t), Inventory: fleet()}
-		want, last := Recount(world)
-		world.Last = last
-		got, again := Recount(world)
+		world := CountInput{Pods: drawPods(t), Inventory: fleet()}
+		want, last := CountUsageAndCharges(world)
+		world.LastCharges = last
+		got, again := CountUsageAndCharges(world)
 		check.Equal(t, "the second count differs", want, got)
 		check.Equal(t, "the second count charges differently", last, again)
 	})
@@ -83,7 +83,7 @@ func TestCountAgreesWithANaiveOne(t *testing.T) {
 			want[queue][models[pod.Spec.NodeName]] += card.Count(count.Value())
 		}
 		got := map[string]cards{}
-		for name, queue := range Count(World{Pods: kept, Inventory: fleet()}) {
+		for name, queue := range CountUsage(CountInput{Pods: kept, Inventory: fleet()}) {
 			if len(queue.Used) > 0 {
 				got[name] = queue.Used
 			}
@@ -99,7 +99,7 @@ func TestCountSurvivesAnyText(t *testing.T) {
 			PodGroup(rapid.String().Draw(t, "group")).Running(rapid.SampledFrom([]string{"", "h200"}).Draw(t, "node")).Obj()
 		group := builder.PodGroup("lab", rapid.String().Draw(t, "name")).Queue(rapid.String().Draw(t, "in")).Request(rapid.String().Draw(t, "totals")).
 			MinResource(gpu, strconv.FormatInt(rapid.Int64().Draw(t, "min"), 10)).Obj()
-		for name, queue := range Count(World{Pods: []*corev1.Pod{pod}, PodGroups: []*v1beta1.PodGroup{group}, Inventory: fleet()}) {
+		for name, queue := range CountUsage(CountInput{Pods: []*corev1.Pod{pod}, PodGroups: []*v1beta1.PodGroup{group}, Inventory: fleet()}) {
 			for of, count := range queue.Used {
 				check.Must(t, count >= 0, "queue %q uses %d of %s", name, count, of)
 			}

@@ -31,13 +31,13 @@ const LabelManagedBy = "app.kubernetes.io/managed-by"
 // was not closed together with its parent.
 const notClosedByParent = "false"
 
-// absent is a resource version that no stored object has. An apply that names
+// nonexistentVersion is a resource version that no stored object has. An apply that names
 // it makes a Queue, and is a conflict where there is one by now: what is said
 // of a new Queue never gets onto one that somebody else has just made.
-const absent = "1"
+const nonexistentVersion = "1"
 
-// Plan is what a Queue shall carry.
-type Plan struct {
+// DesiredQueue is what a Queue shall carry.
+type DesiredQueue struct {
 	// Config holds exactly the fields that the operator owns. Applying it
 	// removes what it owned before and does not name any more.
 	Config *apply.QueueApplyConfiguration
@@ -46,11 +46,11 @@ type Plan struct {
 	WeightHeldBy string
 }
 
-// Types tells what a service type means for its queues. It is false for a type
+// ServiceTypeLookup tells what a service type means for its queues. It is false for a type
 // that means nothing: its queues keep the priority they have.
-type Types func(name string) (servicetype.Type, bool)
+type ServiceTypeLookup func(name string) (servicetype.Type, bool)
 
-// Desired plans the Queue of a CardQuota by the types in force. live is the
+// NewDesiredQueue plans the Queue of a CardQuota by the types in force. live is the
 // Queue as it is, nil when there is none; allocated is the value for
 // volcano.sh/card.allocated, "" to leave it out.
 //
@@ -59,62 +59,62 @@ type Types func(name string) (servicetype.Type, bool)
 // volcano.sh/closed-by-parent to Volcano's queue controller as soon as it says
 // true. The last two are written at all because Volcano 1.14 patches the
 // queue with JSON patches that fail while spec or that annotation is missing.
-func Desired(quota *v1alpha1.CardQuota, types Types, live *v1beta1.Queue, allocated string) Plan {
-	config := base(quota, live, QuotaOf(quota), allocated)
+func NewDesiredQueue(quota *v1alpha1.CardQuota, types ServiceTypeLookup, live *v1beta1.Queue, allocated string) DesiredQueue {
+	config := baseConfig(quota, live, QuotaOf(quota), allocated)
 	spec := config.Spec
-	if limits := capability(quota.Spec.Resources); len(limits) > 0 {
+	if limits := capabilityList(quota.Spec.Resources); len(limits) > 0 {
 		spec.WithCapability(limits)
 	}
-	if meaning, ok := types(quota.Spec.ServiceType); ok {
-		spec.WithPriority(meaning.Priority).WithReclaimable(meaning.Reclaimable)
+	if serviceType, ok := types(quota.Spec.ServiceType); ok {
+		spec.WithPriority(serviceType.Priority).WithReclaimable(serviceType.Reclaimable)
 	}
-	plan := Plan{Config: config}
+	desired := DesiredQueue{Config: config}
 	if weight := quota.Spec.Weight; weight != nil {
-		plan.WeightHeldBy = weightHolder(live, *weight)
-		if plan.WeightHeldBy == "" {
+		desired.WeightHeldBy = otherWeightManager(live, *weight)
+		if desired.WeightHeldBy == "" {
 			spec.WithWeight(*weight)
 		}
 	}
-	plan.dropEmptySpec()
-	return plan
+	desired.dropEmptySpec()
+	return desired
 }
 
-// Drained plans the Queue of a CardQuota that is being deleted: no card, no
+// NewDrainedQueue plans the Queue of a CardQuota that is being deleted: no card, no
 // CPU and no memory, so that nothing new starts while pods finish.
-func Drained(quota *v1alpha1.CardQuota, live *v1beta1.Queue, allocated string) Plan {
-	plan := Plan{Config: base(quota, live, card.Quota{}, allocated)}
-	plan.dropEmptySpec()
-	return plan
+func NewDrainedQueue(quota *v1alpha1.CardQuota, live *v1beta1.Queue, allocated string) DesiredQueue {
+	desired := DesiredQueue{Config: baseConfig(quota, live, card.Quota{}, allocated)}
+	desired.dropEmptySpec()
+	return desired
 }
 
-// GivenUp plans a Queue that the operator did not make and is about to leave: no
+// NewAbandonedQueue plans a Queue that the operator did not make and is about to leave: no
 // card, no CPU and no memory, since nobody decided that work may go on in it
 // without a CardQuota. What would grow stale there without an operator is taken
 // off. It is to be applied before ownership is given up.
-func GivenUp(quota *v1alpha1.CardQuota, live *v1beta1.Queue) Plan {
-	plan := Plan{Config: base(quota, live, card.Quota{}, "")}
-	delete(plan.Config.Annotations, v1alpha1.AnnotationServiceType)
-	delete(plan.Config.Annotations, v1alpha1.AnnotationNamespaceSelector)
-	plan.Config.Labels = nil
-	plan.dropEmptySpec()
-	return plan
+func NewAbandonedQueue(quota *v1alpha1.CardQuota, live *v1beta1.Queue) DesiredQueue {
+	desired := DesiredQueue{Config: baseConfig(quota, live, card.Quota{}, "")}
+	delete(desired.Config.Annotations, v1alpha1.AnnotationServiceType)
+	delete(desired.Config.Annotations, v1alpha1.AnnotationNamespaceSelector)
+	desired.Config.Labels = nil
+	desired.dropEmptySpec()
+	return desired
 }
 
-// base plans what every owned Queue carries.
-func base(quota *v1alpha1.CardQuota, live *v1beta1.Queue, cards card.Quota, allocated string) *apply.QueueApplyConfiguration {
+// baseConfig plans what every owned Queue carries.
+func baseConfig(quota *v1alpha1.CardQuota, live *v1beta1.Queue, cards card.Quota, allocated string) *apply.QueueApplyConfiguration {
 	spec := apply.QueueSpec()
 	config := apply.Queue(quota.QueueName()).WithSpec(spec).WithAnnotations(map[string]string{
 		v1alpha1.AnnotationCardQuota:   cards.String(),
 		v1alpha1.AnnotationServiceType: quota.Spec.ServiceType,
 	})
-	if text := namespaces(quota.Spec.NamespaceSelector); text != "" {
+	if text := namespaceSelectorText(quota.Spec.NamespaceSelector); text != "" {
 		config.WithAnnotations(map[string]string{v1alpha1.AnnotationNamespaceSelector: text})
 	}
 	if allocated != "" {
 		config.WithAnnotations(map[string]string{v1alpha1.AnnotationCardAllocated: allocated})
 	}
 	if live == nil {
-		config.WithResourceVersion(absent).WithAnnotations(map[string]string{v1alpha1.AnnotationCreatedBy: quota.Name})
+		config.WithResourceVersion(nonexistentVersion).WithAnnotations(map[string]string{v1alpha1.AnnotationCreatedBy: quota.Name})
 	}
 	closedByParent, parent, manager := "", "", ""
 	if live != nil {
@@ -122,7 +122,7 @@ func base(quota *v1alpha1.CardQuota, live *v1beta1.Queue, cards card.Quota, allo
 		if live.UID != "" { // an apply must not make a Queue that was there a moment ago
 			config.WithUID(live.UID)
 		}
-		if Created(live) { // applying without it would remove it
+		if CreatedByOperator(live) { // applying without it would remove it
 			config.WithAnnotations(map[string]string{v1alpha1.AnnotationCreatedBy: live.Annotations[v1alpha1.AnnotationCreatedBy]})
 		}
 		closedByParent, parent = live.Annotations[annotationClosedByParent], live.Spec.Parent
@@ -139,9 +139,9 @@ func base(quota *v1alpha1.CardQuota, live *v1beta1.Queue, cards card.Quota, allo
 	return config
 }
 
-// namespaces is the value for volcano.sh/namespace-selector, "" for a CardQuota
+// namespaceSelectorText is the value for volcano.sh/namespace-selector, "" for a CardQuota
 // that does not choose. Equal selectors are equal texts.
-func namespaces(selector *metav1.LabelSelector) string {
+func namespaceSelectorText(selector *metav1.LabelSelector) string {
 	if selector == nil {
 		return ""
 	}
@@ -161,7 +161,7 @@ func QuotaOf(quota *v1alpha1.CardQuota) card.Quota {
 	return out
 }
 
-func capability(resources *v1alpha1.Resources) corev1.ResourceList {
+func capabilityList(resources *v1alpha1.Resources) corev1.ResourceList {
 	limits := corev1.ResourceList{}
 	if resources != nil && resources.CPU != nil {
 		limits[corev1.ResourceCPU] = *resources.CPU
@@ -172,9 +172,9 @@ func capability(resources *v1alpha1.Resources) corev1.ResourceList {
 	return limits
 }
 
-// Yield takes a field that another manager holds out of the plan. It is false
+// YieldField takes a field that another manager holds out of the plan. It is false
 // for a field that the operator insists on.
-func (p *Plan) Yield(c Conflict) bool {
+func (p *DesiredQueue) YieldField(c FieldConflict) bool {
 	switch c.Field {
 	case fieldWeight:
 		p.Config.Spec.Weight = nil
@@ -194,29 +194,29 @@ func (p *Plan) Yield(c Conflict) bool {
 
 // dropEmptySpec keeps an empty spec out of the plan: applied, it would make the
 // operator the owner of spec as a whole.
-func (p *Plan) dropEmptySpec() {
+func (p *DesiredQueue) dropEmptySpec() {
 	if spec := p.Config.Spec; spec != nil && spec.Capability == nil && spec.Parent == nil &&
 		spec.Priority == nil && spec.Reclaimable == nil && spec.Weight == nil {
 		p.Config.Spec = nil
 	}
 }
 
-// Owner picks, of all CardQuotas for one queue, the one that has it: the
+// QueueOwner picks, of all CardQuotas for one queue, the one that has it: the
 // oldest, of equally old ones the first by name. It returns nil for none. A
 // CardQuota that is being deleted has its queue until it is gone.
-func Owner(rivals []*v1alpha1.CardQuota) *v1alpha1.CardQuota {
-	if len(rivals) == 0 {
+func QueueOwner(candidates []*v1alpha1.CardQuota) *v1alpha1.CardQuota {
+	if len(candidates) == 0 {
 		return nil
 	}
-	return slices.MinFunc(rivals, func(a, b *v1alpha1.CardQuota) int {
+	return slices.MinFunc(candidates, func(a, b *v1alpha1.CardQuota) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
 }
 
-// Successor picks, of all CardQuotas for one queue, the one that will have it
+// NextOwner picks, of all CardQuotas for one queue, the one that will have it
 // when the given one is gone, nil for none.
-func Successor(of *v1alpha1.CardQuota, rivals []*v1alpha1.CardQuota) *v1alpha1.CardQuota {
-	return Owner(slices.DeleteFunc(slices.Clone(rivals), func(c *v1alpha1.CardQuota) bool {
+func NextOwner(of *v1alpha1.CardQuota, candidates []*v1alpha1.CardQuota) *v1alpha1.CardQuota {
+	return QueueOwner(slices.DeleteFunc(slices.Clone(candidates), func(c *v1alpha1.CardQuota) bool {
 		return c.Name == of.Name || c.DeletionTimestamp != nil
 	}))
 }

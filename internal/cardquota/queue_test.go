@@ -121,7 +121,7 @@ func TestDesired(t *testing.T) {
 		if tc.live == nil { // made now, and nothing else than made
 			tc.want.WithResourceVersion("1").WithAnnotations(map[string]string{"cardquota.dev/created-by": "team"})
 		}
-		got := Desired(tc.quota, servicetype.BuiltIn, tc.live, tc.allocated)
+		got := NewDesiredQueue(tc.quota, servicetype.BuiltIn, tc.live, tc.allocated)
 		check.Equal(t, "plan", tc.want, got.Config)
 		check.Equal(t, "weight held by", tc.wantHolder, got.WeightHeldBy)
 	}
@@ -148,13 +148,13 @@ func TestCreated(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			check.Equal(t, "Created", tc.want, Created(tc.live))
+			check.Equal(t, "Created", tc.want, CreatedByOperator(tc.live))
 			// Later applies keep what was said at creation and never say it themselves.
 			want := ""
 			if tc.want {
 				want = "first"
 			}
-			for name, plan := range map[string]Plan{"desired": Desired(quotaOf(nil), servicetype.BuiltIn, tc.live, ""), "drained": Drained(quotaOf(nil), tc.live, "")} {
+			for name, plan := range map[string]DesiredQueue{"desired": NewDesiredQueue(quotaOf(nil), servicetype.BuiltIn, tc.live, ""), "drained": NewDrainedQueue(quotaOf(nil), tc.live, "")} {
 				check.Equal(t, fmt.Sprintf("%s says created by", name), want, plan.Config.Annotations["cardquota.dev/created-by"])
 				check.That(t, plan.Config.ResourceVersion == nil, "%s makes a Queue that is there", name)
 				check.That(t, tc.live.UID == "" || plan.Config.UID != nil && *plan.Config.UID == tc.live.UID,
@@ -174,43 +174,43 @@ func TestTakingQuotaAndCapabilityAway(t *testing.T) {
 	want := apply.Queue("team").WithSpec(apply.QueueSpec().WithParent("root")).WithAnnotations(map[string]string{
 		"volcano.sh/card.quota": "{}", "volcano.sh/closed-by-parent": "false",
 	})
-	check.Equal(t, "given up, it leaves nothing to start on", want, GivenUp(quota, liveQueue(nil)).Config)
+	check.Equal(t, "given up, it leaves nothing to start on", want, NewAbandonedQueue(quota, liveQueue(nil)).Config)
 	want.WithLabels(map[string]string{"app.kubernetes.io/managed-by": "cardquota"})
 	want.WithAnnotations(map[string]string{"volcano.sh/service.type": "training", "volcano.sh/card.allocated": `{"NVIDIA-H200":3}`,
 		"volcano.sh/namespace-selector": `{"matchLabels":{"team":"chat"}}`})
-	check.Equal(t, "drained", want, Drained(quota, liveQueue(nil), `{"NVIDIA-H200":3}`).Config)
+	check.Equal(t, "drained", want, NewDrainedQueue(quota, liveQueue(nil), `{"NVIDIA-H200":3}`).Config)
 }
 
 func TestYield(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		conflict   Conflict
+		conflict   FieldConflict
 		want       bool
 		wantHolder string
 		wantGone   func(*apply.QueueApplyConfiguration) bool
 	}{
-		"weight is left to its manager": {conflict: Conflict{Manager: "helm", Field: ".spec.weight"}, want: true, wantHolder: "helm",
+		"weight is left to its manager": {conflict: FieldConflict{Manager: "helm", Field: ".spec.weight"}, want: true, wantHolder: "helm",
 			wantGone: func(c *apply.QueueApplyConfiguration) bool { return c.Spec.Weight == nil }},
-		"parent is left to its manager": {conflict: Conflict{Manager: "helm", Field: ".spec.parent"}, want: true,
+		"parent is left to its manager": {conflict: FieldConflict{Manager: "helm", Field: ".spec.parent"}, want: true,
 			wantGone: func(c *apply.QueueApplyConfiguration) bool { return c.Spec.Parent == nil }},
-		"the label is left to whoever wrote it": {conflict: Conflict{Manager: "helm", Field: ".metadata.labels.app.kubernetes.io/managed-by"}, want: true,
+		"the label is left to whoever wrote it": {conflict: FieldConflict{Manager: "helm", Field: ".metadata.labels.app.kubernetes.io/managed-by"}, want: true,
 			wantGone: func(c *apply.QueueApplyConfiguration) bool { return len(c.Labels) == 0 }},
 		"closed-by-parent is left to Volcano": {
-			conflict: Conflict{Manager: "vc-controller-manager", Field: ".metadata.annotations.volcano.sh/closed-by-parent"}, want: true,
+			conflict: FieldConflict{Manager: "vc-controller-manager", Field: ".metadata.annotations.volcano.sh/closed-by-parent"}, want: true,
 			wantGone: func(c *apply.QueueApplyConfiguration) bool {
 				_, there := c.Annotations["volcano.sh/closed-by-parent"]
 				return !there
 			}},
-		"the quota is not given away": {conflict: Conflict{Manager: "kubectl-edit", Field: ".metadata.annotations.volcano.sh/card.quota"},
+		"the quota is not given away": {conflict: FieldConflict{Manager: "kubectl-edit", Field: ".metadata.annotations.volcano.sh/card.quota"},
 			wantGone: func(c *apply.QueueApplyConfiguration) bool { return c.Annotations["volcano.sh/card.quota"] == "{}" }},
 	}) {
-		plan := Desired(quotaOf(func(q *v1alpha1.CardQuota) { q.Spec.Weight = ptr(int32(5)) }), servicetype.BuiltIn, nil, "")
-		check.Equal(t, "Yield", tc.want, plan.Yield(tc.conflict))
+		plan := NewDesiredQueue(quotaOf(func(q *v1alpha1.CardQuota) { q.Spec.Weight = ptr(int32(5)) }), servicetype.BuiltIn, nil, "")
+		check.Equal(t, "Yield", tc.want, plan.YieldField(tc.conflict))
 		check.That(t, plan.WeightHeldBy == tc.wantHolder && tc.wantGone(plan.Config),
 			"holder %q, plan %+v %+v", plan.WeightHeldBy, plan.Config.Annotations, plan.Config.Spec)
 	}
 	t.Run("an emptied spec is not claimed", func(t *testing.T) {
-		plan := Desired(quotaOf(nil), servicetype.BuiltIn, nil, "")
-		plan.Yield(Conflict{Manager: "helm", Field: ".spec.parent"})
+		plan := NewDesiredQueue(quotaOf(nil), servicetype.BuiltIn, nil, "")
+		plan.YieldField(FieldConflict{Manager: "helm", Field: ".spec.parent"})
 		check.That(t, plan.Config.Spec == nil, "spec = %+v, want none", plan.Config.Spec)
 	})
 }
@@ -220,11 +220,11 @@ func TestTheTypesInForceDecide(t *testing.T) {
 	types := func(name string) (servicetype.Type, bool) {
 		return servicetype.Type{Priority: 5, Reclaimable: true}, name == "inference"
 	}
-	if spec := Desired(quota, types, nil, "").Config.Spec; *spec.Priority != 5 || !*spec.Reclaimable {
+	if spec := NewDesiredQueue(quota, types, nil, "").Config.Spec; *spec.Priority != 5 || !*spec.Reclaimable {
 		t.Errorf("priority %d, reclaimable %v; want what the policy says", *spec.Priority, *spec.Reclaimable)
 	}
 	quota.Spec.ServiceType = "training"
-	if spec := Desired(quota, types, nil, "").Config.Spec; spec.Priority != nil || spec.Reclaimable != nil {
+	if spec := NewDesiredQueue(quota, types, nil, "").Config.Spec; spec.Priority != nil || spec.Reclaimable != nil {
 		t.Errorf("priority %v, reclaimable %v; want both left alone for a type that the policy does not name", spec.Priority, spec.Reclaimable)
 	}
 }

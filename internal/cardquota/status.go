@@ -25,8 +25,8 @@ const (
 	MaxBlockedCardLength = 2600 // 16 alternatives of 160
 )
 
-// Facts are everything that a status is made of.
-type Facts struct {
+// StatusInput are everything that a status is made of.
+type StatusInput struct {
 	// Quota is the CardQuota with the status it had.
 	Quota *v1alpha1.CardQuota
 	// Queue is its Queue, nil when there is none.
@@ -39,7 +39,7 @@ type Facts struct {
 	Physical map[card.Name]card.Count
 	// Balance compares what all CardQuotas grant with the healthy cards, nil when
 	// that was not found out yet.
-	Balance *Balance
+	Balance *QuotaTotals
 	// Enforced is whether the quota is proven to be enforced, nil when that was
 	// not found out yet.
 	Enforced *metav1.Condition
@@ -47,10 +47,10 @@ type Facts struct {
 	Now time.Time
 }
 
-// StatusOf returns the status that the facts make. Numbers that cannot be known now
+// NewStatus returns the status that the facts make. Numbers that cannot be known now
 // stay as they were, except in a CardQuota that does not have its queue: the
 // numbers are another one's there, and are cleared.
-func StatusOf(f Facts) v1alpha1.CardQuotaStatus {
+func NewStatus(f StatusInput) v1alpha1.CardQuotaStatus {
 	status := *f.Quota.Status.DeepCopy()
 	status.ObservedGeneration = f.Quota.Generation
 	status.Queue = &v1alpha1.QueueStatus{Name: f.Quota.QueueName()}
@@ -58,24 +58,24 @@ func StatusOf(f Facts) v1alpha1.CardQuotaStatus {
 		status.Queue.State = string(f.Queue.Status.State)
 	}
 	switch {
-	case !owned(f):
+	case !ownsQueue(f):
 		status.Cards, status.Summary, status.PendingSummary = nil, "", ""
 		status.CPU, status.Memory, status.Blocked, status.BlockedTotal = nil, nil, nil, 0
 	case f.Usage != nil:
-		count(&status, f)
+		setUsage(&status, f)
 	}
 	setConditions(&status, f)
 	return status
 }
 
-// longestName is the most bytes of what names a workload: whoever makes a pod
+// maxNameLength is the most bytes of what names a workload: whoever makes a pod
 // writes what he likes as its owner.
-const longestName = 253
+const maxNameLength = 253
 
-// count fills in the numbers.
-func count(s *v1alpha1.CardQuotaStatus, f Facts) {
-	s.Cards = cardsOf(f)
-	s.Summary, s.PendingSummary = summary(s.Cards), pendingSummary(s.Cards)
+// setUsage fills in the numbers.
+func setUsage(s *v1alpha1.CardQuotaStatus, f StatusInput) {
+	s.Cards = cardStatuses(f)
+	s.Summary, s.PendingSummary = usageSummary(s.Cards), pendingSummary(s.Cards)
 	var limits v1alpha1.Resources
 	if f.Quota.Spec.Resources != nil && f.Quota.DeletionTimestamp == nil {
 		limits = *f.Quota.Spec.Resources
@@ -86,16 +86,16 @@ func count(s *v1alpha1.CardQuotaStatus, f Facts) {
 	for i := range s.Blocked {
 		b := &s.Blocked[i]
 		w := &b.Workload
-		w.APIGroup, w.Kind, w.Name = conditions.Truncate(w.APIGroup, longestName), conditions.Truncate(w.Kind, longestName), conditions.Truncate(w.Name, longestName)
+		w.APIGroup, w.Kind, w.Name = conditions.Truncate(w.APIGroup, maxNameLength), conditions.Truncate(w.Kind, maxNameLength), conditions.Truncate(w.Name, maxNameLength)
 		b.Card = conditions.Truncate(b.Card, MaxBlockedCardLength)
 		b.Reason, b.Message = conditions.Truncate(b.Reason, MaxReasonLength), conditions.Truncate(b.Message, conditions.MaxMessageLength)
 	}
 }
 
-// cardsOf lists the cards of the spec in its order, then what is used or
+// cardStatuses lists the cards of the spec in its order, then what is used or
 // waited for without a quota. While a CardQuota is being deleted
 // every quota is 0, as on its Queue.
-func cardsOf(f Facts) []v1alpha1.CardStatus {
+func cardStatuses(f StatusInput) []v1alpha1.CardStatus {
 	quota := QuotaOf(f.Quota)
 	names := make([]card.Name, 0, len(quota))
 	for _, c := range f.Quota.Spec.Cards {
@@ -104,7 +104,7 @@ func cardsOf(f Facts) []v1alpha1.CardStatus {
 	if f.Quota.DeletionTimestamp != nil {
 		clear(quota)
 	}
-	names = append(names, ungranted(f, names)...)
+	names = append(names, ungrantedCards(f, names)...)
 	cards := make([]v1alpha1.CardStatus, 0, len(names))
 	for _, name := range names[:min(len(names), MaxStatusCards)] {
 		used := f.Usage.Used[name]
@@ -121,11 +121,11 @@ func cardsOf(f Facts) []v1alpha1.CardStatus {
 	return cards
 }
 
-// ungranted lists the cards that are used or waited for without being granted:
+// ungrantedCards lists the cards that are used or waited for without being granted:
 // first those that are used or that some node has, then what pods merely name, each
 // by name. Whoever may create pods can name any number of them, and must not push
 // out of the list what is real.
-func ungranted(f Facts, granted []card.Name) []card.Name {
+func ungrantedCards(f StatusInput, granted []card.Name) []card.Name {
 	seen := make(map[card.Name]bool, len(granted))
 	for _, name := range granted {
 		seen[name] = true
@@ -149,13 +149,13 @@ func ungranted(f Facts, granted []card.Name) []card.Name {
 	return append(held, named...)
 }
 
-// lineWidth is the most characters of a summary that names several cards: what
+// maxSummaryWidth is the most characters of a summary that names several cards: what
 // a terminal shows beside the other columns.
-const lineWidth = 100
+const maxSummaryWidth = 100
 
-// summary is used/quota per card in one line. Cards over quota come first, so
+// usageSummary is used/quota per card in one line. Cards over quota come first, so
 // that they are seen in a line that had to be shortened.
-func summary(cards []v1alpha1.CardStatus) string {
+func usageSummary(cards []v1alpha1.CardStatus) string {
 	parts := make([]string, 0, len(cards))
 	for _, over := range []bool{true, false} {
 		for _, c := range cards {
@@ -164,7 +164,7 @@ func summary(cards []v1alpha1.CardStatus) string {
 			}
 		}
 	}
-	return line(parts, "none")
+	return joinWithinWidth(parts, "none")
 }
 
 // pendingSummary is what waits per card in one line.
@@ -175,22 +175,22 @@ func pendingSummary(cards []v1alpha1.CardStatus) string {
 			parts = append(parts, fmt.Sprintf("%d %s", c.Pending, c.Name))
 		}
 	}
-	return line(parts, "0")
+	return joinWithinWidth(parts, "0")
 }
 
-// line joins parts with commas. What does not fit is counted, never cut in the
+// joinWithinWidth joins parts with commas. What does not fit is counted, never cut in the
 // middle of a name.
-func line(parts []string, empty string) string {
+func joinWithinWidth(parts []string, empty string) string {
 	if len(parts) == 0 {
 		return empty
 	}
-	if whole := strings.Join(parts, ", "); len(whole) <= lineWidth {
+	if whole := strings.Join(parts, ", "); len(whole) <= maxSummaryWidth {
 		return whole
 	}
 	short := parts[0]
 	for i, part := range parts[1:] {
 		more := fmt.Sprintf(", and %d more", len(parts)-1-i)
-		if len(short)+len(", ")+len(part)+len(more) > lineWidth {
+		if len(short)+len(", ")+len(part)+len(more) > maxSummaryWidth {
 			return short + more
 		}
 		short += ", " + part

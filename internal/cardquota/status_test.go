@@ -34,10 +34,10 @@ func team() *v1alpha1.CardQuota {
 }
 
 // facts are those of a team that has its open queue and uses what is given.
-func facts(used, pending cards) Facts {
-	return Facts{
+func facts(used, pending cards) StatusInput {
+	return StatusInput{
 		Quota: team(), Queue: builder.Queue("team").Obj(), Now: noon,
-		Sync:     Synced(team(), metav1.Condition{}, Written{}, noon),
+		Sync:     QueueSyncedCondition(team(), metav1.Condition{}, QueueWrite{}, noon),
 		Usage:    &Usage{Used: used, Pending: pending},
 		Physical: cards{"NVIDIA-H200": 16},
 	}
@@ -50,7 +50,7 @@ func TestNumbers(t *testing.T) {
 	f.Usage.MilliCPU, f.Usage.Memory = 1500, 3<<30
 	f.Usage.Blocked = []v1alpha1.BlockedStatus{{Workload: train, Card: "NVIDIA-H200", Count: 4, Reason: "Unschedulable", Message: "full"}}
 	f.Usage.BlockedTotal = 1
-	got := StatusOf(f)
+	got := NewStatus(f)
 	want := v1alpha1.CardQuotaStatus{
 		ObservedGeneration: 3,
 		Queue:              &v1alpha1.QueueStatus{Name: "team", State: "Open"},
@@ -93,14 +93,14 @@ func TestSummary(t *testing.T) {
 		"one name is never cut":             {cards: of(long + "/mig-" + long + "-mixed"), want: "0/2 " + long + "/mig-" + long + "-mixed"},
 		"a line that just fits is complete": {cards: of(long, "A-10", "B-20"), want: "0/2 " + long + ", 0/2 A-10, 0/2 B-20"},
 	}) {
-		check.Equal(t, "summary", tc.want, summary(tc.cards))
+		check.Equal(t, "summary", tc.want, usageSummary(tc.cards))
 	}
 }
 
 func TestConditions(t *testing.T) {
 	type verdict struct{ Status, Reason, Message string }
 	for t, tc := range check.Cases(t, map[string]struct {
-		facts func(*Facts)
+		facts func(*StatusInput)
 		want  map[string]verdict
 	}{
 		"everything is fine": {want: map[string]verdict{
@@ -108,39 +108,39 @@ func TestConditions(t *testing.T) {
 			"WithinQuota": {"True", "WithinQuota", "no card is used beyond its quota"},
 			"Ready":       {"True", "Ready", "queue team carries this quota and takes work"},
 		}},
-		"use beyond the quota is told and leaves the quota ready": {facts: func(f *Facts) { f.Usage.Used = cards{"NVIDIA-H800": 5} },
+		"use beyond the quota is told and leaves the quota ready": {facts: func(f *StatusInput) { f.Usage.Used = cards{"NVIDIA-H800": 5} },
 			want: map[string]verdict{
 				"WithinQuota": {"False", "OverQuota", "3 NVIDIA-H800 too many (5 used, quota 2): nothing is stopped, nothing new starts until use has fallen"},
 				"Ready":       {"True", "Ready", "queue team carries this quota and takes work"},
 			}},
-		"a queue that Volcano has not opened takes no work": {facts: func(f *Facts) { f.Queue.Status.State = "" },
+		"a queue that Volcano has not opened takes no work": {facts: func(f *StatusInput) { f.Queue.Status.State = "" },
 			want: map[string]verdict{"Ready": {"False", "QueueNotOpen", "queue team is not open yet: Volcano's controller manager opens it"}}},
-		"a queue that was just made is not open": {facts: func(f *Facts) { f.Queue = nil },
+		"a queue that was just made is not open": {facts: func(f *StatusInput) { f.Queue = nil },
 			want: map[string]verdict{"Ready": {"False", "QueueNotOpen", "queue team is not open yet: Volcano's controller manager opens it"}}},
-		"a closed queue takes no work": {facts: func(f *Facts) { f.Queue.Status.State = v1beta1.QueueStateClosed },
+		"a closed queue takes no work": {facts: func(f *StatusInput) { f.Queue.Status.State = v1beta1.QueueStateClosed },
 			want: map[string]verdict{"Ready": {"False", "QueueNotOpen", "queue team is Closed and takes no work: it was closed by hand or with its parent"}}},
-		"a queue of another CardQuota": {facts: func(f *Facts) { f.Sync = Contested("team", "first") }, want: map[string]verdict{
+		"a queue of another CardQuota": {facts: func(f *StatusInput) { f.Sync = QueueConflictCondition("team", "first") }, want: map[string]verdict{
 			"QueueSynced": {"False", "QueueConflict", "queue team belongs to the older CardQuota first: this one takes over when that one is deleted, or choose another queueName"},
 			"WithinQuota": {"Unknown", "NotCounted", "this CardQuota does not have its queue"},
 			"Ready":       {"False", "QueueConflict", "queue team belongs to the older CardQuota first: this one takes over when that one is deleted, or choose another queueName"},
 		}},
-		"a queue of Volcano's own": {facts: func(f *Facts) { f.Sync = Reserved("root") },
+		"a queue of Volcano's own": {facts: func(f *StatusInput) { f.Sync = QueueReservedCondition("root") },
 			want: map[string]verdict{"Ready": {"False", "QueueReserved", "queue root belongs to Volcano and cannot carry a quota: choose another queueName"}}},
 		"a queue that refuses changes while it closes": {
-			facts: func(f *Facts) {
+			facts: func(f *StatusInput) {
 				f.Queue.Status.State = v1beta1.QueueStateClosing
-				f.Sync = Refused("team", f.Queue, fmt.Errorf("denied"))
+				f.Sync = QueueRefusedCondition("team", f.Queue, fmt.Errorf("denied"))
 			},
 			want: map[string]verdict{"QueueSynced": {"False", "QueueRefused",
 				"queue team could not be written (Volcano refuses changes of a queue that is Closing; they are made when that is over): denied"}},
 		},
-		"a queue that is drained": {facts: func(f *Facts) { f.Sync = Draining("team", 3) },
+		"a queue that is drained": {facts: func(f *StatusInput) { f.Sync = DrainingCondition("team", 3) },
 			want: map[string]verdict{"Ready": {"False", "Draining",
 				"being deleted: queue team has no quota any more and goes when its 3 unfinished pods and PodGroups are gone"}}},
-		"pods were not counted yet": {facts: func(f *Facts) { f.Usage = nil },
+		"pods were not counted yet": {facts: func(f *StatusInput) { f.Usage = nil },
 			want: map[string]verdict{"WithinQuota": {"Unknown", "NotCounted", "pods have not been counted yet"}}},
 		"pods were counted before the restart": {
-			facts: func(f *Facts) {
+			facts: func(f *StatusInput) {
 				f.Usage = nil
 				f.Quota.Status.Conditions = []metav1.Condition{{Type: "WithinQuota", Status: "False", Reason: "OverQuota", Message: "as before",
 					LastTransitionTime: metav1.NewTime(noon)}}
@@ -152,7 +152,7 @@ func TestConditions(t *testing.T) {
 		if tc.facts != nil {
 			tc.facts(&f)
 		}
-		status := StatusOf(f)
+		status := NewStatus(f)
 		for kind, want := range tc.want {
 			c := meta.FindStatusCondition(status.Conditions, kind)
 			check.Must(t, c != nil, "condition %s is missing", kind)
@@ -165,70 +165,72 @@ func TestConditions(t *testing.T) {
 
 func TestNumbersOfAnotherQueueAreCleared(t *testing.T) {
 	f := facts(cards{"NVIDIA-H200": 1}, nil)
-	f.Quota.Status = StatusOf(f)
-	f.Sync = Contested("team", "first")
-	got := StatusOf(f)
+	f.Quota.Status = NewStatus(f)
+	f.Sync = QueueConflictCondition("team", "first")
+	got := NewStatus(f)
 	check.That(t, got.Cards == nil && got.Summary == "" && got.PendingSummary == "" && got.CPU == nil && got.Memory == nil && got.Blocked == nil,
 		"numbers of another CardQuota's queue stand: %+v", got)
 }
 
 func TestNumbersStayUntilTheNextCount(t *testing.T) {
 	f := facts(cards{"NVIDIA-H200": 5}, nil)
-	f.Quota.Status = StatusOf(f)
+	f.Quota.Status = NewStatus(f)
 	f.Usage = nil
-	check.Equal(t, "summary", "0/2 NVIDIA-H800, 5/8 NVIDIA-H200", StatusOf(f).Summary)
+	check.Equal(t, "summary", "0/2 NVIDIA-H800, 5/8 NVIDIA-H200", NewStatus(f).Summary)
 }
 
 func TestAConditionThatStaysKeepsItsTime(t *testing.T) {
 	f := facts(nil, nil)
-	f.Quota.Status = StatusOf(f)
+	f.Quota.Status = NewStatus(f)
 	f.Now = noon.Add(time.Hour)
-	check.Equal(t, "nothing happened, yet the status changed", f.Quota.Status, StatusOf(f))
+	check.Equal(t, "nothing happened, yet the status changed", f.Quota.Status, NewStatus(f))
 }
 
 func TestADeletedCardQuotaHasNoQuota(t *testing.T) {
 	f := facts(cards{"NVIDIA-H200": 5}, nil)
 	f.Quota.DeletionTimestamp = &metav1.Time{Time: noon}
-	check.Equal(t, "summary", "5/0 NVIDIA-H200, 0/0 NVIDIA-H800", StatusOf(f).Summary)
+	check.Equal(t, "summary", "5/0 NVIDIA-H200, 0/0 NVIDIA-H800", NewStatus(f).Summary)
 }
 
 func TestSynced(t *testing.T) {
-	foreign := []Conflict{{Manager: "kubectl-edit", Field: ".metadata.annotations.volcano.sh/card.quota"}}
+	foreign := []FieldConflict{{Manager: "kubectl-edit", Field: ".metadata.annotations.volcano.sh/card.quota"}}
 	replaced := metav1.Condition{Type: "QueueSynced", Status: "True", Reason: "ForeignChangeReplaced", Message: "before", ObservedGeneration: 3}
 	for t, tc := range check.Cases(t, map[string]struct {
 		weight                 *int32
 		before                 metav1.Condition
-		written                Written
+		written                QueueWrite
 		wantReason, wantInText string
 	}{
 		"nothing special": {wantReason: "Synced", wantInText: "queue team carries this quota"},
-		"a foreign change is named with its editor and time": {written: Written{Replaced: foreign}, wantReason: "ForeignChangeReplaced",
+		"a foreign change is named with its editor and time": {written: QueueWrite{Replaced: foreign}, wantReason: "ForeignChangeReplaced",
 			wantInText: "kubectl-edit wrote volcano.sh/card.quota on queue team; replaced at 2026-01-02T12:00:00Z by what this CardQuota says"},
 		"a foreign change stays visible": {before: replaced, wantReason: "ForeignChangeReplaced", wantInText: "before"},
 		"a foreign change is history after the spec changed": {
 			before: metav1.Condition{Status: "True", Reason: "ForeignChangeReplaced", ObservedGeneration: 2}, wantReason: "Synced"},
-		"a weight that is held is told": {weight: ptr(int32(5)), written: Written{WeightHeldBy: "helm"}, wantReason: "WeightConflict",
+		"a weight that is held is told": {weight: ptr(int32(5)), written: QueueWrite{WeightHeldBy: "helm"}, wantReason: "WeightConflict",
 			wantInText: "spec.weight is managed by helm and was left alone instead of becoming 5"},
 		"a weight that is held and a foreign change are both told": {weight: ptr(int32(5)),
-			written: Written{WeightHeldBy: "helm", Replaced: foreign}, wantReason: "WeightConflict", wantInText: "kubectl-edit wrote"},
+			written: QueueWrite{WeightHeldBy: "helm", Replaced: foreign}, wantReason: "WeightConflict", wantInText: "kubectl-edit wrote"},
 	}) {
 		quota := team()
 		quota.Spec.Weight = tc.weight
-		got := Synced(quota, tc.before, tc.written, noon)
+		got := QueueSyncedCondition(quota, tc.before, tc.written, noon)
 		check.That(t, got.Status == metav1.ConditionTrue && got.Reason == tc.wantReason && strings.Contains(got.Message, tc.wantInText),
 			"Synced = %+v, want True %s with %q", got, tc.wantReason, tc.wantInText)
 	}
 }
 
 func TestEvents(t *testing.T) {
-	status := func(change func(*Facts)) v1alpha1.CardQuotaStatus {
+	status := func(change func(*StatusInput)) v1alpha1.CardQuotaStatus {
 		f := facts(nil, nil)
 		if change != nil {
 			change(&f)
 		}
-		return StatusOf(f)
+		return NewStatus(f)
 	}
-	over := func(n card.Count) func(*Facts) { return func(f *Facts) { f.Usage.Used = cards{"NVIDIA-H800": n} } }
+	over := func(n card.Count) func(*StatusInput) {
+		return func(f *StatusInput) { f.Usage.Used = cards{"NVIDIA-H800": n} }
+	}
 	for t, tc := range check.Cases(t, map[string]struct {
 		before, after v1alpha1.CardQuotaStatus
 		want          []string
@@ -238,11 +240,11 @@ func TestEvents(t *testing.T) {
 		"over quota is told once":           {before: status(nil), after: status(over(3)), want: []string{"Warning OverQuota"}},
 		"more over quota is not told again": {before: status(over(3)), after: status(over(4))},
 		"back within quota is silent":       {before: status(over(3)), after: status(nil)},
-		"losing the queue is told": {before: status(nil), after: status(func(f *Facts) { f.Sync = Contested("team", "first") }),
+		"losing the queue is told": {before: status(nil), after: status(func(f *StatusInput) { f.Sync = QueueConflictCondition("team", "first") }),
 			want: []string{"Warning QueueConflict"}},
-		"a refusal is told": {before: status(nil), after: status(func(f *Facts) { f.Sync = Refused("team", nil, fmt.Errorf("no")) }),
+		"a refusal is told": {before: status(nil), after: status(func(f *StatusInput) { f.Sync = QueueRefusedCondition("team", nil, fmt.Errorf("no")) }),
 			want: []string{"Warning QueueRefused"}},
-		"recovering is told": {before: status(func(f *Facts) { f.Sync = Refused("team", nil, fmt.Errorf("no")) }), after: status(nil),
+		"recovering is told": {before: status(func(f *StatusInput) { f.Sync = QueueRefusedCondition("team", nil, fmt.Errorf("no")) }), after: status(nil),
 			want: []string{"Normal Ready"}},
 	}) {
 		var got []string
@@ -262,7 +264,7 @@ func TestNamesThatPodsMakeUpPushNothingOut(t *testing.T) {
 	for i := range 10 * MaxStatusCards {
 		f.Usage.Pending[card.Name(fmt.Sprint("0-made-up-", i))] = 1
 	}
-	got := StatusOf(f).Cards
+	got := NewStatus(f).Cards
 	granted := len(f.Quota.Spec.Cards)
 	if len(got) != MaxStatusCards || got[granted].Name != "held" || got[granted+1].Name != "there" {
 		t.Errorf("%d cards, beginning with %+v, want what is held and what is there before what is only named", len(got), got[:granted+2])
@@ -280,12 +282,12 @@ func TestStatusStaysWithinItsBounds(t *testing.T) {
 		text := rapid.String().Draw(t, "text")
 		long := strings.Repeat(text, rapid.IntRange(0, 400).Draw(t, "times"))
 		f.Usage.Blocked = []v1alpha1.BlockedStatus{{Workload: v1alpha1.WorkloadReference{APIGroup: long, Kind: long, Name: long}, Card: long, Reason: long, Message: long}}
-		s := StatusOf(f)
+		s := NewStatus(f)
 		b := s.Blocked[0]
 		for _, field := range []struct {
 			text string
 			most int
-		}{{s.Summary, MaxSummaryLength}, {s.PendingSummary, MaxSummaryLength}, {b.Workload.Name, longestName}, {b.Workload.Kind, longestName}, {b.Workload.APIGroup, longestName},
+		}{{s.Summary, MaxSummaryLength}, {s.PendingSummary, MaxSummaryLength}, {b.Workload.Name, maxNameLength}, {b.Workload.Kind, maxNameLength}, {b.Workload.APIGroup, maxNameLength},
 			{b.Card, MaxBlockedCardLength}, {b.Reason, MaxReasonLength}, {b.Message, conditions.MaxMessageLength}} {
 			check.Must(t, len(field.text) <= field.most && utf8.ValidString(field.text),
 				"%d bytes, at most %d: %q", len(field.text), field.most, field.text)

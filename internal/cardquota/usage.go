@@ -14,8 +14,8 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// World is everything that a count looks at. Count changes nothing in it.
-type World struct {
+// CountInput is everything that a count looks at. Count changes nothing in it.
+type CountInput struct {
 	// Pods are at least all pods that have not finished.
 	Pods []*corev1.Pod
 	// PodGroups are all PodGroups.
@@ -27,7 +27,7 @@ type World struct {
 	Quotas map[string]card.Quota
 	// Last is what the previous count charged, by pod. It settles the queue of
 	// a pod whose PodGroup is gone and the card of a node that lost its labels.
-	Last map[types.UID]quota.Charge
+	LastCharges map[types.UID]quota.Charge
 	// Schedulers place pods in queues: a pod of any other that holds no card only
 	// writes the name of a queue, and its record of a binding is its maker's. nil is
 	// every scheduler.
@@ -35,7 +35,7 @@ type World struct {
 	// Admits tells whether a queue takes work of a namespace; nil is always. Work
 	// that it leaves out waits in the queue, and says why, but cannot hold it up; and
 	// a placed pod that nobody ever let in, but itself, is charged to no queue.
-	Admits func(queue, namespace string) bool
+	AllowsNamespace func(queue, namespace string) bool
 }
 
 // Usage is what one queue uses.
@@ -63,63 +63,63 @@ func (q Usage) Equal(o Usage) bool {
 		maps.Equal(q.Used, o.Used) && maps.Equal(q.Pending, o.Pending) && slices.Equal(q.Blocked, o.Blocked)
 }
 
-// Count returns the use of every queue that a pod or PodGroup names.
-func Count(world World) map[string]Usage {
-	queues, _ := Recount(world)
+// CountUsage returns the use of every queue that a pod or PodGroup names.
+func CountUsage(input CountInput) map[string]Usage {
+	queues, _ := CountUsageAndCharges(input)
 	return queues
 }
 
-// Recount counts like Count and also returns what was charged for each
+// CountUsageAndCharges counts like Count and also returns what was charged for each
 // assigned pod, to be the next count's World.Last.
-func Recount(world World) (map[string]Usage, map[types.UID]quota.Charge) {
+func CountUsageAndCharges(input CountInput) (map[string]Usage, map[types.UID]quota.Charge) {
 	c := counter{
-		world:    world,
-		resolver: workload.Resolver{Inventory: world.Inventory, Schedulers: world.Schedulers, AllowsNamespace: world.Admits},
-		queues:   map[string]*tally{},
-		groups:   make(map[types.NamespacedName]*v1beta1.PodGroup, len(world.PodGroups)),
-		peopled:  map[types.NamespacedName]bool{},
-		charges:  make(map[types.UID]quota.Charge, len(world.Pods)),
+		input:          input,
+		resolver:       workload.Resolver{Inventory: input.Inventory, Schedulers: input.Schedulers, AllowsNamespace: input.AllowsNamespace},
+		queues:         map[string]*queueUsage{},
+		groups:         make(map[types.NamespacedName]*v1beta1.PodGroup, len(input.PodGroups)),
+		groupsWithPods: map[types.NamespacedName]bool{},
+		charges:        make(map[types.UID]quota.Charge, len(input.Pods)),
 	}
-	for _, group := range world.PodGroups {
+	for _, group := range input.PodGroups {
 		c.groups[types.NamespacedName{Namespace: group.Namespace, Name: group.Name}] = group
 	}
-	for _, pod := range world.Pods {
-		c.pod(pod)
+	for _, pod := range input.Pods {
+		c.countPod(pod)
 	}
-	for _, group := range world.PodGroups {
-		c.group(group)
+	for _, group := range input.PodGroups {
+		c.countPodGroup(group)
 	}
 	out := make(map[string]Usage, len(c.queues))
 	for name, t := range c.queues {
-		t.queue.Blocked, t.queue.BlockedTotal = t.blocked.list(), len(t.blocked)
-		out[name] = t.queue
+		t.usage.Blocked, t.usage.BlockedTotal = t.blocked.oldestFirst(), len(t.blocked)
+		out[name] = t.usage
 	}
 	return out, c.charges
 }
 
 // counter is one count under way.
 type counter struct {
-	world    World
+	input    CountInput
 	resolver workload.Resolver
-	queues   map[string]*tally
+	queues   map[string]*queueUsage
 	groups   map[types.NamespacedName]*v1beta1.PodGroup
 	// peopled are the PodGroups that have unfinished pods: the pods count then,
 	// not what the PodGroup asks for.
-	peopled map[types.NamespacedName]bool
-	charges map[types.UID]quota.Charge
+	groupsWithPods map[types.NamespacedName]bool
+	charges        map[types.UID]quota.Charge
 }
 
-// tally is the running count of one queue.
-type tally struct {
-	queue   Usage
+// queueUsage is the running count of one queue.
+type queueUsage struct {
+	usage   Usage
 	blocked blockedSet
 }
 
-func (c *counter) tally(queue string) *tally {
+func (c *counter) usageFor(queue string) *queueUsage {
 	t, ok := c.queues[queue]
 	if !ok {
-		t = &tally{
-			queue:   Usage{Used: map[card.Name]card.Count{}, Pending: map[card.Name]card.Count{}},
+		t = &queueUsage{
+			usage:   Usage{Used: map[card.Name]card.Count{}, Pending: map[card.Name]card.Count{}},
 			blocked: blockedSet{},
 		}
 		c.queues[queue] = t
@@ -127,86 +127,86 @@ func (c *counter) tally(queue string) *tally {
 	return t
 }
 
-func (c *counter) pod(pod *corev1.Pod) {
-	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+func (c *counter) countPod(countPod *corev1.Pod) {
+	if countPod.Status.Phase == corev1.PodSucceeded || countPod.Status.Phase == corev1.PodFailed {
 		return
 	}
-	group := c.groupOf(pod)
+	group := c.podGroupOf(countPod)
 	var last *quota.Charge
-	if charge, ok := c.world.Last[pod.UID]; ok {
+	if charge, ok := c.input.LastCharges[countPod.UID]; ok {
 		last = &charge
 	}
-	ours, holds := c.resolver.UsesOurScheduler(pod), workload.IsAssigned(pod)
+	ours, holds := c.resolver.UsesOurScheduler(countPod), workload.IsAssigned(countPod)
 	var charge quota.Charge
 	if holds {
-		charge = c.resolver.Usage(pod, group, last)
-		c.charges[pod.UID] = charge
+		charge = c.resolver.Usage(countPod, group, last)
+		c.charges[countPod.UID] = charge
 	} else {
-		charge.Queue = c.resolver.Queue(pod, group, "")
+		charge.Queue = c.resolver.Queue(countPod, group, "")
 	}
 	queue := charge.Queue
 	if queue == "" || !holds && !ours {
 		return
 	}
-	t := c.tally(queue)
-	if len(charge.Cards) > 0 || ours && (holds || c.admits(queue, pod.Namespace)) {
-		t.queue.Members++
+	t := c.usageFor(queue)
+	if len(charge.Cards) > 0 || ours && (holds || c.allowsNamespace(queue, countPod.Namespace)) {
+		t.usage.Members++
 	}
 	switch {
 	case holds:
-		t.hold(charge)
-	case workload.IsPending(pod):
-		c.waiting(t, queue, pod, group)
+		t.addCharge(charge)
+	case workload.IsPending(countPod):
+		c.countPending(t, queue, countPod, group)
 	}
 }
 
-func (c *counter) admits(queue, namespace string) bool {
-	return c.world.Admits == nil || c.world.Admits(queue, namespace)
+func (c *counter) allowsNamespace(queue, namespace string) bool {
+	return c.input.AllowsNamespace == nil || c.input.AllowsNamespace(queue, namespace)
 }
 
-// groupOf finds the pod's PodGroup and notes that it has pods.
-func (c *counter) groupOf(pod *corev1.Pod) *v1beta1.PodGroup {
+// podGroupOf finds the pod's PodGroup and notes that it has pods.
+func (c *counter) podGroupOf(pod *corev1.Pod) *v1beta1.PodGroup {
 	name := workload.PodGroupName(pod)
 	if name == "" {
 		return nil
 	}
 	key := types.NamespacedName{Namespace: pod.Namespace, Name: name}
-	c.peopled[key] = true
+	c.groupsWithPods[key] = true
 	return c.groups[key]
 }
 
-func (t *tally) hold(charge quota.Charge) {
+func (t *queueUsage) addCharge(charge quota.Charge) {
 	for _, held := range charge.Cards {
-		t.queue.Used[held.Name] = t.queue.Used[held.Name].Add(held.Count)
+		t.usage.Used[held.Name] = t.usage.Used[held.Name].Add(held.Count)
 	}
-	t.queue.MilliCPU = quota.AddSaturating(t.queue.MilliCPU, charge.MilliCPU)
-	t.queue.Memory = quota.AddSaturating(t.queue.Memory, charge.Memory)
+	t.usage.MilliCPU = quota.AddSaturating(t.usage.MilliCPU, charge.MilliCPU)
+	t.usage.Memory = quota.AddSaturating(t.usage.Memory, charge.Memory)
 }
 
-// waiting counts an unassigned pod under the card it would best be given.
-func (c *counter) waiting(t *tally, queue string, pod *corev1.Pod, group *v1beta1.PodGroup) {
+// countPending counts an unassigned pod under the card it would best be given.
+func (c *counter) countPending(t *queueUsage, queue string, pod *corev1.Pod, group *v1beta1.PodGroup) {
 	ask := c.resolver.Request(pod)
-	if name, ok := c.shownAs(queue, ask.Names); ok {
-		t.queue.Pending[name] = t.queue.Pending[name].Add(ask.Count)
+	if name, ok := c.displayedCard(queue, ask.Names); ok {
+		t.usage.Pending[name] = t.usage.Pending[name].Add(ask.Count)
 	}
-	if why, ok := whyPod(pod, group, ask.Denied); ok {
+	if why, ok := podPendingReason(pod, group, ask.Denied); ok {
 		asked := ask.Named.String()
 		if ask.Named.AllowsAny() { // then no card is named, and the resource is shown
 			asked = string(ask.Resource)
 		}
-		t.blocked.add(v1alpha1.BlockedStatus{Workload: workloadOf(pod), Since: pod.CreationTimestamp,
+		t.blocked.add(v1alpha1.BlockedStatus{Workload: workloadReference(pod), Since: pod.CreationTimestamp,
 			Card: asked, Count: int64(ask.Count), Reason: why.Reason, Message: why.Message})
 	}
 }
 
-// shownAs picks the name under which a request with alternatives is shown: the
+// displayedCard picks the name under which a request with alternatives is shown: the
 // first one that the queue has quota for, else the first.
-func (c *counter) shownAs(queue string, names []card.Name) (card.Name, bool) {
+func (c *counter) displayedCard(queue string, names []card.Name) (card.Name, bool) {
 	if len(names) == 0 {
 		return "", false
 	}
 	for _, name := range names {
-		if c.world.Quotas[queue][name] > 0 {
+		if c.input.Quotas[queue][name] > 0 {
 			return name, true
 		}
 	}

@@ -109,10 +109,10 @@ func TestCount(t *testing.T) {
 		if cmp.Equal(tc.want, Usage{}) {
 			want = nil
 		}
-		got := Count(World{Pods: tc.pods.objects(), PodGroups: tc.groups.objects(), Inventory: fleet(), Quotas: tc.quotas, Last: tc.last})
+		got := CountUsage(CountInput{Pods: tc.pods.objects(), PodGroups: tc.groups.objects(), Inventory: fleet(), Quotas: tc.quotas, LastCharges: tc.last})
 		check.Equal(t, "use", want, got, cmpopts.EquateEmpty())
 	}
-	got := Count(World{PodGroups: groups{group().Queue("")}.objects(), Inventory: fleet()})
+	got := CountUsage(CountInput{PodGroups: groups{group().Queue("")}.objects(), Inventory: fleet()})
 	check.Equal(t, "a PodGroup that names no queue is in default", map[string]Usage{"default": {Members: 1}}, got, cmpopts.EquateEmpty())
 }
 
@@ -161,9 +161,9 @@ func TestAnnotationsAloneMakeNoMember(t *testing.T) {
 		"a PodGroup":                      {groups: []*v1beta1.PodGroup{groupIn("lab")}, want: Usage{Members: 1, Pending: cards{"NVIDIA-H200": 8}}},
 		"a PodGroup of another namespace": {groups: []*v1beta1.PodGroup{groupIn("stranger")}, want: Usage{Pending: cards{"NVIDIA-H200": 8}}},
 	}) {
-		got := Count(World{Pods: tc.pods, PodGroups: tc.groups, Inventory: fleet(), Schedulers: []string{"volcano", "volcano-batch"},
-			Last:   map[types.UID]quota.Charge{"pod/lab/charged": {Queue: "q"}},
-			Admits: func(queue, namespace string) bool { return queue != "q" || namespace == "lab" }})
+		got := CountUsage(CountInput{Pods: tc.pods, PodGroups: tc.groups, Inventory: fleet(), Schedulers: []string{"volcano", "volcano-batch"},
+			LastCharges:     map[types.UID]quota.Charge{"pod/lab/charged": {Queue: "q"}},
+			AllowsNamespace: func(queue, namespace string) bool { return queue != "q" || namespace == "lab" }})
 		check.Equal(t, "use", tc.want, got["q"], cmpopts.EquateEmpty())
 	}
 }
@@ -183,7 +183,7 @@ func TestWhoWaitsLongestIsListed(t *testing.T) {
 	all = append(all, old.Created(noon.Add(-time.Hour)), pod("web-new").Queue("q").Unschedulable("full").
 		Owner("apps/v1", "ReplicaSet", "web-abc").Label("pod-template-hash", "abc").Created(noon))
 	for range 2 {
-		got := Count(World{Pods: all.objects(), Inventory: fleet()})["q"]
+		got := CountUsage(CountInput{Pods: all.objects(), Inventory: fleet()})["q"]
 		check.Must(t, len(got.Blocked) == 10 && got.BlockedTotal == 13, "%d of %d are listed", len(got.Blocked), got.BlockedTotal)
 		first, last := got.Blocked[0], got.Blocked[9]
 		check.That(t, first.Workload.Name == "web" && first.Since.Equal(&metav1.Time{Time: noon.Add(-time.Hour)}), "the first is %+v", first)
@@ -233,7 +233,7 @@ func TestBlocked(t *testing.T) {
 			}(),
 		},
 	}) {
-		got := Count(World{Pods: tc.pods.objects(), PodGroups: tc.groups.objects(), Inventory: fleet()})["q"].Blocked
+		got := CountUsage(CountInput{Pods: tc.pods.objects(), PodGroups: tc.groups.objects(), Inventory: fleet()})["q"].Blocked
 		check.Equal(t, "blocked", tc.want, got, cmpopts.EquateEmpty())
 	}
 }

@@ -67,8 +67,8 @@ type Rule struct {
 	Event string
 }
 
-// Common are the rules of conditions that both kinds have.
-var Common = []Rule{
+// CommonRules are the rules of conditions that both kinds have.
+var CommonRules = []Rule{
 	{Type: v1alpha1.ConditionFieldsKnown, Status: metav1.ConditionFalse, Kind: corev1.EventTypeWarning, Reason: v1alpha1.ReasonUnknownFields},
 	{Type: v1alpha1.ConditionEnforced, Status: metav1.ConditionTrue, Kind: corev1.EventTypeNormal, Reason: v1alpha1.ReasonEnforced, Event: v1alpha1.ReasonEnforced},
 	{Type: v1alpha1.ConditionEnforced, Status: metav1.ConditionFalse, Kind: corev1.EventTypeWarning, Event: v1alpha1.EventNotEnforced},
@@ -96,21 +96,21 @@ func Events(before, after []metav1.Condition, rules []Rule) []Event {
 	return events
 }
 
-// mark ends a text that was shortened.
-const mark = "…"
+// ellipsis ends a text that was shortened.
+const ellipsis = "…"
 
 // Truncate shortens text to a number of bytes, at least len(mark), at the border of
 // a character. What is not UTF-8 becomes "?".
-func Truncate(text string, most int) string {
+func Truncate(text string, maxBytes int) string {
 	text = strings.ToValidUTF8(text, "?")
-	if len(text) <= most {
+	if len(text) <= maxBytes {
 		return text
 	}
-	cut := most - len(mark)
+	cut := maxBytes - len(ellipsis)
 	for !utf8.RuneStart(text[cut]) {
 		cut--
 	}
-	return text[:cut] + mark
+	return text[:cut] + ellipsis
 }
 
 // SetFieldsKnown tells of fields that somebody wrote into a spec and that this version
@@ -138,20 +138,20 @@ func UnknownFields(object metav1.Object, spec any) []string {
 		if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.Raw, &all) != nil {
 			continue // the API server wrote it; an entry nobody can read names nothing
 		}
-		found = append(found, unknown(reflect.TypeOf(spec), all.Spec, "spec")...)
+		found = append(found, unknownFields(reflect.TypeOf(spec), all.Spec, "spec")...)
 	}
 	slices.Sort(found)
 	return slices.Compact(found)
 }
 
-// opaque types say themselves what their fields are.
-var opaque = reflect.TypeFor[json.Unmarshaler]()
+// jsonUnmarshaler types say themselves what their fields are.
+var jsonUnmarshaler = reflect.TypeFor[json.Unmarshaler]()
 
-func unknown(of reflect.Type, fields map[string]any, path string) []string {
+func unknownFields(of reflect.Type, fields map[string]any, path string) []string {
 	for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice {
 		of = of.Elem()
 	}
-	if of.Kind() != reflect.Struct || reflect.PointerTo(of).Implements(opaque) {
+	if of.Kind() != reflect.Struct || reflect.PointerTo(of).Implements(jsonUnmarshaler) {
 		return nil
 	}
 	var found []string
@@ -159,7 +159,7 @@ func unknown(of reflect.Type, fields map[string]any, path string) []string {
 		inside, _ := below.(map[string]any)
 		name, isField := strings.CutPrefix(key, "f:")
 		if !isField { // an entry of a list, or the list itself
-			found = append(found, unknown(of, inside, path)...)
+			found = append(found, unknownFields(of, inside, path)...)
 			continue
 		}
 		field, known := of.FieldByNameFunc(func(n string) bool {
@@ -171,7 +171,7 @@ func unknown(of reflect.Type, fields map[string]any, path string) []string {
 			found = append(found, path+"."+name)
 			continue
 		}
-		found = append(found, unknown(field.Type, inside, path+"."+name)...)
+		found = append(found, unknownFields(field.Type, inside, path+"."+name)...)
 	}
 	return found
 }

@@ -33,7 +33,7 @@ func TestTruncateIsValidAndBounded(t *testing.T) {
 		text, most := rapid.String().Draw(t, "text"), rapid.IntRange(3, 40).Draw(t, "most")
 		got := Truncate(text, most)
 		check.Must(t, len(got) <= most && utf8.ValidString(got), "Truncate(%q, %d) = %q", text, most, got)
-		kept := strings.TrimSuffix(got, mark)
+		kept := strings.TrimSuffix(got, ellipsis)
 		check.Must(t, strings.HasPrefix(text, kept), "Truncate(%q, %d) = %q is not its beginning", text, most, got)
 	})
 }

@@ -122,7 +122,7 @@ func Events(before, after v1alpha1.ServiceTypePolicyStatus) []conditions.Event {
 var eventRules = slices.Concat([]conditions.Rule{
 	{Type: v1alpha1.ConditionConfigSynced, Status: metav1.ConditionFalse, Kind: corev1.EventTypeWarning},
 	{Type: v1alpha1.ConditionConfigSynced, Reason: v1alpha1.ReasonSynced, Kind: corev1.EventTypeNormal, Event: v1alpha1.EventConfigSynced},
-}, conditions.Common, []conditions.Rule{
+}, conditions.CommonRules, []conditions.Rule{
 	{Type: v1alpha1.ConditionBypassGuarded, Reason: v1alpha1.ReasonGuardRefused, Kind: corev1.EventTypeWarning, Event: v1alpha1.ReasonGuardRefused},
 	{Type: v1alpha1.ConditionReady, Reason: v1alpha1.ReasonReady, Kind: corev1.EventTypeNormal, Event: v1alpha1.ReasonReady},
 })

@@ -61,7 +61,7 @@ type pass struct {
 	// policy is the ServiceTypePolicy, nil when there is none, types the service types
 	// in force by it.
 	policy *v1alpha1.ServiceTypePolicy
-	types  cardquota.Types
+	types  cardquota.ServiceTypeLookup
 	// usage is nil when nothing was counted yet.
 	usage *cardquota.Usage
 	// wait is how long no report may be written yet.
@@ -97,7 +97,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	p.types = policy.ServiceTypes(p.policy)
 	name := quota.QueueName()
 	if name == workload.RootQueue {
-		return p.report(ctx, cardquota.Reserved(name))
+		return p.report(ctx, cardquota.QueueReservedCondition(name))
 	}
 	rivals, err := r.rivals(ctx, name)
 	if err != nil {
@@ -109,12 +109,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if used, counted := r.usage.Queue(name); counted {
 		p.usage = &used
 	}
-	owner := cardquota.Owner(rivals)
+	owner := cardquota.QueueOwner(rivals)
 	switch {
 	case quota.DeletionTimestamp != nil:
 		return p.finalize(ctx, owner, rivals)
 	case owner != nil && owner.Name != quota.Name:
-		return p.report(ctx, cardquota.Contested(name, owner.Name))
+		return p.report(ctx, cardquota.QueueConflictCondition(name, owner.Name))
 	}
 	// The finalizer comes before anything is written that must be undone.
 	if controllerutil.ContainsFinalizer(quota, finalizer) {
@@ -146,11 +146,11 @@ func (p *pass) patchMeta(ctx context.Context, before *v1alpha1.CardQuota) (ctrl.
 func (p *pass) sync(ctx context.Context) (ctrl.Result, error) {
 	if selector := p.quota.Spec.NamespaceSelector; selector != nil {
 		if _, err := workload.NewNamespaceSelector(selector); err != nil {
-			return p.report(ctx, cardquota.BadNamespaces(p.quota.QueueName(), err))
+			return p.report(ctx, cardquota.InvalidSelectorCondition(p.quota.QueueName(), err))
 		}
 	}
-	plan := func(live *v1beta1.Queue) cardquota.Plan {
-		return cardquota.Desired(p.quota, p.types, live, p.allocated(live))
+	plan := func(live *v1beta1.Queue) cardquota.DesiredQueue {
+		return cardquota.NewDesiredQueue(p.quota, p.types, live, p.allocated(live))
 	}
 	before := conditions.Get(p.quota.Status.Conditions, v1alpha1.ConditionQueueSynced)
 	inSync, err := p.inSync(ctx, plan)
@@ -159,20 +159,20 @@ func (p *pass) sync(ctx context.Context) (ctrl.Result, error) {
 	}
 	// What is not as planned although the Queue carried this spec, and its service type
 	// still means the same, is somebody else's doing.
-	settled := before.Status == metav1.ConditionTrue && before.ObservedGeneration == p.quota.Generation && !plan(p.queue).Redefined(p.queue)
+	settled := before.Status == metav1.ConditionTrue && before.ObservedGeneration == p.quota.Generation && !plan(p.queue).ServiceTypeChanged(p.queue)
 	if !inSync && settled && p.wait > 0 {
 		// A changed spec or policy is written at once. A foreign change is put back with the
 		// next report: within the second, and somebody who writes all the time
 		// cannot make the operator write all the time.
 		return ctrl.Result{RequeueAfter: p.wait}, nil
 	}
-	written := cardquota.Written{WeightHeldBy: plan(p.queue).WeightHeldBy}
+	written := cardquota.QueueWrite{WeightHeldBy: plan(p.queue).WeightHeldBy}
 	if !inSync {
 		if written, err = p.write(ctx, plan, settled); err != nil {
 			return p.failed(ctx, err)
 		}
 	}
-	return p.report(ctx, cardquota.Synced(p.quota, before, written, p.now))
+	return p.report(ctx, cardquota.QueueSyncedCondition(p.quota, before, written, p.now))
 }
 
 // failed reports a write that was refused and returns any other error. A
@@ -182,8 +182,8 @@ func (p *pass) failed(ctx context.Context, err error) (ctrl.Result, error) {
 	if !shared.IsRefused(err) {
 		return ctrl.Result{}, err
 	}
-	result, err := p.report(ctx, cardquota.Refused(p.quota.QueueName(), p.queue, err))
-	if err == nil && result.IsZero() && !cardquota.Frozen(p.queue) {
+	result, err := p.report(ctx, cardquota.QueueRefusedCondition(p.quota.QueueName(), p.queue, err))
+	if err == nil && result.IsZero() && !cardquota.RefusesChanges(p.queue) {
 		result.RequeueAfter = refusedRetry
 	}
 	return result, err
@@ -206,12 +206,12 @@ func (p *pass) allocated(live *v1beta1.Queue) string {
 // events of the change afterwards, so that no event tells what was not stored.
 func (p *pass) report(ctx context.Context, sync metav1.Condition) (ctrl.Result, error) {
 	before := p.quota.DeepCopy()
-	facts := cardquota.Facts{
+	facts := cardquota.StatusInput{
 		Quota: p.quota, Queue: p.queue, Sync: sync, Usage: p.usage, Physical: p.Reconciler.usage.Physical(),
 		Balance: p.Reconciler.usage.Balance(), Now: p.now,
 	}
 	facts.Enforced = p.enforced()
-	status := cardquota.StatusOf(facts)
+	status := cardquota.NewStatus(facts)
 	if len(status.Cards) > 0 {
 		p.series.set(p.quota.QueueName(), p.quota.Name, status.Cards)
 	} else {

@@ -109,7 +109,7 @@ type memberCount struct {
 	owners map[string]*v1alpha1.CardQuota
 	// groups are the PodGroups of the world.
 	groups map[client.ObjectKey]bool
-	world  cardquota.World
+	world  cardquota.CountInput
 }
 
 // countMembers counts the unfinished pods and PodGroups that may get cards of the queues
@@ -117,7 +117,7 @@ type memberCount struct {
 // our schedulers only: it names the queue, and there may be very many. What holds cards
 // in a queue otherwise is in the last count.
 func (r *Reconciler) countMembers(ctx context.Context, owners map[string]*v1alpha1.CardQuota) (map[string]int, error) {
-	c := memberCount{Reconciler: r, owners: owners, groups: map[client.ObjectKey]bool{}, world: cardquota.World{Inventory: card.NewInventory(nil)}}
+	c := memberCount{Reconciler: r, owners: owners, groups: map[client.ObjectKey]bool{}, world: cardquota.CountInput{Inventory: card.NewInventory(nil)}}
 	found, err := r.findPolicy(ctx)
 	if err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func (r *Reconciler) countMembers(ctx context.Context, owners map[string]*v1alph
 	if err := r.client.List(ctx, &namespaces, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list namespaces: %w", err)
 	}
-	c.world.Admits = admits(owners, references(namespaces.Items))
+	c.world.AllowsNamespace = admits(owners, references(namespaces.Items))
 	if err := r.eachLive(ctx, &v1beta1.PodGroupList{}, nil, c.group); err != nil {
 		return nil, fmt.Errorf("list PodGroups: %w", err)
 	}
@@ -148,7 +148,7 @@ func (r *Reconciler) countMembers(ctx context.Context, owners map[string]*v1alph
 			return nil, fmt.Errorf("list pods: %w", err)
 		}
 	}
-	counts, members := cardquota.Count(c.world), make(map[string]int, len(owners))
+	counts, members := cardquota.CountUsage(c.world), make(map[string]int, len(owners))
 	for queue := range owners {
 		members[queue] = counts[queue].Members
 	}

@@ -32,7 +32,7 @@ const finalizer = "cardquota.dev/queue"
 const memberRetry = time.Second
 
 // planner plans the Queue, given how it is.
-type planner func(live *v1beta1.Queue) cardquota.Plan
+type planner func(live *v1beta1.Queue) cardquota.DesiredQueue
 
 // inSync tells whether the Queue is as planned. When the cache says no, the API
 // server is asked: the cache may be older than what was written last, and then
@@ -50,50 +50,50 @@ func (p *pass) inSync(ctx context.Context, plan planner) (bool, error) {
 
 // write applies the plan and tells at once what of others it replaced, whatever becomes
 // of the status. settled means that any difference is somebody else's doing.
-func (p *pass) write(ctx context.Context, plan planner, settled bool) (cardquota.Written, error) {
+func (p *pass) write(ctx context.Context, plan planner, settled bool) (cardquota.QueueWrite, error) {
 	want := plan(p.queue)
 	replaced, err := p.apply(ctx, &want, settled)
 	if err != nil {
-		return cardquota.Written{}, err
+		return cardquota.QueueWrite{}, err
 	}
 	if settled { // whoever goes on is put back with the next report
 		p.pace.Delay(p.quota.Name)
 	}
-	if p.queue != nil && !cardquota.Owned(p.queue) {
+	if p.queue != nil && !cardquota.HasOwnedFields(p.queue) {
 		p.events.Eventf(p.quota, corev1.EventTypeNormal, v1alpha1.EventAdopted,
 			"queue %s was there already and is taken over; it will not be deleted with this CardQuota", p.quota.QueueName())
 	}
 	if len(replaced) > 0 {
 		p.events.Eventf(p.quota, corev1.EventTypeWarning, v1alpha1.ReasonForeignChangeReplaced,
-			"%s on queue %s; replaced by what this CardQuota says", cardquota.Describe(replaced), p.quota.QueueName())
+			"%s on queue %s; replaced by what this CardQuota says", cardquota.DescribeConflicts(replaced), p.quota.QueueName())
 	}
 	if p.queue == nil && settled {
 		p.events.Eventf(p.quota, corev1.EventTypeWarning, v1alpha1.EventQueueRecreated, "queue %s was gone and has been made again", p.quota.QueueName())
 	}
-	return cardquota.Written{Replaced: replaced, WeightHeldBy: want.WeightHeldBy}, nil
+	return cardquota.QueueWrite{Replaced: replaced, WeightHeldBy: want.WeightHeldBy}, nil
 }
 
 // apply sends the plan without force first. A conflict tells who else writes:
 // fields that are given way are taken out of the plan, the others are forced
 // and returned.
-func (p *pass) apply(ctx context.Context, want *cardquota.Plan, settled bool) ([]cardquota.Conflict, error) {
+func (p *pass) apply(ctx context.Context, want *cardquota.DesiredQueue, settled bool) ([]cardquota.FieldConflict, error) {
 	log := logf.FromContext(ctx)
-	var drift []cardquota.Conflict
+	var drift []cardquota.FieldConflict
 	if settled && p.queue != nil {
-		for _, field := range want.Drift(p.queue) {
-			drift = append(drift, cardquota.Conflict{Field: field})
+		for _, field := range want.DriftedFields(p.queue) {
+			drift = append(drift, cardquota.FieldConflict{Field: field})
 		}
 	}
 	err := p.client.Apply(ctx, want.Config, client.FieldOwner(v1alpha1.FieldManager))
-	if !cardquota.IsConflict(err) {
+	if !cardquota.IsFieldConflict(err) {
 		if err != nil {
 			return nil, fmt.Errorf("apply queue %s: %w", p.quota.QueueName(), err)
 		}
 		log.V(1).Info("queue written", "queue", p.quota.QueueName())
 		return drift, nil
 	}
-	replaced := slices.DeleteFunc(cardquota.Conflicts(err), want.Yield)
-	log.Info("queue has other writers", "queue", p.quota.QueueName(), "replaced", cardquota.Describe(replaced), "weightLeftTo", want.WeightHeldBy)
+	replaced := slices.DeleteFunc(cardquota.FieldConflicts(err), want.YieldField)
+	log.Info("queue has other writers", "queue", p.quota.QueueName(), "replaced", cardquota.DescribeConflicts(replaced), "weightLeftTo", want.WeightHeldBy)
 	if err := p.client.Apply(ctx, want.Config, client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership); err != nil {
 		return nil, fmt.Errorf("apply queue %s with force: %w", p.quota.QueueName(), err)
 	}
@@ -108,7 +108,7 @@ func (p *pass) finalize(ctx context.Context, owner *v1alpha1.CardQuota, rivals [
 	}
 	// The next owner takes the Queue as it is: draining it in between would
 	// stop work that is granted.
-	inherited := owner == nil || owner.Name != p.quota.Name || cardquota.Successor(p.quota, rivals) != nil
+	inherited := owner == nil || owner.Name != p.quota.Name || cardquota.NextOwner(p.quota, rivals) != nil
 	// Not from the cache: a Queue that was made a moment ago would be left behind,
 	// and what may be deleted is not decided on what was.
 	var err error
@@ -124,7 +124,7 @@ func (p *pass) finalize(ctx context.Context, owner *v1alpha1.CardQuota, rivals [
 		err = p.disown(ctx)
 	case p.quota.QueueName() == workload.DefaultQueue:
 		err = p.release(ctx)
-	case !cardquota.Created(p.queue):
+	case !cardquota.CreatedByOperator(p.queue):
 		err = p.giveUp(ctx)
 	default:
 		drained, err = p.drain(ctx)
@@ -133,7 +133,7 @@ func (p *pass) finalize(ctx context.Context, owner *v1alpha1.CardQuota, rivals [
 	case err != nil:
 		return p.failed(ctx, err)
 	case !drained.done:
-		result, err := p.report(ctx, cardquota.Draining(p.quota.QueueName(), drained.members))
+		result, err := p.report(ctx, cardquota.DrainingCondition(p.quota.QueueName(), drained.members))
 		if err != nil {
 			return ctrl.Result{}, err
 		}
@@ -154,7 +154,9 @@ type drainage struct {
 // drain takes quota and capability away and deletes the Queue once nothing
 // names it. While something does it is not done: the end of that is an event.
 func (p *pass) drain(ctx context.Context) (drainage, error) {
-	plan := func(live *v1beta1.Queue) cardquota.Plan { return cardquota.Drained(p.quota, live, p.allocated(live)) }
+	plan := func(live *v1beta1.Queue) cardquota.DesiredQueue {
+		return cardquota.NewDrainedQueue(p.quota, live, p.allocated(live))
+	}
 	settled := conditions.Get(p.quota.Status.Conditions, v1alpha1.ConditionQueueSynced).Reason == v1alpha1.ReasonDraining
 	var again time.Duration
 	if !plan(p.queue).InSync(p.queue) {
@@ -193,10 +195,10 @@ func (p *pass) drain(ctx context.Context) (drainage, error) {
 // capability, so that nothing new starts, and belonging to nobody. What runs
 // there goes on, and nobody waits for it.
 func (p *pass) giveUp(ctx context.Context) error {
-	if !cardquota.Owned(p.queue) {
+	if !cardquota.HasOwnedFields(p.queue) {
 		return nil
 	}
-	plan := func(live *v1beta1.Queue) cardquota.Plan { return cardquota.GivenUp(p.quota, live) }
+	plan := func(live *v1beta1.Queue) cardquota.DesiredQueue { return cardquota.NewAbandonedQueue(p.quota, live) }
 	if !plan(p.queue).InSync(p.queue) {
 		if _, err := p.write(ctx, plan, false); err != nil {
 			return err
@@ -211,7 +213,7 @@ func (p *pass) giveUp(ctx context.Context) error {
 
 // release applies nothing, which removes every field that only the operator owned.
 func (p *pass) release(ctx context.Context) error {
-	if !cardquota.Owned(p.queue) {
+	if !cardquota.HasOwnedFields(p.queue) {
 		return nil
 	}
 	err := p.client.Apply(ctx, apply.Queue(p.quota.QueueName()), client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership)
@@ -232,14 +234,14 @@ func (p *pass) disown(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if live == nil || !cardquota.Owned(live) {
+	if live == nil || !cardquota.HasOwnedFields(live) {
 		return nil
 	}
 	change := []map[string]any{
-		{"op": "replace", "path": "/metadata/managedFields", "value": cardquota.Disowned(live)},
+		{"op": "replace", "path": "/metadata/managedFields", "value": cardquota.ManagedFieldsWithoutOperator(live)},
 		{"op": "replace", "path": "/metadata/resourceVersion", "value": live.ResourceVersion},
 	}
-	if cardquota.Labelled(live) {
+	if cardquota.HasManagedByLabel(live) {
 		change = append(change, map[string]any{"op": "remove", "path": "/metadata/labels/" + jsonPath.Replace(cardquota.LabelManagedBy)})
 	}
 	patch, err := json.Marshal(change)

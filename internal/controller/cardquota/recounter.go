@@ -66,8 +66,8 @@ type Recounter struct {
 	mu       sync.RWMutex
 	queues   map[string]cardquota.Usage // nil before the first count
 	physical map[card.Name]card.Count
-	balance  *cardquota.Balance // nil before the first count
-	told     time.Time          // when numbers of balance were told last
+	balance  *cardquota.QuotaTotals // nil before the first count
+	told     time.Time              // when numbers of balance were told last
 	bypasses []enforcement.Bypass
 }
 
@@ -118,7 +118,7 @@ func (r *Recounter) Changed() <-chan event.TypedGenericEvent[string] { return r.
 // Balance returns what all CardQuotas grant beside the healthy cards, nil before
 // the first count. While too many of a card are granted its numbers may be as old as
 // balancePause.
-func (r *Recounter) Balance() *cardquota.Balance {
+func (r *Recounter) Balance() *cardquota.QuotaTotals {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.balance
@@ -230,22 +230,22 @@ func (r *Recounter) recount(s stores) []string {
 		quotas[queue] = cardquota.QuotaOf(owner)
 	}
 	var queues map[string]cardquota.Usage
-	queues, r.last = cardquota.Recount(cardquota.World{
-		Pods:       pods,
-		PodGroups:  objects[v1beta1.PodGroup](s.groups),
-		Inventory:  inventory,
-		Quotas:     quotas,
-		Last:       r.last,
-		Schedulers: schedulers,
-		Admits:     admits(owners, objects[corev1.Namespace](s.namespaces)),
+	queues, r.last = cardquota.CountUsageAndCharges(cardquota.CountInput{
+		Pods:            pods,
+		PodGroups:       objects[v1beta1.PodGroup](s.groups),
+		Inventory:       inventory,
+		Quotas:          quotas,
+		LastCharges:     r.last,
+		Schedulers:      schedulers,
+		AllowsNamespace: admits(owners, objects[corev1.Namespace](s.namespaces)),
 	})
 	var bypasses []enforcement.Bypass
 	if len(schedulers) > 0 { // else nobody has said which scheduler is ours
 		bypasses = enforcement.Bypasses(pods, r.last, inventory, schedulers, r.presets)
 	}
-	unowned := cardquota.Unowned(granted, objects[v1beta1.Queue](s.queues))
+	unowned := cardquota.UnownedQuotas(granted, objects[v1beta1.Queue](s.queues))
 	r.showUnowned(unowned)
-	balance, physical := cardquota.NewBalance(granted, unowned, r.cards.Healthy()), inventory.Physical()
+	balance, physical := cardquota.NewQuotaTotals(granted, unowned, r.cards.Healthy()), inventory.Physical()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.queues == nil || !slices.EqualFunc(r.bypasses, bypasses, enforcement.Bypass.Equal) {
@@ -256,7 +256,7 @@ func (r *Recounter) recount(s stores) []string {
 	}
 	woken, now := []string{everyQueue}, time.Now()
 	if r.queues != nil {
-		moved, turned := balance.Moved(r.balance)
+		moved, turned := balance.ChangedQueues(r.balance)
 		switch wait := balancePause - now.Sub(r.told); {
 		case len(moved) == 0: // it says the same to everybody
 		case wait <= 0 || turned:
@@ -326,7 +326,7 @@ func ownersOf(quotas []*v1alpha1.CardQuota) map[string]*v1alpha1.CardQuota {
 		if owner == nil {
 			owner = q
 		}
-		owners[q.QueueName()] = cardquota.Owner([]*v1alpha1.CardQuota{q, owner})
+		owners[q.QueueName()] = cardquota.QueueOwner([]*v1alpha1.CardQuota{q, owner})
 	}
 	return owners
 }

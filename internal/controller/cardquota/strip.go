@@ -149,7 +149,7 @@ func stripGroup(group *v1beta1.PodGroup) *v1beta1.PodGroup {
 		Spec:       v1beta1.PodGroupSpec{Queue: clipped(group.Spec.Queue, maxName), MinResources: stripMinimum(group.Spec.MinResources)},
 		Status:     v1beta1.PodGroupStatus{Phase: clipped(group.Status.Phase, maxName), Running: group.Status.Running},
 	}
-	if why, blocked := cardquota.WhyGroup(group); blocked {
+	if why, blocked := cardquota.PodGroupPendingReason(group); blocked {
 		kept.Status.Conditions = []v1beta1.PodGroupCondition{{
 			Type: v1beta1.PodGroupUnschedulableType, Status: corev1.ConditionTrue,
 			Reason: conditions.Truncate(why.Reason, cardquota.MaxReasonLength), Message: conditions.Truncate(why.Message, conditions.MaxMessageLength),

@@ -78,8 +78,8 @@ func TestStrippedPodGroupsCountAlike(t *testing.T) {
 // shownOf is what a count makes of one PodGroup, as the status shows it. The queue
 // takes no work of the namespace elsewhere.
 func shownOf(group *v1beta1.PodGroup) map[string]cardquota.Usage {
-	queues := cardquota.Count(cardquota.World{PodGroups: []*v1beta1.PodGroup{group}, Inventory: h200(),
-		Admits: func(_, namespace string) bool { return namespace != "elsewhere" }})
+	queues := cardquota.CountUsage(cardquota.CountInput{PodGroups: []*v1beta1.PodGroup{group}, Inventory: h200(),
+		AllowsNamespace: func(_, namespace string) bool { return namespace != "elsewhere" }})
 	for _, queue := range queues {
 		for i := range queue.Blocked {
 			b := &queue.Blocked[i]

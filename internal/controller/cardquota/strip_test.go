@@ -71,7 +71,7 @@ func TestStrippedPodsCountAlike(t *testing.T) {
 		check.That(t, len(stripped.ManagedFields) <= 1 && stripped.Spec.Volumes == nil && stripped.Spec.Containers[0].Image == "",
 			"pod is not stripped: %+v", stripped)
 		count := func(pod *corev1.Pod) any {
-			return cardquota.Count(cardquota.World{Pods: []*corev1.Pod{pod}, Inventory: inventory})
+			return cardquota.CountUsage(cardquota.CountInput{Pods: []*corev1.Pod{pod}, Inventory: inventory})
 		}
 		check.Equal(t, "the stripped pod counts differently", count(whole), count(stripped))
 		check.Equal(t, "the stripped pod came to its node differently", enforcement.ProvenanceOf(whole), enforcement.ProvenanceOf(stripped))

@@ -199,8 +199,8 @@ func TestTheOperatorChargesOutsidersAlike(t *testing.T) {
 	agree := func(when string) {
 		t.Helper()
 		var charges map[types.UID]quota.Charge
-		_, charges = cardquota.Recount(cardquota.World{Pods: all, Inventory: s.p.inventory, Schedulers: []string{"volcano"}, Last: last,
-			Admits: func(queue, namespace string) bool { return queue != "q" || namespace == taken }})
+		_, charges = cardquota.CountUsageAndCharges(cardquota.CountInput{Pods: all, Inventory: s.p.inventory, Schedulers: []string{"volcano"}, LastCharges: last,
+			AllowsNamespace: func(queue, namespace string) bool { return queue != "q" || namespace == taken }})
 		for _, pod := range all {
 			if diff := cmp.Diff(charges[pod.UID], *s.p.ledger.Charged(string(pod.UID)), cmpopts.IgnoreFields(quota.Charge{}, "MilliCPU", "Memory")); diff != "" {
 				t.Errorf("%s, %s (-operator +scheduler):\n%s", when, pod.Name, diff)

@@ -55,7 +55,7 @@ func CardQuota(quota, before *v1alpha1.CardQuota, world Quotas) Result {
 		}
 	}
 	if before == nil || before.Spec.OverAllocation != quota.Spec.OverAllocation || !equality.Semantic.DeepEqual(quota.Spec.Cards, before.Spec.Cards) {
-		allocated(&result, quota, before, cardquota.NewBalance(others, cardquota.Unowned(world.All, world.Queues), world.Healthy))
+		allocated(&result, quota, before, cardquota.NewQuotaTotals(others, cardquota.UnownedQuotas(world.All, world.Queues), world.Healthy))
 	}
 	return result
 }
@@ -87,7 +87,7 @@ func Deletion(quota *v1alpha1.CardQuota) Result {
 // may come: it takes over.
 func rival(result *Result, quota *v1alpha1.CardQuota, others []*v1alpha1.CardQuota) {
 	others = slices.DeleteFunc(slices.Clone(others), func(c *v1alpha1.CardQuota) bool { return c.QueueName() != quota.QueueName() })
-	if owner := cardquota.Owner(slices.DeleteFunc(slices.Clone(others), func(c *v1alpha1.CardQuota) bool { return c.DeletionTimestamp != nil })); owner != nil {
+	if owner := cardquota.QueueOwner(slices.DeleteFunc(slices.Clone(others), func(c *v1alpha1.CardQuota) bool { return c.DeletionTimestamp != nil })); owner != nil {
 		result.refuse(spec.Child("queueName"), "queue %s belongs to CardQuota %s of tenant %s: change that one, or give this one another spec.queueName", quota.QueueName(), owner.Name, owner.Spec.Tenant)
 		return
 	}
@@ -111,14 +111,14 @@ func defined(result *Result, quota *v1alpha1.CardQuota, in *v1alpha1.ServiceType
 
 // allocated refuses with overAllocation Deny to grant more than there is, and
 // warns of it with Warn.
-func allocated(result *Result, quota, before *v1alpha1.CardQuota, balance *cardquota.Balance) {
+func allocated(result *Result, quota, before *v1alpha1.CardQuota, balance *cardquota.QuotaTotals) {
 	if denied := balance.Denied(before, quota); len(denied) > 0 {
 		result.refuse(spec.Child("cards"), "spec.overAllocation is Deny: %s: lower the quota here or there, add cards, or set overAllocation to Warn",
-			cardquota.Clauses(denied))
+			cardquota.DescribeOverAllocation(denied))
 		return
 	}
 	if excess := balance.OverAllocated(quota); len(excess) > 0 && quota.Spec.OverAllocation == v1alpha1.OverAllocationWarn {
-		result.warn(spec.Child("cards"), "grants more cards than there are: %s: it is enforced as written", cardquota.Clauses(excess))
+		result.warn(spec.Child("cards"), "grants more cards than there are: %s: it is enforced as written", cardquota.DescribeOverAllocation(excess))
 	}
 }
 

@@ -67,7 +67,7 @@ func TestOverAllocated(t *testing.T) {
 			cards{"H200": 8}, "H200: 9 granted, 8 healthy, 1 too many (8 here, 1 by late)"},
 		"what goes is not in excess": {grants("a", 9, 0, leaving), nil, cards{"H200": 8}, ""},
 	}) {
-		check.Equal(t, "over-allocated", tc.want, Clauses(NewBalance(tc.others, nil, tc.healthy).OverAllocated(tc.quota)))
+		check.Equal(t, "over-allocated", tc.want, DescribeOverAllocation(NewQuotaTotals(tc.others, nil, tc.healthy).OverAllocated(tc.quota)))
 	}
 }
 
@@ -98,7 +98,7 @@ func TestDenied(t *testing.T) {
 			all = append(all[:len(all):len(all)], tc.before)
 		}
 		var got []card.Name
-		for _, e := range NewBalance(all, nil, healthy).Denied(tc.before, tc.after) {
+		for _, e := range NewQuotaTotals(all, nil, healthy).Denied(tc.before, tc.after) {
 			got = append(got, e.Card)
 		}
 		check.Equal(t, "denied", tc.want, got)
@@ -111,37 +111,37 @@ func TestMovedIsWhoseExcessIsAnother(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		was, old := drawBalance(t, "before")
 		is, fresh := drawBalance(t, "after")
-		moved, _ := fresh.Moved(old)
+		moved, _ := fresh.ChangedQueues(old)
 		for i, quota := range is {
 			if i < len(was) && cmp.Equal(was[i].Spec, quota.Spec) {
-				first, second := Clauses(old.OverAllocated(quota)), Clauses(fresh.OverAllocated(quota))
+				first, second := DescribeOverAllocation(old.OverAllocated(quota)), DescribeOverAllocation(fresh.OverAllocated(quota))
 				check.Must(t, first == second || slices.Contains(moved, quota.Name), "%s: %q became %q, and only %v are told", quota.Name, first, second, moved)
 			}
 		}
-		short := func(b *Balance, all []*v1alpha1.CardQuota) bool {
+		short := func(b *QuotaTotals, all []*v1alpha1.CardQuota) bool {
 			return slices.ContainsFunc(all, func(q *v1alpha1.CardQuota) bool { return len(b.OverAllocated(q)) > 0 })
 		}
 		check.Must(t, short(old, was) || short(fresh, is) || len(moved) == 0, "nothing is granted too often, and %v are told", moved)
-		again, _ := fresh.Moved(fresh)
+		again, _ := fresh.ChangedQueues(fresh)
 		check.Equal(t, "told after nothing changed", 0, len(again))
 	})
 }
 
-func drawBalance(t *rapid.T, label string) ([]*v1alpha1.CardQuota, *Balance) {
+func drawBalance(t *rapid.T, label string) ([]*v1alpha1.CardQuota, *QuotaTotals) {
 	count := rapid.Int64Range(0, 4)
 	var all []*v1alpha1.CardQuota
 	for i := range rapid.IntRange(0, 4).Draw(t, label) {
 		all = append(all, grants(fmt.Sprint("q", i), count.Draw(t, "H200"), 0, and("H800", count.Draw(t, "H800"))))
 	}
-	return all, NewBalance(all, nil, cards{"H200": card.Count(count.Draw(t, "healthy")) * 2, "H800": card.Count(count.Draw(t, "healthy")) * 2})
+	return all, NewQuotaTotals(all, nil, cards{"H200": card.Count(count.Draw(t, "healthy")) * 2, "H800": card.Count(count.Draw(t, "healthy")) * 2})
 }
 
 func TestMoved(t *testing.T) {
-	of := func(a, b int64) *Balance {
-		return NewBalance([]*v1alpha1.CardQuota{grants("a", a, 0), grants("b", b, 0)}, nil, cards{"H200": 8})
+	of := func(a, b int64) *QuotaTotals {
+		return NewQuotaTotals([]*v1alpha1.CardQuota{grants("a", a, 0), grants("b", b, 0)}, nil, cards{"H200": 8})
 	}
 	for t, tc := range check.Cases(t, map[string]struct {
-		before, after *Balance
+		before, after *QuotaTotals
 		want          []string
 		turned        bool
 	}{
@@ -149,9 +149,9 @@ func TestMoved(t *testing.T) {
 		"too many":               {of(7, 1), of(9, 1), []string{"a", "b"}, true},
 		"no longer too many":     {of(9, 1), of(7, 1), []string{"a", "b"}, true},
 		"others, but not enough": {of(6, 1), of(1, 6), nil, false},
-		"fewer cards":            {of(9, 1), NewBalance([]*v1alpha1.CardQuota{grants("a", 9, 0), grants("b", 1, 0)}, nil, cards{"H200": 4}), []string{"a", "b"}, true},
+		"fewer cards":            {of(9, 1), NewQuotaTotals([]*v1alpha1.CardQuota{grants("a", 9, 0), grants("b", 1, 0)}, nil, cards{"H200": 4}), []string{"a", "b"}, true},
 	}) {
-		moved, turned := tc.after.Moved(tc.before)
+		moved, turned := tc.after.ChangedQueues(tc.before)
 		check.Equal(t, "turned", tc.turned, turned)
 		check.Equal(t, "moved", tc.want, moved)
 	}
@@ -174,8 +174,8 @@ func TestInventorySatisfied(t *testing.T) {
 	}) {
 		f := facts(nil, nil)
 		f.Quota.Spec.OverAllocation = tc.over
-		f.Balance = NewBalance(others, nil, cards{"NVIDIA-H200": tc.healthy, "NVIDIA-H800": 2})
-		status := StatusOf(f)
+		f.Balance = NewQuotaTotals(others, nil, cards{"NVIDIA-H200": tc.healthy, "NVIDIA-H800": 2})
+		status := NewStatus(f)
 		check.Equal(t, "condition", tc.want, said(status, "InventorySatisfied"))
 		got := said(status, "Ready")
 		check.That(t, strings.HasPrefix(got, "True/Ready"), "Ready is touched: %q", got)
@@ -202,12 +202,12 @@ func said(status v1alpha1.CardQuotaStatus, kind string) string {
 
 func TestInventorySatisfiedAtTheEdges(t *testing.T) {
 	t.Run("not counted yet", func(t *testing.T) {
-		check.Equal(t, "condition", "", said(StatusOf(facts(nil, nil)), "InventorySatisfied"))
+		check.Equal(t, "condition", "", said(NewStatus(facts(nil, nil)), "InventorySatisfied"))
 	})
 	t.Run("another one has the queue", func(t *testing.T) {
 		f := facts(nil, nil)
-		f.Sync, f.Balance = Contested("team", "older"), NewBalance(nil, nil, nil)
-		check.Equal(t, "condition", "Unknown/NotCounted: this CardQuota does not have its queue", said(StatusOf(f), "InventorySatisfied"))
+		f.Sync, f.Balance = QueueConflictCondition("team", "older"), NewQuotaTotals(nil, nil, nil)
+		check.Equal(t, "condition", "Unknown/NotCounted: this CardQuota does not have its queue", said(NewStatus(f), "InventorySatisfied"))
 	})
 	t.Run("a long list ends with what it means", func(t *testing.T) {
 		f := facts(nil, nil)
@@ -215,8 +215,8 @@ func TestInventorySatisfiedAtTheEdges(t *testing.T) {
 		for i := range 64 {
 			f.Quota.Spec.Cards = append(f.Quota.Spec.Cards, v1alpha1.Card{Name: fmt.Sprintf("MODEL-%d-%s", i, strings.Repeat("x", 40)), Quota: 1})
 		}
-		f.Balance = NewBalance(nil, nil, nil)
-		if got := said(StatusOf(f), "InventorySatisfied"); len(got) > 1100 || !strings.HasSuffix(got, "set overAllocation to Allow") {
+		f.Balance = NewQuotaTotals(nil, nil, nil)
+		if got := said(NewStatus(f), "InventorySatisfied"); len(got) > 1100 || !strings.HasSuffix(got, "set overAllocation to Allow") {
 			t.Errorf("%d bytes, ending with %q", len(got), got[max(0, len(got)-60):])
 		}
 	})
@@ -229,13 +229,13 @@ func TestARetainedQueueCounts(t *testing.T) {
 	}
 	queues := []*v1beta1.Queue{written("kept", `{"H200":6}`), written("a", `{"H200":99}`), written("given-up", `{}`), written("spoilt", `{`), {}}
 	a := grants("a", 4, 0)
-	unowned := Unowned([]*v1alpha1.CardQuota{a}, queues)
+	unowned := UnownedQuotas([]*v1alpha1.CardQuota{a}, queues)
 	check.Equal(t, "queues without a CardQuota", map[string]card.Quota{"kept": {"H200": 6}}, unowned)
-	balance := NewBalance([]*v1alpha1.CardQuota{a}, unowned, cards{"H200": 8})
-	check.Equal(t, "over-allocated", "H200: 10 granted, 8 healthy, 2 too many (4 here, 6 by queue kept, which has no CardQuota)", Clauses(balance.OverAllocated(a)))
+	balance := NewQuotaTotals([]*v1alpha1.CardQuota{a}, unowned, cards{"H200": 8})
+	check.Equal(t, "over-allocated", "H200: 10 granted, 8 healthy, 2 too many (4 here, 6 by queue kept, which has no CardQuota)", DescribeOverAllocation(balance.OverAllocated(a)))
 
 	// Its CardQuota comes again: it counts in the place of the queue.
 	kept := grants("kept", 4, 0)
-	check.Equal(t, "over-allocated with its CardQuota", "", Clauses(balance.OverAllocated(kept)))
-	check.Equal(t, "queues without a CardQuota then", map[string]card.Quota{}, Unowned([]*v1alpha1.CardQuota{a, kept}, queues))
+	check.Equal(t, "over-allocated with its CardQuota", "", DescribeOverAllocation(balance.OverAllocated(kept)))
+	check.Equal(t, "queues without a CardQuota then", map[string]card.Quota{}, UnownedQuotas([]*v1alpha1.CardQuota{a, kept}, queues))
 }

@@ -1,0 +1,193 @@
+package cardquota
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+)
+
+// QuotaTotals compares what all CardQuotas grant together with the healthy cards of
+// the cluster, per card name. It does not change after it was made.
+type QuotaTotals struct {
+	healthy map[card.Name]card.Count
+	// granted is by card and queue; a CardQuota that waits for its queue or is
+	// being deleted grants nothing, and a Queue that no CardQuota has what is
+	// written on it.
+	grants map[card.Name]map[string]Grant
+	totals map[card.Name]card.Count
+}
+
+// Grant is what one CardQuota, or a Queue that none has, grants of a card.
+type Grant struct {
+	// By is the name of the CardQuota, or says which Queue it is.
+	By    string
+	Count card.Count
+}
+
+// UnownedQuotas returns the quotas that are written on Queues which no CardQuota has: they
+// were retained, or written by hand, and the scheduler honours them.
+func UnownedQuotas(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue) map[string]card.Quota {
+	owned := make(map[string]bool, len(quotas))
+	for _, quota := range quotas {
+		owned[quota.QueueName()] = true
+	}
+	out := map[string]card.Quota{}
+	for _, q := range queues {
+		if text, written := q.Annotations[v1alpha1.AnnotationCardQuota]; written && !owned[q.Name] {
+			if quota, err := card.ParseQuota(text); err == nil && len(quota) > 0 {
+				out[q.Name] = quota
+			}
+		}
+	}
+	return out
+}
+
+// NewQuotaTotals balances all CardQuotas of the cluster, and what Unowned found, against
+// its healthy cards.
+func NewQuotaTotals(quotas []*v1alpha1.CardQuota, unowned map[string]card.Quota, healthy map[card.Name]card.Count) *QuotaTotals {
+	candidates := map[string][]*v1alpha1.CardQuota{}
+	for _, quota := range quotas {
+		if quota.DeletionTimestamp == nil {
+			candidates[quota.QueueName()] = append(candidates[quota.QueueName()], quota)
+		}
+	}
+	b := &QuotaTotals{healthy: healthy, grants: map[card.Name]map[string]Grant{}, totals: map[card.Name]card.Count{}}
+	for name, all := range candidates {
+		owner := QueueOwner(all)
+		b.addGrants(name, owner.Name, QuotaOf(owner))
+	}
+	for name, quota := range unowned {
+		b.addGrants(name, "queue "+name+", which has no CardQuota", quota)
+	}
+	return b
+}
+
+func (b *QuotaTotals) addGrants(queue, by string, quota card.Quota) {
+	for name, count := range quota {
+		if b.grants[name] == nil {
+			b.grants[name] = map[string]Grant{}
+		}
+		b.grants[name][queue] = Grant{by, count}
+		b.totals[name] = b.totals[name].Add(count)
+	}
+}
+
+// ChangedQueues lists the queues whose condition InventorySatisfied says another thing than
+// before, sorted: those that grant a card of which too many are or were granted, and
+// whose numbers are others now. turned reports whether too many of some card are granted
+// now and were not before, or the other way round, or whether there are more or fewer cards.
+func (b *QuotaTotals) ChangedQueues(before *QuotaTotals) (queues []string, turned bool) {
+	moved := map[string]bool{}
+	for _, side := range []*QuotaTotals{before, b} {
+		for name := range side.grants {
+			cards := before.healthy[name] != b.healthy[name]
+			was, is := before.totals[name] > before.healthy[name], b.totals[name] > b.healthy[name]
+			turned = turned || cards || was != is
+			if !was && !is || !cards && maps.Equal(before.grants[name], b.grants[name]) {
+				continue
+			}
+			for queue := range side.grants[name] {
+				moved[queue] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(moved)), turned
+}
+
+// OverAllocatedCard is a card of which all CardQuotas together grant more than there are
+// healthy ones.
+type OverAllocatedCard struct {
+	Card card.Name
+	// Quota is what the CardQuota in question grants, Granted what it and all
+	// others do, Healthy how many cards there are.
+	Quota, Granted, Healthy card.Count
+	// Others are the other CardQuotas that grant this card, the largest share
+	// first, then by name.
+	Others []Grant
+}
+
+// Excess is how many cards too many are granted.
+func (e OverAllocatedCard) Excess() card.Count { return e.Granted.Sub(e.Healthy) }
+
+// OverAllocated lists the cards, sorted, of which a CardQuota grants some and
+// all together grant too many. The CardQuota counts as it is given, in place of
+// the one that has its queue in the balance.
+func (b *QuotaTotals) OverAllocated(quota *v1alpha1.CardQuota) []OverAllocatedCard {
+	if quota.DeletionTimestamp != nil {
+		return nil
+	}
+	var found []OverAllocatedCard
+	for name, count := range QuotaOf(quota) {
+		others := b.totals[name].Sub(b.grants[name][quota.QueueName()].Count)
+		excess := OverAllocatedCard{Card: name, Quota: count, Granted: others.Add(count), Healthy: b.healthy[name]}
+		if count > 0 && excess.Excess() > 0 {
+			excess.Others = b.otherGrants(name, quota.QueueName())
+			found = append(found, excess)
+		}
+	}
+	slices.SortFunc(found, func(x, y OverAllocatedCard) int { return cmp.Compare(x.Card, y.Card) })
+	return found
+}
+
+// otherGrants lists who else grants a card, the largest share first.
+func (b *QuotaTotals) otherGrants(name card.Name, than string) []Grant {
+	var others []Grant
+	for of, share := range b.grants[name] {
+		if of != than && share.Count > 0 {
+			others = append(others, share)
+		}
+	}
+	slices.SortFunc(others, func(x, y Grant) int {
+		return cmp.Or(cmp.Compare(y.Count, x.Count), cmp.Compare(x.By, y.By))
+	})
+	return others
+}
+
+// Denied lists for which cards a CardQuota with overAllocation Deny may not be
+// made or changed as given: those whose quota is raised, or new, while all
+// together would grant too many. before is the CardQuota as it was, nil when it
+// is new. What was granted may always stay, and be lowered; another
+// overAllocation denies nothing.
+func (b *QuotaTotals) Denied(before, after *v1alpha1.CardQuota) []OverAllocatedCard {
+	if after.Spec.OverAllocation != v1alpha1.OverAllocationDeny {
+		return nil
+	}
+	var had card.Quota
+	if before != nil {
+		had = QuotaOf(before)
+	}
+	return slices.DeleteFunc(b.OverAllocated(after), func(e OverAllocatedCard) bool { return e.Quota <= had[e.Card] })
+}
+
+// maxNamedGrants is how many other CardQuotas a sentence names.
+const maxNamedGrants = 3
+
+// String is one clause: "NVIDIA-H200: 12 granted, 8 healthy, 4 too many (6 here,
+// 4 by search, 2 by ads)".
+func (e OverAllocatedCard) String() string {
+	parts := []string{fmt.Sprintf("%d here", e.Quota)}
+	for i, other := range e.Others {
+		if i == maxNamedGrants {
+			parts = append(parts, fmt.Sprintf("the rest by %d more", len(e.Others)-i))
+			break
+		}
+		parts = append(parts, fmt.Sprintf("%d by %s", other.Count, other.By))
+	}
+	return fmt.Sprintf("%s: %d granted, %d healthy, %d too many (%s)", e.Card, e.Granted, e.Healthy, e.Excess(), strings.Join(parts, ", "))
+}
+
+// DescribeOverAllocation joins the clauses of several cards.
+func DescribeOverAllocation(excesses []OverAllocatedCard) string {
+	texts := make([]string, len(excesses))
+	for i, e := range excesses {
+		texts[i] = e.String()
+	}
+	return strings.Join(texts, "; ")
+}
