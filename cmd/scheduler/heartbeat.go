@@ -132,7 +132,7 @@ func (b *beater) try(ctx context.Context, report enforcement.Report) (err error)
 	case apierrors.IsNotFound(err):
 		known, err = b.leases.Create(ctx, report.Lease(b.namespace), metav1.CreateOptions{})
 	case err == nil:
-		report.Write(known)
+		report.WriteTo(known)
 		known, err = b.leases.Update(ctx, known, metav1.UpdateOptions{})
 	}
 	if err == nil {
@@ -157,7 +157,7 @@ func endHeartbeat(ctx context.Context, leases typedcoordinationv1.LeaseInterface
 			return err
 		}
 		last.Ended = true
-		last.Write(lease)
+		last.WriteTo(lease)
 		_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
 		return err
 	})

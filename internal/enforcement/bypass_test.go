@@ -33,16 +33,16 @@ func TestProvenance(t *testing.T) {
 		want   Provenance
 	}{
 		"bound":                        {[]metav1.ManagedFieldsEntry{entry("kubectl", boundText), entry("kubelet", statusText)}, Provenance{}},
-		"created with a node name":     {[]metav1.ManagedFieldsEntry{entry("kubelet", statusText), entry("kubectl-create", presetText)}, Provenance{Preset: true, By: "kubectl-create"}},
-		"record taken away":            {nil, Provenance{Erased: true}},
-		"record taken away, then more": {[]metav1.ManagedFieldsEntry{entry("kubelet", statusText), {Manager: "x"}}, Provenance{Erased: true}},
-		"record that cannot be read":   {[]metav1.ManagedFieldsEntry{entry("x", `{"f:spec":{"f:containers":`)}, Provenance{Erased: true}},
+		"created with a node name":     {[]metav1.ManagedFieldsEntry{entry("kubelet", statusText), entry("kubectl-create", presetText)}, Provenance{NodeNameSetByCreator: true, Manager: "kubectl-create"}},
+		"record taken away":            {nil, Provenance{ManagedFieldsRemoved: true}},
+		"record taken away, then more": {[]metav1.ManagedFieldsEntry{entry("kubelet", statusText), {Manager: "x"}}, Provenance{ManagedFieldsRemoved: true}},
+		"record that cannot be read":   {[]metav1.ManagedFieldsEntry{entry("x", `{"f:spec":{"f:containers":`)}, Provenance{ManagedFieldsRemoved: true}},
 	}) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ManagedFields: tc.record}}
 		check.Equal(t, "of the whole record", tc.want, ProvenanceOf(pod))
 		// Twice: a cache may hand an object to its transform again.
 		for range 2 {
-			pod.ManagedFields = Reduce(pod)
+			pod.ManagedFields = ReducedManagedFields(pod)
 			check.Equal(t, "of the reduced record", tc.want, ProvenanceOf(pod))
 		}
 		// What was stored and read again has lost its pointers.
@@ -105,9 +105,9 @@ func TestBypasses(t *testing.T) {
 		}
 		var want []Bypass
 		if tc.want != "" {
-			want = []Bypass{{Pod: "lab/a", Queue: tc.charge.Queue, Cards: tc.cards, Why: tc.want}}
+			want = []Bypass{{Pod: "lab/a", Queue: tc.charge.Queue, Cards: tc.cards, Reason: tc.want}}
 		}
-		got := Bypasses([]*corev1.Pod{pod}, map[types.UID]quota.Charge{"a": tc.charge}, inv, []string{"volcano", "volcano-batch"}, Presets{})
+		got := FindBypasses([]*corev1.Pod{pod}, map[types.UID]quota.Charge{"a": tc.charge}, inv, []string{"volcano", "volcano-batch"}, FirstProvenance{})
 		check.Equal(t, "bypasses", want, got)
 	}
 }
@@ -121,7 +121,7 @@ func TestBypassesAreSorted(t *testing.T) {
 		charges[types.UID(name)] = quota.Charge{Cards: []card.Amount{{Name: "NVIDIA-H200", Count: 1}}}
 	}
 	var names string
-	for _, b := range Bypasses(pods, charges, inv, []string{"volcano"}, Presets{}) {
+	for _, b := range FindBypasses(pods, charges, inv, []string{"volcano"}, FirstProvenance{}) {
 		names += b.Pod + " "
 	}
 	check.Equal(t, "order", "lab/a lab/b lab/c ", names)
@@ -132,8 +132,8 @@ func TestAPresetIsRemembered(t *testing.T) {
 	inv := card.NewInventory(nil, "nvidia.com/gpu")
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "a", UID: "a", ManagedFields: []metav1.ManagedFieldsEntry{entry("kubectl-create", presetText)}},
 		Spec: corev1.PodSpec{NodeName: "n", SchedulerName: "volcano"}}
-	charges, seen := map[types.UID]quota.Charge{"a": {Cards: []card.Amount{{Name: "NVIDIA-H200", Count: 1}}}}, Presets{}
-	look := func(pods ...*corev1.Pod) int { return len(Bypasses(pods, charges, inv, []string{"volcano"}, seen)) }
+	charges, seen := map[types.UID]quota.Charge{"a": {Cards: []card.Amount{{Name: "NVIDIA-H200", Count: 1}}}}, FirstProvenance{}
+	look := func(pods ...*corev1.Pod) int { return len(FindBypasses(pods, charges, inv, []string{"volcano"}, seen)) }
 	check.Equal(t, "a pod with a node name of its own passes", 1, look(pod))
 	pod.ManagedFields = []metav1.ManagedFieldsEntry{entry("kubectl-create", boundText)}
 	check.Equal(t, "a pod whose record was rewritten passes", 1, look(pod))
@@ -168,16 +168,16 @@ func TestTheFirstRecordDecides(t *testing.T) {
 		{bound, bound, bound}, {erased, erased, erased},
 	} {
 		t.Run(tc.first+" then "+tc.then, func(t *testing.T) {
-			seen := Presets{}
+			seen := FirstProvenance{}
 			look := func(record string, placed bool) string {
 				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "a", UID: "a", ManagedFields: records[record]},
 					Spec: corev1.PodSpec{SchedulerName: "volcano"}}
-				pod.ManagedFields = Reduce(pod)
+				pod.ManagedFields = ReducedManagedFields(pod)
 				if placed {
 					pod.Spec.NodeName = "n"
 				}
-				for _, b := range Bypasses([]*corev1.Pod{pod}, charges, inv, []string{"volcano"}, seen) {
-					return b.Why
+				for _, b := range FindBypasses([]*corev1.Pod{pod}, charges, inv, []string{"volcano"}, seen) {
+					return b.Reason
 				}
 				return ""
 			}

@@ -44,13 +44,13 @@ const (
 	AnnotationEnded = "cardquota.dev/ended"
 )
 
-// MostPods is how many pods a report names at most.
-const MostPods = 5
+// MaxPods is how many pods a report names at most.
+const MaxPods = 5
 
 // Bounds of texts in bytes. All annotations of an object may hold 256 KiB.
 const (
-	longestLine    = 256
-	longestProblem = 1024
+	maxLineLength    = 256
+	maxProblemLength = 1024
 )
 
 // Report is what the leading scheduler says at the close of a session, in a Lease.
@@ -84,7 +84,7 @@ func (r Report) Fresh(now time.Time) bool {
 
 // SameContent tells whether two reports say the same, at whatever time.
 func (r Report) SameContent(other Report) bool {
-	r, other = r.bounded(), other.bounded()
+	r, other = r.withinBounds(), other.withinBounds()
 	r.At = other.At
 	return reflect.DeepEqual(r, other)
 }
@@ -92,17 +92,17 @@ func (r Report) SameContent(other Report) bool {
 // Lease returns the report as a new Lease.
 func (r Report) Lease(namespace string) *coordinationv1.Lease {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: LeaseName}}
-	r.Write(lease)
+	r.WriteTo(lease)
 	return lease
 }
 
-// Write puts the report into a Lease, within its bounds, and leaves everything else
+// WriteTo puts the report into a Lease, within its bounds, and leaves everything else
 // there as it is.
-func (r Report) Write(lease *coordinationv1.Lease) {
-	r = r.bounded()
+func (r Report) WriteTo(lease *coordinationv1.Lease) {
+	r = r.withinBounds()
 	ended := ""
 	if r.Ended {
-		ended = endOf(r.At)
+		ended = formatEnd(r.At)
 	}
 	if lease.Annotations == nil {
 		lease.Annotations = map[string]string{}
@@ -145,22 +145,22 @@ func ReadReport(lease *coordinationv1.Lease) (Report, error) {
 		ConfigProblem:   lease.Annotations[AnnotationConfigProblem],
 		SecondScheduler: strings.Split(lease.Annotations[AnnotationSecondScheduler], ","),
 		At:              spec.RenewTime.Time,
-		Ended:           lease.Annotations[AnnotationEnded] == endOf(spec.RenewTime.Time),
-	}.bounded()
+		Ended:           lease.Annotations[AnnotationEnded] == formatEnd(spec.RenewTime.Time),
+	}.withinBounds()
 	if text := lease.Annotations[AnnotationSecondScheduler]; text != "" && len(report.SecondScheduler) == 0 {
 		return Report{}, fmt.Errorf("Lease %s/%s names no pods in annotation %s: %.200q", lease.Namespace, lease.Name, AnnotationSecondScheduler, text)
 	}
 	return report, nil
 }
 
-// bounded is the report as a Lease can hold it.
-func (r Report) bounded() Report {
-	r.Identity, r.Version, r.ConfigHash = line(r.Identity), line(r.Version), line(r.ConfigHash)
-	r.ConfigProblem = conditions.Truncate(plain(r.ConfigProblem), longestProblem)
-	pods := slices.DeleteFunc(slices.Clone(r.SecondScheduler), func(pod string) bool { return !isPod(pod) })
+// withinBounds is the report as a Lease can hold it.
+func (r Report) withinBounds() Report {
+	r.Identity, r.Version, r.ConfigHash = shortLine(r.Identity), shortLine(r.Version), shortLine(r.ConfigHash)
+	r.ConfigProblem = conditions.Truncate(singleLine(r.ConfigProblem), maxProblemLength)
+	pods := slices.DeleteFunc(slices.Clone(r.SecondScheduler), func(pod string) bool { return !isPodName(pod) })
 	slices.Sort(pods)
 	pods = slices.Compact(pods)
-	r.SecondScheduler = slices.Clip(pods[:min(len(pods), MostPods)])
+	r.SecondScheduler = slices.Clip(pods[:min(len(pods), MaxPods)])
 	if len(pods) == 0 {
 		r.SecondScheduler = nil
 	}
@@ -168,19 +168,21 @@ func (r Report) bounded() Report {
 	return r
 }
 
-// endOf names the report that was the last.
-func endOf(at time.Time) string { return at.UTC().Truncate(time.Microsecond).Format(time.RFC3339Nano) }
+// formatEnd names the report that was the last.
+func formatEnd(at time.Time) string {
+	return at.UTC().Truncate(time.Microsecond).Format(time.RFC3339Nano)
+}
 
-// isPod reports whether a text is namespace/name, by the rules of the API server. A
+// isPodName reports whether a text is namespace/name, by the rules of the API server. A
 // comma, which would make several pods of it, is in no name.
-func isPod(text string) bool {
+func isPodName(text string) bool {
 	namespace, name, _ := strings.Cut(text, "/")
 	return len(validation.IsDNS1123Subdomain(namespace)) == 0 && len(validation.IsDNS1123Subdomain(name)) == 0
 }
 
-// plain is a text on one line: faults that stand on lines of their own are
+// singleLine is a text on one line: faults that stand on lines of their own are
 // separated by semicolons, and nothing is left that a terminal would obey.
-func plain(text string) string {
+func singleLine(text string) string {
 	lines := strings.FieldsFunc(text, func(c rune) bool { return c == '\n' || c == '\r' })
 	return strings.TrimSpace(strings.Map(func(c rune) rune {
 		if !unicode.IsPrint(c) {
@@ -190,4 +192,4 @@ func plain(text string) string {
 	}, strings.Join(lines, "; ")))
 }
 
-func line(text string) string { return conditions.Truncate(plain(text), longestLine) }
+func shortLine(text string) string { return conditions.Truncate(singleLine(text), maxLineLength) }

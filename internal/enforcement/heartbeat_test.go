@@ -47,7 +47,7 @@ func TestWriteLeavesWhatOthersWrote(t *testing.T) {
 	lease.ResourceVersion, lease.Annotations["team"], lease.Labels = "7", "infra", map[string]string{"a": "b"}
 	healthy := full()
 	healthy.ConfigProblem, healthy.SecondScheduler = "", nil
-	healthy.Write(lease)
+	healthy.WriteTo(lease)
 	want := map[string]string{"team": "infra", AnnotationVersion: "v1.2.3", AnnotationConfigHash: "abc"}
 	check.That(t, maps.Equal(lease.Annotations, want) && lease.ResourceVersion == "7" && lease.Labels["a"] == "b", "Lease is %+v", lease.ObjectMeta)
 }
@@ -89,7 +89,7 @@ func TestReadReport(t *testing.T) {
 	if got, err := ReadReport(last); err != nil || got.Ended {
 		t.Errorf("who comes after is %+v, %v", got, err)
 	}
-	full().Write(last)
+	full().WriteTo(last)
 	if got, err := ReadReport(last); err != nil || got.Ended {
 		t.Errorf("who comes after is %+v, %v", got, err)
 	}

@@ -13,80 +13,80 @@ import (
 )
 
 const (
-	noPolicy = "there is no ServiceTypePolicy, so nothing is known of the scheduler's configuration: " +
+	noPolicyMessage = "there is no ServiceTypePolicy, so nothing is known of the scheduler's configuration: " +
 		"create one named default, an empty spec will do"
-	// namedAtMost is how many pods a message names, bypassAtMost how many of those
+	// maxNamedPods is how many pods a message names, bypassAtMost how many of those
 	// that hold cards, with what they hold.
-	namedAtMost, bypassAtMost = 5, 3
-	// shownOfText is the most bytes of a text from elsewhere in a message.
-	shownOfText = 600
-	// shownOfHash is enough of a hash to tell two apart.
-	shownOfHash = 12
+	maxNamedPods, maxNamedBypasses = 5, 3
+	// maxQuotedBytes is the most bytes of a text from elsewhere in a message.
+	maxQuotedBytes = 600
+	// shortHashLength is enough of a hash to tell two apart.
+	shortHashLength = 12
 )
 
-func (f Facts) stock() string {
-	if len(f.Foreign) > 0 {
+func (f Observation) stockSchedulerMessage() string {
+	if len(f.OtherSchedulers) > 0 {
 		return "another scheduler is at work in the place of Cardquota's and enforces no card quota; " +
-			"scale it to 0, Cardquota's takes over when its pods are gone: " + f.foreign()
+			"scale it to 0, Cardquota's takes over when its pods are gone: " + f.describeOtherSchedulers()
 	}
 	return fmt.Sprintf("%s has held the leader Lease volcano in namespace %s since %s and gives no heartbeat: "+
 		"it is not a scheduler of Cardquota, or an old one, and enforces no card quota; put cardquota-scheduler in its place",
-		f.Leader.Identity, f.Namespace, clock(f.Leader.Acquired))
+		f.Leader.Identity, f.Namespace, formatTime(f.Leader.Acquired))
 }
 
-// foreign names the pods of other schedulers.
-func (f Facts) foreign() string {
-	names := make([]string, len(f.Foreign))
-	for i, pod := range f.Foreign {
+// describeOtherSchedulers names the pods of other schedulers.
+func (f Observation) describeOtherSchedulers() string {
+	names := make([]string, len(f.OtherSchedulers))
+	for i, pod := range f.OtherSchedulers {
 		names[i] = pod.Name
 	}
-	return pods(len(names)) + " " + listed(names, namedAtMost)
+	return podNoun(len(names)) + " " + joinFirst(names, maxNamedPods)
 }
 
-func (f Facts) notConfigured() string {
+func (f Observation) notConfiguredMessage() string {
 	why := cmp.Or(f.NotConfigured, "no configuration was written yet")
-	return "the scheduler is not configured as the ServiceTypePolicy says: " + conditions.Truncate(why, shownOfText)
+	return "the scheduler is not configured as the ServiceTypePolicy says: " + conditions.Truncate(why, maxQuotedBytes)
 }
 
-func (f Facts) silent() string {
+func (f Observation) noHeartbeatMessage() string {
 	const look = "see whether a pod of cardquota-scheduler runs and leads, and what its /readyz says"
 	lease := fmt.Sprintf("Lease %s in namespace %s", LeaseName, f.Namespace)
 	switch report := f.Heartbeat; {
 	case report == nil && f.Unreadable != "":
-		return fmt.Sprintf("the scheduler's heartbeat, %s, cannot be read: %s", lease, conditions.Truncate(f.Unreadable, shownOfText))
+		return fmt.Sprintf("the scheduler's heartbeat, %s, cannot be read: %s", lease, conditions.Truncate(f.Unreadable, maxQuotedBytes))
 	case report == nil:
 		return fmt.Sprintf("no scheduler of Cardquota has ever finished a session: there is no %s; %s", lease, look)
 	case report.Ended:
 		return fmt.Sprintf("the scheduler %s stopped in order after its session of %s, and none has taken over: no card is given away and nothing is enforced; %s",
-			report.Identity, clock(report.At), look)
+			report.Identity, formatTime(report.At), look)
 	case report.At.Sub(f.Now) >= StaleAfter:
 		return fmt.Sprintf("the heartbeat of %s, %s, bears a time that is %s or more in the future and proves nothing: "+
 			"set the clocks of the scheduler's and the operator's node right", report.Identity, lease, StaleAfter)
-	case f.arriving() && f.Heard.Sub(report.At) >= StaleAfter:
+	case f.receivesHeartbeats() && f.ReceivedAt.Sub(report.At) >= StaleAfter:
 		return fmt.Sprintf("heartbeats of %s arrive in %s, but the time they bear is %s or more in the past: "+
 			"set the clocks of the scheduler's and the operator's node right", report.Identity, lease, StaleAfter)
 	default:
 		return fmt.Sprintf("no scheduler of Cardquota has finished a session since %s, that was %s: no card is given away and nothing is enforced; %s",
-			clock(report.At), report.Identity, look)
+			formatTime(report.At), report.Identity, look)
 	}
 }
 
-func (f Facts) second() string {
-	if len(f.Foreign) > 0 {
+func (f Observation) secondSchedulerMessage() string {
+	if len(f.OtherSchedulers) > 0 {
 		return fmt.Sprintf("another scheduler runs beside %s, and neither knows what the other gives away; scale it to 0: %s",
-			f.Heartbeat.Identity, f.foreign())
+			f.Heartbeat.Identity, f.describeOtherSchedulers())
 	}
 	bound := f.Heartbeat.SecondScheduler
 	return fmt.Sprintf("somebody else than %s binds pods of its schedulerName; find the second scheduler of that name and stop it, "+
-		"or delete the pods if they were bound by hand: %s %s", f.Heartbeat.Identity, pods(len(bound)), listed(bound, namedAtMost))
+		"or delete the pods if they were bound by hand: %s %s", f.Heartbeat.Identity, podNoun(len(bound)), joinFirst(bound, maxNamedPods))
 }
 
-func (f Facts) notLoaded() string {
-	state := fmt.Sprintf("%s works by configuration %s, written is %s", f.Heartbeat.Identity, short(f.Heartbeat.ConfigHash), short(f.WantedHash))
+func (f Observation) configNotLoadedMessage() string {
+	state := fmt.Sprintf("%s works by configuration %s, written is %s", f.Heartbeat.Identity, shortHash(f.Heartbeat.ConfigHash), shortHash(f.WantedHash))
 	switch {
 	case f.Heartbeat.ConfigProblem != "":
-		return fmt.Sprintf("%s, which it refuses: %s", state, conditions.Truncate(f.Heartbeat.ConfigProblem, shownOfText))
-	case !f.WantedSince.IsZero() && f.Now.Sub(f.WantedSince) < loadTime:
+		return fmt.Sprintf("%s, which it refuses: %s", state, conditions.Truncate(f.Heartbeat.ConfigProblem, maxQuotedBytes))
+	case !f.WantedSince.IsZero() && f.Now.Sub(f.WantedSince) < configLoadTimeout:
 		return state + " and is being loaded"
 	default:
 		return fmt.Sprintf("%s, which it has not loaded: a ConfigMap that is mounted into its pod, as in Volcano's own Deployment, takes up to two minutes to arrive; "+
@@ -94,7 +94,7 @@ func (f Facts) notLoaded() string {
 	}
 }
 
-func bypassed(all []Bypass) string {
+func bypassMessage(all []Bypass) string {
 	totals := map[card.Name]card.Count{}
 	for _, b := range all {
 		for _, amount := range b.Cards {
@@ -107,53 +107,53 @@ func bypassed(all []Bypass) string {
 	}
 	named := make([]string, len(all))
 	for i, b := range all {
-		named[i] = fmt.Sprintf("%s (%s: %s)", b.Pod, amounts(b.Cards), b.Why)
+		named[i] = fmt.Sprintf("%s (%s: %s)", b.Pod, formatAmounts(b.Cards), b.Reason)
 	}
 	verb := "hold"
 	if len(named) == 1 {
 		verb = "holds"
 	}
 	return fmt.Sprintf("%d %s %s %s past Cardquota's scheduler; delete and create again with its schedulerName and without nodeName: %s",
-		len(named), pods(len(named)), verb, amounts(held), listed(named, bypassAtMost))
+		len(named), podNoun(len(named)), verb, formatAmounts(held), joinFirst(named, maxNamedBypasses))
 }
 
-// enforced names no scheduler: every CardQuota repeats it, and another replica that takes
+// enforcedMessage names no scheduler: every CardQuota repeats it, and another replica that takes
 // over must not change them all. The ServiceTypePolicy shows which one it is in
 // status.scheduler.
-const enforced = "the scheduler enforces the quotas by the configuration that was written"
+const enforcedMessage = "the scheduler enforces the quotas by the configuration that was written"
 
-// listed joins names; those that are too many are counted.
-func listed(names []string, most int) string {
+// joinFirst joins names; those that are too many are counted.
+func joinFirst(names []string, most int) string {
 	if len(names) <= most {
 		return strings.Join(names, ", ")
 	}
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-// shownAmounts is how many card names a message tells apart.
-const shownAmounts = 4
+// maxNamedAmounts is how many card names a message tells apart.
+const maxNamedAmounts = 4
 
-func amounts(of []card.Amount) string {
+func formatAmounts(of []card.Amount) string {
 	parts := make([]string, len(of))
 	for i, amount := range of {
 		parts[i] = fmt.Sprintf("%d %s", amount.Count, amount.Name)
 	}
-	return listed(parts, shownAmounts)
+	return joinFirst(parts, maxNamedAmounts)
 }
 
-// pods is the word for that many of them.
-func pods(count int) string {
+// podNoun is the word for that many of them.
+func podNoun(count int) string {
 	if count == 1 {
 		return "pod"
 	}
 	return "pods"
 }
 
-func short(hash string) string {
+func shortHash(hash string) string {
 	if hash == "" {
 		return "none"
 	}
-	return hash[:min(len(hash), shownOfHash)]
+	return hash[:min(len(hash), shortHashLength)]
 }
 
-func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -19,7 +19,7 @@ import (
 
 // drawFacts draws facts whose parts are in order more often than not, so that
 // every verdict is reached.
-func drawFacts(t *rapid.T) Facts {
+func drawFacts(t *rapid.T) Observation {
 	fine := func(label string) bool { return rapid.IntRange(0, 3).Draw(t, label) > 0 }
 	age := func(label string) time.Duration {
 		return rapid.SampledFrom([]time.Duration{
@@ -29,7 +29,7 @@ func drawFacts(t *rapid.T) Facts {
 	names := func(label string) []string {
 		return rapid.SliceOfN(rapid.SampledFrom([]string{stock, "lab/a", "lab/b", "x/" + strings.Repeat("é", 200)}), 1, 8).Draw(t, label)
 	}
-	f := Facts{Now: noon, Namespace: "volcano-system", WantedHash: wanted}
+	f := Observation{Now: noon, Namespace: "volcano-system", WantedHash: wanted}
 	if !fine("written") {
 		f.WantedHash, f.WantedSince = rapid.SampledFrom([]string{"", other}).Draw(t, "hash"), noon.Add(-age("since"))
 	}
@@ -39,7 +39,7 @@ func drawFacts(t *rapid.T) Facts {
 	if fine("reported") {
 		f.Heartbeat = &Report{Identity: ours, Version: "v1", ConfigHash: wanted, At: noon.Add(-age("at"))}
 		if fine("heard") {
-			f.Heard = noon.Add(-age("arrived").Abs())
+			f.ReceivedAt = noon.Add(-age("arrived").Abs())
 		}
 		f.Heartbeat.Ended = !fine("works")
 		if !fine("alone") {
@@ -50,25 +50,25 @@ func drawFacts(t *rapid.T) Facts {
 		}
 	}
 	if fine("led") {
-		f.Leader = &Leader{Identity: rapid.SampledFrom([]string{ours, theirs}).Draw(t, "leader"), Acquired: noon.Add(-age("led since").Abs()), Until: noon.Add(age("led until"))}
+		f.Leader = &Leader{Identity: rapid.SampledFrom([]string{ours, theirs}).Draw(t, "leader"), Acquired: noon.Add(-age("led since").Abs()), Expires: noon.Add(age("led until"))}
 	}
 	if !fine("nothing foreign") {
-		f.Foreign = foreign(names("foreign")...)
+		f.OtherSchedulers = foreign(names("foreign")...)
 	}
 	if !fine("nothing past us") {
 		for _, pod := range names("bypass") {
-			f.Bypass = append(f.Bypass, bypass(pod, "team", card.Count(rapid.Int64Range(1, 1000).Draw(t, "cards"))))
+			f.Bypasses = append(f.Bypasses, bypass(pod, "team", card.Count(rapid.Int64Range(1, 1000).Draw(t, "cards"))))
 		}
 	}
 	return f
 }
 
 // proven states condition Enforced in one sentence.
-func proven(f Facts) bool {
-	return f.NotConfigured == "" && f.WantedHash != "" && len(f.Foreign) == 0 && len(f.Bypass) == 0 &&
+func proven(f Observation) bool {
+	return f.NotConfigured == "" && f.WantedHash != "" && len(f.OtherSchedulers) == 0 && len(f.Bypasses) == 0 &&
 		f.Heartbeat != nil && len(f.Heartbeat.SecondScheduler) == 0 && f.Heartbeat.ConfigHash == f.WantedHash &&
-		noon.Sub(f.Heartbeat.At).Abs() < StaleAfter && (f.Heard.IsZero() || noon.Sub(f.Heard) < StaleAfter) &&
-		(!f.Heartbeat.Ended || !f.Heard.IsZero())
+		noon.Sub(f.Heartbeat.At).Abs() < StaleAfter && (f.ReceivedAt.IsZero() || noon.Sub(f.ReceivedAt) < StaleAfter) &&
+		(!f.Heartbeat.Ended || !f.ReceivedAt.IsZero())
 }
 
 // TestTrueNeedsEveryProof states the condition once more, from the other side:
@@ -76,12 +76,12 @@ func proven(f Facts) bool {
 func TestTrueNeedsEveryProof(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		f := drawFacts(t)
-		got := Judge(f)
+		got := Evaluate(f)
 		proven := proven(f)
 		check.Equal(t, fmt.Sprintf("%s/%s: %s although everything proven", got.Status, got.Reason, got.Message), proven, got.Status == metav1.ConditionTrue)
 		check.Must(t, got.Message != "" && len(got.Message) <= conditions.MaxMessageLength && utf8.ValidString(got.Message),
 			"message of %d bytes: %q", len(got.Message), got.Message)
-		check.Must(t, f.Until().IsZero() || f.Until().After(f.Now), "is to look again at %s, now is %s", f.Until(), f.Now)
+		check.Must(t, f.NextCheck().IsZero() || f.NextCheck().After(f.Now), "is to look again at %s, now is %s", f.NextCheck(), f.Now)
 	})
 }
 
@@ -90,15 +90,15 @@ func TestTrueNeedsEveryProof(t *testing.T) {
 func TestUntilIsTheNextChange(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		f := drawFacts(t)
-		now := Judge(f)
+		now := Evaluate(f)
 		later := f
 		ahead := time.Duration(rapid.Int64Range(1, int64(2*time.Hour)).Draw(t, "ahead"))
 		later.Now = f.Now.Add(ahead)
-		if until := f.Until(); !until.IsZero() && !later.Now.Before(until) {
+		if until := f.NextCheck(); !until.IsZero() && !later.Now.Before(until) {
 			later.Now = until.Add(-1)
 		}
-		if then := Judge(later); !conditions.Same(then, now) {
-			t.Fatalf("%s/%s: %s\nbecame, before %s, at %s\n%s/%s: %s", now.Status, now.Reason, now.Message, f.Until(), later.Now, then.Status, then.Reason, then.Message)
+		if then := Evaluate(later); !conditions.Same(then, now) {
+			t.Fatalf("%s/%s: %s\nbecame, before %s, at %s\n%s/%s: %s", now.Status, now.Reason, now.Message, f.NextCheck(), later.Now, then.Status, then.Reason, then.Message)
 		}
 	})
 }
@@ -108,13 +108,13 @@ func TestUntilIsTheNextChange(t *testing.T) {
 func TestRenewalsAreSilent(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		f := working()
-		f.Bypass = drawFacts(t).Bypass
-		before := Judge(f)
+		f.Bypasses = drawFacts(t).Bypasses
+		before := Evaluate(f)
 		f.Now = f.Now.Add(time.Duration(rapid.IntRange(0, 100000).Draw(t, "seconds")) * time.Second)
 		report := *f.Heartbeat
-		report.At, f.Heard = f.Now.Add(-time.Second), f.Now
+		report.At, f.ReceivedAt = f.Now.Add(-time.Second), f.Now
 		f.Heartbeat, f.Leader = &report, led(ours, time.Hour)
-		after := Judge(f)
+		after := Evaluate(f)
 		check.Must(t, conditions.Same(after, before), "%s became %s", before.Message, after.Message)
 	})
 }
@@ -124,10 +124,10 @@ func TestFactsAreNotChanged(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		f := drawFacts(t)
 		before := fmt.Sprintf("%+v %+v", f, f.Heartbeat)
-		foreign := slices.Clone(f.Foreign)
-		all := Judge(f)
-		OfQueue("team", &all, f.Bypass)
+		foreign := slices.Clone(f.OtherSchedulers)
+		all := Evaluate(f)
+		EvaluateQueue("team", &all, f.Bypasses)
 		after := fmt.Sprintf("%+v %+v", f, f.Heartbeat)
-		check.Must(t, after == before && slices.Equal(foreign, f.Foreign), "facts changed:\n%s\n%s", before, after)
+		check.Must(t, after == before && slices.Equal(foreign, f.OtherSchedulers), "facts changed:\n%s\n%s", before, after)
 	})
 }

@@ -76,7 +76,7 @@ func (s *fakeScheduler) writeHeartbeat(ctx context.Context, ago time.Duration) e
 	if err := admin.Get(ctx, client.ObjectKeyFromObject(lease), lease); err != nil {
 		return err
 	}
-	s.report.Write(lease)
+	s.report.WriteTo(lease)
 	return admin.Update(ctx, lease, client.FieldOwner("cardquota-scheduler"))
 }
 

@@ -252,7 +252,7 @@ func (p *pass) enforced() *metav1.Condition {
 			return nil
 		}
 	}
-	own := enforcement.OfQueue(p.quota.QueueName(), whole, bypasses)
+	own := enforcement.EvaluateQueue(p.quota.QueueName(), whole, bypasses)
 	return &own
 }
 

@@ -61,7 +61,7 @@ type Recounter struct {
 
 	// What a count needs of the counts before it.
 	last    map[types.UID]quota.Charge
-	presets enforcement.Presets
+	presets enforcement.FirstProvenance
 
 	mu       sync.RWMutex
 	queues   map[string]cardquota.Usage // nil before the first count
@@ -73,7 +73,7 @@ type Recounter struct {
 
 func newRecounter(c cache.Cache, interval time.Duration, cards Cards) *Recounter {
 	return &Recounter{
-		presets:  enforcement.Presets{},
+		presets:  enforcement.FirstProvenance{},
 		cache:    c,
 		interval: interval,
 		cards:    cards,
@@ -241,7 +241,7 @@ func (r *Recounter) recount(s stores) []string {
 	})
 	var bypasses []enforcement.Bypass
 	if len(schedulers) > 0 { // else nobody has said which scheduler is ours
-		bypasses = enforcement.Bypasses(pods, r.last, inventory, schedulers, r.presets)
+		bypasses = enforcement.FindBypasses(pods, r.last, inventory, schedulers, r.presets)
 	}
 	unowned := cardquota.UnownedQuotas(granted, objects[v1beta1.Queue](s.queues))
 	r.showUnowned(unowned)
@@ -266,7 +266,7 @@ func (r *Recounter) recount(s stores) []string {
 			moved, balance = nil, r.balance
 		}
 		woken = slices.Concat(differing(r.queues, queues, cardquota.Usage.Equal), moved,
-			naming(differing(r.physical, physical, func(a, b card.Count) bool { return a == b }), queues, quotas), enforcement.Moved(r.bypasses, bypasses))
+			naming(differing(r.physical, physical, func(a, b card.Count) bool { return a == b }), queues, quotas), enforcement.ChangedQueues(r.bypasses, bypasses))
 		slices.Sort(woken)
 		woken = slices.Compact(woken)
 	}

@@ -157,7 +157,7 @@ var policyChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 // enforcedElsewhere is condition Enforced of a queue in which no pod bypassed the scheduler.
 func enforcedElsewhere(p *v1alpha1.ServiceTypePolicy) metav1.Condition {
 	if whole := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionEnforced); whole != nil {
-		return enforcement.OfQueue(everyQueue, whole, nil)
+		return enforcement.EvaluateQueue(everyQueue, whole, nil)
 	}
 	return metav1.Condition{}
 }

@@ -88,7 +88,7 @@ func transform[T any](strip func(*T) *T) toolscache.TransformFunc {
 // stripPod keeps what the decision table, the recount and the proof of enforcement read.
 func stripPod(pod *corev1.Pod) *corev1.Pod {
 	meta := stripMeta(pod.ObjectMeta, keptLabels)
-	meta.ManagedFields = enforcement.Reduce(pod)
+	meta.ManagedFields = enforcement.ReducedManagedFields(pod)
 	return &corev1.Pod{
 		TypeMeta:   pod.TypeMeta,
 		ObjectMeta: meta,

@@ -82,7 +82,7 @@ type evidence struct {
 // that no status ever claims a configuration to be enforced that was just written. While
 // nothing can be said the status stays as it was.
 func (e *evidence) judge(ctx context.Context, p *v1alpha1.ServiceTypePolicy, hash, notConfigured string, now time.Time) (policy.Enforcement, error) {
-	facts := enforcement.Facts{Now: now, Namespace: e.scheduler, WantedHash: hash, NotConfigured: notConfigured}
+	facts := enforcement.Observation{Now: now, Namespace: e.scheduler, WantedHash: hash, NotConfigured: notConfigured}
 	if err := e.hear(ctx, &facts); err != nil {
 		return policy.Enforcement{}, err
 	}
@@ -98,19 +98,19 @@ func (e *evidence) judge(ctx context.Context, p *v1alpha1.ServiceTypePolicy, has
 		return policy.Enforcement{}, err
 	}
 	var counted bool
-	if facts.Bypass, counted = e.bypasses.Bypasses(); !counted {
+	if facts.Bypasses, counted = e.bypasses.Bypasses(); !counted {
 		if before := conditions.Get(p.Status.Conditions, v1alpha1.ConditionEnforced); before.Reason != "" {
 			return policy.Enforcement{Condition: before, Scheduler: p.Status.Scheduler}, nil
 		}
 		return policy.UnknownEnforcement(), nil
 	}
 	until := now.Add(leaderPoll)
-	if facts.Alive() {
-		until = facts.Until()
-	} else if facts.Leader = e.leader(ctx); !facts.Until().IsZero() && facts.Until().Before(until) {
-		until = facts.Until()
+	if facts.SchedulerAlive() {
+		until = facts.NextCheck()
+	} else if facts.Leader = e.leader(ctx); !facts.NextCheck().IsZero() && facts.NextCheck().Before(until) {
+		until = facts.NextCheck()
 	}
-	verdict := enforcement.Judge(facts)
+	verdict := enforcement.Evaluate(facts)
 	e.show(verdict)
 	out := policy.Enforcement{Condition: verdict, Until: until}
 	if report := facts.Heartbeat; report != nil {
@@ -120,7 +120,7 @@ func (e *evidence) judge(ctx context.Context, p *v1alpha1.ServiceTypePolicy, has
 }
 
 // hear reads the heartbeat.
-func (e *evidence) hear(ctx context.Context, facts *enforcement.Facts) error {
+func (e *evidence) hear(ctx context.Context, facts *enforcement.Observation) error {
 	lease := &coordinationv1.Lease{}
 	err := e.cached.Get(ctx, client.ObjectKey{Namespace: e.scheduler, Name: enforcement.LeaseName}, lease)
 	if client.IgnoreNotFound(err) != nil {
@@ -133,7 +133,7 @@ func (e *evidence) hear(ctx context.Context, facts *enforcement.Facts) error {
 			if r.begun && !report.At.Equal(r.report) {
 				r.arrived = facts.Now
 			}
-			r.report, facts.Heartbeat, facts.Heard = report.At, &report, r.arrived
+			r.report, facts.Heartbeat, facts.ReceivedAt = report.At, &report, r.arrived
 			return nil
 		}
 		facts.Unreadable = fault.Error()
@@ -145,7 +145,7 @@ func (e *evidence) hear(ctx context.Context, facts *enforcement.Facts) error {
 // findForeign lists the pods that bear the label of the stock scheduler, sorted by name.
 // One elsewhere than in the two namespaces is a tenant's: a label must not be able to
 // stop anything.
-func (e *evidence) findForeign(ctx context.Context, facts *enforcement.Facts) error {
+func (e *evidence) findForeign(ctx context.Context, facts *enforcement.Observation) error {
 	r := &e.remembered
 	if facts.Heartbeat != nil && r.identity != facts.Heartbeat.Identity {
 		r.identity, r.host = facts.Heartbeat.Identity, ""
@@ -161,17 +161,17 @@ func (e *evidence) findForeign(ctx context.Context, facts *enforcement.Facts) er
 			if !workload.MayBeRunning(pod) {
 				continue
 			}
-			found := enforcement.ForeignPod{Name: pod.Namespace + "/" + pod.Name}
+			found := enforcement.SchedulerPod{Name: pod.Namespace + "/" + pod.Name}
 			if owner := metav1.GetControllerOf(pod); owner != nil {
 				found.Owner = owner.UID
 			}
-			if facts.Heartbeat != nil && found.Gives(*facts.Heartbeat) {
+			if facts.Heartbeat != nil && found.Sent(*facts.Heartbeat) {
 				r.host = found.Owner
 			}
-			facts.Foreign = append(facts.Foreign, found)
+			facts.OtherSchedulers = append(facts.OtherSchedulers, found)
 		}
 	}
-	facts.Host = r.host
+	facts.HeartbeatOwner = r.host
 	return nil
 }
 
@@ -188,7 +188,7 @@ func (e *evidence) leader(ctx context.Context) *enforcement.Leader {
 	}
 	leader := &enforcement.Leader{
 		Identity: *spec.HolderIdentity,
-		Until:    spec.RenewTime.Add(time.Duration(*spec.LeaseDurationSeconds) * time.Second),
+		Expires:  spec.RenewTime.Add(time.Duration(*spec.LeaseDurationSeconds) * time.Second),
 	}
 	if spec.AcquireTime != nil {
 		leader.Acquired = spec.AcquireTime.Time

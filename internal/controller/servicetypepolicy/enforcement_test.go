@@ -106,7 +106,7 @@ func TestEvidence(t *testing.T) {
 		"written long ago":  {func(c *court) { c.hash, c.policy.Status.ConfigHash = "bb", "bb" }, "False/ConfigNotLoaded", "has not loaded"},
 		"just found spoilt": {func(c *court) { c.spoilt = "no key" }, "False/NotConfigured", "no key"},
 		"past the scheduler": {func(c *court) {
-			c.past.pods = []enforcement.Bypass{{Pod: "lab/a", Cards: []card.Amount{{Name: "H200", Count: 1}}, Why: "so"}}
+			c.past.pods = []enforcement.Bypass{{Pod: "lab/a", Cards: []card.Amount{{Name: "H200", Count: 1}}, Reason: "so"}}
 		}, "False/CardBypass", "lab/a"},
 		"no heartbeat": {func(c *court) {
 			check.NoError(c.T, c.client.Delete(c.Context(), enforcement.Report{}.Lease(system)))
