@@ -87,7 +87,7 @@ func run(f flags) error {
 		return fmt.Errorf("make manager: %w", err)
 	}
 	ctx := ctrl.SetupSignalHandler()
-	nodes := controller.NewNodes(mgr.GetCache())
+	nodes := controller.NewNodeInventory(mgr.GetCache())
 	if err := mgr.Add(nodes); err != nil {
 		return fmt.Errorf("add nodes: %w", err)
 	}
@@ -96,12 +96,12 @@ func run(f flags) error {
 		return err
 	}
 	quotas, policies := cardquota.DefaultOptions(), servicetypepolicy.DefaultOptions()
-	quotas.Cards = nodes
+	quotas.Inventory = nodes
 	recounter, err := cardquota.Setup(ctx, mgr, quotas)
 	if err != nil {
 		return err
 	}
-	policies.Scheduler, policies.Volcano = f.scheduler, f.volcano
+	policies.SchedulerNamespace, policies.VolcanoNamespace = f.scheduler, f.volcano
 	policies.Bypasses, policies.Guard = recounter, guard
 	if err := servicetypepolicy.Setup(ctx, mgr, policies); err != nil {
 		return err
@@ -146,7 +146,7 @@ type hooks struct {
 	// server is nil when there are no webhooks, self when the operator does not
 	// sign its certificate.
 	server ctrlwebhook.Server
-	self   *selfsigned.Self
+	self   *selfsigned.Rotator
 }
 
 func newHooks(f flags) (*hooks, error) {
@@ -187,7 +187,7 @@ func clientsOf(file string) (func(*tls.Config), error) {
 }
 
 // setup adds the webhooks to the manager, which is ready when they answer.
-func (h *hooks) setup(ctx context.Context, mgr ctrl.Manager, nodes *controller.Nodes) error {
+func (h *hooks) setup(ctx context.Context, mgr ctrl.Manager, nodes *controller.NodeInventory) error {
 	if h.certificates == off {
 		return nil
 	}

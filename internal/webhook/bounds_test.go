@@ -42,13 +42,13 @@ func TestFewAreJudgedAtATime(t *testing.T) {
 	var now, most atomic.Int32
 	inside, leave := make(chan struct{}, 100), make(chan struct{})
 	l := newLimiter()
-	handle := l.validating(func(context.Context, admission.Request) admission.Response {
+	handle := l.limitConcurrency(func(context.Context, admission.Request) admission.Response {
 		most.Store(max(most.Load(), now.Add(1)))
 		inside <- struct{}{}
 		<-leave
 		now.Add(-1)
 		return admission.Allowed("judged")
-	}, unread)
+	}, allowUnreadable)
 	var all sync.WaitGroup
 	for range 20 {
 		all.Go(func() { handle(t.Context(), admission.Request{}) })
@@ -73,7 +73,7 @@ func TestLargeRequestsWaitBeforeTheyAreRead(t *testing.T) {
 	l := newLimiter()
 	var read atomic.Int32
 	waits := make(chan time.Duration, 10)
-	server := httptest.NewServer(l.bounded(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(l.limitLargeRequests(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if deadline, ok := r.Context().Deadline(); ok {
 			waits <- time.Until(deadline)
 		}
@@ -89,16 +89,16 @@ func TestLargeRequestsWaitBeforeTheyAreRead(t *testing.T) {
 		return response.StatusCode
 	}
 	for timeout, most := range map[string]time.Duration{"2s": 2 * time.Second, "5s": 5 * time.Second, "": defaultTimeout, "1000h": defaultTimeout, "-1s": defaultTimeout} {
-		check.Equal(t, fmt.Sprintf("timeout %q: not served", timeout), http.StatusOK, post(largeBody, timeout))
+		check.Equal(t, fmt.Sprintf("timeout %q: not served", timeout), http.StatusOK, post(largeBodyBytes, timeout))
 		got := <-waits
 		check.That(t, got <= most && got >= most/2, "timeout %q: waits for %s, want a little less than %s", timeout, got, most)
 	}
-	for range maxLarge {
-		check.NoError(t, l.large.Acquire(t.Context(), 1))
+	for range maxLargeRequests {
+		check.NoError(t, l.largeRequests.Acquire(t.Context(), 1))
 	}
 	read.Store(0)
-	if code := post(largeBody, "50ms"); code != http.StatusServiceUnavailable || read.Load() != 0 {
+	if code := post(largeBodyBytes, "50ms"); code != http.StatusServiceUnavailable || read.Load() != 0 {
 		t.Errorf("one too many is answered %d, and %d bytes are read", code, read.Load())
 	}
-	check.Equal(t, "a small one waits for large ones", http.StatusOK, post(largeBody-1, "2s"))
+	check.Equal(t, "a small one waits for large ones", http.StatusOK, post(largeBodyBytes-1, "2s"))
 }

@@ -29,12 +29,12 @@ type validator[T client.Object] func(ctx context.Context, object, before T) (rul
 // ValidateCreate implements admission.CustomValidator.
 func (v validator[T]) ValidateCreate(ctx context.Context, object runtime.Object) (admission.Warnings, error) {
 	var none T
-	return v.answer(ctx, object.(T), none)
+	return v.validateObject(ctx, object.(T), none)
 }
 
 // ValidateUpdate implements admission.CustomValidator.
 func (v validator[T]) ValidateUpdate(ctx context.Context, before, object runtime.Object) (admission.Warnings, error) {
-	return v.answer(ctx, object.(T), before.(T))
+	return v.validateObject(ctx, object.(T), before.(T))
 }
 
 // ValidateDelete implements admission.CustomValidator: a deletion is never refused.
@@ -42,7 +42,7 @@ func (validator[T]) ValidateDelete(context.Context, runtime.Object) (admission.W
 	return nil, nil
 }
 
-func (v validator[T]) answer(ctx context.Context, object, before T) (admission.Warnings, error) {
+func (v validator[T]) validateObject(ctx context.Context, object, before T) (admission.Warnings, error) {
 	result, err := v(ctx, object, before)
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)
@@ -51,12 +51,12 @@ func (v validator[T]) answer(ctx context.Context, object, before T) (admission.W
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}
-	return answer(req, result)
+	return warningsAndError(req, result)
 }
 
-// answer is what is told of the object of a request.
-func answer(req admission.Request, result rules.Result) (admission.Warnings, error) {
-	result = result.Short()
+// warningsAndError is what is told of the object of a request.
+func warningsAndError(req admission.Request, result rules.Result) (admission.Warnings, error) {
+	result = result.Truncated()
 	warnings := make(admission.Warnings, len(result.Warnings))
 	for i, text := range result.Warnings { // a header holds one line
 		warnings[i] = strings.ReplaceAll(text, "\n", " ")
@@ -67,48 +67,48 @@ func answer(req admission.Request, result rules.Result) (admission.Warnings, err
 	return warnings, nil
 }
 
-func (h *handlers) cardQuota(ctx context.Context, quota, before *v1alpha1.CardQuota) (rules.Result, error) {
-	world := rules.Quotas{Healthy: h.nodes.Healthy()}
+func (h *handlers) validateCardQuota(ctx context.Context, quota, before *v1alpha1.CardQuota) (rules.Result, error) {
+	world := rules.CardQuotaInput{Healthy: h.inventory.Healthy()}
 	var err error
-	if world.All, err = h.quotas(ctx); err != nil {
+	if world.All, err = h.listCardQuotas(ctx); err != nil {
 		return rules.Result{}, err
 	}
-	if world.Policy, err = h.policy(ctx); err != nil {
+	if world.Policy, err = h.readPolicy(ctx); err != nil {
 		return rules.Result{}, err
 	}
 	var queues v1beta1.QueueList
 	if err := h.cached.List(ctx, &queues, client.UnsafeDisableDeepCopy); err != nil {
 		return rules.Result{}, fmt.Errorf("list Queues: %w", err)
 	}
-	world.Queues = pointers(queues.Items)
-	return rules.CardQuota(quota, before, world), nil
+	world.Queues = pointersTo(queues.Items)
+	return rules.ValidateCardQuota(quota, before, world), nil
 }
 
-// cardQuotaDeletion warns of what is in use. It lets everything go.
-func (h *handlers) cardQuotaDeletion(_ context.Context, req admission.Request) admission.Response {
+// warnCardQuotaDeletion warns of what is in use. It lets everything go.
+func (h *handlers) warnCardQuotaDeletion(_ context.Context, req admission.Request) admission.Response {
 	quota := &v1alpha1.CardQuota{}
 	if err := h.decoder.DecodeRaw(req.OldObject, quota); err != nil {
-		return unread(err)
+		return allowUnreadable(err)
 	}
-	warnings, _ := answer(req, rules.Deletion(quota))
+	warnings, _ := warningsAndError(req, rules.WarnCardQuotaDeletion(quota))
 	return admission.Allowed("").WithWarnings(warnings...)
 }
 
-func (h *handlers) serviceTypePolicy(ctx context.Context, object, before *v1alpha1.ServiceTypePolicy) (rules.Result, error) {
-	world := rules.PolicyWorld{Volcano: h.volcano}
+func (h *handlers) validateServiceTypePolicy(ctx context.Context, object, before *v1alpha1.ServiceTypePolicy) (rules.Result, error) {
+	world := rules.PolicyInput{Volcano: h.volcanoNamespace}
 	var err error
-	if world.Quotas, err = h.quotas(ctx); err != nil {
+	if world.Quotas, err = h.listCardQuotas(ctx); err != nil {
 		return rules.Result{}, err
 	}
-	world.Base, err = h.base(ctx, object)
+	world.Base, err = h.readBaseConfigMap(ctx, object)
 	world.BaseUnknown = err != nil
-	return rules.ServiceTypePolicy(object, before, world), nil
+	return rules.ValidateServiceTypePolicy(object, before, world), nil
 }
 
-// base reads the ConfigMap that a policy is laid over, nil for none. It only makes warnings
+// readBaseConfigMap reads the ConfigMap that a policy is laid over, nil for none. It only makes warnings
 // better.
-func (h *handlers) base(ctx context.Context, object *v1alpha1.ServiceTypePolicy) (*corev1.ConfigMap, error) {
-	ref, live := policy.BaseFor(policy.Effective(object.Spec), h.volcano), &corev1.ConfigMap{}
+func (h *handlers) readBaseConfigMap(ctx context.Context, object *v1alpha1.ServiceTypePolicy) (*corev1.ConfigMap, error) {
+	ref, live := policy.BaseFor(policy.Effective(object.Spec), h.volcanoNamespace), &corev1.ConfigMap{}
 	err := h.live.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, live)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
@@ -116,29 +116,29 @@ func (h *handlers) base(ctx context.Context, object *v1alpha1.ServiceTypePolicy)
 	return live, err
 }
 
-// queue validates the annotations of a Queue. Queues belong to Volcano: one that cannot be
+// validateQueue validates the annotations of a Queue. Queues belong to Volcano: one that cannot be
 // read is let through.
-func (h *handlers) queue(_ context.Context, req admission.Request) admission.Response {
+func (h *handlers) validateQueue(_ context.Context, req admission.Request) admission.Response {
 	queue := &v1beta1.Queue{}
-	before, err := decode(h, req, queue)
+	before, err := decodeObjects(h, req, queue)
 	if err != nil {
-		return unread(err)
+		return allowUnreadable(err)
 	}
-	return respond(req, rules.Queue(queue, before))
+	return responseFor(req, rules.ValidateQueue(queue, before))
 }
 
-// workload judges anything that makes pods, and pods.
-func (h *handlers) workload(ctx context.Context, req admission.Request) admission.Response {
+// validateWorkload judges anything that makes pods, and pods.
+func (h *handlers) validateWorkload(ctx context.Context, req admission.Request) admission.Response {
 	object, err := h.scheme.New(schema.GroupVersionKind(req.Kind))
 	if err != nil {
-		return unread(err)
+		return allowUnreadable(err)
 	}
-	before, err := decode(h, req, object)
+	before, err := decodeObjects(h, req, object)
 	if errors.Is(err, errTooManyParts) {
-		return h.overlarge(ctx, req)
+		return h.answerOverlarge(ctx, req)
 	}
 	if err != nil {
-		return unread(err)
+		return allowUnreadable(err)
 	}
 	load, ok := rules.WorkloadOf(object)
 	if !ok || load.Meta.DeletionTimestamp != nil {
@@ -150,29 +150,29 @@ func (h *handlers) workload(ctx context.Context, req admission.Request) admissio
 		earlier.Meta.Namespace = req.Namespace
 		then = &earlier
 	}
-	world, err := h.world(ctx, req)
+	world, err := h.workloadInput(ctx, req)
 	if err != nil {
-		return unread(err)
+		return allowUnreadable(err)
 	}
-	result, err := rules.Judge(ctx, load, then, world)
+	result, err := rules.ValidateWorkload(ctx, load, then, world)
 	if err != nil {
-		return unread(err)
+		return allowUnreadable(err)
 	}
-	return respond(req, result)
+	return responseFor(req, result)
 }
 
-// overlarge answers for a workload that is not read.
-func (h *handlers) overlarge(ctx context.Context, req admission.Request) admission.Response {
-	world, err := h.world(ctx, req)
+// answerOverlarge answers for a workload that is not read.
+func (h *handlers) answerOverlarge(ctx context.Context, req admission.Request) admission.Response {
+	world, err := h.workloadInput(ctx, req)
 	if err != nil {
-		return unread(err)
+		return allowUnreadable(err)
 	}
-	return respond(req, rules.Overlarge(tooManyParts(req.OldObject.Raw), world))
+	return responseFor(req, rules.RefuseOverlarge(tooManyParts(req.OldObject.Raw), world))
 }
 
-// decode reads the object into an empty one and returns the one it replaces, none for a new
+// decodeObjects reads the object into an empty one and returns the one it replaces, none for a new
 // one. It is errTooManyParts when one of them would take too much memory.
-func decode[T runtime.Object](h *handlers, req admission.Request, object T) (none T, err error) {
+func decodeObjects[T runtime.Object](h *handlers, req admission.Request, object T) (none T, err error) {
 	if tooManyParts(req.Object.Raw) || tooManyParts(req.OldObject.Raw) {
 		return none, errTooManyParts
 	}
@@ -189,9 +189,9 @@ func decode[T runtime.Object](h *handlers, req admission.Request, object T) (non
 	return before, nil
 }
 
-// respond is the answer to a request on the wire.
-func respond(req admission.Request, result rules.Result) admission.Response {
-	warnings, err := answer(req, result)
+// responseFor is the answer to a request on the wire.
+func responseFor(req admission.Request, result rules.Result) admission.Response {
+	warnings, err := warningsAndError(req, result)
 	var refused *apierrors.StatusError
 	if errors.As(err, &refused) {
 		return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &refused.ErrStatus, Warnings: warnings}}
@@ -199,55 +199,55 @@ func respond(req admission.Request, result rules.Result) admission.Response {
 	return admission.Allowed("").WithWarnings(warnings...)
 }
 
-// unread lets an object pass that could not be judged, and says so: the scheduler
+// allowUnreadable lets an object pass that could not be judged, and says so: the scheduler
 // judges it again.
-func unread(err error) admission.Response {
+func allowUnreadable(err error) admission.Response {
 	return admission.Allowed("").WithWarnings("cardquota could not look at this object: " + strings.ReplaceAll(err.Error(), "\n", " "))
 }
 
-// world is what the rules for workloads know.
-func (h *handlers) world(ctx context.Context, req admission.Request) (rules.World, error) {
-	inventory, _ := h.nodes.Inventory()
-	world := rules.World{Inventory: inventory, User: req.UserInfo.Username}
+// workloadInput is what the rules for workloads know.
+func (h *handlers) workloadInput(ctx context.Context, req admission.Request) (rules.WorkloadInput, error) {
+	inventory, _ := h.inventory.Inventory()
+	world := rules.WorkloadInput{Inventory: inventory, User: req.UserInfo.Username}
 	var err error
-	if world.Policy, err = h.policy(ctx); err != nil {
-		return rules.World{}, err
+	if world.Policy, err = h.readPolicy(ctx); err != nil {
+		return rules.WorkloadInput{}, err
 	}
-	if world.Namespace, err = read(ctx, h.cached, "", req.Namespace, &corev1.Namespace{}); err != nil {
-		return rules.World{}, err
+	if world.Namespace, err = getOrNil(ctx, h.cached, "", req.Namespace, &corev1.Namespace{}); err != nil {
+		return rules.WorkloadInput{}, err
 	}
 	queues := map[string]*v1beta1.Queue{} // a job asks for the same one for each of its tasks
 	world.Queue = func(name string) *v1beta1.Queue {
 		queue, known := queues[name]
 		if !known {
-			queue, _ = read(ctx, h.cached, "", name, &v1beta1.Queue{})
+			queue, _ = getOrNil(ctx, h.cached, "", name, &v1beta1.Queue{})
 			queues[name] = queue
 		}
 		return queue
 	}
-	world.Group = func(name string) *v1beta1.PodGroup {
-		group, _ := read(ctx, h.cached, req.Namespace, name, &v1beta1.PodGroup{})
+	world.PodGroup = func(name string) *v1beta1.PodGroup {
+		group, _ := getOrNil(ctx, h.cached, req.Namespace, name, &v1beta1.PodGroup{})
 		return group
 	}
 	return world, nil
 }
 
-// policy reads the ServiceTypePolicy, nil when there is none.
-func (h *handlers) policy(ctx context.Context) (*v1alpha1.ServiceTypePolicy, error) {
-	return read(ctx, h.cached, "", v1alpha1.PolicyName, &v1alpha1.ServiceTypePolicy{})
+// readPolicy reads the ServiceTypePolicy, nil when there is none.
+func (h *handlers) readPolicy(ctx context.Context) (*v1alpha1.ServiceTypePolicy, error) {
+	return getOrNil(ctx, h.cached, "", v1alpha1.PolicyName, &v1alpha1.ServiceTypePolicy{})
 }
 
-// quotas lists all CardQuotas.
-func (h *handlers) quotas(ctx context.Context) ([]*v1alpha1.CardQuota, error) {
+// listCardQuotas lists all CardQuotas.
+func (h *handlers) listCardQuotas(ctx context.Context) ([]*v1alpha1.CardQuota, error) {
 	var list v1alpha1.CardQuotaList
 	if err := h.cached.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list CardQuotas: %w", err)
 	}
-	return pointers(list.Items), nil
+	return pointersTo(list.Items), nil
 }
 
-// read reads an object, nil when there is none.
-func read[T client.Object](ctx context.Context, from client.Reader, namespace, name string, into T) (T, error) {
+// getOrNil reads an object, nil when there is none.
+func getOrNil[T client.Object](ctx context.Context, from client.Reader, namespace, name string, into T) (T, error) {
 	var none T
 	if err := from.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, into); apierrors.IsNotFound(err) {
 		return none, nil
@@ -257,7 +257,7 @@ func read[T client.Object](ctx context.Context, from client.Reader, namespace, n
 	return into, nil
 }
 
-func pointers[T any](items []T) []*T {
+func pointersTo[T any](items []T) []*T {
 	out := make([]*T, len(items))
 	for i := range items {
 		out[i] = &items[i]
@@ -265,25 +265,25 @@ func pointers[T any](items []T) []*T {
 	return out
 }
 
-// vcjob completes a vcjob. A job that cannot be read, or that nothing is said
+// defaultVCJob completes a vcjob. A job that cannot be read, or that nothing is said
 // about, stays as it is.
-func (h *handlers) vcjob(ctx context.Context, req admission.Request) admission.Response {
+func (h *handlers) defaultVCJob(ctx context.Context, req admission.Request) admission.Response {
 	job := &vcbatch.Job{}
-	if _, err := decode(h, req, job); err != nil {
-		return unread(err)
+	if _, err := decodeObjects(h, req, job); err != nil {
+		return allowUnreadable(err)
 	}
 	job.Namespace = req.Namespace
-	world, err := h.world(ctx, req)
+	world, err := h.workloadInput(ctx, req)
 	if err != nil {
-		return unread(err)
+		return allowUnreadable(err)
 	}
-	defaults := rules.TideDefaults(job, world)
-	if defaults.None() {
+	defaults := rules.VCJobDefaults(job, world)
+	if defaults.IsEmpty() {
 		return admission.Allowed("")
 	}
-	completed, err := complete(req.Object.Raw, defaults)
+	completed, err := completeJob(req.Object.Raw, defaults)
 	if err != nil {
-		return unread(err)
+		return allowUnreadable(err)
 	}
 	response := admission.PatchResponseFromRaw(req.Object.Raw, completed)
 	text := "ServiceTypePolicy " + v1alpha1.PolicyName + " completed this job, so that it survives that its cards are taken back:"
@@ -296,9 +296,9 @@ func (h *handlers) vcjob(ctx context.Context, req admission.Request) admission.R
 	return response.WithWarnings(text)
 }
 
-// complete writes the defaults into a job as it was sent, with every field that
+// completeJob writes the defaults into a job as it was sent, with every field that
 // this version does not know.
-func complete(raw []byte, defaults rules.Defaults) ([]byte, error) {
+func completeJob(raw []byte, defaults rules.JobDefaults) ([]byte, error) {
 	var job map[string]any
 	if err := json.Unmarshal(raw, &job); err != nil {
 		return nil, fmt.Errorf("read the job: %w", err)

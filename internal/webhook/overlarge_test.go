@@ -38,7 +38,7 @@ func handlersOf(t *testing.T, policy *v1alpha1.ServiceTypePolicy) *handlers {
 		objects = append(objects, policy)
 	}
 	world := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
-	return &handlers{cached: world, live: world, nodes: noCards{}, scheme: scheme, decoder: admission.NewDecoder(scheme)}
+	return &handlers{cached: world, live: world, inventory: noCards{}, scheme: scheme, decoder: admission.NewDecoder(scheme)}
 }
 
 // jobOf is a vcjob with so many tasks.
@@ -71,7 +71,7 @@ func TestAJobTooLargeToRead(t *testing.T) {
 		if tc.before > 0 {
 			req.OldObject.Raw = jobOf(tc.before)
 		}
-		answer := h.workload(t.Context(), req)
+		answer := h.validateWorkload(t.Context(), req)
 		switch tc.refusal {
 		case "-": // it has become better
 			check.That(t, answer.Allowed, "refused: %s", answer.Result.Message)
@@ -85,7 +85,7 @@ func TestAJobTooLargeToRead(t *testing.T) {
 		text, err := json.Marshal(answer)
 		check.That(t, err == nil && len(text) <= 64<<10, "the answer has %d bytes (%v)", len(text), err)
 		if tc.before == 0 {
-			completed := h.vcjob(t.Context(), req)
+			completed := h.defaultVCJob(t.Context(), req)
 			check.That(t, completed.Allowed && len(completed.Patches) == 0, "the job is completed by %v", completed.Patches)
 		}
 	}

@@ -35,8 +35,8 @@ const (
 	PathVCJob             = "/default-vcjob"
 )
 
-// Nodes knows the cards of all nodes; Inventory is false until it has read them.
-type Nodes interface {
+// InventorySource knows the cards of all nodes; Inventory is false until it has read them.
+type InventorySource interface {
 	Inventory() (*card.Inventory, bool)
 	Healthy() map[card.Name]card.Count
 }
@@ -45,11 +45,11 @@ type Nodes interface {
 type handlers struct {
 	// cached reads from the cache, live from the API server.
 	cached, live client.Reader
-	nodes        Nodes
+	inventory    InventorySource
 	// volcano is the namespace of Volcano's programs.
-	volcano string
-	scheme  *runtime.Scheme
-	decoder admission.Decoder
+	volcanoNamespace string
+	scheme           *runtime.Scheme
+	decoder          admission.Decoder
 }
 
 // +kubebuilder:rbac:groups=cardquota.dev,resources=cardquotas;servicetypepolicies,verbs=get;list;watch
@@ -67,7 +67,7 @@ func CacheOptions() map[client.Object]cache.ByObject {
 
 // Setup registers the webhooks with the manager's server. The caches that they
 // read are filled before the server is ready. volcano is the namespace of Volcano's programs.
-func Setup(ctx context.Context, mgr ctrl.Manager, nodes Nodes, volcano string) error {
+func Setup(ctx context.Context, mgr ctrl.Manager, nodes InventorySource, volcano string) error {
 	for _, object := range []client.Object{
 		&corev1.Namespace{}, &v1beta1.Queue{}, &v1beta1.PodGroup{}, &v1alpha1.CardQuota{}, &v1alpha1.ServiceTypePolicy{},
 	} {
@@ -75,29 +75,29 @@ func Setup(ctx context.Context, mgr ctrl.Manager, nodes Nodes, volcano string) e
 			return fmt.Errorf("watch %T: %w", object, err)
 		}
 	}
-	h := &handlers{cached: mgr.GetClient(), live: mgr.GetAPIReader(), nodes: nodes, volcano: volcano, scheme: mgr.GetScheme(), decoder: admission.NewDecoder(mgr.GetScheme())}
-	h.register(mgr.GetWebhookServer().Register)
+	h := &handlers{cached: mgr.GetClient(), live: mgr.GetAPIReader(), inventory: nodes, volcanoNamespace: volcano, scheme: mgr.GetScheme(), decoder: admission.NewDecoder(mgr.GetScheme())}
+	h.registerWebhooks(mgr.GetWebhookServer().Register)
 	return nil
 }
 
-// register hands out the webhooks by their paths. Those for what administrators
+// registerWebhooks hands out the webhooks by their paths. Those for what administrators
 // write do not wait for those of tenants.
-func (h *handlers) register(at func(path string, hook http.Handler)) {
+func (h *handlers) registerWebhooks(at func(path string, hook http.Handler)) {
 	tenants, administrators := newLimiter(), newLimiter()
 	serve := func(path string, of limiter, handler admission.Handler, onTimeout func(error) admission.Response) {
-		at(path, of.bounded(&admission.Webhook{Handler: of.validating(handler.Handle, onTimeout), RecoverPanic: ptr.To(true)}))
+		at(path, of.limitLargeRequests(&admission.Webhook{Handler: of.limitConcurrency(handler.Handle, onTimeout), RecoverPanic: ptr.To(true)}))
 	}
 	failed := func(err error) admission.Response { return admission.Errored(http.StatusServiceUnavailable, err) }
-	serve(PathCardQuota, administrators, admission.WithCustomValidator(h.scheme, &v1alpha1.CardQuota{}, validator[*v1alpha1.CardQuota](h.cardQuota)).Handler, failed)
-	serve(PathCardQuotaDeletion, administrators, admission.HandlerFunc(h.cardQuotaDeletion), unread)
-	serve(PathServiceTypePolicy, administrators, admission.WithCustomValidator(h.scheme, &v1alpha1.ServiceTypePolicy{}, validator[*v1alpha1.ServiceTypePolicy](h.serviceTypePolicy)).Handler, failed)
-	serve(PathQueue, administrators, admission.HandlerFunc(h.queue), unread)
-	serve(PathWorkload, tenants, admission.HandlerFunc(h.workload), unread)
-	serve(PathVCJob, tenants, admission.HandlerFunc(h.vcjob), unread)
+	serve(PathCardQuota, administrators, admission.WithCustomValidator(h.scheme, &v1alpha1.CardQuota{}, validator[*v1alpha1.CardQuota](h.validateCardQuota)).Handler, failed)
+	serve(PathCardQuotaDeletion, administrators, admission.HandlerFunc(h.warnCardQuotaDeletion), allowUnreadable)
+	serve(PathServiceTypePolicy, administrators, admission.WithCustomValidator(h.scheme, &v1alpha1.ServiceTypePolicy{}, validator[*v1alpha1.ServiceTypePolicy](h.validateServiceTypePolicy)).Handler, failed)
+	serve(PathQueue, administrators, admission.HandlerFunc(h.validateQueue), allowUnreadable)
+	serve(PathWorkload, tenants, admission.HandlerFunc(h.validateWorkload), allowUnreadable)
+	serve(PathVCJob, tenants, admission.HandlerFunc(h.defaultVCJob), allowUnreadable)
 }
 
 // Ready is a readiness check: the cards of all nodes are known.
-func Ready(nodes Nodes) func(*http.Request) error {
+func Ready(nodes InventorySource) func(*http.Request) error {
 	return func(*http.Request) error {
 		if _, known := nodes.Inventory(); !known {
 			return fmt.Errorf("nodes are being read")
@@ -114,8 +114,8 @@ const (
 	// A request of largeBody bytes or more is large, and maxLarge of them are in memory at
 	// a time. The server takes 7 MiB at most: two objects of 3 MiB, the API server's
 	// bound, and what is around them.
-	largeBody = 64 << 10
-	maxLarge  = 2
+	largeBodyBytes   = 64 << 10
+	maxLargeRequests = 2
 	// maxParts bounds the objects, lists and nulls in the text of an object. An empty task
 	// of a vcjob is written in two bytes and takes 700 in memory, so these are about
 	// 55 MiB. 256 tasks of three containers with thirty variables each have 72,000.
@@ -129,28 +129,28 @@ var errTooManyParts = errors.New("it has too many parts")
 
 // limiter bounds requests that wait for each other: those that are validated, and the
 // large ones from their first byte on.
-type limiter struct{ concurrent, large *semaphore.Weighted }
+type limiter struct{ requests, largeRequests *semaphore.Weighted }
 
 func newLimiter() limiter {
-	return limiter{semaphore.NewWeighted(maxConcurrent), semaphore.NewWeighted(maxLarge)}
+	return limiter{semaphore.NewWeighted(maxConcurrent), semaphore.NewWeighted(maxLargeRequests)}
 }
 
-// validating lets a handler wait for its turn, no longer than the API server waits for
+// limitConcurrency lets a handler wait for its turn, no longer than the API server waits for
 // the answer; onTimeout is what it answers then, to nobody.
-func (l limiter) validating(handle admission.HandlerFunc, onTimeout func(error) admission.Response) admission.HandlerFunc {
+func (l limiter) limitConcurrency(handle admission.HandlerFunc, onTimeout func(error) admission.Response) admission.HandlerFunc {
 	return func(ctx context.Context, req admission.Request) admission.Response {
-		if err := l.concurrent.Acquire(ctx, 1); err != nil {
+		if err := l.requests.Acquire(ctx, 1); err != nil {
 			return onTimeout(err)
 		}
-		defer l.concurrent.Release(1)
+		defer l.requests.Release(1)
 		return handle(ctx, req)
 	}
 }
 
-// bounded ends a request when the API server gives it up, and keeps few large ones
+// limitLargeRequests ends a request when the API server gives it up, and keeps few large ones
 // in memory. The API server says how long it waits; it speaks HTTP/1.1, in which
 // nobody sees that it hangs up before the body is read.
-func (l limiter) bounded(next http.Handler) http.Handler {
+func (l limiter) limitLargeRequests(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		timeout, err := time.ParseDuration(r.URL.Query().Get("timeout"))
 		if err != nil || timeout <= 0 || timeout > defaultTimeout {
@@ -158,12 +158,12 @@ func (l limiter) bounded(next http.Handler) http.Handler {
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), timeout)
 		defer cancel()
-		if r.ContentLength < 0 || r.ContentLength >= largeBody {
-			if l.large.Acquire(ctx, 1) != nil {
+		if r.ContentLength < 0 || r.ContentLength >= largeBodyBytes {
+			if l.largeRequests.Acquire(ctx, 1) != nil {
 				http.Error(w, "too many large requests", http.StatusServiceUnavailable)
 				return
 			}
-			defer l.large.Release(1)
+			defer l.largeRequests.Release(1)
 		}
 		deadline, _ := ctx.Deadline()
 		// A server without deadlines reads on until the client hangs up.

@@ -19,33 +19,33 @@ func TestCompletingKeepsTheRest(t *testing.T) {
 	policies := []vcbatch.LifecyclePolicy{{Event: "PodEvicted", Action: "RestartJob"}}
 	for t, tc := range check.Cases(t, map[string]struct {
 		job, want string
-		defaults  rules.Defaults
+		defaults  rules.JobDefaults
 	}{
 		"everything": {`{"spec":{"new":{"a":[1]},"maxRetry":3}}`,
-			`{"spec":{"new":{"a":[1]},"maxRetry":100,"policies":[{"action":"RestartJob","event":"PodEvicted"}]}}`, rules.Defaults{MaxRetry: 100, Policies: policies}},
+			`{"spec":{"new":{"a":[1]},"maxRetry":100,"policies":[{"action":"RestartJob","event":"PodEvicted"}]}}`, rules.JobDefaults{MaxRetry: 100, Policies: policies}},
 		"beside other policies": {`{"spec":{"policies":[{"exitCode":3}]}}`,
-			`{"spec":{"policies":[{"exitCode":3},{"action":"RestartJob","event":"PodEvicted"}]}}`, rules.Defaults{Policies: policies}},
-		"retries alone": {`{"spec":{"queue":"q"}}`, `{"spec":{"queue":"q","maxRetry":100}}`, rules.Defaults{MaxRetry: 100}},
+			`{"spec":{"policies":[{"exitCode":3},{"action":"RestartJob","event":"PodEvicted"}]}}`, rules.JobDefaults{Policies: policies}},
+		"retries alone": {`{"spec":{"queue":"q"}}`, `{"spec":{"queue":"q","maxRetry":100}}`, rules.JobDefaults{MaxRetry: 100}},
 	}) {
-		got, err := complete([]byte(tc.job), tc.defaults)
+		got, err := completeJob([]byte(tc.job), tc.defaults)
 		check.NoError(t, err)
 		var is, want any
 		check.NoError(t, json.Unmarshal(got, &is))
 		check.NoError(t, json.Unmarshal([]byte(tc.want), &want))
 		check.That(t, reflect.DeepEqual(is, want), "got %s, want %s", got, tc.want)
 	}
-	if _, err := complete([]byte(`{}`), rules.Defaults{Policies: policies}); err == nil {
+	if _, err := completeJob([]byte(`{}`), rules.JobDefaults{Policies: policies}); err == nil {
 		t.Error("completed a job without a spec")
 	}
 }
 
 func TestRespond(t *testing.T) {
 	path := field.NewPath("spec")
-	answer := respond(admission.Request{}, rules.Result{Errors: field.ErrorList{field.Forbidden(path, "one"), field.Forbidden(path, "two")}, Warnings: []string{"a\nb"}})
+	answer := responseFor(admission.Request{}, rules.Result{Errors: field.ErrorList{field.Forbidden(path, "one"), field.Forbidden(path, "two")}, Warnings: []string{"a\nb"}})
 	check.Contains(t, "refusal", answer.Result.Message, "spec: Forbidden: one", "spec: Forbidden: two")
 	check.That(t, !answer.Allowed && len(answer.Result.Details.Causes) == 2, "refused with %+v", answer.Result)
 	check.That(t, len(answer.Warnings) == 1 && !strings.Contains(answer.Warnings[0], "\n"), "warnings %q: a header holds one line", answer.Warnings)
-	if answer := respond(admission.Request{}, rules.Result{}); !answer.Allowed {
+	if answer := responseFor(admission.Request{}, rules.Result{}); !answer.Allowed {
 		t.Errorf("refused %+v", answer.Result)
 	}
 }

@@ -181,18 +181,18 @@ func newOperator(ctx context.Context) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make manager: %w", err)
 	}
-	nodes := controller.NewNodes(mgr.GetCache())
+	nodes := controller.NewNodeInventory(mgr.GetCache())
 	if err := mgr.Add(nodes); err != nil {
 		return nil, err
 	}
 	quotas := cardquota.DefaultOptions()
-	quotas.Metrics, quotas.Cards = metrics, nodes
+	quotas.Metrics, quotas.Inventory = metrics, nodes
 	recounter, err := cardquota.Setup(ctx, mgr, quotas)
 	if err != nil {
 		return nil, err
 	}
 	policies := servicetypepolicy.DefaultOptions()
-	policies.Metrics, policies.Scheduler, policies.Volcano = metrics, systemNamespace, systemNamespace
+	policies.Metrics, policies.SchedulerNamespace, policies.VolcanoNamespace = metrics, systemNamespace, systemNamespace
 	policies.Bypasses = recounter
 	return mgr, servicetypepolicy.Setup(ctx, mgr, policies)
 }

@@ -13,37 +13,37 @@ import (
 
 // kubelets may bring a node name along: they show their static pods so. The
 // admission plugin NodeRestriction holds each to its own node.
-const notOfKubelets = `!(has(request.userInfo.groups) && 'system:nodes' in request.userInfo.groups` +
+const isNotMirrorPod = `!(has(request.userInfo.groups) && 'system:nodes' in request.userInfo.groups` +
 	` && has(object.metadata.annotations) && 'kubernetes.io/config.mirror' in object.metadata.annotations)`
 
-// Policy returns the ValidatingAdmissionPolicy about pods as they are created, for
+// BypassPolicy returns the ValidatingAdmissionPolicy about pods as they are created, for
 // an effective spec: those that ask for a card, and those that say which queue was
 // charged for them. resources are those that are cards, sorted; nil is returned when
 // there are none.
 //
 // It needs no other object and no running operator. It fails closed: a pod about
 // which the API server cannot decide is refused.
-func Policy(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicySpec, resources []corev1.ResourceName) *admissionv1.ValidatingAdmissionPolicy {
+func BypassPolicy(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicySpec, resources []corev1.ResourceName) *admissionv1.ValidatingAdmissionPolicy {
 	if len(resources) == 0 {
 		return nil
 	}
 	schedulers, longest := spec.Scheduler.Names, strconv.FormatInt(spec.Admission.MaxTerminationGracePeriodSeconds, 10)
-	return forbidding(metadata(owner, BypassPolicyName, "keeps pods that ask for a card from passing the scheduler by",
+	return failClosedPolicy(objectMeta(owner, BypassPolicyName, "keeps pods that ask for a card from passing the scheduler by",
 		map[string]string{v1alpha1.AnnotationCardResources: card.JoinResources(resources)}),
 		admissionv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{on("", "v1", []string{"pods"}, admissionv1.Create)}},
-			MatchConditions:  matchConditions(spec.Admission.ExemptServiceAccounts),
+			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{resourceRule("", "v1", []string{"pods"}, admissionv1.Create)}},
+			MatchConditions:  bypassMatchConditions(spec.Admission.ExemptServiceAccounts),
 			Variables: []admissionv1.Variable{
-				{Name: "cards", Expression: list(resources)},
-				{Name: "schedulers", Expression: list(schedulers)},
+				{Name: "cards", Expression: celList(resources)},
+				{Name: "schedulers", Expression: celList(schedulers)},
 				{Name: "containers", Expression: `object.spec.containers + (has(object.spec.initContainers) ? object.spec.initContainers : [])`},
-				{Name: "asked", Expression: `variables.cards.filter(r, variables.containers.exists(c, ` + asks() + `))`},
+				{Name: "asked", Expression: `variables.cards.filter(r, variables.containers.exists(c, ` + requestsCardExpr() + `))`},
 				{Name: "pod", Expression: `has(object.metadata.name) && object.metadata.name != '' ? object.metadata.name :` +
 					` (has(object.metadata.generateName) ? object.metadata.generateName + '*' : 'of this request')`},
 				{Name: "scheduler", Expression: `has(object.spec.schedulerName) ? object.spec.schedulerName : ''`},
 				{Name: "grace", Expression: `has(object.spec.terminationGracePeriodSeconds) ? object.spec.terminationGracePeriodSeconds : 0`},
 				{Name: "node", Expression: `has(object.spec.nodeName) ? object.spec.nodeName : ''`},
-				{Name: "charged", Expression: annotation("object", v1alpha1.AnnotationChargedQueue)},
+				{Name: "charged", Expression: annotationExpr("object", v1alpha1.AnnotationChargedQueue)},
 			},
 			Validations: []admissionv1.Validation{
 				{
@@ -64,17 +64,17 @@ func Policy(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicySp
 					MessageExpression: `'pod ' + variables.pod + ' asks for ' + variables.asked.join(', ') + ' and brings spec.terminationGracePeriodSeconds ' + string(variables.grace) +` +
 						` ' along, but cards that a pod holds after its deletion are charged to nobody: write ` + longest + ` or less (spec.admission.maxTerminationGracePeriodSeconds of the ServiceTypePolicy)'`,
 				},
-				forged(),
+				forgedChargeValidation(),
 			},
 		})
 }
 
-// forged refuses the record of who is charged on a pod that our scheduler will not
+// forgedChargeValidation refuses the record of who is charged on a pod that our scheduler will not
 // bind, with cards or without: nothing would ever overwrite it. It is refused to who
 // may update Queues as well, since Volcano's controllers may, and make pods as a
 // tenant's template says. Pods that were read out of a cluster and are created again
 // without a node pass: their record says nothing until the binding writes it anew.
-func forged() admissionv1.Validation {
+func forgedChargeValidation() admissionv1.Validation {
 	return admissionv1.Validation{
 		Expression: `variables.charged == '' || (variables.node == '' && variables.scheduler in variables.schedulers)`,
 		Message:    "a pod that another scheduler places, or nobody, must not say which queue was charged for it",
@@ -85,20 +85,20 @@ func forged() admissionv1.Validation {
 	}
 }
 
-// matchConditions let through whom the rules are not for.
-func matchConditions(exempt []v1alpha1.ServiceAccountReference) []admissionv1.MatchCondition {
-	out := []admissionv1.MatchCondition{{Name: "not-a-mirror-pod", Expression: notOfKubelets}}
+// bypassMatchConditions let through whom the rules are not for.
+func bypassMatchConditions(exempt []v1alpha1.ServiceAccountReference) []admissionv1.MatchCondition {
+	out := []admissionv1.MatchCondition{{Name: "not-a-mirror-pod", Expression: isNotMirrorPod}}
 	if len(exempt) == 0 {
 		return out
 	}
-	users, accounts := spelled(exempt)
+	users, accounts := accountNames(exempt)
 	return append(out,
-		admissionv1.MatchCondition{Name: "not-created-by-an-exempt-account", Expression: `!(request.userInfo.username in ` + list(users) + `)`},
-		admissionv1.MatchCondition{Name: "not-run-as-an-exempt-account", Expression: `!(has(object.spec.serviceAccountName) && (request.namespace + '/' + object.spec.serviceAccountName) in ` + list(accounts) + `)`})
+		admissionv1.MatchCondition{Name: "not-created-by-an-exempt-account", Expression: `!(request.userInfo.username in ` + celList(users) + `)`},
+		admissionv1.MatchCondition{Name: "not-run-as-an-exempt-account", Expression: `!(has(object.spec.serviceAccountName) && (request.namespace + '/' + object.spec.serviceAccountName) in ` + celList(accounts) + `)`})
 }
 
-// spelled are accounts as the names of their users, and as namespace/name.
-func spelled(exempt []v1alpha1.ServiceAccountReference) (users, accounts []string) {
+// accountNames are accounts as the names of their users, and as namespace/name.
+func accountNames(exempt []v1alpha1.ServiceAccountReference) (users, accounts []string) {
 	for _, account := range exempt {
 		users = append(users, "system:serviceaccount:"+account.Namespace+":"+account.Name)
 		accounts = append(accounts, account.Namespace+"/"+account.Name)

@@ -43,7 +43,7 @@ func variable(t *testing.T, p *admissionv1.ValidatingAdmissionPolicy, name strin
 
 func TestPolicyNamesTheCardsAndTheSchedulers(t *testing.T) {
 	hostile := effective(func(s *v1alpha1.ServiceTypePolicySpec) { s.Scheduler.Names = []string{`vol"cano`, "a\\b\n", "é"} })
-	p := Policy(owner, hostile, cards)
+	p := BypassPolicy(owner, hostile, cards)
 	check.Equal(t, "cards", `["huawei.com/Ascend910", "nvidia.com/gpu"]`, variable(t, p, "cards"))
 	check.Equal(t, "schedulers", `["vol\"cano", "a\\b\n", "\u00e9"]`, variable(t, p, "schedulers"))
 	check.Equal(t, "a pod that nobody can judge is admitted", admissionv1.Fail, *p.Spec.FailurePolicy)
@@ -51,14 +51,14 @@ func TestPolicyNamesTheCardsAndTheSchedulers(t *testing.T) {
 	check.That(t, slices.Equal(got, cards), "read back %v, want %v", got, cards)
 	controls := metav1.GetControllerOf(p)
 	check.That(t, controls != nil && controls.UID == "u" && !*controls.BlockOwnerDeletion, "owner %+v", controls)
-	check.That(t, Policy(owner, hostile, nil) == nil, "a policy about no card")
+	check.That(t, BypassPolicy(owner, hostile, nil) == nil, "a policy about no card")
 }
 
 func TestWhoIsExempt(t *testing.T) {
-	if p := Policy(owner, effective(nil), cards); len(p.Spec.MatchConditions) != 1 {
+	if p := BypassPolicy(owner, effective(nil), cards); len(p.Spec.MatchConditions) != 1 {
 		t.Errorf("conditions %+v, want that of mirror pods alone", p.Spec.MatchConditions)
 	}
-	p := Policy(owner, effective(func(s *v1alpha1.ServiceTypePolicySpec) {
+	p := BypassPolicy(owner, effective(func(s *v1alpha1.ServiceTypePolicySpec) {
 		s.Admission.ExemptServiceAccounts = []v1alpha1.ServiceAccountReference{{Namespace: "n", Name: "a"}, {Namespace: "n", Name: "b"}}
 	}), cards)
 	var all []string
@@ -91,13 +91,13 @@ func TestModes(t *testing.T) {
 		case want.action != "" && (binding == nil || !slices.Equal(binding.Spec.ValidationActions, []admissionv1.ValidationAction{want.action})):
 			t.Errorf("%s: binding %+v, want %s", mode, binding, want.action)
 		}
-		v := Standing(spec, cards)
+		v := GuardCondition(spec, cards)
 		check.That(t, string(v.Status)+"/"+v.Reason == want.verdict, "%s: verdict %+v, want %s", mode, v, want.verdict)
 	}
-	if v := Standing(effective(nil), nil); v.Reason != v1alpha1.ReasonNoCardResources || v.Status != metav1.ConditionUnknown {
+	if v := GuardCondition(effective(nil), nil); v.Reason != v1alpha1.ReasonNoCardResources || v.Status != metav1.ConditionUnknown {
 		t.Errorf("without cards: %+v", v)
 	}
-	if v := Refused(errors.New("forbidden")); v.Status != metav1.ConditionFalse || !strings.Contains(v.Message, "forbidden") {
+	if v := GuardRefusedCondition(errors.New("forbidden")); v.Status != metav1.ConditionFalse || !strings.Contains(v.Message, "forbidden") {
 		t.Errorf("refused: %+v", v)
 	}
 }

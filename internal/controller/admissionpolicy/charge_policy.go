@@ -12,28 +12,28 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 )
 
-// chargeKeys are the annotations of a pod that say, or would say to another
+// chargeAnnotations are the annotations of a pod that say, or would say to another
 // version of Volcano, which queue pays for it: the one that was written when it
 // was bound, else its PodGroup, and, while there is none, its queue.
-var chargeKeys = []string{v1alpha1.AnnotationChargedQueue, v1beta1.KubeGroupNameAnnotationKey, "scheduling.volcano.sh/group-name", v1beta1.QueueNameAnnotationKey, batchv1alpha1.QueueNameKey}
+var chargeAnnotations = []string{v1alpha1.AnnotationChargedQueue, v1beta1.KubeGroupNameAnnotationKey, "scheduling.volcano.sh/group-name", v1beta1.QueueNameAnnotationKey, batchv1alpha1.QueueNameKey}
 
 // Expressions of what a request is about. They stand in matchConditions, which
 // cannot use variables: almost every request ends there, at little cost.
 const (
-	group     = `request.resource.resource == 'podgroups'`
-	pod       = `request.resource.resource == 'pods' && !(has(request.subResource) && request.subResource != '')`
-	eviction  = `request.resource.resource == 'pods' && has(request.subResource) && request.subResource == 'eviction'`
-	template  = `request.resource.resource in ['statefulsets', 'replicasets']`
-	command   = `request.resource.resource == 'commands'`
-	deletion  = `request.operation == 'DELETE'`
-	hasOld    = `oldObject != null`
-	requeued  = `object.?spec.?queue.orValue('') != oldObject.?spec.?queue.orValue('')`
-	recounted = `object.?status.?running.orValue(0) != oldObject.?status.?running.orValue(0) || object.?status.?phase.orValue('') != oldObject.?status.?phase.orValue('')`
+	isPodGroup            = `request.resource.resource == 'podgroups'`
+	isPod                 = `request.resource.resource == 'pods' && !(has(request.subResource) && request.subResource != '')`
+	isEviction            = `request.resource.resource == 'pods' && has(request.subResource) && request.subResource == 'eviction'`
+	isTemplate            = `request.resource.resource in ['statefulsets', 'replicasets']`
+	isCommand             = `request.resource.resource == 'commands'`
+	isDeletion            = `request.operation == 'DELETE'`
+	hasOld                = `oldObject != null`
+	podGroupQueueChanged  = `object.?spec.?queue.orValue('') != oldObject.?spec.?queue.orValue('')`
+	podGroupStatusChanged = `object.?status.?running.orValue(0) != oldObject.?status.?running.orValue(0) || object.?status.?phase.orValue('') != oldObject.?status.?phase.orValue('')`
 	// Volcano's scheduler writes Running once enough pods are placed, and Unknown
 	// when too few of them are left.
-	held = `(oldObject.?status.?running.orValue(0) > 0 || oldObject.?status.?phase.orValue('') in ['Running', 'Unknown'])`
+	hasPlacedPods = `(oldObject.?status.?running.orValue(0) > 0 || oldObject.?status.?phase.orValue('') in ['Running', 'Unknown'])`
 	// The garbage collector deletes what is owned by nobody who is there.
-	disowned = `(` + held + ` && object.metadata.?ownerReferences.orValue([]) != oldObject.metadata.?ownerReferences.orValue([]))`
+	ownersOfPlacedChanged = `(` + hasPlacedPods + ` && object.metadata.?ownerReferences.orValue([]) != oldObject.metadata.?ownerReferences.orValue([]))`
 	// The grace period of a deletion, and of an eviction. Into the options of a
 	// deletion that names none, the API server writes the pod's own before it asks;
 	// 0 stands for that in an eviction, and where pods are deleted as a collection.
@@ -42,7 +42,7 @@ const (
 	// The pod's own was judged when it was created. A pod may have got past that: it
 	// is older than the bound, or an exempt account made it. It must go all the same, so nothing
 	// that asks for no longer than the pod does itself is refused to anybody.
-	ownGrace = `oldObject.spec.?terminationGracePeriodSeconds.orValue(30)`
+	podGrace = `oldObject.spec.?terminationGracePeriodSeconds.orValue(30)`
 	// Volcano's controllers and its own scheduler may do this, and who administers
 	// queues.
 	mayUpdateQueues = `authorizer.group('scheduling.volcano.sh').resource('queues').check('update').allowed()`
@@ -53,105 +53,105 @@ const (
 	mayGrant = `authorizer.group('cardquota.dev').resource('cardquotas').check('update').allowed()`
 )
 
-// annotation of an object, "" for none.
-func annotation(object, key string) string {
+// annotationExpr of an object, "" for none.
+func annotationExpr(object, key string) string {
 	return object + `.?metadata.?annotations[?'` + key + `'].orValue('')`
 }
 
-// rewritten is that one of chargeKeys of a pod changes.
-func rewritten() string {
-	each := make([]string, len(chargeKeys))
-	for i, key := range chargeKeys {
-		each[i] = annotation("object", key) + ` != ` + annotation("oldObject", key)
+// chargeAnnotationsChanged is that one of chargeKeys of a pod changes.
+func chargeAnnotationsChanged() string {
+	each := make([]string, len(chargeAnnotations))
+	for i, key := range chargeAnnotations {
+		each[i] = annotationExpr("object", key) + ` != ` + annotationExpr("oldObject", key)
 	}
 	return `(` + strings.Join(each, ` || `) + `)`
 }
 
-// written is that the record of who is charged gets another text. No binding has
+// chargeRecordWritten is that the record of who is charged gets another text. No binding has
 // written it yet on a pod without a node, and nobody else is to.
-var written = annotation("object", v1alpha1.AnnotationChargedQueue) + ` != '' && ` +
-	annotation("object", v1alpha1.AnnotationChargedQueue) + ` != ` + annotation("oldObject", v1alpha1.AnnotationChargedQueue)
+var chargeRecordWritten = annotationExpr("object", v1alpha1.AnnotationChargedQueue) + ` != '' && ` +
+	annotationExpr("object", v1alpha1.AnnotationChargedQueue) + ` != ` + annotationExpr("oldObject", v1alpha1.AnnotationChargedQueue)
 
-// reshaped is that the queue in a pod template changes.
-var reshaped = annotation("object.spec.template", v1beta1.QueueNameAnnotationKey) + ` != ` + annotation("oldObject.spec.template", v1beta1.QueueNameAnnotationKey)
+// templateQueueChanged is that the queue in a pod template changes.
+var templateQueueChanged = annotationExpr("object.spec.template", v1beta1.QueueNameAnnotationKey) + ` != ` + annotationExpr("oldObject.spec.template", v1beta1.QueueNameAnnotationKey)
 
-// Charge returns the ValidatingAdmissionPolicy about what would move, or end, the
+// ChargePolicy returns the ValidatingAdmissionPolicy about what would move, or end, the
 // charge for cards that are held, for an effective spec. resources are those that
 // are cards, sorted; nil is returned when there are none.
 //
 // It fails closed, like Policy. What passes its conditions is rare: a write that
 // really changes who pays.
-func Charge(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicySpec, resources []corev1.ResourceName) *admissionv1.ValidatingAdmissionPolicy {
+func ChargePolicy(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicySpec, resources []corev1.ResourceName) *admissionv1.ValidatingAdmissionPolicy {
 	if len(resources) == 0 {
 		return nil
 	}
 	longest := strconv.FormatInt(spec.Admission.MaxTerminationGracePeriodSeconds, 10)
-	return forbidding(metadata(owner, ChargePolicyName, "keeps the cards that are held charged to the queue in which they were handed out", nil),
+	return failClosedPolicy(objectMeta(owner, ChargePolicyName, "keeps the cards that are held charged to the queue in which they were handed out", nil),
 		admissionv1.ValidatingAdmissionPolicySpec{
 			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{
-				on("", "v1", []string{"pods"}, admissionv1.Update, admissionv1.Delete),
-				on("", "v1", []string{"pods/eviction"}, admissionv1.Create),
-				on("scheduling.volcano.sh", "*", []string{"podgroups"}, admissionv1.Update, admissionv1.Delete),
-				on("apps", "v1", []string{"statefulsets", "replicasets"}, admissionv1.Update),
-				on("bus.volcano.sh", "*", []string{"commands"}, admissionv1.Create, admissionv1.Update),
+				resourceRule("", "v1", []string{"pods"}, admissionv1.Update, admissionv1.Delete),
+				resourceRule("", "v1", []string{"pods/eviction"}, admissionv1.Create),
+				resourceRule("scheduling.volcano.sh", "*", []string{"podgroups"}, admissionv1.Update, admissionv1.Delete),
+				resourceRule("apps", "v1", []string{"statefulsets", "replicasets"}, admissionv1.Update),
+				resourceRule("bus.volcano.sh", "*", []string{"commands"}, admissionv1.Create, admissionv1.Update),
 			}},
 			MatchConditions: append([]admissionv1.MatchCondition{
-				{Name: "a-pod-that-changes-who-pays", Expression: `!(` + pod + `) || (` + hasOld + ` && (` + deletion + ` ? (` + deletionGrace + ` > ` + longest +
-					` && ` + deletionGrace + ` > ` + ownGrace + `) : (oldObject.spec.?nodeName.orValue('') != '' ? ` +
-					rewritten() + ` : ` + written + `)))`},
-				{Name: "an-eviction-that-lasts", Expression: `!(` + eviction + `) || ` + evictionGrace + ` > ` + longest},
-				{Name: "a-group-that-changes-who-pays", Expression: `!(` + group + `) || (` + hasOld + ` && (` + deletion + ` ? ` + held + ` : ` +
-					requeued + ` || ` + recounted + ` || ` + disowned + `))`},
-				{Name: "a-template-that-changes-its-queue", Expression: `!(` + template + `) || ` + reshaped},
-				{Name: "a-command-to-a-queue", Expression: `!(` + command + `) || object.?target.?kind.orValue('') == 'Queue'`},
-			}, notFor(spec.Admission.ExemptServiceAccounts)...),
+				{Name: "a-pod-that-changes-who-pays", Expression: `!(` + isPod + `) || (` + hasOld + ` && (` + isDeletion + ` ? (` + deletionGrace + ` > ` + longest +
+					` && ` + deletionGrace + ` > ` + podGrace + `) : (oldObject.spec.?nodeName.orValue('') != '' ? ` +
+					chargeAnnotationsChanged() + ` : ` + chargeRecordWritten + `)))`},
+				{Name: "an-eviction-that-lasts", Expression: `!(` + isEviction + `) || ` + evictionGrace + ` > ` + longest},
+				{Name: "a-group-that-changes-who-pays", Expression: `!(` + isPodGroup + `) || (` + hasOld + ` && (` + isDeletion + ` ? ` + hasPlacedPods + ` : ` +
+					podGroupQueueChanged + ` || ` + podGroupStatusChanged + ` || ` + ownersOfPlacedChanged + `))`},
+				{Name: "a-template-that-changes-its-queue", Expression: `!(` + isTemplate + `) || ` + templateQueueChanged},
+				{Name: "a-command-to-a-queue", Expression: `!(` + isCommand + `) || object.?target.?kind.orValue('') == 'Queue'`},
+			}, chargeMatchConditions(spec.Admission.ExemptServiceAccounts)...),
 			Variables:   chargeVariables(resources),
 			Validations: chargeRules(longest),
 		})
 }
 
-// on is a rule for operations on resources of a group.
-func on(apiGroup, version string, resources []string, operations ...admissionv1.OperationType) admissionv1.NamedRuleWithOperations {
+// resourceRule is a rule for operations on resources of a group.
+func resourceRule(apiGroup, version string, resources []string, operations ...admissionv1.OperationType) admissionv1.NamedRuleWithOperations {
 	return admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{
 		Operations: operations,
 		Rule:       admissionv1.Rule{APIGroups: []string{apiGroup}, APIVersions: []string{version}, Resources: resources},
 	}}
 }
 
-// notFor lets through whom the rules are not for, as conditions does for new pods.
-func notFor(exempt []v1alpha1.ServiceAccountReference) []admissionv1.MatchCondition {
-	out := []admissionv1.MatchCondition{{Name: "not-a-mirror-pod", Expression: `!(` + pod + ` && ` + hasOld +
-		` && has(request.userInfo.groups) && 'system:nodes' in request.userInfo.groups && ` + annotation("oldObject", corev1.MirrorPodAnnotationKey) + ` != '')`}}
+// chargeMatchConditions lets through whom the rules are not for, as conditions does for new pods.
+func chargeMatchConditions(exempt []v1alpha1.ServiceAccountReference) []admissionv1.MatchCondition {
+	out := []admissionv1.MatchCondition{{Name: "not-a-mirror-pod", Expression: `!(` + isPod + ` && ` + hasOld +
+		` && has(request.userInfo.groups) && 'system:nodes' in request.userInfo.groups && ` + annotationExpr("oldObject", corev1.MirrorPodAnnotationKey) + ` != '')`}}
 	if len(exempt) == 0 {
 		return out
 	}
-	users, accounts := spelled(exempt)
+	users, accounts := accountNames(exempt)
 	return append(out,
-		admissionv1.MatchCondition{Name: "not-by-an-exempt-account", Expression: `!(request.userInfo.username in ` + list(users) + `)`},
-		admissionv1.MatchCondition{Name: "not-run-as-an-exempt-account", Expression: `!(` + pod + ` && ` + hasOld +
-			` && (request.namespace + '/' + oldObject.spec.?serviceAccountName.orValue('')) in ` + list(accounts) + `)`})
+		admissionv1.MatchCondition{Name: "not-by-an-exempt-account", Expression: `!(request.userInfo.username in ` + celList(users) + `)`},
+		admissionv1.MatchCondition{Name: "not-run-as-an-exempt-account", Expression: `!(` + isPod + ` && ` + hasOld +
+			` && (request.namespace + '/' + oldObject.spec.?serviceAccountName.orValue('')) in ` + celList(accounts) + `)`})
 }
 
 // chargeVariables are those of Charge. The objects are of many kinds: dyn keeps
 // the API server from checking the fields of one against the schema of another.
 func chargeVariables(resources []corev1.ResourceName) []admissionv1.Variable {
 	return []admissionv1.Variable{
-		{Name: "cards", Expression: list(resources)},
+		{Name: "cards", Expression: celList(resources)},
 		{Name: "old", Expression: `dyn(oldObject)`},
 		{Name: "new", Expression: `dyn(object)`},
-		{Name: "group", Expression: group},
-		{Name: "pod", Expression: pod},
-		{Name: "eviction", Expression: eviction},
-		{Name: "template", Expression: template},
-		{Name: "deletion", Expression: deletion},
+		{Name: "group", Expression: isPodGroup},
+		{Name: "pod", Expression: isPod},
+		{Name: "eviction", Expression: isEviction},
+		{Name: "template", Expression: isTemplate},
+		{Name: "deletion", Expression: isDeletion},
 		{Name: "name", Expression: `(variables.old != null ? variables.old.metadata.name : (has(request.name) && request.name != '' ? request.name : 'of this request'))` +
 			` + ' of namespace ' + request.namespace`},
 		// A template may ask for cards no more while its pods still hold some.
 		{Name: "specs", Expression: `variables.pod ? [variables.old.spec] : variables.template ? [variables.old.spec.template.spec, variables.new.spec.template.spec] : []`},
 		{Name: "containers", Expression: `variables.specs.map(s, s.?containers.orValue([])) + variables.specs.map(s, s.?initContainers.orValue([]))`},
-		{Name: "asked", Expression: `variables.cards.filter(r, variables.containers.exists(some, some.exists(c, ` + asks() + `)))`},
+		{Name: "asked", Expression: `variables.cards.filter(r, variables.containers.exists(some, some.exists(c, ` + requestsCardExpr() + `)))`},
 		{Name: "placed", Expression: `variables.pod && variables.old.?spec.?nodeName.orValue('') != ''`},
-		{Name: "recharged", Expression: `variables.pod && !variables.deletion && ` + annotation("variables.new", v1alpha1.AnnotationChargedQueue) + ` != ` + annotation("variables.old", v1alpha1.AnnotationChargedQueue)},
+		{Name: "recharged", Expression: `variables.pod && !variables.deletion && ` + annotationExpr("variables.new", v1alpha1.AnnotationChargedQueue) + ` != ` + annotationExpr("variables.old", v1alpha1.AnnotationChargedQueue)},
 		{Name: "from", Expression: `variables.old.?spec.?queue.orValue('')`},
 		{Name: "requeued", Expression: `variables.group && !variables.deletion && variables.new.?spec.?queue.orValue('') != variables.from`},
 		{Name: "held", Expression: `variables.old.?status.?running.orValue(0) > 0 || variables.old.?status.?phase.orValue('') in ['Running', 'Unknown']`},
@@ -220,7 +220,7 @@ func chargeRules(longest string) []admissionv1.Validation {
 				` ' seconds, in which cards are charged to nobody: give it` + limit,
 		},
 		{
-			Expression: `!(` + command + `) || variables.mayUpdateQueues`,
+			Expression: `!(` + isCommand + `) || variables.mayUpdateQueues`,
 			Message:    "a Command to a Queue needs the right to update Queues",
 			MessageExpression: `'Command ' + variables.name + ' is to Queue ' + variables.new.?target.?name.orValue('') + ', which Volcano would open or close for everybody, and ' + ` + who +
 				` + ' may not update Queues: ask who administers them'`,

@@ -26,12 +26,12 @@ func uses(expression string) []string {
 // it has not read yet, or in a matchCondition.
 func TestVariablesComeBeforeTheirUse(t *testing.T) {
 	policies := Policies(owner, effective(nil), cards)
-	if len(policies) != len(Names()) {
-		t.Fatalf("%d policies, want one for each of %v", len(policies), Names())
+	if len(policies) != len(PolicyNames()) {
+		t.Fatalf("%d policies, want one for each of %v", len(policies), PolicyNames())
 	}
 	for i, p := range policies {
-		if p.Name != Names()[i] || *p.Spec.FailurePolicy != admissionv1.Fail {
-			t.Errorf("policy %s with failurePolicy %s, want %s that fails closed", p.Name, *p.Spec.FailurePolicy, Names()[i])
+		if p.Name != PolicyNames()[i] || *p.Spec.FailurePolicy != admissionv1.Fail {
+			t.Errorf("policy %s with failurePolicy %s, want %s that fails closed", p.Name, *p.Spec.FailurePolicy, PolicyNames()[i])
 		}
 		var known []string
 		check := func(where, expression string) {
@@ -56,7 +56,7 @@ func TestVariablesComeBeforeTheirUse(t *testing.T) {
 			check(v.Message, v.MessageExpression)
 		}
 	}
-	if Policies(owner, effective(nil), nil) != nil || Charge(owner, effective(nil), nil) != nil {
+	if Policies(owner, effective(nil), nil) != nil || ChargePolicy(owner, effective(nil), nil) != nil {
 		t.Error("policies about no card")
 	}
 }
@@ -64,21 +64,21 @@ func TestVariablesComeBeforeTheirUse(t *testing.T) {
 func TestTheLongestGoodbye(t *testing.T) {
 	for seconds, want := range map[int64]string{0: "3600", 30: "30"} {
 		spec := effective(func(s *v1alpha1.ServiceTypePolicySpec) { s.Admission.MaxTerminationGracePeriodSeconds = seconds })
-		rule := Policy(owner, spec, cards).Spec.Validations[2].Expression
+		rule := BypassPolicy(owner, spec, cards).Spec.Validations[2].Expression
 		check.That(t, strings.HasSuffix(rule, "<= "+want), "%d: new pods by %s, want a limit of %s", seconds, rule, want)
 		for _, i := range []int{0, 1} { // deletions and evictions
-			condition := Charge(owner, spec, cards).Spec.MatchConditions[i].Expression
+			condition := ChargePolicy(owner, spec, cards).Spec.MatchConditions[i].Expression
 			check.That(t, strings.Contains(condition, "> "+want), "%d: condition %s, want a limit of %s", seconds, condition, want)
 		}
-		if condition := Charge(owner, spec, cards).Spec.MatchConditions[0].Expression; !strings.Contains(condition, "> "+want+" && "+deletionGrace+" > "+ownGrace) {
+		if condition := ChargePolicy(owner, spec, cards).Spec.MatchConditions[0].Expression; !strings.Contains(condition, "> "+want+" && "+deletionGrace+" > "+podGrace) {
 			t.Errorf("%d: condition %s lets nobody delete a pod as it says itself when that is longer", seconds, condition)
 		}
 	}
 }
 
 func TestWhoIsExemptFromCharges(t *testing.T) {
-	without := Charge(owner, effective(nil), cards).Spec.MatchConditions
-	with := Charge(owner, effective(func(s *v1alpha1.ServiceTypePolicySpec) {
+	without := ChargePolicy(owner, effective(nil), cards).Spec.MatchConditions
+	with := ChargePolicy(owner, effective(func(s *v1alpha1.ServiceTypePolicySpec) {
 		s.Admission.ExemptServiceAccounts = []v1alpha1.ServiceAccountReference{{Namespace: "n", Name: "a"}}
 	}), cards).Spec.MatchConditions
 	check.Equal(t, fmt.Sprintf("%d conditions, with an exempt account", len(without)), len(without)+2, len(with))

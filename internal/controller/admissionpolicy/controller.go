@@ -44,8 +44,8 @@ import (
 // refusedRetry is how long a refused write waits for the next try.
 var refusedRetry = timing.Wait(30 * time.Second)
 
-// Nodes knows the cards of all nodes; false until it does.
-type Nodes interface {
+// InventorySource knows the cards of all nodes; false until it does.
+type InventorySource interface {
 	Inventory() (*card.Inventory, bool)
 }
 
@@ -53,19 +53,19 @@ type Nodes interface {
 // ServiceTypePolicy wants them. One pass runs at a time, so it needs no lock.
 type Reconciler struct {
 	// client reads from the cache and writes to the API server.
-	client client.Client
-	events record.EventRecorder
-	nodes  Nodes
+	client    client.Client
+	events    record.EventRecorder
+	inventory InventorySource
 	// readers read the objects of each name from a cache.
 	readers map[string]client.Reader
 	// guard takes what is found.
 	guard *Guard
 	// written are the objects as they were written last, by kind and name.
-	written map[string]stamp
+	lastApplied map[string]appliedState
 }
 
-// stamp tells one state of an object.
-type stamp struct {
+// appliedState tells one state of an object.
+type appliedState struct {
 	wanted     string
 	uid        string
 	generation int64
@@ -85,12 +85,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if err != nil || object.DeletionTimestamp != nil {
 		var errs []error
-		for _, name := range Names() {
-			errs = append(errs, r.remove(ctx, name, &admissionv1.ValidatingAdmissionPolicyBinding{}), r.remove(ctx, name, &admissionv1.ValidatingAdmissionPolicy{}))
+		for _, name := range PolicyNames() {
+			errs = append(errs, r.deleteObject(ctx, name, &admissionv1.ValidatingAdmissionPolicyBinding{}), r.deleteObject(ctx, name, &admissionv1.ValidatingAdmissionPolicy{}))
 		}
 		return ctrl.Result{}, errors.Join(errs...)
 	}
-	inventory, known := r.nodes.Inventory()
+	inventory, known := r.inventory.Inventory()
 	if !known {
 		return ctrl.Result{}, nil // its first word wakes this controller
 	}
@@ -100,38 +100,38 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	resources := inventory.Resources()
 	result := ctrl.Result{}
-	verdict := Standing(spec, resources)
+	verdict := GuardCondition(spec, resources)
 	// One policy that is refused does not keep the other away.
 	var errs []error
 	for _, wanted := range Policies(object, spec, resources) {
-		errs = append(errs, r.put(ctx, object, wanted, Binding(object, spec, wanted.Name)))
+		errs = append(errs, r.applyWithBinding(ctx, object, wanted, Binding(object, spec, wanted.Name)))
 	}
 	if err := errors.Join(errs...); err != nil {
 		if !shared.IsRefused(err) && !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
 			return ctrl.Result{}, err
 		}
-		verdict, result.RequeueAfter = Refused(err), refusedRetry
+		verdict, result.RequeueAfter = GuardRefusedCondition(err), refusedRetry
 	}
-	r.guard.set(policy.Guard{Condition: verdict, UID: object.UID, Generation: object.Generation})
+	r.guard.setLatest(policy.Guard{Condition: verdict, UID: object.UID, Generation: object.Generation})
 	return result, nil
 }
 
-// put writes a policy before the binding that puts it into force, and takes the binding
+// applyWithBinding writes a policy before the binding that puts it into force, and takes the binding
 // away where nothing is to be in force.
-func (r *Reconciler) put(ctx context.Context, owner *v1alpha1.ServiceTypePolicy, wanted *admissionv1.ValidatingAdmissionPolicy, binding *admissionv1.ValidatingAdmissionPolicyBinding) error {
-	if err := r.apply(ctx, owner, wanted); err != nil {
+func (r *Reconciler) applyWithBinding(ctx context.Context, owner *v1alpha1.ServiceTypePolicy, wanted *admissionv1.ValidatingAdmissionPolicy, binding *admissionv1.ValidatingAdmissionPolicyBinding) error {
+	if err := r.applyObject(ctx, owner, wanted); err != nil {
 		return err
 	}
 	if binding == nil {
-		return r.remove(ctx, wanted.Name, &admissionv1.ValidatingAdmissionPolicyBinding{})
+		return r.deleteObject(ctx, wanted.Name, &admissionv1.ValidatingAdmissionPolicyBinding{})
 	}
-	return r.apply(ctx, owner, binding)
+	return r.applyObject(ctx, owner, binding)
 }
 
-// apply writes one object by server-side apply, with force: the API server
+// applyObject writes one object by server-side apply, with force: the API server
 // changes nothing where nothing differs. A change of somebody else that was put
 // back is told.
-func (r *Reconciler) apply(ctx context.Context, owner *v1alpha1.ServiceTypePolicy, wanted client.Object) error {
+func (r *Reconciler) applyObject(ctx context.Context, owner *v1alpha1.ServiceTypePolicy, wanted client.Object) error {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(wanted)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", wanted.GetName(), err)
@@ -147,10 +147,10 @@ func (r *Reconciler) apply(ctx context.Context, owner *v1alpha1.ServiceTypePolic
 	if err := r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership); err != nil {
 		return fmt.Errorf("write %s %s: %w", kind, wanted.GetName(), err)
 	}
-	is := stamp{wanted: string(text), uid: string(object.GetUID()), generation: object.GetGeneration()}
+	is := appliedState{wanted: string(text), uid: string(object.GetUID()), generation: object.GetGeneration()}
 	key := kind + " " + wanted.GetName()
-	was, before := r.written[key]
-	r.written[key] = is
+	was, before := r.lastApplied[key]
+	r.lastApplied[key] = is
 	switch {
 	case !before || was.wanted != is.wanted:
 		logf.FromContext(ctx).Info("written", "kind", kind, "name", object.GetName())
@@ -161,8 +161,8 @@ func (r *Reconciler) apply(ctx context.Context, owner *v1alpha1.ServiceTypePolic
 	return nil
 }
 
-// remove deletes an object that was made for a ServiceTypePolicy.
-func (r *Reconciler) remove(ctx context.Context, name string, object client.Object) error {
+// deleteObject deletes an object that was made for a ServiceTypePolicy.
+func (r *Reconciler) deleteObject(ctx context.Context, name string, object client.Object) error {
 	err := r.readers[name].Get(ctx, client.ObjectKey{Name: name}, object)
 	if err != nil {
 		return client.IgnoreNotFound(err)
@@ -171,7 +171,7 @@ func (r *Reconciler) remove(ctx context.Context, name string, object client.Obje
 		return nil
 	}
 	if kind, err := r.client.GroupVersionKindFor(object); err == nil {
-		delete(r.written, kind.Kind+" "+name)
+		delete(r.lastApplied, kind.Kind+" "+name)
 	}
 	uid := object.GetUID()
 	err = r.client.Delete(ctx, object, client.Preconditions{UID: &uid})
@@ -185,26 +185,26 @@ func (r *Reconciler) remove(ctx context.Context, name string, object client.Obje
 // conditions are one list, which has one writer.
 type Guard struct {
 	mu      sync.Mutex
-	last    *policy.Guard
+	latest  *policy.Guard
 	changed chan event.TypedGenericEvent[string]
 }
 
 func newGuard() *Guard { return &Guard{changed: make(chan event.TypedGenericEvent[string], 1)} }
 
-// Last returns what was found last, nil before anything was.
-func (g *Guard) Last() *policy.Guard {
+// Latest returns what was found last, nil before anything was.
+func (g *Guard) Latest() *policy.Guard {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.last
+	return g.latest
 }
 
 // Changed tells that Last returns something else.
 func (g *Guard) Changed() <-chan event.TypedGenericEvent[string] { return g.changed }
 
-func (g *Guard) set(found policy.Guard) {
+func (g *Guard) setLatest(found policy.Guard) {
 	g.mu.Lock()
-	same := g.last != nil && *g.last == found
-	g.last = &found
+	same := g.latest != nil && *g.latest == found
+	g.latest = &found
 	g.mu.Unlock()
 	if same {
 		return
@@ -215,17 +215,17 @@ func (g *Guard) set(found policy.Guard) {
 	}
 }
 
-// gather is how long changes of nodes and objects are gathered: a rack that comes
+// debounceInterval is how long changes of nodes and objects are gathered: a rack that comes
 // up costs one write.
-const gather = 100 * time.Millisecond
+const debounceInterval = 100 * time.Millisecond
 
 // CacheOptions are the objects that are read through the manager: the policy
 // against bypassing and its binding.
-func CacheOptions() map[client.Object]cache.ByObject { return named(BypassPolicyName) }
+func CacheOptions() map[client.Object]cache.ByObject { return cacheByName(BypassPolicyName) }
 
-// named are the policy and the binding of one name. A cache can be asked for one
+// cacheByName are the policy and the binding of one name. A cache can be asked for one
 // name, and the shipped Role permits no others.
-func named(name string) map[client.Object]cache.ByObject {
+func cacheByName(name string) map[client.Object]cache.ByObject {
 	ours := cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", name)}
 	return map[client.Object]cache.ByObject{
 		&admissionv1.ValidatingAdmissionPolicy{}:        ours,
@@ -236,21 +236,21 @@ func named(name string) map[client.Object]cache.ByObject {
 // Setup adds the controller to a manager whose cache has CacheOptions.
 // skipNameValidation allows a second one in one process, as tests have it. The
 // Guard tells what it finds.
-func Setup(mgr ctrl.Manager, nodes *shared.Nodes, skipNameValidation bool) (*Guard, error) {
-	second, err := secondCache(mgr)
+func Setup(mgr ctrl.Manager, nodes *shared.NodeInventory, skipNameValidation bool) (*Guard, error) {
+	second, err := newChargeCache(mgr)
 	if err != nil {
 		return nil, err
 	}
-	r := &Reconciler{guard: newGuard(), client: mgr.GetClient(), events: mgr.GetEventRecorderFor(shared.Component), nodes: nodes, written: map[string]stamp{},
+	r := &Reconciler{guard: newGuard(), client: mgr.GetClient(), events: mgr.GetEventRecorderFor(shared.Component), inventory: nodes, lastApplied: map[string]appliedState{},
 		readers: map[string]client.Reader{BypassPolicyName: mgr.GetClient(), ChargePolicyName: second}}
 	cards := make(chan event.TypedGenericEvent[string], 1)
-	nodes.Follow(func() {
+	nodes.OnChange(func() {
 		select {
 		case cards <- event.TypedGenericEvent[string]{}:
 		default: // it has yet to look
 		}
 	})
-	later, woken := shared.Gathered(v1alpha1.PolicyName, gather)
+	later, woken := shared.DebouncedHandlers(v1alpha1.PolicyName, debounceInterval)
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named("bypass").
 		Watches(&v1alpha1.ServiceTypePolicy{}, later, builder.WithPredicates(shared.SpecChanged)).
@@ -267,13 +267,13 @@ func Setup(mgr ctrl.Manager, nodes *shared.Nodes, skipNameValidation bool) (*Gua
 	return r.guard, nil
 }
 
-// secondCache holds the policy about charges and its binding; it starts with the
+// newChargeCache holds the policy about charges and its binding; it starts with the
 // manager's own.
-func secondCache(mgr ctrl.Manager) (cache.Cache, error) {
+func newChargeCache(mgr ctrl.Manager) (cache.Cache, error) {
 	made, err := cluster.New(mgr.GetConfig(), func(o *cluster.Options) {
 		o.Scheme = mgr.GetScheme()
 		o.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mgr.GetRESTMapper(), nil }
-		o.Cache.ByObject = named(ChargePolicyName)
+		o.Cache.ByObject = cacheByName(ChargePolicyName)
 	})
 	if err == nil {
 		err = mgr.Add(made)

@@ -41,13 +41,13 @@ func TestTheStatusHasAnotherWriter(t *testing.T) {
 	})
 	r := &Reconciler{
 		guard:  newGuard(),
-		client: api, events: record.NewFakeRecorder(10), nodes: oneNode{}, written: map[string]stamp{},
+		client: api, events: record.NewFakeRecorder(10), inventory: oneNode{}, lastApplied: map[string]appliedState{},
 		readers: map[string]client.Reader{BypassPolicyName: api, ChargePolicyName: api},
 	}
 	_, err := r.Reconcile(t.Context(), ctrl.Request{})
 	check.NoError(t, err)
 	check.Equal(t, "writes of the status", 0, written)
-	got := r.guard.Last()
+	got := r.guard.Latest()
 	check.Must(t, got != nil, "nothing is told")
 	check.Equal(t, "told", "True/"+v1alpha1.ReasonBypassDenied, string(got.Status)+"/"+got.Reason)
 	check.That(t, got.UID == owner.UID && got.Generation == owner.Generation, "told of %s, generation %d", got.UID, got.Generation)

@@ -22,8 +22,8 @@ const (
 	ChargePolicyName = "cardquota-charge.cardquota.dev"
 )
 
-// Names are those of all policies; their bindings have the same.
-func Names() []string { return []string{BypassPolicyName, ChargePolicyName} }
+// PolicyNames are those of all policies; their bindings have the same.
+func PolicyNames() []string { return []string{BypassPolicyName, ChargePolicyName} }
 
 // Policies returns all ValidatingAdmissionPolicies for an effective spec, none
 // when no resource is a card.
@@ -31,11 +31,11 @@ func Policies(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicy
 	if len(resources) == 0 {
 		return nil
 	}
-	return []*admissionv1.ValidatingAdmissionPolicy{Policy(owner, spec, resources), Charge(owner, spec, resources)}
+	return []*admissionv1.ValidatingAdmissionPolicy{BypassPolicy(owner, spec, resources), ChargePolicy(owner, spec, resources)}
 }
 
-// forbidding returns a policy that fails closed and refuses with reason Forbidden.
-func forbidding(meta metav1.ObjectMeta, spec admissionv1.ValidatingAdmissionPolicySpec) *admissionv1.ValidatingAdmissionPolicy {
+// failClosedPolicy returns a policy that fails closed and refuses with reason Forbidden.
+func failClosedPolicy(meta metav1.ObjectMeta, spec admissionv1.ValidatingAdmissionPolicySpec) *admissionv1.ValidatingAdmissionPolicy {
 	fail, forbidden := admissionv1.Fail, metav1.StatusReasonForbidden
 	spec.FailurePolicy = &fail
 	for i := range spec.Validations {
@@ -61,7 +61,7 @@ func Binding(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicyS
 	}
 	return &admissionv1.ValidatingAdmissionPolicyBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "ValidatingAdmissionPolicyBinding"},
-		ObjectMeta: metadata(owner, name, "puts the ValidatingAdmissionPolicy of the same name into force", nil),
+		ObjectMeta: objectMeta(owner, name, "puts the ValidatingAdmissionPolicy of the same name into force", nil),
 		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
 			PolicyName:        name,
 			ValidationActions: []admissionv1.ValidationAction{action},
@@ -69,9 +69,9 @@ func Binding(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicyS
 	}
 }
 
-// metadata makes an object go with the ServiceTypePolicy. blockOwnerDeletion stays
+// objectMeta makes an object go with the ServiceTypePolicy. blockOwnerDeletion stays
 // false: it would need a right over the policy's finalizers on some clusters.
-func metadata(owner *v1alpha1.ServiceTypePolicy, name, what string, annotations map[string]string) metav1.ObjectMeta {
+func objectMeta(owner *v1alpha1.ServiceTypePolicy, name, what string, annotations map[string]string) metav1.ObjectMeta {
 	controls, blocks := true, false
 	all := map[string]string{v1alpha1.AnnotationDescription: "Made by ServiceTypePolicy " + owner.Name +
 		": " + what + ". Change spec.admission there; changes here are put back."}
@@ -87,19 +87,19 @@ func metadata(owner *v1alpha1.ServiceTypePolicy, name, what string, annotations 
 	}
 }
 
-// asks is the rule that container c asks for resource r.
-func asks() string {
-	return `has(c.resources) && (` + moreThanNone("limits") + ` || ` + moreThanNone("requests") + `)`
+// requestsCardExpr is the rule that container c asks for resource r.
+func requestsCardExpr() string {
+	return `has(c.resources) && (` + isPositiveExpr("limits") + ` || ` + isPositiveExpr("requests") + `)`
 }
 
-// moreThanNone is the rule that a container's limits or requests hold some of
+// isPositiveExpr is the rule that a container's limits or requests hold some of
 // resource r. A request of 0 takes no card.
-func moreThanNone(field string) string {
+func isPositiveExpr(field string) string {
 	return fmt.Sprintf(`(has(c.resources.%[1]s) && r in c.resources.%[1]s && quantity(string(c.resources.%[1]s[r])).isGreaterThan(quantity('0')))`, field)
 }
 
-// list writes strings as a list of CEL.
-func list[S ~string](values []S) string {
+// celList writes strings as a list of CEL.
+func celList[S ~string](values []S) string {
 	quoted := make([]string, len(values))
 	for i, value := range values {
 		quoted[i] = strconv.QuoteToASCII(string(value))
@@ -107,8 +107,8 @@ func list[S ~string](values []S) string {
 	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
-// Standing is condition BypassGuarded when the objects are as they shall be.
-func Standing(spec v1alpha1.ServiceTypePolicySpec, resources []corev1.ResourceName) metav1.Condition {
+// GuardCondition is condition BypassGuarded when the objects are as they shall be.
+func GuardCondition(spec v1alpha1.ServiceTypePolicySpec, resources []corev1.ResourceName) metav1.Condition {
 	switch {
 	case spec.Admission.SchedulerBypassPolicy == v1alpha1.SchedulerBypassAllow:
 		return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonBypassOff,
@@ -126,8 +126,8 @@ func Standing(spec v1alpha1.ServiceTypePolicySpec, resources []corev1.ResourceNa
 	}
 }
 
-// Refused is condition BypassGuarded when the objects could not be written.
-func Refused(err error) metav1.Condition {
+// GuardRefusedCondition is condition BypassGuarded when the objects could not be written.
+func GuardRefusedCondition(err error) metav1.Condition {
 	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonGuardRefused,
 		"pods may take cards past the scheduler, or hold them uncharged, since a rule against it could not be written: %v; Kubernetes 1.30 or newer and the shipped ClusterRole are needed", err)
 }

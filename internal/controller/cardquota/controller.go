@@ -42,18 +42,18 @@ const staleRetry = 50 * time.Millisecond
 type Reconciler struct {
 	// client reads from the cache and writes to the API server, live reads from
 	// the API server.
-	client client.Client
-	live   client.Reader
-	events record.EventRecorder
-	usage  *Recounter
-	pace   *shared.Pace
-	series *series
+	client   client.Client
+	live     client.Reader
+	events   record.EventRecorder
+	usage    *UsageCollector
+	throttle *shared.StatusThrottle
+	metrics  *metricsCollector
 	// counts are of the queues that are to be deleted.
-	counts *memberCounts
+	memberCounts *memberCounts
 }
 
-// pass is one run of Reconcile over one CardQuota.
-type pass struct {
+// reconciliation is one run of Reconcile over one CardQuota.
+type reconciliation struct {
 	*Reconciler
 	quota *v1alpha1.CardQuota
 	// queue is the Queue as it is known now, nil when there is none.
@@ -65,8 +65,8 @@ type pass struct {
 	// usage is nil when nothing was counted yet.
 	usage *cardquota.Usage
 	// wait is how long no report may be written yet.
-	wait time.Duration
-	now  time.Time
+	statusDelay time.Duration
+	now         time.Time
 }
 
 // +kubebuilder:rbac:groups=cardquota.dev,resources=cardquotas,verbs=get;list;watch;patch
@@ -84,12 +84,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	quota := &v1alpha1.CardQuota{}
 	if err := r.client.Get(ctx, req.NamespacedName, quota); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.pace.Forget(req.Name)
-			r.series.forget(req.Name)
+			r.throttle.Forget(req.Name)
+			r.metrics.forgetQuota(req.Name)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	p := pass{Reconciler: r, quota: quota, wait: r.pace.Wait(req.Name), now: time.Now()}
+	p := reconciliation{Reconciler: r, quota: quota, statusDelay: r.throttle.Wait(req.Name), now: time.Now()}
 	var err error
 	if p.policy, err = r.findPolicy(ctx); err != nil {
 		return ctrl.Result{}, err
@@ -97,41 +97,41 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	p.types = policy.ServiceTypes(p.policy)
 	name := quota.QueueName()
 	if name == workload.RootQueue {
-		return p.report(ctx, cardquota.QueueReservedCondition(name))
+		return p.updateStatus(ctx, cardquota.QueueReservedCondition(name))
 	}
-	rivals, err := r.rivals(ctx, name)
+	candidates, err := r.cardQuotasForQueue(ctx, name)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	if p.queue, err = getQueue(ctx, r.client, name); err != nil {
 		return ctrl.Result{}, err
 	}
-	if used, counted := r.usage.Queue(name); counted {
+	if used, counted := r.usage.QueueUsage(name); counted {
 		p.usage = &used
 	}
-	owner := cardquota.QueueOwner(rivals)
+	owner := cardquota.QueueOwner(candidates)
 	switch {
 	case quota.DeletionTimestamp != nil:
-		return p.finalize(ctx, owner, rivals)
+		return p.finalizeQueue(ctx, owner, candidates)
 	case owner != nil && owner.Name != quota.Name:
-		return p.report(ctx, cardquota.QueueConflictCondition(name, owner.Name))
+		return p.updateStatus(ctx, cardquota.QueueConflictCondition(name, owner.Name))
 	}
 	// The finalizer comes before anything is written that must be undone.
 	if controllerutil.ContainsFinalizer(quota, finalizer) {
-		return p.sync(ctx)
+		return p.syncQueue(ctx)
 	}
 	before := quota.DeepCopy()
 	controllerutil.AddFinalizer(quota, finalizer)
 	if result, err := p.patchMeta(ctx, before); err != nil || !result.IsZero() {
 		return result, err
 	}
-	return p.sync(ctx)
+	return p.syncQueue(ctx)
 }
 
 // patchMeta writes the metadata of the CardQuota with an optimistic lock,
 // since finalizers are one list that others write as well. A CardQuota that is
 // newer than the cache is looked at again in a moment.
-func (p *pass) patchMeta(ctx context.Context, before *v1alpha1.CardQuota) (ctrl.Result, error) {
+func (p *reconciliation) patchMeta(ctx context.Context, before *v1alpha1.CardQuota) (ctrl.Result, error) {
 	err := p.client.Patch(ctx, p.quota, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
@@ -142,56 +142,56 @@ func (p *pass) patchMeta(ctx context.Context, before *v1alpha1.CardQuota) (ctrl.
 	return ctrl.Result{}, nil
 }
 
-// sync writes the Queue of a CardQuota that has it, then the status.
-func (p *pass) sync(ctx context.Context) (ctrl.Result, error) {
+// syncQueue writes the Queue of a CardQuota that has it, then the status.
+func (p *reconciliation) syncQueue(ctx context.Context) (ctrl.Result, error) {
 	if selector := p.quota.Spec.NamespaceSelector; selector != nil {
 		if _, err := workload.NewNamespaceSelector(selector); err != nil {
-			return p.report(ctx, cardquota.InvalidSelectorCondition(p.quota.QueueName(), err))
+			return p.updateStatus(ctx, cardquota.InvalidSelectorCondition(p.quota.QueueName(), err))
 		}
 	}
-	plan := func(live *v1beta1.Queue) cardquota.DesiredQueue {
-		return cardquota.NewDesiredQueue(p.quota, p.types, live, p.allocated(live))
+	desired := func(live *v1beta1.Queue) cardquota.DesiredQueue {
+		return cardquota.NewDesiredQueue(p.quota, p.types, live, p.allocatedText(live))
 	}
 	before := conditions.Get(p.quota.Status.Conditions, v1alpha1.ConditionQueueSynced)
-	inSync, err := p.inSync(ctx, plan)
+	inSync, err := p.inSync(ctx, desired)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	// What is not as planned although the Queue carried this spec, and its service type
 	// still means the same, is somebody else's doing.
-	settled := before.Status == metav1.ConditionTrue && before.ObservedGeneration == p.quota.Generation && !plan(p.queue).ServiceTypeChanged(p.queue)
-	if !inSync && settled && p.wait > 0 {
+	wasInSync := before.Status == metav1.ConditionTrue && before.ObservedGeneration == p.quota.Generation && !desired(p.queue).ServiceTypeChanged(p.queue)
+	if !inSync && wasInSync && p.statusDelay > 0 {
 		// A changed spec or policy is written at once. A foreign change is put back with the
 		// next report: within the second, and somebody who writes all the time
 		// cannot make the operator write all the time.
-		return ctrl.Result{RequeueAfter: p.wait}, nil
+		return ctrl.Result{RequeueAfter: p.statusDelay}, nil
 	}
-	written := cardquota.QueueWrite{WeightHeldBy: plan(p.queue).WeightHeldBy}
+	written := cardquota.QueueWrite{WeightHeldBy: desired(p.queue).WeightHeldBy}
 	if !inSync {
-		if written, err = p.write(ctx, plan, settled); err != nil {
-			return p.failed(ctx, err)
+		if written, err = p.writeQueue(ctx, desired, wasInSync); err != nil {
+			return p.reportWriteError(ctx, err)
 		}
 	}
-	return p.report(ctx, cardquota.QueueSyncedCondition(p.quota, before, written, p.now))
+	return p.updateStatus(ctx, cardquota.QueueSyncedCondition(p.quota, before, written, p.now))
 }
 
-// failed reports a write that was refused and returns any other error. A
+// reportWriteError reports a write that was refused and returns any other error. A
 // refused write is tried again when the Queue's state changes, else after a
 // while.
-func (p *pass) failed(ctx context.Context, err error) (ctrl.Result, error) {
+func (p *reconciliation) reportWriteError(ctx context.Context, err error) (ctrl.Result, error) {
 	if !shared.IsRefused(err) {
 		return ctrl.Result{}, err
 	}
-	result, err := p.report(ctx, cardquota.QueueRefusedCondition(p.quota.QueueName(), p.queue, err))
+	result, err := p.updateStatus(ctx, cardquota.QueueRefusedCondition(p.quota.QueueName(), p.queue, err))
 	if err == nil && result.IsZero() && !cardquota.RefusesChanges(p.queue) {
 		result.RequeueAfter = refusedRetry
 	}
 	return result, err
 }
 
-// allocated is the value of volcano.sh/card.allocated: the cards in use, or
+// allocatedText is the value of volcano.sh/card.allocated: the cards in use, or
 // what the Queue says while they have not been counted.
-func (p *pass) allocated(live *v1beta1.Queue) string {
+func (p *reconciliation) allocatedText(live *v1beta1.Queue) string {
 	switch {
 	case p.usage != nil:
 		return card.Quota(p.usage.Used).String()
@@ -202,29 +202,29 @@ func (p *pass) allocated(live *v1beta1.Queue) string {
 	}
 }
 
-// report writes the status if it changed and its time has come, and tells the
+// updateStatus writes the status if it changed and its time has come, and tells the
 // events of the change afterwards, so that no event tells what was not stored.
-func (p *pass) report(ctx context.Context, sync metav1.Condition) (ctrl.Result, error) {
+func (p *reconciliation) updateStatus(ctx context.Context, sync metav1.Condition) (ctrl.Result, error) {
 	before := p.quota.DeepCopy()
 	facts := cardquota.StatusInput{
 		Quota: p.quota, Queue: p.queue, Sync: sync, Usage: p.usage, Physical: p.Reconciler.usage.Physical(),
-		Balance: p.Reconciler.usage.Balance(), Now: p.now,
+		Balance: p.Reconciler.usage.QuotaTotals(), Now: p.now,
 	}
-	facts.Enforced = p.enforced()
+	facts.Enforced = p.enforcedCondition()
 	status := cardquota.NewStatus(facts)
 	if len(status.Cards) > 0 {
-		p.series.set(p.quota.QueueName(), p.quota.Name, status.Cards)
+		p.metrics.setCards(p.quota.QueueName(), p.quota.Name, status.Cards)
 	} else {
-		p.series.forget(p.quota.Name)
+		p.metrics.forgetQuota(p.quota.Name)
 	}
 	if equality.Semantic.DeepEqual(before.Status, status) {
-		if p.pace.Stale(p.quota.Name, p.quota.ResourceVersion) {
+		if p.throttle.CacheIsStale(p.quota.Name, p.quota.ResourceVersion) {
 			return ctrl.Result{RequeueAfter: staleRetry}, nil
 		}
 		return ctrl.Result{}, nil
 	}
-	if p.wait > 0 {
-		return ctrl.Result{RequeueAfter: p.wait}, nil
+	if p.statusDelay > 0 {
+		return ctrl.Result{RequeueAfter: p.statusDelay}, nil
 	}
 	p.quota.Status = status
 	// No optimistic lock: this is the only writer of the status, and a status
@@ -233,7 +233,7 @@ func (p *pass) report(ctx context.Context, sync metav1.Condition) (ctrl.Result, 
 	if err := p.client.Status().Patch(ctx, p.quota, client.MergeFrom(before)); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	p.pace.Mark(p.quota.Name, p.quota.ResourceVersion)
+	p.throttle.RecordWrite(p.quota.Name, p.quota.ResourceVersion)
 	if p.quota.DeletionTimestamp == nil {
 		for _, event := range cardquota.Events(before.Status, status) {
 			p.events.Event(p.quota, event.Type, event.Reason, event.Message)
@@ -242,9 +242,9 @@ func (p *pass) report(ctx context.Context, sync metav1.Condition) (ctrl.Result, 
 	return ctrl.Result{}, nil
 }
 
-// enforced is condition Enforced, nil while nothing can be said because nobody has
+// enforcedCondition is condition Enforced, nil while nothing can be said because nobody has
 // judged or counted yet.
-func (p *pass) enforced() *metav1.Condition {
+func (p *reconciliation) enforcedCondition() *metav1.Condition {
 	var whole *metav1.Condition
 	bypasses, counted := p.Reconciler.usage.Bypasses()
 	if p.policy != nil {
@@ -256,13 +256,13 @@ func (p *pass) enforced() *metav1.Condition {
 	return &own
 }
 
-// rivals lists the CardQuotas of one queue.
-func (r *Reconciler) rivals(ctx context.Context, name string) ([]*v1alpha1.CardQuota, error) {
+// cardQuotasForQueue lists the CardQuotas of one queue.
+func (r *Reconciler) cardQuotasForQueue(ctx context.Context, name string) ([]*v1alpha1.CardQuota, error) {
 	var list v1alpha1.CardQuotaList
 	if err := r.client.List(ctx, &list, client.MatchingFields{queueIndex: name}); err != nil {
 		return nil, fmt.Errorf("list CardQuotas of queue %s: %w", name, err)
 	}
-	return references(list.Items), nil
+	return pointersTo(list.Items), nil
 }
 
 // +kubebuilder:rbac:groups=cardquota.dev,resources=servicetypepolicies,verbs=get;list;watch

@@ -73,12 +73,12 @@ func newCounter(t *testing.T, live client.Reader, cached ...client.Object) *Reco
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1beta1.AddToScheme, v1alpha1.AddToScheme} {
 		check.NoError(t, add(scheme))
 	}
-	return &Reconciler{client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(cached...).Build(), live: live, counts: newMemberCounts()}
+	return &Reconciler{client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(cached...).Build(), live: live, memberCounts: newMemberCounts()}
 }
 
 // members asks for a queue as a pass over its CardQuota does.
 func (r *Reconciler) members(ctx context.Context, queue string) (int, bool, error) {
-	return r.counts.of(builder.CardQuota(queue).Obj(), func(owners map[string]*v1alpha1.CardQuota) (map[string]int, error) {
+	return r.memberCounts.membersOf(builder.CardQuota(queue).Obj(), func(owners map[string]*v1alpha1.CardQuota) (map[string]int, error) {
 		return r.countMembers(ctx, owners)
 	})
 }
@@ -121,8 +121,8 @@ func TestDeletingManyListsInPagesAndOnceForAll(t *testing.T) {
 			check.NoError(t, <-answers)
 		}
 		close(waiting)
-		perCount := (pods/8+memberPage-1)/memberPage + pods/memberPage
-		check.That(t, api.largest <= memberPage, "%d objects were listed at once, at most %d may be", api.largest, memberPage)
+		perCount := (pods/8+memberPageSize-1)/memberPageSize + pods/memberPageSize
+		check.That(t, api.largest <= memberPageSize, "%d objects were listed at once, at most %d may be", api.largest, memberPageSize)
 		check.That(t, api.requests <= 3*perCount, "%d requests for %d CardQuotas, want those of three counts, %d each, at most", api.requests, quotas, perCount)
 	})
 }
@@ -177,8 +177,8 @@ func TestACountThatFailsIsRepeated(t *testing.T) {
 			check.That(t, known && err == nil, "queue %s: known is %t, error %v", queue, known, err)
 		}
 		// An answer that nobody fetched in time proves nothing.
-		r.counts.counted = map[string]memberAnswer{"c": {members: 7}}
-		time.Sleep(membersLast)
+		r.memberCounts.counted = map[string]memberAnswer{"c": {members: 7}}
+		time.Sleep(memberCountTTL)
 		members, _, err := r.members(t.Context(), "c")
 		check.NoError(t, err)
 		check.Equal(t, "members by a new count", 0, members)
@@ -200,7 +200,7 @@ func TestACountKeepsTheAnswersOfTheOneBefore(t *testing.T) {
 		}
 		// While the count for a is under way, b asks for the next one.
 		ask := func(queue string, meanwhile func()) bool {
-			_, known, err := counts.of(builder.CardQuota(queue).Obj(), func(asked map[string]*v1alpha1.CardQuota) (map[string]int, error) {
+			_, known, err := counts.membersOf(builder.CardQuota(queue).Obj(), func(asked map[string]*v1alpha1.CardQuota) (map[string]int, error) {
 				meanwhile()
 				return count(asked)
 			})

@@ -24,10 +24,10 @@ import (
 )
 
 const (
-	// memberPage is how many PodGroups or pods one request lists, as kubectl does.
-	memberPage = 500
-	// membersLast is how old a count on the API server may be when a Queue is deleted.
-	membersLast = 5 * time.Second
+	// memberPageSize is how many PodGroups or pods one request lists, as kubectl does.
+	memberPageSize = 500
+	// memberCountTTL is how old a count on the API server may be when a Queue is deleted.
+	memberCountTTL = 5 * time.Second
 )
 
 // memberCounts counts what uses the queues that are to be deleted. One count at a time
@@ -36,8 +36,8 @@ const (
 type memberCounts struct {
 	mu sync.Mutex
 	// asked are the CardQuotas, by queue, that wait for the next count.
-	asked    map[string]*v1alpha1.CardQuota
-	counting bool
+	requested map[string]*v1alpha1.CardQuota
+	counting  bool
 	// counted are the answers that nobody has read yet, by queue.
 	counted map[string]memberAnswer
 }
@@ -49,41 +49,41 @@ type memberAnswer struct {
 }
 
 func newMemberCounts() *memberCounts {
-	return &memberCounts{asked: map[string]*v1alpha1.CardQuota{}, counted: map[string]memberAnswer{}}
+	return &memberCounts{requested: map[string]*v1alpha1.CardQuota{}, counted: map[string]memberAnswer{}}
 }
 
-// countOwners counts the members of the queues of CardQuotas, by queue.
-type countOwners func(owners map[string]*v1alpha1.CardQuota) (map[string]int, error)
+// countFunc counts the members of the queues of CardQuotas, by queue.
+type countFunc func(owners map[string]*v1alpha1.CardQuota) (map[string]int, error)
 
-// of returns how many members the queue of a CardQuota has. It is false while another
+// membersOf returns how many members the queue of a CardQuota has. It is false while another
 // count is under way: a later call has the answer. Each answer is given once.
-func (m *memberCounts) of(quota *v1alpha1.CardQuota, count countOwners) (members int, known bool, err error) {
+func (m *memberCounts) membersOf(quota *v1alpha1.CardQuota, count countFunc) (members int, known bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	queue := quota.QueueName()
-	if members, known = m.take(queue); known {
+	if members, known = m.takeAnswer(queue); known {
 		return members, true, nil
 	}
-	m.asked[queue] = quota
+	m.requested[queue] = quota
 	if m.counting {
 		return 0, false, nil
 	}
-	if err := m.count(count); err != nil {
+	if err := m.countRequested(count); err != nil {
 		return 0, false, err
 	}
-	members, known = m.take(queue)
+	members, known = m.takeAnswer(queue)
 	return members, known, nil
 }
 
-// count answers all CardQuotas that have asked; m.mu is held, but not while it counts.
-func (m *memberCounts) count(count countOwners) error {
-	asked := m.asked
-	m.asked, m.counting = map[string]*v1alpha1.CardQuota{}, true
+// countRequested answers all CardQuotas that have asked; m.mu is held, but not while it counts.
+func (m *memberCounts) countRequested(countRequested countFunc) error {
+	requested := m.requested
+	m.requested, m.counting = map[string]*v1alpha1.CardQuota{}, true
 	defer func() { m.counting = false }() // also when the count panics
 	counted, err := func() (map[string]int, error) {
 		m.mu.Unlock()
 		defer m.mu.Lock()
-		return count(asked)
+		return countRequested(requested)
 	}()
 	if err != nil {
 		return err
@@ -92,24 +92,24 @@ func (m *memberCounts) count(count countOwners) error {
 	for queue, members := range counted {
 		m.counted[queue] = memberAnswer{members, now}
 	}
-	maps.DeleteFunc(m.counted, func(_ string, answer memberAnswer) bool { return now.Sub(answer.at) >= membersLast })
+	maps.DeleteFunc(m.counted, func(_ string, answer memberAnswer) bool { return now.Sub(answer.at) >= memberCountTTL })
 	return nil
 }
 
-// take removes an answer and returns it if it is young enough; m.mu is held.
-func (m *memberCounts) take(queue string) (int, bool) {
+// takeAnswer removes an answer and returns it if it is young enough; m.mu is held.
+func (m *memberCounts) takeAnswer(queue string) (int, bool) {
 	answer, ok := m.counted[queue]
 	delete(m.counted, queue)
-	return answer.members, ok && time.Since(answer.at) < membersLast
+	return answer.members, ok && time.Since(answer.at) < memberCountTTL
 }
 
-// memberCount is one count under way. Of every page it keeps only what may be a member.
-type memberCount struct {
+// memberCounter is one count under way. Of every page it keeps only what may be a member.
+type memberCounter struct {
 	*Reconciler
 	owners map[string]*v1alpha1.CardQuota
 	// groups are the PodGroups of the world.
 	groups map[client.ObjectKey]bool
-	world  cardquota.CountInput
+	input  cardquota.CountInput
 }
 
 // countMembers counts the unfinished pods and PodGroups that may get cards of the queues
@@ -117,57 +117,57 @@ type memberCount struct {
 // our schedulers only: it names the queue, and there may be very many. What holds cards
 // in a queue otherwise is in the last count.
 func (r *Reconciler) countMembers(ctx context.Context, owners map[string]*v1alpha1.CardQuota) (map[string]int, error) {
-	c := memberCount{Reconciler: r, owners: owners, groups: map[client.ObjectKey]bool{}, world: cardquota.CountInput{Inventory: card.NewInventory(nil)}}
+	c := memberCounter{Reconciler: r, owners: owners, groups: map[client.ObjectKey]bool{}, input: cardquota.CountInput{Inventory: card.NewInventory(nil)}}
 	found, err := r.findPolicy(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if found != nil {
-		c.world.Schedulers = schedulersOf([]*v1alpha1.ServiceTypePolicy{found})
+		c.input.Schedulers = ourSchedulers([]*v1alpha1.ServiceTypePolicy{found})
 	}
 	var namespaces corev1.NamespaceList
 	if err := r.client.List(ctx, &namespaces, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list namespaces: %w", err)
 	}
-	c.world.AllowsNamespace = admits(owners, references(namespaces.Items))
-	if err := r.eachLive(ctx, &v1beta1.PodGroupList{}, nil, c.group); err != nil {
+	c.input.AllowsNamespace = namespaceCheck(owners, pointersTo(namespaces.Items))
+	if err := r.listLive(ctx, &v1beta1.PodGroupList{}, nil, c.visitPodGroup); err != nil {
 		return nil, fmt.Errorf("list PodGroups: %w", err)
 	}
-	schedulers := c.world.Schedulers
+	schedulers := c.input.Schedulers
 	if len(schedulers) == 0 {
 		schedulers = []string{""} // every scheduler
 	}
 	for _, name := range schedulers {
-		selector := unfinished()
+		selector := unfinishedPods()
 		if name != "" {
 			selector = fields.AndSelectors(selector, fields.OneTermEqualSelector("spec.schedulerName", name))
 		}
 		var pods metav1.PartialObjectMetadataList
 		pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-		if err := r.eachLive(ctx, &pods, selector, func(object runtime.Object) error { return c.pod(ctx, name, object) }); err != nil {
+		if err := r.listLive(ctx, &pods, selector, func(object runtime.Object) error { return c.visitPod(ctx, name, object) }); err != nil {
 			return nil, fmt.Errorf("list pods: %w", err)
 		}
 	}
-	counts, members := cardquota.CountUsage(c.world), make(map[string]int, len(owners))
+	counts, members := cardquota.CountUsage(c.input), make(map[string]int, len(owners))
 	for queue := range owners {
 		members[queue] = counts[queue].Members
 	}
 	return members, nil
 }
 
-func (c *memberCount) group(object runtime.Object) error {
+func (c *memberCounter) visitPodGroup(object runtime.Object) error {
 	if group, ok := object.(*v1beta1.PodGroup); ok && c.owners[workload.PodGroupQueue(group)] != nil {
-		c.keep(stripGroup(group))
+		c.addPodGroup(stripGroup(group))
 	}
 	return nil
 }
 
-func (c *memberCount) keep(group *v1beta1.PodGroup) {
+func (c *memberCounter) addPodGroup(group *v1beta1.PodGroup) {
 	c.groups[client.ObjectKeyFromObject(group)] = true
-	c.world.PodGroups = append(c.world.PodGroups, group)
+	c.input.PodGroups = append(c.input.PodGroups, group)
 }
 
-func (c *memberCount) pod(ctx context.Context, scheduler string, object runtime.Object) error {
+func (c *memberCounter) visitPod(ctx context.Context, scheduler string, object runtime.Object) error {
 	found, ok := object.(*metav1.PartialObjectMetadata)
 	if !ok {
 		return nil
@@ -185,15 +185,15 @@ func (c *memberCount) pod(ctx context.Context, scheduler string, object runtime.
 			return fmt.Errorf("read PodGroup %s: %w", key, err)
 		}
 		if err == nil {
-			c.keep(group)
+			c.addPodGroup(group)
 		}
 	}
-	c.world.Pods = append(c.world.Pods, pod)
+	c.input.Pods = append(c.input.Pods, pod)
 	return nil
 }
 
-// eachLive visits all objects of a kind on the API server, page by page.
-func (r *Reconciler) eachLive(ctx context.Context, list client.ObjectList, selector fields.Selector, visit func(runtime.Object) error) error {
+// listLive visits all objects of a kind on the API server, page by page.
+func (r *Reconciler) listLive(ctx context.Context, list client.ObjectList, selector fields.Selector, visit func(runtime.Object) error) error {
 	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		page, ok := list.DeepCopyObject().(client.ObjectList)
 		if !ok {
@@ -202,13 +202,13 @@ func (r *Reconciler) eachLive(ctx context.Context, list client.ObjectList, selec
 		return page, r.live.List(ctx, page, &client.ListOptions{FieldSelector: selector, Limit: options.Limit, Continue: options.Continue})
 	})
 	// A list that expires half way is begun again by the next retry, never read as a whole.
-	pages.PageSize, pages.PageBufferSize, pages.FullListIfExpired = memberPage, 0, false
+	pages.PageSize, pages.PageBufferSize, pages.FullListIfExpired = memberPageSize, 0, false
 	return pages.EachListItem(ctx, metav1.ListOptions{}, visit)
 }
 
-// schedulersOf are the names of our schedulers, none without a policy: then
+// ourSchedulers are the names of our schedulers, none without a policy: then
 // nobody has said which scheduler is ours.
-func schedulersOf(policies []*v1alpha1.ServiceTypePolicy) []string {
+func ourSchedulers(policies []*v1alpha1.ServiceTypePolicy) []string {
 	for _, p := range policies {
 		if p.Name == v1alpha1.PolicyName {
 			return policy.Effective(p.Spec).Scheduler.Names
@@ -217,8 +217,8 @@ func schedulersOf(policies []*v1alpha1.ServiceTypePolicy) []string {
 	return nil
 }
 
-// references returns pointers to the items of a list.
-func references[T any](items []T) []*T {
+// pointersTo returns pointers to the items of a list.
+func pointersTo[T any](items []T) []*T {
 	out := make([]*T, len(items))
 	for i := range items {
 		out[i] = &items[i]
@@ -226,10 +226,10 @@ func references[T any](items []T) []*T {
 	return out
 }
 
-// admits tells which namespaces each queue takes, as its CardQuota says. A queue
+// namespaceCheck tells which namespaces each queue takes, as its CardQuota says. A queue
 // without one, or with a selector that cannot be read, is taken to admit all:
 // what may use it is not deleted under anybody by mistake.
-func admits(owners map[string]*v1alpha1.CardQuota, namespaces []*corev1.Namespace) func(queue, namespace string) bool {
+func namespaceCheck(owners map[string]*v1alpha1.CardQuota, namespaces []*corev1.Namespace) func(queue, namespace string) bool {
 	known := make(map[string]*corev1.Namespace, len(namespaces))
 	for _, namespace := range namespaces {
 		known[namespace.Name] = namespace

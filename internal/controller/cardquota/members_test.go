@@ -20,7 +20,7 @@ func TestAdmits(t *testing.T) {
 		"chat's":   of(&metav1.LabelSelector{MatchLabels: map[string]string{"team": "chat"}}),
 		"nonsense": of(&metav1.LabelSelector{MatchLabels: map[string]string{"team": "no label value"}}),
 	}
-	admits := admits(owners, []*corev1.Namespace{
+	admits := namespaceCheck(owners, []*corev1.Namespace{
 		{ObjectMeta: metav1.ObjectMeta{Name: "chat", Labels: map[string]string{"team": "chat"}}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "lab", Labels: map[string]string{"team": "lab"}}},
 	})
@@ -41,10 +41,10 @@ func TestSchedulersOf(t *testing.T) {
 		p.Spec.Scheduler.Names = schedulers
 		return p
 	}
-	got := schedulersOf([]*v1alpha1.ServiceTypePolicy{named("other", "mine")})
+	got := ourSchedulers([]*v1alpha1.ServiceTypePolicy{named("other", "mine")})
 	check.That(t, got == nil, "without the policy %v are ours", got)
-	got = schedulersOf([]*v1alpha1.ServiceTypePolicy{named("other", "mine"), named(v1alpha1.PolicyName)})
+	got = ourSchedulers([]*v1alpha1.ServiceTypePolicy{named("other", "mine"), named(v1alpha1.PolicyName)})
 	check.That(t, len(got) == 1 && got[0] == "volcano", "by default %v are ours", got)
-	got = schedulersOf([]*v1alpha1.ServiceTypePolicy{named(v1alpha1.PolicyName, "a", "b")})
+	got = ourSchedulers([]*v1alpha1.ServiceTypePolicy{named(v1alpha1.PolicyName, "a", "b")})
 	check.That(t, len(got) == 2, "%v are ours, want a and b", got)
 }

@@ -31,33 +31,33 @@ const finalizer = "cardquota.dev/queue"
 // count did not know: it may be gone again before any count sees it.
 const memberRetry = time.Second
 
-// planner plans the Queue, given how it is.
-type planner func(live *v1beta1.Queue) cardquota.DesiredQueue
+// queueBuilder plans the Queue, given how it is.
+type queueBuilder func(live *v1beta1.Queue) cardquota.DesiredQueue
 
 // inSync tells whether the Queue is as planned. When the cache says no, the API
 // server is asked: the cache may be older than what was written last, and then
 // its values would look like somebody's edit.
-func (p *pass) inSync(ctx context.Context, plan planner) (bool, error) {
-	if plan(p.queue).InSync(p.queue) {
+func (p *reconciliation) inSync(ctx context.Context, desired queueBuilder) (bool, error) {
+	if desired(p.queue).InSync(p.queue) {
 		return true, nil
 	}
 	var err error
 	if p.queue, err = getQueue(ctx, p.live, p.quota.QueueName()); err != nil {
 		return false, err
 	}
-	return plan(p.queue).InSync(p.queue), nil
+	return desired(p.queue).InSync(p.queue), nil
 }
 
-// write applies the plan and tells at once what of others it replaced, whatever becomes
+// writeQueue applies the plan and tells at once what of others it replaced, whatever becomes
 // of the status. settled means that any difference is somebody else's doing.
-func (p *pass) write(ctx context.Context, plan planner, settled bool) (cardquota.QueueWrite, error) {
-	want := plan(p.queue)
-	replaced, err := p.apply(ctx, &want, settled)
+func (p *reconciliation) writeQueue(ctx context.Context, desired queueBuilder, wasInSync bool) (cardquota.QueueWrite, error) {
+	want := desired(p.queue)
+	replaced, err := p.applyQueue(ctx, &want, wasInSync)
 	if err != nil {
 		return cardquota.QueueWrite{}, err
 	}
-	if settled { // whoever goes on is put back with the next report
-		p.pace.Delay(p.quota.Name)
+	if wasInSync { // whoever goes on is put back with the next report
+		p.throttle.Delay(p.quota.Name)
 	}
 	if p.queue != nil && !cardquota.HasOwnedFields(p.queue) {
 		p.events.Eventf(p.quota, corev1.EventTypeNormal, v1alpha1.EventAdopted,
@@ -67,19 +67,19 @@ func (p *pass) write(ctx context.Context, plan planner, settled bool) (cardquota
 		p.events.Eventf(p.quota, corev1.EventTypeWarning, v1alpha1.ReasonForeignChangeReplaced,
 			"%s on queue %s; replaced by what this CardQuota says", cardquota.DescribeConflicts(replaced), p.quota.QueueName())
 	}
-	if p.queue == nil && settled {
+	if p.queue == nil && wasInSync {
 		p.events.Eventf(p.quota, corev1.EventTypeWarning, v1alpha1.EventQueueRecreated, "queue %s was gone and has been made again", p.quota.QueueName())
 	}
 	return cardquota.QueueWrite{Replaced: replaced, WeightHeldBy: want.WeightHeldBy}, nil
 }
 
-// apply sends the plan without force first. A conflict tells who else writes:
+// applyQueue sends the plan without force first. A conflict tells who else writes:
 // fields that are given way are taken out of the plan, the others are forced
 // and returned.
-func (p *pass) apply(ctx context.Context, want *cardquota.DesiredQueue, settled bool) ([]cardquota.FieldConflict, error) {
+func (p *reconciliation) applyQueue(ctx context.Context, want *cardquota.DesiredQueue, wasInSync bool) ([]cardquota.FieldConflict, error) {
 	log := logf.FromContext(ctx)
 	var drift []cardquota.FieldConflict
-	if settled && p.queue != nil {
+	if wasInSync && p.queue != nil {
 		for _, field := range want.DriftedFields(p.queue) {
 			drift = append(drift, cardquota.FieldConflict{Field: field})
 		}
@@ -100,15 +100,15 @@ func (p *pass) apply(ctx context.Context, want *cardquota.DesiredQueue, settled 
 	return replaced, nil
 }
 
-// finalize undoes what the CardQuota did to its Queue, as its deletionPolicy
+// finalizeQueue undoes what the CardQuota did to its Queue, as its deletionPolicy
 // says, and lets it go.
-func (p *pass) finalize(ctx context.Context, owner *v1alpha1.CardQuota, rivals []*v1alpha1.CardQuota) (ctrl.Result, error) {
+func (p *reconciliation) finalizeQueue(ctx context.Context, owner *v1alpha1.CardQuota, candidates []*v1alpha1.CardQuota) (ctrl.Result, error) {
 	if !controllerutil.ContainsFinalizer(p.quota, finalizer) {
 		return ctrl.Result{}, nil
 	}
 	// The next owner takes the Queue as it is: draining it in between would
 	// stop work that is granted.
-	inherited := owner == nil || owner.Name != p.quota.Name || cardquota.NextOwner(p.quota, rivals) != nil
+	inherited := owner == nil || owner.Name != p.quota.Name || cardquota.NextOwner(p.quota, candidates) != nil
 	// Not from the cache: a Queue that was made a moment ago would be left behind,
 	// and what may be deleted is not decided on what was.
 	var err error
@@ -116,103 +116,103 @@ func (p *pass) finalize(ctx context.Context, owner *v1alpha1.CardQuota, rivals [
 		return ctrl.Result{}, err
 	}
 	if p.queue == nil || inherited {
-		return p.letGo(ctx)
+		return p.removeFinalizer(ctx)
 	}
-	drained := drainage{done: true}
+	drained := drainStatus{done: true}
 	switch {
 	case p.quota.Spec.DeletionPolicy == v1alpha1.DeletionPolicyRetain:
-		err = p.disown(ctx)
+		err = p.removeManagedFields(ctx)
 	case p.quota.QueueName() == workload.DefaultQueue:
-		err = p.release(ctx)
+		err = p.releaseFields(ctx)
 	case !cardquota.CreatedByOperator(p.queue):
-		err = p.giveUp(ctx)
+		err = p.abandonQueue(ctx)
 	default:
-		drained, err = p.drain(ctx)
+		drained, err = p.drainQueue(ctx)
 	}
 	switch {
 	case err != nil:
-		return p.failed(ctx, err)
+		return p.reportWriteError(ctx, err)
 	case !drained.done:
-		result, err := p.report(ctx, cardquota.DrainingCondition(p.quota.QueueName(), drained.members))
+		result, err := p.updateStatus(ctx, cardquota.DrainingCondition(p.quota.QueueName(), drained.members))
 		if err != nil {
 			return ctrl.Result{}, err
 		}
-		return shared.Sooner(result, drained.again), nil
+		return shared.RequeueWithin(result, drained.requeueAfter), nil
 	}
-	return p.letGo(ctx)
+	return p.removeFinalizer(ctx)
 }
 
-// drainage is how far draining has come.
-type drainage struct {
+// drainStatus is how far draining has come.
+type drainStatus struct {
 	done bool
 	// members is how many pods and PodGroups still use the queue.
 	members int
 	// again is when to look again, 0 when something that is watched tells.
-	again time.Duration
+	requeueAfter time.Duration
 }
 
-// drain takes quota and capability away and deletes the Queue once nothing
+// drainQueue takes quota and capability away and deletes the Queue once nothing
 // names it. While something does it is not done: the end of that is an event.
-func (p *pass) drain(ctx context.Context) (drainage, error) {
-	plan := func(live *v1beta1.Queue) cardquota.DesiredQueue {
-		return cardquota.NewDrainedQueue(p.quota, live, p.allocated(live))
+func (p *reconciliation) drainQueue(ctx context.Context) (drainStatus, error) {
+	desired := func(live *v1beta1.Queue) cardquota.DesiredQueue {
+		return cardquota.NewDrainedQueue(p.quota, live, p.allocatedText(live))
 	}
-	settled := conditions.Get(p.quota.Status.Conditions, v1alpha1.ConditionQueueSynced).Reason == v1alpha1.ReasonDraining
-	var again time.Duration
-	if !plan(p.queue).InSync(p.queue) {
-		if settled && p.wait > 0 { // a foreign change, see sync
-			again = p.wait
-		} else if _, err := p.write(ctx, plan, settled); err != nil {
-			return drainage{}, err
+	wasInSync := conditions.Get(p.quota.Status.Conditions, v1alpha1.ConditionQueueSynced).Reason == v1alpha1.ReasonDraining
+	var requeueAfter time.Duration
+	if !desired(p.queue).InSync(p.queue) {
+		if wasInSync && p.statusDelay > 0 { // a foreign change, see sync
+			requeueAfter = p.statusDelay
+		} else if _, err := p.writeQueue(ctx, desired, wasInSync); err != nil {
+			return drainStatus{}, err
 		}
 	}
 	switch {
 	case p.usage == nil:
-		return drainage{again: again}, nil
+		return drainStatus{requeueAfter: requeueAfter}, nil
 	case p.usage.Members > 0:
-		return drainage{members: p.usage.Members, again: again}, nil
+		return drainStatus{members: p.usage.Members, requeueAfter: requeueAfter}, nil
 	}
 	// The last count is up to a second old, and deleting is for ever.
-	members, counted, err := p.counts.of(p.quota, func(owners map[string]*v1alpha1.CardQuota) (map[string]int, error) {
+	members, counted, err := p.memberCounts.membersOf(p.quota, func(owners map[string]*v1alpha1.CardQuota) (map[string]int, error) {
 		return p.countMembers(ctx, owners)
 	})
 	if err != nil {
-		return drainage{}, err
+		return drainStatus{}, err
 	}
 	if !counted || members > 0 {
-		return drainage{members: members, again: memberRetry}, nil
+		return drainStatus{members: members, requeueAfter: memberRetry}, nil
 	}
 	uid := p.queue.UID
 	err = p.client.Delete(ctx, p.queue, client.Preconditions{UID: &uid})
 	if client.IgnoreNotFound(err) != nil {
-		return drainage{}, fmt.Errorf("delete queue %s: %w", p.quota.QueueName(), err)
+		return drainStatus{}, fmt.Errorf("delete queue %s: %w", p.quota.QueueName(), err)
 	}
 	logf.FromContext(ctx).Info("queue deleted", "queue", p.quota.QueueName())
-	return drainage{done: true}, nil
+	return drainStatus{done: true}, nil
 }
 
-// giveUp leaves a Queue that the operator did not make: without quota and
+// abandonQueue leaves a Queue that the operator did not make: without quota and
 // capability, so that nothing new starts, and belonging to nobody. What runs
 // there goes on, and nobody waits for it.
-func (p *pass) giveUp(ctx context.Context) error {
+func (p *reconciliation) abandonQueue(ctx context.Context) error {
 	if !cardquota.HasOwnedFields(p.queue) {
 		return nil
 	}
-	plan := func(live *v1beta1.Queue) cardquota.DesiredQueue { return cardquota.NewAbandonedQueue(p.quota, live) }
-	if !plan(p.queue).InSync(p.queue) {
-		if _, err := p.write(ctx, plan, false); err != nil {
+	desired := func(live *v1beta1.Queue) cardquota.DesiredQueue { return cardquota.NewAbandonedQueue(p.quota, live) }
+	if !desired(p.queue).InSync(p.queue) {
+		if _, err := p.writeQueue(ctx, desired, false); err != nil {
 			return err
 		}
 	}
-	if err := p.disown(ctx); err != nil {
+	if err := p.removeManagedFields(ctx); err != nil {
 		return err
 	}
 	logf.FromContext(ctx).Info("queue given up, since it was not made for a CardQuota", "queue", p.quota.QueueName())
 	return nil
 }
 
-// release applies nothing, which removes every field that only the operator owned.
-func (p *pass) release(ctx context.Context) error {
+// releaseFields applies nothing, which removes every field that only the operator owned.
+func (p *reconciliation) releaseFields(ctx context.Context) error {
 	if !cardquota.HasOwnedFields(p.queue) {
 		return nil
 	}
@@ -223,13 +223,13 @@ func (p *pass) release(ctx context.Context) error {
 	return nil
 }
 
-// jsonPath writes a key into the path of a JSON patch.
-var jsonPath = strings.NewReplacer("~", "~0", "/", "~1")
+// jsonPointerEscaper writes a key into the path of a JSON patch.
+var jsonPointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
 
-// disown leaves every value but the label of who manages it, and gives the ownership of the fields up.
+// removeManagedFields leaves every value but the label of who manages it, and gives the ownership of the fields up.
 // Server-side apply has no word for that, so the managed fields themselves are
 // written, with the resource version as a lock.
-func (p *pass) disown(ctx context.Context) error {
+func (p *reconciliation) removeManagedFields(ctx context.Context) error {
 	live, err := getQueue(ctx, p.live, p.quota.QueueName())
 	if err != nil {
 		return err
@@ -242,7 +242,7 @@ func (p *pass) disown(ctx context.Context) error {
 		{"op": "replace", "path": "/metadata/resourceVersion", "value": live.ResourceVersion},
 	}
 	if cardquota.HasManagedByLabel(live) {
-		change = append(change, map[string]any{"op": "remove", "path": "/metadata/labels/" + jsonPath.Replace(cardquota.LabelManagedBy)})
+		change = append(change, map[string]any{"op": "remove", "path": "/metadata/labels/" + jsonPointerEscaper.Replace(cardquota.LabelManagedBy)})
 	}
 	patch, err := json.Marshal(change)
 	if err != nil {
@@ -254,10 +254,10 @@ func (p *pass) disown(ctx context.Context) error {
 	return nil
 }
 
-// letGo removes the finalizer, the last thing that keeps the CardQuota.
-func (p *pass) letGo(ctx context.Context) (ctrl.Result, error) {
+// removeFinalizer removes the finalizer, the last thing that keeps the CardQuota.
+func (p *reconciliation) removeFinalizer(ctx context.Context) (ctrl.Result, error) {
 	before := p.quota.DeepCopy()
 	controllerutil.RemoveFinalizer(p.quota, finalizer)
-	p.series.forget(p.quota.Name)
+	p.metrics.forgetQuota(p.quota.Name)
 	return p.patchMeta(ctx, before)
 }

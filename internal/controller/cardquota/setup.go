@@ -45,7 +45,7 @@ type Options struct {
 	// Metrics takes the controller's metrics.
 	Metrics metrics.RegistererGatherer
 	// Cards are what the nodes offer.
-	Cards Cards
+	Inventory InventorySource
 }
 
 // DefaultOptions are the speeds of the shipped manager.
@@ -55,17 +55,17 @@ func DefaultOptions() Options {
 
 // Setup adds the controller and its Recounter, which it returns, to a manager whose
 // cache has CacheOptions.
-func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*Recounter, error) {
+func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*UsageCollector, error) {
 	r := &Reconciler{
-		client: mgr.GetClient(),
-		live:   mgr.GetAPIReader(),
-		events: mgr.GetEventRecorderFor(shared.Component),
-		usage:  newRecounter(mgr.GetCache(), options.Interval, options.Cards),
-		pace:   shared.NewPace(options.Interval),
-		series: newSeries(),
-		counts: newMemberCounts(),
+		client:       mgr.GetClient(),
+		live:         mgr.GetAPIReader(),
+		events:       mgr.GetEventRecorderFor(shared.Component),
+		usage:        newUsageCollector(mgr.GetCache(), options.Interval, options.Inventory),
+		throttle:     shared.NewStatusThrottle(options.Interval),
+		metrics:      newMetricsCollector(),
+		memberCounts: newMemberCounts(),
 	}
-	options.Cards.Follow(r.usage.markDirty)
+	options.Inventory.OnChange(r.usage.markDirty)
 	err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.CardQuota{}, queueIndex, func(object client.Object) []string {
 		if quota, ok := object.(*v1alpha1.CardQuota); ok {
 			return []string{quota.QueueName()}
@@ -75,7 +75,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*Recounter, 
 	if err != nil {
 		return nil, fmt.Errorf("index CardQuotas by queue: %w", err)
 	}
-	for _, metric := range []prometheus.Collector{r.series, r.usage.unowned, r.usage.duration} {
+	for _, metric := range []prometheus.Collector{r.metrics, r.usage.unowned, r.usage.duration} {
 		if err := options.Metrics.Register(metric); err != nil {
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}
@@ -91,15 +91,15 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*Recounter, 
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named("cardquota").
 		For(&v1alpha1.CardQuota{}, builder.WithPredicates(shared.SpecChanged)).
-		Watches(&v1alpha1.CardQuota{}, handler.EnqueueRequestsFromMapFunc(r.sameQueue), builder.WithPredicates(comesOrGoes)).
+		Watches(&v1alpha1.CardQuota{}, handler.EnqueueRequestsFromMapFunc(r.requestsForSameQueue), builder.WithPredicates(comesOrGoes)).
 		Watches(&v1alpha1.ServiceTypePolicy{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
-			return r.requests(ctx, everyQueue)
+			return r.requestsForQueue(ctx, allQueues)
 		}), builder.WithPredicates(policyChanged)).
 		WatchesRawSource(source.Kind(mgr.GetCache(), &v1beta1.Queue{},
 			handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, q *v1beta1.Queue) []reconcile.Request {
-				return r.requests(ctx, q.Name)
+				return r.requestsForQueue(ctx, q.Name)
 			}), queueChanged)).
-		WatchesRawSource(source.TypedChannel(r.usage.woken, handler.TypedEnqueueRequestsFromMapFunc(r.requests))).
+		WatchesRawSource(source.TypedChannel(r.usage.wakeups, handler.TypedEnqueueRequestsFromMapFunc(r.requestsForQueue))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: options.Concurrency,
 			SkipNameValidation:      &options.SkipNameValidation,
@@ -111,18 +111,18 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*Recounter, 
 	return r.usage, nil
 }
 
-// sameQueue returns the requests for all CardQuotas of the object's queue.
-func (r *Reconciler) sameQueue(ctx context.Context, object client.Object) []reconcile.Request {
+// requestsForSameQueue returns the requests for all CardQuotas of the object's queue.
+func (r *Reconciler) requestsForSameQueue(ctx context.Context, object client.Object) []reconcile.Request {
 	if quota, ok := object.(*v1alpha1.CardQuota); ok {
-		return r.requests(ctx, quota.QueueName())
+		return r.requestsForQueue(ctx, quota.QueueName())
 	}
 	return nil
 }
 
-// requests are those for all CardQuotas of a queue, or of every queue.
-func (r *Reconciler) requests(ctx context.Context, name string) []reconcile.Request {
+// requestsForQueue are those for all CardQuotas of a queue, or of every queue.
+func (r *Reconciler) requestsForQueue(ctx context.Context, name string) []reconcile.Request {
 	options := []client.ListOption{client.UnsafeDisableDeepCopy}
-	if name != everyQueue {
+	if name != allQueues {
 		options = append(options, client.MatchingFields{queueIndex: name})
 	}
 	var list v1alpha1.CardQuotaList
@@ -151,13 +151,13 @@ var queueChanged = predicate.TypedFuncs[*v1beta1.Queue]{UpdateFunc: func(e event
 var policyChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, _ := e.ObjectOld.(*v1alpha1.ServiceTypePolicy)
 	after, _ := e.ObjectNew.(*v1alpha1.ServiceTypePolicy)
-	return !policy.SameServiceTypes(before, after) || !conditions.Same(enforcedElsewhere(before), enforcedElsewhere(after))
+	return !policy.SameServiceTypes(before, after) || !conditions.Same(enforcedWithoutBypass(before), enforcedWithoutBypass(after))
 }}
 
-// enforcedElsewhere is condition Enforced of a queue in which no pod bypassed the scheduler.
-func enforcedElsewhere(p *v1alpha1.ServiceTypePolicy) metav1.Condition {
+// enforcedWithoutBypass is condition Enforced of a queue in which no pod bypassed the scheduler.
+func enforcedWithoutBypass(p *v1alpha1.ServiceTypePolicy) metav1.Condition {
 	if whole := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionEnforced); whole != nil {
-		return enforcement.EvaluateQueue(everyQueue, whole, nil)
+		return enforcement.EvaluateQueue(allQueues, whole, nil)
 	}
 	return metav1.Condition{}
 }

@@ -50,7 +50,7 @@ func TestQuotaChanged(t *testing.T) {
 
 func TestChangedQueues(t *testing.T) {
 	used := func(n card.Count) cardquota.Usage { return cardquota.Usage{Used: map[card.Name]card.Count{"A": n}} }
-	got := differing(
+	got := changedKeys(
 		map[string]cardquota.Usage{"same": used(1), "more": used(1), "gone": used(1)},
 		map[string]cardquota.Usage{"same": used(1), "more": used(2), "new": used(1)},
 		cardquota.Usage.Equal,

@@ -37,64 +37,64 @@ var (
 	// refusedRetry is how long a refused write waits for the next try when nothing
 	// that is watched tells that the reason is gone.
 	refusedRetry = timing.Wait(30 * time.Second)
-	// leastPause is the least time between two put-backs of the configuration, whoever
+	// minCorrectionInterval is the least time between two put-backs of the configuration, whoever
 	// wrote it.
-	leastPause = timing.Wait(time.Second)
+	minCorrectionInterval = timing.Wait(time.Second)
 )
 
 // Reconciler puts the one ServiceTypePolicy into force.
 type Reconciler struct {
 	// client reads from the cache and writes to the API server, live reads from
 	// the API server.
-	client client.Client
-	live   client.Reader
-	events record.EventRecorder
-	now    func() time.Time
-	pace   *shared.Pace
+	client   client.Client
+	live     client.Reader
+	events   record.EventRecorder
+	now      func() time.Time
+	throttle *shared.StatusThrottle
 	// follow watches the base instead of the one before it, none for "".
-	follow func(types.NamespacedName)
+	watchBase func(types.NamespacedName)
 	// scheduler is the namespace of our scheduler, volcano that of Volcano's programs.
-	scheduler, volcano string
+	schedulerNamespace, volcanoNamespace string
 	// evidence is nil where nobody judges enforcement.
 	evidence *evidence
 	// guard is nil where nobody guards.
-	guard  Guard
-	synced *prometheus.GaugeVec
-	memory memory
+	guard   Guard
+	synced  *prometheus.GaugeVec
+	history history
 }
 
-// memory is what is known of the past. One policy is worked on by one pass at a
+// history is what is known of the past. One policy is worked on by one pass at a
 // time, so it needs no lock.
-type memory struct {
+type history struct {
 	// written is when the configuration was put right last.
-	written time.Time
+	correctedAt time.Time
 	// seen tells that there was such a configuration.
-	seen bool
+	existed bool
 	// kept are the PriorityClasses of others of which was told.
-	kept map[string]string
+	reportedClasses map[string]string
 }
 
-// pass is one run of Reconcile.
-type pass struct {
+// reconciliation is one run of Reconcile.
+type reconciliation struct {
 	*Reconciler
 	policy *v1alpha1.ServiceTypePolicy
 	// spec is the effective spec, faults what is wrong with it.
 	spec   v1alpha1.ServiceTypePolicySpec
 	faults field.ErrorList
 	// wait is how long no report may be written yet.
-	wait time.Duration
-	now  time.Time
+	statusDelay time.Duration
+	now         time.Time
 }
 
-// outcome is how writing the configuration went.
-type outcome struct {
+// configResult is how writing the configuration went.
+type configResult struct {
 	metav1.Condition
 	// hash is that of the text that stands as it was written, "" when none does.
 	hash string
 }
 
-// errStale tells that something was newer than it was read.
-var errStale = errors.New("read again")
+// errCacheStale tells that something was newer than it was read.
+var errCacheStale = errors.New("read again")
 
 // +kubebuilder:rbac:groups=cardquota.dev,resources=servicetypepolicies,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=cardquota.dev,resources=servicetypepolicies/status,verbs=patch
@@ -110,39 +110,39 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	object := &v1alpha1.ServiceTypePolicy{}
 	if err := r.client.Get(ctx, req.NamespacedName, object); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.pace.Forget(req.Name)
-			r.follow(types.NamespacedName{})
+			r.throttle.Forget(req.Name)
+			r.watchBase(types.NamespacedName{})
 			r.synced.Reset()
 			if r.evidence != nil {
-				r.evidence.forget()
+				r.evidence.resetState()
 			}
-			r.memory = memory{}
+			r.history = history{}
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if r.pace.Stale(req.Name, object.ResourceVersion) {
+	if r.throttle.CacheIsStale(req.Name, object.ResourceVersion) {
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	}
-	p := &pass{Reconciler: r, policy: object, spec: policy.Effective(object.Spec), wait: r.pace.Wait(req.Name), now: r.now()}
+	p := &reconciliation{Reconciler: r, policy: object, spec: policy.Effective(object.Spec), statusDelay: r.throttle.Wait(req.Name), now: r.now()}
 	p.faults = policy.Validate(p.spec)
-	result, err := p.run(ctx)
-	if errors.Is(err, errStale) {
+	result, err := p.applyAndReport(ctx)
+	if errors.Is(err, errCacheStale) {
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	}
 	return result, err
 }
 
-// run makes what the policy says, and reports also when it could not: whether quotas are
+// applyAndReport makes what the policy says, and reports also when it could not: whether quotas are
 // enforced does not wait for a write that fails.
-func (p *pass) run(ctx context.Context) (ctrl.Result, error) {
-	live, unwritten := p.read(ctx, p.scheduler, policy.ConfigMapName)
-	if unwritten != nil && !refused(unwritten) { // then no status can be written either
-		return ctrl.Result{}, unwritten
+func (p *reconciliation) applyAndReport(ctx context.Context) (ctrl.Result, error) {
+	live, writeErr := p.readConfigMap(ctx, p.schedulerNamespace, policy.ConfigMapName)
+	if writeErr != nil && !isRefused(writeErr) { // then no status can be written either
+		return ctrl.Result{}, writeErr
 	}
-	var unmade error
-	out := outcome{Condition: conditions.Get(p.policy.Status.Conditions, v1alpha1.ConditionConfigSynced)}
+	var classErr error
+	out := configResult{Condition: conditions.Get(p.policy.Status.Conditions, v1alpha1.ConditionConfigSynced)}
 	switch {
-	case unwritten != nil:
+	case writeErr != nil:
 	case p.policy.DeletionTimestamp != nil: // the garbage collector is at work
 		if out.Reason == "" {
 			return ctrl.Result{}, nil // deleted before the first pass: there is no status to keep
@@ -151,26 +151,26 @@ func (p *pass) run(ctx context.Context) (ctrl.Result, error) {
 		out.Condition = policy.InvalidCondition(p.faults)
 	default:
 		// A PriorityClass that cannot be made must not keep the configuration back.
-		unmade = p.classes(ctx, p.spec.PriorityClasses)
-		out, unwritten = p.configure(ctx, live)
+		classErr = p.syncPriorityClasses(ctx, p.spec.PriorityClasses)
+		out, writeErr = p.syncConfigMap(ctx, live)
 	}
-	if errors.Is(unwritten, errStale) {
-		return ctrl.Result{}, errors.Join(unwritten, unmade)
+	if errors.Is(writeErr, errCacheStale) {
+		return ctrl.Result{}, errors.Join(writeErr, classErr)
 	}
-	var again time.Duration
-	if unwritten != nil {
-		final := refused(unwritten)
-		out = outcome{Condition: policy.RefusedCondition(unwritten, final)}
+	var requeueAfter time.Duration
+	if writeErr != nil {
+		final := isRefused(writeErr)
+		out = configResult{Condition: policy.RefusedCondition(writeErr, final)}
 		if final {
-			again, unwritten = refusedRetry, nil
+			requeueAfter, writeErr = refusedRetry, nil
 		}
 	}
 	if out.hash == "" && live != nil && schedulerconfig.Hash(live.Data[policy.ConfigMapKey]) == p.policy.Status.ConfigHash {
 		out.hash = p.policy.Status.ConfigHash // what was written last still stands
 	}
-	result, err := p.report(ctx, out)
-	if err := errors.Join(err, unwritten, unmade); err != nil {
+	result, err := p.updateStatus(ctx, out)
+	if err := errors.Join(err, writeErr, classErr); err != nil {
 		return ctrl.Result{}, err
 	}
-	return shared.Sooner(result, again), nil
+	return shared.RequeueWithin(result, requeueAfter), nil
 }

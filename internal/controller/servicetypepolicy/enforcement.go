@@ -29,9 +29,9 @@ import (
 // one, elect their leader.
 const leaderLease = "volcano"
 
-// leaderPoll is how often the leader Lease is read while there is no heartbeat. With
+// leaderPollInterval is how often the leader Lease is read while there is no heartbeat. With
 // one it does not matter who holds it, so it is not watched.
-var leaderPoll = timing.Wait(5 * time.Second)
+var leaderPollInterval = timing.Wait(5 * time.Second)
 
 // CacheOptions are the Leases that are read through the manager: the heartbeat in the
 // scheduler's namespace. The shipped Role permits no others.
@@ -54,9 +54,9 @@ type evidence struct {
 	cached, live client.Reader
 	// scheduler is the namespace of our scheduler's Leases, volcano that of Volcano's
 	// own programs.
-	scheduler, volcano string
-	bypasses           Bypasses
-	metric             *prometheus.GaugeVec
+	schedulerNamespace, volcanoNamespace string
+	bypasses                             BypassSource
+	metric                               *prometheus.GaugeVec
 
 	remembered struct {
 		// begun tells that there was a look before. What the first one finds was there
@@ -76,14 +76,14 @@ type evidence struct {
 	}
 }
 
-// judge finds out whether quotas are enforced. hash is that of the configuration that was
+// evaluateEnforcement finds out whether quotas are enforced. hash is that of the configuration that was
 // written last, "" when none ever was; notConfigured is why the ConfigMap does not say what
 // is in force, "" when it does. It is asked in the moment in which the status is made, so
 // that no status ever claims a configuration to be enforced that was just written. While
 // nothing can be said the status stays as it was.
-func (e *evidence) judge(ctx context.Context, p *v1alpha1.ServiceTypePolicy, hash, notConfigured string, now time.Time) (policy.Enforcement, error) {
-	facts := enforcement.Observation{Now: now, Namespace: e.scheduler, WantedHash: hash, NotConfigured: notConfigured}
-	if err := e.hear(ctx, &facts); err != nil {
+func (e *evidence) evaluateEnforcement(ctx context.Context, p *v1alpha1.ServiceTypePolicy, hash, notConfigured string, now time.Time) (policy.Enforcement, error) {
+	observed := enforcement.Observation{Now: now, Namespace: e.schedulerNamespace, WantedHash: hash, NotConfigured: notConfigured}
+	if err := e.readHeartbeat(ctx, &observed); err != nil {
 		return policy.Enforcement{}, err
 	}
 	r := &e.remembered
@@ -93,36 +93,36 @@ func (e *evidence) judge(ctx context.Context, p *v1alpha1.ServiceTypePolicy, has
 	if r.hash != hash {
 		r.hash, r.since = hash, now
 	}
-	r.begun, facts.WantedSince = true, r.since
-	if err := e.findForeign(ctx, &facts); err != nil {
+	r.begun, observed.WantedSince = true, r.since
+	if err := e.findOtherSchedulers(ctx, &observed); err != nil {
 		return policy.Enforcement{}, err
 	}
 	var counted bool
-	if facts.Bypasses, counted = e.bypasses.Bypasses(); !counted {
+	if observed.Bypasses, counted = e.bypasses.Bypasses(); !counted {
 		if before := conditions.Get(p.Status.Conditions, v1alpha1.ConditionEnforced); before.Reason != "" {
 			return policy.Enforcement{Condition: before, Scheduler: p.Status.Scheduler}, nil
 		}
 		return policy.UnknownEnforcement(), nil
 	}
-	until := now.Add(leaderPoll)
-	if facts.SchedulerAlive() {
-		until = facts.NextCheck()
-	} else if facts.Leader = e.leader(ctx); !facts.NextCheck().IsZero() && facts.NextCheck().Before(until) {
-		until = facts.NextCheck()
+	until := now.Add(leaderPollInterval)
+	if observed.SchedulerAlive() {
+		until = observed.NextCheck()
+	} else if observed.Leader = e.readLeader(ctx); !observed.NextCheck().IsZero() && observed.NextCheck().Before(until) {
+		until = observed.NextCheck()
 	}
-	verdict := enforcement.Evaluate(facts)
-	e.show(verdict)
-	out := policy.Enforcement{Condition: verdict, Until: until}
-	if report := facts.Heartbeat; report != nil {
+	condition := enforcement.Evaluate(observed)
+	e.updateMetric(condition)
+	out := policy.Enforcement{Condition: condition, Until: until}
+	if report := observed.Heartbeat; report != nil {
 		out.Scheduler = &v1alpha1.SchedulerStatus{Identity: report.Identity, Version: report.Version, ConfigHash: report.ConfigHash}
 	}
 	return out, nil
 }
 
-// hear reads the heartbeat.
-func (e *evidence) hear(ctx context.Context, facts *enforcement.Observation) error {
+// readHeartbeat reads the heartbeat.
+func (e *evidence) readHeartbeat(ctx context.Context, observed *enforcement.Observation) error {
 	lease := &coordinationv1.Lease{}
-	err := e.cached.Get(ctx, client.ObjectKey{Namespace: e.scheduler, Name: enforcement.LeaseName}, lease)
+	err := e.cached.Get(ctx, client.ObjectKey{Namespace: e.schedulerNamespace, Name: enforcement.LeaseName}, lease)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read the heartbeat: %w", err)
 	}
@@ -131,26 +131,26 @@ func (e *evidence) hear(ctx context.Context, facts *enforcement.Observation) err
 		report, fault := enforcement.ReadReport(lease)
 		if fault == nil {
 			if r.begun && !report.At.Equal(r.report) {
-				r.arrived = facts.Now
+				r.arrived = observed.Now
 			}
-			r.report, facts.Heartbeat, facts.ReceivedAt = report.At, &report, r.arrived
+			r.report, observed.Heartbeat, observed.ReceivedAt = report.At, &report, r.arrived
 			return nil
 		}
-		facts.Unreadable = fault.Error()
+		observed.Unreadable = fault.Error()
 	}
 	r.report, r.arrived = time.Time{}, time.Time{}
 	return nil
 }
 
-// findForeign lists the pods that bear the label of the stock scheduler, sorted by name.
+// findOtherSchedulers lists the pods that bear the label of the stock scheduler, sorted by name.
 // One elsewhere than in the two namespaces is a tenant's: a label must not be able to
 // stop anything.
-func (e *evidence) findForeign(ctx context.Context, facts *enforcement.Observation) error {
+func (e *evidence) findOtherSchedulers(ctx context.Context, observed *enforcement.Observation) error {
 	r := &e.remembered
-	if facts.Heartbeat != nil && r.identity != facts.Heartbeat.Identity {
-		r.identity, r.host = facts.Heartbeat.Identity, ""
+	if observed.Heartbeat != nil && r.identity != observed.Heartbeat.Identity {
+		r.identity, r.host = observed.Heartbeat.Identity, ""
 	}
-	for _, namespace := range slices.Compact(slices.Sorted(slices.Values([]string{e.scheduler, e.volcano}))) {
+	for _, namespace := range slices.Compact(slices.Sorted(slices.Values([]string{e.schedulerNamespace, e.volcanoNamespace}))) {
 		var pods corev1.PodList
 		if err := e.cached.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{workload.StockSchedulerLabel: workload.StockSchedulerApp}); err != nil {
 			return fmt.Errorf("list pods of schedulers: %w", err)
@@ -165,21 +165,21 @@ func (e *evidence) findForeign(ctx context.Context, facts *enforcement.Observati
 			if owner := metav1.GetControllerOf(pod); owner != nil {
 				found.Owner = owner.UID
 			}
-			if facts.Heartbeat != nil && found.Sent(*facts.Heartbeat) {
+			if observed.Heartbeat != nil && found.Sent(*observed.Heartbeat) {
 				r.host = found.Owner
 			}
-			facts.OtherSchedulers = append(facts.OtherSchedulers, found)
+			observed.OtherSchedulers = append(observed.OtherSchedulers, found)
 		}
 	}
-	facts.HeartbeatOwner = r.host
+	observed.HeartbeatOwner = r.host
 	return nil
 }
 
-// leader reads who holds the leader Lease, nil for nobody, and for what cannot be read:
+// readLeader reads who holds the leader Lease, nil for nobody, and for what cannot be read:
 // the heartbeat decides then.
-func (e *evidence) leader(ctx context.Context) *enforcement.Leader {
+func (e *evidence) readLeader(ctx context.Context) *enforcement.Leader {
 	lease := &coordinationv1.Lease{}
-	if e.live.Get(ctx, client.ObjectKey{Namespace: e.scheduler, Name: leaderLease}, lease) != nil {
+	if e.live.Get(ctx, client.ObjectKey{Namespace: e.schedulerNamespace, Name: leaderLease}, lease) != nil {
 		return nil
 	}
 	spec := lease.Spec
@@ -196,22 +196,22 @@ func (e *evidence) leader(ctx context.Context) *enforcement.Leader {
 	return leader
 }
 
-// show tells the metrics.
-func (e *evidence) show(verdict metav1.Condition) {
-	if e.remembered.reason != verdict.Reason {
-		e.remembered.reason = verdict.Reason
+// updateMetric tells the metrics.
+func (e *evidence) updateMetric(condition metav1.Condition) {
+	if e.remembered.reason != condition.Reason {
+		e.remembered.reason = condition.Reason
 		e.metric.Reset()
 	}
 	value := 0.0
-	if verdict.Status == metav1.ConditionTrue {
+	if condition.Status == metav1.ConditionTrue {
 		value = 1
 	}
-	e.metric.WithLabelValues(verdict.Reason).Set(value)
+	e.metric.WithLabelValues(condition.Reason).Set(value)
 }
 
-// forget begins anew: the policy is gone.
-func (e *evidence) forget() {
-	*e = evidence{cached: e.cached, live: e.live, scheduler: e.scheduler, volcano: e.volcano, bypasses: e.bypasses, metric: e.metric}
+// resetState begins anew: the policy is gone.
+func (e *evidence) resetState() {
+	*e = evidence{cached: e.cached, live: e.live, schedulerNamespace: e.schedulerNamespace, volcanoNamespace: e.volcanoNamespace, bypasses: e.bypasses, metric: e.metric}
 	e.metric.Reset()
 }
 

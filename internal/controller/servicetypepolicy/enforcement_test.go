@@ -57,7 +57,7 @@ func newCourt(t *testing.T) *court {
 	api := fake.NewClientBuilder().WithScheme(scheme).Build()
 	c := &court{T: t, client: api, now: noon, hash: "aa", policy: &v1alpha1.ServiceTypePolicy{}}
 	c.policy.Status.ConfigHash = "aa"
-	c.evidence = evidence{cached: api, live: api, scheduler: system, volcano: system, bypasses: &c.past,
+	c.evidence = evidence{cached: api, live: api, schedulerNamespace: system, volcanoNamespace: system, bypasses: &c.past,
 		metric: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "enforced"}, []string{"reason"})}
 	c.beat(enforcement.Report{At: noon.Add(-time.Second)})
 	return c
@@ -82,7 +82,7 @@ func (c *court) beat(report enforcement.Report) {
 
 func (c *court) verdict() policy.Enforcement {
 	c.Helper()
-	got, err := c.judge(context.Background(), c.policy, c.hash, c.spoilt, c.now)
+	got, err := c.evaluateEnforcement(context.Background(), c.policy, c.hash, c.spoilt, c.now)
 	check.NoError(c.T, err)
 	return got
 }
@@ -140,11 +140,11 @@ func TestArrival(t *testing.T) {
 	c.now = c.now.Add(1)
 	c.says("none followed", "False/NoHeartbeat")
 	check.Equal(t, "series", map[string]float64{"NoHeartbeat": 0}, series(c))
-	check.That(t, c.verdict().Until.Sub(c.now) <= leaderPoll, "who leads is not looked at again within %s", leaderPoll)
+	check.That(t, c.verdict().Until.Sub(c.now) <= leaderPollInterval, "who leads is not looked at again within %s", leaderPollInterval)
 	c.beat(enforcement.Report{At: c.now})
 	c.says("one came at last", "True/Enforced")
 	check.Equal(t, "series", map[string]float64{"Enforced": 1}, series(c))
-	c.forget()
+	c.resetState()
 	check.Equal(t, "series without a policy", map[string]float64{}, series(c))
 }
 
@@ -201,7 +201,7 @@ func TestForeignSchedulers(t *testing.T) {
 	pod(system, "z", workload.StockSchedulerApp, "n", corev1.PodRunning)
 	pod(system, "a", workload.StockSchedulerApp, "n", corev1.PodPending)
 	c.says("two are", "False/SecondScheduler", system+"/a, "+system+"/z")
-	c.volcano = "lab"
+	c.volcanoNamespace = "lab"
 	c.says("in the namespace of Volcano as well", "False/SecondScheduler", "lab/a-tenants, "+system+"/a, "+system+"/z")
 }
 

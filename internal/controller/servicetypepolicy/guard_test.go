@@ -18,7 +18,7 @@ import (
 // found is a Guard that says what a test wants.
 type found struct{ last *policy.Guard }
 
-func (f *found) Last() *policy.Guard                           { return f.last }
+func (f *found) Latest() *policy.Guard                         { return f.last }
 func (*found) Changed() <-chan event.TypedGenericEvent[string] { return nil }
 
 // TestWhatTheGuardFindsIsWrittenWithTheRest: no write loses the condition, whatever it is

@@ -104,7 +104,7 @@ func TestWithoutAGoodBaseTheLastTextStays(t *testing.T) {
 	good := w.text()
 	check.That(t, good != builtIn, "the base counts for nothing")
 	proves := func() { // the scheduler works by the good text, and says so
-		w.r.evidence = &evidence{cached: w.client, live: w.client, scheduler: home, volcano: place.Namespace, bypasses: &bypasses{},
+		w.r.evidence = &evidence{cached: w.client, live: w.client, schedulerNamespace: home, volcanoNamespace: place.Namespace, bypasses: &bypasses{},
 			metric: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "enforced"}, []string{"reason"})}
 	}
 	proves()

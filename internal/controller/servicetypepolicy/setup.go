@@ -26,10 +26,10 @@ import (
 	"cardquota.dev/operator/internal/policy"
 )
 
-// gather is how long changes of other objects are gathered: a thousand
+// debounceInterval is how long changes of other objects are gathered: a thousand
 // CardQuotas, or a ConfigMap that is written all the time, cost ten looks a
 // second.
-const gather = 100 * time.Millisecond
+const debounceInterval = 100 * time.Millisecond
 
 // Options are the speeds and the parts of the controller.
 type Options struct {
@@ -38,14 +38,14 @@ type Options struct {
 	// Scheduler is the namespace of our scheduler: of its Leases and of the ConfigMap that
 	// is rendered for it. Volcano is that of Volcano's programs, where the base is when the
 	// policy does not say.
-	Scheduler, Volcano string
+	SchedulerNamespace, VolcanoNamespace string
 	// SkipNameValidation allows a second controller in one process, as tests
 	// have it.
 	SkipNameValidation bool
 	// Metrics takes the controller's metrics.
 	Metrics metrics.RegistererGatherer
 	// Bypasses tells which pods hold cards past our scheduler.
-	Bypasses Bypasses
+	Bypasses BypassSource
 	// Guard tells whether pods are kept from passing the scheduler by; without it
 	// that condition stays as it was.
 	Guard Guard
@@ -54,13 +54,13 @@ type Options struct {
 // Guard tells what condition BypassGuarded is, nil before that is known, and that
 // it is another one.
 type Guard interface {
-	Last() *policy.Guard
+	Latest() *policy.Guard
 	Changed() <-chan event.TypedGenericEvent[string]
 }
 
-// Bypasses tells which pods hold cards past our scheduler, false before they were
+// BypassSource tells which pods hold cards past our scheduler, false before they were
 // counted, and that they are others.
-type Bypasses interface {
+type BypassSource interface {
 	Bypasses() ([]enforcement.Bypass, bool)
 	Changed() <-chan event.TypedGenericEvent[string]
 }
@@ -76,26 +76,26 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	if err != nil {
 		return fmt.Errorf("make client: %w", err)
 	}
-	base := watch{client: kube, log: mgr.GetLogger().WithName("servicetypepolicy"), woken: make(chan event.TypedGenericEvent[string]), parent: ctx, stop: func() {}}
+	base := configMapWatch{client: kube, log: mgr.GetLogger().WithName("servicetypepolicy"), changes: make(chan event.TypedGenericEvent[string]), parent: ctx, stop: func() {}}
 	rendered := base
-	rendered.follow(types.NamespacedName{Namespace: options.Scheduler, Name: policy.ConfigMapName})
+	rendered.watchConfigMap(types.NamespacedName{Namespace: options.SchedulerNamespace, Name: policy.ConfigMapName})
 	r := &Reconciler{
-		client: mgr.GetClient(),
-		live:   mgr.GetAPIReader(),
-		events: mgr.GetEventRecorderFor(shared.Component),
-		now:    time.Now,
-		pace:   shared.NewPace(options.Interval),
-		follow: base.follow,
+		client:    mgr.GetClient(),
+		live:      mgr.GetAPIReader(),
+		events:    mgr.GetEventRecorderFor(shared.Component),
+		now:       time.Now,
+		throttle:  shared.NewStatusThrottle(options.Interval),
+		watchBase: base.watchConfigMap,
 		evidence: &evidence{
-			cached: mgr.GetClient(), live: mgr.GetAPIReader(), scheduler: options.Scheduler, volcano: options.Volcano, bypasses: options.Bypasses,
+			cached: mgr.GetClient(), live: mgr.GetAPIReader(), schedulerNamespace: options.SchedulerNamespace, volcanoNamespace: options.VolcanoNamespace, bypasses: options.Bypasses,
 			metric: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 				Name: "cardquota_enforced",
 				Help: "1 while card quotas are proven to be enforced in the whole cluster, else 0; absent without a ServiceTypePolicy.",
 			}, []string{"reason"}),
 		},
-		guard:     options.Guard,
-		scheduler: options.Scheduler,
-		volcano:   options.Volcano,
+		guard:              options.Guard,
+		schedulerNamespace: options.SchedulerNamespace,
+		volcanoNamespace:   options.VolcanoNamespace,
 		synced: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "cardquota_policy_config_synced",
 			Help: "1 while the scheduler's configuration says what the ServiceTypePolicy says, else 0.",
@@ -106,16 +106,16 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 			return fmt.Errorf("register metrics: %w", err)
 		}
 	}
-	later, woken := shared.Gathered(v1alpha1.PolicyName, gather)
+	later, woken := shared.DebouncedHandlers(v1alpha1.PolicyName, debounceInterval)
 	build := ctrl.NewControllerManagedBy(mgr).
 		Named("servicetypepolicy").
 		For(&v1alpha1.ServiceTypePolicy{}, builder.WithPredicates(shared.SpecChanged)).
-		Watches(&v1alpha1.CardQuota{}, later, builder.WithPredicates(typeChanged)).
+		Watches(&v1alpha1.CardQuota{}, later, builder.WithPredicates(serviceTypeChanged)).
 		Watches(&schedulingv1.PriorityClass{}, later).
 		Watches(&coordinationv1.Lease{}, later).
 		Watches(&corev1.Pod{}, later, builder.WithPredicates(isStockScheduler)).
 		WatchesRawSource(source.TypedChannel(options.Bypasses.Changed(), woken)).
-		WatchesRawSource(source.TypedChannel(base.woken, woken)).
+		WatchesRawSource(source.TypedChannel(base.changes, woken)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, SkipNameValidation: &options.SkipNameValidation})
 	if options.Guard != nil {
 		build = build.WatchesRawSource(source.TypedChannel(options.Guard.Changed(), woken))
@@ -126,11 +126,11 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	return nil
 }
 
-// typeChanged lets a CardQuota pass that comes, goes or becomes one of another
+// serviceTypeChanged lets a CardQuota pass that comes, goes or becomes one of another
 // service type.
-var typeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return serviceType(e.ObjectOld) != serviceType(e.ObjectNew) }}
+var serviceTypeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return serviceTypeOf(e.ObjectOld) != serviceTypeOf(e.ObjectNew) }}
 
-func serviceType(object client.Object) string {
+func serviceTypeOf(object client.Object) string {
 	if quota, ok := object.(*v1alpha1.CardQuota); ok {
 		return quota.Spec.ServiceType
 	}

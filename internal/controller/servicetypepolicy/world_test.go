@@ -110,7 +110,7 @@ func (w *world) restart() {
 	})
 	w.r = &Reconciler{
 		client: operator, live: w.client, events: w.events, now: func() time.Time { return w.now },
-		pace: shared.NewPace(0), follow: func(types.NamespacedName) {}, scheduler: home, volcano: place.Namespace,
+		throttle: shared.NewStatusThrottle(0), watchBase: func(types.NamespacedName) {}, schedulerNamespace: home, volcanoNamespace: place.Namespace,
 		synced: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "synced"}, []string{"policy"}),
 	}
 }

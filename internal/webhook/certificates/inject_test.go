@@ -28,7 +28,7 @@ func TestTheAuthorityHasOneWriter(t *testing.T) {
 		}
 		self := New("cards")
 		self.client = fake.NewClientBuilder().WithObjects(configuration).Build()
-		err := self.trust(t.Context(), []byte("authority"))
+		err := self.injectCABundles(t.Context(), []byte("authority"))
 		check.Says(t, err, tc.error)
 		check.NoError(t, self.client.Get(t.Context(), client.ObjectKeyFromObject(configuration), configuration))
 		for _, webhook := range configuration.Webhooks {

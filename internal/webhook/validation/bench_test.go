@@ -9,7 +9,7 @@ import (
 
 // BenchmarkTheWorstJob is of as many templates as are looked at, each wrong.
 func BenchmarkTheWorstJob(b *testing.B) {
-	tasks := make([]vcbatch.TaskSpec, MostTemplates)
+	tasks := make([]vcbatch.TaskSpec, MaxTemplates)
 	for i := range tasks {
 		wrong := notes{name: "?", inQueue: "x"}
 		for j := range 500 {
@@ -21,10 +21,10 @@ func BenchmarkTheWorstJob(b *testing.B) {
 	world := worldOf(elsewhere)
 	for b.Loop() {
 		load, _ := WorkloadOf(job)
-		answer, err := Judge(b.Context(), load, &load, world)
+		answer, err := ValidateWorkload(b.Context(), load, &load, world)
 		if err != nil {
 			b.Fatal(err)
 		}
-		answer.Short()
+		answer.Truncated()
 	}
 }

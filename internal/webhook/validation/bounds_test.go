@@ -20,10 +20,10 @@ import (
 func TestAResultIsShownInShort(t *testing.T) {
 	var result Result
 	for i := range 5_000 {
-		result.refuse(spec, "no %d", i/2)
-		result.warn(spec, "%d%s", i, strings.Repeat("卡", 1000))
+		result.refuse(specPath, "no %d", i/2)
+		result.warn(specPath, "%d%s", i, strings.Repeat("卡", 1000))
 	}
-	got := result.Short()
+	got := result.Truncated()
 	shown := texts(got.Errors)
 	check.That(t, len(shown) == maxShown && shown[1] == "spec: Forbidden: no 1" && got.Warnings[0] == "2480 more errors are not shown", "shown are %q and %.60s", shown, got.Warnings[0])
 	size := len(strings.Join(got.Warnings, ""))
@@ -35,13 +35,13 @@ func TestAResultIsShownInShort(t *testing.T) {
 func TestWhatIsNotShownIsStillCompared(t *testing.T) {
 	var before, after Result
 	for i := range 3 * maxShown {
-		before.refuse(spec, "no %d", i)
-		after.refuse(spec, "no %d", i)
+		before.refuse(specPath, "no %d", i)
+		after.refuse(specPath, "no %d", i)
 	}
-	since := after.Since(before)
+	since := after.OnlyNew(before)
 	check.That(t, len(since.Errors) == 0 && len(since.Warnings) == 3*maxShown, "refused for what was wrong before: %q", since.Errors)
-	after.refuse(spec, "one more")
-	check.Equal(t, "refused for", []string{"spec: Forbidden: one more"}, texts(after.Since(before).Errors))
+	after.refuse(specPath, "one more")
+	check.Equal(t, "refused for", []string{"spec: Forbidden: one more"}, texts(after.OnlyNew(before).Errors))
 }
 
 // TestManyTasks: more than are looked at are refused in one sentence, since there
@@ -67,17 +67,17 @@ func TestManyTasks(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		now, before      int
 		change           func(*vcbatch.Job)
-		world            func(*World)
+		world            func(*WorkloadInput)
 		refusal, warning string
 	}{
-		"as many as are looked at": {now: MostTemplates},
-		"one more":                 {now: MostTemplates + 1, refusal: many},
-		"very many":                {now: 50 * MostTemplates, refusal: many},
-		"as before":                {now: 2 * MostTemplates, before: 3 * MostTemplates, warning: "as before: spec: Forbidden: " + many},
-		"newly":                    {now: 2 * MostTemplates, before: 3, refusal: many},
-		"made by another object":   {now: 2 * MostTemplates, change: byAnother, warning: many},
-		"nobody is refused yet":    {now: 2 * MostTemplates, world: func(w *World) { w.Policy = nil }, warning: many},
-		"a total of what is not looked at": {now: 2 * MostTemplates, change: func(j *vcbatch.Job) {
+		"as many as are looked at": {now: MaxTemplates},
+		"one more":                 {now: MaxTemplates + 1, refusal: many},
+		"very many":                {now: 50 * MaxTemplates, refusal: many},
+		"as before":                {now: 2 * MaxTemplates, before: 3 * MaxTemplates, warning: "as before: spec: Forbidden: " + many},
+		"newly":                    {now: 2 * MaxTemplates, before: 3, refusal: many},
+		"made by another object":   {now: 2 * MaxTemplates, change: byAnother, warning: many},
+		"nobody is refused yet":    {now: 2 * MaxTemplates, world: func(w *WorkloadInput) { w.Policy = nil }, warning: many},
+		"a total of what is not looked at": {now: 2 * MaxTemplates, change: func(j *vcbatch.Job) {
 			j.Annotations = notes{request: `{"NVIDIA-H200":8}`}
 		}, refusal: many},
 	}) {
@@ -89,8 +89,8 @@ func TestManyTasks(t *testing.T) {
 		answers(t, judged(t, job(tc.now, tc.change), before, worldOf(tc.world)), tc.refusal, tc.warning)
 	}
 	cron := &vcbatch.CronJob{Spec: vcbatch.CronJobSpec{JobTemplate: vcbatch.JobTemplateSpec{Spec: vcbatch.JobSpec{Tasks: make([]vcbatch.TaskSpec, 300)}}}}
-	if load, _ := WorkloadOf(cron); !load.More || len(load.Templates) != MostTemplates {
-		t.Errorf("of a CronJob %d templates are looked at, more: %v", len(load.Templates), load.More)
+	if load, _ := WorkloadOf(cron); !load.Truncated || len(load.Templates) != MaxTemplates {
+		t.Errorf("of a CronJob %d templates are looked at, more: %v", len(load.Templates), load.Truncated)
 	}
 }
 
@@ -103,7 +103,7 @@ func TestManyMisspeltAnnotations(t *testing.T) {
 	group := &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: "g", Annotations: many}, Spec: v1beta1.PodGroupSpec{Queue: "open"}}
 	load, _ := WorkloadOf(group)
 	answer := judged(t, load, nil, worldOf(nil))
-	if len(answer.Warnings) != mostKeys+1 || answer.Warnings[mostKeys] != "metadata.annotations: nobody reads 12995 more annotations that begin with volcano.sh/card." {
+	if len(answer.Warnings) != maxNamedKeys+1 || answer.Warnings[maxNamedKeys] != "metadata.annotations: nobody reads 12995 more annotations that begin with volcano.sh/card." {
 		t.Errorf("warnings %q", answer.Warnings)
 	}
 }
@@ -129,22 +129,22 @@ func TestNobodyIsJudgedForNobody(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	load, _ := WorkloadOf(vcjobOf("open", nil, task(1, notes{name: "?"}, nil)))
-	answer, err := Judge(ctx, load, nil, worldOf(nil))
+	answer, err := ValidateWorkload(ctx, load, nil, worldOf(nil))
 	check.That(t, errors.Is(err, context.Canceled) && len(answer.Errors) == 0, "judged: %q, %v", answer.Errors, err)
 }
 
 // TestOverlarge: not read, and refused where anything is.
 func TestOverlarge(t *testing.T) {
-	warn := worldOf(func(w *World) { w.Policy.Spec.Admission.SchedulerBypassPolicy = v1alpha1.SchedulerBypassWarn })
+	warn := worldOf(func(w *WorkloadInput) { w.Policy.Spec.Admission.SchedulerBypassPolicy = v1alpha1.SchedulerBypassWarn })
 	const large = "has too many parts to be looked at"
 	for name, tc := range map[string]struct {
 		result           Result
 		refusal, warning string
 	}{
-		"new":              {Overlarge(false, worldOf(nil)), large, ""},
-		"as large before":  {Overlarge(true, worldOf(nil)), "", "as before: spec: Forbidden: " + large},
-		"where one looks":  {Overlarge(false, warn), "", large},
-		"without a policy": {Overlarge(false, World{}), "", large},
+		"new":              {RefuseOverlarge(false, worldOf(nil)), large, ""},
+		"as large before":  {RefuseOverlarge(true, worldOf(nil)), "", "as before: spec: Forbidden: " + large},
+		"where one looks":  {RefuseOverlarge(false, warn), "", large},
+		"without a policy": {RefuseOverlarge(false, WorkloadInput{}), "", large},
 	} {
 		says(t, name+": refusals", texts(tc.result.Errors), tc.refusal)
 		says(t, name+": warnings", tc.result.Warnings, tc.warning)

@@ -16,11 +16,11 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// spec is the path of what people write.
-var spec = field.NewPath("spec")
+// specPath is the path of what people write.
+var specPath = field.NewPath("spec")
 
-// Quotas is what the rules for CardQuotas know besides the object.
-type Quotas struct {
+// CardQuotaInput is what the rules for CardQuotas know besides the object.
+type CardQuotaInput struct {
 	// All are the CardQuotas there are; the judged one may be among them.
 	All []*v1alpha1.CardQuota
 	// Policy is the ServiceTypePolicy, nil when there is none.
@@ -31,38 +31,38 @@ type Quotas struct {
 	Healthy map[card.Name]card.Count
 }
 
-// CardQuota judges a CardQuota. before is nil for a new one. What the change
+// ValidateCardQuota judges a CardQuota. before is nil for a new one. What the change
 // leaves as it was is not judged again, nor is one that is being deleted.
-func CardQuota(quota, before *v1alpha1.CardQuota, world Quotas) Result {
+func ValidateCardQuota(quota, before *v1alpha1.CardQuota, world CardQuotaInput) Result {
 	var result Result
 	if quota.DeletionTimestamp != nil || before != nil && equality.Semantic.DeepEqual(quota.Spec, before.Spec) {
 		return result
 	}
 	others := slices.DeleteFunc(slices.Clone(world.All), func(c *v1alpha1.CardQuota) bool { return c.Name == quota.Name })
 	if before == nil {
-		rival(&result, quota, others)
+		checkQueueOwner(&result, quota, others)
 	}
 	if before == nil || before.Spec.ServiceType != quota.Spec.ServiceType {
-		defined(&result, quota, world.Policy)
+		checkServiceTypeDefined(&result, quota, world.Policy)
 	}
 	selector := quota.Spec.NamespaceSelector
 	if selector == nil {
-		result.warn(spec.Child("namespaceSelector"), "is not set: pods of every namespace may use queue %s and its quota; select the namespaces of tenant %s, or write {} when every namespace is meant",
+		result.warn(specPath.Child("namespaceSelector"), "is not set: pods of every namespace may use queue %s and its quota; select the namespaces of tenant %s, or write {} when every namespace is meant",
 			quota.QueueName(), quota.Spec.Tenant)
 	} else if before == nil || !equality.Semantic.DeepEqual(selector, before.Spec.NamespaceSelector) {
 		if _, err := workload.NewNamespaceSelector(selector); err != nil {
-			result.refuse(spec.Child("namespaceSelector"), "%v", err)
+			result.refuse(specPath.Child("namespaceSelector"), "%v", err)
 		}
 	}
 	if before == nil || before.Spec.OverAllocation != quota.Spec.OverAllocation || !equality.Semantic.DeepEqual(quota.Spec.Cards, before.Spec.Cards) {
-		allocated(&result, quota, before, cardquota.NewQuotaTotals(others, cardquota.UnownedQuotas(world.All, world.Queues), world.Healthy))
+		checkOverAllocation(&result, quota, before, cardquota.NewQuotaTotals(others, cardquota.UnownedQuotas(world.All, world.Queues), world.Healthy))
 	}
 	return result
 }
 
-// Deletion warns of what goes on in the queue of a CardQuota that is about to be
+// WarnCardQuotaDeletion warns of what goes on in the queue of a CardQuota that is about to be
 // deleted with its quota. It refuses nothing.
-func Deletion(quota *v1alpha1.CardQuota) Result {
+func WarnCardQuotaDeletion(quota *v1alpha1.CardQuota) Result {
 	var result Result
 	if quota.DeletionTimestamp != nil || quota.Spec.DeletionPolicy == v1alpha1.DeletionPolicyRetain {
 		return result
@@ -74,66 +74,66 @@ func Deletion(quota *v1alpha1.CardQuota) Result {
 		}
 	}
 	if len(used) > 0 {
-		result.warn(spec.Child("cards"), "pods in queue %s hold %s, and go on; nothing new starts: to keep the queue and its quota, set spec.deletionPolicy to Retain before deleting",
-			quota.QueueName(), some(used))
+		result.warn(specPath.Child("cards"), "pods in queue %s hold %s, and go on; nothing new starts: to keep the queue and its quota, set spec.deletionPolicy to Retain before deleting",
+			quota.QueueName(), joinSome(used))
 	}
 	if waiting := quota.Status.BlockedTotal; waiting > 0 {
-		result.warn(spec.Child("cards"), "work waits in queue %s and will not start, for %d reasons in status.blocked", quota.QueueName(), waiting)
+		result.warn(specPath.Child("cards"), "work waits in queue %s and will not start, for %d reasons in status.blocked", quota.QueueName(), waiting)
 	}
 	return result
 }
 
-// rival refuses a second CardQuota for a queue. One whose owner is on its way out
+// checkQueueOwner refuses a second CardQuota for a queue. One whose owner is on its way out
 // may come: it takes over.
-func rival(result *Result, quota *v1alpha1.CardQuota, others []*v1alpha1.CardQuota) {
+func checkQueueOwner(result *Result, quota *v1alpha1.CardQuota, others []*v1alpha1.CardQuota) {
 	others = slices.DeleteFunc(slices.Clone(others), func(c *v1alpha1.CardQuota) bool { return c.QueueName() != quota.QueueName() })
 	if owner := cardquota.QueueOwner(slices.DeleteFunc(slices.Clone(others), func(c *v1alpha1.CardQuota) bool { return c.DeletionTimestamp != nil })); owner != nil {
-		result.refuse(spec.Child("queueName"), "queue %s belongs to CardQuota %s of tenant %s: change that one, or give this one another spec.queueName", quota.QueueName(), owner.Name, owner.Spec.Tenant)
+		result.refuse(specPath.Child("queueName"), "queue %s belongs to CardQuota %s of tenant %s: change that one, or give this one another spec.queueName", quota.QueueName(), owner.Name, owner.Spec.Tenant)
 		return
 	}
 	if len(others) > 0 {
-		result.warn(spec.Child("queueName"), "queue %s belongs to CardQuota %s until that is deleted: this one takes over then", quota.QueueName(), others[0].Name)
+		result.warn(specPath.Child("queueName"), "queue %s belongs to CardQuota %s until that is deleted: this one takes over then", quota.QueueName(), others[0].Name)
 	}
 }
 
-// defined refuses a service type that a ServiceTypePolicy does not define. A type
+// checkServiceTypeDefined refuses a service type that a ServiceTypePolicy does not define. A type
 // that its spec names is defined, also before it is in force.
-func defined(result *Result, quota *v1alpha1.CardQuota, in *v1alpha1.ServiceTypePolicy) {
+func checkServiceTypeDefined(result *Result, quota *v1alpha1.CardQuota, in *v1alpha1.ServiceTypePolicy) {
 	if in == nil {
 		return // without a policy any name is a type
 	}
 	names := policy.ServiceTypeNames(in)
 	if !slices.Contains(names, quota.Spec.ServiceType) {
-		result.refuse(spec.Child("serviceType"), "ServiceTypePolicy %s does not define %s: write one of %s, or define it there first",
-			in.Name, quota.Spec.ServiceType, some(names))
+		result.refuse(specPath.Child("serviceType"), "ServiceTypePolicy %s does not define %s: write one of %s, or define it there first",
+			in.Name, quota.Spec.ServiceType, joinSome(names))
 	}
 }
 
-// allocated refuses with overAllocation Deny to grant more than there is, and
+// checkOverAllocation refuses with overAllocation Deny to grant more than there is, and
 // warns of it with Warn.
-func allocated(result *Result, quota, before *v1alpha1.CardQuota, balance *cardquota.QuotaTotals) {
+func checkOverAllocation(result *Result, quota, before *v1alpha1.CardQuota, balance *cardquota.QuotaTotals) {
 	if denied := balance.Denied(before, quota); len(denied) > 0 {
-		result.refuse(spec.Child("cards"), "spec.overAllocation is Deny: %s: lower the quota here or there, add cards, or set overAllocation to Warn",
+		result.refuse(specPath.Child("cards"), "spec.overAllocation is Deny: %s: lower the quota here or there, add cards, or set overAllocation to Warn",
 			cardquota.DescribeOverAllocation(denied))
 		return
 	}
 	if excess := balance.OverAllocated(quota); len(excess) > 0 && quota.Spec.OverAllocation == v1alpha1.OverAllocationWarn {
-		result.warn(spec.Child("cards"), "grants more cards than there are: %s: it is enforced as written", cardquota.DescribeOverAllocation(excess))
+		result.warn(specPath.Child("cards"), "grants more cards than there are: %s: it is enforced as written", cardquota.DescribeOverAllocation(excess))
 	}
 }
 
-// Queue judges the annotations of a Queue. before is nil for a new one.
-func Queue(queue, before *v1beta1.Queue) Result {
-	result := annotated(queue)
+// ValidateQueue judges the annotations of a Queue. before is nil for a new one.
+func ValidateQueue(queue, before *v1beta1.Queue) Result {
+	result := checkQueueAnnotations(queue)
 	if before != nil {
-		return result.Since(annotated(before))
+		return result.OnlyNew(checkQueueAnnotations(before))
 	}
 	return result
 }
 
-// annotated is what is wrong with the annotations of one Queue: what the
+// checkQueueAnnotations is what is wrong with the annotations of one Queue: what the
 // scheduler would withhold every card for.
-func annotated(queue *v1beta1.Queue) Result {
+func checkQueueAnnotations(queue *v1beta1.Queue) Result {
 	var result Result
 	annotations := field.NewPath("metadata", "annotations")
 	wrong := func(key string, err error) {
@@ -157,6 +157,6 @@ func annotated(queue *v1beta1.Queue) Result {
 			result.warn(annotations.Key(key), "is read on workloads only: what a queue may use is written in %s", v1alpha1.AnnotationCardQuota)
 		}
 	}
-	unknownKeys(&result, annotations, queue.Annotations)
+	warnUnknownAnnotations(&result, annotations, queue.Annotations)
 	return result
 }

@@ -73,7 +73,7 @@ func TestCardQuota(t *testing.T) {
 		"a finalizer of one that is all wrong":  {quota: quotaOf("a", func(q *v1alpha1.CardQuota) { typed("batch")(q); selecting(bad)(q); q.Finalizers = nil }), before: quotaOf("a", func(q *v1alpha1.CardQuota) { typed("batch")(q); selecting(bad)(q); q.Finalizers = []string{"x"} }), policy: policy},
 		"one that is being deleted":             {quota: quotaOf("a", func(q *v1alpha1.CardQuota) { typed("batch")(q); leaving(q) }), before: quotaOf("a", leaving), policy: policy},
 	}) {
-		answers(t, CardQuota(tc.quota, tc.before, Quotas{All: tc.all, Policy: tc.policy, Healthy: map[card.Name]card.Count{"NVIDIA-H200": 16}}), tc.refusal, tc.warning)
+		answers(t, ValidateCardQuota(tc.quota, tc.before, CardQuotaInput{All: tc.all, Policy: tc.policy, Healthy: map[card.Name]card.Count{"NVIDIA-H200": 16}}), tc.refusal, tc.warning)
 	}
 }
 
@@ -93,7 +93,7 @@ func TestDeletion(t *testing.T) {
 		"the queue stays":          {quotaOf("a", func(q *v1alpha1.CardQuota) { used(q); q.Spec.DeletionPolicy = v1alpha1.DeletionPolicyRetain }), ""},
 		"it is being deleted once": {quotaOf("a", func(q *v1alpha1.CardQuota) { used(q); q.DeletionTimestamp = &gone }), ""},
 	}) {
-		answers(t, Deletion(tc.quota), "", tc.warning)
+		answers(t, WarnCardQuotaDeletion(tc.quota), "", tc.warning)
 	}
 }
 
@@ -117,6 +117,6 @@ func TestQueueAnnotations(t *testing.T) {
 		"a misspelt one":         {queue: queue(notes{"volcano.sh/card.qouta": `{}`}), warning: "metadata.annotations[volcano.sh/card.qouta]: nobody reads this annotation"},
 		"somebody else's prefix": {queue: queue(notes{"volcano.sh/closed-by-parent": "false"})},
 	}) {
-		answers(t, Queue(tc.queue, tc.before), tc.refusal, tc.warning)
+		answers(t, ValidateQueue(tc.queue, tc.before), tc.refusal, tc.warning)
 	}
 }

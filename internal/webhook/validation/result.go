@@ -51,15 +51,15 @@ func (r *Result) warn(path *field.Path, format string, values ...any) {
 	r.Warnings = append(r.Warnings, path.String()+": "+fmt.Sprintf(format, values...))
 }
 
-// join adds what another Result says.
-func (r *Result) join(other Result) {
+// addResult adds what another Result says.
+func (r *Result) addResult(other Result) {
 	r.Errors, r.Warnings = append(r.Errors, other.Errors...), append(r.Warnings, other.Warnings...)
 }
 
-// Since keeps as errors only those that the object before the change did not have: a
+// OnlyNew keeps as errors only those that the object before the change did not have: a
 // change is answered for what it makes worse, so that an object that was stored before a
 // rule can still be changed in other things. The rest becomes warnings.
-func (r Result) Since(before Result) Result {
+func (r Result) OnlyNew(before Result) Result {
 	had := sets.New[string]()
 	for _, err := range before.Errors {
 		had.Insert(err.Error())
@@ -75,8 +75,8 @@ func (r Result) Since(before Result) Result {
 	return out
 }
 
-// warnOnly turns every error into a warning.
-func (r Result) warnOnly() Result {
+// asWarnings turns every error into a warning.
+func (r Result) asWarnings() Result {
 	var out Result
 	for _, err := range r.Errors {
 		out.Warnings = append(out.Warnings, err.Error())
@@ -85,11 +85,11 @@ func (r Result) warnOnly() Result {
 	return out
 }
 
-// Short is what is shown: the first entries of each list, none of them twice, and how
+// Truncated is what is shown: the first entries of each list, none of them twice, and how
 // many there are besides.
-func (r Result) Short() Result {
+func (r Result) Truncated() Result {
 	var out Result
-	errs, more := first(r.Errors, (*field.Error).Error)
+	errs, more := firstDistinct(r.Errors, (*field.Error).Error)
 	for _, err := range errs {
 		short := *err
 		short.Detail = conditions.Truncate(err.Detail, maxShownBytes)
@@ -98,7 +98,7 @@ func (r Result) Short() Result {
 	if more > 0 {
 		out.Warnings = append(out.Warnings, fmt.Sprintf("%d more errors are not shown", more))
 	}
-	warnings, more := first(r.Warnings, func(text string) string { return text })
+	warnings, more := firstDistinct(r.Warnings, func(text string) string { return text })
 	for _, text := range warnings {
 		out.Warnings = append(out.Warnings, conditions.Truncate(text, maxShownBytes))
 	}
@@ -108,8 +108,8 @@ func (r Result) Short() Result {
 	return out
 }
 
-// first chooses the first items whose texts differ, and counts the others that do.
-func first[T any](items []T, text func(T) string) (chosen []T, more int) {
+// firstDistinct chooses the first items whose texts differ, and counts the others that do.
+func firstDistinct[T any](items []T, text func(T) string) (chosen []T, more int) {
 	had := sets.New[string]()
 	for _, item := range items {
 		if len(chosen) < maxShown && !had.Has(text(item)) {
@@ -127,11 +127,11 @@ var cardKeys = []string{
 
 const cardPrefix = "volcano.sh/card."
 
-// mostKeys is how many misspelt annotations of one object are named.
-const mostKeys = 5
+// maxNamedKeys is how many misspelt annotations of one object are named.
+const maxNamedKeys = 5
 
-// unknownKeys warns of misspelt annotations: nobody reads them.
-func unknownKeys(result *Result, at *field.Path, annotations map[string]string) {
+// warnUnknownAnnotations warns of misspelt annotations: nobody reads them.
+func warnUnknownAnnotations(result *Result, at *field.Path, annotations map[string]string) {
 	var unknown []string
 	for key := range annotations {
 		if strings.HasPrefix(key, cardPrefix) && !slices.Contains(cardKeys, key) {
@@ -139,7 +139,7 @@ func unknownKeys(result *Result, at *field.Path, annotations map[string]string) 
 		}
 	}
 	slices.Sort(unknown)
-	named := unknown[:min(len(unknown), mostKeys)]
+	named := unknown[:min(len(unknown), maxNamedKeys)]
 	for _, key := range named {
 		result.warn(at.Key(fmt.Sprintf("%.160s", key)), "nobody reads this annotation: there are %s", strings.Join(cardKeys, ", "))
 	}
@@ -148,8 +148,8 @@ func unknownKeys(result *Result, at *field.Path, annotations map[string]string) 
 	}
 }
 
-// some names at most five of a list.
-func some[S ~string](names []S) string {
+// joinSome names at most five of a list.
+func joinSome[S ~string](names []S) string {
 	text := card.Join(names[:min(len(names), 5)], ", ")
 	if len(names) > 5 {
 		text += " and others"
@@ -157,11 +157,11 @@ func some[S ~string](names []S) string {
 	return text
 }
 
-// offered says which cards there are.
-func offered(inv *card.Inventory) string {
+// offeredCards says which cards there are.
+func offeredCards(inv *card.Inventory) string {
 	names := inv.Names()
 	if len(names) == 0 {
 		return "no node offers a card yet"
 	}
-	return "nodes offer " + some(names)
+	return "nodes offer " + joinSome(names)
 }

@@ -14,8 +14,8 @@ import (
 	"cardquota.dev/operator/internal/schedulerconfig"
 )
 
-// PolicyWorld is what the rules for the ServiceTypePolicy know besides it.
-type PolicyWorld struct {
+// PolicyInput is what the rules for the ServiceTypePolicy know besides it.
+type PolicyInput struct {
 	// Quotas are the CardQuotas there are.
 	Quotas []*v1alpha1.CardQuota
 	// Base is the ConfigMap that the policy is laid over, nil for none; it is unknown when it
@@ -26,42 +26,42 @@ type PolicyWorld struct {
 	Volcano string
 }
 
-// ServiceTypePolicy judges the policy. before is nil for a new one. Nothing is
+// ValidateServiceTypePolicy judges the policy. before is nil for a new one. Nothing is
 // refused that was wrong before.
-func ServiceTypePolicy(object, before *v1alpha1.ServiceTypePolicy, world PolicyWorld) Result {
+func ValidateServiceTypePolicy(object, before *v1alpha1.ServiceTypePolicy, world PolicyInput) Result {
 	var result Result
 	if object.DeletionTimestamp != nil || before != nil && equality.Semantic.DeepEqual(object.Spec, before.Spec) {
 		return result
 	}
 	effective := policy.Effective(object.Spec)
-	result.Errors = faults(effective)
+	result.Errors = policyErrors(effective)
 	if before != nil {
-		result = result.Since(Result{Errors: faults(policy.Effective(before.Spec))})
+		result = result.OnlyNew(Result{Errors: policyErrors(policy.Effective(before.Spec))})
 	}
 	if len(result.Errors) > 0 {
 		return result
 	}
-	orphans(&result, effective, world.Quotas)
-	denied(&result, object, before)
-	based(&result, effective, object.Status.ConfigHash, world)
+	warnUndefinedServiceTypes(&result, effective, world.Quotas)
+	warnUnmanagedDenied(&result, object, before)
+	warnBaseConfigMap(&result, effective, object.Status.ConfigHash, world)
 	return result
 }
 
-// faults are everything for which the operator would not put an effective spec into
+// policyErrors are everything for which the operator would not put an effective spec into
 // force, whatever the base says.
-func faults(effective v1alpha1.ServiceTypePolicySpec) field.ErrorList {
+func policyErrors(effective v1alpha1.ServiceTypePolicySpec) field.ErrorList {
 	if found := policy.Validate(effective); len(found) > 0 {
 		return found
 	}
 	if _, _, err := schedulerconfig.Render(schedulerconfig.BuiltIn, "", policy.OverlayFor(effective)); err != nil {
-		return field.ErrorList{field.Forbidden(spec, strings.ReplaceAll(err.Error(), "\n", "; "))}
+		return field.ErrorList{field.Forbidden(specPath, strings.ReplaceAll(err.Error(), "\n", "; "))}
 	}
 	return nil
 }
 
-// orphans warns of CardQuotas whose service type the policy does not define. They
+// warnUndefinedServiceTypes warns of CardQuotas whose service type the policy does not define. They
 // keep their queues as they are.
-func orphans(result *Result, effective v1alpha1.ServiceTypePolicySpec, quotas []*v1alpha1.CardQuota) {
+func warnUndefinedServiceTypes(result *Result, effective v1alpha1.ServiceTypePolicySpec, quotas []*v1alpha1.CardQuota) {
 	var names []string
 	for _, quota := range quotas {
 		if quota.DeletionTimestamp == nil && !slices.ContainsFunc(effective.ServiceTypes, func(t v1alpha1.ServiceType) bool { return t.Name == quota.Spec.ServiceType }) {
@@ -70,25 +70,25 @@ func orphans(result *Result, effective v1alpha1.ServiceTypePolicySpec, quotas []
 	}
 	if len(names) > 0 {
 		slices.Sort(names)
-		result.warn(spec.Child("serviceTypes"), "%d CardQuotas are of a service type that this policy does not define: %s; their queues keep their priority, take no cards back and give none",
-			len(names), some(names))
+		result.warn(specPath.Child("serviceTypes"), "%d CardQuotas are of a service type that this policy does not define: %s; their queues keep their priority, take no cards back and give none",
+			len(names), joinSome(names))
 	}
 }
 
-// denied warns when queues without a card quota are about to get nothing.
-func denied(result *Result, object, before *v1alpha1.ServiceTypePolicy) {
+// warnUnmanagedDenied warns when queues without a card quota are about to get nothing.
+func warnUnmanagedDenied(result *Result, object, before *v1alpha1.ServiceTypePolicy) {
 	if object.Spec.UnmanagedQueues == v1alpha1.UnmanagedDeny && (before == nil || before.Spec.UnmanagedQueues != v1alpha1.UnmanagedDeny) {
-		result.warn(spec.Child("unmanagedQueues"), "%s: pods that request CPU or memory no longer start in queues without a CardQuota, also not in queue default, unless the Queue states spec.capability", v1alpha1.UnmanagedDeny)
+		result.warn(specPath.Child("unmanagedQueues"), "%s: pods that request CPU or memory no longer start in queues without a CardQuota, also not in queue default, unless the Queue states spec.capability", v1alpha1.UnmanagedDeny)
 	}
 }
 
-// based warns of a base that the policy cannot be laid over as it is now, and of one that is
+// warnBaseConfigMap warns of a base that the policy cannot be laid over as it is now, and of one that is
 // not there.
-func based(result *Result, effective v1alpha1.ServiceTypePolicySpec, written string, world PolicyWorld) {
+func warnBaseConfigMap(result *Result, effective v1alpha1.ServiceTypePolicySpec, written string, world PolicyInput) {
 	if world.BaseUnknown {
 		return
 	}
-	at := spec.Child("scheduler", "baseConfigMap")
+	at := specPath.Child("scheduler", "baseConfigMap")
 	switch found := policy.RenderConfiguration(effective, policy.BaseFor(effective, world.Volcano), world.Base, nil, written); {
 	case found.Text == "":
 		result.warn(at, "the policy waits: %s", found.Message)

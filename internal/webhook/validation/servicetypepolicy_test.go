@@ -61,6 +61,6 @@ func TestServiceTypePolicy(t *testing.T) {
 		"no ConfigMap yet":                {policy: policy(nil), warning: "Volcano's built-in default with this policy laid over it; there was never another: there is no ConfigMap volcano-system/volcano-scheduler-configmap"},
 		"a ConfigMap that nobody can use": {policy: policy(nil), base: text("actions: ["), warning: "the policy waits: ConfigMap volcano-system/volcano-scheduler-configmap, key volcano-scheduler.conf: the text is not YAML"},
 	}) {
-		answers(t, ServiceTypePolicy(tc.policy, tc.before, PolicyWorld{Quotas: tc.quotas, Base: tc.base, BaseUnknown: tc.unknown, Volcano: "volcano-system"}), tc.refusal, tc.warning)
+		answers(t, ValidateServiceTypePolicy(tc.policy, tc.before, PolicyInput{Quotas: tc.quotas, Base: tc.base, BaseUnknown: tc.unknown, Volcano: "volcano-system"}), tc.refusal, tc.warning)
 	}
 }

@@ -28,8 +28,8 @@ type Workload struct {
 	Meta metav1.ObjectMeta
 	// Annotations are those that reach the PodGroup, and At is where they stand: a
 	// CronJob's are those of the jobs that it makes.
-	Annotations map[string]string
-	At          *field.Path
+	Annotations  map[string]string
+	MetadataPath *field.Path
 	// Queue is what its spec says, "" when it has no such field or says nothing, and
 	// QueuePath is that field, nil when it has none.
 	Queue     string
@@ -42,15 +42,15 @@ type Workload struct {
 	// Templates are the pods it makes; a pod is its own only one. More tells that
 	// they are only the first MostTemplates.
 	Templates []Template
-	More      bool
+	Truncated bool
 	// totals are those of card.request, wrong is why it cannot be read.
-	totals card.Totals
-	wrong  error
+	totals    card.Totals
+	totalsErr error
 }
 
-// MostTemplates bounds the pod templates that are judged of one workload. Each is
+// MaxTemplates bounds the pod templates that are judged of one workload. Each is
 // a task of a vcjob; jobs of people have less than a hundred.
-const MostTemplates = 256
+const MaxTemplates = 256
 
 // Template is one kind of pod of a workload.
 type Template struct {
@@ -62,14 +62,16 @@ type Template struct {
 	request  workload.Request
 }
 
-// Pod tells that the workload is a pod.
-func (w *Workload) Pod() bool { return w.Kind == "Pod" }
+// IsPod tells that the workload is a pod.
+func (w *Workload) IsPod() bool { return w.Kind == "Pod" }
 
-// annotation is the path of an annotation that reaches the PodGroup.
-func (w *Workload) annotation(key string) *field.Path { return w.At.Child("annotations").Key(key) }
+// annotationPath is the path of an annotation that reaches the PodGroup.
+func (w *Workload) annotationPath(key string) *field.Path {
+	return w.MetadataPath.Child("annotations").Key(key)
+}
 
-// annotation is the path of an annotation of the pod.
-func (t *Template) annotation(key string) *field.Path {
+// annotationPath is the path of an annotation of the pod.
+func (t *Template) annotationPath(key string) *field.Path {
 	return t.Path.Child("metadata", "annotations").Key(key)
 }
 
@@ -81,41 +83,41 @@ func WorkloadOf(object runtime.Object) (Workload, bool) {
 	case *corev1.Pod:
 		w = Workload{Kind: "Pod", Meta: o.ObjectMeta, Templates: []Template{{Pod: o, Replicas: 1}}}
 	case *v1beta1.PodGroup:
-		w = Workload{Kind: "PodGroup", Meta: o.ObjectMeta, Queue: o.Spec.Queue, QueuePath: spec.Child("queue"), Volcano: true}
+		w = Workload{Kind: "PodGroup", Meta: o.ObjectMeta, Queue: o.Spec.Queue, QueuePath: specPath.Child("queue"), Volcano: true}
 	case *vcbatch.Job:
-		w = Workload{Kind: "Job", Meta: o.ObjectMeta, Queue: o.Spec.Queue, QueuePath: spec.Child("queue"), Volcano: true, Scheduler: o.Spec.SchedulerName, Templates: tasks(spec, &o.Spec), More: len(o.Spec.Tasks) > MostTemplates}
+		w = Workload{Kind: "Job", Meta: o.ObjectMeta, Queue: o.Spec.Queue, QueuePath: specPath.Child("queue"), Volcano: true, Scheduler: o.Spec.SchedulerName, Templates: taskTemplates(specPath, &o.Spec), Truncated: len(o.Spec.Tasks) > MaxTemplates}
 	case *vcbatch.CronJob:
-		job, path := &o.Spec.JobTemplate.Spec, spec.Child("jobTemplate", "spec")
-		w = Workload{Kind: "CronJob", Meta: o.ObjectMeta, Queue: job.Queue, QueuePath: path.Child("queue"), Volcano: true, Scheduler: job.SchedulerName, Templates: tasks(path, job), More: len(job.Tasks) > MostTemplates,
-			Annotations: o.Spec.JobTemplate.Annotations, At: spec.Child("jobTemplate", "metadata")}
+		job, path := &o.Spec.JobTemplate.Spec, specPath.Child("jobTemplate", "spec")
+		w = Workload{Kind: "CronJob", Meta: o.ObjectMeta, Queue: job.Queue, QueuePath: path.Child("queue"), Volcano: true, Scheduler: job.SchedulerName, Templates: taskTemplates(path, job), Truncated: len(job.Tasks) > MaxTemplates,
+			Annotations: o.Spec.JobTemplate.Annotations, MetadataPath: specPath.Child("jobTemplate", "metadata")}
 	case *appsv1.Deployment:
-		w = Workload{Kind: "Deployment", Meta: o.ObjectMeta, Templates: one(spec.Child("template"), o.Spec.Template)}
+		w = Workload{Kind: "Deployment", Meta: o.ObjectMeta, Templates: singleTemplate(specPath.Child("template"), o.Spec.Template)}
 	case *appsv1.ReplicaSet:
-		w = Workload{Kind: "ReplicaSet", Meta: o.ObjectMeta, Templates: one(spec.Child("template"), o.Spec.Template)}
+		w = Workload{Kind: "ReplicaSet", Meta: o.ObjectMeta, Templates: singleTemplate(specPath.Child("template"), o.Spec.Template)}
 	case *appsv1.StatefulSet:
-		w = Workload{Kind: "StatefulSet", Meta: o.ObjectMeta, Templates: one(spec.Child("template"), o.Spec.Template)}
+		w = Workload{Kind: "StatefulSet", Meta: o.ObjectMeta, Templates: singleTemplate(specPath.Child("template"), o.Spec.Template)}
 	case *appsv1.DaemonSet:
-		w = Workload{Kind: "DaemonSet", Meta: o.ObjectMeta, Templates: one(spec.Child("template"), o.Spec.Template)}
+		w = Workload{Kind: "DaemonSet", Meta: o.ObjectMeta, Templates: singleTemplate(specPath.Child("template"), o.Spec.Template)}
 	case *batchv1.Job:
-		w = Workload{Kind: "Job", Meta: o.ObjectMeta, Templates: one(spec.Child("template"), o.Spec.Template)}
+		w = Workload{Kind: "Job", Meta: o.ObjectMeta, Templates: singleTemplate(specPath.Child("template"), o.Spec.Template)}
 	case *batchv1.CronJob:
-		w = Workload{Kind: "CronJob", Meta: o.ObjectMeta, Templates: one(spec.Child("jobTemplate", "spec", "template"), o.Spec.JobTemplate.Spec.Template),
-			Annotations: o.Spec.JobTemplate.Annotations, At: spec.Child("jobTemplate", "metadata")}
+		w = Workload{Kind: "CronJob", Meta: o.ObjectMeta, Templates: singleTemplate(specPath.Child("jobTemplate", "spec", "template"), o.Spec.JobTemplate.Spec.Template),
+			Annotations: o.Spec.JobTemplate.Annotations, MetadataPath: specPath.Child("jobTemplate", "metadata")}
 	default:
 		return Workload{}, false
 	}
-	if w.At == nil {
-		w.Annotations, w.At = w.Meta.Annotations, field.NewPath("metadata")
+	if w.MetadataPath == nil {
+		w.Annotations, w.MetadataPath = w.Meta.Annotations, field.NewPath("metadata")
 	}
 	return w, true
 }
 
-func one(path *field.Path, template corev1.PodTemplateSpec) []Template {
+func singleTemplate(path *field.Path, template corev1.PodTemplateSpec) []Template {
 	return []Template{{Path: path, Pod: podOf(template)}}
 }
 
-func tasks(path *field.Path, job *vcbatch.JobSpec) []Template {
-	out := make([]Template, min(len(job.Tasks), MostTemplates))
+func taskTemplates(path *field.Path, job *vcbatch.JobSpec) []Template {
+	out := make([]Template, min(len(job.Tasks), MaxTemplates))
 	for i := range out {
 		out[i] = Template{
 			Path: path.Child("tasks").Index(i).Child("template"), Pod: podOf(job.Tasks[i].Template), Replicas: int64(job.Tasks[i].Replicas),
@@ -129,13 +131,13 @@ func tasks(path *field.Path, job *vcbatch.JobSpec) []Template {
 // else is the template's own, not a copy.
 func podOf(template corev1.PodTemplateSpec) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
-	pod.Spec.InitContainers = requesting(pod.Spec.InitContainers)
-	pod.Spec.Containers = requesting(pod.Spec.Containers)
+	pod.Spec.InitContainers = withDefaultRequests(pod.Spec.InitContainers)
+	pod.Spec.Containers = withDefaultRequests(pod.Spec.Containers)
 	return pod
 }
 
-// requesting completes the requests of containers.
-func requesting(containers []corev1.Container) []corev1.Container {
+// withDefaultRequests completes the requests of containers.
+func withDefaultRequests(containers []corev1.Container) []corev1.Container {
 	out := slices.Clone(containers)
 	for i := range out {
 		resources := &out[i].Resources
@@ -149,9 +151,9 @@ func requesting(containers []corev1.Container) []corev1.Container {
 	return out
 }
 
-// World is what the rules for workloads know besides the object. What is not
+// WorkloadInput is what the rules for workloads know besides the object. What is not
 // known refuses nothing: the scheduler knows it later.
-type World struct {
+type WorkloadInput struct {
 	// Inventory is the cards of all nodes; an empty one before they were read.
 	Inventory *card.Inventory
 	// Policy is the ServiceTypePolicy, nil when there is none.
@@ -162,15 +164,15 @@ type World struct {
 	Queue func(name string) *v1beta1.Queue
 	// Group finds a PodGroup of the object's namespace by name, nil when it is not
 	// known.
-	Group func(name string) *v1beta1.PodGroup
+	PodGroup func(name string) *v1beta1.PodGroup
 	// User is who writes, as the API server names it.
 	User string
 	// effective is what spec returns, nil before it was asked.
 	effective *v1alpha1.ServiceTypePolicySpec
 }
 
-// read notes what the workload asks for, once for all rules.
-func (w *World) read(ctx context.Context, load *Workload) {
+// resolveRequests notes what the workload asks for, once for all rules.
+func (w *WorkloadInput) resolveRequests(ctx context.Context, load *Workload) {
 	resolver := workload.Resolver{Inventory: w.Inventory}
 	for i := range load.Templates {
 		if ctx.Err() != nil {
@@ -178,12 +180,12 @@ func (w *World) read(ctx context.Context, load *Workload) {
 		}
 		load.Templates[i].request = resolver.Request(load.Templates[i].Pod)
 	}
-	load.totals, load.wrong = card.ParseTotals(load.Annotations[v1alpha1.AnnotationCardRequest])
+	load.totals, load.totalsErr = card.ParseTotals(load.Annotations[v1alpha1.AnnotationCardRequest])
 }
 
-// spec is the effective policy. Without one nobody is kept from passing the
+// policySpec is the effective policy. Without one nobody is kept from passing the
 // scheduler by.
-func (w *World) spec() *v1alpha1.ServiceTypePolicySpec {
+func (w *WorkloadInput) policySpec() *v1alpha1.ServiceTypePolicySpec {
 	if w.effective == nil {
 		spec := v1alpha1.ServiceTypePolicySpec{Admission: v1alpha1.Admission{SchedulerBypassPolicy: v1alpha1.SchedulerBypassAllow}}
 		if w.Policy != nil {
@@ -194,14 +196,14 @@ func (w *World) spec() *v1alpha1.ServiceTypePolicySpec {
 	return w.effective
 }
 
-// looksOn tells that workloads are warned of and none is refused.
-func (w *World) looksOn() bool {
-	return w.Policy == nil || w.spec().Admission.SchedulerBypassPolicy == v1alpha1.SchedulerBypassWarn
+// onlyWarns tells that workloads are warned of and none is refused.
+func (w *WorkloadInput) onlyWarns() bool {
+	return w.Policy == nil || w.policySpec().Admission.SchedulerBypassPolicy == v1alpha1.SchedulerBypassWarn
 }
 
-// ours tells whether our scheduler places a pod. A vcjob that names no scheduler
+// isOurs tells whether our scheduler places a pod. A vcjob that names no scheduler
 // is Volcano's.
-func ours(w *Workload, pod *corev1.Pod, spec *v1alpha1.ServiceTypePolicySpec) bool {
+func isOurs(w *Workload, pod *corev1.Pod, spec *v1alpha1.ServiceTypePolicySpec) bool {
 	name := cmp.Or(pod.Spec.SchedulerName, w.Scheduler)
 	return name == "" && w.Volcano || slices.Contains(spec.Scheduler.Names, name)
 }
@@ -210,13 +212,13 @@ func ours(w *Workload, pod *corev1.Pod, spec *v1alpha1.ServiceTypePolicySpec) bo
 // Volcano's controllers settle it. Where Volcano's webhook for PodGroups is
 // switched on, which is not its default, a namespace can have a queue of its own:
 // then the PodGroup is judged by that.
-func (w *World) queueOf(load *Workload, pod *corev1.Pod) string {
+func (w *WorkloadInput) queueOf(load *Workload, pod *corev1.Pod) string {
 	if load.Queue != "" || load.Volcano {
 		return cmp.Or(load.Queue, workload.DefaultQueue)
 	}
 	var group *v1beta1.PodGroup
 	if name := workload.PodGroupName(pod); name != "" {
-		group = w.Group(name)
+		group = w.PodGroup(name)
 	}
 	return cmp.Or((&workload.Resolver{}).Queue(pod, group, ""), workload.DefaultQueue)
 }

@@ -56,12 +56,12 @@ func queues(name string) *v1beta1.Queue {
 }
 
 // worldOf is what is known of an object in namespace chat.
-func worldOf(change func(*World)) World {
-	w := World{
+func worldOf(change func(*WorkloadInput)) WorkloadInput {
+	w := WorkloadInput{
 		Inventory: fleet(), Policy: &v1alpha1.ServiceTypePolicy{},
 		Namespace: builder.Namespace("chat", "team", "chat"),
 		Queue:     queues,
-		Group:     func(string) *v1beta1.PodGroup { return nil },
+		PodGroup:  func(string) *v1beta1.PodGroup { return nil },
 		User:      "somebody",
 	}
 	if change != nil {
@@ -137,15 +137,15 @@ func says(t *testing.T, what string, texts []string, words string) {
 // answers checks what an answer says.
 func answers(t *testing.T, result Result, refusal, warning string) {
 	t.Helper()
-	result = result.Short()
+	result = result.Truncated()
 	says(t, "refusals", texts(result.Errors), refusal)
 	says(t, "warnings", result.Warnings, warning)
 }
 
 // judged is the answer to somebody who waits for it.
-func judged(t *testing.T, load Workload, before *Workload, world World) Result {
+func judged(t *testing.T, load Workload, before *Workload, world WorkloadInput) Result {
 	t.Helper()
-	answer, err := Judge(t.Context(), load, before, world)
+	answer, err := ValidateWorkload(t.Context(), load, before, world)
 	check.NoError(t, err)
 	return answer
 }

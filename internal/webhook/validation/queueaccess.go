@@ -13,8 +13,8 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// pod is a pod of a workload and its queue.
-type pod struct {
+// queuedPod is a pod of a workload and its queue.
+type queuedPod struct {
 	*Template
 	name  string
 	queue *v1beta1.Queue
@@ -22,32 +22,32 @@ type pod struct {
 	queuePath *field.Path
 }
 
-// entering lists the pods that our scheduler places, with their queues. A
+// podsForOurScheduler lists the pods that our scheduler places, with their queues. A
 // PodGroup stands for its pods.
-func entering(load *Workload, world *World) []pod {
-	var pods []pod
+func podsForOurScheduler(load *Workload, world *WorkloadInput) []queuedPod {
+	var pods []queuedPod
 	for i := range load.Templates {
 		t := &load.Templates[i]
-		if ours(load, t.Pod, world.spec()) {
+		if isOurs(load, t.Pod, world.policySpec()) {
 			name := world.queueOf(load, t.Pod)
 			path := load.QueuePath
 			if path == nil {
-				path = t.annotation(v1beta1.QueueNameAnnotationKey)
+				path = t.annotationPath(v1beta1.QueueNameAnnotationKey)
 			}
-			pods = append(pods, pod{t, name, world.Queue(name), path})
+			pods = append(pods, queuedPod{t, name, world.Queue(name), path})
 		}
 	}
 	if load.Kind == "PodGroup" {
 		name := cmp.Or(load.Queue, workload.DefaultQueue)
-		pods = append(pods, pod{&Template{}, name, world.Queue(name), load.QueuePath})
+		pods = append(pods, queuedPod{&Template{}, name, world.Queue(name), load.QueuePath})
 	}
 	return pods
 }
 
-// entry judges whether the namespace may use the queues.
-func entry(load *Workload, world *World) Result {
+// checkQueueAccess judges whether the namespace may use the queues.
+func checkQueueAccess(load *Workload, world *WorkloadInput) Result {
 	var result Result
-	for _, p := range entering(load, world) {
+	for _, p := range podsForOurScheduler(load, world) {
 		if p.queue == nil {
 			result.warn(p.queuePath, "there is no queue %.160s: it waits until somebody creates it, or name another one", p.name)
 			continue
@@ -67,14 +67,14 @@ func entry(load *Workload, world *World) Result {
 	return result
 }
 
-// claims judges the service type that a workload claims, and what its queue can
+// checkServiceTypeAndQuota judges the service type that a workload claims, and what its queue can
 // ever give it.
-func claims(result *Result, load *Workload, world *World) {
-	told := map[string]bool{}
-	for _, p := range entering(load, world) {
-		if p.queue != nil && !told[p.name] && (load.Volcano || load.Kind == "PodGroup") {
-			told[p.name] = true
-			reachInAll(result, load, p)
+func checkServiceTypeAndQuota(result *Result, load *Workload, world *WorkloadInput) {
+	checked := map[string]bool{}
+	for _, p := range podsForOurScheduler(load, world) {
+		if p.queue != nil && !checked[p.name] && (load.Volcano || load.Kind == "PodGroup") {
+			checked[p.name] = true
+			checkTotalFitsQuota(result, load, p)
 		}
 		own := map[string]string(nil)
 		if p.Pod != nil {
@@ -82,22 +82,22 @@ func claims(result *Result, load *Workload, world *World) {
 		}
 		claimed := workload.ServiceTypeFor(nil, own, load.Annotations, "")
 		if claimed != "" {
-			at := load.annotation(v1alpha1.AnnotationServiceType)
+			at := load.annotationPath(v1alpha1.AnnotationServiceType)
 			if own[v1alpha1.AnnotationServiceType] != "" {
-				at = p.annotation(v1alpha1.AnnotationServiceType)
+				at = p.annotationPath(v1alpha1.AnnotationServiceType)
 			}
-			claim(result, at, p, claimed, world.Policy)
+			checkServiceType(result, at, p, claimed, world.Policy)
 		}
 		if p.Pod != nil && p.queue != nil {
-			reach(result, p)
+			checkPodFitsQuota(result, p)
 		}
-		if name, ok := load.Annotations[v1beta1.QueueNameAnnotationKey]; ok && !load.Pod() && name != p.name {
-			result.warn(load.annotation(v1beta1.QueueNameAnnotationKey), "is not read here, the queue is %.160s: write it in %s", p.name, p.queuePath)
+		if name, ok := load.Annotations[v1beta1.QueueNameAnnotationKey]; ok && !load.IsPod() && name != p.name {
+			result.warn(load.annotationPath(v1beta1.QueueNameAnnotationKey), "is not read here, the queue is %.160s: write it in %s", p.name, p.queuePath)
 		}
 	}
 }
 
-func claim(result *Result, at *field.Path, p pod, claimed string, in *v1alpha1.ServiceTypePolicy) {
+func checkServiceType(result *Result, at *field.Path, p queuedPod, claimed string, in *v1alpha1.ServiceTypePolicy) {
 	if err := servicetype.ValidateName(claimed); err != nil {
 		result.invalid(at, claimed, "%v", err)
 		return
@@ -116,8 +116,8 @@ func claim(result *Result, at *field.Path, p pod, claimed string, in *v1alpha1.S
 	}
 }
 
-// reach warns of a pod that is larger than its queue's quota will ever be.
-func reach(result *Result, p pod) {
+// checkPodFitsQuota warns of a pod that is larger than its queue's quota will ever be.
+func checkPodFitsQuota(result *Result, p queuedPod) {
 	ask := &p.request
 	text, managed := p.queue.Annotations[v1alpha1.AnnotationCardQuota]
 	quota, err := card.ParseQuota(text)
@@ -133,12 +133,12 @@ func reach(result *Result, p pod) {
 	}
 }
 
-// reachInAll warns of a job whose total its queue will never hold. Alternatives may be
+// checkTotalFitsQuota warns of a job whose total its queue will never hold. Alternatives may be
 // mixed within a job.
-func reachInAll(result *Result, load *Workload, p pod) {
+func checkTotalFitsQuota(result *Result, load *Workload, p queuedPod) {
 	text, managed := p.queue.Annotations[v1alpha1.AnnotationCardQuota]
 	quota, err := card.ParseQuota(text)
-	if !managed || err != nil || load.wrong != nil {
+	if !managed || err != nil || load.totalsErr != nil {
 		return
 	}
 	for _, total := range load.totals {
@@ -147,7 +147,7 @@ func reachInAll(result *Result, load *Workload, p pod) {
 			most = most.Add(quota[name])
 		}
 		if total.Count > most {
-			result.warn(load.annotation(v1alpha1.AnnotationCardRequest), "asks for %d %s in all, but queue %s may hold %d at most, and before its pods exist the job waits for all of them: write fewer, or take the annotation out, if it may begin with fewer",
+			result.warn(load.annotationPath(v1alpha1.AnnotationCardRequest), "asks for %d %s in all, but queue %s may hold %d at most, and before its pods exist the job waits for all of them: write fewer, or take the annotation out, if it may begin with fewer",
 				total.Count, total.Request, p.name, most)
 		}
 	}

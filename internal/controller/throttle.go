@@ -18,62 +18,62 @@ import (
 	"cardquota.dev/operator/internal/timing"
 )
 
-// longestLag is how long a cache is given to catch up with a report. A version that is
+// maxCacheLag is how long a cache is given to catch up with a report. A version that is
 // older for longer is no old version: etcd was restored, and counts from where it was.
-var longestLag = timing.Wait(time.Minute)
+var maxCacheLag = timing.Wait(time.Minute)
 
-// Pace spreads reports: at most one per object and interval, however much changes.
-type Pace struct {
+// StatusThrottle spreads reports: at most one per object and interval, however much changes.
+type StatusThrottle struct {
 	interval time.Duration
 	now      func() time.Time
 
-	mu      sync.Mutex
-	reports map[string]paced
+	mu     sync.Mutex
+	writes map[string]lastWrite
 }
 
-// paced is the last report about an object: when it was, and which resource version of
+// lastWrite is the last report about an object: when it was, and which resource version of
 // the object it made.
-type paced struct {
+type lastWrite struct {
 	at              time.Time
 	resourceVersion string
 }
 
-// NewPace makes a Pace.
-func NewPace(interval time.Duration) *Pace {
-	return &Pace{interval: interval, now: time.Now, reports: map[string]paced{}}
+// NewStatusThrottle makes a Pace.
+func NewStatusThrottle(interval time.Duration) *StatusThrottle {
+	return &StatusThrottle{interval: interval, now: time.Now, writes: map[string]lastWrite{}}
 }
 
 // Wait returns how long the object has to wait for its next report, 0 when it may be
 // written now.
-func (p *Pace) Wait(name string) time.Duration {
+func (p *StatusThrottle) Wait(name string) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return max(0, p.interval-p.now().Sub(p.reports[name].at))
+	return max(0, p.interval-p.now().Sub(p.writes[name].at))
 }
 
-// Mark notes that a report was written and which version it made.
-func (p *Pace) Mark(name, resourceVersion string) {
+// RecordWrite notes that a report was written and which version it made.
+func (p *StatusThrottle) RecordWrite(name, resourceVersion string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.reports[name] = paced{p.now(), resourceVersion}
+	p.writes[name] = lastWrite{p.now(), resourceVersion}
 }
 
 // Delay lets the object wait for its next report as after one that was written.
-func (p *Pace) Delay(name string) {
+func (p *StatusThrottle) Delay(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.reports[name] = paced{p.now(), p.reports[name].resourceVersion}
+	p.writes[name] = lastWrite{p.now(), p.writes[name].resourceVersion}
 }
 
-// Stale reports whether an object read from the cache is older than the last report. Its
+// CacheIsStale reports whether an object read from the cache is older than the last report. Its
 // status is not what is stored then, and must not be taken for right: a state that
 // changes and changes back would be reported once and never corrected.
-func (p *Pace) Stale(name, resourceVersion string) bool {
+func (p *StatusThrottle) CacheIsStale(name, resourceVersion string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	last := p.reports[name]
+	last := p.writes[name]
 	written, err := strconv.ParseUint(last.resourceVersion, 10, 64)
-	if err != nil || p.now().Sub(last.at) >= longestLag {
+	if err != nil || p.now().Sub(last.at) >= maxCacheLag {
 		return false
 	}
 	read, err := strconv.ParseUint(resourceVersion, 10, 64)
@@ -81,14 +81,14 @@ func (p *Pace) Stale(name, resourceVersion string) bool {
 }
 
 // Forget drops an object that is gone.
-func (p *Pace) Forget(name string) {
+func (p *StatusThrottle) Forget(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.reports, name)
+	delete(p.writes, name)
 }
 
-// Sooner looks again after a time at the latest; 0 is no such time.
-func Sooner(result ctrl.Result, again time.Duration) ctrl.Result {
+// RequeueWithin looks again after a time at the latest; 0 is no such time.
+func RequeueWithin(result ctrl.Result, again time.Duration) ctrl.Result {
 	if again > 0 && (result.RequeueAfter == 0 || again < result.RequeueAfter) {
 		result.RequeueAfter = again
 	}
@@ -108,9 +108,9 @@ func IsRefused(err error) bool {
 	return apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err)
 }
 
-// Gathered has one cluster-scoped object looked at in a moment, once for all that
+// DebouncedHandlers has one cluster-scoped object looked at in a moment, once for all that
 // happens until then: by changes of any objects, and by whoever sends a word.
-func Gathered(name string, after time.Duration) (handler.Funcs, handler.TypedFuncs[string, reconcile.Request]) {
+func DebouncedHandlers(name string, after time.Duration) (handler.Funcs, handler.TypedFuncs[string, reconcile.Request]) {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	wake := func(q queue) { q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}, after) }
 	return handler.Funcs{

@@ -57,7 +57,7 @@ func TestWhatAWorkloadMayAskFor(t *testing.T) {
 // TestNothingIsKnownOfNodes: before nodes were read only what is wrong by itself
 // is refused.
 func TestNothingIsKnownOfNodes(t *testing.T) {
-	world := worldOf(func(w *World) { w.Inventory = card.NewInventory(nil) })
+	world := worldOf(func(w *WorkloadInput) { w.Inventory = card.NewInventory(nil) })
 	for t, tc := range check.Cases(t, map[string]struct {
 		annotations      notes
 		refusal, warning string

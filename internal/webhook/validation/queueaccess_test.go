@@ -19,7 +19,7 @@ func controlled(pod *corev1.Pod) {
 	pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "r", Controller: &yes}}
 }
 
-func elsewhere(w *World) { w.Namespace.Labels = map[string]string{"team": "search"} }
+func elsewhere(w *WorkloadInput) { w.Namespace.Labels = map[string]string{"team": "search"} }
 
 func groupOf(queue string) *v1beta1.PodGroup { return builder.PodGroup("chat", "g").Queue(queue).Obj() }
 
@@ -30,19 +30,22 @@ func TestWhoMayUseAQueue(t *testing.T) {
 	byGroup := requested(in("open"), nil, func(p *corev1.Pod) { p.Annotations[v1beta1.KubeGroupNameAnnotationKey] = "g" })
 	for t, tc := range check.Cases(t, map[string]struct {
 		object           runtime.Object
-		world            func(*World)
+		world            func(*WorkloadInput)
 		refusal, warning string
 	}{
-		"one of its namespaces":                  {requested(in("training"), nil, nil), nil, "", ""},
-		"another namespace":                      {requested(in("training"), nil, nil), elsewhere, "metadata.annotations[scheduling.volcano.sh/queue-name]: Forbidden: " + leftOut, ""},
-		"what another object made there":         {requested(in("training"), nil, controlled), elsewhere, leftOut, ""},
-		"a template there":                       {deployment(in("training"), nil, nil), elsewhere, "spec.template.metadata.annotations[scheduling.volcano.sh/queue-name]: Forbidden: " + leftOut, ""},
-		"a job there":                            {vcjobOf("training", nil, task(1, nil, nil)), elsewhere, "spec.queue: Forbidden: " + leftOut, ""},
-		"a PodGroup there":                       {groupOf("training"), elsewhere, "spec.queue: Forbidden: " + leftOut, ""},
-		"a pod of a PodGroup there":              {byGroup, func(w *World) { elsewhere(w); w.Group = func(string) *v1beta1.PodGroup { return groupOf("training") } }, leftOut, ""},
+		"one of its namespaces":          {requested(in("training"), nil, nil), nil, "", ""},
+		"another namespace":              {requested(in("training"), nil, nil), elsewhere, "metadata.annotations[scheduling.volcano.sh/queue-name]: Forbidden: " + leftOut, ""},
+		"what another object made there": {requested(in("training"), nil, controlled), elsewhere, leftOut, ""},
+		"a template there":               {deployment(in("training"), nil, nil), elsewhere, "spec.template.metadata.annotations[scheduling.volcano.sh/queue-name]: Forbidden: " + leftOut, ""},
+		"a job there":                    {vcjobOf("training", nil, task(1, nil, nil)), elsewhere, "spec.queue: Forbidden: " + leftOut, ""},
+		"a PodGroup there":               {groupOf("training"), elsewhere, "spec.queue: Forbidden: " + leftOut, ""},
+		"a pod of a PodGroup there": {byGroup, func(w *WorkloadInput) {
+			elsewhere(w)
+			w.PodGroup = func(string) *v1beta1.PodGroup { return groupOf("training") }
+		}, leftOut, ""},
 		"a queue for everybody":                  {requested(in("open"), nil, nil), elsewhere, "", ""},
 		"a selector that nobody can read":        {requested(in("broken"), nil, nil), nil, "Queue <broken> has an invalid volcano.sh/namespace-selector", ""},
-		"a namespace that is not known":          {requested(in("training"), nil, nil), func(w *World) { w.Namespace = nil }, "", "Namespace <chat> is not known yet"},
+		"a namespace that is not known":          {requested(in("training"), nil, nil), func(w *WorkloadInput) { w.Namespace = nil }, "", "Namespace <chat> is not known yet"},
 		"a queue that is not known":              {requested(in("nowhere"), nil, nil), nil, "", "there is no queue nowhere: it waits until somebody creates it"},
 		"a PodGroup without a queue":             {groupOf(""), nil, "", ""},
 		"a job that names none, a pod that does": {vcjobOf("", nil, task(1, in("training"), nil)), elsewhere, "", ""},
@@ -74,8 +77,8 @@ func TestWhoPassesTheSchedulerBy(t *testing.T) {
 	one := amounts{gpu: "1"}
 	stock := func(d *appsv1.Deployment) { d.Spec.Template.Spec.SchedulerName = "default-scheduler" }
 	preset := func(d *appsv1.Deployment) { d.Spec.Template.Spec.NodeName = "a" }
-	admission := func(spec v1alpha1.Admission) func(*World) {
-		return func(w *World) { w.Policy.Spec.Admission = spec }
+	admission := func(spec v1alpha1.Admission) func(*WorkloadInput) {
+		return func(w *WorkloadInput) { w.Policy.Spec.Admission = spec }
 	}
 	exempt := admission(v1alpha1.Admission{ExemptServiceAccounts: []v1alpha1.ServiceAccountReference{{Namespace: "chat", Name: "validator"}}})
 	runsAs := func(namespace string) func(*appsv1.Deployment) {
@@ -87,20 +90,20 @@ func TestWhoPassesTheSchedulerBy(t *testing.T) {
 	const wrong = "spec.template.spec.schedulerName: …its pods ask for 1 nvidia.com/gpu each and name schedulerName default-scheduler…write spec.template.spec.schedulerName: volcano"
 	for t, tc := range check.Cases(t, map[string]struct {
 		object           runtime.Object
-		world            func(*World)
+		world            func(*WorkloadInput)
 		refusal, warning string
 	}{
 		"another scheduler":               {deployment(nil, one, stock), nil, wrong, ""},
 		"another scheduler without cards": {deployment(nil, nil, stock), nil, "", ""},
 		"a node of its own":               {deployment(nil, one, preset), nil, "bring spec.nodeName a along", ""},
-		"our scheduler's second name":     {deployment(nil, one, stock), func(w *World) { w.Policy.Spec.Scheduler.Names = []string{"volcano", "default-scheduler"} }, "", ""},
+		"our scheduler's second name":     {deployment(nil, one, stock), func(w *WorkloadInput) { w.Policy.Spec.Scheduler.Names = []string{"volcano", "default-scheduler"} }, "", ""},
 		"a job that names no scheduler":   {vcjobOf("open", nil, task(1, nil, one)), nil, "", ""},
 		"warned only":                     {deployment(nil, one, stock), admission(v1alpha1.Admission{SchedulerBypassPolicy: v1alpha1.SchedulerBypassWarn}), "", wrong},
 		"switched off":                    {deployment(nil, one, stock), admission(v1alpha1.Admission{SchedulerBypassPolicy: v1alpha1.SchedulerBypassAllow}), "", ""},
-		"without a policy":                {deployment(nil, one, stock), func(w *World) { w.Policy = nil }, "", ""},
+		"without a policy":                {deployment(nil, one, stock), func(w *WorkloadInput) { w.Policy = nil }, "", ""},
 		"runs as an exempt account":       {deployment(nil, one, runsAs("chat")), exempt, "", ""},
 		"runs as one of the same name":    {deployment(nil, one, runsAs("search")), exempt, "schedulerName default-scheduler", ""},
-		"written by an exempt account":    {deployment(nil, one, stock), func(w *World) { exempt(w); w.User = "system:serviceaccount:chat:validator" }, "", ""},
+		"written by an exempt account":    {deployment(nil, one, stock), func(w *WorkloadInput) { exempt(w); w.User = "system:serviceaccount:chat:validator" }, "", ""},
 	}) {
 		load, _ := WorkloadOf(tc.object)
 		answers(t, judged(t, load, nil, worldOf(tc.world)), tc.refusal, tc.warning)

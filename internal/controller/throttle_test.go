@@ -10,45 +10,45 @@ import (
 
 func TestPace(t *testing.T) {
 	now := time.Unix(0, 0)
-	p := NewPace(time.Second)
+	p := NewStatusThrottle(time.Second)
 	p.now = func() time.Time { return now }
 	expect := func(when, name string, want time.Duration) {
 		t.Helper()
 		check.Equal(t, fmt.Sprintf("%s: %s waits", when, name), want, p.Wait(name))
 	}
 	expect("before the first report", "a", 0)
-	p.Mark("a", "1000")
+	p.RecordWrite("a", "1000")
 	expect("right after a report", "a", time.Second)
 	expect("for another CardQuota", "b", 0)
 	now = now.Add(400 * time.Millisecond)
 	expect("a while later", "a", 600*time.Millisecond)
 	now = now.Add(time.Minute)
 	expect("long after", "a", 0)
-	p.Mark("a", "1000")
+	p.RecordWrite("a", "1000")
 	p.Forget("a")
 	expect("after it was deleted and made again", "a", 0)
 }
 
 func TestACardQuotaOlderThanItsLastReportIsStale(t *testing.T) {
-	p := NewPace(time.Second)
-	p.Mark("a", "1000")
+	p := NewStatusThrottle(time.Second)
+	p.RecordWrite("a", "1000")
 	for version, want := range map[string]bool{"999": true, "1000": false, "1001": false, "": false} {
-		check.Equal(t, fmt.Sprintf("version %q read after version 1000 was written: stale", version), want, p.Stale("a", version))
+		check.Equal(t, fmt.Sprintf("version %q read after version 1000 was written: stale", version), want, p.CacheIsStale("a", version))
 	}
-	check.That(t, !p.Stale("b", "1"), "a CardQuota that was never reported is stale")
+	check.That(t, !p.CacheIsStale("b", "1"), "a CardQuota that was never reported is stale")
 }
 
 // TestARestoredAPIServerStopsNobody: after a restore of etcd resource versions begin
 // again below those that were written before.
 func TestARestoredAPIServerStopsNobody(t *testing.T) {
 	now := time.Unix(0, 0)
-	p := NewPace(time.Second)
+	p := NewStatusThrottle(time.Second)
 	p.now = func() time.Time { return now }
-	p.Mark("a", "1000")
+	p.RecordWrite("a", "1000")
 	now = now.Add(2 * time.Second)
-	check.That(t, p.Stale("a", "900"), "a cache that is two seconds behind is not waited for")
-	now = now.Add(longestLag)
-	check.That(t, !p.Stale("a", "900"), "a version that is still older than the report of a minute ago is waited for")
-	p.Mark("a", "901")
-	check.That(t, p.Stale("a", "900"), "the next report is not waited for")
+	check.That(t, p.CacheIsStale("a", "900"), "a cache that is two seconds behind is not waited for")
+	now = now.Add(maxCacheLag)
+	check.That(t, !p.CacheIsStale("a", "900"), "a version that is still older than the report of a minute ago is waited for")
+	p.RecordWrite("a", "901")
+	check.That(t, p.CacheIsStale("a", "900"), "the next report is not waited for")
 }

@@ -16,9 +16,9 @@ import (
 
 func TestNodes(t *testing.T) {
 	const gpu, npu = corev1.ResourceName("nvidia.com/gpu"), corev1.ResourceName("example.com/npu")
-	n := NewNodes(nil)
+	n := NewNodeInventory(nil)
 	told := 0
-	n.Follow(func() { told++ })
+	n.OnChange(func() { told++ })
 	expect := func(when string, wantTold int, want ...corev1.ResourceName) {
 		t.Helper()
 		inventory, known := n.Inventory()
@@ -27,15 +27,15 @@ func TestNodes(t *testing.T) {
 		check.Equal(t, when+": told", wantTold, told)
 		told = 0
 	}
-	n.update(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj())
+	n.updateNode(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj())
 	expect("a node comes", 1, gpu)
-	n.update(builder.Node("a").GPUs("NVIDIA-H200", 8).Label("nvidia.com/gpu-driver-upgrade-state", "upgrade-done").Obj())
+	n.updateNode(builder.Node("a").GPUs("NVIDIA-H200", 8).Label("nvidia.com/gpu-driver-upgrade-state", "upgrade-done").Obj())
 	expect("a label that changes no card", 0, gpu)
-	n.delete(toolscache.DeletedFinalStateUnknown{Obj: builder.Node("a").Obj()})
+	n.deleteNode(toolscache.DeletedFinalStateUnknown{Obj: builder.Node("a").Obj()})
 	expect("the node goes", 1, gpu)
 	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationCardResources: string(npu)}}}
-	n.remember(policy)
+	n.rememberResources(policy)
 	expect("what was a card before the start", 1, npu, gpu)
-	n.remember(policy)
+	n.rememberResources(policy)
 	expect("what is known", 0, npu, gpu)
 }

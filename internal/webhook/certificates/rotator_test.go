@@ -17,8 +17,8 @@ const ca = corev1.ServiceAccountRootCAKey
 // at renews by the clock of a moment.
 func at(t *testing.T, now time.Time, data map[string][]byte) (map[string][]byte, bool) {
 	t.Helper()
-	self := &Self{namespace: "cards", now: func() time.Time { return now }}
-	out, renewed, err := self.renew(data)
+	self := &Rotator{namespace: "cards", now: func() time.Time { return now }}
+	out, renewed, err := self.renewCertificate(data)
 	check.NoError(t, err)
 	return out, renewed
 }
@@ -51,7 +51,7 @@ func TestRenewal(t *testing.T) {
 		}
 		return out
 	}
-	elsewhere, _, err := (&Self{namespace: "other", now: func() time.Time { return now }}).renew(nil)
+	elsewhere, _, err := (&Rotator{namespace: "other", now: func() time.Time { return now }}).renewCertificate(nil)
 	check.NoError(t, err)
 	for t, tc := range check.Cases(t, map[string]struct {
 		after         time.Duration
@@ -66,7 +66,7 @@ func TestRenewal(t *testing.T) {
 		"the clock went back":           {-2 * time.Hour, first, true, false},
 		"the clock went back a little":  {-30 * time.Minute, first, false, true},
 		"the server's key is lost":      {0, without(corev1.TLSPrivateKeyKey), true, true},
-		"the authority's key is lost":   {0, without(authorityKey), true, false},
+		"the authority's key is lost":   {0, without(caKeyName), true, false},
 		"it is of another namespace":    {0, elsewhere, true, true},
 		"somebody wrote something else": {0, map[string][]byte{ca: []byte("x"), corev1.TLSCertKey: []byte("y")}, true, false},
 	}) {
@@ -86,7 +86,7 @@ func TestNothingIsServedBeforeThereIsACertificate(t *testing.T) {
 	check.That(t, self.Ready(nil) != nil, "ready without a certificate")
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	data, _ := at(t, now, nil)
-	certificate, err := toServe(data)
+	certificate, err := newServingCert(data)
 	check.NoError(t, err)
 	self.serving.Store(certificate)
 	self.now = func() time.Time { return now }
@@ -102,7 +102,7 @@ func TestNothingIsServedBeforeThereIsACertificate(t *testing.T) {
 func TestNotReadyOutsideOfItsTime(t *testing.T) {
 	made := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	data, _ := at(t, made, nil)
-	certificate, err := toServe(data)
+	certificate, err := newServingCert(data)
 	check.NoError(t, err)
 	for t, tc := range check.Cases(t, map[string]struct {
 		now   time.Time
@@ -110,9 +110,9 @@ func TestNotReadyOutsideOfItsTime(t *testing.T) {
 	}{
 		"when it is made":          {made, true},
 		"made by a clock that ran": {made.Add(-3 * time.Hour), false},
-		"after its end":            {made.Add(serverLife + time.Hour), false},
+		"after its end":            {made.Add(certLifetime + time.Hour), false},
 	}) {
-		self := &Self{namespace: "cards", now: func() time.Time { return tc.now }}
+		self := &Rotator{namespace: "cards", now: func() time.Time { return tc.now }}
 		self.serving.Store(certificate)
 		self.trusted.Store(true)
 		err := self.Ready(nil)

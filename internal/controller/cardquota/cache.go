@@ -22,12 +22,12 @@ import (
 )
 
 const (
-	// maxName bounds what names an object or a service type, and short words: an
+	// maxNameLength bounds what names an object or a service type, and short words: an
 	// object's name has at most 253 bytes.
-	maxName = 253
-	// maxResourceName is the longest name of an extended resource: a DNS name, a slash
+	maxNameLength = 253
+	// maxResourceNameLength is the longest name of an extended resource: a DNS name, a slash
 	// and 63 characters.
-	maxResourceName = maxName + 1 + 63
+	maxResourceNameLength = maxNameLength + 1 + 63
 	// maxResources bounds the extended resources of one PodGroup's minResources. Volcano
 	// writes three for each resource of a job: as it is, with requests. and with limits.
 	maxResources = 64
@@ -38,21 +38,21 @@ const (
 var keptAnnotations = map[string]int{
 	v1alpha1.AnnotationCardName:        card.MaxRequestText,
 	v1alpha1.AnnotationCardRequest:     card.MaxQuotaText,
-	v1alpha1.AnnotationServiceType:     maxName,
-	v1beta1.PodPreemptable:             maxName,
-	v1beta1.QueueNameAnnotationKey:     maxName,
-	batchv1alpha1.QueueNameKey:         maxName,
-	v1alpha1.AnnotationChargedQueue:    maxName,
-	v1beta1.KubeGroupNameAnnotationKey: maxName,
-	workload.AnnotationOutOfSync:       maxName,
-	v1alpha1.AnnotationCheckpointTime:  maxName,
+	v1alpha1.AnnotationServiceType:     maxNameLength,
+	v1beta1.PodPreemptable:             maxNameLength,
+	v1beta1.QueueNameAnnotationKey:     maxNameLength,
+	batchv1alpha1.QueueNameKey:         maxNameLength,
+	v1alpha1.AnnotationChargedQueue:    maxNameLength,
+	v1beta1.KubeGroupNameAnnotationKey: maxNameLength,
+	workload.AnnotationOutOfSync:       maxNameLength,
+	v1alpha1.AnnotationCheckpointTime:  maxNameLength,
 }
 
 // keptLabels are the labels of pods that any reader of a cache reads.
 var keptLabels = map[string]int{
-	cardquota.PodTemplateHash:    maxName,
-	workload.StockSchedulerLabel: maxName,
-	v1beta1.PodPreemptable:       maxName,
+	cardquota.PodTemplateHash:    maxNameLength,
+	workload.StockSchedulerLabel: maxNameLength,
+	v1beta1.PodPreemptable:       maxNameLength,
 }
 
 // CacheOptions keep of pods, PodGroups and nodes only what is counted. A cache holds
@@ -60,23 +60,23 @@ var keptLabels = map[string]int{
 // any length.
 func CacheOptions() cache.Options {
 	return cache.Options{ByObject: map[client.Object]cache.ByObject{
-		&corev1.Pod{}:       {Field: unfinished(), Transform: transform(stripPod)},
-		&corev1.Node{}:      {Transform: transform(stripNode)},
-		&v1beta1.PodGroup{}: {Transform: transform(stripGroup)},
+		&corev1.Pod{}:       {Field: unfinishedPods(), Transform: transformOnly(stripPod)},
+		&corev1.Node{}:      {Transform: transformOnly(stripNode)},
+		&v1beta1.PodGroup{}: {Transform: transformOnly(stripGroup)},
 	}}
 }
 
-// unfinished selects the pods that may hold cards or wait for them.
-func unfinished() fields.Selector {
+// unfinishedPods selects the pods that may hold cards or wait for them.
+func unfinishedPods() fields.Selector {
 	return fields.AndSelectors(
 		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
 		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
 	)
 }
 
-// transform makes a cache transform of a function over one type; anything else, such as
+// transformOnly makes a cache transform of a function over one type; anything else, such as
 // a tombstone, passes.
-func transform[T any](strip func(*T) *T) toolscache.TransformFunc {
+func transformOnly[T any](strip func(*T) *T) toolscache.TransformFunc {
 	return func(object any) (any, error) {
 		if typed, ok := object.(*T); ok {
 			return strip(typed), nil
@@ -94,7 +94,7 @@ func stripPod(pod *corev1.Pod) *corev1.Pod {
 		ObjectMeta: meta,
 		Spec: corev1.PodSpec{
 			NodeName:        pod.Spec.NodeName,
-			SchedulerName:   clipped(pod.Spec.SchedulerName, maxName),
+			SchedulerName:   truncateOneOver(pod.Spec.SchedulerName, maxNameLength),
 			SchedulingGates: pod.Spec.SchedulingGates[:min(1, len(pod.Spec.SchedulingGates))],
 			Containers:      stripContainers(pod.Spec.Containers),
 			InitContainers:  stripContainers(pod.Spec.InitContainers),
@@ -146,8 +146,8 @@ func stripGroup(group *v1beta1.PodGroup) *v1beta1.PodGroup {
 	kept := &v1beta1.PodGroup{
 		TypeMeta:   group.TypeMeta,
 		ObjectMeta: stripMeta(group.ObjectMeta, nil),
-		Spec:       v1beta1.PodGroupSpec{Queue: clipped(group.Spec.Queue, maxName), MinResources: stripMinimum(group.Spec.MinResources)},
-		Status:     v1beta1.PodGroupStatus{Phase: clipped(group.Status.Phase, maxName), Running: group.Status.Running},
+		Spec:       v1beta1.PodGroupSpec{Queue: truncateOneOver(group.Spec.Queue, maxNameLength), MinResources: stripMinResources(group.Spec.MinResources)},
+		Status:     v1beta1.PodGroupStatus{Phase: truncateOneOver(group.Status.Phase, maxNameLength), Running: group.Status.Running},
 	}
 	if why, blocked := cardquota.PodGroupPendingReason(group); blocked {
 		kept.Status.Conditions = []v1beta1.PodGroupCondition{{
@@ -158,15 +158,15 @@ func stripGroup(group *v1beta1.PodGroup) *v1beta1.PodGroup {
 	return kept
 }
 
-// stripMinimum keeps the resources that can be cards: extended ones, the first in the
+// stripMinResources keeps the resources that can be cards: extended ones, the first in the
 // alphabet where there are too many.
-func stripMinimum(minimum *corev1.ResourceList) *corev1.ResourceList {
+func stripMinResources(minimum *corev1.ResourceList) *corev1.ResourceList {
 	if minimum == nil {
 		return nil
 	}
 	var names []corev1.ResourceName
 	for name := range *minimum {
-		if strings.Contains(string(name), "/") && len(name) <= maxResourceName {
+		if strings.Contains(string(name), "/") && len(name) <= maxResourceNameLength {
 			names = append(names, name)
 		}
 	}
@@ -186,35 +186,35 @@ func stripMeta(meta metav1.ObjectMeta, labels map[string]int) metav1.ObjectMeta 
 		ResourceVersion: meta.ResourceVersion, Generation: meta.Generation,
 		CreationTimestamp: meta.CreationTimestamp, DeletionTimestamp: meta.DeletionTimestamp,
 		DeletionGracePeriodSeconds: meta.DeletionGracePeriodSeconds,
-		Labels:                     stripEntries(labels, meta.Labels), Annotations: stripEntries(keptAnnotations, meta.Annotations),
+		Labels:                     stripMap(labels, meta.Labels), Annotations: stripMap(keptAnnotations, meta.Annotations),
 	}
 	if owner := metav1.GetControllerOf(&meta); owner != nil {
 		kept.OwnerReferences = []metav1.OwnerReference{{
-			APIVersion: clipped(owner.APIVersion, maxName), Kind: clipped(owner.Kind, maxName), Name: clipped(owner.Name, maxName),
-			UID: clipped(owner.UID, maxName), Controller: owner.Controller,
+			APIVersion: truncateOneOver(owner.APIVersion, maxNameLength), Kind: truncateOneOver(owner.Kind, maxNameLength), Name: truncateOneOver(owner.Name, maxNameLength),
+			UID: truncateOneOver(owner.UID, maxNameLength), Controller: owner.Controller,
 		}}
 	}
 	return kept
 }
 
-func stripEntries(keep map[string]int, from map[string]string) map[string]string {
+func stripMap(keep map[string]int, from map[string]string) map[string]string {
 	var kept map[string]string
-	for key, most := range keep {
+	for key, maxBytes := range keep {
 		if value, ok := from[key]; ok {
 			if kept == nil {
 				kept = make(map[string]string, 1)
 			}
-			kept[key] = clipped(value, most)
+			kept[key] = truncateOneOver(value, maxBytes)
 		}
 	}
 	return kept
 }
 
-// clipped keeps one byte more of a text than is understood, so that one that is too long
+// truncateOneOver keeps one byte more of a text than is understood, so that one that is too long
 // stays too long.
-func clipped[S ~string](text S, most int) S {
-	if len(text) <= most {
+func truncateOneOver[S ~string](text S, maxBytes int) S {
+	if len(text) <= maxBytes {
 		return text
 	}
-	return S(strings.Clone(string(text[:most+1]))) // the whole text is not kept alive
+	return S(strings.Clone(string(text[:maxBytes+1]))) // the whole text is not kept alive
 }

@@ -14,7 +14,7 @@ import (
 
 func TestTideDefaults(t *testing.T) {
 	restart := []vcbatch.LifecyclePolicy{{Event: bus.PodEvictedEvent, Action: bus.RestartJobAction}}
-	both, retries, none := Defaults{TideRetries, restart}, Defaults{MaxRetry: TideRetries}, Defaults{}
+	both, retries, none := JobDefaults{DefaultMaxRetry, restart}, JobDefaults{MaxRetry: DefaultMaxRetry}, JobDefaults{}
 	job := func(change func(*vcbatch.Job)) *vcbatch.Job {
 		j := vcjobOf("training", nil, task(2, notes{name: "NVIDIA-H200"}, amounts{gpu: "4"}))
 		if change != nil {
@@ -30,15 +30,15 @@ func TestTideDefaults(t *testing.T) {
 			j.Spec.Tasks[0].PartitionPolicy = &vcbatch.PartitionPolicySpec{TotalPartitions: 2, PartitionSize: 1, MinPartitions: least}
 		}
 	}
-	off := func(w *World) { w.Policy.Spec.Admission.VCJobEvictionPolicy = v1alpha1.VCJobUnchanged }
+	off := func(w *WorkloadInput) { w.Policy.Spec.Admission.VCJobEvictionPolicy = v1alpha1.VCJobUnchanged }
 	for t, tc := range check.Cases(t, map[string]struct {
 		job   *vcbatch.Job
-		world func(*World)
-		want  Defaults
+		world func(*WorkloadInput)
+		want  JobDefaults
 	}{
 		"says nothing":                  {job(nil), nil, both},
 		"says what Volcano says for it": {job(func(j *vcbatch.Job) { j.Spec.MaxRetry = 3 }), nil, both},
-		"says how often":                {job(func(j *vcbatch.Job) { j.Spec.MaxRetry = 1 }), nil, Defaults{Policies: restart}},
+		"says how often":                {job(func(j *vcbatch.Job) { j.Spec.MaxRetry = 1 }), nil, JobDefaults{Policies: restart}},
 		"restarts when it is evicted":   {job(on(bus.PodEvictedEvent, bus.RestartJobAction)), nil, retries},
 		"restarts a task":               {job(on(bus.PodEvictedEvent, bus.RestartTaskAction)), nil, retries},
 		"restarts whatever happens":     {job(on(bus.AnyEvent, bus.RestartJobAction)), nil, retries},
@@ -62,17 +62,17 @@ func TestTideDefaults(t *testing.T) {
 		"a queue of no type":               {job(func(j *vcbatch.Job) { j.Spec.Queue = "open" }), nil, none},
 		"a queue that is not known":        {job(func(j *vcbatch.Job) { j.Spec.Queue = "nowhere" }), nil, none},
 		"nobody asked for it":              {job(nil), off, none},
-		"without a policy":                 {job(nil), func(w *World) { w.Policy = nil }, none},
+		"without a policy":                 {job(nil), func(w *WorkloadInput) { w.Policy = nil }, none},
 	}) {
-		world := worldOf(func(w *World) {
+		world := worldOf(func(w *WorkloadInput) {
 			w.Policy.Spec.Admission.VCJobEvictionPolicy = v1alpha1.VCJobRestartOnEviction
 			if tc.world != nil {
 				tc.world(w)
 			}
 		})
-		got := TideDefaults(tc.job, world)
+		got := VCJobDefaults(tc.job, world)
 		check.Must(t, reflect.DeepEqual(got, tc.want), "defaults %+v, want %+v", got, tc.want)
-		check.Equal(t, "none", reflect.DeepEqual(tc.want, none), got.None())
+		check.Equal(t, "none", reflect.DeepEqual(tc.want, none), got.IsEmpty())
 		tc.job.Spec.Policies = append(tc.job.Spec.Policies, got.Policies...)
 		habit := workload.EvictionPolicyFor(tc.job)
 		check.That(t, len(got.Policies) == 0 || !habit.Terminates && habit.Inelastic, "the completed job %+v does not start again as a whole", habit)

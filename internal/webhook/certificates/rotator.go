@@ -41,12 +41,12 @@ const (
 	// ConfigurationName is the name of both configurations.
 	ConfigurationName = "cardquota"
 
-	authority    = "cardquota-webhook-ca"
-	authorityKey = "ca.key"
+	caName       = "cardquota-webhook-ca"
+	caKeyName    = "ca.key"
 	fieldManager = "cardquota"
-	// injectedFrom is the annotation by which cert-manager's cainjector finds the
+	// injectedFromAnnotation is the annotation by which cert-manager's cainjector finds the
 	// configurations whose authority it writes: two writers would never end.
-	injectedFrom = "cert-manager.io/inject-ca-from"
+	injectedFromAnnotation = "cert-manager.io/inject-ca-from"
 )
 
 const (
@@ -54,32 +54,32 @@ const (
 	// a quarter of a year before its end. That is looked at so often for the sake of
 	// clocks: one that was ahead when it was made leaves a certificate that holds
 	// only later, once the clock is right. To look asks the API server for nothing.
-	authorityLife = 10 * 365 * 24 * time.Hour
-	serverLife    = 365 * 24 * time.Hour
+	caLifetime    = 10 * 365 * 24 * time.Hour
+	certLifetime  = 365 * 24 * time.Hour
 	renewBefore   = 90 * 24 * time.Hour
-	look          = 5 * time.Minute
+	checkInterval = 5 * time.Minute
 	// staleRetry is how long another replica's write is given to arrive.
 	staleRetry = 100 * time.Millisecond
 )
 
-// absent is a resource version that no stored object has. An apply that names it
+// nonexistentVersion is a resource version that no stored object has. An apply that names it
 // makes the Secret, and is a conflict where another replica has just made it.
-const absent = "1"
+const nonexistentVersion = "1"
 
-// Self keeps the certificate. Every replica runs one and serves the same
+// Rotator keeps the certificate. Every replica runs one and serves the same
 // certificate, leader or not: whoever comes first writes.
-type Self struct {
+type Rotator struct {
 	// client reads from the cache and writes to the API server.
 	client    client.Client
 	namespace string
 	now       func() time.Time
 
-	serving atomic.Pointer[served]
+	serving atomic.Pointer[servingCert]
 	trusted atomic.Bool
 }
 
-// served is a certificate, and the authority that the API server is to trust.
-type served struct {
+// servingCert is a certificate, and the authority that the API server is to trust.
+type servingCert struct {
 	tls.Certificate
 	authority *x509.CertPool
 }
@@ -88,7 +88,7 @@ type served struct {
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=cardquota,verbs=get;list;watch;patch
 
 // GetCertificate is for tls.Config.
-func (s *Self) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+func (s *Rotator) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if certificate := s.serving.Load(); certificate != nil {
 		return &certificate.Certificate, nil
 	}
@@ -97,7 +97,7 @@ func (s *Self) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 
 // Ready is a readiness check: there is a certificate, the configurations name its
 // authority, and both hold at this time.
-func (s *Self) Ready(*http.Request) error {
+func (s *Rotator) Ready(*http.Request) error {
 	certificate := s.serving.Load()
 	switch {
 	case certificate == nil:
@@ -105,73 +105,73 @@ func (s *Self) Ready(*http.Request) error {
 	case !s.trusted.Load():
 		return fmt.Errorf("the authority of the certificate is not in the webhook configurations %s yet", ConfigurationName)
 	}
-	_, err := certificate.Leaf.Verify(x509.VerifyOptions{Roots: certificate.authority, DNSName: s.host(), CurrentTime: s.now()})
+	_, err := certificate.Leaf.Verify(x509.VerifyOptions{Roots: certificate.authority, DNSName: s.dnsName(), CurrentTime: s.now()})
 	if err != nil {
-		return fmt.Errorf("the API server cannot trust the certificate in Secret %s/%s at this time, it is made anew within %s: %w", s.namespace, SecretName, look, err)
+		return fmt.Errorf("the API server cannot trust the certificate in Secret %s/%s at this time, it is made anew within %s: %w", s.namespace, SecretName, checkInterval, err)
 	}
 	return nil
 }
 
 // Reconcile makes or renews the certificate, has the configurations trust it and
 // serves it.
-func (s *Self) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
-	switch err := s.sync(ctx); {
+func (s *Rotator) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	switch err := s.syncCertificate(ctx); {
 	case apierrors.IsConflict(err):
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	case err != nil:
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: look}, nil
+	return ctrl.Result{RequeueAfter: checkInterval}, nil
 }
 
-func (s *Self) sync(ctx context.Context) error {
+func (s *Rotator) syncCertificate(ctx context.Context) error {
 	secret := &corev1.Secret{}
 	err := s.client.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: SecretName}, secret)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read Secret %s/%s: %w", s.namespace, SecretName, err)
 	}
-	data, renewed, err := s.renew(secret.Data)
+	data, renewed, err := s.renewCertificate(secret.Data)
 	if err != nil {
 		return err
 	}
 	if renewed {
-		if err := s.keep(ctx, secret, data); err != nil {
+		if err := s.writeSecret(ctx, secret, data); err != nil {
 			return err
 		}
 		logf.FromContext(ctx).Info("webhook certificate renewed", "secret", s.namespace+"/"+SecretName)
 	}
-	certificate, err := toServe(data)
+	certificate, err := newServingCert(data)
 	if err != nil {
 		return err
 	}
 	s.serving.Store(certificate)
-	if err := s.trust(ctx, data[corev1.ServiceAccountRootCAKey]); err != nil {
+	if err := s.injectCABundles(ctx, data[corev1.ServiceAccountRootCAKey]); err != nil {
 		return err
 	}
 	s.trusted.Store(true)
 	return nil
 }
 
-// toServe takes what is served out of a Secret's data.
-func toServe(data map[string][]byte) (*served, error) {
+// newServingCert takes what is served out of a Secret's data.
+func newServingCert(data map[string][]byte) (*servingCert, error) {
 	pair, err := tls.X509KeyPair(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey])
 	if err != nil {
 		return nil, fmt.Errorf("read certificate: %w", err)
 	}
 	authorities := x509.NewCertPool()
 	authorities.AppendCertsFromPEM(data[corev1.ServiceAccountRootCAKey])
-	return &served{Certificate: pair, authority: authorities}, nil
+	return &servingCert{Certificate: pair, authority: authorities}, nil
 }
 
-// host is the name under which the API server calls the Service.
-func (s *Self) host() string { return ServiceName + "." + s.namespace + ".svc" }
+// dnsName is the name under which the API server calls the Service.
+func (s *Rotator) dnsName() string { return ServiceName + "." + s.namespace + ".svc" }
 
-// renew returns what the Secret must hold, and whether that is another thing than
+// renewCertificate returns what the Secret must hold, and whether that is another thing than
 // it holds.
-func (s *Self) renew(data map[string][]byte) (map[string][]byte, bool, error) {
+func (s *Rotator) renewCertificate(data map[string][]byte) (map[string][]byte, bool, error) {
 	now := s.now()
 	usages := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	signer := &rotator.CertRotator{CAName: authority, CAOrganization: "cardquota", DNSName: s.host(), ExtKeyUsages: &usages}
+	signer := &rotator.CertRotator{CAName: caName, CAOrganization: "cardquota", DNSName: s.dnsName(), ExtKeyUsages: &usages}
 	valid := func(certificate, key, host string, purpose *[]x509.ExtKeyUsage) bool {
 		for _, at := range []time.Time{now, now.Add(renewBefore)} {
 			if ok, err := rotator.ValidCert(data[corev1.ServiceAccountRootCAKey], data[certificate], data[key], host, purpose, at); err != nil || !ok {
@@ -181,34 +181,34 @@ func (s *Self) renew(data map[string][]byte) (map[string][]byte, bool, error) {
 		return true
 	}
 	var ca *rotator.KeyPairArtifacts
-	if valid(corev1.ServiceAccountRootCAKey, authorityKey, authority, nil) {
-		if valid(corev1.TLSCertKey, corev1.TLSPrivateKeyKey, s.host(), &usages) {
+	if valid(corev1.ServiceAccountRootCAKey, caKeyName, caName, nil) {
+		if valid(corev1.TLSCertKey, corev1.TLSPrivateKeyKey, s.dnsName(), &usages) {
 			return data, false, nil
 		}
-		ca = signing(data[corev1.ServiceAccountRootCAKey], data[authorityKey])
+		ca = signingKeyPair(data[corev1.ServiceAccountRootCAKey], data[caKeyName])
 	}
 	begin := now.Add(-time.Hour) // clocks differ
 	if ca == nil {
 		var err error
-		if ca, err = signer.CreateCACert(begin, now.Add(authorityLife)); err != nil {
+		if ca, err = signer.CreateCACert(begin, now.Add(caLifetime)); err != nil {
 			return nil, false, fmt.Errorf("make certificate authority: %w", err)
 		}
 	}
-	certificate, key, err := signer.CreateCertPEM(ca, begin, now.Add(serverLife))
+	certificate, key, err := signer.CreateCertPEM(ca, begin, now.Add(certLifetime))
 	if err != nil {
 		return nil, false, fmt.Errorf("make certificate: %w", err)
 	}
 	return map[string][]byte{
-		corev1.ServiceAccountRootCAKey: ca.CertPEM, authorityKey: ca.KeyPEM, corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: key,
+		corev1.ServiceAccountRootCAKey: ca.CertPEM, caKeyName: ca.KeyPEM, corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: key,
 	}, true, nil
 }
 
-// keep writes the Secret, as a conflict when it is not the one that was read. By
+// writeSecret writes the Secret, as a conflict when it is not the one that was read. By
 // apply, creating it needs no right over any other Secret.
-func (s *Self) keep(ctx context.Context, read *corev1.Secret, data map[string][]byte) error {
+func (s *Rotator) writeSecret(ctx context.Context, read *corev1.Secret, data map[string][]byte) error {
 	version, kind := read.ResourceVersion, read.Type
 	if version == "" {
-		version, kind = absent, corev1.SecretTypeTLS
+		version, kind = nonexistentVersion, corev1.SecretTypeTLS
 	}
 	wanted := corev1ac.Secret(SecretName, s.namespace).WithResourceVersion(version).WithType(kind).
 		WithLabels(map[string]string{"app.kubernetes.io/managed-by": "cardquota"}).WithData(data)
@@ -218,26 +218,26 @@ func (s *Self) keep(ctx context.Context, read *corev1.Secret, data map[string][]
 	return nil
 }
 
-// trust writes the authority into both configurations. One that is not installed
+// injectCABundles writes the authority into both configurations. One that is not installed
 // is left to whoever installs it.
-func (s *Self) trust(ctx context.Context, bundle []byte) error {
+func (s *Rotator) injectCABundles(ctx context.Context, bundle []byte) error {
 	validating := &admissionv1.ValidatingWebhookConfiguration{}
 	mutating := &admissionv1.MutatingWebhookConfiguration{}
 	return errors.Join(
-		s.inject(ctx, validating, func() {
+		s.updateConfiguration(ctx, validating, func() {
 			for i := range validating.Webhooks {
 				validating.Webhooks[i].ClientConfig.CABundle = bundle
 			}
 		}),
-		s.inject(ctx, mutating, func() {
+		s.updateConfiguration(ctx, mutating, func() {
 			for i := range mutating.Webhooks {
 				mutating.Webhooks[i].ClientConfig.CABundle = bundle
 			}
 		}))
 }
 
-// inject writes a configuration as change leaves it, if that is another one.
-func (s *Self) inject(ctx context.Context, object client.Object, change func()) error {
+// updateConfiguration writes a configuration as change leaves it, if that is another one.
+func (s *Rotator) updateConfiguration(ctx context.Context, object client.Object, change func()) error {
 	if err := s.client.Get(ctx, client.ObjectKey{Name: ConfigurationName}, object); err != nil {
 		if apierrors.IsNotFound(err) {
 			logf.FromContext(ctx).Info("webhook configuration is not installed", "kind", fmt.Sprintf("%T", object), "name", ConfigurationName)
@@ -245,9 +245,9 @@ func (s *Self) inject(ctx context.Context, object client.Object, change func()) 
 		}
 		return fmt.Errorf("read webhook configuration %s: %w", ConfigurationName, err)
 	}
-	if from := object.GetAnnotations()[injectedFrom]; from != "" {
+	if from := object.GetAnnotations()[injectedFromAnnotation]; from != "" {
 		return fmt.Errorf("the authority in webhook configuration %s is cert-manager's to write (%s: %s): give the operator the files of that Certificate and --webhook-certificates=Files, or take the annotation off",
-			ConfigurationName, injectedFrom, from)
+			ConfigurationName, injectedFromAnnotation, from)
 	}
 	before, ok := object.DeepCopyObject().(client.Object)
 	if !ok {
@@ -278,12 +278,12 @@ func CacheOptions(namespace string) map[client.Object]cache.ByObject {
 }
 
 // New returns a Self for the operator's namespace, to be given to Setup.
-func New(namespace string) *Self { return &Self{namespace: namespace, now: time.Now} }
+func New(namespace string) *Rotator { return &Rotator{namespace: namespace, now: time.Now} }
 
 // Setup adds the keeper of the certificate to a manager whose cache has
 // CacheOptions. skipNameValidation allows a second one in one process, as tests
 // have it.
-func (s *Self) Setup(mgr ctrl.Manager, skipNameValidation bool) error {
+func (s *Rotator) Setup(mgr ctrl.Manager, skipNameValidation bool) error {
 	s.client = mgr.GetClient()
 	request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: s.namespace, Name: SecretName}}
 	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{request} })
@@ -307,8 +307,8 @@ func (s *Self) Setup(mgr ctrl.Manager, skipNameValidation bool) error {
 	return nil
 }
 
-// signing reads a key pair that signs, nil when it is none.
-func signing(certificate, key []byte) *rotator.KeyPairArtifacts {
+// signingKeyPair reads a key pair that signs, nil when it is none.
+func signingKeyPair(certificate, key []byte) *rotator.KeyPairArtifacts {
 	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil || pair.Leaf == nil || !pair.Leaf.IsCA {
 		return nil

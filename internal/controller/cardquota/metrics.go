@@ -21,44 +21,46 @@ var (
 // series.
 const unknownCard = "unknown"
 
-// series is the metrics of all CardQuotas. It makes the series anew at every
+// metricsCollector is the metrics of all CardQuotas. It makes the series anew at every
 // scrape, so that those of a card or CardQuota that is gone are gone as well.
-type series struct {
+type metricsCollector struct {
 	mu sync.Mutex
 	// queues is by queue: two CardQuotas of one queue never show it twice.
-	queues map[string]queueSeries
+	queues map[string]queueCards
 }
 
-type queueSeries struct {
+type queueCards struct {
 	quota string
 	cards []v1alpha1.CardStatus
 }
 
-func newSeries() *series { return &series{queues: map[string]queueSeries{}} }
-
-// set replaces the numbers of a queue; quota is the CardQuota that has it.
-func (s *series) set(queue, quota string, cards []v1alpha1.CardStatus) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.queues[queue] = queueSeries{quota: quota, cards: cards}
+func newMetricsCollector() *metricsCollector {
+	return &metricsCollector{queues: map[string]queueCards{}}
 }
 
-// forget drops the numbers of the queue that the CardQuota had.
-func (s *series) forget(quota string) {
+// setCards replaces the numbers of a queue; quota is the CardQuota that has it.
+func (s *metricsCollector) setCards(queue, quota string, cards []v1alpha1.CardStatus) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.DeleteFunc(s.queues, func(_ string, q queueSeries) bool { return q.quota == quota })
+	s.queues[queue] = queueCards{quota: quota, cards: cards}
+}
+
+// forgetQuota drops the numbers of the queue that the CardQuota had.
+func (s *metricsCollector) forgetQuota(quota string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.queues, func(_ string, q queueCards) bool { return q.quota == quota })
 }
 
 // Describe implements prometheus.Collector.
-func (s *series) Describe(ch chan<- *prometheus.Desc) {
+func (s *metricsCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- quotaDesc
 	ch <- usedDesc
 	ch <- pendingDesc
 }
 
 // Collect implements prometheus.Collector.
-func (s *series) Collect(ch chan<- prometheus.Metric) {
+func (s *metricsCollector) Collect(ch chan<- prometheus.Metric) {
 	s.mu.Lock()
 	queues := maps.Clone(s.queues)
 	s.mu.Unlock()

@@ -13,67 +13,67 @@ import (
 )
 
 const (
-	// TideRetries is the maxRetry that a job gets: a training that is taken four
+	// DefaultMaxRetry is the maxRetry that a job gets: a training that is taken four
 	// times a day lives for more than three weeks, and one that crashes for ever
 	// still ends.
-	TideRetries = 100
-	// volcanoRetries is what Volcano's CRD writes into a job that says nothing,
+	DefaultMaxRetry = 100
+	// volcanoMaxRetry is what Volcano's CRD writes into a job that says nothing,
 	// before any webhook sees it.
-	volcanoRetries = 3
+	volcanoMaxRetry = 3
 )
 
-// Defaults is what a vcjob is completed by.
-type Defaults struct {
+// JobDefaults is what a vcjob is completed by.
+type JobDefaults struct {
 	// MaxRetry is 0 when it stays.
 	MaxRetry int32
 	// Policies are appended to spec.policies.
 	Policies []vcbatch.LifecyclePolicy
 }
 
-// None tells that the job stays as it is.
-func (d Defaults) None() bool { return d.MaxRetry == 0 && len(d.Policies) == 0 }
+// IsEmpty tells that the job stays as it is.
+func (d JobDefaults) IsEmpty() bool { return d.MaxRetry == 0 && len(d.Policies) == 0 }
 
-// TideDefaults returns what a new vcjob needs so that it survives that its cards
+// VCJobDefaults returns what a new vcjob needs so that it survives that its cards
 // are taken back, where the ServiceTypePolicy asks for that. It says nothing where
 // the job says something, or is larger than what is judged.
-func TideDefaults(job *vcbatch.Job, world World) Defaults {
+func VCJobDefaults(job *vcbatch.Job, world WorkloadInput) JobDefaults {
 	load, _ := WorkloadOf(job)
-	if load.More {
-		return Defaults{}
+	if load.Truncated {
+		return JobDefaults{}
 	}
-	world.read(context.Background(), &load)
+	world.resolveRequests(context.Background(), &load)
 	wantsCards := slices.ContainsFunc(load.Templates, func(t Template) bool { return t.request.Count > 0 })
-	if world.Policy == nil || world.spec().Admission.VCJobEvictionPolicy != v1alpha1.VCJobRestartOnEviction || !wantsCards {
-		return Defaults{}
+	if world.Policy == nil || world.policySpec().Admission.VCJobEvictionPolicy != v1alpha1.VCJobRestartOnEviction || !wantsCards {
+		return JobDefaults{}
 	}
 	queue := world.Queue(world.queueOf(&load, nil))
 	if queue == nil {
-		return Defaults{}
+		return JobDefaults{}
 	}
 	meaning, known := policy.ServiceTypes(world.Policy)(queue.Annotations[v1alpha1.AnnotationServiceType])
 	habit := workload.EvictionPolicyFor(job)
 	if !known || !meaning.Reclaimable || habit.Terminates {
-		return Defaults{}
+		return JobDefaults{}
 	}
-	var out Defaults
-	if retries := job.Spec.MaxRetry; retries == 0 || retries == volcanoRetries {
-		out.MaxRetry = TideRetries
+	var out JobDefaults
+	if retries := job.Spec.MaxRetry; retries == 0 || retries == volcanoMaxRetry {
+		out.MaxRetry = DefaultMaxRetry
 	}
-	if !answered(job) && !elastic(job) {
+	if !handlesEviction(job) && !isElastic(job) {
 		out.Policies = []vcbatch.LifecyclePolicy{{Event: bus.PodEvictedEvent, Action: bus.RestartJobAction}}
 	}
 	return out
 }
 
-// answered tells that some policy of the job, or of one of its tasks, says what
+// handlesEviction tells that some policy of the job, or of one of its tasks, says what
 // becomes of an eviction.
-func answered(job *vcbatch.Job) bool {
+func handlesEviction(job *vcbatch.Job) bool {
 	return slices.ContainsFunc(job.Spec.Policies, workload.HandlesEviction) ||
 		slices.ContainsFunc(job.Spec.Tasks, func(t vcbatch.TaskSpec) bool { return slices.ContainsFunc(t.Policies, workload.HandlesEviction) })
 }
 
-// elastic tells that the job says it runs with fewer pods than it has.
-func elastic(job *vcbatch.Job) bool {
+// isElastic tells that the job says it runs with fewer pods than it has.
+func isElastic(job *vcbatch.Job) bool {
 	var pods int32
 	for i := range job.Spec.Tasks {
 		task := &job.Spec.Tasks[i]

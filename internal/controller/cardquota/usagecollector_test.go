@@ -27,7 +27,7 @@ type tracked struct{ card.Tracker }
 
 func (t *tracked) Inventory() (*card.Inventory, bool) { return t.Tracker.Inventory(), true }
 
-func (*tracked) Follow(func()) {}
+func (*tracked) OnChange(func()) {}
 
 // TestWhoIsWokenByNodes: a driver that is rolled out changes labels of each node several
 // times. Only CardQuotas that show another number of cards have news.
@@ -47,15 +47,15 @@ func TestWhoIsWokenByNodes(t *testing.T) {
 		cards := &tracked{}
 		cards.Update(h200().Obj())
 		cards.Update(builder.Node("b").GPUs("NVIDIA-H800", 8).Obj())
-		r := newRecounter(nil, 0, cards)
-		s := stores{
+		r := newUsageCollector(nil, 0, cards)
+		s := objectStores{
 			quotas: newStore(builder.CardQuota("grants").Card("NVIDIA-H200", 1).Obj(), builder.CardQuota("other").Card("NVIDIA-H800", 1).Obj(),
 				builder.CardQuota("holds").Card("NVIDIA-H20-3e", 1).Obj()),
 			pods:   newStore(builder.Pod("lab", "p").Queue("holds").Card("NVIDIA-H200").GPUs(1).Obj()),
 			groups: newStore(), queues: newStore(), namespaces: newStore(), policies: newStore(),
 		}
-		check.Equal(t, "woken by the first count", []string{everyQueue}, r.recount(s))
+		check.Equal(t, "woken by the first count", []string{allQueues}, r.countUsage(s))
 		cards.Update(tc.change)
-		check.Equal(t, fmt.Sprintf("woken by node %s", tc.change.Name), tc.want, r.recount(s), cmpopts.EquateEmpty())
+		check.Equal(t, fmt.Sprintf("woken by node %s", tc.change.Name), tc.want, r.countUsage(s), cmpopts.EquateEmpty())
 	}
 }

@@ -11,16 +11,16 @@ import (
 )
 
 func TestSeries(t *testing.T) {
-	s := newSeries()
+	s := newMetricsCollector()
 	expect := func(when, want string) {
 		t.Helper()
 		err := testutil.CollectAndCompare(s, strings.NewReader(want))
 		check.That(t, err == nil, "%s: %v", when, err)
 	}
 	both := []v1alpha1.CardStatus{{Name: "NVIDIA-H200", Quota: 8, Used: 6, Pending: 2}, {Name: "NVIDIA-H800", Quota: 1}}
-	s.set("q", "team", both)
+	s.setCards("q", "team", both)
 	check.Equal(t, "two cards have quota series", 2, testutil.CollectAndCount(s, "cardquota_quota_cards"))
-	s.set("q", "team", both[:1])
+	s.setCards("q", "team", both[:1])
 	expect("a card that is gone has no series", `
 # HELP cardquota_pending_cards Cards that the waiting pods of a queue ask for.
 # TYPE cardquota_pending_cards gauge
@@ -32,17 +32,17 @@ cardquota_quota_cards{card="NVIDIA-H200",queue="q"} 8
 # TYPE cardquota_used_cards gauge
 cardquota_used_cards{card="NVIDIA-H200",queue="q"} 6
 `)
-	s.set("q", "heir", both[:1])
-	s.forget("team")
+	s.setCards("q", "heir", both[:1])
+	s.forgetQuota("team")
 	check.Equal(t, "the queue went to another CardQuota and has series", 1, testutil.CollectAndCount(s, "cardquota_used_cards"))
-	s.forget("heir")
+	s.forgetQuota("heir")
 	expect("a CardQuota that is gone has no series", "")
 }
 
 // Whoever may create pods may name cards that there are not, others each minute.
 func TestCardsThatPodsMakeUpAreOneSeries(t *testing.T) {
-	s := newSeries()
-	s.set("q", "team", []v1alpha1.CardStatus{
+	s := newMetricsCollector()
+	s.setCards("q", "team", []v1alpha1.CardStatus{
 		{Name: "NVIDIA-H200", Quota: 8}, {Name: "held", Used: 1}, {Name: "there", Physical: 4, Pending: 1},
 		{Name: "made-up", Pending: 3}, {Name: "made-up-too", Pending: 4},
 	})

@@ -15,22 +15,22 @@ import (
 	"cardquota.dev/operator/internal/policy"
 )
 
-// report writes the status if it changed and its time has come, and tells the
+// updateStatus writes the status if it changed and its time has come, and tells the
 // events of the change afterwards, so that no event tells what was not stored.
-func (p *pass) report(ctx context.Context, out outcome) (ctrl.Result, error) {
+func (p *reconciliation) updateStatus(ctx context.Context, out configResult) (ctrl.Result, error) {
 	facts := policy.StatusInput{Policy: p.policy, Sync: out.Condition, Hash: out.hash, Now: p.now}
 	if out.Status == metav1.ConditionTrue && p.policy.DeletionTimestamp == nil {
 		facts.Effective = &p.spec
 	}
 	var err error
-	if facts.Quotas, err = p.count(ctx); err != nil {
+	if facts.Quotas, err = p.quotasByServiceType(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
-	if facts.Enforced, err = p.enforced(ctx, out); err != nil {
+	if facts.Enforced, err = p.evaluateEnforcement(ctx, out); err != nil {
 		return ctrl.Result{}, err
 	}
 	if p.guard != nil {
-		facts.Guard = p.guard.Last()
+		facts.Guard = p.guard.Latest()
 	}
 	synced := 0.0
 	if out.Status == metav1.ConditionTrue {
@@ -46,8 +46,8 @@ func (p *pass) report(ctx context.Context, out outcome) (ctrl.Result, error) {
 	if equality.Semantic.DeepEqual(before.Status, status) {
 		return result, nil
 	}
-	if p.wait > 0 {
-		return shared.Sooner(result, p.wait), nil
+	if p.statusDelay > 0 {
+		return shared.RequeueWithin(result, p.statusDelay), nil
 	}
 	p.policy.Status = status
 	// This is the only writer of the status, so it needs no optimistic lock. On a newer
@@ -55,27 +55,27 @@ func (p *pass) report(ctx context.Context, out outcome) (ctrl.Result, error) {
 	if err := p.client.Status().Patch(ctx, p.policy, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("write status: %w", err)
 	}
-	p.pace.Mark(p.policy.Name, p.policy.ResourceVersion)
+	p.throttle.RecordWrite(p.policy.Name, p.policy.ResourceVersion)
 	for _, event := range policy.Events(before.Status, p.policy.Status) {
 		p.events.Event(p.policy, event.Type, event.Reason, event.Message)
 	}
 	return result, nil
 }
 
-// enforced judges enforcement of what is in force. A spec or a base that is refused does
+// evaluateEnforcement judges enforcement of what is in force. A spec or a base that is refused does
 // not make the configuration before it less enforced, as long as that one stands.
-func (p *pass) enforced(ctx context.Context, out outcome) (policy.Enforcement, error) {
+func (p *reconciliation) evaluateEnforcement(ctx context.Context, out configResult) (policy.Enforcement, error) {
 	if p.evidence == nil {
 		return policy.UnknownEnforcement(), nil
 	}
 	if out.hash != "" {
-		return p.evidence.judge(ctx, p.policy, out.hash, "", p.now)
+		return p.evidence.evaluateEnforcement(ctx, p.policy, out.hash, "", p.now)
 	}
-	return p.evidence.judge(ctx, p.policy, p.policy.Status.ConfigHash, out.Message, p.now)
+	return p.evidence.evaluateEnforcement(ctx, p.policy, p.policy.Status.ConfigHash, out.Message, p.now)
 }
 
-// count is how many CardQuotas there are of each service type.
-func (p *pass) count(ctx context.Context) (map[string]int32, error) {
+// quotasByServiceType is how many CardQuotas there are of each service type.
+func (p *reconciliation) quotasByServiceType(ctx context.Context) (map[string]int32, error) {
 	var list v1alpha1.CardQuotaList
 	if err := p.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list CardQuotas: %w", err)

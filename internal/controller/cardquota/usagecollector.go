@@ -26,60 +26,60 @@ import (
 	"cardquota.dev/operator/internal/timing"
 )
 
-// everyQueue is what the Recounter sends when all CardQuotas are to be looked
+// allQueues is what the Recounter sends when all CardQuotas are to be looked
 // at; it is no valid name of a queue.
-const everyQueue = "*"
+const allQueues = "*"
 
-// balancePause is how old the numbers of an over-allocated card may be in conditions that do
+// totalsRefreshInterval is how old the numbers of an over-allocated card may be in conditions that do
 // not turn. With many CardQuotas of one card each change of one quota moves the numbers of
 // all, and their status writes must not hold up the Queues.
-var balancePause = timing.Wait(10 * time.Second)
+var totalsRefreshInterval = timing.Wait(10 * time.Second)
 
-// Cards are what the nodes of the cluster offer. Inventory is false until all nodes
+// InventorySource are what the nodes of the cluster offer. Inventory is false until all nodes
 // were read.
-type Cards interface {
+type InventorySource interface {
 	Inventory() (*card.Inventory, bool)
 	Healthy() map[card.Name]card.Count
-	Follow(changed func())
+	OnChange(changed func())
 }
 
-// Recounter counts what every queue uses, again from the beginning whenever a
+// UsageCollector counts what every queue uses, again from the beginning whenever a
 // pod, PodGroup, node or quota changed, at most once per interval. It wakes the
 // CardQuotas whose numbers changed.
-type Recounter struct {
+type UsageCollector struct {
 	cache    cache.Cache
 	interval time.Duration
 	// dirty holds a token while something changed since the last count began.
 	dirty chan struct{}
 	// woken sends names of queues, or everyQueue.
-	woken    chan event.TypedGenericEvent[string]
-	duration prometheus.Histogram
-	unowned  *prometheus.GaugeVec
-	cards    Cards
+	wakeups   chan event.TypedGenericEvent[string]
+	duration  prometheus.Histogram
+	unowned   *prometheus.GaugeVec
+	inventory InventorySource
 	// passed tells that Bypasses returns something else.
-	passed chan event.TypedGenericEvent[string]
+	bypassesChanged chan event.TypedGenericEvent[string]
 
 	// What a count needs of the counts before it.
-	last    map[types.UID]quota.Charge
-	presets enforcement.FirstProvenance
+	lastCharges map[types.UID]quota.Charge
+	provenance  enforcement.FirstProvenance
 
-	mu       sync.RWMutex
-	queues   map[string]cardquota.Usage // nil before the first count
-	physical map[card.Name]card.Count
-	balance  *cardquota.QuotaTotals // nil before the first count
-	told     time.Time              // when numbers of balance were told last
-	bypasses []enforcement.Bypass
+	mu              sync.RWMutex
+	queues          map[string]cardquota.Usage // nil before the first count
+	physical        map[card.Name]card.Count
+	totals          *cardquota.QuotaTotals // nil before the first count
+	totalsUpdatedAt time.Time              // when numbers of balance were told last
+	bypasses        []enforcement.Bypass
 }
 
-func newRecounter(c cache.Cache, interval time.Duration, cards Cards) *Recounter {
-	return &Recounter{
-		presets:  enforcement.FirstProvenance{},
-		cache:    c,
-		interval: interval,
-		cards:    cards,
-		dirty:    make(chan struct{}, 1),
-		woken:    make(chan event.TypedGenericEvent[string]),
-		passed:   make(chan event.TypedGenericEvent[string], 1),
+func newUsageCollector(c cache.Cache, interval time.Duration, cards InventorySource) *UsageCollector {
+	return &UsageCollector{
+		provenance:      enforcement.FirstProvenance{},
+		cache:           c,
+		interval:        interval,
+		inventory:       cards,
+		dirty:           make(chan struct{}, 1),
+		wakeups:         make(chan event.TypedGenericEvent[string]),
+		bypassesChanged: make(chan event.TypedGenericEvent[string], 1),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "cardquota_recount_seconds", Help: "Time that one count of all pods took.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 12),
@@ -90,15 +90,15 @@ func newRecounter(c cache.Cache, interval time.Duration, cards Cards) *Recounter
 	}
 }
 
-// Queue returns what a queue uses. It is false before the first count.
-func (r *Recounter) Queue(name string) (cardquota.Usage, bool) {
+// QueueUsage returns what a queue uses. It is false before the first count.
+func (r *UsageCollector) QueueUsage(name string) (cardquota.Usage, bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.queues[name], r.queues != nil
 }
 
 // Physical returns how many of each card all nodes offer.
-func (r *Recounter) Physical() map[card.Name]card.Count {
+func (r *UsageCollector) Physical() map[card.Name]card.Count {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.physical
@@ -106,28 +106,28 @@ func (r *Recounter) Physical() map[card.Name]card.Count {
 
 // Bypasses returns the pods that hold cards past our scheduler. It is false before
 // the first count.
-func (r *Recounter) Bypasses() ([]enforcement.Bypass, bool) {
+func (r *UsageCollector) Bypasses() ([]enforcement.Bypass, bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.bypasses, r.queues != nil
 }
 
 // Changed tells that Bypasses returns something else.
-func (r *Recounter) Changed() <-chan event.TypedGenericEvent[string] { return r.passed }
+func (r *UsageCollector) Changed() <-chan event.TypedGenericEvent[string] { return r.bypassesChanged }
 
-// Balance returns what all CardQuotas grant beside the healthy cards, nil before
+// QuotaTotals returns what all CardQuotas grant beside the healthy cards, nil before
 // the first count. While too many of a card are granted its numbers may be as old as
 // balancePause.
-func (r *Recounter) Balance() *cardquota.QuotaTotals {
+func (r *UsageCollector) QuotaTotals() *cardquota.QuotaTotals {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return r.balance
+	return r.totals
 }
 
 // Start counts until the context ends. The first change after a quiet time is
 // counted at once.
-func (r *Recounter) Start(ctx context.Context) error {
-	stores, err := r.watch(ctx)
+func (r *UsageCollector) Start(ctx context.Context) error {
+	stores, err := r.watchObjects(ctx)
 	if err != nil {
 		return err
 	}
@@ -139,13 +139,13 @@ func (r *Recounter) Start(ctx context.Context) error {
 		case <-r.dirty:
 		}
 		began := time.Now()
-		changed := r.recount(stores)
+		changed := r.countUsage(stores)
 		r.duration.Observe(time.Since(began).Seconds())
 		for _, name := range changed {
 			select {
 			case <-ctx.Done():
 				return nil
-			case r.woken <- event.TypedGenericEvent[string]{Object: name}:
+			case r.wakeups <- event.TypedGenericEvent[string]{Object: name}:
 			}
 		}
 		select {
@@ -156,19 +156,19 @@ func (r *Recounter) Start(ctx context.Context) error {
 	}
 }
 
-func (r *Recounter) markDirty() {
+func (r *UsageCollector) markDirty() {
 	select {
 	case r.dirty <- struct{}{}:
 	default: // a count is due anyway
 	}
 }
 
-// stores are the caches' own stores: counting reads objects without copying.
-type stores struct{ pods, groups, queues, namespaces, quotas, policies toolscache.Store }
+// objectStores are the caches' own stores: counting reads objects without copying.
+type objectStores struct{ pods, groups, queues, namespaces, quotas, policies toolscache.Store }
 
-// watch waits for the caches and marks the count dirty with every change.
-func (r *Recounter) watch(ctx context.Context) (stores, error) {
-	var s stores
+// watchObjects waits for the caches and marks the count dirty with every change.
+func (r *UsageCollector) watchObjects(ctx context.Context) (objectStores, error) {
+	var s objectStores
 	specChanged := func(before, after client.Object) bool { return before.GetGeneration() != after.GetGeneration() }
 	for _, w := range []struct {
 		object client.Object
@@ -188,11 +188,11 @@ func (r *Recounter) watch(ctx context.Context) (stores, error) {
 	} {
 		informer, err := r.cache.GetInformer(ctx, w.object)
 		if err != nil {
-			return stores{}, fmt.Errorf("watch %T: %w", w.object, err)
+			return objectStores{}, fmt.Errorf("watch %T: %w", w.object, err)
 		}
 		shared, ok := informer.(toolscache.SharedIndexInformer)
 		if !ok {
-			return stores{}, fmt.Errorf("watch %T: informer %T has no store", w.object, informer)
+			return objectStores{}, fmt.Errorf("watch %T: informer %T has no store", w.object, informer)
 		}
 		handle, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 			AddFunc:    func(any) { r.markDirty() },
@@ -206,76 +206,76 @@ func (r *Recounter) watch(ctx context.Context) (stores, error) {
 			},
 		})
 		if err != nil {
-			return stores{}, fmt.Errorf("watch %T: %w", w.object, err)
+			return objectStores{}, fmt.Errorf("watch %T: %w", w.object, err)
 		}
 		if !toolscache.WaitForCacheSync(ctx.Done(), handle.HasSynced) {
-			return stores{}, fmt.Errorf("watch %T: %w", w.object, context.Cause(ctx))
+			return objectStores{}, fmt.Errorf("watch %T: %w", w.object, context.Cause(ctx))
 		}
 		*w.store = shared.GetStore()
 	}
 	return s, nil
 }
 
-// recount counts once and returns the queues to wake. Nothing is counted before all
+// countUsage counts once and returns the queues to wake. Nothing is counted before all
 // nodes were read.
-func (r *Recounter) recount(s stores) []string {
-	inventory, known := r.cards.Inventory()
+func (r *UsageCollector) countUsage(s objectStores) []string {
+	inventory, known := r.inventory.Inventory()
 	if !known {
 		return nil
 	}
-	pods, granted := objects[corev1.Pod](s.pods), objects[v1alpha1.CardQuota](s.quotas)
-	owners, schedulers := ownersOf(granted), schedulersOf(objects[v1alpha1.ServiceTypePolicy](s.policies))
+	pods, granted := storedObjects[corev1.Pod](s.pods), storedObjects[v1alpha1.CardQuota](s.quotas)
+	owners, schedulers := ownersByQueue(granted), ourSchedulers(storedObjects[v1alpha1.ServiceTypePolicy](s.policies))
 	quotas := make(map[string]card.Quota, len(owners))
 	for queue, owner := range owners {
 		quotas[queue] = cardquota.QuotaOf(owner)
 	}
 	var queues map[string]cardquota.Usage
-	queues, r.last = cardquota.CountUsageAndCharges(cardquota.CountInput{
+	queues, r.lastCharges = cardquota.CountUsageAndCharges(cardquota.CountInput{
 		Pods:            pods,
-		PodGroups:       objects[v1beta1.PodGroup](s.groups),
+		PodGroups:       storedObjects[v1beta1.PodGroup](s.groups),
 		Inventory:       inventory,
 		Quotas:          quotas,
-		LastCharges:     r.last,
+		LastCharges:     r.lastCharges,
 		Schedulers:      schedulers,
-		AllowsNamespace: admits(owners, objects[corev1.Namespace](s.namespaces)),
+		AllowsNamespace: namespaceCheck(owners, storedObjects[corev1.Namespace](s.namespaces)),
 	})
 	var bypasses []enforcement.Bypass
 	if len(schedulers) > 0 { // else nobody has said which scheduler is ours
-		bypasses = enforcement.FindBypasses(pods, r.last, inventory, schedulers, r.presets)
+		bypasses = enforcement.FindBypasses(pods, r.lastCharges, inventory, schedulers, r.provenance)
 	}
-	unowned := cardquota.UnownedQuotas(granted, objects[v1beta1.Queue](s.queues))
-	r.showUnowned(unowned)
-	balance, physical := cardquota.NewQuotaTotals(granted, unowned, r.cards.Healthy()), inventory.Physical()
+	unowned := cardquota.UnownedQuotas(granted, storedObjects[v1beta1.Queue](s.queues))
+	r.updateUnownedMetric(unowned)
+	totals, physical := cardquota.NewQuotaTotals(granted, unowned, r.inventory.Healthy()), inventory.Physical()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.queues == nil || !slices.EqualFunc(r.bypasses, bypasses, enforcement.Bypass.Equal) {
 		select {
-		case r.passed <- event.TypedGenericEvent[string]{}:
+		case r.bypassesChanged <- event.TypedGenericEvent[string]{}:
 		default: // who follows has yet to look
 		}
 	}
-	woken, now := []string{everyQueue}, time.Now()
+	wakeups, now := []string{allQueues}, time.Now()
 	if r.queues != nil {
-		moved, turned := balance.ChangedQueues(r.balance)
-		switch wait := balancePause - now.Sub(r.told); {
+		moved, excessChanged := totals.ChangedQueues(r.totals)
+		switch wait := totalsRefreshInterval - now.Sub(r.totalsUpdatedAt); {
 		case len(moved) == 0: // it says the same to everybody
-		case wait <= 0 || turned:
-			r.told = now
+		case wait <= 0 || excessChanged:
+			r.totalsUpdatedAt = now
 		default:
 			time.AfterFunc(wait, r.markDirty)
-			moved, balance = nil, r.balance
+			moved, totals = nil, r.totals
 		}
-		woken = slices.Concat(differing(r.queues, queues, cardquota.Usage.Equal), moved,
-			naming(differing(r.physical, physical, func(a, b card.Count) bool { return a == b }), queues, quotas), enforcement.ChangedQueues(r.bypasses, bypasses))
-		slices.Sort(woken)
-		woken = slices.Compact(woken)
+		wakeups = slices.Concat(changedKeys(r.queues, queues, cardquota.Usage.Equal), moved,
+			queuesWithCards(changedKeys(r.physical, physical, func(a, b card.Count) bool { return a == b }), queues, quotas), enforcement.ChangedQueues(r.bypasses, bypasses))
+		slices.Sort(wakeups)
+		wakeups = slices.Compact(wakeups)
 	}
-	r.queues, r.physical, r.balance, r.bypasses = queues, physical, balance, bypasses
-	return woken
+	r.queues, r.physical, r.totals, r.bypasses = queues, physical, totals, bypasses
+	return wakeups
 }
 
-// showUnowned updates the metric of quotas without a CardQuota.
-func (r *Recounter) showUnowned(unowned map[string]card.Quota) {
+// updateUnownedMetric updates the metric of quotas without a CardQuota.
+func (r *UsageCollector) updateUnownedMetric(unowned map[string]card.Quota) {
 	r.unowned.Reset()
 	for queue, quota := range unowned {
 		for name, count := range quota {
@@ -284,9 +284,9 @@ func (r *Recounter) showUnowned(unowned map[string]card.Quota) {
 	}
 }
 
-// differing lists the keys, sorted, that one map has and the other has not, or with
+// changedKeys lists the keys, sorted, that one map has and the other has not, or with
 // another value.
-func differing[K cmp.Ordered, V any](before, after map[K]V, equal func(V, V) bool) []K {
+func changedKeys[K cmp.Ordered, V any](before, after map[K]V, equal func(V, V) bool) []K {
 	changed := map[K]bool{}
 	for _, side := range []map[K]V{before, after} {
 		for key := range side {
@@ -300,8 +300,8 @@ func differing[K cmp.Ordered, V any](before, after map[K]V, equal func(V, V) boo
 	return slices.Sorted(maps.Keys(changed))
 }
 
-// naming lists the queues whose status shows one of the cards.
-func naming(cards []card.Name, queues map[string]cardquota.Usage, quotas map[string]card.Quota) []string {
+// queuesWithCards lists the queues whose status shows one of the cards.
+func queuesWithCards(cards []card.Name, queues map[string]cardquota.Usage, quotas map[string]card.Quota) []string {
 	if len(cards) == 0 {
 		return nil
 	}
@@ -318,8 +318,8 @@ func naming(cards []card.Name, queues map[string]cardquota.Usage, quotas map[str
 	return found
 }
 
-// ownersOf finds the CardQuota that has each queue.
-func ownersOf(quotas []*v1alpha1.CardQuota) map[string]*v1alpha1.CardQuota {
+// ownersByQueue finds the CardQuota that has each queue.
+func ownersByQueue(quotas []*v1alpha1.CardQuota) map[string]*v1alpha1.CardQuota {
 	owners := make(map[string]*v1alpha1.CardQuota, len(quotas))
 	for _, q := range quotas {
 		owner := owners[q.QueueName()]
@@ -331,7 +331,7 @@ func ownersOf(quotas []*v1alpha1.CardQuota) map[string]*v1alpha1.CardQuota {
 	return owners
 }
 
-func objects[T any](store toolscache.Store) []*T {
+func storedObjects[T any](store toolscache.Store) []*T {
 	list := store.List()
 	out := make([]*T, 0, len(list))
 	for _, object := range list {

@@ -25,7 +25,7 @@ func TestWhoLooksOnRefusesNobody(t *testing.T) {
 		"a policy":                   {mode(v1alpha1.SchedulerBypassDeny), true},
 		"one that guards no pods":    {mode(v1alpha1.SchedulerBypassAllow), true},
 	}) {
-		world := worldOf(func(w *World) { w.Policy = tc.policy })
+		world := worldOf(func(w *WorkloadInput) { w.Policy = tc.policy })
 		for _, wrong := range []*Workload{
 			load(t, requested(notes{inQueue: "broken"}, amounts{"nvidia.com/gpu": "1"}, nil)),
 			load(t, requested(nil, amounts{"nvidia.com/gpu": "1", "nvidia.com/mig-1g.18gb": "1"}, nil)),

@@ -1,0 +1,181 @@
+package servicetypepolicy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	shared "cardquota.dev/operator/internal/controller"
+	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/schedulerconfig"
+)
+
+// syncConfigMap renders the scheduler's configuration and puts it where it is not.
+func (p *reconciliation) syncConfigMap(ctx context.Context, live *corev1.ConfigMap) (configResult, error) {
+	ref := policy.BaseFor(p.spec, p.volcanoNamespace)
+	p.watchBase(types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name})
+	base, err := p.readConfigMap(ctx, ref.Namespace, ref.Name)
+	if err != nil {
+		return configResult{}, err
+	}
+	p.history.existed = p.history.existed || live != nil
+	wanted := policy.RenderConfiguration(p.spec, ref, base, live, p.policy.Status.ConfigHash)
+	if wanted.Text == "" {
+		return configResult{Condition: wanted.Condition}, nil
+	}
+	if !p.isUpToDate(live, wanted) {
+		if err := p.writeConfigMap(ctx, live, wanted); err != nil {
+			return configResult{}, err
+		}
+		p.history.existed = true
+	}
+	return configResult{Condition: wanted.Condition, hash: schedulerconfig.Hash(wanted.Text)}, nil
+}
+
+// isUpToDate reports whether the scheduler's ConfigMap is what is wanted.
+func (p *reconciliation) isUpToDate(live *corev1.ConfigMap, wanted policy.Configuration) bool {
+	return live != nil && live.Data[policy.ConfigMapKey] == wanted.Text && live.Annotations[v1alpha1.AnnotationRenderedFrom] == wanted.From &&
+		len(live.OwnerReferences) > 0 && live.OwnerReferences[0].UID == p.policy.UID
+}
+
+// writeConfigMap applies the configuration, whoever wrote it last, and tells who that was.
+func (p *reconciliation) writeConfigMap(ctx context.Context, live *corev1.ConfigMap, wanted policy.Configuration) error {
+	by, displaced := "somebody deleted it", live == nil && p.history.existed
+	if live != nil && live.Data[policy.ConfigMapKey] != wanted.Text {
+		by, displaced = policy.DriftedBy(live)
+		by += " wrote it"
+	}
+	if displaced && p.now.Sub(p.history.correctedAt) < minCorrectionInterval {
+		return errCacheStale
+	}
+	apply := corev1ac.ConfigMap(policy.ConfigMapName, p.schedulerNamespace).
+		WithLabels(map[string]string{"app.kubernetes.io/managed-by": "cardquota"}).
+		WithAnnotations(map[string]string{v1alpha1.AnnotationRenderedFrom: wanted.From}).
+		WithOwnerReferences(metav1ac.OwnerReference().WithAPIVersion(v1alpha1.GroupVersion.String()).WithKind("ServiceTypePolicy").
+			WithName(p.policy.Name).WithUID(p.policy.UID)).
+		WithData(map[string]string{policy.ConfigMapKey: wanted.Text})
+	if err := p.client.Apply(ctx, apply, client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership); err != nil {
+		return fmt.Errorf("write ConfigMap %s/%s: %w", p.schedulerNamespace, policy.ConfigMapName, err)
+	}
+	logf.FromContext(ctx).Info("scheduler configuration written", "from", wanted.From, "displaced", displaced, "by", by)
+	if displaced {
+		p.history.correctedAt = p.now
+		p.events.Event(p.policy, corev1.EventTypeWarning, v1alpha1.EventConfigCorrected, fmt.Sprintf(
+			"ConfigMap %s/%s: %s, and it was put right: change the base or this policy instead", p.schedulerNamespace, policy.ConfigMapName, by))
+	}
+	return nil
+}
+
+// readConfigMap reads a ConfigMap from the API server, nil when there is none. The cache
+// is no help here: what is laid over must be the text of this moment.
+func (p *reconciliation) readConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
+	live := &corev1.ConfigMap{}
+	err := p.live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, live)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read ConfigMap %s/%s: %w", namespace, name, err)
+	}
+	return live, nil
+}
+
+// syncPriorityClasses makes the wanted PriorityClasses, takes away those that were made and
+// are not wanted any more, and leaves those of others alone.
+func (p *reconciliation) syncPriorityClasses(ctx context.Context, wanted []v1alpha1.PriorityClass) error {
+	var list schedulingv1.PriorityClassList
+	if err := p.client.List(ctx, &list); err != nil {
+		return fmt.Errorf("list PriorityClasses: %w", err)
+	}
+	plan := policy.PlanPriorityClasses(p.policy, wanted, list.Items)
+	var faults []error
+	for _, class := range plan.Delete {
+		uid := class.UID
+		if err := p.client.Delete(ctx, class, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+			faults = append(faults, fmt.Errorf("delete PriorityClass %s: %w", class.Name, err))
+		}
+	}
+	for _, class := range plan.Create {
+		switch err := p.client.Create(ctx, class, client.FieldOwner(v1alpha1.FieldManager)); {
+		case err == nil:
+			logf.FromContext(ctx).Info("PriorityClass made", "name", class.Name, "value", class.Value)
+		case !apierrors.IsAlreadyExists(err):
+			faults = append(faults, fmt.Errorf("create PriorityClass %s: %w", class.Name, err))
+		}
+	}
+	for name, message := range plan.Conflicts {
+		if p.history.reportedClasses[name] != message {
+			p.events.Event(p.policy, corev1.EventTypeWarning, v1alpha1.EventPriorityClassKept, message)
+		}
+	}
+	p.history.reportedClasses = plan.Conflicts
+	return errors.Join(faults...)
+}
+
+// isRefused reports whether trying a write again at once would only repeat the answer: also a
+// configuration may be too large.
+func isRefused(err error) bool {
+	return shared.IsRefused(err) || apierrors.IsRequestEntityTooLargeError(err)
+}
+
+// configMapWatch sends every change of one ConfigMap. The manager's cache cannot hold it: the
+// policy may name another ConfigMap later, and all ConfigMaps are none of our business.
+type configMapWatch struct {
+	client  kubernetes.Interface
+	log     logr.Logger
+	changes chan event.TypedGenericEvent[string]
+	// parent ends every watch.
+	parent context.Context
+	name   types.NamespacedName
+	stop   context.CancelFunc
+}
+
+// watchConfigMap watches the named ConfigMap, whether or not it exists, instead of the one
+// before it; none for an empty name. A watch that fails is tried again with growing
+// pauses, so a permission that is granted later is enough.
+func (w *configMapWatch) watchConfigMap(name types.NamespacedName) {
+	if name == w.name {
+		return
+	}
+	w.stop()
+	w.name, w.stop = name, func() {}
+	if name.Name == "" {
+		return
+	}
+	ctx, stop := context.WithCancel(w.parent)
+	w.stop = stop
+	wake := func(any) {
+		select {
+		case w.changes <- event.TypedGenericEvent[string]{Object: v1alpha1.PolicyName}:
+		case <-ctx.Done():
+		}
+	}
+	informer := toolscache.NewSharedInformer(toolscache.NewListWatchFromClient(w.client.CoreV1().RESTClient(), "configmaps", name.Namespace,
+		fields.OneTermEqualSelector("metadata.name", name.Name)), &corev1.ConfigMap{}, 0)
+	// Both fail only on an informer that has been started. The condition ConfigSynced says
+	// why a ConfigMap cannot be read, so the log is kept short.
+	utilruntime.Must(informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *toolscache.Reflector, err error) {
+		w.log.V(1).Info("ConfigMap cannot be watched", "reason", err.Error())
+	}))
+	_, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: wake, DeleteFunc: wake, UpdateFunc: func(_, after any) { wake(after) },
+	})
+	utilruntime.Must(err)
+	go informer.RunWithContext(ctx)
+}
