@@ -13,19 +13,19 @@ import (
 	"strings"
 )
 
-// stageInputs returns the files that decide the result of a stage, sorted:
+// stageInputs returns the files that affect the result of a stage, sorted:
 //
 //   - the sources of its test packages and of all packages of this module that they import,
-//     with what these embed;
-//   - the files, folders, programs and make targets that the tests, the packages under test/
-//     and the scripts they lead to name (a name counts when such a file exists), and those that
-//     the make targets of the stage name;
-//   - the inputs that the test packages keep under testdata, which go test and rapid play unnamed;
+//     with embedded files;
+//   - the files, folders, programs and make targets that are named in the tests, in packages under
+//     test/, in scripts that these name, and in the stage's make targets. A name counts when such a
+//     file exists;
+//   - the inputs below testdata of the test packages, which go test and rapid use without a name;
 //   - of every stage: the Makefile, and all go.mod and go.sum, which fix the versions of
 //     libraries and tools.
 //
-// Naming too many files costs a needless run. Naming too few would hide a failure: files that a
-// test opened without being listed here are kept in its record (record.go).
+// Too many files cause needless runs. Too few would hide a failure. So the record of a stage also
+// has the files that a test opened without being listed here (record.go).
 func (p *project) stageInputs(s stage) []string {
 	f := &inputFinder{project: p, found: map[string]bool{}, targets: map[string]bool{}}
 	for _, file := range p.files {

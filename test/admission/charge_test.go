@@ -318,7 +318,7 @@ func gracePeriodTests(t *testing.T, w *env, p chargeClients, exempt client.Clien
 
 func commandTests(t *testing.T, w *env, p chargeClients) {
 	queue, job := newCommand("Queue", "scheduling.volcano.sh/v1beta1", "paying"), newCommand("Job", "batch.volcano.sh/v1alpha1", "mine")
-	stored := newCommand("Job", "scheduling.volcano.sh/v1beta1", "mine") // nobody obeys it
+	stored := newCommand("Job", "scheduling.volcano.sh/v1beta1", "mine") // no controller reads it
 	w.CreateWithCleanup(t, stored)
 	runAttempts(t, admissionpolicy.ChargePolicyName, map[string]attempt{
 		"a tenant's to a queue":          {p.tenant, dryRunCreate(t, queue), []string{"is to Queue paying", "somebody@chat may not update Queues"}},

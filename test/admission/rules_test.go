@@ -137,7 +137,7 @@ func workloadTests(t *testing.T, w *env) {
 		claim := map[string]string{v1alpha1.AnnotationServiceType: "inference", v1beta1.QueueNameAnnotationKey: "chat-training"}
 		w.waitUntilDenied(t, kinds["Deployment"](claim), "claims service type inference, but queue chat-training grants training")
 	})
-	t.Run("a template that passes the scheduler by", func(t *testing.T) { // what a controller is told nobody reads
+	t.Run("a template that passes the scheduler by", func(t *testing.T) { // no user reads the answer to a controller
 		w.waitUntilDenied(t, deploymentOf("past", podSpecWith("default-scheduler", gpu, 1), good), "schedulerName: volcano")
 	})
 	t.Run("a change in something else", func(t *testing.T) { storedObjectsTest(t, w, kinds["Deployment"], bad) })

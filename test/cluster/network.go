@@ -57,7 +57,7 @@ func FreePort() (int, error) {
 		// The wildcard address conflicts with a listener on any single address.
 		l, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
 		if err != nil {
-			continue // it stays reserved: who listens there has not asked for it here
+			continue // it stays reserved: a process listens there that did not reserve it
 		}
 		if err := l.Close(); err != nil {
 			return 0, fmt.Errorf("free port: %w", err)

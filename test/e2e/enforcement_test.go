@@ -80,7 +80,7 @@ func (p *enforcementTest) handOver() {
 
 	p.scaleTo0(stock)
 	p.Eventually(func(g Gomega) bool {
-		holder := p.leaseHolder() // read first: it must be nobody while the pod still runs
+		holder := p.leaseHolder() // read first: there must be none while the pod still runs
 		pod := &corev1.Pod{}
 		gone := apierrors.IsNotFound(p.Get(p.ctx, keyOf(stock.pod), pod))
 		ended := gone || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded

@@ -84,7 +84,7 @@ var examples = map[string]example{
 	}},
 	"beyond-quota": {needs: []string{"cardquota"}, promise: func(s *scene) {
 		sentence := insufficientMessage(s.clusterName("cr-queue1"), h200, 5, 3)
-		s.wantGroupReason("too-large", sentence) // who was let in before it counts, too
+		s.wantGroupReason("too-large", sentence) // what was enqueued before counts as well
 		s.wantReason("too-wide", withTotal(sentence, 5))
 		s.wantPods(map[string]string{"too-large": podCounts(0, 0), "too-wide": podCounts(0, 1)})
 	}},

@@ -124,7 +124,7 @@ func TestASelectorWrittenByHandIsEnforced(t *testing.T) {
 
 // Inference in a namespace that its queue does not allow reclaims nothing from training,
 // although it has priority, quota and the right service type. With the label it does.
-func nobodyGoesForANamespaceThatIsLeftOut(t *reclaimTest) {
+func noEvictionForADisallowedNamespace(t *reclaimTest) {
 	t.createQuotaOfType(t.queueName("training"), "training", cardList(t.card, 8))
 	t.createAndAwaitOpen(builder.CardQuota(t.queueName("inference")).ServiceType("inference").Card(t.card, 8).
 		With(func(q *api.CardQuota) { q.Spec.NamespaceSelector = chatNamespaces }).Obj())

@@ -45,7 +45,7 @@ func (s *scene) deploymentInClass(class string, w podSet) client.Object {
 
 // A queue is full of pods of low priority. A job of high priority preempts as many as it needs,
 // and one of equal priority none.
-func takesBetweenJobs(s *scene) {
+func preemptsBetweenJobs(s *scene) {
 	s.createQuota("jobs", cardList(h200, 4))
 	s.createObjects(s.deploymentInClass("pc-low", podSet{name: "low", queue: "jobs", card: h200, count: 1, pods: 4}))
 	s.wantRunning("low", 4, 0)
@@ -60,7 +60,7 @@ func takesBetweenJobs(s *scene) {
 
 // There is quota for either card, but only the other one's nodes are full. Pods of low priority
 // hold the quota of the card with free nodes.
-func takesTheCardThatIsShort(s *scene) {
+func preemptsOnTheScarceCard(s *scene) {
 	s.createQuota("cards", cardList(h200, 4, h800, 2))
 	s.createQuota("cards-others", cardList(h800, 8))
 	s.createObjects(s.deploymentOf(podSet{name: "others", queue: "cards-others", card: h800, count: 1, pods: 8}))
@@ -72,12 +72,12 @@ func takesTheCardThatIsShort(s *scene) {
 }
 
 // Inside a job the task of higher priority preempts a lower one.
-func takesBetweenPods(s *scene) {
+func preemptsBetweenPods(s *scene) {
 	s.preemptInsideJob("pods", func(template *corev1.PodTemplateSpec, class, _ string) { template.Spec.PriorityClassName = class })
 }
 
 // volcano.sh/task-priority has the same effect without PriorityClasses.
-func takesByTaskPriority(s *scene) {
+func preemptsByTaskPriority(s *scene) {
 	s.preemptInsideJob("task-priority", func(template *corev1.PodTemplateSpec, _, priority string) {
 		template.Annotations["volcano.sh/task-priority"] = priority
 	})

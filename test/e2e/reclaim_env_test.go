@@ -18,7 +18,7 @@ import (
 // reclaimScene is a scene about reclaim.
 type reclaimScene struct {
 	name string
-	play func(*reclaimTest)
+	run  func(*reclaimTest)
 	// worksWithStockReclaim reports whether the scene has the same result with Volcano's own action reclaim.
 	worksWithStockReclaim bool
 }

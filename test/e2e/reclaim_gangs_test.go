@@ -10,7 +10,7 @@ import (
 
 // Two gangs fill the nodes. One pod evicts one gang. The next pods use its remaining cards
 // before the other gang is touched.
-func takesWholeGangs(t *reclaimTest) {
+func reclaimsWholeGangs(t *reclaimTest) {
 	t.createQuotas(8)
 	t.startJob(t.trainingJob("one", 4))
 	t.startJob(t.trainingJob("two", 4))
@@ -69,7 +69,7 @@ func (t *reclaimTest) elasticJob(name string, pods, least int) *batchv1alpha1.Jo
 
 // A Deployment and a job have elastic pods. They are evicted, one after the other, before any
 // gang is broken.
-func elasticPodsGoFirst(t *reclaimTest) {
+func elasticPodsAreEvictedFirst(t *reclaimTest) {
 	t.createQuotas(8)
 	t.startTraining("web", 2)
 	t.startJob(t.elasticJob("willing", 4, 2))
@@ -96,7 +96,7 @@ func (t *reclaimTest) wantJob(name string, phase batchv1alpha1.JobPhase) {
 
 // The job could run with two of its pods, but its own policy would restart all of them when one
 // is evicted.
-func aJobThatRestartsIsTakenWhole(t *reclaimTest) {
+func aRestartingJobIsEvictedWhole(t *reclaimTest) {
 	t.createQuotas(8)
 	t.occupyCards(4)
 	job := t.elasticJob("job", 4, 2)

@@ -8,7 +8,7 @@ import (
 )
 
 // An autoscaler adds pods to a Deployment whose PodGroup needs one pod only.
-func aDeploymentThatGrowsTakes(t *reclaimTest) {
+func aGrowingDeploymentReclaims(t *reclaimTest) {
 	t.createQuotas(8)
 	t.startTraining("low", 8)
 	t.createInference("service", 1)
@@ -25,7 +25,7 @@ func aDeploymentThatGrowsTakes(t *reclaimTest) {
 
 // A gang of inference, larger than a node, reclaims everything that it needs at once. While its
 // quota or the reclaimable pods do not suffice, it reclaims nothing.
-func aGangTakesAllOrNothing(t *reclaimTest) {
+func aGangReclaimsAllOrNothing(t *reclaimTest) {
 	t.createQuotas(6)
 	t.startTraining("low", 4)
 	t.occupyCards(4)

@@ -14,7 +14,7 @@ import (
 
 // Inference comes when training has run only for a moment. Training is evicted as soon as its
 // minimum runtime is over.
-func nobodyGoesBeforeItsMinimumRuntime(t *reclaimTest) {
+func noEvictionBeforeMinimumRuntime(t *reclaimTest) {
 	const granted = 10 * time.Second
 	t.useConfig(strings.Replace(t.configText(), "cardUnlimitedCpuMemory: true", `cardUnlimitedCpuMemory: true
       serviceTypes:
@@ -67,7 +67,7 @@ func (t *reclaimTest) restartSchedulerAfter(told int) {
 
 // The scheduler is killed as soon as the first pod of a gang is evicted. The next scheduler
 // recognises the evicted pods, evicts the others of the gang, and no further pod.
-func aCrashTakesNobodyElse(t *reclaimTest) {
+func aCrashEvictsNoOtherGang(t *reclaimTest) {
 	t.createQuotas(8)
 	for _, name := range []string{"one", "two"} {
 		job := t.trainingJob(name, 4)
@@ -82,7 +82,7 @@ func aCrashTakesNobodyElse(t *reclaimTest) {
 	t.Expect(t.countRunning("one") * t.countRunning("two")).To(BeZero())
 }
 
-func aCrashTakesNoOtherPod(t *reclaimTest) {
+func aCrashEvictsNoOtherPod(t *reclaimTest) {
 	t.createQuotas(8)
 	low := t.deploymentOf(t.newWorkload("low", t.queueName("training"), 8))
 	setSlowTermination(&low.Spec.Template)

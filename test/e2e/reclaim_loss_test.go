@@ -45,14 +45,14 @@ func (t *reclaimTest) wantEvicted(gone, stays string) {
 	t.checkSamePods(left)
 }
 
-func theYoungerGangGoes(t *reclaimTest) {
+func theYoungerGangIsEvicted(t *reclaimTest) {
 	t.startOneAfterTheOther(t.trainingJob("older", 4), t.trainingJob("younger", 4))
 	t.wantEvicted("younger", "older")
 }
 
 // A pod of the older gang states that it has just saved its work. An invalid time is no
 // checkpoint.
-func theGangWhosePodSavedGoes(t *reclaimTest) {
+func theGangThatSavedIsEvicted(t *reclaimTest) {
 	younger := t.trainingJob("younger", 4)
 	younger.Annotations[api.AnnotationCheckpointTime] = "just now"
 	t.startOneAfterTheOther(t.trainingJob("older", 4), younger)
@@ -63,7 +63,7 @@ func theGangWhosePodSavedGoes(t *reclaimTest) {
 
 // A checkpoint in the future counts as one of now: the job loses nothing, and no more than
 // nothing.
-func theGangThatSavesInTheFutureGoes(t *reclaimTest) {
+func theGangWithAFutureCheckpointIsEvicted(t *reclaimTest) {
 	older := t.trainingJob("older", 4)
 	older.Annotations[api.AnnotationCheckpointTime] = time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 	t.startOneAfterTheOther(older, t.trainingJob("younger", 4))
@@ -72,7 +72,7 @@ func theGangThatSavesInTheFutureGoes(t *reclaimTest) {
 }
 
 // The older gang loses more, and has the lower priority.
-func theGangOfTheLowerPriorityGoes(t *reclaimTest) {
+func theGangOfLowerPriorityIsEvicted(t *reclaimTest) {
 	older, younger := t.trainingJob("older", 4), t.trainingJob("younger", 4)
 	firstTaskTemplate(older).Spec.PriorityClassName, firstTaskTemplate(younger).Spec.PriorityClassName = "pc-low", "pc-high"
 	t.startOneAfterTheOther(older, younger)
@@ -80,7 +80,7 @@ func theGangOfTheLowerPriorityGoes(t *reclaimTest) {
 }
 
 // The younger gang loses less, and a PodDisruptionBudget allows no eviction of it.
-func theGangWithoutADisruptionBudgetGoes(t *reclaimTest) {
+func theGangWithoutADisruptionBudgetIsEvicted(t *reclaimTest) {
 	younger := t.trainingJob("younger", 4)
 	firstTaskTemplate(younger).Labels = map[string]string{"app": "younger"}
 	t.createObjects(&policyv1.PodDisruptionBudget{

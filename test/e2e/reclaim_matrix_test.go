@@ -4,7 +4,7 @@ import "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 // Training fills the nodes. Work of high priority that is not inference reclaims nothing.
 // Inference reclaims what it has quota for, and no more than it needs.
-func inferenceTakesFromTrainingOnly(t *reclaimTest) {
+func inferenceReclaimsFromTrainingOnly(t *reclaimTest) {
 	t.createQuotas(2)
 	t.startTraining("low", 8)
 	t.createQuotaOfType(t.queueName("more"), "training", cardList(t.card, 8))
@@ -26,7 +26,7 @@ func inferenceTakesFromTrainingOnly(t *reclaimTest) {
 
 // All waiting pods are in queues of higher priority than all running pods, and all queues with
 // running pods are reclaimable: only the service type decides.
-func trainingAloneGives(t *reclaimTest) {
+func onlyTrainingIsReclaimed(t *reclaimTest) {
 	t.createQuotas(8)
 	for name, work := range map[string]podSet{
 		"low-service": t.newWorkload("low-service", t.createUnmanagedQueue("low", "inference", 10000, true), 3),
@@ -46,7 +46,7 @@ func trainingAloneGives(t *reclaimTest) {
 }
 
 // Of eight pods seven are protected, each in another way.
-func whatIsProtectedStays(t *reclaimTest) {
+func protectedPodsStay(t *reclaimTest) {
 	t.createQuotas(8)
 	t.createObjects(
 		t.deploymentOf(t.newWorkload("locked", t.createUnmanagedQueue("locked", "training", 20000, false), 1)),

@@ -9,7 +9,7 @@ import (
 )
 
 // Both cards would suit the pod, but its queue has quota for only one of them.
-func takesTheCardThatIsNamed(t *reclaimTest) {
+func reclaimsTheNamedCard(t *reclaimTest) {
 	t.createQuotas(2)
 	t.startTraining("low", 8)
 	w := t.newWorkload("else", t.queueName("training"), 4)
@@ -28,7 +28,7 @@ func takesTheCardThatIsNamed(t *reclaimTest) {
 }
 
 // Two cards are free.
-func freeCardsSuffice(t *reclaimTest) {
+func noEvictionWhileCardsAreFree(t *reclaimTest) {
 	t.createQuotas(8)
 	t.startTraining("low", 6)
 	stay := t.runningPods("low")
@@ -62,9 +62,9 @@ func (t *reclaimTest) wantNoEviction(waiting ...string) {
 }
 
 // No node fits these pods, whatever is evicted.
-func nobodyGoesForWhatHasNoNode(t *reclaimTest) {
+func noEvictionWithoutAFittingNode(t *reclaimTest) {
 	t.createQuotaOfType(t.queueName("training"), "training", cardList(t.card, 8, t.other, 4))
-	t.createQuotaOfType(t.queueName("inference"), "inference", cardList(t.card, 20, t.other, 4)) // those who wait hold a part of it
+	t.createQuotaOfType(t.queueName("inference"), "inference", cardList(t.card, 20, t.other, 4)) // waiting pods hold a part of it
 	t.mergePatch(builder.Node(t.namespace+"-other-0").Obj(), `{"spec":{"taints":[{"key":"reserved","effect":"NoSchedule"}]}}`)
 	t.startTraining("low", 8)
 	w := t.newWorkload("tolerant", t.queueName("training"), 4)
@@ -105,7 +105,7 @@ func (t *reclaimTest) blockNodes() {
 }
 
 // Both nodes have the cards and the CPU, but never at the same time.
-func nobodyGoesWithoutTheCPUToRun(t *reclaimTest) {
+func noEvictionWithoutEnoughCPU(t *reclaimTest) {
 	t.createQuotas(8)
 	t.blockNodes()
 	t.startTraining("low", 8)
@@ -114,7 +114,7 @@ func nobodyGoesWithoutTheCPUToRun(t *reclaimTest) {
 }
 
 // There would be room on both nodes, but not beside the pod that stays.
-func nobodyGoesWhereAnotherIsInTheWay(t *reclaimTest) {
+func noEvictionWhereAPodBlocks(t *reclaimTest) {
 	t.createQuotas(8)
 	t.blockNodes()
 	t.startTraining("low", 8)

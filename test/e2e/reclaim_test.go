@@ -13,33 +13,33 @@ import (
 // time on one cluster.
 var reclaimScenes = []reclaimScene{
 	// The longest ones first.
-	{name: "failed", play: restartedJobSurvives(5, map[string]string{endsWith: "143"})},
-	{name: "succeeded", play: restartedJobSurvives(5, map[string]string{endsWith: "0"})},
-	{name: "matrix", play: inferenceTakesFromTrainingOnly, worksWithStockReclaim: true},
-	{name: "givers", play: trainingAloneGives, worksWithStockReclaim: true},
-	{name: "protected", play: whatIsProtectedStays, worksWithStockReclaim: true},
-	{name: "wrongcard", play: takesTheCardThatIsNamed, worksWithStockReclaim: true},
-	{name: "suffices", play: freeCardsSuffice, worksWithStockReclaim: true},
-	{name: "busy", play: nobodyGoesWithoutTheCPUToRun, worksWithStockReclaim: true},
-	{name: "inway", play: nobodyGoesWhereAnotherIsInTheWay, worksWithStockReclaim: true},
-	{name: "nowhere", play: nobodyGoesForWhatHasNoNode, worksWithStockReclaim: true},
-	{name: "outside", play: nobodyGoesForANamespaceThatIsLeftOut, worksWithStockReclaim: true},
-	{name: "grows", play: aDeploymentThatGrowsTakes, worksWithStockReclaim: true},
-	{name: "allornone", play: aGangTakesAllOrNothing, worksWithStockReclaim: true},
+	{name: "failed", run: restartedJobSurvives(5, map[string]string{endsWith: "143"})},
+	{name: "succeeded", run: restartedJobSurvives(5, map[string]string{endsWith: "0"})},
+	{name: "matrix", run: inferenceReclaimsFromTrainingOnly, worksWithStockReclaim: true},
+	{name: "givers", run: onlyTrainingIsReclaimed, worksWithStockReclaim: true},
+	{name: "protected", run: protectedPodsStay, worksWithStockReclaim: true},
+	{name: "wrongcard", run: reclaimsTheNamedCard, worksWithStockReclaim: true},
+	{name: "suffices", run: noEvictionWhileCardsAreFree, worksWithStockReclaim: true},
+	{name: "busy", run: noEvictionWithoutEnoughCPU, worksWithStockReclaim: true},
+	{name: "inway", run: noEvictionWhereAPodBlocks, worksWithStockReclaim: true},
+	{name: "nowhere", run: noEvictionWithoutAFittingNode, worksWithStockReclaim: true},
+	{name: "outside", run: noEvictionForADisallowedNamespace, worksWithStockReclaim: true},
+	{name: "grows", run: aGrowingDeploymentReclaims, worksWithStockReclaim: true},
+	{name: "allornone", run: aGangReclaimsAllOrNothing, worksWithStockReclaim: true},
 
-	{name: "gangs", play: takesWholeGangs},
-	{name: "onepod", play: aGangWithAProtectedPodStays},
-	{name: "elastic", play: elasticPodsGoFirst},
-	{name: "inelastic", play: aJobThatRestartsIsTakenWhole},
-	{name: "roles", play: everyTaskKeepsItsMinimum},
-	{name: "younger", play: theYoungerGangGoes},
-	{name: "lowpriority", play: theGangOfTheLowerPriorityGoes},
-	{name: "budget", play: theGangWithoutADisruptionBudgetGoes},
-	{name: "podsaved", play: theGangWhosePodSavedGoes},
-	{name: "groupsaved", play: theGangThatSavesInTheFutureGoes},
-	{name: "graceful", play: restartedJobSurvives(2, map[string]string{endsWith: "0", endsAfter: "4s"})},
-	{name: "aborts", play: aJobThatAbortsEnds},
-	{name: "plain", play: aJobWithoutPoliciesReturnsAndWaits},
+	{name: "gangs", run: reclaimsWholeGangs},
+	{name: "onepod", run: aGangWithAProtectedPodStays},
+	{name: "elastic", run: elasticPodsAreEvictedFirst},
+	{name: "inelastic", run: aRestartingJobIsEvictedWhole},
+	{name: "roles", run: everyTaskKeepsItsMinimum},
+	{name: "younger", run: theYoungerGangIsEvicted},
+	{name: "lowpriority", run: theGangOfLowerPriorityIsEvicted},
+	{name: "budget", run: theGangWithoutADisruptionBudgetIsEvicted},
+	{name: "podsaved", run: theGangThatSavedIsEvicted},
+	{name: "groupsaved", run: theGangWithAFutureCheckpointIsEvicted},
+	{name: "graceful", run: restartedJobSurvives(2, map[string]string{endsWith: "0", endsAfter: "4s"})},
+	{name: "aborts", run: aJobThatAbortsEnds},
+	{name: "plain", run: aJobWithoutPoliciesReturnsAndWaits},
 }
 
 // atOnce is the number of scenes that run at the same time.
@@ -47,9 +47,9 @@ const atOnce = 8
 
 // clusterWideScenes are reclaim scenes that affect the scheduler of the whole cluster.
 var clusterWideScenes = []reclaimScene{
-	{name: "runtime", play: nobodyGoesBeforeItsMinimumRuntime, worksWithStockReclaim: true},
-	{name: "crashed", play: aCrashTakesNobodyElse},
-	{name: "crashedpods", play: aCrashTakesNoOtherPod, worksWithStockReclaim: true},
+	{name: "runtime", run: noEvictionBeforeMinimumRuntime, worksWithStockReclaim: true},
+	{name: "crashed", run: aCrashEvictsNoOtherGang},
+	{name: "crashedpods", run: aCrashEvictsNoOtherPod, worksWithStockReclaim: true},
 }
 
 func runReclaimScenes(t *testing.T, st *testCluster, played func(reclaimScene) bool) {
@@ -61,7 +61,7 @@ func runReclaimScenes(t *testing.T, st *testCluster, played func(reclaimScene) b
 	play := func(scene reclaimScene) error {
 		if played(scene) {
 			t.Run(scene.name, func(t *testing.T) {
-				scene.play(&reclaimTest{scene: newSceneOn(t, scene.name, st), card: scene.cardName(), other: scene.cardName() + "-OTHER"})
+				scene.run(&reclaimTest{scene: newSceneOn(t, scene.name, st), card: scene.cardName(), other: scene.cardName() + "-OTHER"})
 			})
 		}
 		return nil

@@ -16,7 +16,7 @@ import (
 func TestPreemptionInsideAQueue(t *testing.T) {
 	t.Parallel()
 	st := startEvictingCluster(t)
-	for name, play := range map[string]func(*scene){"jobs": takesBetweenJobs, "cards": takesTheCardThatIsShort, "pods": takesBetweenPods} {
+	for name, play := range map[string]func(*scene){"jobs": preemptsBetweenJobs, "cards": preemptsOnTheScarceCard, "pods": preemptsBetweenPods} {
 		t.Run(name, func(t *testing.T) { play(newSceneOn(t, name, st)) })
 	}
 }
@@ -26,7 +26,7 @@ func TestPreemptionInsideAQueue(t *testing.T) {
 func TestPreemptionByThePolicy(t *testing.T) {
 	t.Parallel()
 	st := startPolicyCluster(t)
-	for name, play := range map[string]func(*scene){"gangs": gangsSurvivePreemption, "task-priority": takesByTaskPriority} {
+	for name, play := range map[string]func(*scene){"gangs": gangsSurvivePreemption, "task-priority": preemptsByTaskPriority} {
 		t.Run(name, func(t *testing.T) { play(newSceneOn(t, name, st)) })
 	}
 }

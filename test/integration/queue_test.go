@@ -87,7 +87,7 @@ func TestForeignFieldsAreLeftAlone(t *testing.T) {
 	patchAs(t, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}}, "somebody", func(q *v1beta1.Queue) {
 		q.Annotations["example.com/cost-centre"] = "42"
 		q.Spec.Capability["example.com/fpga"] = *parseQuantity("3")
-		q.Annotations[selectorKey] = `{}` // a CardQuota that does not choose only ever takes away
+		q.Annotations[selectorKey] = `{}` // a CardQuota without a selector only removes it
 		q.Spec.Type = "batch"
 	})
 	patchAs(t, builder.Queue(name).UID("").Obj(), "vc-controller-manager", func(q *v1beta1.Queue) {

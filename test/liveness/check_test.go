@@ -183,7 +183,7 @@ func (w *simulation) checkVictim(now *sessionView, g *group, promised []*pod) st
 	if left := len(g.placed); left > 0 && left < g.min {
 		return fmt.Sprintf("left below its minimum: %d pods of %s run, of which %d are the minimum", left, g.name, g.min)
 	}
-	if w.unfinished[g.name] { // the rest of what went before
+	if w.unfinished[g.name] { // the rest of an earlier eviction
 		return ""
 	}
 	var takers []string
@@ -216,7 +216,7 @@ func (w *simulation) checkReclaimedForOne(now *sessionView, g *group, taker stri
 	if w.quiet {
 		w.reclaimers[by.name] = made
 	}
-	if by.queue == g.queue { // preempt takes pod by pod
+	if by.queue == g.queue { // preempt evicts pod by pod
 		return ""
 	}
 	key := g.name + " for " + by.name

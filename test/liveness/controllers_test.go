@@ -13,7 +13,7 @@ import (
 // runControllers simulates the kubelets and the job controllers.
 func (w *simulation) runControllers() {
 	for _, name := range w.server.pods.sortedNames() {
-		if pod, is := w.server.pods.objects[name]; is { // none that went with another one of its job
+		if pod, is := w.server.pods.objects[name]; is { // it may have been deleted with its job
 			w.actOn(name, pod)
 		}
 	}

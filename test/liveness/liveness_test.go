@@ -50,7 +50,7 @@ func (m *schedulerCache) warmUp() {
 func (m *schedulerCache) playSequence(s sequence) (wrong string, trace []string) {
 	w := m.newSimulation(s)
 	wrong = w.run(synctest.Wait)
-	time.Sleep(5 * time.Minute) // whoever still tries to write gives up
+	time.Sleep(5 * time.Minute) // pending writers give up
 	synctest.Wait()
 	return wrong, w.trace
 }

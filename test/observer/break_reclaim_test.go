@@ -42,7 +42,7 @@ func TestOnlyEvictionsOutsideTheRulesAreFound(t *testing.T) {
 	w := newWorld(t, "break-tide")
 	training, inference := w.createReclaimQueues()
 	o := w.startObserver(observer.Options{PlacedWithin: 2 * time.Second})
-	o.Excuse(observer.Reason) // nobody is there to say one
+	o.Excuse(observer.Reason) // no scheduler runs that could state one
 	for _, name := range []string{"first", "second", "third"} {
 		w.podIn(training, name, "NVIDIA-H200", "1")
 		w.bindPod(name, "h200-0")
@@ -51,7 +51,7 @@ func TestOnlyEvictionsOutsideTheRulesAreFound(t *testing.T) {
 	w.evictAs("first", "reclaim")
 	w.bindPod("service", "h200-0")
 	w.podIn(training, "waiting", "NVIDIA-H200", "1")
-	w.evictAs("service", "reclaim") // training reclaims from nobody
+	w.evictAs("service", "reclaim") // training may not reclaim
 	w.deletePod("waiting")
 	w.wantExactly(o, "I4 eviction pod/break-tide/service")
 

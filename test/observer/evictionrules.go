@@ -139,7 +139,7 @@ func podPriority(pod *corev1.Pod) int32 {
 func (m *clusterState) groupPriority(pod *corev1.Pod) int32 {
 	group := m.groupOf(pod)
 	if group == nil {
-		return podPriority(pod) // its PodGroup went; Volcano had it when it decided
+		return podPriority(pod) // its PodGroup is gone; Volcano had it when it decided
 	}
 	if class, ok := m.classes[group.Spec.PriorityClassName]; ok {
 		return class.Value

@@ -56,7 +56,7 @@ func (m *clusterState) checkTenancy(state *podState, c change) {
 		return // no such queue, which is a matter of the quota
 	}
 	moment := m.windowStart(c.seen)
-	was := []map[string]string{nil} // a namespace that nobody has seen has no labels
+	was := []map[string]string{nil} // an unknown namespace has no labels
 	if known := m.namespaces[pod.Namespace]; known != nil {
 		was = known.valuesSince(moment)
 	}

@@ -1,4 +1,4 @@
-// Package olm installs the operator as the Operator Lifecycle Manager does: OLM's own operators
-// run as processes against a local cluster, a catalog of bundles generated from this tree is
-// served by opm, and the manifests and commands are those of docs/install.md and docs/upgrade.md.
+// Package olm installs the operator with the Operator Lifecycle Manager. OLM's own operators run
+// as processes on a local cluster, and opm serves a catalog of bundles generated from this tree.
+// The manifests and commands are those of docs/install.md and docs/upgrade.md.
 package olm

@@ -46,7 +46,7 @@ func (a *administrator) writeAsPrevious(v version) {
 
 func (a *administrator) restoreObject(resource dynamic.ResourceInterface, object *unstructured.Unstructured) {
 	a.Helper()
-	const manager = "cardquota" // the operator goes by it
+	const manager = "cardquota" // the operator relies on it
 	if object.GetKind() == "Queue" {
 		_, err := resource.Apply(a.ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: manager})
 		a.Expect(err).NotTo(HaveOccurred())

@@ -21,7 +21,7 @@ func TestATideTakesWholeGangsAndGivesThemBack(t *testing.T) {
 	for _, tide := range []struct {
 		name string
 		play func() (*Result, error)
-		left harness.Usage // who holds the cards then
+		left harness.Usage // which pods hold the cards then
 	}{
 		{"one by one", func() (*Result, error) { return w.ServePodsOneByOne(ctx, 2) }, harness.Usage{Gangs: 5, Cards: 40}},
 		{"flood", func() (*Result, error) { return w.ServeDeployments(ctx, "chat", 1, 12) }, harness.Usage{Gangs: 3, Inference: 12, Cards: 36}},

@@ -18,7 +18,7 @@ import (
 const (
 	Trainer   = "trainer"   // of a gang
 	Single    = "single"    // training on its own
-	Inference = "inference" // takes cards back
+	Inference = "inference" // reclaims cards
 )
 
 // podRecord is the record of a pod.
