@@ -43,7 +43,7 @@ type ServiceTypePolicyList struct {
 }
 
 // ServiceTypePolicySpec is the desired policy.
-// +kubebuilder:validation:XValidation:rule="!has(self.priorityClassPolicy) || self.priorityClassPolicy != 'None' || !has(self.priorityClasses) || self.priorityClasses.size() == 0",fieldPath=".priorityClasses",message="priorityClassPolicy None means that no PriorityClass comes with the policy: leave priorityClasses out"
+// +kubebuilder:validation:XValidation:rule="!has(self.priorityClassPolicy) || self.priorityClassPolicy != 'None' || !has(self.priorityClasses) || self.priorityClasses.size() == 0",fieldPath=".priorityClasses",message="with priorityClassPolicy None the operator creates no PriorityClass: leave priorityClasses out"
 type ServiceTypePolicySpec struct {
 	// serviceTypes define the kinds of work, 1 to 32. They replace the built-in types by name, with all
 	// fields: inference (priority 80000, reclaims from training) and training (priority 20000,
@@ -287,7 +287,7 @@ type PriorityClassPolicy string
 type ComputeQuota string
 
 // ConfigMapKeyReference names one key of one ConfigMap.
-// +kubebuilder:validation:XValidation:rule="!has(self.name) || self.name != 'cardquota-scheduler-configmap'",message="that ConfigMap is rendered: name the one that it is rendered from"
+// +kubebuilder:validation:XValidation:rule="!has(self.name) || self.name != 'cardquota-scheduler-configmap'",message="the operator renders that ConfigMap: name the ConfigMap with Volcano's configuration"
 type ConfigMapKeyReference struct {
 	// namespace is the namespace of the ConfigMap. Unset means the value of the operator's flag
 	// --volcano-namespace.
