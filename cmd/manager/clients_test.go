@@ -38,7 +38,7 @@ func TestOnlyClientsOfTheAuthorityAreAnswered(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			port, err := cluster.FreePort()
 			check.NoError(t, err)
-			address := serve(t, flags{certificates: files, webhookPort: port, webhookCertDir: dir, webhookClientCA: authority})
+			address := serve(t, flags{certificates: certificatesFiles, webhookPort: port, webhookCertDir: dir, webhookClientCA: authority})
 			for who, tc := range map[string]struct {
 				config   *rest.Config
 				answered bool
@@ -62,7 +62,7 @@ func TestWithoutAnAuthorityThereIsNoServer(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
 	check.NoError(t, os.WriteFile(empty, []byte("no certificate"), 0o600))
 	for file, want := range map[string]string{empty: "holds no certificate", empty + ".missing": "no such file"} {
-		if _, err := newHooks(flags{certificates: files, webhookClientCA: file}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := newWebhookServer(flags{certificates: certificatesFiles, webhookClientCA: file}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}
@@ -71,7 +71,7 @@ func TestWithoutAnAuthorityThereIsNoServer(t *testing.T) {
 // serve runs the webhook server with one webhook and waits until it is ready.
 func serve(t *testing.T, f flags) (address string) {
 	t.Helper()
-	h, err := newHooks(f)
+	h, err := newWebhookServer(f)
 	check.NoError(t, err)
 	h.server.Register("/yes", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	ctx, stop := context.WithCancel(t.Context())
@@ -83,7 +83,7 @@ func serve(t *testing.T, f flags) (address string) {
 			t.Error(err)
 		}
 	})
-	started := h.started()
+	started := h.startedCheck()
 	for range 200 {
 		if err = started(nil); err == nil {
 			return fmt.Sprintf("127.0.0.1:%d", f.webhookPort)

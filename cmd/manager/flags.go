@@ -12,63 +12,63 @@ import (
 
 // flags are the command line.
 type flags struct {
-	metrics, probes string
+	metricsAddress, probeAddress string
 	// secureMetrics serves metrics over TLS, and to those only who may read them.
 	secureMetrics bool
-	elect         bool
+	leaderElect   bool
 	// electNamespace is the operator's own.
-	electNamespace string
+	operatorNamespace string
 	// scheduler is the namespace of our scheduler: of its ConfigMap and its Leases.
-	scheduler string
+	schedulerNamespace string
 	// volcano is the namespace of Volcano's own programs.
-	volcano        string
-	qps            float64
-	certificates   certificates
-	webhookPort    int
-	webhookCertDir string
+	volcanoNamespace string
+	qps              float64
+	certificates     certificateSource
+	webhookPort      int
+	webhookCertDir   string
 	// webhookClientCA is a file, "" when anybody is answered.
 	webhookClientCA string
 	logging         zap.Options
 }
 
-// certificates says where the webhook server has its certificate from.
-type certificates string
+// certificateSource says where the webhook server has its certificate from.
+type certificateSource string
 
 // The values of --webhook-certificates.
 const (
-	// self: the operator signs it and keeps it in a Secret.
-	self certificates = "Self"
-	// files: somebody else (cert-manager, OLM) puts it into --webhook-cert-dir.
-	files certificates = "Files"
-	// off: there is no webhook server.
-	off certificates = "Off"
+	// certificatesSelf: the operator signs it and keeps it in a Secret.
+	certificatesSelf certificateSource = "Self"
+	// certificatesFiles: somebody else (cert-manager, OLM) puts it into --webhook-cert-dir.
+	certificatesFiles certificateSource = "Files"
+	// certificatesOff: there is no webhook server.
+	certificatesOff certificateSource = "Off"
 )
 
 // Set and String make it a flag.
-func (c *certificates) Set(text string) error {
-	switch value := certificates(text); value {
-	case self, files, off:
+func (c *certificateSource) Set(text string) error {
+	switch value := certificateSource(text); value {
+	case certificatesSelf, certificatesFiles, certificatesOff:
 		*c = value
 		return nil
 	}
-	return fmt.Errorf("write %s, %s or %s", self, files, off)
+	return fmt.Errorf("write %s, %s or %s", certificatesSelf, certificatesFiles, certificatesOff)
 }
 
-func (c *certificates) String() string { return string(*c) }
+func (c *certificateSource) String() string { return string(*c) }
 
-func parse(args []string) (flags, error) {
-	f := flags{certificates: off}
+func parseFlags(args []string) (flags, error) {
+	f := flags{certificates: certificatesOff}
 	set := flag.NewFlagSet("cardquota-manager", flag.ContinueOnError)
-	set.StringVar(&f.metrics, "metrics-bind-address", ":8080", "The address that serves /metrics; 0 serves none.")
+	set.StringVar(&f.metricsAddress, "metrics-bind-address", ":8080", "The address that serves /metrics; 0 serves none.")
 	set.BoolVar(&f.secureMetrics, "secure-metrics", false,
 		"Serve --metrics-bind-address over TLS, and only to readers whose token may get the path (TokenReview, SubjectAccessReview).")
-	set.StringVar(&f.probes, "health-probe-bind-address", ":8081", "The address that serves /healthz and /readyz.")
-	set.BoolVar(&f.elect, "leader-elect", true, "Work only while holding the leader Lease, so that several replicas can run.")
-	set.StringVar(&f.electNamespace, "leader-elect-namespace", "volcano-system",
+	set.StringVar(&f.probeAddress, "health-probe-bind-address", ":8081", "The address that serves /healthz and /readyz.")
+	set.BoolVar(&f.leaderElect, "leader-elect", true, "Work only while holding the leader Lease, so that several replicas can run.")
+	set.StringVar(&f.operatorNamespace, "leader-elect-namespace", "volcano-system",
 		"The operator's own namespace: of the leader Lease, and of the Secret and the Service of the webhooks.")
-	set.StringVar(&f.scheduler, "scheduler-namespace", "",
+	set.StringVar(&f.schedulerNamespace, "scheduler-namespace", "",
 		"The namespace of cardquota-scheduler: of the ConfigMap that is rendered for it, and of its Leases. The operator's own when not set.")
-	set.StringVar(&f.volcano, "volcano-namespace", workload.StockSchedulerNamespace,
+	set.StringVar(&f.volcanoNamespace, "volcano-namespace", workload.StockSchedulerNamespace,
 		"The namespace of Volcano's own programs: of the ConfigMap that the policy is laid over, unless it names another, and of the scheduler of which condition Enforced tells.")
 	set.Float64Var(&f.qps, "kube-api-qps", 500, "Requests per second to the API server; bursts may be twice as many.")
 	set.Var(&f.certificates, "webhook-certificates",
@@ -86,7 +86,7 @@ func parse(args []string) (flags, error) {
 	if err := set.Parse(args); err != nil {
 		return flags{}, fmt.Errorf("parse flags: %w", err)
 	}
-	f.scheduler = cmp.Or(f.scheduler, f.electNamespace)
+	f.schedulerNamespace = cmp.Or(f.schedulerNamespace, f.operatorNamespace)
 	if f.qps <= 0 {
 		return flags{}, fmt.Errorf("parse flags: --kube-api-qps is %g: it must be more than 0", f.qps)
 	}

@@ -40,7 +40,7 @@ import (
 const leaderLease = "cardquota-manager"
 
 func main() {
-	f, err := parse(os.Args[1:])
+	f, err := parseFlags(os.Args[1:])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
@@ -68,7 +68,7 @@ func run(f flags) error {
 			return fmt.Errorf("build scheme: %w", err)
 		}
 	}
-	hooks, err := newHooks(f)
+	webhooks, err := newWebhookServer(f)
 	if err != nil {
 		return err
 	}
@@ -76,11 +76,11 @@ func run(f flags) error {
 		Scheme:                        scheme,
 		Cache:                         cacheOptions(f),
 		Metrics:                       metricsOptions(f),
-		WebhookServer:                 hooks.server,
-		HealthProbeBindAddress:        f.probes,
-		LeaderElection:                f.elect,
+		WebhookServer:                 webhooks.server,
+		HealthProbeBindAddress:        f.probeAddress,
+		LeaderElection:                f.leaderElect,
 		LeaderElectionID:              leaderLease,
-		LeaderElectionNamespace:       f.electNamespace,
+		LeaderElectionNamespace:       f.operatorNamespace,
 		LeaderElectionReleaseOnCancel: true,
 	})
 	if err != nil {
@@ -101,12 +101,12 @@ func run(f flags) error {
 	if err != nil {
 		return err
 	}
-	policies.SchedulerNamespace, policies.VolcanoNamespace = f.scheduler, f.volcano
+	policies.SchedulerNamespace, policies.VolcanoNamespace = f.schedulerNamespace, f.volcanoNamespace
 	policies.Bypasses, policies.Guard = recounter, guard
 	if err := servicetypepolicy.Setup(ctx, mgr, policies); err != nil {
 		return err
 	}
-	if err := hooks.setup(ctx, mgr, nodes); err != nil {
+	if err := webhooks.setupWebhooks(ctx, mgr, nodes); err != nil {
 		return err
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
@@ -125,54 +125,54 @@ func run(f flags) error {
 func cacheOptions(f flags) cache.Options {
 	options := cardquota.CacheOptions()
 	maps.Copy(options.ByObject, admissionpolicy.CacheOptions())
-	maps.Copy(options.ByObject, servicetypepolicy.CacheOptions(f.scheduler))
+	maps.Copy(options.ByObject, servicetypepolicy.CacheOptions(f.schedulerNamespace))
 	maps.Copy(options.ByObject, webhook.CacheOptions())
-	maps.Copy(options.ByObject, selfsigned.CacheOptions(f.electNamespace))
+	maps.Copy(options.ByObject, selfsigned.CacheOptions(f.operatorNamespace))
 	return options
 }
 
 // metricsOptions say where metrics are served, and to whom.
 func metricsOptions(f flags) metricsserver.Options {
-	options := metricsserver.Options{BindAddress: f.metrics}
+	options := metricsserver.Options{BindAddress: f.metricsAddress}
 	if f.secureMetrics {
 		options.SecureServing, options.FilterProvider = true, filters.WithAuthenticationAndAuthorization
 	}
 	return options
 }
 
-// hooks is the webhook server and where its certificate comes from.
-type hooks struct {
+// webhookServer is the webhook server and where its certificate comes from.
+type webhookServer struct {
 	flags
 	// server is nil when there are no webhooks, self when the operator does not
 	// sign its certificate.
-	server ctrlwebhook.Server
-	self   *selfsigned.Rotator
+	server  ctrlwebhook.Server
+	rotator *selfsigned.Rotator
 }
 
-func newHooks(f flags) (*hooks, error) {
-	h := &hooks{flags: f}
+func newWebhookServer(f flags) (*webhookServer, error) {
+	h := &webhookServer{flags: f}
 	options := ctrlwebhook.Options{Port: f.webhookPort, CertDir: f.webhookCertDir}
 	if f.webhookClientCA != "" {
-		only, err := clientsOf(f.webhookClientCA)
+		only, err := requireClientCertificates(f.webhookClientCA)
 		if err != nil {
 			return nil, err
 		}
 		options.TLSOpts = append(options.TLSOpts, only)
 	}
 	switch f.certificates {
-	case self:
-		h.self = selfsigned.New(f.electNamespace)
-		options.TLSOpts = append(options.TLSOpts, func(config *tls.Config) { config.GetCertificate = h.self.GetCertificate })
+	case certificatesSelf:
+		h.rotator = selfsigned.New(f.operatorNamespace)
+		options.TLSOpts = append(options.TLSOpts, func(config *tls.Config) { config.GetCertificate = h.rotator.GetCertificate })
 		h.server = ctrlwebhook.NewServer(options)
-	case files:
+	case certificatesFiles:
 		h.server = ctrlwebhook.NewServer(options)
 	}
 	return h, nil
 }
 
-// clientsOf has a server require certificates for clients that an authority in
+// requireClientCertificates has a server require certificates for clients that an authority in
 // the file has signed.
-func clientsOf(file string) (func(*tls.Config), error) {
+func requireClientCertificates(file string) (func(*tls.Config), error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("read --webhook-client-ca-file: %w", err)
@@ -186,20 +186,20 @@ func clientsOf(file string) (func(*tls.Config), error) {
 	}, nil
 }
 
-// setup adds the webhooks to the manager, which is ready when they answer.
-func (h *hooks) setup(ctx context.Context, mgr ctrl.Manager, nodes *controller.NodeInventory) error {
-	if h.certificates == off {
+// setupWebhooks adds the webhooks to the manager, which is ready when they answer.
+func (h *webhookServer) setupWebhooks(ctx context.Context, mgr ctrl.Manager, nodes *controller.NodeInventory) error {
+	if h.certificates == certificatesOff {
 		return nil
 	}
-	if err := webhook.Setup(ctx, mgr, nodes, h.volcano); err != nil {
+	if err := webhook.Setup(ctx, mgr, nodes, h.volcanoNamespace); err != nil {
 		return err
 	}
-	checks := map[string]healthz.Checker{"cards": webhook.Ready(nodes), "webhooks": h.started()}
-	if h.self != nil {
-		if err := h.self.Setup(mgr, false); err != nil {
+	checks := map[string]healthz.Checker{"cards": webhook.Ready(nodes), "webhooks": h.startedCheck()}
+	if h.rotator != nil {
+		if err := h.rotator.Setup(mgr, false); err != nil {
 			return err
 		}
-		checks["certificate"] = h.self.Ready
+		checks["certificate"] = h.rotator.Ready
 	}
 	for name, check := range checks {
 		if err := mgr.AddReadyzCheck(name, check); err != nil {
@@ -209,10 +209,10 @@ func (h *hooks) setup(ctx context.Context, mgr ctrl.Manager, nodes *controller.N
 	return nil
 }
 
-// started is a readiness check: the server listens. It looks by connecting. A server that
+// startedCheck is a readiness check: the server listens. It looks by connecting. A server that
 // answers only clients with a certificate refuses that too, with a line in its log, so there
 // the first time settles it: where it stops to listen, the program ends.
-func (h *hooks) started() healthz.Checker {
+func (h *webhookServer) startedCheck() healthz.Checker {
 	look := h.server.StartedChecker()
 	if h.webhookClientCA == "" {
 		return look

@@ -31,9 +31,9 @@ type election struct {
 	lead func(context.Context) error
 	// farewell says that the scheduler has ended in order. It is called after its last write,
 	// while the lease is still held, so that it is never said over a successor; nil says nothing.
-	farewell func(context.Context)
+	beforeRelease func(context.Context)
 	// led tells, once run has returned, whether this process has led.
-	led bool
+	hasLed bool
 }
 
 // run waits for its turn, leads, and stops when ctx ends; then no write of the scheduler is
@@ -41,12 +41,12 @@ type election struct {
 // must exit at once: what this process still does is refused by the fence alone.
 func (e *election) run(ctx context.Context) error {
 	if !e.config.LeaderElect {
-		return e.leadAlone(ctx)
+		return e.leadWithoutLease(ctx)
 	}
 	// The election does not end with ctx: the lease is renewed until the writes have ended.
 	term, endTerm := context.WithCancel(context.WithoutCancel(ctx))
 	defer endTerm()
-	lock, endEvents, err := e.lock(endTerm)
+	lock, endEvents, err := e.newLock(endTerm)
 	if err != nil {
 		return err
 	}
@@ -81,31 +81,31 @@ func (e *election) run(ctx context.Context) error {
 	case <-over:
 		return errLeaseLost
 	}
-	drained := e.fence.drain(e.patience())
+	drained := e.fence.drain(e.drainTimeout())
 	endTerm()
 	<-over
-	e.led = lock.held
+	e.hasLed = lock.isHeld
 	if !drained {
 		return errors.Join(cause, errNotDrained)
 	}
-	releasing, done := context.WithTimeout(context.WithoutCancel(ctx), e.patience())
+	releasing, done := context.WithTimeout(context.WithoutCancel(ctx), e.drainTimeout())
 	defer done()
-	if lock.held {
-		e.leave(releasing, e.patience()/2)
+	if lock.isHeld {
+		e.callBeforeRelease(releasing, e.drainTimeout()/2)
 	}
-	return errors.Join(cause, lock.release(releasing))
+	return errors.Join(cause, lock.releaseLease(releasing))
 }
 
-// patience is how long a write that is under way may take after the fence is closed: if it
+// drainTimeout is how long a write that is under way may take after the fence is closed: if it
 // ends within, the lease is still ours even if its last renewal is as old as allowed.
-func (e *election) patience() time.Duration {
+func (e *election) drainTimeout() time.Duration {
 	return e.config.LeaseDuration.Duration - e.config.RenewDeadline.Duration
 }
 
-// leadAlone leads without a lease (--leader-elect=false): somebody else makes sure that
+// leadWithoutLease leads without a lease (--leader-elect=false): somebody else makes sure that
 // there is one scheduler only.
-func (e *election) leadAlone(ctx context.Context) error {
-	e.led = true
+func (e *election) leadWithoutLease(ctx context.Context) error {
+	e.hasLed = true
 	klog.InfoS("leader election is off: never run a second scheduler beside this one")
 	const never = 100 * 365 * 24 * time.Hour
 	e.fence.extend(time.Now().Add(never))
@@ -120,27 +120,27 @@ func (e *election) leadAlone(ctx context.Context) error {
 	case <-ctx.Done():
 	case cause = <-failed:
 	}
-	const patience = 5 * time.Second
-	if !e.fence.drain(patience) {
+	const drainTimeout = 5 * time.Second
+	if !e.fence.drain(drainTimeout) {
 		return errors.Join(cause, errNotDrained)
 	}
-	e.leave(context.WithoutCancel(ctx), patience)
+	e.callBeforeRelease(context.WithoutCancel(ctx), drainTimeout)
 	return cause
 }
 
-// leave says farewell, within a time.
-func (e *election) leave(ctx context.Context, within time.Duration) {
-	if e.farewell == nil {
+// callBeforeRelease says farewell, within a time.
+func (e *election) callBeforeRelease(ctx context.Context, timeout time.Duration) {
+	if e.beforeRelease == nil {
 		return
 	}
-	ctx, done := context.WithTimeout(ctx, within)
+	ctx, done := context.WithTimeout(ctx, timeout)
 	defer done()
-	e.farewell(ctx)
+	e.beforeRelease(ctx)
 }
 
-// lock is the lease that the stock scheduler uses as well, and a function that ends the
+// newLock is the lease that the stock scheduler uses as well, and a function that ends the
 // recording of its events.
-func (e *election) lock(lost func()) (*fencedLock, func(), error) {
+func (e *election) newLock(lost func()) (*fencedLock, func(), error) {
 	recorder, endEvents := newRecorder(e.client, e.config.ResourceNamespace, e.component)
 	lease, err := resourcelock.New(resourcelock.LeasesResourceLock, e.config.ResourceNamespace, e.config.ResourceName,
 		e.client.CoreV1(), e.client.CoordinationV1(), resourcelock.ResourceLockConfig{Identity: e.identity, EventRecorder: recorder})
@@ -148,5 +148,5 @@ func (e *election) lock(lost func()) (*fencedLock, func(), error) {
 		endEvents()
 		return nil, nil, fmt.Errorf("leader election: %w", err)
 	}
-	return &fencedLock{Interface: lease, fence: e.fence, term: e.config.RenewDeadline.Duration, lost: lost}, endEvents, nil
+	return &fencedLock{Interface: lease, fence: e.fence, writeWindow: e.config.RenewDeadline.Duration, onLost: lost}, endEvents, nil
 }

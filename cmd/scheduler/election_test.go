@@ -163,8 +163,8 @@ func TestACandidateStandsBackWhileAForeignSchedulerRuns(t *testing.T) {
 // TestTheElectedLooksOnceMore: somebody may have come while it waited for its turn
 // and was not brought yet.
 func TestTheElectedLooksOnceMore(t *testing.T) {
-	work := &leader{others: newLooking(stranger("late", "n", "Running")).foreign}
-	NewWithT(t).Expect(work.with(newFence())(t.Context())).To(MatchError(ContainSubstring("another scheduler runs in pod ns/late,")))
+	work := &leader{others: newLooking(stranger("late", "n", "Running")).otherSchedulers}
+	NewWithT(t).Expect(work.leadBehind(newFence())(t.Context())).To(MatchError(ContainSubstring("another scheduler runs in pod ns/late,")))
 }
 
 func TestAWaitingProcessStopsWhenAsked(t *testing.T) {
@@ -182,7 +182,7 @@ func TestAFaultEndsTheWaiting(t *testing.T) {
 	instant(t, func(t *testing.T, g *WithT) {
 		l, broken, ended := look(t, stranger("one", "n", "Running")), errors.New("the configuration cannot be watched"), make(chan error, 1)
 		ctx, end := context.WithCancelCause(t.Context())
-		go func() { ended <- takeTurns(t.Context(), ctx, l.foreign, nil) }()
+		go func() { ended <- runElections(t.Context(), ctx, l.otherSchedulers, nil) }()
 		synctest.Wait()
 		g.Expect(l.String()).NotTo(BeEmpty())
 		end(broken)
@@ -192,11 +192,11 @@ func TestAFaultEndsTheWaiting(t *testing.T) {
 
 func TestOwnPod(t *testing.T) {
 	t.Setenv("POD_NAME", "mine")
-	if got := ownPod(); got != "mine" {
+	if got := ownPodName(); got != "mine" {
 		t.Errorf("own pod is %q", got)
 	}
 	t.Setenv("POD_NAME", "")
-	if got := ownPod(); got == "" {
+	if got := ownPodName(); got == "" {
 		t.Error("the host has no name")
 	}
 }
@@ -208,15 +208,15 @@ func TestAnElectedSchedulerWaitsForAnAnswer(t *testing.T) {
 		l := newLooking()
 		slow := errors.New("etcdserver: request timed out")
 		l.trouble.Store(&slow)
-		work := &leader{others: l.foreign}
+		work := &leader{others: l.otherSchedulers}
 		term, end := context.WithTimeout(t.Context(), long)
 		defer end()
 		began := time.Now()
-		g.Expect(work.with(newFence())(term)).To(Succeed())
+		g.Expect(work.leadBehind(newFence())(term)).To(Succeed())
 		g.Expect(time.Since(began)).To(Equal(long), "it waits as long as its term lasts")
 
 		time.AfterFunc(long, func() { l.trouble.Store(nil) })
-		g.Expect(l.absent(t.Context())).To(Succeed())
-		g.Expect(time.Since(began)).To(BeNumerically("~", 2*long, 2*askAgain), "it goes on once there is an answer")
+		g.Expect(l.confirmNone(t.Context())).To(Succeed())
+		g.Expect(time.Since(began)).To(BeNumerically("~", 2*long, 2*lookupInterval), "it goes on once there is an answer")
 	})
 }

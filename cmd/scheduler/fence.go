@@ -27,9 +27,9 @@ type fence struct {
 	// until is when writing ends unless it is extended; zero before the first term.
 	until time.Time
 	// shut is final.
-	shut bool
+	closed bool
 	// underWay counts writes between request and answer; none is added once the fence is shut.
-	underWay sync.WaitGroup
+	inFlight sync.WaitGroup
 	now      func() time.Time
 }
 
@@ -48,35 +48,35 @@ func (f *fence) extend(until time.Time) {
 func (f *fence) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.shut = true
+	f.closed = true
 }
 
 // drain closes the fence and waits until no write is under way; false if that takes longer
 // than patience.
-func (f *fence) drain(patience time.Duration) bool {
+func (f *fence) drain(timeout time.Duration) bool {
 	f.close()
 	drained := make(chan struct{})
-	go func() { f.underWay.Wait(); close(drained) }()
+	go func() { f.inFlight.Wait(); close(drained) }()
 	select {
 	case <-drained:
 		return true
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		return false
 	}
 }
 
-func (f *fence) enter() bool {
+func (f *fence) beginWrite() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.shut || !f.now().Before(f.until) {
+	if f.closed || !f.now().Before(f.until) {
 		return false
 	}
-	f.underWay.Add(1)
+	f.inFlight.Add(1)
 	return true
 }
 
-// wrap is a transport.WrapperFunc.
-func (f *fence) wrap(next http.RoundTripper) http.RoundTripper {
+// wrapTransport is a transport.WrapperFunc.
+func (f *fence) wrapTransport(next http.RoundTripper) http.RoundTripper {
 	return &fencedTransport{fence: f, next: next}
 }
 
@@ -91,14 +91,14 @@ func (t *fencedTransport) RoundTrip(request *http.Request) (*http.Response, erro
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return t.next.RoundTrip(request)
 	}
-	if !t.fence.enter() {
+	if !t.fence.beginWrite() {
 		if request.Body != nil {
 			_ = request.Body.Close()
 		}
 		return nil, errFenced
 	}
 	// The API server answers a write after it is stored.
-	defer t.fence.underWay.Done()
+	defer t.fence.inFlight.Done()
 	return t.next.RoundTrip(request)
 }
 
@@ -111,53 +111,53 @@ type fencedLock struct {
 	fence *fence
 	// term is how long writes are allowed after a renewal. It is the renew deadline, shorter
 	// than the lease, so that a write sent in the last moment ends before a successor starts.
-	term time.Duration
+	writeWindow time.Duration
 	// lost is called when another holder is found although this process leads.
-	lost func()
-	held bool
+	onLost func()
+	isHeld bool
 }
 
 // Get also looks for a usurper. client-go would go on trying to renew until its deadline
 // while two schedulers work.
 func (l *fencedLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(ctx)
-	if err == nil && l.held && record.HolderIdentity != l.Identity() {
+	if err == nil && l.isHeld && record.HolderIdentity != l.Identity() {
 		l.fence.close()
-		l.lost()
+		l.onLost()
 	}
 	return record, raw, err
 }
 
 // Create takes a lease that does not exist yet.
 func (l *fencedLock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	return l.take(record, func() error { return l.Interface.Create(ctx, record) })
+	return l.writeRecord(record, func() error { return l.Interface.Create(ctx, record) })
 }
 
 // Update takes, renews or releases the lease.
 func (l *fencedLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	return l.take(record, func() error { return l.Interface.Update(ctx, record) })
+	return l.writeRecord(record, func() error { return l.Interface.Update(ctx, record) })
 }
 
-// take extends the fence from before the request was sent: others count from when they see it.
-func (l *fencedLock) take(record resourcelock.LeaderElectionRecord, write func() error) error {
+// writeRecord extends the fence from before the request was sent: others count from when they see it.
+func (l *fencedLock) writeRecord(record resourcelock.LeaderElectionRecord, write func() error) error {
 	sent := time.Now()
 	if err := write(); err != nil {
 		return err
 	}
 	if record.HolderIdentity == l.Identity() {
-		l.held = true
-		l.fence.extend(sent.Add(l.term))
+		l.isHeld = true
+		l.fence.extend(sent.Add(l.writeWindow))
 	}
 	return nil
 }
 
-// release gives the lease up so that a successor need not wait for its end. The fence must be
+// releaseLease gives the lease up so that a successor need not wait for its end. The fence must be
 // drained, and the election over: release writes without regard to it.
-func (l *fencedLock) release(ctx context.Context) error {
-	if !l.held {
+func (l *fencedLock) releaseLease(ctx context.Context) error {
+	if !l.isHeld {
 		return nil
 	}
-	l.held = false
+	l.isHeld = false
 	record, _, err := l.Interface.Get(ctx)
 	if err != nil {
 		return fmt.Errorf("read the lease %s: %w", l.Describe(), err)

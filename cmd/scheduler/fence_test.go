@@ -18,7 +18,7 @@ import (
 func (f *fence) isShut() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.shut
+	return f.closed
 }
 
 func TestOnlyReadsPassAClosedFence(t *testing.T) {
@@ -48,7 +48,7 @@ func TestRefusedWriteClosesItsBody(t *testing.T) {
 	body := &closeable{Reader: strings.NewReader("{}")}
 	request := httptest.NewRequest(http.MethodPost, "http://127.0.0.1", nil)
 	request.Body = body
-	if _, err := newFence().wrap(http.DefaultTransport).RoundTrip(request); !errors.Is(err, errFenced) || !body.closed {
+	if _, err := newFence().wrapTransport(http.DefaultTransport).RoundTrip(request); !errors.Is(err, errFenced) || !body.closed {
 		t.Errorf("error %v, body closed: %v", err, body.closed)
 	}
 }

@@ -59,10 +59,10 @@ func TestWhatFlagsMean(t *testing.T) {
 	}
 	elects := func(f *flags) string { return fmt.Sprint(f.volcano.LeaderElection.LeaderElect) }
 	foreign := func(f *flags) string {
-		if f.foreign == nil {
+		if f.otherSchedulerSelector == nil {
 			return "never looked for"
 		}
-		return f.foreign.String()
+		return f.otherSchedulerSelector.String()
 	}
 	beats := func(f *flags) string { return f.heartbeatNamespace() }
 	for t, tc := range check.Cases(t, map[string]struct {

@@ -23,29 +23,29 @@ import (
 	"cardquota.dev/operator/internal/version"
 )
 
-// beatEvery is the shortest time between two heartbeats that say the same,
+// heartbeatInterval is the shortest time between two heartbeats that say the same,
 // and between two trials when one failed.
-var beatEvery = timing.Wait(2 * time.Second)
+var heartbeatInterval = timing.Wait(2 * time.Second)
 
-// beatWithin is how long one heartbeat may take to write.
-const beatWithin = 3 * time.Second
+// heartbeatTimeout is how long one heartbeat may take to write.
+const heartbeatTimeout = 3 * time.Second
 
-// beater writes the heartbeat. Sessions hand it their reports and go on; it
+// heartbeatWriter writes the heartbeat. Sessions hand it their reports and go on; it
 // writes one at a time, always the newest, and only when a session has closed:
 // a scheduler that hangs stops beating.
-type beater struct {
+type heartbeatWriter struct {
 	leases    typedcoordinationv1.LeaseInterface
 	namespace string
 	identity  string
 	// problem says why the newest configuration is not in force, "" when it is.
-	problem func() string
+	configProblem func() string
 
-	newest atomic.Pointer[capacitycard.SessionReport]
-	wake   chan struct{}
+	newestSession atomic.Pointer[capacitycard.SessionReport]
+	wake          chan struct{}
 
 	// last is what was tried last, nil before; failed tells that it was not written.
-	last   *enforcement.Report
-	failed bool
+	lastReport *enforcement.Report
+	lastFailed bool
 	// lease is the object as the API server returned it last, nil when it must be read.
 	lease *coordinationv1.Lease
 }
@@ -61,13 +61,13 @@ func newHeartbeatClient(config *rest.Config, namespace string) (typedcoordinatio
 	return client.CoordinationV1().Leases(namespace), nil
 }
 
-func newBeater(leases typedcoordinationv1.LeaseInterface, namespace, identity string, problem func() string) *beater {
-	return &beater{leases: leases, namespace: namespace, identity: identity, problem: problem, wake: make(chan struct{}, 1)}
+func newHeartbeatWriter(leases typedcoordinationv1.LeaseInterface, namespace, identity string, configProblem func() string) *heartbeatWriter {
+	return &heartbeatWriter{leases: leases, namespace: namespace, identity: identity, configProblem: configProblem, wake: make(chan struct{}, 1)}
 }
 
-// beat takes the report of a closed session. It never waits.
-func (b *beater) beat(report capacitycard.SessionReport) {
-	b.newest.Store(&report)
+// observeSession takes the report of a closed session. It never waits.
+func (b *heartbeatWriter) observeSession(report capacitycard.SessionReport) {
+	b.newestSession.Store(&report)
 	select {
 	case b.wake <- struct{}{}:
 	default: // the newest is read when the write under way has ended
@@ -75,75 +75,75 @@ func (b *beater) beat(report capacitycard.SessionReport) {
 }
 
 // run writes reports until ctx ends.
-func (b *beater) run(ctx context.Context) {
+func (b *heartbeatWriter) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-b.wake:
-			b.report(ctx, b.newest.Load())
+			b.reportSession(ctx, b.newestSession.Load())
 		}
 	}
 }
 
-// report writes what a session said, if that is due.
-func (b *beater) report(ctx context.Context, session *capacitycard.SessionReport) {
+// reportSession writes what a session said, if that is due.
+func (b *heartbeatWriter) reportSession(ctx context.Context, session *capacitycard.SessionReport) {
 	report := enforcement.Report{
 		Identity: b.identity, Version: version.Version, ConfigHash: session.ConfigHash,
-		ConfigProblem: b.problem(), SecondScheduler: session.BoundByOthers, At: session.At,
+		ConfigProblem: b.configProblem(), SecondScheduler: session.BoundByOthers, At: session.At,
 	}
 	if report.ConfigProblem == "" {
 		report.ConfigProblem = session.Problem
 	}
-	if !due(report, b.last, b.failed) {
+	if !isDue(report, b.lastReport, b.lastFailed) {
 		return
 	}
-	err := b.write(ctx, report)
+	err := b.writeReport(ctx, report)
 	if err != nil && !errors.Is(err, errFenced) && ctx.Err() == nil {
 		klog.ErrorS(err, "the heartbeat is not written", "lease", b.namespace+"/"+enforcement.LeaseName)
 	}
-	b.last, b.failed = &report, err != nil
+	b.lastReport, b.lastFailed = &report, err != nil
 }
 
-// due tells whether a report is to be written, after the last trial.
-func due(report enforcement.Report, last *enforcement.Report, failed bool) bool {
-	return last == nil || report.At.Sub(last.At) >= beatEvery || !failed && !report.SameContent(*last)
+// isDue tells whether a report is to be written, after the last trial.
+func isDue(report enforcement.Report, last *enforcement.Report, failed bool) bool {
+	return last == nil || report.At.Sub(last.At) >= heartbeatInterval || !failed && !report.SameContent(*last)
 }
 
-// write writes a report, a second time if somebody else changed the Lease.
-func (b *beater) write(ctx context.Context, report enforcement.Report) error {
-	ctx, cancel := context.WithTimeout(ctx, beatWithin)
+// writeReport writes a report, a second time if somebody else changed the Lease.
+func (b *heartbeatWriter) writeReport(ctx context.Context, report enforcement.Report) error {
+	ctx, cancel := context.WithTimeout(ctx, heartbeatTimeout)
 	defer cancel()
-	err := b.try(ctx, report)
+	err := b.tryWrite(ctx, report)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
-		err = b.try(ctx, report)
+		err = b.tryWrite(ctx, report)
 	}
 	return err
 }
 
-// try writes a report once. After an error the Lease is read again.
-func (b *beater) try(ctx context.Context, report enforcement.Report) (err error) {
-	known := b.lease.DeepCopy()
+// tryWrite writes a report once. After an error the Lease is read again.
+func (b *heartbeatWriter) tryWrite(ctx context.Context, report enforcement.Report) (err error) {
+	lease := b.lease.DeepCopy()
 	b.lease = nil
-	if known == nil {
-		known, err = b.leases.Get(ctx, enforcement.LeaseName, metav1.GetOptions{})
+	if lease == nil {
+		lease, err = b.leases.Get(ctx, enforcement.LeaseName, metav1.GetOptions{})
 	}
 	switch {
 	case apierrors.IsNotFound(err):
-		known, err = b.leases.Create(ctx, report.Lease(b.namespace), metav1.CreateOptions{})
+		lease, err = b.leases.Create(ctx, report.Lease(b.namespace), metav1.CreateOptions{})
 	case err == nil:
-		report.WriteTo(known)
-		known, err = b.leases.Update(ctx, known, metav1.UpdateOptions{})
+		report.WriteTo(lease)
+		lease, err = b.leases.Update(ctx, lease, metav1.UpdateOptions{})
 	}
 	if err == nil {
-		b.lease = known
+		b.lease = lease
 	}
 	return err
 }
 
-// endHeartbeat writes that the scheduler of this identity has stopped in order. A Lease that
+// writeFinalHeartbeat writes that the scheduler of this identity has stopped in order. A Lease that
 // it has not written, or nobody, is left alone.
-func endHeartbeat(ctx context.Context, leases typedcoordinationv1.LeaseInterface, identity string) error {
+func writeFinalHeartbeat(ctx context.Context, leases typedcoordinationv1.LeaseInterface, identity string) error {
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		lease, err := leases.Get(ctx, enforcement.LeaseName, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
@@ -163,8 +163,8 @@ func endHeartbeat(ctx context.Context, leases typedcoordinationv1.LeaseInterface
 	})
 }
 
-// configProblem is why the newest text of a gate is not in force, "" when it is.
-func configProblem(status configloader.Status) string {
+// configProblemOf is why the newest text of a gate is not in force, "" when it is.
+func configProblemOf(status configloader.Status) string {
 	if status.Reason == configloader.ReasonLoaded {
 		return ""
 	}

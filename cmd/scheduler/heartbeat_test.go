@@ -44,7 +44,7 @@ func TestAHeartbeatIsDue(t *testing.T) {
 		"another at once after a failure": {report("b", time.Second), &last, true, false},
 		"the failed one after two":        {report("a", 2*time.Second), &last, true, true},
 	}) {
-		check.Equal(t, "due", tc.want, due(tc.report, tc.last, tc.failed))
+		check.Equal(t, "due", tc.want, isDue(tc.report, tc.last, tc.failed))
 	}
 }
 
@@ -52,7 +52,7 @@ func TestConfigProblem(t *testing.T) {
 	for reason, want := range map[string]string{
 		configloader.ReasonLoaded: "", configloader.ReasonRejected: "m", configloader.ReasonMissing: "m", configloader.ReasonNotWritten: "m", configloader.ReasonNotConfigured: "m",
 	} {
-		check.Equal(t, fmt.Sprintf("%s: problem", reason), want, configProblem(configloader.Status{Reason: reason, Message: "m"}))
+		check.Equal(t, fmt.Sprintf("%s: problem", reason), want, configProblemOf(configloader.Status{Reason: reason, Message: "m"}))
 	}
 }
 
@@ -60,7 +60,7 @@ var leaseResource = coordinationv1.SchemeGroupVersion.WithResource("leases")
 
 // beating is a beater under test.
 type beating struct {
-	*beater
+	*heartbeatWriter
 	client *fake.Clientset
 	began  time.Time
 	// faulty is what the gate finds wrong.
@@ -70,7 +70,7 @@ type beating struct {
 func newBeating() *beating {
 	b := &beating{client: fake.NewClientset(), began: time.Now()}
 	b.faulty.Store("")
-	b.beater = newBeater(b.client.CoordinationV1().Leases("ns"), "ns", "host_uid", func() string { return b.faulty.Load().(string) })
+	b.heartbeatWriter = newHeartbeatWriter(b.client.CoordinationV1().Leases("ns"), "ns", "host_uid", func() string { return b.faulty.Load().(string) })
 	return b
 }
 
@@ -101,7 +101,7 @@ func (b *beating) writes() int {
 
 func TestHeartbeatSaysWhatTheSessionRanWith(t *testing.T) {
 	g, b := NewWithT(t), newBeating()
-	b.report(t.Context(), &capacitycard.SessionReport{ConfigHash: "a", BoundByOthers: []string{"n/p"}, At: b.began})
+	b.reportSession(t.Context(), &capacitycard.SessionReport{ConfigHash: "a", BoundByOthers: []string{"n/p"}, At: b.began})
 	g.Expect(b.said()).To(Equal(enforcement.Report{Identity: "host_uid", Version: "v0.0.0-dev", ConfigHash: "a", SecondScheduler: []string{"n/p"}, At: b.began.Truncate(time.Microsecond)}))
 
 	// A change is said at once, and what others wrote on the Lease stays.
@@ -111,12 +111,12 @@ func TestHeartbeatSaysWhatTheSessionRanWith(t *testing.T) {
 	b.faulty.Store("the text is bad")
 	session := b.session("a", time.Millisecond)
 	session.Problem = "an argument is bad"
-	b.report(t.Context(), &session)
+	b.reportSession(t.Context(), &session)
 	g.Expect(b.said()).To(HaveField("ConfigProblem", "the text is bad"))
 	b.faulty.Store("")
 	session = b.session("", time.Second)
 	session.Problem = "an argument is bad"
-	b.report(t.Context(), &session)
+	b.reportSession(t.Context(), &session)
 	g.Expect(b.said()).To(And(HaveField("ConfigProblem", "an argument is bad"), HaveField("ConfigHash", "")))
 	lease, err := b.client.CoordinationV1().Leases("ns").Get(t.Context(), enforcement.LeaseName, metav1.GetOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -132,10 +132,10 @@ func TestHeartbeatNeverHoldsASessionUpAndNeverLosesTheNewest(t *testing.T) {
 			return false, nil, nil
 		})
 		go b.run(t.Context())
-		b.beat(b.session("first", 0))
+		b.observeSession(b.session("first", 0))
 		<-arrived
 		for i, hash := range []string{"b", "c", "d", "newest"} {
-			b.beat(b.session(hash, time.Duration(i+1)*time.Second)) // returns although a write is under way
+			b.observeSession(b.session(hash, time.Duration(i+1)*time.Second)) // returns although a write is under way
 		}
 		close(answer)
 		synctest.Wait()
@@ -162,27 +162,27 @@ func TestHeartbeatIsWrittenAgainAfterFailures(t *testing.T) {
 	beat := func(hash string, after time.Duration) string {
 		at += after
 		session := b.session(hash, at)
-		b.report(t.Context(), &session)
+		b.reportSession(t.Context(), &session)
 		said, _ := b.said()
 		return said.ConfigHash
 	}
 	for _, verb := range []string{"get", "create"} {
 		failing[verb] = errors.New("not now")
-		g.Expect(beat("a", beatEvery)).To(BeEmpty())
+		g.Expect(beat("a", heartbeatInterval)).To(BeEmpty())
 		delete(failing, verb)
 	}
 	tries := b.writes()
 	g.Expect(beat("b", time.Millisecond)).To(BeEmpty(), "tried again at once")
 	g.Expect(b.writes()).To(Equal(tries))
-	g.Expect(beat("a", beatEvery)).To(Equal("a"))
+	g.Expect(beat("a", heartbeatInterval)).To(Equal("a"))
 	failing["update"] = apierrors.NewConflict(coordinationv1.Resource("leases"), enforcement.LeaseName, errors.New("changed"))
 	g.Expect(beat("b", time.Millisecond)).To(Equal("b"), "somebody else changed the Lease")
 	g.Expect(b.client.Tracker().Delete(leaseResource, "ns", enforcement.LeaseName)).To(Succeed())
-	g.Expect(beat("b", beatEvery)).To(Equal("b"), "somebody else deleted the Lease")
+	g.Expect(beat("b", heartbeatInterval)).To(Equal("b"), "somebody else deleted the Lease")
 	failing["update"] = errors.New("not now")
 	g.Expect(beat("c", time.Millisecond)).To(Equal("b"))
 	delete(failing, "update")
-	g.Expect(beat("c", beatEvery)).To(Equal("c"))
+	g.Expect(beat("c", heartbeatInterval)).To(Equal("c"))
 }
 
 // TestOnlyTheLeaderBeats: the fence stands before the heartbeat as well.
@@ -199,27 +199,27 @@ func TestOnlyTheLeaderBeats(t *testing.T) {
 	t.Cleanup(server.Close)
 	fence := newFence()
 	config := &rest.Config{Host: server.URL}
-	config.Wrap(fence.wrap)
+	config.Wrap(fence.wrapTransport)
 	client, err := newHeartbeatClient(config, "ns")
 	g.Expect(err).NotTo(HaveOccurred())
-	b := newBeater(client, "ns", "i", func() string { return "" })
-	b.report(t.Context(), &capacitycard.SessionReport{At: time.Now()})
+	b := newHeartbeatWriter(client, "ns", "i", func() string { return "" })
+	b.reportSession(t.Context(), &capacitycard.SessionReport{At: time.Now()})
 	g.Expect(asked.Load()).To(BeNumerically(">", 0), "it is looked for")
 	g.Expect(written.Load()).To(BeZero())
 	fence.extend(time.Now().Add(time.Hour))
-	b.report(t.Context(), &capacitycard.SessionReport{At: time.Now().Add(beatEvery)})
+	b.reportSession(t.Context(), &capacitycard.SessionReport{At: time.Now().Add(heartbeatInterval)})
 	g.Expect(written.Load()).To(BeNumerically(">", 0))
 }
 
 // TestTheLastHeartbeat: who stops in order says so, of himself only.
 func TestTheLastHeartbeat(t *testing.T) {
 	g, b := NewWithT(t), newBeating()
-	g.Expect(endHeartbeat(t.Context(), b.leases, b.identity)).To(Succeed(), "there is none")
+	g.Expect(writeFinalHeartbeat(t.Context(), b.leases, b.identity)).To(Succeed(), "there is none")
 	g.Expect(b.writes()).To(BeZero())
-	b.report(t.Context(), &capacitycard.SessionReport{ConfigHash: "a", At: b.began})
+	b.reportSession(t.Context(), &capacitycard.SessionReport{ConfigHash: "a", At: b.began})
 	before := b.writes()
 
-	g.Expect(endHeartbeat(t.Context(), b.leases, "another")).To(Succeed())
+	g.Expect(writeFinalHeartbeat(t.Context(), b.leases, "another")).To(Succeed())
 	g.Expect(b.writes()).To(Equal(before), "a successor's stays")
 
 	conflicts := 1
@@ -227,7 +227,7 @@ func TestTheLastHeartbeat(t *testing.T) {
 		conflicts--
 		return conflicts >= 0, nil, apierrors.NewConflict(coordinationv1.Resource("leases"), enforcement.LeaseName, errors.New("changed"))
 	})
-	g.Expect(endHeartbeat(t.Context(), b.leases, b.identity)).To(Succeed())
+	g.Expect(writeFinalHeartbeat(t.Context(), b.leases, b.identity)).To(Succeed())
 	g.Expect(b.said()).To(Equal(enforcement.Report{
 		Identity: "host_uid", Version: "v0.0.0-dev", ConfigHash: "a", At: b.began.Truncate(time.Microsecond), Ended: true,
 	}))

@@ -49,11 +49,11 @@ func main() {
 		fmt.Println(versionLine())
 		return
 	}
-	os.Exit(start(flags))
+	os.Exit(runScheduler(flags))
 }
 
-// start returns the process's exit code: 0 only if the scheduler was asked to stop and did.
-func start(flags *flags) int {
+// runScheduler returns the process's exit code: 0 only if the scheduler was asked to stop and did.
+func runScheduler(flags *flags) int {
 	if err := flags.complete(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -86,11 +86,11 @@ type flags struct {
 	secureMetrics bool
 	// foreignNamespaces are looked through for pods of other schedulers, besides that of
 	// the leader lease.
-	foreignNamespaces []string
+	otherSchedulerNamespaces []string
 	// foreignSelector finds the pods of other schedulers, "" looks for none; foreign
 	// is the same once the flags are complete, nil for none.
-	foreignSelector string
-	foreign         labels.Selector
+	otherSchedulerLabels   string
+	otherSchedulerSelector labels.Selector
 }
 
 // ourDefaults are the flags of Volcano whose default differs here.
@@ -124,9 +124,9 @@ func addFlags(set *pflag.FlagSet) *flags {
 		"Key of the scheduler configuration in --scheduler-configmap")
 	set.BoolVar(&f.secureMetrics, "secure-metrics", false,
 		"Serve --listen-address over TLS, and only to readers whose token may get the path (TokenReview, SubjectAccessReview)")
-	set.StringSliceVar(&f.foreignNamespaces, "foreign-scheduler-namespaces", []string{workload.StockSchedulerNamespace},
+	set.StringSliceVar(&f.otherSchedulerNamespaces, "foreign-scheduler-namespaces", []string{workload.StockSchedulerNamespace},
 		"Namespaces in which another scheduler may run, besides that of the leader lease")
-	set.StringVar(&f.foreignSelector, "foreign-scheduler-selector", workload.StockSchedulerLabel+"="+workload.StockSchedulerApp,
+	set.StringVar(&f.otherSchedulerLabels, "foreign-scheduler-selector", workload.StockSchedulerLabel+"="+workload.StockSchedulerApp,
 		"Labels of the pods that run another scheduler, in the namespace of the leader lease and in --foreign-scheduler-namespaces. While one of them runs this scheduler is not elected, and it ends when one appears. Empty: never look")
 	set.Lookup("scheduler-conf").Usage = "The absolute path of a scheduler configuration file, to be used instead of --scheduler-configmap"
 	set.Lookup("disable-default-scheduler-config").Usage = "Always true: without a good configuration nothing is scheduled"
@@ -142,12 +142,12 @@ func (f *flags) complete() error {
 	if _, err := f.configMapName(); err != nil {
 		return err
 	}
-	if f.foreignSelector != "" {
-		selector, err := labels.Parse(f.foreignSelector)
+	if f.otherSchedulerLabels != "" {
+		selector, err := labels.Parse(f.otherSchedulerLabels)
 		if err != nil {
-			return fmt.Errorf("--foreign-scheduler-selector=%s is no label selector: %w", f.foreignSelector, err)
+			return fmt.Errorf("--foreign-scheduler-selector=%s is no label selector: %w", f.otherSchedulerLabels, err)
 		}
-		f.foreign = selector
+		f.otherSchedulerSelector = selector
 	}
 	if !f.volcano.DisableDefaultSchedulerConfig {
 		klog.InfoS("--disable-default-scheduler-config=false is ignored: Volcano's default configuration enforces no card quota")

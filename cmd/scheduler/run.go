@@ -38,7 +38,7 @@ import (
 // then for its turn to lead; only the leader builds Volcano's cache, which writes the root
 // and default queues. A replica that waits therefore changes nothing and needs nothing of
 // Volcano's. It returns nil once asked has ended and the scheduler has stopped in order.
-func run(asked context.Context, flags *flags) error {
+func run(signalCtx context.Context, flags *flags) error {
 	opt := flags.volcano
 	config, err := kube.BuildConfig(opt.KubeClientOptions)
 	if err != nil {
@@ -52,14 +52,14 @@ func run(asked context.Context, flags *flags) error {
 		}
 	}
 
-	ctx, end := context.WithCancelCause(asked)
+	ctx, end := context.WithCancelCause(signalCtx)
 	defer end(nil)
-	gate, closeGate, err := newGate(config, flags)
+	loader, closeLoader, err := newConfigLoader(config, flags)
 	if err != nil {
 		return err
 	}
-	defer closeGate()
-	others, closeOthers, err := watchForeign(config, flags)
+	defer closeLoader()
+	others, closeOthers, err := watchOtherSchedulers(config, flags)
 	if err != nil {
 		return err
 	}
@@ -68,18 +68,18 @@ func run(asked context.Context, flags *flags) error {
 	if flags.secureMetrics {
 		readers = rest.AddUserAgent(rest.CopyConfig(config), "metrics")
 	}
-	if err := serve(ctx, opt, healthHandler(state{gate, others}), readers); err != nil {
+	if err := startServers(ctx, opt, healthHandler(readiness{loader, others}), readers); err != nil {
 		return err
 	}
-	go func() { end(gate.Run(ctx)) }()
+	go func() { end(loader.Run(ctx)) }()
 
 	select {
 	case <-ctx.Done():
-		return stopReason(asked, ctx)
-	case <-gate.Ready():
+		return stopReason(signalCtx, ctx)
+	case <-loader.Ready():
 	}
-	heartbeats := flags.heartbeatNamespace()
-	opt.SchedulerConf = gate.File()
+	heartbeatNamespace := flags.heartbeatNamespace()
+	opt.SchedulerConf = loader.File()
 
 	hostname, err := os.Hostname()
 	if err != nil {
@@ -96,47 +96,47 @@ func run(asked context.Context, flags *flags) error {
 	// Kubernetes' scheduler plugins dereference these without looking.
 	metrics.InitKubeSchedulerRelatedMetrics()
 
-	work := &leader{config: config, opt: opt, gate: gate, others: others, heartbeats: heartbeats, identity: identity, cache: cache, evictor: preempt.Evictor()}
-	return takeTurns(asked, ctx, others, func() *election {
+	work := &leader{config: config, opt: opt, loader: loader, others: others, heartbeatNamespace: heartbeatNamespace, identity: identity, cache: cache, evictor: preempt.Evictor()}
+	return runElections(signalCtx, ctx, others, func() *election {
 		fence := newFence()
 		return &election{
-			config:    opt.LeaderElection,
-			client:    client,
-			identity:  identity,
-			component: commonutil.GenerateComponentName(opt.SchedulerNames),
-			fence:     fence,
-			lead:      work.with(fence),
-			farewell:  work.farewell,
+			config:        opt.LeaderElection,
+			client:        client,
+			identity:      identity,
+			component:     commonutil.GenerateComponentName(opt.SchedulerNames),
+			fence:         fence,
+			lead:          work.leadBehind(fence),
+			beforeRelease: work.writeFinalHeartbeat,
 		}
 	})
 }
 
 // stopReason is nil if the process was asked to stop, else why ctx ended by itself.
-func stopReason(asked, ctx context.Context) error {
-	if asked.Err() == nil {
+func stopReason(signalCtx, ctx context.Context) error {
+	if signalCtx.Err() == nil {
 		return context.Cause(ctx)
 	}
 	return nil
 }
 
-// state is what the readiness page shows: the gate's status and, while this process may not
+// readiness is what the readiness page shows: the gate's status and, while this process may not
 // stand for election because of another scheduler, that.
-type state struct {
-	gate   *configloader.Loader
-	others *foreign
+type readiness struct {
+	loader *configloader.Loader
+	others *otherSchedulers
 }
 
-func (s state) String() string {
-	text := s.gate.Status().String()
+func (s readiness) String() string {
+	text := s.loader.Status().String()
 	if waits := s.others.String(); waits != "" {
 		text += "\n" + waits
 	}
 	return text
 }
 
-// newGate makes the configuration gate in a directory of its own, and a function that removes
+// newConfigLoader makes the configuration gate in a directory of its own, and a function that removes
 // that directory.
-func newGate(config *rest.Config, flags *flags) (*configloader.Loader, func(), error) {
+func newConfigLoader(config *rest.Config, flags *flags) (*configloader.Loader, func(), error) {
 	client, err := kubernetes.NewForConfig(rest.AddUserAgent(config, "configuration"))
 	if err != nil {
 		return nil, nil, fmt.Errorf("API server: %w", err)
@@ -154,25 +154,25 @@ func newGate(config *rest.Config, flags *flags) (*configloader.Loader, func(), e
 		return nil, nil, fmt.Errorf("make the private directory: %w", err)
 	}
 	recorder, endEvents := newRecorder(client, "", configloader.EventSource)
-	gate, err := configloader.New(configloader.Config{
+	loader, err := configloader.New(configloader.Config{
 		Source:   source,
 		Dir:      dir,
-		Known:    knownNames(flags.volcano.PluginsDir),
-		Accept:   volcanoAccepts,
+		Known:    registeredNames(flags.volcano.PluginsDir),
+		Accept:   checkAcceptedByVolcano,
 		Recorder: recorder,
 		Log:      klog.Background().WithName("configuration"),
 	})
-	remove := func() {
+	cleanUp := func() {
 		endEvents()
 		if err := os.RemoveAll(dir); err != nil {
 			klog.ErrorS(err, "the private directory is left behind")
 		}
 	}
 	if err != nil {
-		remove()
+		cleanUp()
 		return nil, nil, err
 	}
-	return gate, remove, nil
+	return loader, cleanUp, nil
 }
 
 // newRecorder records events in a namespace, "" for the objects' own, until its function is called.
@@ -211,41 +211,41 @@ func majorMinor(major, minor string) string {
 type leader struct {
 	config *rest.Config
 	opt    *options.ServerOption
-	gate   *configloader.Loader
-	others *foreign
+	loader *configloader.Loader
+	others *otherSchedulers
 	// heartbeats is the namespace of the heartbeat, identity who beats.
-	heartbeats string
-	identity   string
+	heartbeatNamespace string
+	identity           string
 	// cache is that of the plugin, evictor what takes the place of Volcano's.
 	cache   *capacitycard.Cache
 	evictor *cardreclaim.Evictor
 }
 
-// farewell writes into the heartbeat that this process has stopped in order. It passes the
+// writeFinalHeartbeat writes into the heartbeat that this process has stopped in order. It passes the
 // fence by, which is shut by then.
-func (l *leader) farewell(ctx context.Context) {
-	leases, err := newHeartbeatClient(l.config, l.heartbeats)
+func (l *leader) writeFinalHeartbeat(ctx context.Context) {
+	leases, err := newHeartbeatClient(l.config, l.heartbeatNamespace)
 	if err == nil {
-		err = endHeartbeat(ctx, leases, l.identity)
+		err = writeFinalHeartbeat(ctx, leases, l.identity)
 	}
 	if err != nil {
 		klog.ErrorS(err, "the heartbeat does not say that this scheduler has stopped: it runs out by itself")
 	}
 }
 
-// with is the work behind a fence. It schedules until its context ends, and
+// leadBehind is the work behind a fence. It schedules until its context ends, and
 // returns earlier only with an error.
-func (l *leader) with(fence *fence) func(context.Context) error {
+func (l *leader) leadBehind(fence *fence) func(context.Context) error {
 	return func(term context.Context) error {
 		// Since no other scheduler was there, it may have taken long to be elected.
-		if err := l.others.absent(term); err != nil {
+		if err := l.others.confirmNone(term); err != nil {
 			return err
 		}
 		if term.Err() != nil {
 			return nil
 		}
 		fenced := rest.CopyConfig(l.config)
-		fenced.Wrap(fence.wrap)
+		fenced.Wrap(fence.wrapTransport)
 		sched, err := scheduler.NewScheduler(fenced, l.opt)
 		if err != nil {
 			return fmt.Errorf("start the scheduler: %w", err)
@@ -253,13 +253,13 @@ func (l *leader) with(fence *fence) func(context.Context) error {
 		if err := replaceEvictor(sched, l.evictor); err != nil {
 			return err
 		}
-		problem := func() string { return configProblem(l.gate.Status()) }
-		leases, err := newHeartbeatClient(fenced, l.heartbeats)
+		problem := func() string { return configProblemOf(l.loader.Status()) }
+		leases, err := newHeartbeatClient(fenced, l.heartbeatNamespace)
 		if err != nil {
 			return err
 		}
-		beater := newBeater(leases, l.heartbeats, l.identity, problem)
-		l.cache.SetSessionObserver(beater.beat)
+		beater := newHeartbeatWriter(leases, l.heartbeatNamespace, l.identity, problem)
+		l.cache.SetSessionObserver(beater.observeSession)
 		go beater.run(term)
 		sched.Run(term.Done())
 		<-term.Done()
@@ -267,35 +267,35 @@ func (l *leader) with(fence *fence) func(context.Context) error {
 	}
 }
 
-// takeTurns stands for election whenever no other scheduler runs, until this
+// runElections stands for election whenever no other scheduler runs, until this
 // process has led or ctx ends. Another scheduler that appears ends the election:
 // a process that has not led yet waits until it is gone, one that leads stops,
 // frees the lease and ends with an error, because Volcano cannot be started a
 // second time. newTurn makes an election that was not run yet.
-func takeTurns(asked, ctx context.Context, others *foreign, newTurn func() *election) error {
+func runElections(signalCtx, ctx context.Context, others *otherSchedulers, newElection func() *election) error {
 	for {
-		if others.gone(ctx) != nil {
-			return stopReason(asked, ctx)
+		if others.waitUntilNone(ctx) != nil {
+			return stopReason(signalCtx, ctx)
 		}
 		term, end := context.WithCancelCause(ctx)
 		go func() {
-			if err := others.arrival(term); err != nil {
+			if err := others.waitForAny(term); err != nil {
 				end(err)
 			}
 		}()
-		turn := newTurn()
-		err := turn.run(term)
-		cause := stopReason(asked, term)
+		current := newElection()
+		err := current.run(term)
+		cause := stopReason(signalCtx, term)
 		end(nil)
-		if err != nil || cause == nil || turn.led || ctx.Err() != nil {
+		if err != nil || cause == nil || current.hasLed || ctx.Err() != nil {
 			return errors.Join(err, cause)
 		}
 		klog.InfoS("stands back from the election", "reason", cause.Error())
 	}
 }
 
-// ownPod is the name of the pod that this process runs in.
-func ownPod() string {
+// ownPodName is the name of the pod that this process runs in.
+func ownPodName() string {
 	if name := os.Getenv("POD_NAME"); name != "" {
 		return name
 	}
@@ -321,7 +321,7 @@ var errNoCache = errors.New("the cache of Volcano's scheduler was not found, so 
 // replaceEvictor has the cache of a scheduler evict as Preempt does. Volcano lets
 // everybody choose the evictor of a cache, and keeps the cache of a scheduler to itself.
 func replaceEvictor(sched *scheduler.Scheduler, evictor *cardreclaim.Evictor) error {
-	found, err := cacheOf(sched)
+	found, err := schedulerCache(sched)
 	if err != nil {
 		return err
 	}
@@ -329,7 +329,7 @@ func replaceEvictor(sched *scheduler.Scheduler, evictor *cardreclaim.Evictor) er
 	return nil
 }
 
-func cacheOf(sched *scheduler.Scheduler) (*cache.SchedulerCache, error) {
+func schedulerCache(sched *scheduler.Scheduler) (*cache.SchedulerCache, error) {
 	field := reflect.ValueOf(sched).Elem().FieldByName("cache")
 	if !field.IsValid() || field.Kind() != reflect.Interface || field.IsNil() || field.Elem().Type() != reflect.TypeFor[*cache.SchedulerCache]() {
 		return nil, errNoCache

@@ -19,19 +19,19 @@ import (
 	commonutil "volcano.sh/volcano/pkg/util"
 )
 
-// serve starts the health and metrics servers and returns when they listen. They run until
+// startServers starts the health and metrics servers and returns when they listen. They run until
 // ctx ends. Volcano's own health server is not used: it takes over the process's signals and
 // knows no readiness.
 //
 // Metrics and profiles are served in the clear and to everybody, as Volcano does, unless
 // readers is set: the configuration by which the API server is asked who may read.
-func serve(ctx context.Context, opt *options.ServerOption, health http.Handler, readers *rest.Config) error {
+func startServers(ctx context.Context, opt *options.ServerOption, health http.Handler, readers *rest.Config) error {
 	certificate, err := servingCertificate(opt)
 	if err != nil {
 		return err
 	}
 	if opt.EnableHealthz {
-		if err := listen(ctx, opt.HealthzBindAddress, health, certificate); err != nil {
+		if err := startServer(ctx, opt.HealthzBindAddress, health, certificate); err != nil {
 			return err
 		}
 	}
@@ -40,13 +40,13 @@ func serve(ctx context.Context, opt *options.ServerOption, health http.Handler, 
 	}
 	pages := metricsHandler(opt)
 	if readers == nil {
-		return listen(ctx, opt.ListenAddress, pages, nil)
+		return startServer(ctx, opt.ListenAddress, pages, nil)
 	}
-	pages, certificate, err = secured(readers, pages, certificate)
+	pages, certificate, err = withAuthentication(readers, pages, certificate)
 	if err != nil {
 		return err
 	}
-	return listen(ctx, opt.ListenAddress, pages, certificate)
+	return startServer(ctx, opt.ListenAddress, pages, certificate)
 }
 
 // healthHandler answers /healthz and /livez while the process runs, and /readyz with the
@@ -76,7 +76,7 @@ func metricsHandler(opt *options.ServerOption) http.Handler {
 	return mux
 }
 
-func listen(ctx context.Context, address string, handler http.Handler, config *tls.Config) error {
+func startServer(ctx context.Context, address string, handler http.Handler, config *tls.Config) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w", address, err)
@@ -122,12 +122,12 @@ func servingCertificate(opt *options.ServerOption) (*tls.Config, error) {
 	}, nil
 }
 
-// secured lets only those read who may: every request carries a token, which the API server
+// withAuthentication lets only those read who may: every request carries a token, which the API server
 // knows (TokenReview) and whose owner may get the path (SubjectAccessReview on the
 // nonResourceURL). It is served with the certificate of --tls-cert-file, and without one with
 // a certificate of its own, made at the start: what it protects then is the token on its way
 // from prying, not the reader from a false server.
-func secured(config *rest.Config, handler http.Handler, certificate *tls.Config) (http.Handler, *tls.Config, error) {
+func withAuthentication(config *rest.Config, handler http.Handler, certificate *tls.Config) (http.Handler, *tls.Config, error) {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, nil, fmt.Errorf("API server: %w", err)

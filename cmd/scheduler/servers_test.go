@@ -52,12 +52,12 @@ func TestMetricsAndProfilesAreServedAsAsked(t *testing.T) {
 func TestServersEndWithTheirContext(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	opt := &options.ServerOption{EnableHealthz: true, HealthzBindAddress: "127.0.0.1:0"}
-	check.NoError(t, serve(ctx, opt, healthHandler(fixedState("fine")), nil))
+	check.NoError(t, startServers(ctx, opt, healthHandler(fixedState("fine")), nil))
 	stop()
 	opt.HealthzBindAddress = "256.0.0.1:1"
-	check.Says(t, serve(t.Context(), opt, nil, nil), "listen on 256.0.0.1:1")
+	check.Says(t, startServers(t.Context(), opt, nil, nil), "listen on 256.0.0.1:1")
 	opt = &options.ServerOption{EnableHealthz: true, HealthzBindAddress: "127.0.0.1:0", CaCertData: []byte("x"), CertData: []byte("x"), KeyData: []byte("x")}
-	check.Says(t, serve(t.Context(), opt, nil, nil), "serving certificate")
+	check.Says(t, startServers(t.Context(), opt, nil, nil), "serving certificate")
 }
 
 // get returns the body of a page, and its status.

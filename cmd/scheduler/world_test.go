@@ -61,7 +61,7 @@ func (s *server) send(f *fence, method string) error {
 	if err != nil {
 		return err
 	}
-	response, err := f.wrap(s).RoundTrip(request)
+	response, err := f.wrapTransport(s).RoundTrip(request)
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func stranger(name, node string, phase corev1.PodPhase) *builder.PodBuilder {
 // looking is a foreign under test, whose API server answers lists with trouble
 // as long as there is some.
 type looking struct {
-	*foreign
+	*otherSchedulers
 	client  *fake.Clientset
 	trouble atomic.Pointer[error]
 	events  *record.FakeRecorder
@@ -93,7 +93,7 @@ func newLooking(pods ...*builder.PodBuilder) *looking {
 		}
 		return false, nil, nil
 	})
-	l.foreign = newForeign(l.client, []string{"ns"}, labels.SelectorFromSet(labels.Set{"app": "volcano-scheduler"}), "own", l.events)
+	l.otherSchedulers = newOtherSchedulers(l.client, []string{"ns"}, labels.SelectorFromSet(labels.Set{"app": "volcano-scheduler"}), "own", l.events)
 	return l
 }
 
@@ -106,20 +106,20 @@ func look(t *testing.T, pods ...*builder.PodBuilder) *looking {
 func (l *looking) appears(g *WithT, pod *builder.PodBuilder) {
 	_, err := l.client.CoreV1().Pods("ns").Create(context.Background(), pod.Obj(), metav1.CreateOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
-	time.Sleep(askAgain)
+	time.Sleep(lookupInterval)
 	synctest.Wait()
 }
 
 func (l *looking) vanishes(g *WithT, name string) {
 	g.Expect(l.client.CoreV1().Pods("ns").Delete(context.Background(), name, metav1.DeleteOptions{})).To(Succeed())
-	time.Sleep(askAgain)
+	time.Sleep(lookupInterval)
 	synctest.Wait()
 }
 
 // waiting runs gone in the background.
 func (l *looking) waiting(ctx context.Context) <-chan error {
 	ended := make(chan error, 1)
-	go func() { ended <- l.gone(ctx) }()
+	go func() { ended <- l.waitUntilNone(ctx) }()
 	synctest.Wait()
 	return ended
 }
@@ -173,7 +173,7 @@ func (e *turn) election() *election {
 			RenewDeadline: metav1.Duration{Duration: deadline},
 			RetryPeriod:   metav1.Duration{Duration: 2 * time.Second},
 		},
-		client: e.client, identity: "this process", fence: e.fence(), farewell: e.farewell,
+		client: e.client, identity: "this process", fence: e.fence(), beforeRelease: e.farewell,
 		lead: func(term context.Context) error {
 			close(e.led)
 			if e.lead != nil {
@@ -193,14 +193,14 @@ func (e *turn) start(t *testing.T) *turn { return e.begin(t, e.election().run) }
 
 // take runs elections whenever no foreign scheduler is there.
 func (e *turn) take(t *testing.T) *turn {
-	return e.begin(t, func(ctx context.Context) error { return takeTurns(ctx, ctx, e.foreign, e.election) })
+	return e.begin(t, func(ctx context.Context) error { return runElections(ctx, ctx, e.otherSchedulers, e.election) })
 }
 
 func (e *turn) begin(t *testing.T, run func(context.Context) error) *turn {
 	ctx, stop := context.WithCancel(t.Context())
 	e.stop = stop
 	go func() { e.ended <- run(ctx) }()
-	time.Sleep(askAgain)
+	time.Sleep(lookupInterval)
 	synctest.Wait()
 	return e
 }

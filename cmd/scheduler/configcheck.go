@@ -20,10 +20,10 @@ import (
 	"cardquota.dev/operator/internal/schedulerconfig"
 )
 
-// volcanoAccepts reads a stamped text with Volcano's own parser and refuses what would end
+// checkAcceptedByVolcano reads a stamped text with Volcano's own parser and refuses what would end
 // the process later: Volcano dies of a text it cannot parse, and some plugins of an argument
 // of the wrong type.
-func volcanoAccepts(stamped string) error {
+func checkAcceptedByVolcano(stamped string) error {
 	_, tiers, _, _, err := scheduler.UnmarshalSchedulerConf(stamped)
 	if err != nil {
 		return fmt.Errorf("not accepted by Volcano's parser: %w", err)
@@ -32,9 +32,9 @@ func volcanoAccepts(stamped string) error {
 	for _, tier := range tiers {
 		for _, plugin := range tier.Plugins {
 			if plugin.Name == schedulerconfig.CapacityCard { // Volcano's parser reads words such as yes and on in another way
-				own := maps.Clone(plugin.Arguments)
-				delete(own, schedulerconfig.HashArgument)
-				if err := capacitycard.ValidateArguments(own); err != nil {
+				arguments := maps.Clone(plugin.Arguments)
+				delete(arguments, schedulerconfig.HashArgument)
+				if err := capacitycard.ValidateArguments(arguments); err != nil {
 					errs = append(errs, fmt.Errorf("arguments of %s as Volcano reads them: %w", plugin.Name, err))
 				}
 			}
@@ -90,13 +90,13 @@ func fatalArguments(plugin conf.PluginOption) []error {
 		}
 	}
 	if plugin.Name == "deviceshare" {
-		errs = append(errs, fatalSharing(plugin.Arguments)...)
+		errs = append(errs, fatalDeviceSharing(plugin.Arguments)...)
 	}
 	return errs
 }
 
-// fatalSharing refuses the combinations of which the deviceshare plugin dies.
-func fatalSharing(arguments map[string]any) []error {
+// fatalDeviceSharing refuses the combinations of which the deviceshare plugin dies.
+func fatalDeviceSharing(arguments map[string]any) []error {
 	var on []string
 	for _, name := range []string{deviceshare.GPUSharingPredicate, deviceshare.GPUNumberPredicate, deviceshare.VGPUEnable} {
 		if arguments[name] == true {
@@ -109,9 +109,9 @@ func fatalSharing(arguments map[string]any) []error {
 	return []error{fmt.Errorf("plugin deviceshare: %s exclude each other, leave one", strings.Join(on, " and "))}
 }
 
-// knownNames are the actions and plugins that are registered in this process, with those of
+// registeredNames are the actions and plugins that are registered in this process, with those of
 // the shared objects in pluginsDir, which are named after their files.
-func knownNames(pluginsDir string) schedulerconfig.Known {
+func registeredNames(pluginsDir string) schedulerconfig.Known {
 	plugins := append(schedulerconfig.VolcanoPlugins(), schedulerconfig.CapacityCard)
 	if pluginsDir != "" {
 		files, _ := filepath.Glob(filepath.Join(pluginsDir, "*.so")) // the pattern is constant and good

@@ -35,7 +35,7 @@ func TestPodsAtWork(t *testing.T) {
 		"it has ended and is being deleted": {stranger("p", "n", corev1.PodSucceeded).Deleted(now), false},
 		"it is this process's own":          {stranger("own", "n", corev1.PodRunning), false},
 	}) {
-		check.Equal(t, "at work", tc.want, len(atWork([]*corev1.Pod{tc.pod.Obj()}, "own")) == 1)
+		check.Equal(t, "at work", tc.want, len(podsOfOtherSchedulers([]*corev1.Pod{tc.pod.Obj()}, "own")) == 1)
 	}
 }
 
@@ -45,7 +45,7 @@ func TestPodsAreNamed(t *testing.T) {
 		pods = append(pods, stranger(name, "n", corev1.PodRunning).Obj())
 	}
 	for n, want := range []string{"", "in pod ns/d,", "in pod ns/b, ns/d,", "in pod ns/a, ns/b, ns/d,", "in pod ns/a, ns/b, ns/c and 1 more,"} {
-		if got := describe(atWork(slices.Clone(pods[:n]), "")); !strings.Contains(got, want) || (got == "") != (n == 0) {
+		if got := describePods(podsOfOtherSchedulers(slices.Clone(pods[:n]), "")); !strings.Contains(got, want) || (got == "") != (n == 0) {
 			t.Errorf("%d pods: %q, want …%s…", n, got, want)
 		}
 	}
@@ -68,7 +68,7 @@ func TestReplicasOfOneTemplateAreNotForeign(t *testing.T) {
 		"own is a pod of nobody":      {[]*corev1.Pod{bare("own"), of("old", "stock")}, "ns/old"},
 		"own does not carry the mark": {[]*corev1.Pod{of("old", "stock")}, "ns/old"},
 	}) {
-		if got := describe(atWork(tc.pods, "own")); !strings.Contains(got, tc.want) || (got == "") != (tc.want == "") {
+		if got := describePods(podsOfOtherSchedulers(tc.pods, "own")); !strings.Contains(got, tc.want) || (got == "") != (tc.want == "") {
 			t.Errorf("got %q, want …%s…", got, tc.want)
 		}
 	}
@@ -80,10 +80,10 @@ func TestOtherNamespacesAreTenants(t *testing.T) {
 	for _, namespace := range []string{"cards", "tenant", "volcano-system"} {
 		check.NoError(t, client.Tracker().Add(builder.Pod(namespace, "x").Running("n").Obj()))
 	}
-	f := newForeign(client, []string{"volcano-system", "cards", "volcano-system"}, labels.Everything(), "own", nil)
-	pods, err := f.look(t.Context())
+	f := newOtherSchedulers(client, []string{"volcano-system", "cards", "volcano-system"}, labels.Everything(), "own", nil)
+	pods, err := f.listPods(t.Context())
 	check.NoError(t, err)
-	check.Contains(t, "pods", describe(pods), "in pod cards/x, volcano-system/x,")
+	check.Contains(t, "pods", describePods(pods), "in pod cards/x, volcano-system/x,")
 	check.Equal(t, "places", "cards, volcano-system", strings.Join(f.namespaces, ", "))
 }
 
@@ -116,7 +116,7 @@ func TestWhatCannotBeReadIsWaitedFor(t *testing.T) {
 		}, "pods app=volcano-scheduler in namespace ns cannot be read: pods is forbidden"},
 		"at the moment of the election": {func(t *testing.T) *looking {
 			l := look(t)
-			pods, err := l.look(t.Context())
+			pods, err := l.listPods(t.Context())
 			check.That(t, len(pods) == 0 && err == nil, "found %v, error %v", pods, err)
 			l.trouble.Store(&forbidden)
 			return l
@@ -139,11 +139,11 @@ func TestNobodyIsLookedForWithoutASelector(t *testing.T) {
 	instant(t, func(t *testing.T, g *WithT) {
 		l := newLooking(stranger("one", "n", corev1.PodRunning))
 		l.selector = nil
-		g.Expect(l.gone(t.Context())).To(Succeed())
-		g.Expect(l.absent(t.Context())).To(Succeed())
+		g.Expect(l.waitUntilNone(t.Context())).To(Succeed())
+		g.Expect(l.confirmNone(t.Context())).To(Succeed())
 		ctx, stop := context.WithCancel(t.Context())
 		arrived := make(chan error, 1)
-		go func() { arrived <- l.arrival(ctx) }()
+		go func() { arrived <- l.waitForAny(ctx) }()
 		time.Sleep(long)
 		synctest.Wait()
 		g.Expect(arrived).NotTo(Receive())

@@ -57,7 +57,7 @@ func shippedConfiguration(t *testing.T) string {
 func TestPreemptAndReclaimMayBeAddedToWhatIsShipped(t *testing.T) {
 	with := func(action string) error {
 		text := strings.Replace(shippedConfiguration(t), "allocate,", "allocate, "+action+",", 1)
-		return schedulerconfig.Validate(text, knownNames(""))
+		return schedulerconfig.Validate(text, registeredNames(""))
 	}
 	for _, action := range []string{"preempt", "reclaim", "preempt, reclaim"} {
 		if err := with(action); err != nil {
@@ -74,14 +74,14 @@ func TestPreemptAndReclaimMayBeAddedToWhatIsShipped(t *testing.T) {
 func TestVolcanoAcceptsWhatValidateAccepts(t *testing.T) {
 	for name, text := range texts(t) {
 		t.Run(name, func(t *testing.T) {
-			known := knownNames("")
+			known := registeredNames("")
 			known.RefusedActions = nil // Volcano's parser knows actions that this scheduler does not run
 			if err := schedulerconfig.Validate(text, known); err != nil {
 				t.Fatalf("refused: %v", err)
 			}
 			stamped, hash, err := schedulerconfig.WithHash(text)
 			check.NoError(t, err)
-			if err := volcanoAccepts(stamped); err != nil {
+			if err := checkAcceptedByVolcano(stamped); err != nil {
 				t.Errorf("refused by Volcano: %v", err)
 			}
 			before, after := read(t, text), read(t, stamped)
@@ -124,7 +124,7 @@ func read(t *testing.T, text string) reading {
 
 // TestNamesAreVolcanos keeps the pure lists in step with the Volcano that is compiled in.
 func TestNamesAreVolcanos(t *testing.T) {
-	known := knownNames("")
+	known := registeredNames("")
 	check.Equal(t, "actions", append(schedulerconfig.VolcanoActions(), schedulerconfig.CardReclaim), known.Actions)
 	want := append(schedulerconfig.VolcanoPlugins(), schedulerconfig.CapacityCard)
 	check.Equal(t, "plugins", want, known.Plugins)
@@ -157,7 +157,7 @@ func TestWhatVolcanoWouldDieOfIsRefused(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			err := volcanoAccepts(tc.text)
+			err := checkAcceptedByVolcano(tc.text)
 			check.Says(t, err, tc.want)
 		})
 	}
