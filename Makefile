@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 
 BIN := $(CURDIR)/bin
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo v0.0.0)
-LDFLAGS = -s -w -X cardquota.dev/operator/internal/version.Version=$(VERSION)
+LDFLAGS = -s -w -X cardquota.dev/operator/internal/build.Version=$(VERSION)
 # All builds use the same flags, so that no package is compiled twice: static, and without the paths
 # of this clone, so that other clones share the build cache. Only the race detector needs C.
 export CGO_ENABLED := 0
@@ -55,10 +55,10 @@ programs: ## Build the operator and the scheduler as they are shipped into ./bin
 	@echo "build: manager and scheduler (minutes when cold, seconds when cached)"
 	$(BUILD_PROGRAMS)
 
-# Tests run them unless CLOCKS=shipped. Their timeouts are a quarter as long: see internal/timing.
+# Tests run them unless CLOCKS=shipped. Their timeouts are a quarter as long: see internal/build.
 .PHONY: test-programs
 test-programs: VERSION := v0.0.0-test
-test-programs: LDFLAGS += -X cardquota.dev/operator/internal/timing.testClocks=cardquota-test-clocks:4
+test-programs: LDFLAGS += -X cardquota.dev/operator/internal/build.testClocks=cardquota-test-clocks:4
 test-programs: BIN := $(BIN)/test
 test-programs: ## Build the operator and the scheduler for tests into ./bin/test
 	$(BUILD_PROGRAMS)

@@ -10,7 +10,7 @@ version=$2
 
 umask 022 # the images' user, who is nobody here, must be able to run them
 export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:-} -trimpath -buildvcs=false"
-ldflags="-s -w -buildid= -X cardquota.dev/operator/internal/version.Version=$version"
+ldflags="-s -w -buildid= -X cardquota.dev/operator/internal/build.Version=$version"
 go build -ldflags "$ldflags" -o "$out/" ./cmd/manager ./cmd/scheduler
 mv "$out/scheduler" "$out/cardquota-scheduler"
 

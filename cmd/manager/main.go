@@ -26,11 +26,11 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/build"
 	"cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/controller/admissionpolicy"
 	"cardquota.dev/operator/internal/controller/cardquota"
 	"cardquota.dev/operator/internal/controller/servicetypepolicy"
-	"cardquota.dev/operator/internal/version"
 	"cardquota.dev/operator/internal/webhook"
 	selfsigned "cardquota.dev/operator/internal/webhook/certificates"
 )
@@ -48,7 +48,7 @@ func main() {
 	log := zap.New(zap.UseFlagOptions(&f.logging))
 	ctrl.SetLogger(log)
 	klog.SetLogger(log) // client-go's own lines come in the same form
-	log.Info("starting", "version", version.Version)
+	log.Info("starting", "version", build.Version)
 	if err := run(f); err != nil {
 		ctrl.Log.Error(err, "manager stopped")
 		os.Exit(1)

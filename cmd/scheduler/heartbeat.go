@@ -16,16 +16,15 @@ import (
 	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 
+	"cardquota.dev/operator/internal/build"
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/scheduler/capacitycard"
 	"cardquota.dev/operator/internal/scheduler/configloader"
-	"cardquota.dev/operator/internal/timing"
-	"cardquota.dev/operator/internal/version"
 )
 
 // heartbeatInterval is the shortest time between two heartbeats that say the same,
 // and between two trials when one failed.
-var heartbeatInterval = timing.Wait(2 * time.Second)
+var heartbeatInterval = build.Wait(2 * time.Second)
 
 // heartbeatTimeout is how long one heartbeat may take to write.
 const heartbeatTimeout = 3 * time.Second
@@ -89,7 +88,7 @@ func (b *heartbeatWriter) run(ctx context.Context) {
 // reportSession writes what a session said, if that is due.
 func (b *heartbeatWriter) reportSession(ctx context.Context, session *capacitycard.SessionReport) {
 	report := enforcement.Report{
-		Identity: b.identity, Version: version.Version, ConfigHash: session.ConfigHash,
+		Identity: b.identity, Version: build.Version, ConfigHash: session.ConfigHash,
 		ConfigProblem: b.configProblem(), SecondScheduler: session.BoundByOthers, At: session.At,
 	}
 	if report.ConfigProblem == "" {

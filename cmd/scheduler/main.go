@@ -34,7 +34,7 @@ import (
 	_ "volcano.sh/volcano/pkg/scheduler/util/assert"
 	commonutil "volcano.sh/volcano/pkg/util"
 
-	"cardquota.dev/operator/internal/version"
+	"cardquota.dev/operator/internal/build"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -195,15 +195,15 @@ func (f *flags) heartbeatNamespace() string {
 
 // versionLine names this build and the Volcano in it.
 func versionLine() string {
-	build, ok := debug.ReadBuildInfo()
+	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return "cardquota-scheduler " + version.Version
+		return "cardquota-scheduler " + build.Version
 	}
 	volcano := "unknown"
-	for _, module := range build.Deps {
+	for _, module := range info.Deps {
 		if module.Path == "volcano.sh/volcano" {
 			volcano = module.Version
 		}
 	}
-	return fmt.Sprintf("cardquota-scheduler %s, Volcano %s, %s", version.Version, volcano, build.GoVersion)
+	return fmt.Sprintf("cardquota-scheduler %s, Volcano %s, %s", build.Version, volcano, info.GoVersion)
 }

@@ -15,12 +15,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"cardquota.dev/operator/internal/timing"
+	"cardquota.dev/operator/internal/build"
 )
 
 // maxCacheLag is how long a cache is given to catch up with a report. A version that is
 // older for longer is no old version: etcd was restored, and counts from where it was.
-var maxCacheLag = timing.Wait(time.Minute)
+var maxCacheLag = build.Wait(time.Minute)
 
 // StatusThrottle spreads reports: at most one per object and interval, however much changes.
 type StatusThrottle struct {

@@ -14,14 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/build"
 	"cardquota.dev/operator/internal/conditions"
-	"cardquota.dev/operator/internal/timing"
 )
 
 // configLoadTimeout is how long the scheduler is given to work by a configuration that
 // was just written before it is asked why it does not: it watches the ConfigMap
 // and opens a session every three seconds as it is shipped.
-var configLoadTimeout = timing.Wait(10 * time.Second)
+var configLoadTimeout = build.Wait(10 * time.Second)
 
 // Observation are what is known of the scheduler at one moment.
 type Observation struct {

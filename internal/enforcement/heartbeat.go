@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
+	"cardquota.dev/operator/internal/build"
 	"cardquota.dev/operator/internal/conditions"
-	"cardquota.dev/operator/internal/timing"
 )
 
 // LeaseName is the name of the heartbeat's Lease. It lies in the namespace of the
@@ -24,7 +24,7 @@ const LeaseName = "cardquota-scheduler"
 // StaleAfter is how long a report proves anything. It is longer than a session
 // of a large cluster takes, and shorter than the 30 seconds within which the
 // operator must tell that nobody enforces.
-var StaleAfter = timing.Wait(20 * time.Second)
+var StaleAfter = build.Wait(20 * time.Second)
 
 // Annotations of the Lease.
 const (

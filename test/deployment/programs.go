@@ -21,7 +21,7 @@ const (
 )
 
 // ClockFactor returns by how much the timeouts of the programs are shortened in tests; see
-// package internal/timing. It is 1 with CLOCKS=shipped.
+// package internal/build. It is 1 with CLOCKS=shipped.
 func ClockFactor() int {
 	if os.Getenv(clocksVariable) == shippedClocks {
 		return 1

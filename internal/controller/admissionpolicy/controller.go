@@ -35,14 +35,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/build"
 	"cardquota.dev/operator/internal/card"
 	shared "cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/policy"
-	"cardquota.dev/operator/internal/timing"
 )
 
 // refusedRetry is how long a refused write waits for the next try.
-var refusedRetry = timing.Wait(30 * time.Second)
+var refusedRetry = build.Wait(30 * time.Second)
 
 // InventorySource knows the cards of all nodes; false until it does.
 type InventorySource interface {

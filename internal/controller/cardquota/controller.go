@@ -21,19 +21,19 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/build"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/conditions"
 	shared "cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/policy"
-	"cardquota.dev/operator/internal/timing"
 	"cardquota.dev/operator/internal/workload"
 )
 
 // refusedRetry is how long a refused write waits for the next try when nothing
 // that is watched tells that the reason is gone.
-var refusedRetry = timing.Wait(30 * time.Second)
+var refusedRetry = build.Wait(30 * time.Second)
 
 // staleRetry is how long the cache is given to catch up with a write.
 const staleRetry = 50 * time.Millisecond

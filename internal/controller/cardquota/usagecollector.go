@@ -19,11 +19,11 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/build"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/quota"
-	"cardquota.dev/operator/internal/timing"
 )
 
 // allQueues is what the Recounter sends when all CardQuotas are to be looked
@@ -33,7 +33,7 @@ const allQueues = "*"
 // totalsRefreshInterval is how old the numbers of an over-allocated card may be in conditions that do
 // not turn. With many CardQuotas of one card each change of one quota moves the numbers of
 // all, and their status writes must not hold up the Queues.
-var totalsRefreshInterval = timing.Wait(10 * time.Second)
+var totalsRefreshInterval = build.Wait(10 * time.Second)
 
 // InventorySource are what the nodes of the cluster offer. Inventory is false until all nodes
 // were read.

@@ -22,11 +22,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/build"
 	"cardquota.dev/operator/internal/conditions"
 	shared "cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/schedulerconfig"
-	"cardquota.dev/operator/internal/timing"
 )
 
 // staleRetry is how long the cache is given to catch up with a write, and how long a
@@ -36,10 +36,10 @@ const staleRetry = 100 * time.Millisecond
 var (
 	// refusedRetry is how long a refused write waits for the next try when nothing
 	// that is watched tells that the reason is gone.
-	refusedRetry = timing.Wait(30 * time.Second)
+	refusedRetry = build.Wait(30 * time.Second)
 	// minCorrectionInterval is the least time between two put-backs of the configuration, whoever
 	// wrote it.
-	minCorrectionInterval = timing.Wait(time.Second)
+	minCorrectionInterval = build.Wait(time.Second)
 )
 
 // Reconciler puts the one ServiceTypePolicy into force.

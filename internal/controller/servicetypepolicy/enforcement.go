@@ -18,10 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/build"
 	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/policy"
-	"cardquota.dev/operator/internal/timing"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -31,7 +31,7 @@ const leaderLease = "volcano"
 
 // leaderPollInterval is how often the leader Lease is read while there is no heartbeat. With
 // one it does not matter who holds it, so it is not watched.
-var leaderPollInterval = timing.Wait(5 * time.Second)
+var leaderPollInterval = build.Wait(5 * time.Second)
 
 // CacheOptions are the Leases that are read through the manager: the heartbeat in the
 // scheduler's namespace. The shipped Role permits no others.

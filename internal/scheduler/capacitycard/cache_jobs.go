@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"cardquota.dev/operator/internal/build"
 	"cardquota.dev/operator/internal/quota"
-	"cardquota.dev/operator/internal/timing"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -112,7 +112,7 @@ type podGroupRequest struct {
 // bindingGracePeriod is how long after the first complete session a binding may still
 // be the predecessor's. Its last requests ended before its lease did, or died
 // with it; this leaves time for slow ones, and for the watch that brings them.
-var bindingGracePeriod = timing.Wait(30 * time.Second)
+var bindingGracePeriod = build.Wait(30 * time.Second)
 
 const (
 	// pendingBindingTimeout is how long the binding of a pod is remembered that no session

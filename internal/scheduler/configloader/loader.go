@@ -18,13 +18,13 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/tools/record"
 
+	"cardquota.dev/operator/internal/build"
 	"cardquota.dev/operator/internal/schedulerconfig"
-	"cardquota.dev/operator/internal/timing"
 )
 
 // resyncInterval is the longest time between two looks at the source. It only matters when a
 // notification was lost or the private file could not be written.
-var resyncInterval = timing.Wait(10 * time.Second)
+var resyncInterval = build.Wait(10 * time.Second)
 
 // Config is what a Gate needs.
 type Config struct {

@@ -1,4 +1,4 @@
-package timing
+package build
 
 import (
 	"fmt"
@@ -16,12 +16,12 @@ func TestShippedProgramsWaitAsLongAsWritten(t *testing.T) {
 
 func TestTheLinkersTextIsTheDivisor(t *testing.T) {
 	for text, want := range map[string]time.Duration{"": 1, "x:1": 1, "fast:4": 4} {
-		check.Equal(t, fmt.Sprintf("%q: got", text), want, parse(text))
+		check.Equal(t, fmt.Sprintf("%q: got", text), want, parseDivisor(text))
 	}
 	for _, text := range []string{"4", "fast", "fast:", "fast:0", "fast:-1", "fast:four"} {
 		func() {
 			defer func() { check.That(t, recover() != nil, "%q was taken", text) }()
-			parse(text)
+			parseDivisor(text)
 		}()
 	}
 }

@@ -1,7 +1,6 @@
-// Package timing holds the one divisor of the programs' waiting times. As shipped it is one.
-// Programs for tests are linked with another, so that tests need not wait as long; nothing at
-// run time can change it.
-package timing
+// Package build holds the values that the linker sets: the version, and the divisor of the
+// waiting times in programs built for tests. Nothing at run time can change them.
+package build
 
 import (
 	"fmt"
@@ -10,15 +9,18 @@ import (
 	"time"
 )
 
-// testClocks is empty as shipped. The linker sets it for tests to a name, a colon and a number.
+// Version is the release that this binary was built from.
+var Version = "v0.0.0-dev"
+
+// testClocks is empty as shipped. For tests the linker sets it to a name, a colon and a number.
 var testClocks string
 
-var divisor = parse(testClocks)
+var divisor = parseDivisor(testClocks)
 
 // Wait returns how long to wait where the shipped programs wait d.
 func Wait(d time.Duration) time.Duration { return d / divisor }
 
-func parse(clocks string) time.Duration {
+func parseDivisor(clocks string) time.Duration {
 	if clocks == "" {
 		return 1
 	}
