@@ -63,7 +63,7 @@ func allStages(p *project) []stage {
 			packages: []string{"test/bench", "test/bench/harness", "test/cluster", "test/cluster/cmd/cluster", "test/tide", "test/tide/cmd/bench-tide"},
 			needs:    suite, timeout: 15 * time.Minute},
 		{name: "stock-reclaim", lane: clusters, group: true, packages: []string{"test/e2e"},
-			run: "^TestTideByStockReclaim$", needs: suite, timeout: 15 * time.Minute},
+			run: "^TestStockReclaim$", needs: suite, timeout: 15 * time.Minute},
 		// The scenes that depend on the programs' own timeouts, with the shipped timeouts.
 		{name: "shipped-clocks", lane: clusters, onlyInTestAll: true, packages: []string{"test/e2e"},
 			run: "^(TestEnforcementIsProven|TestDisturbances)$", env: []string{"CLOCKS=shipped"},
@@ -84,7 +84,7 @@ func allStages(p *project) []stage {
 	// Their tests start API servers, which must not starve behind everything else.
 	raceClusters := race
 	raceClusters.name, raceClusters.lane, raceClusters.needs = "race-clusters", clusters, []string{"controlplane"}
-	cluster := stage{name: "clusters", lane: clusters, timeout: 25 * time.Minute, needs: suite, skip: "^TestTideByStockReclaim$"}
+	cluster := stage{name: "clusters", lane: clusters, timeout: 25 * time.Minute, needs: suite, skip: "^TestStockReclaim$"}
 	for _, dir := range slices.Sorted(maps.Keys(p.packages)) {
 		pkg := p.packages[dir]
 		switch {

@@ -301,7 +301,7 @@ func TestAResultThatLostAFileIsBuiltAgain(t *testing.T) {
 	}
 }
 
-func TestWhatWasNotUsedForAMonthGoes(t *testing.T) {
+func TestUnusedResultsAreRemovedAfterAMonth(t *testing.T) {
 	w := newWorld(t)
 	c := w.newClone()
 	c.runScript()

@@ -81,7 +81,7 @@ func cardsOf(t *testing.T, socket string) []string {
 	return ids
 }
 
-func TestAContainerIsToldWhichCardsAreItsOwn(t *testing.T) {
+func TestContainersGetTheIDsOfTheirCards(t *testing.T) {
 	g := NewWithT(t)
 	p, err := parseFlags([]string{"--env=CARDS", "--count=4"})
 	g.Expect(err).NotTo(HaveOccurred())

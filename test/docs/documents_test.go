@@ -25,9 +25,9 @@ func readDocument(t *testing.T, name string) string {
 	return string(text)
 }
 
-// TestTroubleIsFoundByItsReason tests that docs/troubleshooting.md has every reason of a
+// TestEveryReasonIsInTroubleshooting tests that docs/troubleshooting.md has every reason of a
 // condition and of a waiting pod.
-func TestTroubleIsFoundByItsReason(t *testing.T) {
+func TestEveryReasonIsInTroubleshooting(t *testing.T) {
 	document := readDocument(t, "docs/troubleshooting.md")
 	inOrder := []string{
 		"ReasonSynced", "ReasonForeignChangeReplaced", "ReasonWithinQuota", "ReasonNotCounted", "ReasonInventorySatisfied",

@@ -69,7 +69,7 @@ func TestBadWorkloadsDoNotDisturbOthers(t *testing.T) {
 	s.wantRunning("good", 4, 0)
 }
 
-func TestAMissingQueueIsSaid(t *testing.T) {
+func TestAMissingQueueIsReported(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, "missing")
 	err := s.Create(s.ctx, s.newVCJob(podSet{name: "job", queue: "missing-nowhere", card: h200, count: 1, pods: 1}))

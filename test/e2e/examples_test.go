@@ -190,7 +190,7 @@ func runConfigurations(t *testing.T, st *testCluster) {
 	}
 }
 
-func TestEveryExampleIsPlayed(t *testing.T) {
+func TestEveryExampleIsTested(t *testing.T) {
 	g := NewWithT(t)
 	files, err := filepath.Glob(filepath.Join(examplesDir, "*"))
 	g.Expect(err).NotTo(HaveOccurred())

@@ -47,7 +47,7 @@ func (s *scene) wantBlocked(quota, sentence string, workloads ...string) {
 
 // Any pod may name any queue: only the scheduler keeps a namespace out, for every kind of
 // workload.
-func TestAQueueTakesTheNamespacesItChoosesOnly(t *testing.T) {
+func TestAQueueAllowsOnlySelectedNamespaces(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, "tenancy")
 	s.createAndAwaitOpen(builder.CardQuota("tenancy").Card(h200, 8).With(func(q *api.CardQuota) { q.Spec.NamespaceSelector = chatNamespaces }).Obj())

@@ -11,7 +11,7 @@ import (
 // fill the time between.
 
 // Volcano's own action preempt evicts inside a queue: between its jobs, and between the pods of
-// a job. It works the same with card quotas, and no eviction is useless. TestTideByStockReclaim
+// a job. It works the same with card quotas, and no eviction is useless. TestStockReclaim
 // covers action reclaim between queues.
 func TestPreemptionInsideAQueue(t *testing.T) {
 	t.Parallel()
@@ -31,9 +31,9 @@ func TestPreemptionByThePolicy(t *testing.T) {
 	}
 }
 
-// TestTideByStockReclaim runs the scenes that hold pod by pod, with Volcano's own action
+// TestStockReclaim runs the scenes that hold pod by pod, with Volcano's own action
 // reclaim.
-func TestTideByStockReclaim(t *testing.T) {
+func TestStockReclaim(t *testing.T) {
 	t.Parallel()
 	runReclaimScenes(t, startEvictingCluster(t), func(scene reclaimScene) bool { return scene.worksWithStockReclaim })
 }
@@ -67,8 +67,8 @@ func TestDisturbances(t *testing.T) {
 	}
 }
 
-// TestTide runs the reclaim scenes with the action cardreclaim.
-func TestTide(t *testing.T) {
+// TestCardReclaim runs the reclaim scenes with the action cardreclaim.
+func TestCardReclaim(t *testing.T) {
 	t.Parallel()
 	runReclaimScenes(t, startReclaimingCluster(t, nil, "cardreclaim"), func(reclaimScene) bool { return true })
 }

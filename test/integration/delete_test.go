@@ -124,7 +124,7 @@ func TestQueueThatIsDrainedCanBeInherited(t *testing.T) {
 	admin.DeleteAndWait(t, pod)
 }
 
-func TestRetainedQueueStaysAsItIsAndBelongsToNobody(t *testing.T) {
+func TestRetainedQueueIsUnchangedAndUnowned(t *testing.T) {
 	g, name, quota := startQuotaTest(t, func(q *v1alpha1.CardQuota) { q.Spec.DeletionPolicy = v1alpha1.DeletionPolicyRetain })
 	patchAs(t, builder.Queue(name).UID("").Obj(), "somebody", func(q *v1beta1.Queue) { q.Spec.Type = "batch" })
 	before, err := queueOf(t, name)()
@@ -158,7 +158,7 @@ func TestRetainedQueueStaysAsItIsAndBelongsToNobody(t *testing.T) {
 	g.Expect(readError(queueOf(t, name))()).To(gomega.Succeed(), "what was retained once is nobody's to delete")
 }
 
-func TestDefaultQueueIsGivenBack(t *testing.T) {
+func TestDefaultQueueIsReleased(t *testing.T) {
 	t.Parallel()
 	g := requireControlPlane(t)
 	queue := &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "default", Annotations: map[string]string{"example.com/cost-centre": "1"}}}
@@ -181,7 +181,7 @@ func TestDefaultQueueIsGivenBack(t *testing.T) {
 	g.Expect(after.Spec.Parent).To(gomega.Equal("root"))
 }
 
-func TestDeletedAndMadeAgain(t *testing.T) {
+func TestDeletedAndRecreated(t *testing.T) {
 	t.Parallel()
 	g := requireControlPlane(t)
 	name := uniqueName(t, "")

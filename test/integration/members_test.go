@@ -12,10 +12,10 @@ import (
 	"cardquota.dev/operator/test/framework"
 )
 
-// TestNobodyElseHoldsUpADeletion tests which workloads delay the deletion of a CardQuota: any
+// TestOnlyOwnWorkloadsDelayDeletion tests which workloads delay the deletion of a CardQuota: any
 // pod and PodGroup may name any queue. Pods of another scheduler without cards, pods waiting
 // for another scheduler, and pods of a namespace that the queue does not allow do not delay it.
-func TestNobodyElseHoldsUpADeletion(t *testing.T) {
+func TestOnlyOwnWorkloadsDelayDeletion(t *testing.T) {
 	g := requireControlPlane(t)
 	name := uniqueName(t, "")
 	newNode(t, name, "NVIDIA-H200")

@@ -58,7 +58,7 @@ func TestVolcanosConfigurationIsOnlyRead(t *testing.T) {
 	g.Expect(policy.Finalizers).To(gomega.BeEmpty())
 }
 
-func TestHandEditsArePutBackAndTheWriterNamed(t *testing.T) {
+func TestConfigDriftIsRevertedAndTheWriterNamed(t *testing.T) {
 	g, policy := startPolicyTest(t)
 	text, err := schedulerText(t, schedulerConfigMap)()
 	g.Expect(err).NotTo(gomega.HaveOccurred())

@@ -38,7 +38,7 @@ func startQuotaTest(t *testing.T, changes ...func(*v1alpha1.CardQuota)) (g *gome
 	return requireControlPlane(t), name, quota
 }
 
-func TestQueueIsMadeFromCardQuota(t *testing.T) {
+func TestQueueIsCreatedFromCardQuota(t *testing.T) {
 	g, name, quota := startQuotaTest(t, func(q *v1alpha1.CardQuota) { q.Spec.Weight = ptr.To(int32(7)) })
 	queue, err := queueOf(t, name)()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
@@ -107,7 +107,7 @@ func TestForeignFieldsAreLeftAlone(t *testing.T) {
 	g.Expect(queue.Spec.Type).To(gomega.Equal("batch"))
 }
 
-func TestHandEditIsPutBackAndTheEditorNamed(t *testing.T) {
+func TestQueueDriftIsRevertedAndTheWriterNamed(t *testing.T) {
 	g, name, quota := startQuotaTest(t)
 	edited := time.Now()
 	patchAs(t, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}}, "kubectl-edit", func(q *v1beta1.Queue) {
@@ -128,8 +128,8 @@ func TestHandEditIsPutBackAndTheEditorNamed(t *testing.T) {
 	g.Eventually(cardQuotaCondition(t, name, "QueueSynced")).Should(gomega.HavePrefix("True/Synced"))
 }
 
-// TestAWriteWarIsAnsweredOnceASecond lets another writer write another quota repeatedly.
-func TestAWriteWarIsAnsweredOnceASecond(t *testing.T) {
+// TestRepeatedDriftIsRevertedOnceASecond lets another writer write another quota repeatedly.
+func TestRepeatedDriftIsRevertedOnceASecond(t *testing.T) {
 	const model = "NVIDIA-WAR" // of this test alone: other tests change what there is of a model
 	g, name, quota := startQuotaTest(t, func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Name = model })
 	statuses := countWrites(t, &v1alpha1.CardQuotaList{}, name)
@@ -147,7 +147,7 @@ func TestAWriteWarIsAnsweredOnceASecond(t *testing.T) {
 	g.Eventually(queueAnnotation(t, name, quotaKey)).Should(gomega.Equal(`{"` + model + `":9}`))
 }
 
-func TestQueueWrittenByHandIsTakenOver(t *testing.T) {
+func TestUnmanagedQueueIsAdopted(t *testing.T) {
 	t.Parallel()
 	g := requireControlPlane(t)
 	name := uniqueName(t, "")

@@ -86,7 +86,7 @@ func TestStatusFollowsPods(t *testing.T) {
 	g.Eventually(metricSeries(t, "cardquota_quota_cards", "card", name)).Should(gomega.BeEmpty(), "series go with the CardQuota")
 }
 
-func TestLoweredQuotaIsToldAndNothingElse(t *testing.T) {
+func TestLoweredQuotaOnlyChangesTheStatus(t *testing.T) {
 	g, name, quota := startQuotaTest(t)
 	newNode(t, name, "NVIDIA-H200")
 	pod := newPod(name, name, name, 6)

@@ -67,8 +67,8 @@ func TestEveryHolderOfAViolationIsNamed(t *testing.T) {
 	}
 }
 
-// TestWhatEndsIsBounded: the queue q has a quota of two.
-func TestWhatEndsIsBounded(t *testing.T) {
+// TestTerminatingCardsAreBounded: the queue q has a quota of two.
+func TestTerminatingCardsAreBounded(t *testing.T) {
 	const first = `place p1 h200-0 cards=2; write pod p1 deleted;`
 	const second = `place p2 h200-0 cards=2; write pod p2 deleted;`
 	const lost = `write node h200-1; place p1 h200-1 cards=2; write pod p1 deleted;` + second

@@ -12,7 +12,7 @@ import (
 // comes makes a pod p of inference wait for a card.
 const comes = `write pod p in=inference cards=1 priority=0 says=waits;`
 
-func TestEveryVictimMakesRoomForSomebody(t *testing.T) {
+func TestEveryVictimHasAReclaimer(t *testing.T) {
 	const two, placed = `runs g 1 a b;`, `write pod p on=h200-0; wait 1m`
 	runScripts(t, reclaimWorld, map[string]scriptCase{
 		"the reclaimer is placed":    {comes + `runs g 1 a; evict a reclaim; wait 10s;` + placed, ""},
@@ -79,7 +79,7 @@ func TestAnExcusedEvictionHasItsWholeTimeAfterwards(t *testing.T) {
 }
 
 // A gang has three pods, a, b and c, or as many as its text says.
-func TestTheRestOfAGangGoesAlong(t *testing.T) {
+func TestTheRestOfAGangIsEvictedToo(t *testing.T) {
 	const served = `write pod p on=h200-0; judge; wait 30s; judge`
 	const victims = comes + `runs g 1 a; load group h queue=training; load pod b in=training cards=0 priority=0 on=h200-0 group=`
 	runScripts(t, reclaimWorld, map[string]scriptCase{

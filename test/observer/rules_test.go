@@ -62,7 +62,7 @@ func TestReason(t *testing.T) {
 	})
 }
 
-func TestWhatConcernsOthersIsNotJudged(t *testing.T) {
+func TestObjectsOfOtherTestsAreNotChecked(t *testing.T) {
 	w := newWorld()
 	w.machine.options.Concerns = func(object string) bool { return object == "pod/test/mine" }
 	w.playScript(`place theirs h200-0 cards=3; write pod silent cards=1; load quota nowhere; judge; wait 1m`).expectViolations(t, "")

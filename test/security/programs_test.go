@@ -72,9 +72,9 @@ func TestALabelDoesNotStopTheScheduler(t *testing.T) {
 	g.Expect(suite.deployment.Scheduler.Running()).To(BeTrue())
 }
 
-// TestADeadOperatorStopsNobody tests that everything necessary continues without the operator,
+// TestWorkloadsRunWithoutTheOperator tests that everything necessary continues without the operator,
 // and that what cannot be checked is denied with a reason.
-func TestADeadOperatorStopsNobody(t *testing.T) {
+func TestWorkloadsRunWithoutTheOperator(t *testing.T) {
 	createReadyQuota(t, newCardQuota("orphaned", nil))
 	g := newGomega(t)
 	past := func() error {

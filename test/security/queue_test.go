@@ -95,9 +95,9 @@ func updateCardQuota(t *testing.T, q *v1alpha1.CardQuota, edit func()) {
 	check.NoError(t, suite.admin.Patch(t.Context(), q, client.MergeFrom(before)))
 }
 
-// TestNonsenseStopsNobody tests that invalid objects of a tenant withhold at most its own
+// TestInvalidObjectsAffectOnlyTheirTenant tests that invalid objects of a tenant withhold at most its own
 // cards.
-func TestNonsenseStopsNobody(t *testing.T) {
+func TestInvalidObjectsAffectOnlyTheirTenant(t *testing.T) {
 	createReadyQuota(t, newCardQuota("nonsense", nil))
 	var all []*corev1.Pod
 	for what, text := range map[string]string{

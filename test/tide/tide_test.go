@@ -9,9 +9,9 @@ import (
 	"cardquota.dev/operator/test/bench/harness"
 )
 
-// TestATideTakesWholeGangsAndGivesThemBack plays what make tide shows, small. It
+// TestReclaimEvictsWholeGangsThatReturn plays what make tide shows, small. It
 // says nothing of times: another test may run at the same time.
-func TestATideTakesWholeGangsAndGivesThemBack(t *testing.T) {
+func TestReclaimEvictsWholeGangsThatReturn(t *testing.T) {
 	ctx := t.Context()
 	w, err := Start(ctx, Setup{Nodes: 5, Period: 500 * time.Millisecond})
 	check.NoError(t, err)
@@ -39,7 +39,7 @@ func TestATideTakesWholeGangsAndGivesThemBack(t *testing.T) {
 	}
 }
 
-func TestFaultsOfATide(t *testing.T) {
+func TestViolations(t *testing.T) {
 	good := Result{Pods: 80, Done: 80, Loss: harness.Loss{Gangs: 11, Least: 10}}
 	for name, tc := range map[string]struct {
 		change func(*Result)

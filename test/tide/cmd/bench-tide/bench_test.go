@@ -85,7 +85,7 @@ func newResult(lost float64, waited time.Duration) *runResult {
 	return m
 }
 
-func TestEveryRequirementIsJudged(t *testing.T) {
+func TestEveryRequirementIsChecked(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(ours *runResult)
 		want   string // "" when all hold
