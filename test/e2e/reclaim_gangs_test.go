@@ -33,14 +33,14 @@ func (t *reclaimTest) wantOneEventEach(jobs ...string) {
 	t.Helper()
 	for _, job := range jobs {
 		t.Eventually(func() []string { return t.eventMessages(t.namespace, "Job", job, "CardsReclaimed") }).Should(ConsistOf(And(
-			ContainSubstring("4 card(s) are taken back for %s/", t.namespace),
-			ContainSubstring("of queue %s: the whole job goes", t.queueName("inference")),
+			ContainSubstring("4 card(s) are reclaimed for %s/", t.namespace),
+			ContainSubstring("of queue %s: the whole job is evicted", t.queueName("inference")),
 		)))
 	}
 	group := t.podsOf("service")[0].Annotations[v1beta1.KubeGroupNameAnnotationKey]
 	t.Eventually(func() []string { return t.eventMessages(t.namespace, "PodGroup", group, "ReclaimsCards") }).Should(ConsistOf(
-		ContainSubstring("takes cards back for 1 pod(s): 4 pod(s) of %s/", t.namespace),
-		ContainSubstring("takes cards back for 1 pod(s): 4 pod(s) of %s/", t.namespace),
+		ContainSubstring("reclaims cards for 1 pod(s): 4 pod(s) of %s/", t.namespace),
+		ContainSubstring("reclaims cards for 1 pod(s): 4 pod(s) of %s/", t.namespace),
 	))
 }
 

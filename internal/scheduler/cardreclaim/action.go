@@ -1,9 +1,8 @@
-// Package cardreclaim is Volcano's scheduler action cardreclaim: it takes cards back
-// from jobs of other queues for pods that wait, in whole gangs and at the least
-// loss.
+// Package cardreclaim is Volcano's scheduler action cardreclaim. It evicts jobs of other
+// queues so that pending pods get their cards back, in whole gangs and at the least loss.
 //
-// The package only translates: who may take from whom is decided by the plugin
-// capacity-card, who goes by package cardreclaim, and how a job takes it by its policies.
+// The package translates sessions for the solver and back. The plugin capacity-card decides
+// who may reclaim from whom. The policies of a Volcano job decide how its pods are evicted.
 package cardreclaim
 
 import (
@@ -24,8 +23,8 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// Name is the name of the action in volcano-scheduler.conf, and the reason that
-// Volcano writes to the pods it evicts.
+// Name is the name of the action in volcano-scheduler.conf, and the reason that Volcano writes
+// to the pods it evicts.
 const Name = "cardreclaim"
 
 // Action is the action. Volcano runs one session at a time.
@@ -33,23 +32,23 @@ type Action struct {
 	jobPolicies JobPolicies
 	evictor     podEvictor
 	fairOrder   fairOrder
-	// attempts are the searches that found nothing, texts what pods need, by pod.
+	// searches remembers searches that placed no pod, needs what pods need.
 	searches searchHistory
 	needs    needsCache
-	// rests is when the action may search again, clock tells how long it took.
+	// restsUntil is when the action may search again, clock measures how long a search took.
 	restsUntil time.Time
 	clock      func() time.Time
-	// limit is what may go into a session, with nothing done yet.
+	// budget is the budget with which each session begins.
 	budget budget
-	// cache knows the plugin of the session that is open.
+	// cache has the plugin of the open session.
 	cache    *capacitycard.Cache
 	counters counters
 }
 
 var _ framework.Action = &Action{}
 
-// New makes the action for sessions of the plugin with a cache. jobs tells of Volcano jobs;
-// nil looks them up through the API.
+// New returns the action for sessions of the plugin with a cache. If jobs is nil, it watches
+// Volcano jobs through the API.
 func New(cache *capacitycard.Cache, jobs JobPolicies) *Action {
 	if jobs == nil {
 		jobs = &jobInformer{}
@@ -66,16 +65,16 @@ func (a *Action) Initialize() {}
 // UnInitialize does nothing.
 func (a *Action) UnInitialize() {}
 
-// maxTimeShare bounds the part of the time that searches may take, here a quarter: while they
-// are made nobody is scheduled.
+// maxTimeShare bounds the part of the time that searches take, here to a quarter. No pod is
+// scheduled during a search.
 const maxTimeShare = 4
 
 // period is the least time between two sessions (Volcano's --schedule-period).
 const period = time.Second
 
-// Execute takes cards back for the pods that wait, the queue of the highest priority
-// first, as long as a session may take. When it did not suffice for all the next ones go
-// by turns. After a long search the next sessions make none.
+// Execute reclaims cards for pending pods, the queue of the highest priority first, as far as
+// the budget of a session goes. If that did not suffice, the next sessions serve jobs in fair
+// order. After a long search, the next sessions do not search.
 func (a *Action) Execute(ssn *framework.Session) {
 	a.counters.dropGoneQueues(ssn.Queues)
 	policy, ok := a.cache.ReclaimPolicyFor(ssn.UID)
@@ -97,7 +96,7 @@ func (a *Action) Execute(ssn *framework.Session) {
 	}
 }
 
-// serveWaitingJobs takes cards back for the pods that wait.
+// serveWaitingJobs reclaims cards for the jobs that need them.
 func (s *reclaimSession) serveWaitingJobs() {
 	a := s.action
 	var waiting []*api.JobInfo
@@ -120,9 +119,9 @@ func (s *reclaimSession) serveWaitingJobs() {
 	a.fairOrder.endSession(!s.unfinished)
 }
 
-// needsCards tells whether a job has pods for which cards may be taken back. A job
-// that must stay inside one part of the network is left to wait: which part it
-// gets is decided when it is placed, and cards elsewhere would be no help.
+// needsCards reports whether a job has pods for which cards may be reclaimed. A job with a
+// hard topology waits: its part of the network is chosen when it is placed, and cards
+// elsewhere would not help.
 func (s *reclaimSession) needsCards(job *api.JobInfo) bool {
 	if job.IsPending() || s.ssn.Queues[job.Queue] == nil || job.ContainsHardTopology() {
 		return false
@@ -132,25 +131,25 @@ func (s *reclaimSession) needsCards(job *api.JobInfo) bool {
 		return false
 	}
 	if result := s.ssn.JobValid(job); result != nil && !result.Pass {
-		klog.V(4).InfoS("Job is not valid, no cards are taken back for it", "job", klog.KRef(job.Namespace, job.Name), "reason", result.Reason)
+		klog.V(4).InfoS("Job is not valid, no cards are reclaimed for it", "job", klog.KRef(job.Namespace, job.Name), "reason", result.Reason)
 		return false
 	}
 	return true
 }
 
-// mayPreempt leaves out pods that wait for something else than room, and those that
-// want nobody to go for them.
+// mayPreempt reports whether a pod waits only for resources, and its preemption policy allows
+// evictions for it.
 func (s *reclaimSession) mayPreempt(task *api.TaskInfo) bool {
 	policy := task.Pod.Spec.PreemptionPolicy
 	return !task.SchGated && !task.BestEffort && (policy == nil || *policy != corev1.PreemptNever)
 }
 
-// PreemptName is the name of Volcano's action preempt, and the reason that is written to
-// the pods it evicts.
+// PreemptName is the name of Volcano's action preempt, and the reason that is written to the
+// pods it evicts.
 const PreemptName = "preempt"
 
-// Preempt is Volcano's action preempt for jobs that are gangs: a job goes as a whole where
-// it would be left below its minimum, and its pods go as those that cardreclaim evicts.
+// Preempt is Volcano's action preempt for gangs. It evicts a job as a whole if the job would
+// be left below its minimum, and in the way of cardreclaim.
 type Preempt struct {
 	framework.Action
 	// reclaim has what both actions need.
@@ -160,12 +159,12 @@ type Preempt struct {
 
 var _ framework.Action = &Preempt{}
 
-// NewPreempt makes the action. It looks up jobs and tells pods to go as reclaim does.
+// NewPreempt returns the action preempt, which evicts pods as reclaim does.
 func NewPreempt(reclaim *Action) *Preempt {
 	return &Preempt{Action: preempt.New(), reclaim: reclaim, evictor: &Evictor{pods: &reclaim.evictor}}
 }
 
-// Evictor returns what Volcano's cache must evict with.
+// Evictor returns the evictor that Volcano's cache must use.
 func (a *Preempt) Evictor() *Evictor { return a.evictor }
 
 // Execute evicts pods for others of their queue or of their job.
@@ -179,18 +178,18 @@ func (a *Preempt) Execute(ssn *framework.Session) {
 	s := &reclaimSession{ssn: ssn, policy: policy, action: a.reclaim, now: policy.Now()}
 	s.completePartialEvictions(PreemptName)
 	for _, tasks := range policy.Preempt(a.reclaim.jobPolicies.EvictionPolicyFor, func() { a.Action.Execute(ssn) }) {
-		replaced := a.reclaim.isRecreated(tasks[0].Namespace, workload.VCJobOwner(tasks[0].Pod))
-		klog.InfoS("Pods of a job are preempted", "job", klog.KRef(tasks[0].Namespace, ssn.Jobs[tasks[0].Job].Name), "pods", len(tasks), "replaced", replaced)
-		s.evictTasks(tasks, replaced, PreemptName)
+		recreated := a.reclaim.isRecreated(tasks[0].Namespace, workload.VCJobOwner(tasks[0].Pod))
+		klog.InfoS("Pods of a job are preempted", "job", klog.KRef(tasks[0].Namespace, ssn.Jobs[tasks[0].Job].Name), "pods", len(tasks), "recreated", recreated)
+		s.evictTasks(tasks, recreated, PreemptName)
 		for _, task := range tasks {
 			a.evictor.recordEvicted(task.Pod, PreemptName)
 		}
 	}
 }
 
-// Evictor evicts pods for Volcano's cache. Volcano's own writes to each pod once, and a
-// gang of which one write fails is left in part. Here each write is tried again. Pods that
-// preempt evicts are left to the action Preempt, which knows how their job takes it.
+// Evictor evicts pods for Volcano's cache. Volcano's own evictor writes to each pod once, so
+// one failed write leaves a gang in part. This evictor tries each write again. Preempt evicts
+// its own pods, because it knows the policies of their job.
 type Evictor struct {
 	pods *podEvictor
 	// client and recorder are those of the cache.
@@ -200,15 +199,15 @@ type Evictor struct {
 
 var _ cache.Evictor = &Evictor{}
 
-// Use gives the evictor the client and the recorder of the cache that it evicts for.
+// Use sets the client and the recorder of the cache.
 func (e *Evictor) Use(client kubernetes.Interface, recorder record.EventRecorder) *Evictor {
 	e.client, e.recorder = client, recorder
 	return e
 }
 
-// Evict deletes a pod that an action evicts, and returns when that is done or was given up.
-// With an error Volcano's cache looks the pod up again. For preempt it does nothing: the
-// action tells the pod to go, and insists until the pod is gone.
+// Evict deletes a pod, and returns when that is done or failed for good. After an error
+// Volcano's cache reads the pod again. For preempt it does nothing: that action evicts the
+// pod, and deletes it if it does not go.
 func (e *Evictor) Evict(pod *corev1.Pod, reason string) error {
 	if reason == PreemptName {
 		return nil
@@ -217,16 +216,16 @@ func (e *Evictor) Evict(pod *corev1.Pod, reason string) error {
 	return e.pods.evictPods(e.client, []*api.TaskInfo{{Pod: pod}}, false, reason)[pod.UID]
 }
 
-// recordEvicted sends the event that Volcano's own evictor sends.
+// recordEvicted records the event that Volcano's own evictor records.
 func (e *Evictor) recordEvicted(pod *corev1.Pod, reason string) {
 	if e.recorder != nil {
 		e.recorder.Eventf(pod, corev1.EventTypeWarning, "Evict", "Pod is evicted, because of %s", reason)
 	}
 }
 
-// undoPartialPipelines takes back promises that an action before this one, such as Volcano's
-// preempt inside a job, made to a part of a gang only. The gang cannot start with them, but
-// in this session they keep room from others.
+// undoPartialPipelines undoes the placements that an action before this one, such as Volcano's
+// preempt, made for a part of a gang. The gang cannot start with them, but they block
+// resources for this session.
 func undoPartialPipelines(ssn *framework.Session) {
 	for _, job := range ssn.Jobs {
 		if len(job.TaskStatusIndex[api.Pipelined]) == 0 || ssn.JobPipelined(job) {
@@ -235,7 +234,7 @@ func undoPartialPipelines(ssn *framework.Session) {
 		promised := framework.NewStatement(ssn)
 		for _, task := range slices.Collect(maps.Values(job.TaskStatusIndex[api.Pipelined])) {
 			if err := promised.UnPipeline(task); err != nil {
-				klog.ErrorS(err, "A promise could not be taken back", "pod", klog.KObj(task.Pod))
+				klog.ErrorS(err, "Pod could not be unpipelined", "pod", klog.KObj(task.Pod))
 			}
 		}
 	}

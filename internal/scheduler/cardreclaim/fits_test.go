@@ -38,9 +38,9 @@ func beside(app string) func(*corev1.Pod) {
 	}
 }
 
-// TestNobodyGoesForAPodThatWouldNotRun: where there is a node that would do, its
+// TestNoEvictionForPodThatWouldNotRun: where there is a node that would do, its
 // pods go instead. One node is busy, of two another one's gang has run for longer.
-func TestNobodyGoesForAPodThatWouldNotRun(t *testing.T) {
+func TestNoEvictionForPodThatWouldNotRun(t *testing.T) {
 	const (
 		one = "node n A 4; na tra 4: n*4 ran=1h; i inf 1: -; "
 		two = one + "node m A 4; ma tra 4: m*4 ran=24h; "
@@ -113,9 +113,9 @@ func TestNodesThatAreTakenAlready(t *testing.T) {
 	}
 }
 
-// TestADiscardedAttemptChangesNothing: the plan looks good, the strict look at
+// TestFailedPlanLeavesSessionUnchanged: the plan looks good, the strict look at
 // the node finds out, and the session is as it was.
-func TestADiscardedAttemptChangesNothing(t *testing.T) {
+func TestFailedPlanLeavesSessionUnchanged(t *testing.T) {
 	const web, training = "node n A 4; w inf 1: n cards=0 ran=24h; ", "t tra 4: n*4 ran=1h "
 	bound := on("t-1", func(p *corev1.Pod) { p.Status.Phase, p.Status.StartTime = corev1.PodPending, nil })
 	// Whoever keeps the pod out of its zone shows only when the node is asked.

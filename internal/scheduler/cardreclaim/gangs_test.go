@@ -10,7 +10,7 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-func TestWholeGangsAndSparePods(t *testing.T) {
+func TestWholeGangsAndElasticPods(t *testing.T) {
 	const roles = "node n A 8; t tra 3: n*8 tasks=ps*4/2,worker*4/1; "
 	play(t, map[string]scene{
 		"a whole gang goes for one card":                                {"node n A 8; t tra 8: n*8; i inf 1: -", "t*8", "i-0@n", nil},
@@ -72,7 +72,7 @@ func TestCheckpoints(t *testing.T) {
 	}
 }
 
-func TestOfEqualLosses(t *testing.T) {
+func TestVictimsOfEqualLoss(t *testing.T) {
 	for t, jobs := range check.Cases(t, map[string]string{
 		"the queue of lower priority": "x low 4: n*4 ran=48h class=high; a tra 4: n*4 ran=24h class=low",
 		"then the younger job":        "a tra 4: n*4 ran=48h class=low; x tra 4: n*4 ran=24h class=low",
@@ -85,7 +85,7 @@ func TestOfEqualLosses(t *testing.T) {
 	}
 }
 
-func TestWhoIsProtected(t *testing.T) {
+func TestProtectedPods(t *testing.T) {
 	const four, other = "node n A 4; i inf 1: -; t tra 4: n*4 ran=24h ", "node n A 4; i inf 1: -; t other 4: n*4 ran=24h "
 	keeps := func(p *corev1.Pod) { p.Annotations["volcano.sh/preemptable"] = "false" }
 	training := func(p *corev1.Pod) { p.Annotations["volcano.sh/service.type"] = "training" }

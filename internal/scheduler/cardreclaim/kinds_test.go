@@ -61,9 +61,9 @@ func TestKindsOnALargeCluster(t *testing.T) {
 	check.Equal(t, "pods that are promised a node", 32, len(w.In(api.Pipelined)))
 }
 
-// TestASearchThatEndsEarlySaysSo: a job whose search ended for lack of effort is told so, and
+// TestCutSearchHasEvent: a job whose search ended for lack of effort is told so, and
 // one for which nobody can make room is not.
-func TestASearchThatEndsEarlySaysSo(t *testing.T) {
+func TestCutSearchHasEvent(t *testing.T) {
 	w := hall(4, "i inf 5: -*5 cards=8", ownPorts())
 	w.begin()
 	w.alone = true

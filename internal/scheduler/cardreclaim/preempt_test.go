@@ -59,8 +59,8 @@ func TestHowJobsArePreempted(t *testing.T) {
 	}
 }
 
-// TestAPreemptedPodSaysWhy in the words of Volcano's own eviction.
-func TestAPreemptedPodSaysWhy(t *testing.T) {
+// TestPreemptedPodHasConditions in the words of Volcano's own eviction.
+func TestPreemptedPodHasConditions(t *testing.T) {
 	w, preempt := inQueue(t, "low q 4: n*2 m*2 class=low vcjob"+waits)
 	w.preempt(preempt)
 	says := func(pod *corev1.Pod) bool {
@@ -71,9 +71,9 @@ func TestAPreemptedPodSaysWhy(t *testing.T) {
 	eventually(t, "every pod of the gang says why it goes", func() bool { return len(w.stored(t, says)) == 4 })
 }
 
-// TestAPartOfAPreemptedGangIsFinished: a scheduler that ended in between left three pods of a
+// TestPartialPreemptionIsCompleted: a scheduler that ended in between left three pods of a
 // gang of four running, in a queue that gives nothing to others.
-func TestAPartOfAPreemptedGangIsFinished(t *testing.T) {
+func TestPartialPreemptionIsCompleted(t *testing.T) {
 	left := func(reclaimable string, told time.Duration) *world {
 		w, preempt := inQueue(t, "queue q PLENTY cpu=1000 "+reclaimable+"; low q 4: n*3 - class=low; other q 1: n*5 m*8 class=high",
 			of("low", explained(corev1.PodReasonPreemptionByScheduler, told)))
@@ -101,9 +101,9 @@ func TestEachPreemptedPodHasAnEvent(t *testing.T) {
 	check.Equal(t, "events", map[string]int{"Warning Evict Pod is evicted, because of preempt": 4}, events)
 }
 
-// TestAPodIsInsistedOnThatCouldNotBeTold: every write to it failed, and Volcano's cache has it
+// TestPreemptedPodIsDeletedAfterFailedWrite: every write to it failed, and Volcano's cache has it
 // as one that goes.
-func TestAPodIsInsistedOnThatCouldNotBeTold(t *testing.T) {
+func TestPreemptedPodIsDeletedAfterFailedWrite(t *testing.T) {
 	w, preempt := inQueue(t, "low q 1: n*2 m*2 class=low"+waits)
 	w.action.evictor.backoff.Steps = 1
 	var down atomic.Bool
@@ -127,9 +127,9 @@ func TestAPodIsInsistedOnThatCouldNotBeTold(t *testing.T) {
 	check.Equal(t, "pods that are gone", []string{first}, w.gone(t))
 }
 
-// TestAPreemptedGangGoesOnceThoughTheAPIIsSlow: while writes fail and nothing of it shows,
+// TestPreemptedGangIsEvictedOnce: while writes fail and nothing of it shows,
 // nobody else is evicted, and the gang goes in the end.
-func TestAPreemptedGangGoesOnceThoughTheAPIIsSlow(t *testing.T) {
+func TestPreemptedGangIsEvictedOnce(t *testing.T) {
 	w, preempt := inQueue(t, "low q 2: n*2 class=low; spare q 2: m*2 class=low"+waits)
 	client := w.Cache.Client().(*fake.Clientset)
 	refused := make(chan struct{}, 3)
@@ -154,8 +154,8 @@ func TestAPreemptedGangGoesOnceThoughTheAPIIsSlow(t *testing.T) {
 	}
 }
 
-// TestTheEvictorTriesAgain for those whom Volcano's own actions evict.
-func TestTheEvictorTriesAgain(t *testing.T) {
+// TestEvictorRepeatsFailedWrites for those whom Volcano's own actions evict.
+func TestEvictorRepeatsFailedWrites(t *testing.T) {
 	w, preempt := inQueue(t, "low q 1: n class=low")
 	client := w.Cache.Client().(*fake.Clientset)
 	tries := 0

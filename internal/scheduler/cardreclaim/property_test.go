@@ -228,8 +228,8 @@ func (w *world) podsOf(name string) []*corev1.Pod {
 	return pods
 }
 
-// TestWhatHoldsAfterEveryTide runs the action on random small clusters.
-func TestWhatHoldsAfterEveryTide(t *testing.T) {
+// TestReclaimInvariants runs the action on random small clusters.
+func TestReclaimInvariants(t *testing.T) {
 	tides, victims := 0, 0
 	seed.Check(t, func(t *rapid.T) {
 		w := draw(t)

@@ -28,9 +28,9 @@ func podDisruptionBudget(app string, allowed int32) *policyv1.PodDisruptionBudge
 	}
 }
 
-// TestLowerPrioritiesGoFirst: of two gangs on one node each, na has run for a day and mb
+// TestLowerPrioritiesAreEvictedFirst: of two gangs on one node each, na has run for a day and mb
 // for an hour, so that mb loses less.
-func TestLowerPrioritiesGoFirst(t *testing.T) {
+func TestLowerPrioritiesAreEvictedFirst(t *testing.T) {
 	const (
 		nodes = "node n A 4; node m A 4; "
 		gangs = nodes + "na tra 4: n*4 ran=24h; mb tra 4: m*4 ran=1h; i inf 4: -*4"
@@ -92,8 +92,8 @@ func TestLowerPrioritiesGoFirst(t *testing.T) {
 	}
 }
 
-// TestOnlyAsManyPrioritiesGoAsMust: as the need grows, one priority after the other goes.
-func TestOnlyAsManyPrioritiesGoAsMust(t *testing.T) {
+// TestHigherPrioritiesAreSpared: as the need grows, one priority after the other goes.
+func TestHigherPrioritiesAreSpared(t *testing.T) {
 	for pods, want := range map[int]string{1: "a*4", 4: "a*4", 5: "a*4 b*4", 8: "a*4 b*4", 9: "a*4 b*4 c*4", 12: "a*4 b*4 c*4"} {
 		t.Run(fmt.Sprint(pods), func(t *testing.T) {
 			w := tides(fmt.Sprintf("node n A 4; node m A 4; node o A 4; a tra 4: n*4 ran=99h; b tra 4: m*4 ran=24h; c tra 4: o*4 ran=1h; i inf %d: -*%d", pods, pods),

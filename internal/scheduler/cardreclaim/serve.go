@@ -16,7 +16,7 @@ import (
 
 // serveInOrder serves jobs in the order of their queues and of their own.
 func (s *reclaimSession) serveInOrder(jobs []*api.JobInfo) {
-	s.action.fairOrder.startSession(jobs) // should the session not suffice
+	s.action.fairOrder.startSession(jobs) // in case the budget does not suffice
 	queues := util.NewPriorityQueue(s.ssn.QueueOrderFn)
 	waiting := map[api.QueueID]*util.PriorityQueue{}
 	for _, job := range jobs {
@@ -41,7 +41,7 @@ func (s *reclaimSession) serveInOrder(jobs []*api.JobInfo) {
 	}
 }
 
-// serveFairly serves jobs in the order of turns.
+// serveFairly serves jobs in fair order.
 func (s *reclaimSession) serveFairly(jobs []*api.JobInfo) {
 	before := func(a, b *api.JobInfo) bool {
 		if a.Queue != b.Queue {
@@ -58,9 +58,9 @@ func (s *reclaimSession) serveFairly(jobs []*api.JobInfo) {
 		}
 		return 0
 	})
-	turns := &s.action.fairOrder
-	waiting := turns.startSession(jobs)
-	for of, any := turns.pickNext(waiting, before); any; of, any = turns.pickNext(waiting, before) {
+	order := &s.action.fairOrder
+	waiting := order.startSession(jobs)
+	for of, any := order.pickNext(waiting, before); any; of, any = order.pickNext(waiting, before) {
 		job := waiting[of][0]
 		if waiting[of] = waiting[of][1:]; len(waiting[of]) == 0 {
 			delete(waiting, of)
@@ -71,24 +71,24 @@ func (s *reclaimSession) serveFairly(jobs []*api.JobInfo) {
 	}
 }
 
-// serveJob serves a job, and is false when the session is over before.
+// serveJob serves a job. It returns false if the budget of the session ended before.
 func (s *reclaimSession) serveJob(job *api.JobInfo) bool {
 	if s.sessionExhausted() {
 		s.unfinished = true
 		return false
 	}
-	waits := s.hashPending(job)
-	if s.action.searches.canSkip(s, job, waits) {
+	pendingHash := s.hashPending(job)
+	if s.action.searches.canSkip(s, job, pendingHash) {
 		return true
 	}
 	before := s.totalWork()
 	s.scope = searchScope{}
 	s.startJob(len(s.nodes))
 	placed := s.placeJob(job)
-	s.action.searches.recordSearch(s, job, waits, placed)
+	s.action.searches.recordSearch(s, job, pendingHash, placed)
 	if s.jobExhausted() {
 		s.unfinished = true
-		klog.InfoS("No more may go into a job in one session, it comes after others now", "job", klog.KRef(job.Namespace, job.Name))
+		klog.InfoS("Budget of a job is used up, other jobs come first now", "job", klog.KRef(job.Namespace, job.Name))
 	}
 	if !placed && (s.jobExhausted() || s.anySearchCut) {
 		s.recordSearchCut(job)
@@ -97,21 +97,21 @@ func (s *reclaimSession) serveJob(job *api.JobInfo) bool {
 	return true
 }
 
-// placeJob places a job's pods, and reports whether it placed any: those that the job lacks to
-// its minimum all or none, then as many of the others as can be. Where all can be placed
-// they are placed together: of a Deployment, whose minimum is one, the first pod would
-// otherwise take a job that is of no use to the others.
+// placeJob places a job's pods, and reports whether it placed any. The pods that the job needs
+// for its minimum are placed all or none, then as many others as possible. If all fit, they
+// are placed together. Otherwise the first pod of a Deployment, whose minimum is one, might
+// evict a job that does not help the others.
 func (s *reclaimSession) placeJob(job *api.JobInfo) (placed bool) {
-	lacking := s.missingTasks(job)
-	more, rest := s.splitByKinds(job, lacking, s.reclaimingTasks(job, lacking))
-	if len(lacking) > 0 {
-		if _, tooMany := s.splitByKinds(job, nil, lacking); len(tooMany) > 0 || !s.canReclaimTogether(lacking) {
+	missing := s.missingTasks(job)
+	more, rest := s.splitByKinds(job, missing, s.reclaimingTasks(job, missing))
+	if len(missing) > 0 {
+		if _, tooMany := s.splitByKinds(job, nil, missing); len(tooMany) > 0 || !s.canReclaimTogether(missing) {
 			return false
 		}
-		together := slices.Concat(lacking, more)
+		together := slices.Concat(missing, more)
 		if len(more) > 0 && s.canReclaimTogether(together) && s.placeWithHalfBudget(job, together) {
 			more = nil
-		} else if !s.placeTasks(job, lacking, true) {
+		} else if !s.placeTasks(job, missing, true) {
 			return false
 		}
 		placed = true
@@ -124,8 +124,8 @@ func (s *reclaimSession) placeJob(job *api.JobInfo) (placed bool) {
 	return placed
 }
 
-// placeWithHalfBudget places all pods of a job with at most half of the effort that is left
-// for it, so that the pods it lacks can still be placed without the others.
+// placeWithHalfBudget places all pods of a job with at most half of its budget. The rest is
+// left for the pods that it needs for its minimum.
 func (s *reclaimSession) placeWithHalfBudget(job *api.JobInfo, tasks []*api.TaskInfo) bool {
 	end := s.jobEnd
 	s.jobEnd = s.work + (s.jobEnd-s.work)/2
@@ -134,16 +134,16 @@ func (s *reclaimSession) placeWithHalfBudget(job *api.JobInfo, tasks []*api.Task
 	return placed
 }
 
-// splitByKinds divides pods into those that may be placed together with some others,
-// for their kinds are not too many, and the rest, portion by portion.
+// splitByKinds divides pods into those that may be placed together with some others, and the
+// rest in portions. The bound is the number of kinds.
 func (s *reclaimSession) splitByKinds(job *api.JobInfo, with, tasks []*api.TaskInfo) (first []*api.TaskInfo, rest [][]*api.TaskInfo) {
-	place := map[string]int{} // of a kind among all kinds
+	index := map[string]int{} // of a kind among all kinds
 	count := func(task *api.TaskInfo) int {
 		kind := s.needsKey(job, task)
-		if _, known := place[kind]; !known {
-			place[kind] = len(place)
+		if _, known := index[kind]; !known {
+			index[kind] = len(index)
 		}
-		return place[kind] / maxPodKinds
+		return index[kind] / maxPodKinds
 	}
 	for _, task := range with {
 		count(task)
@@ -162,8 +162,8 @@ func (s *reclaimSession) splitByKinds(job *api.JobInfo, with, tasks []*api.TaskI
 	return first, rest
 }
 
-// reclaimingTasks lists the waiting pods of a job that may take cards back, from the same
-// jobs as the first of them, without some.
+// reclaimingTasks lists the pending pods of a job that may reclaim cards, without some. All of
+// them reclaim from the same jobs as the first.
 func (s *reclaimSession) reclaimingTasks(job *api.JobInfo, without []*api.TaskInfo) []*api.TaskInfo {
 	var tasks []*api.TaskInfo
 	others := sets.New(without...)
@@ -181,25 +181,25 @@ func (s *reclaimSession) reclaimingTasks(job *api.JobInfo, without []*api.TaskIn
 	return s.dropBeyondQuota(job, without, tasks)
 }
 
-// dropBeyondQuota leaves out the pods for whose cards the queue has no room beside those
-// before them and some others: of ten thousand that wait, few may be looked at.
+// dropBeyondQuota drops the pods for which the queue has no quota left after those before them
+// and some others. Of ten thousand pending pods, few may remain.
 func (s *reclaimSession) dropBeyondQuota(job *api.JobInfo, beside, tasks []*api.TaskInfo) []*api.TaskInfo {
 	left := map[string]card.Count{}
 	takes := func(task *api.TaskInfo) bool {
-		ask := s.policy.RequestFor(task)
-		if ask.Count == 0 {
+		request := s.policy.RequestFor(task)
+		if request.Count == 0 {
 			return true
 		}
-		key := fmt.Sprint(ask.Names)
+		key := fmt.Sprint(request.Names)
 		room, known := left[key]
 		if !known {
-			room = s.policy.FreeQuota(job.Queue, ask.Names...)
+			room = s.policy.FreeQuota(job.Queue, request.Names...)
 		}
-		if room < ask.Count {
+		if room < request.Count {
 			left[key] = room
 			return false
 		}
-		left[key] = room.Sub(ask.Count)
+		left[key] = room.Sub(request.Count)
 		return true
 	}
 	for _, task := range beside {
@@ -208,8 +208,8 @@ func (s *reclaimSession) dropBeyondQuota(job *api.JobInfo, beside, tasks []*api.
 	return slices.DeleteFunc(tasks, func(task *api.TaskInfo) bool { return !takes(task) })
 }
 
-// canReclaimTogether tells whether pods may be placed together: all that ask for cards
-// must be allowed to take them back, and from the same jobs.
+// canReclaimTogether reports whether pods may be placed together: those that request cards
+// must all be allowed to reclaim, and from the same jobs.
 func (s *reclaimSession) canReclaimTogether(tasks []*api.TaskInfo) bool {
 	var first *api.TaskInfo
 	for _, task := range tasks {
@@ -229,9 +229,9 @@ func (s *reclaimSession) canReclaimTogether(tasks []*api.TaskInfo) bool {
 	return true
 }
 
-// missingTasks picks the pods that a job lacks to its minimum, beside those that run and those
-// that have been promised a node: first what each role needs of its own, then the first of
-// the rest. When too few pods wait to reach the minimum it picks all of them.
+// missingTasks lists the pending pods that a job needs for its minimum, beside its running and
+// pipelined pods. First come those that each role needs, then the first of the rest. If too
+// few are pending, it lists all.
 func (s *reclaimSession) missingTasks(job *api.JobInfo) []*api.TaskInfo {
 	have, roles := capacitycard.CountByRole(job, true)
 	var pending []*api.TaskInfo
@@ -249,8 +249,8 @@ func (s *reclaimSession) missingTasks(job *api.JobInfo) []*api.TaskInfo {
 	return capacitycard.SelectToMinimum(job, have, roles, pending)
 }
 
-// sortTasks puts pods in the order in which Volcano would place them, equal ones by
-// name, so that the same session has the same outcome.
+// sortTasks sorts pods in the order in which Volcano would place them, equal ones by name, so
+// that a session is reproducible.
 func (s *reclaimSession) sortTasks(tasks []*api.TaskInfo) {
 	slices.SortFunc(tasks, func(a, b *api.TaskInfo) int {
 		switch {
@@ -263,21 +263,20 @@ func (s *reclaimSession) sortTasks(tasks []*api.TaskInfo) {
 	})
 }
 
-// fairOrder tells whose turn it is when one session does not suffice for all that
-// wait: the tenant into whom least has gone since then, and of its jobs the one
-// whose last turn is longest ago. Where all are served the order of queues and
-// jobs decides alone, as it does in the first session that does not suffice.
+// fairOrder decides who is served next when a session's budget does not suffice for all. That
+// is the namespace of a queue for which least work was done since then, and its job that was
+// served longest ago. If all are served, the order of queues and jobs decides alone.
 type fairOrder struct {
-	// scarce tells that the last session did not suffice.
+	// isScarce reports whether the last session's budget did not suffice.
 	isScarce bool
-	// used is what has gone into each tenant that waits since sessions do not
-	// suffice, last the session of each job's last turn since then.
+	// work is the work done since then for each waiting namespace of a queue, lastServed the
+	// last session that served a job.
 	work       map[queueNamespace]int
 	lastServed map[api.JobID]int
 	session    int
 }
 
-// queueNamespace is whose pods are, as far as turns go.
+// queueNamespace is the namespace of a queue, which fairOrder treats as one user.
 type queueNamespace struct {
 	queue     api.QueueID
 	namespace string
@@ -287,9 +286,8 @@ func queueNamespaceOf(job *api.JobInfo) queueNamespace {
 	return queueNamespace{job.Queue, job.Namespace}
 }
 
-// startSession begins a session and sorts the jobs of each tenant by their turn: those
-// that had none first, of equal ones the first in jobs. Who is new among the
-// tenants starts where the one is that had least.
+// startSession begins a session and sorts the jobs of each namespace by when they were served,
+// those never served first. A new namespace begins with the least work of the others.
 func (t *fairOrder) startSession(jobs []*api.JobInfo) map[queueNamespace][]*api.JobInfo {
 	waiting, last := map[queueNamespace][]*api.JobInfo{}, map[api.JobID]int{}
 	for _, job := range jobs {
@@ -314,7 +312,8 @@ func (t *fairOrder) startSession(jobs []*api.JobInfo) map[queueNamespace][]*api.
 	return waiting
 }
 
-// pickNext picks the tenant whose turn it is; of equal ones the first by before.
+// pickNext returns the namespace with the least work. The function before decides between
+// equal ones.
 func (t *fairOrder) pickNext(waiting map[queueNamespace][]*api.JobInfo, before func(a, b *api.JobInfo) bool) (queueNamespace, bool) {
 	var first queueNamespace
 	found := false
@@ -330,13 +329,13 @@ func (t *fairOrder) pickNext(waiting map[queueNamespace][]*api.JobInfo, before f
 	return first, found
 }
 
-// recordServed notes the turn of a job, and what went into it.
-func (t *fairOrder) recordServed(job *api.JobInfo, effort int) {
-	t.work[queueNamespaceOf(job)] += effort
+// recordServed records that a job was served, and the work for it.
+func (t *fairOrder) recordServed(job *api.JobInfo, work int) {
+	t.work[queueNamespaceOf(job)] += work
 	t.lastServed[job.UID] = t.session + 1
 }
 
-// endSession closes a session. sufficed tells that all had what they needed.
+// endSession ends a session. sufficed means that the budget sufficed for all jobs.
 func (t *fairOrder) endSession(sufficed bool) {
 	t.session++
 	if t.isScarce = !sufficed; sufficed {

@@ -33,9 +33,9 @@ func TestTheNextSession(t *testing.T) {
 	}
 }
 
-// TestWhoIsOnItsWayOutIsWaitedFor: a pod that cannot be on a node only because
+// TestReclaimWaitsForTerminatingPods: a pod that cannot be on a node only because
 // of pods that are leaving it takes nothing elsewhere meanwhile.
-func TestWhoIsOnItsWayOutIsWaitedFor(t *testing.T) {
+func TestReclaimWaitsForTerminatingPods(t *testing.T) {
 	as := func(*corev1.Pod) {}
 	for t, tc := range check.Cases(t, map[string]struct {
 		pods            string // that a node takes
@@ -66,9 +66,9 @@ func TestWhoIsOnItsWayOutIsWaitedFor(t *testing.T) {
 	})
 }
 
-// TestTheSameSessionHasTheSameOutcome: Go walks over maps in another order each
+// TestSessionIsReproducible: Go walks over maps in another order each
 // time.
-func TestTheSameSessionHasTheSameOutcome(t *testing.T) {
+func TestSessionIsReproducible(t *testing.T) {
 	outcome := func() string {
 		w := tides(`node n,m A 8; node o B 8; queue inf2 {"A":3,"B":2} 80000 inference cpu=1000; queue tra2 PLENTY 20000 training cpu=1000
 			a tra 4: n*4 ran=24h vcjob; b tra2 4: n*4 ran=24h tasks=ps*1/1,w*3/3; c tra 2: m*4 ran=24h vcjob; d tra2 4: m*4 ran=24h tasks=ps*1/1,w*3/3
@@ -86,9 +86,9 @@ func TestTheSameSessionHasTheSameOutcome(t *testing.T) {
 	}
 }
 
-// TestHopelessNeeds: what nobody can make room for is looked at once a session,
+// TestUnsolvableNeedsAreRemembered: what nobody can make room for is looked at once a session,
 // for each kind of taker.
-func TestHopelessNeeds(t *testing.T) {
+func TestUnsolvableNeedsAreRemembered(t *testing.T) {
 	w := tides(`node n,m A 4; queue other PLENTY 20000 batch; queue mixed PLENTY 80000 gives; p tra 4: n*4 ran=24h protected; t other 4: m*4 ran=24h
 		a mixed 1: - type=inference; b mixed 1: - type=inference; c mixed 1: - type=urgent`)
 	w.args = map[string]any{"serviceTypes": map[string]any{

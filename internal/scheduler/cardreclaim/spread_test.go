@@ -33,9 +33,9 @@ func spreads(key string, skew int32) func(*corev1.Pod) {
 	}
 }
 
-// TestPodsThatSpreadTakeBackWhereTheyMayRun: what a pod requires of its
+// TestSpreadPodsReclaimWhereTheyMayRun: what a pod requires of its
 // surroundings shows only after the eviction, and must not end the search.
-func TestPodsThatSpreadTakeBackWhereTheyMayRun(t *testing.T) {
+func TestSpreadPodsReclaimWhereTheyMayRun(t *testing.T) {
 	one := func(int) string { return "a" }
 	for t, tc := range check.Cases(t, map[string]struct {
 		world *world

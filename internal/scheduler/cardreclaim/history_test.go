@@ -36,16 +36,16 @@ func (w *world) each(job string, change func(*corev1.Pod)) {
 	}
 }
 
-// TestAHopelessSearchIsNotRepeated: while nothing changes it is made again after 1, 2,
+// TestFailedSearchIsNotRepeated: while nothing changes it is made again after 1, 2,
 // 4 … sessions.
-func TestAHopelessSearchIsNotRepeated(t *testing.T) {
+func TestFailedSearchIsNotRepeated(t *testing.T) {
 	w := tides("node n A 4; p tra 4: n*4 ran=24h protected; i inf 1: -; j inf 2: -*2")
 	check.Equal(t, "searches", "[0 0 2 2 5 5 10 10 19 19 36 36]", fmt.Sprint(w.searches(t, 40)))
 }
 
-// TestWhatHelpsIsNoticed: a pod for which nobody could make room is served in the first
+// TestSearchIsRepeatedAfterChange: a pod for which nobody could make room is served in the first
 // session after something changed that helps, whatever it is.
-func TestWhatHelpsIsNoticed(t *testing.T) {
+func TestSearchIsRepeatedAfterChange(t *testing.T) {
 	const full = "node n A 4; p tra 4: n*4 ran=24h protected; i inf 1: -"
 	node := func(w *world, change func(*corev1.Node)) {
 		n := w.Nodes[0].DeepCopy()
@@ -103,8 +103,8 @@ func TestWhatHelpsIsNoticed(t *testing.T) {
 	}
 }
 
-// TestAJobThatHasRunLongEnough is taken as soon as that is so.
-func TestAJobThatHasRunLongEnough(t *testing.T) {
+// TestSearchIsRepeatedAfterMinimumRuntime is taken as soon as that is so.
+func TestSearchIsRepeatedAfterMinimumRuntime(t *testing.T) {
 	w := tides("node n A 4; t tra 4: n*4 ran=10s; i inf 1: -")
 	w.args = map[string]any{"serviceTypes": map[string]any{
 		"inference": map[string]any{"reclaimFrom": []any{"training"}}, "training": map[string]any{"reclaimable": true, "minimumRuntime": "30s"}}}
@@ -115,9 +115,9 @@ func TestAJobThatHasRunLongEnough(t *testing.T) {
 	check.That(t, at.Sub(w.Now) > 15*time.Second && at.Sub(w.Now) < 25*time.Second, "the next search is made %s after the cluster was written down, want 20s", at.Sub(w.Now))
 }
 
-// TestWhatIsLeftOverServesWhomNothingWasFoundFor: a gang is taken for another job, and one
+// TestLeftoverCardsServeJobsThatFailed: a gang is taken for another job, and one
 // of its cards suits a pod whose search failed in the session before.
-func TestWhatIsLeftOverServesWhomNothingWasFoundFor(t *testing.T) {
+func TestLeftoverCardsServeJobsThatFailed(t *testing.T) {
 	w := tides(`node n A 8; queue other PLENTY 20000 batch; queue mixed PLENTY 80000 gives; queue top PLENTY 90000 gives
 		t other 8: n*8 ran=24h; a mixed 1: - type=inference`)
 	w.args = map[string]any{"serviceTypes": map[string]any{
@@ -134,8 +134,8 @@ func TestWhatIsLeftOverServesWhomNothingWasFoundFor(t *testing.T) {
 	w.run(t).expect(t, "t*8", "a-0@n c@n*4")
 }
 
-// TestALongSearchIsFollowedByRest: searches take at most a quarter of the time.
-func TestALongSearchIsFollowedByRest(t *testing.T) {
+// TestActionRestsAfterLongSearch: searches take at most a quarter of the time.
+func TestActionRestsAfterLongSearch(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		took  time.Duration
 		rests string
@@ -166,9 +166,9 @@ func TestALongSearchIsFollowedByRest(t *testing.T) {
 	}
 }
 
-// TestOfManyFewAreLookedAt: of the pods that wait only as many are looked at as the quota
+// TestSearchIgnoresPodsBeyondQuota: of the pods that wait only as many are looked at as the quota
 // has room for.
-func TestOfManyFewAreLookedAt(t *testing.T) {
+func TestSearchIgnoresPodsBeyondQuota(t *testing.T) {
 	w := tides(`node n,m A 8; queue inf {"A":3} 80000 inference cpu=100000; BUSY; p tra 8: m*8 ran=24h; i inf 1: -*2000`)
 	w.alone = true
 	w.open()

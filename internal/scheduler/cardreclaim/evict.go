@@ -24,45 +24,45 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// podEvictor tells pods to go: those of a vcjob by Volcano's job controller, which replaces
-// them, all others by deleting them. Each write is tried again, and names the UID of the pod.
+// podEvictor evicts pods. Volcano's job controller recreates those of a vcjob, all others are
+// deleted. It repeats each failed write, and names the UID of the pod.
 type podEvictor struct {
-	// places limit how many pods are written to at the same time.
+	// slots limits how many pods are written to at the same time.
 	slots chan struct{}
-	// again is how a write that failed is tried again.
+	// backoff is how it repeats a failed write.
 	backoff wait.Backoff
 }
 
-// newPodEvictor writes to so many pods at a time.
+// newPodEvictor returns an evictor that writes to so many pods at the same time.
 func newPodEvictor(atOnce int) podEvictor {
 	return podEvictor{slots: make(chan struct{}, atOnce), backoff: writeBackoff}
 }
 
-// maxConcurrentWrites is how many pods are marked at the same time.
+// maxConcurrentWrites is how many pods are written to at the same time.
 const maxConcurrentWrites = 32
 
-// evictionTimeout is how long a pod may still be there that was told to go. Then it is deleted;
-// the mark of one that the job controller was asked to replace keeps the policies of its
-// job from counting that, too.
+// evictionTimeout is how long an evicted pod may exist. Then it is deleted. If the job
+// controller was asked to recreate it, its annotation keeps the job's policies from counting
+// that.
 var evictionTimeout = 30 * time.Second
 
-// markTimeout is the same for pods that do not even show their mark: for longer than
-// writes are tried again.
+// markTimeout is the same for pods that do not even have their annotation. It is longer than a
+// write is repeated.
 var markTimeout = 2 * time.Minute
 
-// writeTimeout is how long the API server may take to answer a write. All tries of one
-// write take less than unmarked.
+// writeTimeout is how long the API server may take for a write. All attempts of one write take
+// less than markTimeout.
 const writeTimeout = 10 * time.Second
 
-// writeBackoff is how a write that failed is tried again: for about half a minute.
+// writeBackoff repeats a failed write for about half a minute.
 var writeBackoff = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 9}
 
-// evictPods tells the pods of one job to go, and returns what could not be written, by pod.
-// All of them are told why before the first is told to go. If this process ends in between,
-// the next one sees what was meant, and finishes it.
-func (m *podEvictor) evictPods(client kubernetes.Interface, tasks []*api.TaskInfo, replaced bool, action string) map[types.UID]error {
+// evictPods evicts the pods of one job, and returns the writes that failed, by pod. All pods
+// get their condition before the first is evicted. If this process ends in between, the next
+// one sees that and completes the eviction.
+func (m *podEvictor) evictPods(client kubernetes.Interface, tasks []*api.TaskInfo, recreated bool, action string) map[types.UID]error {
 	last := deletePod
-	if replaced {
+	if recreated {
 		last = markOutOfSync
 	}
 	left, _ := m.writeAll(client, tasks, setDisruptionTarget(action))
@@ -73,15 +73,15 @@ func (m *podEvictor) evictPods(client kubernetes.Interface, tasks []*api.TaskInf
 // podWrite is one write to a pod.
 type podWrite func(context.Context, kubernetes.Interface, *corev1.Pod) error
 
-// writeAll writes to all pods, at most atOnce at a time, until that is done or was
-// given up, and returns those that are still there, and why some were given up.
+// writeAll writes to all pods until that succeeds or fails for good. It returns the pods that
+// still exist, and the errors.
 func (m *podEvictor) writeAll(client kubernetes.Interface, tasks []*api.TaskInfo, write podWrite) ([]*api.TaskInfo, map[types.UID]error) {
 	var all sync.WaitGroup
 	there, errs := make([]bool, len(tasks)), make([]error, len(tasks))
 	for i, task := range tasks {
 		all.Go(func() {
 			if there[i], errs[i] = m.writeWithRetry(client, task.Pod, write); errs[i] != nil {
-				klog.ErrorS(errs[i], "A pod could not be told to go", "pod", klog.KObj(task.Pod))
+				klog.ErrorS(errs[i], "Pod could not be evicted", "pod", klog.KObj(task.Pod))
 			}
 		})
 	}
@@ -99,8 +99,8 @@ func (m *podEvictor) writeAll(client kubernetes.Interface, tasks []*api.TaskInfo
 	return left, failed
 }
 
-// writeWithRetry writes to a pod, and tries again until that went well or the pod is
-// gone; it tells whether it is still there.
+// writeWithRetry writes to a pod until that succeeds or the pod is gone, and reports whether
+// it still exists.
 func (m *podEvictor) writeWithRetry(client kubernetes.Interface, pod *corev1.Pod, write podWrite) (there bool, err error) {
 	there = true
 	err = wait.ExponentialBackoff(m.backoff, func() (bool, error) {
@@ -112,7 +112,7 @@ func (m *podEvictor) writeWithRetry(client kubernetes.Interface, pod *corev1.Pod
 		if err != nil && isGone(ctx, client, pod, err) {
 			there = false
 		} else if err != nil {
-			klog.V(2).InfoS("A pod could not be told to go yet", "pod", klog.KObj(pod), "err", err)
+			klog.V(2).InfoS("Pod could not be evicted yet", "pod", klog.KObj(pod), "err", err)
 			return false, nil
 		}
 		return true, nil
@@ -120,8 +120,8 @@ func (m *podEvictor) writeWithRetry(client kubernetes.Interface, pod *corev1.Pod
 	return there, err
 }
 
-// isGone tells that a pod could not be written to because it exists no more, or
-// because another one has its name.
+// isGone reports whether a write failed because the pod does not exist any more, or another
+// one has its name.
 func isGone(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, err error) bool {
 	if !apierrors.IsConflict(err) {
 		return apierrors.IsNotFound(err)
@@ -131,7 +131,7 @@ func isGone(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, e
 }
 
 // setDisruptionTarget writes the conditions that Volcano's own eviction writes, so that the
-// pod says why it ends.
+// pod shows why it ends.
 func setDisruptionTarget(action string) podWrite {
 	return func(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) error {
 		now := metav1.Now()
@@ -148,9 +148,8 @@ func setDisruptionTarget(action string) podWrite {
 	}
 }
 
-// markOutOfSync writes the annotation by which Volcano's job controller replaces the pod. The
-// status of a pod takes annotations as well: so the scheduler needs no right to change
-// what a pod runs.
+// markOutOfSync writes the annotation that makes Volcano's job controller recreate the pod. It
+// writes through the status, so that the scheduler needs no right to change pod specs.
 func markOutOfSync(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) error {
 	return patchStatus(ctx, client, pod, types.MergePatchType, map[string]any{"metadata": map[string]any{
 		"uid": pod.UID, "annotations": map[string]string{workload.AnnotationOutOfSync: "true"},
@@ -173,29 +172,29 @@ func deletePod(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod
 	return client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
 }
 
-// deleteOverdue deletes pods that were told to go and are still there after too long: those
-// who were promised their cards wait for them.
+// deleteOverdue deletes evicted pods that still exist after evictionTimeout, because pipelined
+// pods wait for their cards.
 func (a *Action) deleteOverdue(ssn *framework.Session, policy *capacitycard.ReclaimPolicy) {
 	for _, task := range policy.OverdueEvictions(evictionTimeout) {
 		if a.isRecreated(task.Pod.Namespace, workload.VCJobOwner(task.Pod)) && !workload.IsMarkedOutOfSync(task.Pod) && !policy.EvictingLongerThan(task, markTimeout) {
-			continue // its mark is still on its way; deleted without it a retry would count
+			continue // its annotation may still arrive; a deletion without it would count as a retry
 		}
-		klog.InfoS("A pod that was told to go is still there, it is deleted", "pod", klog.KObj(task.Pod), "after", evictionTimeout.String())
+		klog.InfoS("Evicted pod still exists and is deleted", "pod", klog.KObj(task.Pod), "after", evictionTimeout.String())
 		go a.evictor.writeAll(ssn.KubeClient(), []*api.TaskInfo{task}, deletePod)
-		policy.MarkEvicting(task) // from now on, so that it is not asked again every session
+		policy.MarkEvicting(task) // restarts the timeout, so that not every session deletes it
 	}
 }
 
-// JobPolicies tells how Volcano jobs take it when their pods are taken away.
+// JobPolicies returns the policies of Volcano jobs on evicted pods.
 type JobPolicies interface {
-	// Open is called when a session begins.
+	// OpenSession is called when a session begins.
 	OpenSession(*framework.Session)
-	// HabitOf is false for a job that is not known.
+	// EvictionPolicyFor returns false for an unknown job.
 	EvictionPolicyFor(namespace, name string) (workload.EvictionPolicy, bool)
 }
 
-// jobInformer watches the jobs through the API, from the first session on. Volcano's
-// scheduler knows PodGroups only, and they carry no policies.
+// jobInformer watches the jobs through the API, from the first session on. Volcano's scheduler
+// knows only PodGroups, which have no policies.
 type jobInformer struct {
 	once   sync.Once
 	store  cache.Store
@@ -215,8 +214,7 @@ func (i *jobInformer) OpenSession(ssn *framework.Session) {
 	})
 }
 
-// keepPolicies keeps what habits are read from: thousands of pod templates are
-// nobody's business here.
+// keepPolicies drops everything but the policies, above all thousands of pod templates.
 func keepPolicies(object any) (any, error) {
 	job, ok := object.(*batch.Job)
 	if !ok {

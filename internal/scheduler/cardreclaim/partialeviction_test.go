@@ -19,9 +19,9 @@ func explained(reason string, since time.Duration) func(*corev1.Pod) {
 	}
 }
 
-// TestAPartOfAJobIsFinished: a scheduler that ended between telling a job why it
+// TestPartialEvictionIsCompleted: a scheduler that ended between telling a job why it
 // goes and telling all of its pods to go leaves a part of it running.
-func TestAPartOfAJobIsFinished(t *testing.T) {
+func TestPartialEvictionIsCompleted(t *testing.T) {
 	ours, kubelet := explained(corev1.PodReasonPreemptionByScheduler, time.Second), explained(corev1.PodReasonTerminationByKubelet, time.Second)
 	old := explained(corev1.PodReasonPreemptionByScheduler, 7*day)
 	for t, tc := range check.Cases(t, map[string]struct {

@@ -16,37 +16,37 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// Bounds of how long a search is not repeated that placed no pod, while nothing changes
-// that it looked at. They hold for what changes and is not looked at: volumes, plugins
-// that judge nodes by their own measurements, and searches that ended for lack of effort.
+// Bounds of how long a search that placed no pod is skipped while nothing changes that it
+// looked at. They exist for changes that are not tracked: volumes, plugins with measurements
+// of their own, and searches that ended at their budget.
 const (
 	maxSkippedSessions = 32 // sessions
 	maxSearchWait      = time.Minute
 )
 
-// searchHistory remembers by job the searches that placed no pod. The same search would be
-// made in every session, however many pods wait in vain; it is made again when something
-// changed that it looked at, and else after 1, 2, 4 … sessions.
+// searchHistory remembers for each job the last search that placed no pod. Every session would
+// repeat that search. It is repeated when something changes that it looked at, otherwise after
+// 1, 2, 4 … sessions.
 type searchHistory struct {
 	changeTracker
 	failed map[api.JobID]*failedSearch
 }
 
-// failedSearch is the last search for a job that placed none of its pods.
+// failedSearch is the last search for a job, which placed none of its pods.
 type failedSearch struct {
-	// session is when it was made, skipped how many sessions it is not made again.
+	// session is the session of the search, skipped how many sessions do not repeat it.
 	session, skipped int
-	// until is when it is made again in any case.
+	// until is when the search is repeated in any case.
 	until time.Time
-	// waits stands for the pods that waited, and what their queue could still take.
+	// pendingHash identifies the job's pending pods, and what their queue's quota had left.
 	pendingHash uint64
-	// places are those of the nodes that were asked about, by kind of pod; everywhere
-	// tells that pods elsewhere matter too.
+	// nodes are the indexes of the nodes that were checked, by kind of pod. everywhere reports
+	// whether pods on other nodes matter too.
 	nodes      [][]int
 	everywhere bool
 }
 
-// startSession begins a session in which some jobs wait, and forgets the others.
+// startSession begins a session in which some jobs need cards, and forgets the others.
 func (a *searchHistory) startSession(s *reclaimSession, waiting []*api.JobInfo) {
 	a.observeSession(s)
 	failed := make(map[api.JobID]*failedSearch, len(a.failed))
@@ -58,26 +58,25 @@ func (a *searchHistory) startSession(s *reclaimSession, waiting []*api.JobInfo) 
 	a.failed = failed
 }
 
-// canSkip reports whether the search for a job, whose sum is waits, would find no more than the
-// last one did.
-func (a *searchHistory) canSkip(s *reclaimSession, job *api.JobInfo, waits uint64) bool {
+// canSkip reports whether the search for a job would find no more than the last one did.
+func (a *searchHistory) canSkip(s *reclaimSession, job *api.JobInfo, pendingHash uint64) bool {
 	last := a.failed[job.UID]
-	return last != nil && a.isUnchanged(last, waits) && a.session-last.session <= last.skipped && s.now.Before(last.until)
+	return last != nil && a.isUnchanged(last, pendingHash) && a.session-last.session <= last.skipped && s.now.Before(last.until)
 }
 
 // isUnchanged reports whether nothing has changed that a search looked at.
-func (a *searchHistory) isUnchanged(last *failedSearch, waits uint64) bool {
-	return last.pendingHash == waits && !a.changedAfter(last.session, last.nodes, last.everywhere)
+func (a *searchHistory) isUnchanged(last *failedSearch, pendingHash uint64) bool {
+	return last.pendingHash == pendingHash && !a.changedAfter(last.session, last.nodes, last.everywhere)
 }
 
-// recordSearch remembers the search for a job that has just been made, and whose sum was waits.
-func (a *searchHistory) recordSearch(s *reclaimSession, job *api.JobInfo, waits uint64, placed bool) {
+// recordSearch remembers the search for a job if it placed no pod.
+func (a *searchHistory) recordSearch(s *reclaimSession, job *api.JobInfo, pendingHash uint64, placed bool) {
 	if placed || len(s.scope.kinds) == 0 || s.scope.unbound {
 		delete(a.failed, job.UID)
 		return
 	}
-	made := &failedSearch{session: a.session, skipped: 1, until: s.now.Add(maxSearchWait), pendingHash: waits, nodes: s.scope.nodes, everywhere: s.scope.everywhere}
-	if last := a.failed[job.UID]; last != nil && a.isUnchanged(last, waits) {
+	made := &failedSearch{session: a.session, skipped: 1, until: s.now.Add(maxSearchWait), pendingHash: pendingHash, nodes: s.scope.nodes, everywhere: s.scope.everywhere}
+	if last := a.failed[job.UID]; last != nil && a.isUnchanged(last, pendingHash) {
 		made.skipped = min(2*last.skipped, maxSkippedSessions)
 	}
 	for key := range s.scope.kinds {
@@ -88,17 +87,17 @@ func (a *searchHistory) recordSearch(s *reclaimSession, job *api.JobInfo, waits 
 	a.failed[job.UID] = made
 }
 
-// searchScope is what the search for one job has looked at.
+// searchScope is what the search for one job looked at.
 type searchScope struct {
 	kinds      map[podKind]bool
 	nodes      [][]int
 	everywhere bool
-	// unbound tells that it ended at something that no node decides, such as a volume
-	// that is not bound yet. That costs little to find, and may change at any time.
+	// unbound reports whether the search ended at something that is not about nodes, such as
+	// an unbound volume. Such a search is cheap, and its result may change at any time.
 	unbound bool
 }
 
-// addKind notes that the search for a job asks about nodes for pods of one kind.
+// addKind records that the search checks nodes for pods of one kind.
 func (a *searchScope) addKind(key podKind, task *api.TaskInfo, nodes []int) {
 	if a.kinds[key] {
 		return
@@ -111,7 +110,7 @@ func (a *searchScope) addKind(key podKind, task *api.TaskInfo, nodes []int) {
 	a.everywhere = a.everywhere || dependsOnOtherNodes(task.Pod)
 }
 
-// hashPending stands for the pods of a job that wait, and what their queue may still take.
+// hashPending returns a hash of a job's pending pods and of what their queue's quota has left.
 func (s *reclaimSession) hashPending(job *api.JobInfo) uint64 {
 	sum := hashOf(struct {
 		minimum, ready int32
@@ -135,38 +134,38 @@ func (s *reclaimSession) hashPending(job *api.JobInfo) uint64 {
 	return sum + hashOf([2]int64{milliCPU, memory})
 }
 
-// dependsOnOtherNodes reports whether it depends on pods of other nodes where a pod can run.
+// dependsOnOtherNodes reports whether pods on other nodes decide where a pod can run.
 func dependsOnOtherNodes(pod *corev1.Pod) bool {
 	a := pod.Spec.Affinity
 	return len(topologyKeys(pod)) > 0 || a != nil && a.PodAffinity != nil
 }
 
-// changeTracker tells since which session nothing has changed that decides whether cards can
-// be taken back on a node: its room, its pods, and what their jobs can give. One look at
-// all pods of a session costs far less than one search.
+// changeTracker tracks for each node the last session with a change that matters for
+// reclaiming: of its free resources, of its pods, or of their jobs. That costs far less than
+// one search.
 type changeTracker struct {
 	session int
-	// all is the last session with a change that concerns every node: one came, went or
-	// takes other pods, or other rules say who takes from whom.
+	// allChanged is the last session with a change that concerns every node. A node was added
+	// or removed, accepts other pods, or the rules of reclaim changed.
 	allChanged int
 	rules      string
 	nodes      []nodeState
 }
 
-// nodeState is a node as the last session had it.
+// nodeState is a node as the last session saw it.
 type nodeState struct {
 	object *corev1.Node
-	// sum stands for everything on it, changed is the session that brought another one.
+	// hash is of everything on the node, changed is the last session that changed it.
 	hash    uint64
 	changed int
 }
 
-// hashSeed is the same for all sums of a process.
+// hashSeed is the same for all hashes of a process.
 var hashSeed = maphash.MakeSeed()
 
 func hashOf[T comparable](value T) uint64 { return maphash.Comparable(hashSeed, value) }
 
-// observeSession begins a session.
+// observeSession records what has changed since the last session.
 func (c *changeTracker) observeSession(s *reclaimSession) {
 	c.session++
 	if rules := s.policy.ServiceTypeRules(); rules != c.rules {
@@ -175,7 +174,7 @@ func (c *changeTracker) observeSession(s *reclaimSession) {
 	if len(c.nodes) != len(s.nodes) {
 		c.nodes, c.allChanged = make([]nodeState, len(s.nodes)), c.session
 	}
-	sums := make([]uint64, len(s.nodes)+1) // the last is of nodes that the session does not have
+	sums := make([]uint64, len(s.nodes)+1) // the last is for nodes that the session does not have
 	for _, job := range s.ssn.Jobs {
 		s.addJobHash(job, sums)
 	}
@@ -193,16 +192,16 @@ func (c *changeTracker) observeSession(s *reclaimSession) {
 	}
 }
 
-// markChanged notes that pods of the session go from the node at a place.
-func (c *changeTracker) markChanged(place int) {
-	if place < len(c.nodes) {
-		c.nodes[place].changed = c.session
+// markChanged records that the session evicts pods of a node.
+func (c *changeTracker) markChanged(index int) {
+	if index < len(c.nodes) {
+		c.nodes[index].changed = c.session
 	}
 }
 
-// changedAfter reports whether something changed after a session that concerns any of the
-// nodes at some places, or any node at all if everywhere is set.
-func (c *changeTracker) changedAfter(session int, places [][]int, everywhere bool) bool {
+// changedAfter reports whether a change after a session concerns any of some nodes, or any
+// node at all if everywhere is set.
+func (c *changeTracker) changedAfter(session int, nodes [][]int, everywhere bool) bool {
 	if c.allChanged > session {
 		return true
 	}
@@ -210,17 +209,17 @@ func (c *changeTracker) changedAfter(session int, places [][]int, everywhere boo
 	if everywhere {
 		return slices.ContainsFunc(c.nodes, func(n nodeState) bool { return n.changed > session })
 	}
-	return slices.ContainsFunc(places, func(of []int) bool { return slices.ContainsFunc(of, changed) })
+	return slices.ContainsFunc(nodes, func(of []int) bool { return slices.ContainsFunc(of, changed) })
 }
 
-// acceptsSamePods reports whether two states of a node take the same pods if they are empty.
+// acceptsSamePods reports whether two states of a node accept the same pods if it is empty.
 func acceptsSamePods(a, b *corev1.Node) bool {
 	return a != nil && b != nil && a.Name == b.Name && a.Spec.Unschedulable == b.Spec.Unschedulable &&
 		equality.Semantic.DeepEqual(a.Labels, b.Labels) && equality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints) &&
 		equality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable)
 }
 
-// hashFree stands for what a node has free or will have.
+// hashFree returns a hash of what a node has free or will have.
 func hashFree(node *api.NodeInfo) uint64 {
 	idle, releasing, pipelined := node.Idle, node.Releasing, node.Pipelined
 	sum := hashOf([3]float64{
@@ -235,20 +234,20 @@ func hashFree(node *api.NodeInfo) uint64 {
 	return sum
 }
 
-// jobState are what decides, beside its pods, what a job can give.
+// jobState is what decides, beside its pods, which of a job's pods may be evicted.
 type jobState struct {
-	queue                       api.QueueID
-	queuePriority, priority     int32
-	reclaimable                 bool
-	minimum, ready              int32
-	queueType, groupType, gives string
-	evictionPolicy              workload.EvictionPolicy
-	isKnown                     bool
-	pods                        uint64
+	queue                             api.QueueID
+	queuePriority, priority           int32
+	reclaimable                       bool
+	minimum, ready                    int32
+	queueType, groupType, preemptable string
+	evictionPolicy                    workload.EvictionPolicy
+	isKnown                           bool
+	pods                              uint64
 }
 
-// addJobHash adds what stands for a job to the sums of all nodes that have pods of it: with
-// any of them everything may change that the job can give.
+// addJobHash adds the hash of a job to all nodes that run pods of it. A change of any pod may
+// change which others may be evicted.
 func (s *reclaimSession) addJobHash(job *api.JobInfo, sums []uint64) {
 	queue := s.ssn.Queues[job.Queue]
 	if queue == nil || job.PodGroup == nil {
@@ -257,7 +256,7 @@ func (s *reclaimSession) addJobHash(job *api.JobInfo, sums []uint64) {
 	facts := jobState{
 		queue: job.Queue, queuePriority: queue.Queue.Spec.Priority, priority: job.Priority, reclaimable: queue.Reclaimable(),
 		minimum: job.MinAvailable, ready: job.ReadyTaskNum(), queueType: queue.Queue.Annotations[v1alpha1.AnnotationServiceType],
-		groupType: job.PodGroup.Annotations[v1alpha1.AnnotationServiceType], gives: job.PodGroup.Annotations[v1beta1.PodPreemptable],
+		groupType: job.PodGroup.Annotations[v1alpha1.AnnotationServiceType], preemptable: job.PodGroup.Annotations[v1beta1.PodPreemptable],
 	}
 	var any *api.TaskInfo
 	for _, task := range job.Tasks {
@@ -288,7 +287,7 @@ func (s *reclaimSession) addJobHash(job *api.JobInfo, sums []uint64) {
 	}
 }
 
-// statusClass leaves out how far a pod has come in starting.
+// statusClass ignores how far a pod has come in starting.
 func statusClass(status api.TaskStatus) api.TaskStatus {
 	if api.AllocatedStatus(status) {
 		return api.Running

@@ -37,10 +37,10 @@ func (t *fairOrder) played(jobs []*api.JobInfo, most int, effort func(*api.JobIn
 	return served
 }
 
-// TestNobodyWaitsForEver: a tenant that brings a new job into every session, each
+// TestEveryJobIsServed: a tenant that brings a new job into every session, each
 // of which takes all there is, keeps no other tenant's jobs from their turns, and
 // no job of its own that waits longer than others of its own.
-func TestNobodyWaitsForEver(t *testing.T) {
+func TestEveryJobIsServed(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		const most = 100
 		var honest []*api.JobInfo
@@ -75,7 +75,7 @@ func TestNobodyWaitsForEver(t *testing.T) {
 	})
 }
 
-func TestTurns(t *testing.T) {
+func TestFairOrder(t *testing.T) {
 	a1, a2, b1 := jobOf("q", "a", "1"), jobOf("q", "a", "2"), jobOf("q", "b", "1")
 	ten := func(*api.JobInfo) int { return 10 }
 	state := &fairOrder{}

@@ -14,44 +14,44 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// unfitNode is a node that does not take a claim's pod although it has room.
+// unfitNode is a node that does not accept a pod although enough is free.
 type unfitNode struct {
 	podSet *podSet
 	node   int
-	// beside is how many of the claim's pods it takes.
+	// fits is how many pods of the pod set it accepts.
 	fits int
-	// waits tells that it will, once those are gone that are on their way out.
+	// waits reports whether it will accept the pod once terminating pods are gone.
 	waits bool
 }
 
-// simulation is what goes for a job, on its way through the session.
+// simulation is a plan that is tried in the session.
 type simulation struct {
-	// evicted is never committed: Volcano would write to each pod once, and leave a
-	// part of a gang running where that fails. The manner tells them to go instead.
+	// evicted is never committed: Volcano would write to each pod once, and leave a gang in
+	// part if that fails. The podEvictor evicts them instead.
 	evicted *framework.Statement
-	// placed are the pods that nodes are promised to.
+	// placed has the pipelined pods.
 	placed *framework.Statement
-	// bound lists those that go and had not started to run.
+	// bound lists the victims that had not started to run.
 	bound     []*api.TaskInfo
 	evictions []*jobEviction
 }
 
-// jobEviction is what one job gives.
+// jobEviction is the eviction of one job or of some of its pods.
 type jobEviction struct {
 	victimJob *victimJob
-	// places are those of the pods that go among the giver's, tasks are these pods.
+	// indexes are those of the victims among the job's tasks, tasks are the victims.
 	indexes []int
 	tasks   []*api.TaskInfo
 	whole   bool
 }
 
-// applyPlan tries a plan in the session: first everybody goes, then the pods that
-// wait must really fit, and only then anybody is told to go. If a node turns out
-// not to fit it is returned, and the session is as it was.
+// applyPlan tries a plan in the session. It simulates all evictions, then places the pending
+// pods, and evicts only if all of them fit. If a node turns out not to fit, it returns that
+// node and leaves the session unchanged.
 func (s *reclaimSession) applyPlan(job *api.JobInfo, q *problem, plan *solver.Plan, all bool) (*unfitNode, bool) {
 	e := &simulation{evicted: framework.NewStatement(s.ssn), placed: framework.NewStatement(s.ssn)}
 	if err := s.simulateEvictions(q, plan, e); err != nil {
-		klog.ErrorS(err, "Cards cannot be taken back", "job", klog.KRef(job.Namespace, job.Name))
+		klog.ErrorS(err, "Cards cannot be reclaimed", "job", klog.KRef(job.Namespace, job.Name))
 		e.rollBack(s.ssn)
 		return nil, false
 	}
@@ -72,7 +72,7 @@ func (s *reclaimSession) applyPlan(job *api.JobInfo, q *problem, plan *solver.Pl
 	for _, c := range q.podSets {
 		for _, task := range c.tasks {
 			if len(e.evictions) > 0 && task.Status == api.Pipelined {
-				s.policy.KeepReclaimedRoom(task) // what is freed is kept for it
+				s.policy.KeepReclaimedRoom(task) // keeps the freed cards for it
 			}
 		}
 	}
@@ -81,9 +81,9 @@ func (s *reclaimSession) applyPlan(job *api.JobInfo, q *problem, plan *solver.Pl
 	return nil, true
 }
 
-// pipelineTasks gives a claim's pods their nodes. Pods that must spread may fit only
-// after others have come elsewhere, so who does not fit is tried again as long as
-// others do and the effort for it lasts. It returns a node that does not fit in the end, nil when all do.
+// pipelineTasks places the pods of a pod set on their nodes. Pods that spread may fit only
+// after others are placed, so it repeats those that do not fit while others do and the budget
+// lasts. It returns a node that does not fit in the end, nil if all do.
 func (s *reclaimSession) pipelineTasks(c *podSet, nodes []int, e *simulation) *unfitNode {
 	there := map[int]int{}
 	next := 0
@@ -91,7 +91,7 @@ func (s *reclaimSession) pipelineTasks(c *podSet, nodes []int, e *simulation) *u
 		var left []int
 		for _, node := range nodes {
 			if err := s.pipelineTask(c.tasks[next], s.nodes[node], len(e.evictions) > 0, e.placed); err != nil {
-				klog.V(4).InfoS("A pod would not run there", "pod", klog.KObj(c.tasks[next].Pod), "node", s.nodes[node].Name, "err", err)
+				klog.V(4).InfoS("Pod would not run on the node", "pod", klog.KObj(c.tasks[next].Pod), "node", s.nodes[node].Name, "err", err)
 				left = append(left, node)
 				continue
 			}
@@ -106,23 +106,23 @@ func (s *reclaimSession) pipelineTasks(c *podSet, nodes []int, e *simulation) *u
 	return nil
 }
 
-// evictTasks tells pods of one job to go, and why: for the action of a name. It returns at once.
-// Until they are gone coming sessions know that they are on their way out.
-func (s *reclaimSession) evictTasks(tasks []*api.TaskInfo, replaced bool, action string) {
-	go s.action.evictor.evictPods(s.ssn.KubeClient(), tasks, replaced, action)
+// evictTasks evicts pods of one job for an action, and returns at once. The following sessions
+// treat the pods as terminating until they are gone.
+func (s *reclaimSession) evictTasks(tasks []*api.TaskInfo, recreated bool, action string) {
+	go s.action.evictor.evictPods(s.ssn.KubeClient(), tasks, recreated, action)
 	for _, task := range tasks {
 		s.policy.MarkEvicting(task)
 	}
 }
 
-// rollBack leaves the session as it was.
+// rollBack leaves the session unchanged.
 func (e *simulation) rollBack(ssn *framework.Session) {
 	e.placed.Discard()
 	e.evicted.Discard()
 	capacitycard.RestoreBound(ssn, e.bound)
 }
 
-// simulateEvictions lets everybody go in the session whom a plan takes.
+// simulateEvictions evicts the victims of a plan in the session only.
 func (s *reclaimSession) simulateEvictions(q *problem, plan *solver.Plan, e *simulation) error {
 	for _, taking := range plan.Victims {
 		p := &jobEviction{victimJob: q.victimJobs[taking.Job], indexes: taking.Pods, whole: taking.Whole}
@@ -148,12 +148,12 @@ func (s *reclaimSession) simulateEvictions(q *problem, plan *solver.Plan, e *sim
 	return nil
 }
 
-// pipelineTask promises a node to a pod if it would run there once everybody has
-// gone: what is left of neighbours, ports, taints and volumes is asked again.
+// pipelineTask places a pod on a node if it would run there after the evictions. It checks
+// neighbors, ports, taints and volumes again.
 func (s *reclaimSession) pipelineTask(task *api.TaskInfo, node *api.NodeInfo, evicted bool, stmt *framework.Statement) error {
 	s.addWork(workPerMove)
 	if err := s.ssn.PrePredicateFn(task); err != nil {
-		return fmt.Errorf("before looking for a node: %w", err)
+		return fmt.Errorf("before the search for a node: %w", err)
 	}
 	if err := s.ssn.PredicateForAllocateAction(task, node); err != nil {
 		return fmt.Errorf("node does not fit: %w", err)
@@ -163,16 +163,16 @@ func (s *reclaimSession) pipelineTask(task *api.TaskInfo, node *api.NodeInfo, ev
 	}
 	if err := stmt.Pipeline(task, node.Name, evicted); err != nil {
 		if undo := stmt.UnPipeline(task); undo != nil {
-			klog.ErrorS(undo, "A placement could not be undone", "pod", klog.KObj(task.Pod))
+			klog.ErrorS(undo, "Placement could not be undone", "pod", klog.KObj(task.Pod))
 		}
 		return fmt.Errorf("place: %w", err)
 	}
 	return nil
 }
 
-// forgetVictimJobs leaves out the jobs that gave all they have, and lets everybody be
-// looked at anew when one gave a part. A gang may leave cards over: they are for the jobs
-// that wait, also for those for which earlier sessions found nothing.
+// forgetVictimJobs drops the jobs that were evicted as a whole, and all results if a job lost
+// only some pods. A gang may leave cards over for other pending jobs, even for those for which
+// earlier sessions found nothing.
 func (s *reclaimSession) forgetVictimJobs(evictions []*jobEviction) {
 	if len(evictions) > 0 {
 		clear(s.unsolvable)
@@ -196,29 +196,30 @@ func (s *reclaimSession) forgetVictimJobs(evictions []*jobEviction) {
 	}
 }
 
-// completePartialEvictions takes the rest of jobs of which a scheduler that ended in between took only a
-// part, for the action of a name: pods of a job below its minimum that were told a moment
-// ago why they go, and not to go. A job is never left running below its minimum.
+// completePartialEvictions evicts the rest of jobs of which a scheduler evicted only a part
+// before it ended. No job may stay below its minimum. action is the name of the action that
+// evicts.
 func (s *reclaimSession) completePartialEvictions(action string) {
 	for _, job := range s.ssn.Jobs {
 		rest := s.partlyEvictedTasks(job, action)
 		if len(rest) == 0 {
 			continue
 		}
-		klog.InfoS("A job was taken in part only, the rest of it goes too", "job", klog.KRef(job.Namespace, job.Name), "pods", len(rest))
+		klog.InfoS("Job was evicted only in part, the rest of it is evicted too", "job", klog.KRef(job.Namespace, job.Name), "pods", len(rest))
 		gone := framework.NewStatement(s.ssn)
 		for _, task := range rest {
 			if err := gone.Evict(task, action); err != nil {
-				klog.ErrorS(err, "A pod could not be taken", "pod", klog.KObj(task.Pod))
+				klog.ErrorS(err, "Pod could not be evicted", "pod", klog.KObj(task.Pod))
 			}
 		}
 		s.evictTasks(rest, s.action.isRecreated(job.Namespace, workload.VCJobOwner(rest[0].Pod)), action)
 	}
 }
 
-// isRecreated reports whether Volcano's job controller replaces the pods that a vcjob, "" for
-// none, gives, and counts no retry. A job that its own policy ends on an evicted pod has its
-// pods deleted instead, so that the policy sees it. Where policies are unknown it replaces.
+// isRecreated reports whether Volcano's job controller recreates the victims of a vcjob
+// without counting a retry. vcjob is "" for other jobs. If the job's own policy ends it on an
+// eviction, its pods are deleted instead, so that the policy sees it. Jobs with unknown
+// policies are recreated.
 func (a *Action) isRecreated(namespace, vcjob string) bool {
 	if vcjob == "" {
 		return false
@@ -227,9 +228,9 @@ func (a *Action) isRecreated(namespace, vcjob string) bool {
 	return !known || !evictionPolicy.Terminates
 }
 
-// partlyEvictedTasks lists the pods of a job that were told why they go, and not to go,
-// if the job runs below its minimum and the action may have taken the others:
-// cardreclaim those of reclaimable queues, preempt those of any.
+// partlyEvictedTasks lists the pods of a job below its minimum that have the condition of an
+// eviction, but were not evicted. cardreclaim handles only reclaimable queues, preempt all of
+// them.
 func (s *reclaimSession) partlyEvictedTasks(job *api.JobInfo, action string) []*api.TaskInfo {
 	queue := s.ssn.Queues[job.Queue]
 	if job.PodGroup == nil || queue == nil || action == Name && !queue.Reclaimable() || job.IsReady() && job.CheckTaskReady() {
@@ -244,9 +245,9 @@ func (s *reclaimSession) partlyEvictedTasks(job *api.JobInfo, action string) []*
 	return rest
 }
 
-// isMarkedForEviction reports whether a pod got the condition that is written before it is told
-// to go, and not longer ago than the writers of a scheduler try for. Kubelets leave
-// the condition alone, so that an older one says nothing about what is to be done now.
+// isMarkedForEviction reports whether a pod got the condition that precedes its eviction while
+// a scheduler may still try to evict it. Kubelets never remove the condition, so an older one
+// means nothing.
 func (s *reclaimSession) isMarkedForEviction(pod *corev1.Pod) bool {
 	since, evicted := workload.EvictedSince(pod)
 	return evicted && s.now.Sub(since) < evictionTimeout+markTimeout

@@ -19,19 +19,19 @@ import (
 
 // Reasons of events.
 const (
-	// eventReclaimed, on the job that gives: its cards were taken back.
+	// eventReclaimed is on the victim job: its cards were reclaimed.
 	eventReclaimed = "CardsReclaimed"
-	// eventReclaims, on the PodGroup that takes: whose cards it gets.
+	// eventReclaims is on the reclaiming PodGroup: whose cards it gets.
 	eventReclaims = "ReclaimsCards"
-	// eventSearchCut, on a PodGroup that waits: not all ways were tried to make room for it.
+	// eventSearchCut is on a pending PodGroup: the search for victims ended at its budget.
 	eventSearchCut = "ReclaimSearchEnded"
 )
 
 // maxNamedJobs is how many jobs an event names.
 const maxNamedJobs = 3
 
-// recordEvictions says to everybody who has part in it what was taken, for whom, and what
-// is lost.
+// recordEvictions records events for the victim jobs and the reclaiming job, and counts the
+// evictions.
 func (s *reclaimSession) recordEvictions(job *api.JobInfo, evictions []*jobEviction, plan *solver.Plan) {
 	if len(evictions) == 0 {
 		return
@@ -49,41 +49,41 @@ func (s *reclaimSession) recordEvictions(job *api.JobInfo, evictions []*jobEvict
 		names = append(names[:maxNamedJobs], fmt.Sprintf("%d more", more))
 	}
 	s.policy.RecordEvent(capacitycard.PodGroupReference(job), corev1.EventTypeNormal, eventReclaims, fmt.Sprintf(
-		"takes cards back for %d pod(s): %d pod(s) of %s leave, %d card-seconds of work are lost; they start as soon as those are gone",
+		"reclaims cards for %d pod(s): %d pod(s) of %s are evicted, %d card-seconds of work are lost; its pods start when those are gone",
 		plan.Placed(), pods, strings.Join(names, ", "), plan.Loss.Total()))
 }
 
-// recordSearchCut tells a job that the search for its victims was cut short.
+// recordSearchCut records that the search for victims of a job ended at its budget.
 func (s *reclaimSession) recordSearchCut(job *api.JobInfo) {
 	s.policy.RecordEvent(capacitycard.PodGroupReference(job), corev1.EventTypeWarning, eventSearchCut, fmt.Sprintf(
 		"the search for victims for %d pending pod(s) was cut short: it is too large for one session. "+
-			"It is made again; fewer kinds of pods, or a smaller gang, make it smaller",
+			"It is repeated in later sessions. Fewer kinds of pods, or a smaller gang, make it smaller",
 		len(job.TaskStatusIndex[api.Pending])))
 }
 
 func (s *reclaimSession) recordReclaimed(job *api.JobInfo, p *jobEviction, loss int64) {
-	what := "one of its pods goes, the job goes on"
+	what := "one of its pods is evicted, the job goes on"
 	switch {
 	case p.whole && p.victimJob.evictionPolicy.Terminates:
-		what = "the whole job goes, and its own policy on evicted pods ends it"
+		what = "the whole job is evicted, and its own policy on evicted pods ends it"
 	case p.whole && workload.VCJobOwner(p.victimJob.tasks[0].Pod) != "":
-		what = "the whole job goes, and starts again when cards are free; no retry is counted"
+		what = "the whole job is evicted, and starts again when cards are free; no retry is counted"
 	case p.whole:
-		what = "all of its pods go"
+		what = "all of its pods are evicted"
 	case len(p.indexes) > 1:
-		what = fmt.Sprintf("%d of its pods go, the job goes on", len(p.indexes))
+		what = fmt.Sprintf("%d of its pods are evicted, the job goes on", len(p.indexes))
 	}
 	var cards card.Count
 	for _, i := range p.indexes {
 		cards = cards.Add(p.victimJob.cards[i])
 	}
 	s.policy.RecordEvent(eventObject(p.victimJob), corev1.EventTypeWarning, eventReclaimed, fmt.Sprintf(
-		"%d card(s) are taken back for %s of queue %s: %s; %d card-seconds of work are lost",
+		"%d card(s) are reclaimed for %s of queue %s: %s; %d card-seconds of work are lost",
 		cards, displayName(job), job.Queue, what, loss))
 }
 
-// displayName is the name by which users know a job: that of whatever made its pods,
-// and that of its PodGroup when nothing did.
+// displayName returns the name by which users know a job: that of its pods' controller,
+// otherwise that of its PodGroup.
 func displayName(job *api.JobInfo) string {
 	for _, task := range job.Tasks {
 		if owner := metav1.GetControllerOf(task.Pod); owner != nil {
@@ -93,7 +93,7 @@ func displayName(job *api.JobInfo) string {
 	return job.Namespace + "/" + job.Name
 }
 
-// totalLoss is what is lost with what a job gives, in card-seconds.
+// totalLoss returns the loss of the eviction in card-seconds.
 func (p *jobEviction) totalLoss() int64 {
 	var total int64
 	for _, i := range p.indexes {
@@ -102,7 +102,7 @@ func (p *jobEviction) totalLoss() int64 {
 	return total
 }
 
-// eventObject is the object on which users look for what became of their job.
+// eventObject returns the object on which users look for events of their job.
 func eventObject(g *victimJob) runtime.Object {
 	owner := metav1.GetControllerOf(g.tasks[0].Pod)
 	if workload.VCJobOwner(g.tasks[0].Pod) == "" {
@@ -114,10 +114,10 @@ func eventObject(g *victimJob) runtime.Object {
 	}
 }
 
-// counters tell what the tide took.
+// counters count what was reclaimed.
 type counters struct {
 	jobs, pods, loss *prometheus.CounterVec
-	// queues are those that are counted. Only sessions read and write them, one at a time.
+	// queues are the queues that were counted. Only sessions access them, one at a time.
 	queues map[api.QueueID]bool
 }
 
@@ -127,13 +127,13 @@ func newCounters() counters {
 	}
 	return counters{
 		queues: map[api.QueueID]bool{},
-		jobs:   vec("cardquota_reclaimed_jobs_total", "Jobs of the queue that were taken whole so that another queue gets its cards."),
-		pods:   vec("cardquota_reclaimed_pods_total", "Pods of the queue that were taken so that another queue gets its cards."),
-		loss:   vec("cardquota_reclaimed_card_seconds_total", "Work of the queue that was lost with reclaimed pods, in card-seconds."),
+		jobs:   vec("cardquota_reclaimed_jobs_total", "Jobs of the queue that were evicted as a whole so that another queue gets its cards back."),
+		pods:   vec("cardquota_reclaimed_pods_total", "Pods of the queue that were evicted so that another queue gets its cards back."),
+		loss:   vec("cardquota_reclaimed_card_seconds_total", "Work of the queue that was lost with evicted pods, in card-seconds."),
 	}
 }
 
-// Metrics are the action's, for the program to register.
+// Metrics returns the action's metrics for the program to register.
 func (a *Action) Metrics() []prometheus.Collector {
 	return []prometheus.Collector{a.counters.jobs, a.counters.pods, a.counters.loss}
 }
@@ -148,7 +148,7 @@ func (c *counters) countEviction(p *jobEviction, loss int64) {
 	c.loss.WithLabelValues(queue).Add(float64(loss))
 }
 
-// dropGoneQueues forgets what was counted of queues that are gone.
+// dropGoneQueues drops the counters of deleted queues.
 func (c *counters) dropGoneQueues(queues map[api.QueueID]*api.QueueInfo) {
 	for queue := range c.queues {
 		if queues[queue] != nil {

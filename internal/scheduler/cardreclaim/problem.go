@@ -11,29 +11,29 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// problem is a problem of the choice, with what its numbers stand for.
+// problem is a problem for the solver, and the objects behind its indexes.
 type problem struct {
 	input   solver.Problem
 	podSets []*podSet
-	// givers are those of the problem's jobs, in their order.
+	// victimJobs are the jobs of input, in the same order.
 	victimJobs []*victimJob
 
 	dimensions dimensions
-	// wanted tells which nodes any of the claims could run on, cards which card
-	// resources they ask for.
+	// wantedNodes reports which nodes any of the pod sets could run on. cardResources are the
+	// card resources that they request.
 	wantedNodes   []bool
 	cardResources map[string]bool
 }
 
-// newProblem puts into numbers who waits and what is free for them. What there is
-// no effort left for is missing.
+// newProblem returns a problem with the pending pods and what is free for them. It is
+// incomplete if the budget ends.
 func (s *reclaimSession) newProblem(job *api.JobInfo, podSets []*podSet) *problem {
 	dims := dimensionsOf(podSets)
 	q := &problem{podSets: podSets, dimensions: dims, wantedNodes: make([]bool, len(s.nodes)+1), cardResources: map[string]bool{}}
 	s.addWork(len(podSets) * dims.count)
 	q.input.Nodes = make([]solver.Node, len(s.nodes)+1)
-	// The first pool is that of nodes on which no card is asked for, or cards of
-	// several names: there the plugin's own look at the placement holds the quota.
+	// The first quota has no limit. It is for nodes on which no card is requested, or cards of
+	// several names. There the plugin checks the quota when a pod is placed.
 	q.input.Quotas = []int64{int64(card.MaxCount)}
 	pools := map[card.Name]int{}
 	names := make([]card.Name, len(s.nodes)+1)
@@ -78,8 +78,7 @@ func (s *reclaimSession) newProblem(job *api.JobInfo, podSets []*podSet) *proble
 	return q
 }
 
-// addVictimJobs adds the jobs that hold a card that is needed on a node that is
-// wanted.
+// addVictimJobs adds the jobs that use a requested card on a wanted node.
 func (s *reclaimSession) addVictimJobs(q *problem) {
 	reclaimer := firstReclaimer(q.podSets)
 	if reclaimer < 0 {
@@ -89,7 +88,7 @@ func (s *reclaimSession) addVictimJobs(q *problem) {
 		if s.jobExhausted() {
 			return
 		}
-		shape, useful := g.solverJob, false
+		shape, isUseful := g.solverJob, false
 		shape.Pods = slices.Clone(g.solverJob.Pods)
 		for i, task := range g.tasks {
 			shape.Pods[i].Usage = s.usageOf(q, task)
@@ -97,28 +96,29 @@ func (s *reclaimSession) addVictimJobs(q *problem) {
 			if !holds {
 				shape.Pods[i].Protected = true
 			}
-			useful = useful || holds && q.wantedNodes[shape.Pods[i].Node]
+			isUseful = isUseful || holds && q.wantedNodes[shape.Pods[i].Node]
 		}
-		if useful {
+		if isUseful {
 			q.input.Jobs = append(q.input.Jobs, shape)
 			q.victimJobs = append(q.victimJobs, g)
 		}
 	}
 }
 
-// firstReclaimer is the place of the first claim that asks for cards, -1 when none does.
+// firstReclaimer returns the index of the first pod set that requests cards, -1 if there is
+// none.
 func firstReclaimer(podSets []*podSet) int {
 	return slices.IndexFunc(podSets, func(c *podSet) bool { return c.request.Count > 0 })
 }
 
-// solve finds the best plan that places all pods, or as many as can be, within the limit;
-// nil when there is none.
-func (q *problem) solve(within *budget, all bool) *solver.Plan {
-	if plan := within.solveProblem(&q.input); plan != nil || all {
+// solve returns the best plan that places all pods, or as many as possible, within a budget.
+// It returns nil if there is none.
+func (q *problem) solve(budget *budget, all bool) *solver.Plan {
+	if plan := budget.solveProblem(&q.input); plan != nil || all {
 		return plan
 	}
-	// As many as can be: the largest count of the only claim that has an answer;
-	// several claims are served one after the other.
+	// Bisection finds the largest count of a pod set that has a plan, for one pod set after
+	// the other.
 	counts := make([]int, len(q.input.PodSets))
 	for i := range q.input.PodSets {
 		counts[i], q.input.PodSets[i].Count = q.input.PodSets[i].Count, 0
@@ -128,7 +128,7 @@ func (q *problem) solve(within *budget, all bool) *solver.Plan {
 		low, high := 0, counts[i]
 		for low < high {
 			q.input.PodSets[i].Count = (low + high + 1) / 2
-			if plan := within.solveProblem(&q.input); plan != nil {
+			if plan := budget.solveProblem(&q.input); plan != nil {
 				low, best = q.input.PodSets[i].Count, plan
 			} else {
 				high = q.input.PodSets[i].Count - 1
@@ -139,18 +139,17 @@ func (q *problem) solve(within *budget, all bool) *solver.Plan {
 	return best
 }
 
-// dimensions are the places of what the claims ask for in cardreclaim.Amounts:
-// CPU, memory, the pods of a node, then other resources, and then for each claim
-// of which a node takes no more than so many how many of it may come.
+// dimensions are the indexes of solver.Amounts: CPU, memory, pods of a node, and other
+// resources. Then follows one for each pod set of which a node accepts only so many pods.
 type dimensions struct {
 	resources []corev1.ResourceName
-	// limits are those of limited claims, by claim, -1 for the others.
+	// limited are the indexes of those pod sets, by pod set, -1 for the others.
 	limited []int
-	// count is how many places there are.
+	// count is the number of indexes.
 	count int
 }
 
-// Places of what every node has.
+// Indexes of what every node has.
 const (
 	cpu = iota
 	memory
@@ -179,7 +178,7 @@ func dimensionsOf(podSets []*podSet) dimensions {
 	return d
 }
 
-// amountsOf are those of resources.
+// amountsOf converts resources.
 func (d *dimensions) amountsOf(r *api.Resource) solver.Amounts {
 	amounts := make(solver.Amounts, d.count)
 	amounts[cpu], amounts[memory] = r.MilliCPU, r.Memory
@@ -189,7 +188,7 @@ func (d *dimensions) amountsOf(r *api.Resource) solver.Amounts {
 	return amounts
 }
 
-// requestOf is what each pod of the i-th claim needs.
+// requestOf returns what each pod of the i-th pod set needs.
 func (d *dimensions) requestOf(i int, c *podSet) solver.Amounts {
 	request := d.amountsOf(c.tasks[0].InitResreq)
 	request[podsOfNode] = 1
@@ -199,16 +198,16 @@ func (d *dimensions) requestOf(i int, c *podSet) solver.Amounts {
 	return request
 }
 
-// usageOf is what a node gets back with a pod.
+// usageOf returns what a node gets back when a pod is gone.
 func (s *reclaimSession) usageOf(q *problem, task *api.TaskInfo) solver.Amounts {
-	gives := q.dimensions.amountsOf(task.Resreq)
+	usage := q.dimensions.amountsOf(task.Resreq)
 	s.addWork(q.dimensions.count)
-	gives[podsOfNode] = 1
-	s.forEachConflict(q, task, func(at int) { gives[at] = 1 })
-	return gives
+	usage[podsOfNode] = 1
+	s.forEachConflict(q, task, func(at int) { usage[at] = 1 })
+	return usage
 }
 
-// freeOn is what a node has free or will have.
+// freeOn returns what a node has free or will have.
 func (s *reclaimSession) freeOn(q *problem, node *api.NodeInfo, place int) solver.Amounts {
 	room := q.dimensions.amountsOf(s.policy.FutureIdleOn(node))
 	s.addWork(q.dimensions.count)
@@ -228,8 +227,7 @@ func (s *reclaimSession) freeOn(q *problem, node *api.NodeInfo, place int) solve
 	return room
 }
 
-// forEachConflict calls with the place of every claim whose pods cannot be on a node
-// beside a pod.
+// forEachConflict calls with the index of every pod set that conflicts with a pod on its node.
 func (s *reclaimSession) forEachConflict(q *problem, task *api.TaskInfo, call func(at int)) {
 	for i, c := range q.podSets {
 		if !c.isAlone || s.jobExhausted() {

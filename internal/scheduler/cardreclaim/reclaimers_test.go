@@ -119,7 +119,7 @@ func TestFreeRoomIsUsedFirst(t *testing.T) {
 	}
 }
 
-func TestWhatIsTakenServesOthersFirst(t *testing.T) {
+func TestReclaimedCardsServeOthersFirst(t *testing.T) {
 	const first = "node n A 4; HALF; queue first PLENTY 90000 inference; "
 	play(t, map[string]scene{
 		"the jobs of a queue":                          {"node n,m A 8; t tra 8: n*8 ran=1h; u tra 8: m*8 ran=24h; i inf 3: -*3; j inf 4: -*4; k inf 1: -", "t*8", "i@n*3 j@n*4 k-0@n", nil},

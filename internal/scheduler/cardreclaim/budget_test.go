@@ -88,9 +88,9 @@ func TestASessionIsBounded(t *testing.T) {
 	}
 }
 
-// TestAJobBeginsWithAllThatItMayHave: a pod is not told that its search is too large because
+// TestJobBeginsWithFullBudget: a pod is not told that its search is too large because
 // a job before it used up most of the session. It has its turn in the next one.
-func TestAJobBeginsWithAllThatItMayHave(t *testing.T) {
+func TestJobBeginsWithFullBudget(t *testing.T) {
 	const text = "queue high PLENTY 90000 inference cpu=1000; a high 3: -*3; b inf 1: -"
 	first := hall(4, text).open()
 	t.Cleanup(first.Close)
@@ -115,9 +115,9 @@ func (w *world) tasksOf(name string, status api.TaskStatus) int {
 	return len(w.Job(name).TaskStatusIndex[status])
 }
 
-// TestHopelessSets: several kinds of pods that cannot be placed together are
+// TestUnsolvableSetsAreRemembered: several kinds of pods that cannot be placed together are
 // looked at once a session, not once for each job of the same kinds.
-func TestHopelessSets(t *testing.T) {
+func TestUnsolvableSetsAreRemembered(t *testing.T) {
 	w := tides("node n A 8; HALF; p tra 4: n*4 ran=24h protected").add("i inf 8: -*8; j inf 8: -*8", func(p *corev1.Pod) {
 		hostPort(80 + int32(p.Name[2]-'0')/4)(p) // one node takes one of each
 	}).open()
@@ -137,9 +137,9 @@ func TestHopelessSets(t *testing.T) {
 	check.That(t, len(rs.unsolvableSets) == 1, "remembered are %d sets, want 1", len(rs.unsolvableSets))
 }
 
-// TestAnUnfinishedSearchIsNotHopeless: what there was no effort left for is asked
+// TestCutSearchIsNotRemembered: what there was no effort left for is asked
 // again by the next job.
-func TestAnUnfinishedSearchIsNotHopeless(t *testing.T) {
+func TestCutSearchIsNotRemembered(t *testing.T) {
 	w := hall(1, "i inf 2: -*2", ownPorts()).open()
 	t.Cleanup(w.Close)
 	policy, _ := cards.ReclaimPolicyFor(w.Ssn.UID)

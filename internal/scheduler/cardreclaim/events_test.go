@@ -54,16 +54,16 @@ func told(t *testing.T, uid, reason string) []corev1.Event {
 	return found
 }
 
-func TestEverybodyIsTold(t *testing.T) {
+func TestReclaimEvents(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ taken, kind, giver, promise string }{
 		"a vcjob that starts again": {"4: n*4 vcjob", "Job",
-			"4 card(s) are taken back for ns/i of queue inf: the whole job goes, and starts again when cards are free; no retry is counted; 345600 card-seconds of work are lost",
-			"takes cards back for 1 pod(s): 4 pod(s) of ns/%s leave, 345600 card-seconds of work are lost; they start as soon as those are gone"},
-		"a vcjob that ends": {"4: n*4 vcjob=ends", "Job", "the whole job goes, and its own policy on evicted pods ends it", "4 pod(s) of ns/%s leave"},
-		"a gang of others":  {"4: n*4", "PodGroup", "all of its pods go", "4 pod(s) of ns/%s leave"},
-		"a spare pod": {"3: n*4 vcjob", "Job", "1 card(s) are taken back for ns/i of queue inf: one of its pods goes, the job goes on; 86400 card-seconds of work are lost",
-			"1 pod(s) of ns/%s leave, 86400 card-seconds"},
-		"spare pods of two cards": {"1: n*2 cards=2", "PodGroup", "2 card(s) are taken back for ns/i of queue inf: one of its pods goes", "1 pod(s) of ns/%s leave, 172800 card-seconds"},
+			"4 card(s) are reclaimed for ns/i of queue inf: the whole job is evicted, and starts again when cards are free; no retry is counted; 345600 card-seconds of work are lost",
+			"reclaims cards for 1 pod(s): 4 pod(s) of ns/%s are evicted, 345600 card-seconds of work are lost; its pods start when those are gone"},
+		"a vcjob that ends": {"4: n*4 vcjob=ends", "Job", "the whole job is evicted, and its own policy on evicted pods ends it", "4 pod(s) of ns/%s are evicted"},
+		"a gang of others":  {"4: n*4", "PodGroup", "all of its pods are evicted", "4 pod(s) of ns/%s are evicted"},
+		"a spare pod": {"3: n*4 vcjob", "Job", "1 card(s) are reclaimed for ns/i of queue inf: one of its pods is evicted, the job goes on; 86400 card-seconds of work are lost",
+			"1 pod(s) of ns/%s are evicted, 86400 card-seconds"},
+		"spare pods of two cards": {"1: n*2 cards=2", "PodGroup", "2 card(s) are reclaimed for ns/i of queue inf: one of its pods is evicted", "1 pod(s) of ns/%s are evicted, 172800 card-seconds"},
 	}) {
 		w := tides("node n A 4; i inf 1: -")
 		taken := fmt.Sprintf("t%d", w.ID)
@@ -83,23 +83,23 @@ func TestEverybodyIsTold(t *testing.T) {
 	}
 }
 
-func TestOnlyAFewJobsAreNamed(t *testing.T) {
+func TestEventNamesFewJobs(t *testing.T) {
 	w := tides("node n A 5; t0 tra 1: n ran=24h; t1 tra 1: n ran=24h; t2 tra 1: n ran=24h; t3 tra 1: n ran=24h; t4 tra 1: n ran=24h; i inf 5: -*5").run(t)
 	events := told(t, fmt.Sprintf("w%d-i", w.ID), "ReclaimsCards")
-	if message := events[0].Message; !strings.Contains(message, "for 5 pod(s): 5 pod(s) of ns/t") || !strings.Contains(message, ", 2 more leave, 432000 card-seconds") || strings.Count(message, "ns/") != 3 {
+	if message := events[0].Message; !strings.Contains(message, "for 5 pod(s): 5 pod(s) of ns/t") || !strings.Contains(message, ", 2 more are evicted, 432000 card-seconds") || strings.Count(message, "ns/") != 3 {
 		t.Errorf("told %q, want three jobs and how many more", message)
 	}
 }
 
-// TestNobodyIsToldOfNothing: pods that are placed in free room take nothing.
-func TestNobodyIsToldOfNothing(t *testing.T) {
+// TestNoEventWithoutEviction: pods that are placed in free room take nothing.
+func TestNoEventWithoutEviction(t *testing.T) {
 	w := tides("node n A 4; i inf 1: -")
 	w.alone = true
 	w.run(t).expect(t, "", "i-0@n")
 	check.Equal(t, "queues that are counted", 0, testutil.CollectAndCount(w.action.counters.pods))
 }
 
-func TestWhatIsCounted(t *testing.T) {
+func TestReclaimCounters(t *testing.T) {
 	w := tides("node n A 8; i inf 3: -*3")
 	queue := fmt.Sprintf("tra%d", w.ID)
 	w.add(fmt.Sprintf("queue %s PLENTY 20000 training; t %s 4: n*4 ran=1h; u %s 3: n*4 ran=24h", queue, queue, queue)).run(t).expect(t, "t*4", "i@n*3")
@@ -118,9 +118,9 @@ func TestWhatIsCounted(t *testing.T) {
 	}
 }
 
-// TestWhatWasCountedOfAQueueThatIsGone: with tenants that come and go the series would grow
+// TestCountersOfDeletedQueueAreDropped: with tenants that come and go the series would grow
 // for as long as the process lives.
-func TestWhatWasCountedOfAQueueThatIsGone(t *testing.T) {
+func TestCountersOfDeletedQueueAreDropped(t *testing.T) {
 	w := tides("node n A 4; i inf 4: -*4")
 	queue := fmt.Sprintf("tra%d", w.ID)
 	w.add(fmt.Sprintf("queue %s PLENTY 20000 training; t %s 4: n*4 ran=1h", queue, queue)).run(t).expect(t, "t*4", "i@n*4")

@@ -89,7 +89,7 @@ func (w *world) stored(t *testing.T, choose func(*corev1.Pod) bool) []string {
 	return names
 }
 
-func TestHowJobsAreTaken(t *testing.T) {
+func TestHowJobsAreEvicted(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		jobs              string
 		change            func(*corev1.Pod)
@@ -113,9 +113,9 @@ func TestHowJobsAreTaken(t *testing.T) {
 	}
 }
 
-// TestAMarkSaysWhy: a pod that is replaced first says why it ends, then is
+// TestEvictedPodsHaveConditions: a pod that is replaced first says why it ends, then is
 // marked, each with its UID, so that nothing happens to one that takes its name.
-func TestAMarkSaysWhy(t *testing.T) {
+func TestEvictedPodsHaveConditions(t *testing.T) {
 	w := tides("node n A 1; t tra 1: n vcjob; i inf 1: -").known(t)
 	client := w.Cache.Client().(*fake.Clientset)
 	w.run(t)
@@ -164,9 +164,9 @@ func saysWhy(t *testing.T, client *fake.Clientset) {
 	check.That(t, got == want, "DisruptionTarget says %q, want %q", got, want)
 }
 
-// TestAllAreToldWhyBeforeOneIsToldToGo: should the process end in between, the
+// TestConditionsPrecedeEvictions: should the process end in between, the
 // next one sees what was meant for the whole job.
-func TestAllAreToldWhyBeforeOneIsToldToGo(t *testing.T) {
+func TestConditionsPrecedeEvictions(t *testing.T) {
 	w := tides("node n A 4; t tra 4: n*4 vcjob; i inf 1: -").known(t)
 	w.run(t)
 	eventually(t, "all are marked", func() bool { return len(w.marked(t)) == 4 })
@@ -180,8 +180,8 @@ func TestAllAreToldWhyBeforeOneIsToldToGo(t *testing.T) {
 	check.That(t, slices.Equal(order, want), "patched are %q, want %q", order, want)
 }
 
-// TestMarksThatFail plays what an API server may answer.
-func TestMarksThatFail(t *testing.T) {
+// TestFailedWrites plays what an API server may answer.
+func TestFailedWrites(t *testing.T) {
 	conflict := apierrors.NewConflict(corev1.Resource("pods"), "t-0", errors.New("the UID is another one"))
 	tests := map[string]struct {
 		// answers are those to the patches in their order, nil for done; then all
@@ -234,9 +234,9 @@ func TestMarksThatFail(t *testing.T) {
 	}
 }
 
-// TestAMarkIsTriedForHalfAMinute: longer than a leader of the API server needs
+// TestWriteIsRepeatedForHalfAMinute: longer than a leader of the API server needs
 // to be elected, and no longer than patience lasts.
-func TestAMarkIsTriedForHalfAMinute(t *testing.T) {
+func TestWriteIsRepeatedForHalfAMinute(t *testing.T) {
 	total, backoff := time.Duration(0), shipped
 	backoff.Jitter = 0
 	for backoff.Steps > 1 {
@@ -245,7 +245,7 @@ func TestAMarkIsTriedForHalfAMinute(t *testing.T) {
 	check.That(t, total >= 20*time.Second && total <= evictionTimeout, "a mark is tried for %s", total)
 }
 
-func TestPodsThatNobodyReplacesAreDeleted(t *testing.T) {
+func TestOverduePodsAreDeleted(t *testing.T) {
 	w := tides("node n A 4; t tra 4: n*4 vcjob; i inf 1: -").known(t)
 	w.run(t).expect(t, "t*4", "i-0@n")
 	eventually(t, "all are marked", func() bool { return len(w.marked(t)) == 4 })
@@ -266,9 +266,9 @@ func TestPodsThatNobodyReplacesAreDeleted(t *testing.T) {
 	eventually(t, "all that were told to go are deleted", func() bool { return len(w.there(t)) == 1 })
 }
 
-// TestAPodThatIsNeverMarkedIsDeletedAgainSoon: pods of a vcjob that ends are deleted, not
+// TestUnmarkedPodIsDeletedAgain: pods of a vcjob that ends are deleted, not
 // marked, so a deletion that failed is made again without waiting for a mark.
-func TestAPodThatIsNeverMarkedIsDeletedAgainSoon(t *testing.T) {
+func TestUnmarkedPodIsDeletedAgain(t *testing.T) {
 	w := tides("node n A 4; t tra 4: n*4 vcjob=ends; i inf 1: -").known(t)
 	client := w.Cache.Client().(*fake.Clientset)
 	var refused atomic.Int32
@@ -285,9 +285,9 @@ func TestAPodThatIsNeverMarkedIsDeletedAgainSoon(t *testing.T) {
 	eventually(t, "all are deleted", func() bool { return len(w.there(t)) == 1 })
 }
 
-// TestEveryPodOfAGangGoes: an API server that refuses one deletion, or one status, once
+// TestAllPodsOfGangAreEvicted: an API server that refuses one deletion, or one status, once
 // leaves no part of a gang running, and what was deleted in vain is deleted again.
-func TestEveryPodOfAGangGoes(t *testing.T) {
+func TestAllPodsOfGangAreEvicted(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		jobs, verb string
 		change     func(*corev1.Pod)
@@ -331,9 +331,9 @@ func says(reason string) func(*corev1.Pod) {
 	}
 }
 
-// TestPodsThatCannotBeToldKeepNoneWaiting: while a write waits to be tried again it takes
+// TestFailedWriteDoesNotBlockOthers: while a write waits to be tried again it takes
 // the place of no other pod.
-func TestPodsThatCannotBeToldKeepNoneWaiting(t *testing.T) {
+func TestFailedWriteDoesNotBlockOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bad, good := builder.Pod("ns", "bad").Obj(), builder.Pod("ns", "good").Obj()
 		client := fake.NewClientset(bad, good)
@@ -352,9 +352,9 @@ func TestPodsThatCannotBeToldKeepNoneWaiting(t *testing.T) {
 	})
 }
 
-// TestAnAPIThatNeverAnswers: a write ends some time, and all tries of it end before the
+// TestWriteTimesOut: a write ends some time, and all tries of it end before the
 // pod is deleted because nothing marked it.
-func TestAnAPIThatNeverAnswers(t *testing.T) {
+func TestWriteTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, tries, began := newPodEvictor(1), 0, time.Now()
 		m.writeAll(fake.NewClientset(), []*api.TaskInfo{{Pod: builder.Pod("ns", "p").Obj()}}, func(ctx context.Context, _ kubernetes.Interface, _ *corev1.Pod) error {

@@ -13,52 +13,51 @@ import (
 	"cardquota.dev/operator/internal/scheduler/solver"
 )
 
-// reclaimSession is one execution of the action: one session, and what was worked out in
-// it so far.
+// reclaimSession is one run of the action in one session, with what it has found out so far.
 type reclaimSession struct {
 	ssn    *framework.Session
 	policy *capacitycard.ReclaimPolicy
 	action *Action
 	now    time.Time
-	// nodes is the place of each node in list, by name.
+	// nodeIndex is the index of each node in nodes, by name.
 	nodeIndex map[string]int
 	nodes     []*api.NodeInfo
-	// givers are the jobs from which cards may be taken, by who takes.
+	// victimJobs are the jobs that may be evicted, by who reclaims.
 	victimJobs map[reclaimerKey][]*victimJob
-	// fitting are the nodes that pods of one kind could run on if there were room.
+	// fittingNodes are the nodes that pods of one kind could run on if there were enough free.
 	fittingNodes map[podKind][]int
-	// offering are the nodes that have what pods of one kind ask for, in use or not, and a
+	// offeringNodes are the nodes with enough allocatable for pods of one kind, and with a
 	// card that they may use.
 	offeringNodes map[podKind][]int
-	// hopeless is how many pods of one kind cannot be placed together, whoever goes,
-	// until somebody goes.
+	// unsolvable is how many pods of one kind cannot be placed together, whatever is evicted.
+	// An eviction clears it.
 	unsolvable map[podKind]int
-	// together are kinds of pods that cannot be placed together, whoever goes, until
-	// somebody goes.
+	// unsolvableSets are pod sets that cannot be placed together, whatever is evicted. An
+	// eviction clears them.
 	unsolvableSets map[string]bool
-	// looked is what the search for the job that is served looked at.
+	// scope is what the search for the current job looked at.
 	scope searchScope
-	// ripens is when the first job will have run long enough to be taken, by who takes.
+	// minRuntimeEnds is when the next victim job reaches its minimum runtime, by who reclaims.
 	minRuntimeEnds map[reclaimerKey]time.Time
-	// left tells that somebody did not get all the effort that it needs.
+	// unfinished reports whether the budget ended before some job was served.
 	unfinished bool
 	budget
-	// mayGo are the pods that givers could give, by who takes.
+	// evictablePods are the pods that may be evicted, by who reclaims.
 	evictablePods     map[reclaimerKey]map[api.TaskID]bool
 	disruptionBudgets disruptionBudgets
-	// onTheirWay are the pods that were on their way out when the session began, and do not
+	// terminating are the pods that were terminating when the session began, except those that
 	// hang.
 	terminating map[api.TaskID]*api.TaskInfo
 }
 
-// reclaimerKey is all that the rules look at in who takes.
+// reclaimerKey is all that the rules look at in a reclaiming pod.
 type reclaimerKey struct {
 	queue       api.QueueID
 	serviceType string
 }
 
-// podKind tells pods apart for which different nodes may fit: Volcano's plugins look at
-// the queue of a pod as well as at the pod.
+// podKind identifies pods that fit on the same nodes. Volcano's plugins look at the queue of a
+// pod as well as at the pod.
 type podKind struct {
 	reclaimerKey
 	needs string
@@ -87,20 +86,19 @@ func newReclaimSession(ssn *framework.Session, policy *capacitycard.ReclaimPolic
 	return s
 }
 
-// placeTasks finds nodes for pods of one job and takes cards back for them: for all
-// of them or for none, or for as many as can be. It tells whether pods were
-// placed.
+// placeTasks finds nodes for pods of one job and reclaims cards for them: for all or none of
+// them, or for as many as possible. It reports whether it placed any.
 func (s *reclaimSession) placeTasks(job *api.JobInfo, tasks []*api.TaskInfo, all bool) bool {
 	s.sortTasks(tasks)
 	podSets, ok := s.groupTasks(job, tasks, all)
 	if podSets = s.dropUnsolvable(podSets, all); !ok || len(podSets) == 0 {
 		return false
 	}
-	// Each turn leaves a node out that turned out not to fit, so the turns come to an end.
+	// Each round excludes a node that turned out not to fit, so the rounds come to an end.
 	for !s.jobExhausted() {
 		q := s.newProblem(job, podSets)
 		plan := q.solve(&s.budget, true)
-		if plan == nil { // what is free is not enough for all
+		if plan == nil { // free resources do not suffice for all
 			s.addVictimJobs(q)
 			plan = q.solve(&s.budget, all)
 		}
@@ -116,7 +114,7 @@ func (s *reclaimSession) placeTasks(job *api.JobInfo, tasks []*api.TaskInfo, all
 			return false
 		}
 		s.excludeNode(unfit)
-		if unfit.waits { // one pod has a place to wait for, the others have not
+		if unfit.waits { // one pod waits for terminating pods, the others may still be placed
 			if unfit.podSet.tasks = unfit.podSet.tasks[1:]; len(unfit.podSet.tasks) == 0 {
 				podSets = slices.DeleteFunc(podSets, func(c *podSet) bool { return c == unfit.podSet })
 			}
@@ -128,10 +126,8 @@ func (s *reclaimSession) placeTasks(job *api.JobInfo, tasks []*api.TaskInfo, all
 	return false
 }
 
-// dropUnsolvable leaves out the kinds of which not even one pod can be placed: there is
-// no node for it, or that was found for pods of the same queue, service type and
-// needs. It returns none when all are to be placed and cannot be: so many of one
-// kind, or just these.
+// dropUnsolvable drops the pod sets of which not even one pod can be placed. It returns none
+// if all are to be placed and that is known to be impossible.
 func (s *reclaimSession) dropUnsolvable(podSets []*podSet, all bool) []*podSet {
 	hopeless := func(c *podSet) bool {
 		n, known := s.unsolvable[s.kindOf(c)]
@@ -143,9 +139,9 @@ func (s *reclaimSession) dropUnsolvable(podSets []*podSet, all bool) []*podSet {
 	return slices.DeleteFunc(podSets, hopeless)
 }
 
-// rememberUnsolvable remembers that pods cannot be placed, whoever goes: those of the only kind, all
-// kinds together, or of each kind even one. What a search that was cut or that left nodes
-// out did not find is not known.
+// rememberUnsolvable remembers that pods cannot be placed, whatever is evicted. If all were to
+// be placed, that holds for this count or these pod sets, otherwise even for one pod of each.
+// It remembers nothing if the search ended at its budget or left out nodes.
 func (s *reclaimSession) rememberUnsolvable(podSets []*podSet, all bool) {
 	narrowed := func(c *podSet) bool { return len(c.excluded)+len(c.maxByNode) > 0 }
 	if s.jobExhausted() || s.searchCut || all && slices.ContainsFunc(podSets, narrowed) {
@@ -169,7 +165,7 @@ func (s *reclaimSession) rememberUnsolvable(podSets []*podSet, all bool) {
 	}
 }
 
-// podSetsKey stands for who takes, and how many pods of which kinds there are.
+// podSetsKey identifies the reclaimer, and the kinds and counts of pods.
 func (s *reclaimSession) podSetsKey(podSets []*podSet) string {
 	by := s.reclaimerKeyFor(podSets[max(0, firstReclaimer(podSets))].tasks[0])
 	parts := make([]string, len(podSets))
@@ -188,8 +184,8 @@ func (s *reclaimSession) reclaimerKeyFor(task *api.TaskInfo) reclaimerKey {
 	return reclaimerKey{s.ssn.Jobs[task.Job].Queue, s.policy.ServiceType(task)}
 }
 
-// indexOfNode is the place of a node, one after all others for a node that the
-// session does not have.
+// indexOfNode returns the index of a node, or one after all others if the session does not
+// have the node.
 func (s *reclaimSession) indexOfNode(node string) int {
 	if i, ok := s.nodeIndex[node]; ok {
 		return i
@@ -197,77 +193,77 @@ func (s *reclaimSession) indexOfNode(node string) int {
 	return len(s.nodes)
 }
 
-// What may go into one session, in the unit of cardreclaim.ChooseWithin: tenants
-// write the pods that it is asked about, and while it looks for an answer nobody
-// is scheduled.
+// Bounds of the work in one session, in the unit of solver.Solve. Tenants write the pods that
+// the search is about, and no pod is scheduled during a search.
 const (
-	// maxWorkPerJob is for one job, and as much as a single choice can need.
+	// maxWorkPerJob is for one job, and as much as a single search can need.
 	maxWorkPerJob = 150_000_000
-	// maxWorkPerSession is for all jobs. No job begins with less than mostForJob; what is left
-	// to do is left to the next sessions.
+	// maxWorkPerSession is for all jobs. No job begins with less than maxWorkPerJob left. The
+	// next sessions serve the other jobs.
 	maxWorkPerSession = 2 * maxWorkPerJob
 	// maxPodKinds bounds the kinds of pods that are placed together.
 	maxPodKinds = 64
 )
 
-// What calls of Volcano and of the rules take about, in the same unit.
+// Approximate work of Volcano's and the plugin's functions, in the same unit.
 const (
 	workPerTask      = 3_000 // what a pod needs, and whether it fits anywhere
 	workPerPredicate = 1_000 // whether a pod fits on a node
-	workPerNode      = 50    // a node of a claim in a question
-	workPerMove      = 3_000 // a pod that goes or comes in the session
-	workPerPair      = 50    // whether two pods keep apart, for each of their terms
+	workPerNode      = 50    // a node of a pod set in a problem
+	workPerMove      = 3_000 // evicting or placing a pod in the session
+	workPerPair      = 50    // whether two pods conflict on a node, for each of their terms
 )
 
-// budget is what may go into a job, and what has gone into the session.
+// budget bounds the work for a job and for the session, and counts it.
 type budget struct {
-	// effort is what went into the session so far beside asked, end where the job that
-	// is served has used up what is meant for it.
+	// work is the session's work so far beside predicateWork. jobEnd is where the budget of
+	// the current job ends.
 	work, jobEnd int
-	// asked is what went into asking which nodes fit, as far as that is not meant to
-	// bound the search; mayAsk is how much more of that the job may have.
+	// predicateWork is the work of predicates that does not count against the job's budget.
+	// predicateBudget is how much more of it the job may have.
 	predicateWork, predicateBudget int
-	// forJob and forSession are mostForJob and mostForSession.
+	// maxPerJob and maxPerSession are maxWorkPerJob and maxWorkPerSession.
 	maxPerJob, maxPerSession int
-	// cut tells that the last choice found no plan, and ended for lack of effort, anyCut
-	// that some choice for the job did.
+	// searchCut reports whether the last search ended at its budget without a plan,
+	// anySearchCut whether any search for the job did.
 	searchCut, anySearchCut bool
 }
 
 func newBudget() budget { return budget{maxPerJob: maxWorkPerJob, maxPerSession: maxWorkPerSession} }
 
-// startJob lets the next job begin, in a cluster of so many nodes. Which of them fit is asked
-// for as many kinds of pods as are placed together, whatever that takes: before, there is
-// nothing to choose from, and with less a large cluster would have no answer at all.
+// startJob begins the budget of a job in a cluster of so many nodes. Predicates for as many
+// kinds of pods as are placed together are free. Without their result no search can begin, and
+// in a large cluster they would use up the budget.
 func (l *budget) startJob(nodes int) {
 	l.jobEnd = l.work + l.maxPerJob
 	l.predicateBudget, l.anySearchCut = workPerPredicate*maxPodKinds*nodes, false
 }
 
-func (l *budget) addWork(effort int) { l.work += effort }
+func (l *budget) addWork(work int) { l.work += work }
 
-// addPredicateWork counts what it takes to ask which nodes fit.
-func (l *budget) addPredicateWork(effort int) {
-	free := min(effort, l.predicateBudget)
+// addPredicateWork adds the work of predicates.
+func (l *budget) addPredicateWork(work int) {
+	free := min(work, l.predicateBudget)
 	l.predicateBudget -= free
 	l.predicateWork += free
-	l.addWork(effort - free)
+	l.addWork(work - free)
 }
 
-// totalWork is all that went into the session.
+// totalWork returns all work of the session.
 func (l *budget) totalWork() int { return l.work + l.predicateWork }
 
-// jobExhausted tells that no more may go into the job.
+// jobExhausted reports whether the budget of the job is used up.
 func (l *budget) jobExhausted() bool { return l.work >= l.jobEnd }
 
-// sessionExhausted reports whether no other job may begin: each begins with all that may go into a job.
-// With less it might get no answer, and not because its search is too large.
+// sessionExhausted reports whether no other job may begin. Each job begins with its full
+// budget. With less it might fail although its search is not too large.
 func (l *budget) sessionExhausted() bool {
 	return l.totalWork() > 0 && l.maxPerSession-l.totalWork() < l.maxPerJob
 }
 
-// solveProblem answers a problem, nil when there is no plan. What is left of the job's effort
-// bounds how much cheaper a plan is made; a first plan is looked for in any case.
+// solveProblem returns a plan for a problem, nil if it finds none. The rest of the job's
+// budget bounds how much cheaper the solver makes the plan. It looks for a first plan in any
+// case.
 func (l *budget) solveProblem(p *solver.Problem) *solver.Plan {
 	if l.jobExhausted() {
 		return nil
@@ -279,7 +275,7 @@ func (l *budget) solveProblem(p *solver.Problem) *solver.Plan {
 	return answer.Plan
 }
 
-// addPairWork counts a look at whether two pods keep apart.
+// addPairWork adds the work of checking whether two pods conflict.
 func (l *budget) addPairWork(a, b *corev1.Pod) {
 	ports, others := countPorts(a), countPorts(b)
 	l.addWork(workPerPair*(2+ports+others+countAntiAffinityTerms(a)+countAntiAffinityTerms(b)) + ports*others)

@@ -20,24 +20,25 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// podSet is a group of pods of one job that need the same.
+// podSet is a group of pods of one job with the same needs.
 type podSet struct {
 	tasks   []*api.TaskInfo
 	needs   string
 	request quota.Request
-	// alone tells that a node takes only one of them, and none beside its like.
+	// isAlone reports whether a node accepts only one of them, because they conflict with each
+	// other.
 	isAlone bool
-	// spread is how many of them one node may take at least, 0 for any number.
+	// maxSkew is the strictest spread over nodes, 0 for none.
 	maxSkew int
-	// excluded are nodes that turned out not to fit, caps is how many of them a
-	// node turned out to take.
+	// excluded are nodes that turned out not to fit. maxByNode is how many pods a node turned
+	// out to accept.
 	excluded  map[int]bool
 	maxByNode map[int]int
 }
 
-// groupTasks groups pods by what they need, in their order, as far as the CPU and memory of
-// their queue go, without those that fit nowhere. It is false when none is left, when not
-// all can be tried that are to be placed, and when no more may go into the job.
+// groupTasks groups pods by their needs, in their order, as far as the CPU and memory of their
+// queue go. It drops pods that fit nowhere. It returns false if none is left, if all are to be
+// placed and cannot be, or if the budget is used up.
 func (s *reclaimSession) groupTasks(job *api.JobInfo, tasks []*api.TaskInfo, all bool) ([]*podSet, bool) {
 	var podSets []*podSet
 	byNeeds := map[string]*podSet{}
@@ -54,9 +55,9 @@ func (s *reclaimSession) groupTasks(job *api.JobInfo, tasks []*api.TaskInfo, all
 			}
 			continue
 		}
-		if !known || hasVolumeClaims(task.Pod) { // which are the same for pods of one kind but for their own volumes
+		if !known || hasVolumeClaims(task.Pod) { // pods of one kind differ only in their volumes
 			if err := s.ssn.PrePredicateFn(task); err != nil {
-				klog.V(4).InfoS("A pod fits nowhere, no cards are taken back for it", "pod", klog.KObj(task.Pod), "err", err)
+				klog.V(4).InfoS("Pod fits nowhere, no cards are reclaimed for it", "pod", klog.KObj(task.Pod), "err", err)
 				s.scope.unbound = true
 				if all {
 					return nil, false
@@ -64,8 +65,8 @@ func (s *reclaimSession) groupTasks(job *api.JobInfo, tasks []*api.TaskInfo, all
 				continue
 			}
 		}
-		ask := s.policy.RequestFor(task)
-		milliCPU, memory = quota.AddSaturating(milliCPU, ask.MilliCPU), quota.AddSaturating(memory, ask.Memory)
+		request := s.policy.RequestFor(task)
+		milliCPU, memory = quota.AddSaturating(milliCPU, request.MilliCPU), quota.AddSaturating(memory, request.Memory)
 		if !s.policy.FitsCPUMemory(job.Queue, milliCPU, memory) {
 			if all {
 				return nil, false
@@ -73,7 +74,7 @@ func (s *reclaimSession) groupTasks(job *api.JobInfo, tasks []*api.TaskInfo, all
 			break
 		}
 		if !known {
-			c = &podSet{needs: needs, request: ask.Request, isAlone: workload.ConflictOnNode(task.Pod, task.Pod), maxSkew: maxSkewOf(task.Pod), excluded: map[int]bool{}, maxByNode: map[int]int{}}
+			c = &podSet{needs: needs, request: request.Request, isAlone: workload.ConflictOnNode(task.Pod, task.Pod), maxSkew: maxSkewOf(task.Pod), excluded: map[int]bool{}, maxByNode: map[int]int{}}
 			byNeeds[needs] = c
 			podSets = append(podSets, c)
 		}
@@ -82,7 +83,7 @@ func (s *reclaimSession) groupTasks(job *api.JobInfo, tasks []*api.TaskInfo, all
 	return podSets, len(podSets) > 0
 }
 
-// needs is everything by which a node may fit one pod and not another.
+// needs is all that decides which nodes fit a pod.
 type needs struct {
 	Resources   string
 	Card        string
@@ -94,27 +95,27 @@ type needs struct {
 	Volumes     []corev1.Volume
 	Ports       []string
 	Zone, NUMA  string // of Volcano's plugins tdm and numaaware
-	// Own tells pods apart whose neighbours matter.
+	// Own separates pods for which neighboring pods or volumes matter.
 	Own string
 }
 
-// hasVolumeClaims reports whether a pod has volumes or devices that are claimed: what pods of
-// one kind claim by the same name may be there for one of them and not for another.
+// hasVolumeClaims reports whether a pod claims volumes or devices. A claim may be bound for
+// one pod and missing for another of the same kind.
 func hasVolumeClaims(pod *corev1.Pod) bool {
 	return len(pod.Spec.ResourceClaims) > 0 || slices.ContainsFunc(pod.Spec.Volumes, isClaimed)
 }
 
 func isClaimed(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil }
 
-// needsCache keeps what pods need, as long as they wait and do not change.
+// needsCache keeps the needs of pods as text, as long as they are pending and do not change.
 type needsCache struct{ now, before map[*corev1.Pod]string }
 
-// startSession begins a session, and forgets what the last one did not ask for.
+// startSession begins a session, and forgets what the last one did not use.
 func (t *needsCache) startSession() {
 	t.now, t.before = make(map[*corev1.Pod]string, len(t.now)), t.now
 }
 
-// needsKey is what a pod needs, as a text.
+// needsKey returns a pod's needs as text.
 func (s *reclaimSession) needsKey(job *api.JobInfo, task *api.TaskInfo) string {
 	t := &s.action.needs
 	text, known := t.now[task.Pod]
@@ -149,8 +150,8 @@ func encodeNeeds(job *api.JobInfo, task *api.TaskInfo) string {
 	return string(text)
 }
 
-// nodesOf lists the nodes that a claim's pods could run on if there were room,
-// in the order in which their card is preferred, then those most in use.
+// nodesOf lists the nodes that a pod set could run on if there were enough free. Nodes with
+// the preferred card come first, then those most in use.
 func (s *reclaimSession) nodesOf(c *podSet) []int {
 	key := s.kindOf(c)
 	fitting, known := s.fittingNodes[key]
@@ -172,9 +173,8 @@ func (s *reclaimSession) nodesOf(c *podSet) []int {
 	return slices.DeleteFunc(slices.Clone(fitting), func(i int) bool { return c.excluded[i] })
 }
 
-// offeringNodesFor lists the nodes that have what a pod asks for, in use or not, and a card
-// that it may use, and notes that the search for its job looks at them. What a node does
-// not have, nobody can give back there.
+// offeringNodesFor lists the nodes with enough allocatable for a pod and with a card that it
+// may use. It adds them to the scope of the search. No eviction helps on other nodes.
 func (s *reclaimSession) offeringNodesFor(key podKind, task *api.TaskInfo) []int {
 	offering, known := s.offeringNodes[key]
 	if !known {
@@ -193,8 +193,8 @@ func (s *reclaimSession) offeringNodesFor(key podKind, task *api.TaskInfo) []int
 	return offering
 }
 
-// isInShard reports whether this scheduler has a node for itself, with Volcano's option
-// --scheduler-sharding-mode: nodes of others are only used last when that is soft.
+// isInShard reports whether a node belongs to this scheduler, with Volcano's option
+// --scheduler-sharding-mode. Nodes of other shards come last in the soft mode.
 func (s *reclaimSession) isInShard(node *api.NodeInfo) bool {
 	mode := options.ServerOpts.ShardingMode
 	return mode != util.HardShardingMode && mode != util.SoftShardingMode || s.ssn.NodesInShard.Has(node.Name)
@@ -205,14 +205,14 @@ func (s *reclaimSession) isOfOthers(node *api.NodeInfo) bool {
 	return options.ServerOpts.ShardingMode == util.HardShardingMode && !s.isInShard(node)
 }
 
-// sortByPreference sorts nodes by the order of the cards that the pod names, and nodes of
-// one card by how much of it is in use, so that whole nodes stay free.
-func (s *reclaimSession) sortByPreference(task *api.TaskInfo, ask quota.Request, nodes []int) {
+// sortByPreference sorts nodes by the order of the cards that the pod names, then by how many
+// cards are in use. So whole nodes stay free.
+func (s *reclaimSession) sortByPreference(task *api.TaskInfo, request quota.Request, nodes []int) {
 	resource := s.policy.RequestFor(task).Resource
 	slices.SortStableFunc(nodes, func(a, b int) int {
 		x, _ := s.policy.CardOn(task, s.nodes[a].Name)
 		y, _ := s.policy.CardOn(task, s.nodes[b].Name)
-		if by := slices.Index(ask.Names, x) - slices.Index(ask.Names, y); by != 0 {
+		if by := slices.Index(request.Names, x) - slices.Index(request.Names, y); by != 0 {
 			return by
 		}
 		if by := capacitycard.CompareBool(s.isInShard(s.nodes[b]), s.isInShard(s.nodes[a])); by != 0 {
@@ -222,7 +222,7 @@ func (s *reclaimSession) sortByPreference(task *api.TaskInfo, ask quota.Request,
 	})
 }
 
-// maxOnNode is how many of a claim's pods a node takes, whatever its room.
+// maxOnNode returns how many pods of a pod set a node accepts, whatever it has free.
 func (c *podSet) maxOnNode(node int) int {
 	if n, known := c.maxByNode[node]; known {
 		return n
@@ -236,8 +236,8 @@ func (c *podSet) maxOnNode(node int) int {
 	return math.MaxInt32
 }
 
-// maxSkewOf is how many such pods a node can take while others have none: the
-// smallest skew of the pod's own spreading over nodes, 0 when it does not spread.
+// maxSkewOf returns the smallest skew of the pod's spread over nodes, 0 if it does not spread.
+// A node accepts so many of them while others have none.
 func maxSkewOf(pod *corev1.Pod) int {
 	least := 0
 	for i := range pod.Spec.TopologySpreadConstraints {
@@ -253,9 +253,8 @@ func maxSkewOf(pod *corev1.Pod) int {
 	return least
 }
 
-// excludeNode notes that a node takes no more of a claim's pods. If it takes none, and
-// the pods care for more of their surroundings than the node itself, it is left
-// out with all nodes of the same surroundings, which are no better.
+// excludeNode records that a node accepts no more pods of a pod set. If it accepts none, all
+// nodes with the same topology values are excluded too, because they are no better.
 func (s *reclaimSession) excludeNode(u *unfitNode) {
 	if u.fits > 0 {
 		u.podSet.maxByNode[u.node] = u.fits
@@ -272,11 +271,11 @@ func (s *reclaimSession) excludeNode(u *unfitNode) {
 	}
 }
 
-// isBlockedByOthers reports whether a pod that stays on a node keeps a claim's pods off it, by a
-// host port or by anti-affinity: whoever else goes, they cannot run there.
+// isBlockedByOthers reports whether a pod that cannot be evicted keeps a pod set off a node,
+// by a host port or by anti-affinity.
 func (s *reclaimSession) isBlockedByOthers(c *podSet, node *api.NodeInfo) bool {
 	by := c.tasks[0]
-	if c.request.Count == 0 { // its gang may take from others than it could itself
+	if c.request.Count == 0 { // its gang may have victims that it has not
 		return false
 	}
 	wants := countPorts(by.Pod)+countAntiAffinityTerms(by.Pod) > 0
@@ -292,7 +291,7 @@ func (s *reclaimSession) isBlockedByOthers(c *podSet, node *api.NodeInfo) bool {
 	return false
 }
 
-// evictablePodsFor are the pods that may go for a pod that takes cards back.
+// evictablePodsFor returns the pods that may be evicted for a reclaiming pod.
 func (s *reclaimSession) evictablePodsFor(by *api.TaskInfo) map[api.TaskID]bool {
 	key := s.reclaimerKeyFor(by)
 	if s.evictablePods[key] == nil {
@@ -307,8 +306,8 @@ func (s *reclaimSession) evictablePodsFor(by *api.TaskInfo) map[api.TaskID]bool 
 	return s.evictablePods[key]
 }
 
-// topologyKeys lists the node labels, other than its name, by which a pod must
-// be near to or far from others.
+// topologyKeys lists the node labels, except the host name, that a pod's spread and affinity
+// use.
 func topologyKeys(pod *corev1.Pod) []string {
 	var keys []string
 	add := func(key string) {
@@ -327,17 +326,16 @@ func topologyKeys(pod *corev1.Pod) []string {
 	return keys
 }
 
-// waitsForTerminating tells that a pod cannot be on a node only because pods that are on their way
-// out are still there or near, so that it waits for them: beside them it could not be, or
-// there are as many pods as the node takes.
+// waitsForTerminating reports whether only terminating pods keep a pod set off a node. Either
+// the pods conflict, or the node has its maximum of pods.
 func (s *reclaimSession) waitsForTerminating(c *podSet, node *api.NodeInfo) bool {
-	leaving := false
+	isTerminating := false
 	for _, task := range s.terminating {
 		other, known := s.ssn.Nodes[task.NodeName]
 		if !known || other.Node == nil || node.Node == nil {
 			continue
 		}
-		leaving = leaving || other.Name == node.Name
+		isTerminating = isTerminating || other.Name == node.Name
 		s.addPairWork(c.tasks[0].Pod, task.Pod)
 		near := func(key string) bool {
 			if key == corev1.LabelHostname {
@@ -350,5 +348,5 @@ func (s *reclaimSession) waitsForTerminating(c *podSet, node *api.NodeInfo) bool
 			return true
 		}
 	}
-	return leaving && len(node.Tasks) >= node.Allocatable.MaxTaskNum
+	return isTerminating && len(node.Tasks) >= node.Allocatable.MaxTaskNum
 }

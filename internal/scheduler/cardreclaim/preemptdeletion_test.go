@@ -104,17 +104,17 @@ func nodesThatRefuse(n int, label string) *world {
 	return w
 }
 
-// TestPreemptWaitsForWhomItEvicted: nobody else goes while the API server does not
+// TestPreemptWaitsForDeletion: nobody else goes while the API server does not
 // show the first deletion.
-func TestPreemptWaitsForWhomItEvicted(t *testing.T) {
+func TestPreemptWaitsForDeletion(t *testing.T) {
 	w := tides(`node n A 8; queue inf {"A":4} 80000 inference cpu=1000; low inf 1: n*4 ran=24h class=low; high inf 1: - class=high`)
 	found := w.watched(4, "preempt", nil, w.preempts)
 	check.That(t, len(found) == 0, "found %v", found)
 }
 
-// TestTheJudgeFindsNothingWhereTheSchedulerServes: nobody starves because a pod of another
+// TestSessionCheckFindsNoViolation: nobody starves because a pod of another
 // queue waits in vain before it, or because many nodes refuse it.
-func TestTheJudgeFindsNothingWhereTheSchedulerServes(t *testing.T) {
+func TestSessionCheckFindsNoViolation(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		world   *world
 		plugins []string

@@ -16,24 +16,23 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// victimJob is a job from which cards may be taken.
+// victimJob is a job that may be evicted, or of which pods may be.
 type victimJob struct {
 	job            *api.JobInfo
 	tasks          []*api.TaskInfo
 	evictionPolicy workload.EvictionPolicy
-	// shape is the job as a choice; its pods are in the order of tasks. Gives is
-	// set for each wave of claims.
+	// solverJob is the job for the solver, with its pods in the order of tasks. Each problem
+	// sets their Usage.
 	solverJob    solver.Job
 	runningSince time.Time
-	// priority is that of the job, as far as it counts between queues.
+	// priority is the job's priority, as far as it counts between queues.
 	priority int32
-	// cards is what each of the tasks holds.
+	// cards is how many cards each of the tasks uses.
 	cards []card.Count
 }
 
-// victimJobsFor lists the jobs from which a pod may take cards back, in the order in
-// which they go when they lose the same: the lowest priority of queue and job
-// first, then the youngest.
+// victimJobsFor lists the jobs from which a pod may reclaim cards, in the order of eviction at
+// equal loss. The lowest priority of queue and job comes first, then the youngest.
 func (s *reclaimSession) victimJobsFor(task *api.TaskInfo) []*victimJob {
 	key := s.reclaimerKeyFor(task)
 	if known, ok := s.victimJobs[key]; ok {
@@ -58,7 +57,8 @@ func (s *reclaimSession) victimJobsFor(task *api.TaskInfo) []*victimJob {
 	return all
 }
 
-// newVictimJob tells what a job could give for a pod, nil when it could give nothing.
+// newVictimJob returns a job as a victim job for a pod, nil if none of its pods may be
+// evicted.
 func (s *reclaimSession) newVictimJob(by *api.TaskInfo, key reclaimerKey, job *api.JobInfo) *victimJob {
 	own := s.ssn.Jobs[by.Job]
 	if job.Queue == own.Queue || job.PodGroup == nil || s.ssn.Queues[job.Queue] == nil || len(job.TaskStatusIndex[api.Running])+len(job.TaskStatusIndex[api.Bound]) == 0 {
@@ -78,7 +78,7 @@ func (s *reclaimSession) newVictimJob(by *api.TaskInfo, key reclaimerKey, job *a
 	if willing == 0 {
 		return nil
 	}
-	// Of pods of one job that lose the same, the one that the job itself ranks lower goes first.
+	// Of pods of equal loss, the one with the lower priority comes first.
 	slices.SortFunc(g.tasks, func(a, b *api.TaskInfo) int {
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.UID, b.UID))
 	})
@@ -95,8 +95,8 @@ func (s *reclaimSession) newVictimJob(by *api.TaskInfo, key reclaimerKey, job *a
 	return g
 }
 
-// minRuntimeReached tells whether a job has run as long as the service types of its pods grant it,
-// and notes when the first one will have.
+// minRuntimeReached reports whether a job has reached the minimum runtime of its pods' service
+// types. Otherwise it records when the job will.
 func (s *reclaimSession) minRuntimeReached(g *victimJob, key reclaimerKey) bool {
 	var least time.Duration
 	for _, task := range g.tasks {
@@ -112,11 +112,10 @@ func (s *reclaimSession) minRuntimeReached(g *victimJob, key reclaimerKey) bool 
 	return false
 }
 
-// isOnNode tells a pod that can go: it is on its node already.
+// isOnNode reports whether a pod is bound to its node or runs there.
 func isOnNode(task *api.TaskInfo) bool { return task.Status == api.Running || task.Status == api.Bound }
 
-// fillSolverJob fills in the shape of a giver: what is lost with each of its pods,
-// and how many it can spare.
+// fillSolverJob sets the loss of each pod of a victim job, and how many pods are elastic.
 func (s *reclaimSession) fillSolverJob(by *api.TaskInfo, g *victimJob) {
 	checkpoint := lastCheckpoint(g)
 	for _, task := range g.tasks {
@@ -150,8 +149,8 @@ func (s *reclaimSession) fillSolverJob(by *api.TaskInfo, g *victimJob) {
 	}
 }
 
-// lastCheckpoint is when a job last saved its work, as its PodGroup or any of its
-// pods tells; zero when none does. What is no time is no checkpoint.
+// lastCheckpoint returns the latest checkpoint in the annotations of a job's PodGroup and
+// pods, zero if there is none. It ignores invalid times.
 func lastCheckpoint(g *victimJob) time.Time {
 	latest, _ := time.Parse(time.RFC3339, g.job.PodGroup.Annotations[v1alpha1.AnnotationCheckpointTime])
 	for _, task := range g.tasks {
@@ -162,9 +161,9 @@ func lastCheckpoint(g *victimJob) time.Time {
 	return latest
 }
 
-// precedence says how late a pod or a job goes when cards are taken back: the priority of
-// its queue decides first, then that of its job, then that of the pod. Of equals those go
-// last whose eviction a PodDisruptionBudget does not allow.
+// precedence orders victims. The priority of the queue decides first, then that of the job,
+// then that of the pod. Of equal ones, those come last whose eviction a PodDisruptionBudget
+// forbids.
 type precedence struct {
 	queue, job, pod int32
 	isBlocked       bool
@@ -175,7 +174,8 @@ func (p precedence) compare(other precedence) int {
 		capacitycard.CompareBool(p.isBlocked, other.isBlocked))
 }
 
-// rankVictimJobs gives givers and their pods ranks in the order of their precedence.
+// rankVictimJobs sets the ranks of victim jobs and their pods in the order of their
+// precedence.
 func (s *reclaimSession) rankVictimJobs(victimJobs []*victimJob) {
 	jobs, pods := make([]precedence, len(victimJobs)), make([][]precedence, len(victimJobs))
 	var all []precedence
@@ -193,8 +193,8 @@ func (s *reclaimSession) rankVictimJobs(victimJobs []*victimJob) {
 	}
 }
 
-// precedenceOf returns the precedence of a job that is taken as a whole, which is that of
-// its highest pod, and of each of its pods. By victimOrder Loss priorities do not count.
+// precedenceOf returns the precedence of a whole job, which is that of its highest pod, and of
+// each of its pods. With victimOrder Loss, priorities do not count.
 func (s *reclaimSession) precedenceOf(g *victimJob) (job precedence, pods []precedence) {
 	isBlocked, anyBlocked := s.disruptionBudgets.findBlocked(g.tasks)
 	byPriority := s.policy.VictimOrder() == v1alpha1.VictimsByPriority
@@ -224,8 +224,8 @@ type disruptionBudget struct {
 	allowed int32
 }
 
-// listDisruptionBudgets reads the PodDisruptionBudgets that Volcano's cache watches. There are none
-// where its feature gate PodDisruptionBudgetsSupport is off.
+// listDisruptionBudgets lists the PodDisruptionBudgets that Volcano's cache watches. There are
+// none if its feature gate PodDisruptionBudgetsSupport is off.
 func (s *reclaimSession) listDisruptionBudgets() disruptionBudgets {
 	all := disruptionBudgets{}
 	listed, err := s.ssn.InformerFactory().Policy().V1().PodDisruptionBudgets().Lister().List(labels.Everything())
@@ -233,7 +233,7 @@ func (s *reclaimSession) listDisruptionBudgets() disruptionBudgets {
 		return all // a lister that reads from memory does not fail
 	}
 	for _, pdb := range listed {
-		// One that selects no pods, or none that is known, blocks nothing.
+		// A budget without a valid selector blocks nothing.
 		if selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector); err == nil && pdb.Spec.Selector != nil {
 			all[pdb.Namespace] = append(all[pdb.Namespace], disruptionBudget{selector: selector, allowed: pdb.Status.DisruptionsAllowed})
 		}
@@ -241,8 +241,8 @@ func (s *reclaimSession) listDisruptionBudgets() disruptionBudgets {
 	return all
 }
 
-// findBlocked reports which of a job's pods a PodDisruptionBudget does not allow to evict even
-// alone, and whether one does not allow to evict all of them.
+// findBlocked reports which of a job's pods a PodDisruptionBudget forbids to evict even alone,
+// and whether one forbids to evict all of them.
 func (b disruptionBudgets) findBlocked(tasks []*api.TaskInfo) (each []bool, all bool) {
 	each = make([]bool, len(tasks))
 	if len(tasks) == 0 {
