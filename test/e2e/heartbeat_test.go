@@ -111,7 +111,7 @@ func (s *scene) bindPastScheduler() {
 	pod := s.barePods(podSet{name: "foreign", queue: "heartbeat-foreign", card: h800, count: 1, pods: 1})[0]
 	pod.Spec.NodeSelector = map[string]string{"nowhere": "yes"}
 	s.createObjects(pod)
-	s.Eventually(func() string { return s.schedulerLog() }).Should(ContainSubstring("deciding begins"))
+	s.Eventually(func() string { return s.schedulerLog() }).Should(ContainSubstring("scheduling starts"))
 	// As shipped, a binding may come from a predecessor for 30 s.
 	s.Consistently(func() []string { return s.waitForHeartbeat().SecondScheduler }, 30*time.Second/time.Duration(deployment.ClockFactor())+5*time.Second).Should(BeEmpty())
 	s.Expect(s.cluster.Client().CoreV1().Pods(s.namespace).Bind(s.ctx, &corev1.Binding{

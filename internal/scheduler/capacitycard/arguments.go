@@ -17,22 +17,21 @@ import (
 
 // arguments are the plugin's arguments in volcano-scheduler.conf.
 type arguments struct {
-	// cardUnlimitedCpuMemory frees pods that ask for cards from the CPU and
-	// memory limits of their queue, and does not count them there.
+	// cardUnlimitedCPUMemory exempts pods with cards from the CPU and memory limits of their
+	// queue. They are not counted there either.
 	cardUnlimitedCPUMemory bool
-	// overCommitFactor multiplies the quota at admission only, so that pods may
-	// wait for cards that will soon be free. At least 1.
+	// overCommitFactor multiplies the quota at enqueue only, so that pods may wait for cards
+	// that others will release. At least 1.
 	overCommitFactor float64
 	// unmanagedQueues says what a queue without card.quota may use.
 	unmanagedQueues v1alpha1.UnmanagedQueues
-	// nodeOrderWeight multiplies the score of packing, beside the scores of other
-	// plugins: 1 is packingScore.
+	// nodeOrderWeight multiplies packingScore, against the scores of other plugins.
 	nodeOrderWeight float64
-	// serviceTypes says which service type may take cards back from which.
+	// serviceTypes says which service type may reclaim cards from which.
 	serviceTypes servicetype.Matrix
-	// owners tells the service type of pods that name none.
+	// owners gives the service type of pods that name none.
 	owners servicetype.OwnerKinds
-	// victimOrder says what decides which jobs of other queues give cards back.
+	// victimOrder says in which order jobs of other queues lose cards.
 	victimOrder v1alpha1.VictimOrder
 	// priorityClasses are those whose priority counts between queues.
 	priorityClasses servicetype.PriorityClasses
@@ -40,11 +39,11 @@ type arguments struct {
 	configHash string
 }
 
-// maxErrorLength is how many bytes of mistakes are told: an event holds 1024, and what has the
-// arguments is named before them.
+// maxErrorLength bounds the text of all errors in bytes: an event holds 1024, and it names the
+// source first.
 const maxErrorLength = 900
 
-// argumentParsers read each argument into its field.
+// argumentParsers parse each argument into its field.
 var argumentParsers = map[string]func(*arguments, any) error{
 	"cardUnlimitedCpuMemory": func(a *arguments, v any) (err error) {
 		a.cardUnlimitedCPUMemory, err = parseBool(v)
@@ -101,15 +100,15 @@ var argumentParsers = map[string]func(*arguments, any) error{
 	},
 }
 
-// ValidateArguments tells everything that is wrong with the plugin's arguments
-// as they stand in volcano-scheduler.conf.
+// ValidateArguments returns everything that is wrong with the plugin's arguments in
+// volcano-scheduler.conf.
 func ValidateArguments(raw map[string]any) error {
 	_, err := parseArguments(raw)
 	return err
 }
 
-// parseArguments reads all arguments or none: with any error the result is the
-// default, so that a misspelt argument never takes half effect.
+// parseArguments parses all arguments. Any error leaves all defaults, so a misspelt argument
+// never takes half effect.
 func parseArguments(raw map[string]any) (arguments, error) {
 	defaults := arguments{
 		overCommitFactor: 1, nodeOrderWeight: 1,
@@ -136,8 +135,8 @@ func parseArguments(raw map[string]any) (arguments, error) {
 	return args, nil
 }
 
-// quoteValue repeats a wrong value, a text in quotes so that it is not taken for
-// the number or flag that it looks like.
+// quoteValue returns a wrong value for a message. Only text is quoted, so it does not look like
+// a number or flag.
 func quoteValue(value any) string {
 	quoted := fmt.Sprintf("%.80q", fmt.Sprint(value))
 	if _, isText := value.(string); isText {
@@ -146,7 +145,7 @@ func quoteValue(value any) string {
 	return quoted[1 : len(quoted)-1]
 }
 
-// parseBool reads a boolean, in quotes too, as Helm values often are.
+// parseBool parses a boolean, also a quoted one, as Helm values often are.
 func parseBool(v any) (bool, error) {
 	text := strings.ToLower(fmt.Sprint(v))
 	if text != "true" && text != "false" {
@@ -155,7 +154,7 @@ func parseBool(v any) (bool, error) {
 	return text == "true", nil
 }
 
-// parseNumber reads a number of any width, in quotes too.
+// parseNumber parses a number of any width, also a quoted one.
 func parseNumber(v any) (float64, bool) {
 	switch v.(type) {
 	case int, int64, uint64, float64, string:
@@ -165,7 +164,7 @@ func parseNumber(v any) (float64, bool) {
 	return 0, false
 }
 
-// parseOwners reads podOwnerReferenceToServiceType: kind → service type.
+// parseOwners parses podOwnerReferenceToServiceType: kind → service type.
 func parseOwners(value any) (servicetype.OwnerKinds, error) {
 	owners, err := parseEntries(value, "write kinds and service types, for example Job: training", func(kind string, value any) (string, error) {
 		name, ok := value.(string)
@@ -180,7 +179,7 @@ func parseOwners(value any) (servicetype.OwnerKinds, error) {
 	return owners, servicetype.OwnerKinds(owners).Validate()
 }
 
-// parseServiceTypes reads serviceTypes, the matrix of the tide:
+// parseServiceTypes parses serviceTypes, the reclaim matrix:
 //
 //	serviceTypes:
 //	  inference: {reclaimFrom: [training]}
@@ -202,7 +201,7 @@ func parseServiceTypes(value any) (servicetype.Matrix, error) {
 func parseRule(value any) (servicetype.Rule, error) {
 	var rule servicetype.Rule
 	if value == nil {
-		return rule, nil // a type that neither takes nor is taken from
+		return rule, nil // a type that neither reclaims nor is reclaimed
 	}
 	entries, err := parseMapping(value)
 	if err != nil {
@@ -230,7 +229,7 @@ func parseRule(value any) (servicetype.Rule, error) {
 	return rule, nil
 }
 
-// parsePriorityClasses reads priorityClasses: name of a PriorityClass → value.
+// parsePriorityClasses parses priorityClasses: name of a PriorityClass → value.
 func parsePriorityClasses(value any) (servicetype.PriorityClasses, error) {
 	values, err := parseEntries(value, "write PriorityClasses and their values, for example pc-high: 80000", func(name string, value any) (int32, error) {
 		f, ok := parseNumber(value)
@@ -246,8 +245,8 @@ func parsePriorityClasses(value any) (servicetype.PriorityClasses, error) {
 	return classes, classes.Validate()
 }
 
-// parseDuration reads a text such as 10m or 1h30m. A bare number has no unit and is
-// refused.
+// parseDuration parses a duration such as 10m or 1h30m. It refuses a bare number, which has no
+// unit.
 func parseDuration(value any) (time.Duration, error) {
 	text, _ := value.(string)
 	d, err := time.ParseDuration(text)
@@ -257,8 +256,8 @@ func parseDuration(value any) (time.Duration, error) {
 	return d, nil
 }
 
-// parseEntries reads each entry of a mapping in the order of the keys, so that the first
-// mistake is always the same one. usage is told of what is no mapping.
+// parseEntries parses each entry of a mapping in the order of the keys, so the first error is
+// always the same. usage is the error for anything but a mapping.
 func parseEntries[V any](value any, usage string, read func(key string, value any) (V, error)) (map[string]V, error) {
 	entries, err := parseMapping(value)
 	if err != nil {
@@ -273,8 +272,8 @@ func parseEntries[V any](value any, usage string, read func(key string, value an
 	return all, nil
 }
 
-// parseMapping reads a nested mapping. Volcano's YAML library gives its keys any
-// type, the configuration gate's gives them the type string.
+// parseMapping reads a nested mapping. Volcano's YAML library returns keys of any type, that of
+// the configuration loader strings.
 func parseMapping(value any) (map[string]any, error) {
 	switch entries := value.(type) {
 	case map[string]any:

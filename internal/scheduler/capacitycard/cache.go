@@ -15,44 +15,41 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// Cache is what the scheduler keeps from session to session: what pods ask for and were
-// charged, reservations, which of its own bindings it waits to see, and what users were
-// told already. It knows no session: the plugin of a session reads it and writes to it.
+// Cache is what the scheduler keeps between sessions: requests and charges of pods,
+// reservations, pending bindings, and the messages that users have seen. The plugin of a
+// session reads and writes it.
 //
-// A program has one. Volcano runs one session at a time, and its hooks that run in parallel
-// only read.
+// A program has one. Volcano runs one session at a time, and its parallel hooks only read.
 type Cache struct {
 	nodes     card.Tracker
 	inventory *card.Inventory
-	// meaning counts how often a resource or a card name came to mean something
-	// else, or unlimited changed, and with it what pods ask for.
+	// requestGeneration counts changes that alter what pods request: of the meaning of a
+	// resource or card name, or of cardUnlimitedCPUMemory.
 	requestGeneration uint64
-	// unlimited tells that pods that ask for cards neither meet nor use up the CPU and
-	// memory of their queue (cardUnlimitedCpuMemory).
+	// cardUnlimitedCPUMemory exempts pods with cards from the CPU and memory limits of their
+	// queue.
 	cardUnlimitedCPUMemory bool
 	pods                   map[types.UID]*podState
-	// objects finds the facts of a pod by its object: a pod that did not change
-	// is found without reading it.
+	// podsByObject finds the state of a pod that did not change without reading it.
 	podsByObject map[*corev1.Pod]*podState
-	// seen is how many pods this session saw.
+	// podsSeen is how many pods this session saw.
 	podsSeen int
 	queues   map[string]cachedQueue
-	// account is kept from session to session and brought up to date when one
-	// opens, so that a pod that stayed where it was costs a look-up.
+	// ledger is updated when a session opens, so a pod that did not move costs one look-up.
 	ledger *quota.Ledger
-	// leaving is when pods were told to go, by UID, until they are gone.
+	// evictingSince is when the eviction of a pod was requested, by UID, until the pod is gone.
 	evictingSince map[types.UID]time.Time
-	// promised is the node that a waiting pod was promised, by UID.
+	// nominations are the nodes of pipelined pods, by UID.
 	nominations map[types.UID]nomination
-	// holds are where cards were taken back for pods that wait, by UID.
+	// reclaimedRoom are the nodes on which cards were reclaimed for pending pods, by UID.
 	reclaimedRoom map[types.UID]nomination
-	// insisted is the last session in which the action cardreclaim was at work,
-	// which sees to it that pods with a mark go.
+	// lastReclaimSession is the last session with the action cardreclaim, which deletes pods
+	// whose eviction is overdue.
 	lastReclaimSession uint64
 	fitErrors          fitErrorCache
 	cacheSync          cacheSync
 	reservations       reservations
-	// announced remembers what PodGroups without pods announce, by UID.
+	// podGroupRequests are the requests of PodGroups without pods, by UID.
 	podGroupRequests map[types.UID]*podGroupRequest
 	resolver         workload.Resolver
 	now              func() time.Time
@@ -60,11 +57,11 @@ type Cache struct {
 	session          uint64
 	foreignBindings  foreignBindingDetector
 	metrics          *pluginMetrics
-	// open is the plugin of the session that is open, nil between two.
+	// openPlugin is the plugin of the open session, nil between sessions.
 	openPlugin *plugin
-	// heartbeat is told what a session runs with, nil for nobody.
+	// sessionObserver receives reports, nil if there is none.
 	sessionObserver func(SessionReport)
-	// lastBeat is when the session that is open was opened, or reported last.
+	// lastReport is when the session opened, or reported last.
 	lastReport time.Time
 }
 
@@ -75,7 +72,7 @@ type cachedQueue struct {
 	rules     *workload.QueueRules
 }
 
-// chargeKind is how the ledger holds what a pod is charged.
+// chargeKind is how the ledger charges a pod.
 type chargeKind int
 
 const (
@@ -84,39 +81,39 @@ const (
 	chargedAsTerminating
 )
 
-// podState are what a pod asks for, valid while the pod object and the meaning
-// of resources are the same.
+// podState is the request and charge of a pod. The request is valid for one object and
+// generation.
 type podState struct {
 	object     *corev1.Pod
 	generation uint64
 	request    workload.Request
-	// told tells that the pod is marked to be replaced, and of those that Volcano's
-	// job controller replaces.
+	// outOfSync is set if the pod is marked for recreation and Volcano's job controller owns
+	// it.
 	outOfSync   bool
 	lastSession uint64
 
-	// charge is what the pod was charged last, and node and placed what that was
-	// worked out from; placed is nil when it must be worked out anew. A pod whose
-	// node lost its label, or whose PodGroup is gone, is charged as it was last.
+	// charge is the last charge of the pod, chargedNode and chargedInventory what it was
+	// computed from. chargedInventory is nil if it must be computed again. If the node loses
+	// its label or the PodGroup is deleted, the last charge stays.
 	charge           *quota.Charge
 	chargedNode      string
 	chargedInventory *card.Inventory
-	// charged is the queue that was written into the pod when it was bound, ""
-	// before that is seen. Of a pod that is not ours, its maker wrote it.
+	// annotatedQueue is the queue in the pod's annotation since its binding, "" before. On a
+	// pod of another scheduler its creator wrote it.
 	annotatedQueue string
-	// ours tells that the pod names this scheduler.
+	// isOurs is set if the pod names this scheduler.
 	isOurs bool
-	// booked is how the ledger holds charge.
+	// chargedAs is how the ledger charges the pod.
 	chargedAs chargeKind
-	// nowhere tells that the node in the pod's object is not real: Volcano
-	// writes it there when it tries a node, and leaves it when it gives up.
+	// assumedNodeInvalid is set if the node in the pod object is not real: Volcano writes it
+	// when it tries a node, and leaves it there when it gives up.
 	assumedNodeInvalid bool
-	// waits tells that the pod showed no node so far. It is read off an object
-	// before Volcano may write into it.
+	// unassigned is set if the API server has shown no node so far. It is read before Volcano
+	// may write into the object.
 	unassigned bool
 }
 
-// NewCache returns the cache of a scheduler that knows nothing yet.
+// NewCache returns an empty cache.
 func NewCache() *Cache {
 	return &Cache{
 		inventory:        card.NewInventory(nil),
@@ -137,7 +134,7 @@ func NewCache() *Cache {
 	}
 }
 
-// observePod returns what a pod asks for and notes that this session saw the pod.
+// observePod returns the state of a pod and marks the pod as seen in this session.
 func (c *Cache) observePod(pod *corev1.Pod) *podState {
 	state, ok := c.podsByObject[pod]
 	if !ok || state.generation != c.requestGeneration {
@@ -150,8 +147,8 @@ func (c *Cache) observePod(pod *corev1.Pod) *podState {
 	return state
 }
 
-// sawThisSession tells whether the session's jobs hold the pod, possibly an
-// older state of it.
+// sawThisSession reports whether the session's jobs contain the pod, possibly an older version
+// of it.
 func (c *Cache) sawThisSession(pod *corev1.Pod) bool {
 	state, ok := c.podsByObject[pod]
 	if !ok {
@@ -160,7 +157,7 @@ func (c *Cache) sawThisSession(pod *corev1.Pod) bool {
 	return ok && state.lastSession == c.session
 }
 
-// refreshPod works out anew what a pod asks for, and keeps what it was charged.
+// refreshPod reads a changed pod again and keeps its charge.
 func (c *Cache) refreshPod(pod *corev1.Pod) *podState {
 	fresh := c.newPodState(pod)
 	fresh.generation, fresh.unassigned = c.requestGeneration, pod.Spec.NodeName == ""
@@ -173,7 +170,7 @@ func (c *Cache) refreshPod(pod *corev1.Pod) *podState {
 		}
 		delete(c.podsByObject, old.object)
 	}
-	if !fresh.unassigned { // else its node is one that Volcano tries, and the pod's maker wrote the queue
+	if !fresh.unassigned { // else Volcano may have set the node, and the pod's creator the annotation
 		fresh.annotatedQueue = workload.ChargedQueue(pod)
 	}
 	c.pods[pod.UID], c.podsByObject[pod] = fresh, fresh
@@ -190,11 +187,11 @@ func (c *Cache) newPodState(pod *corev1.Pod) *podState {
 	return state
 }
 
-// rulesFor returns what a queue may use.
+// rulesFor returns the quota and the other rules of a queue.
 func (c *Cache) rulesFor(queue *scheduling.Queue, unmanaged v1alpha1.UnmanagedQueues) *workload.QueueRules {
 	known, ok := c.queues[queue.Name]
 	if !ok || known.object != queue || known.unmanaged != unmanaged || known.state != queue.Status.State {
-		read := &v1beta1.Queue{ // as far as the rules read it
+		read := &v1beta1.Queue{ // only what the rules read
 			ObjectMeta: queue.ObjectMeta,
 			Spec:       v1beta1.QueueSpec{Capability: queue.Spec.Capability},
 			Status:     v1beta1.QueueStatus{State: v1beta1.QueueState(queue.Status.State)},
@@ -206,7 +203,7 @@ func (c *Cache) rulesFor(queue *scheduling.Queue, unmanaged v1alpha1.UnmanagedQu
 	return known.rules
 }
 
-// releasePod gives back what a pod was charged, or held while it ended.
+// releasePod removes the charge of a pod.
 func (c *Cache) releasePod(state *podState) {
 	if state.chargedAs != notCharged {
 		c.ledger.Release(string(state.object.UID))
@@ -214,7 +211,7 @@ func (c *Cache) releasePod(state *podState) {
 	state.chargedAs = notCharged
 }
 
-// forgetUnseenPods forgets pods that the session did not see.
+// forgetUnseenPods removes the pods that the session did not see.
 func (c *Cache) forgetUnseenPods() {
 	if c.podsSeen == len(c.pods) {
 		return
@@ -229,12 +226,11 @@ func (c *Cache) forgetUnseenPods() {
 	}
 }
 
-// isOutOfSync tells that Volcano's job controller is to delete the pod and make
-// another one in its place, and has not done so yet. On pods of others the mark
-// means nothing, and neither does it where cardreclaim is not at work: anybody can
-// write it on a pod of their own, and cards that nobody sees to would be promised
-// to others for ever, and kept from being taken back. In the first session of a
-// process nobody knows yet whether it is.
+// isOutOfSync reports whether Volcano's job controller is about to delete and recreate the pod.
+// The mark counts only on pods of Volcano jobs, and only if the action cardreclaim runs, which
+// enforces it. Otherwise a user could mark a pod to promise its cards to others for ever and
+// protect them from reclaim. In the first session of a process it is unknown whether the action
+// runs.
 func (c *Cache) isOutOfSync(task *api.TaskInfo, state *podState) bool {
 	if c.session > 1 && c.lastReclaimSession+1 < c.session {
 		return false

@@ -14,30 +14,28 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// reservationTimeout is how long an admitted job keeps its reservation while it
-// can not be placed for other reasons than quota: a node selector that no node
-// has must not keep the cards of its queue from everybody else.
+// reservationTimeout is how long an enqueued job keeps its reservation while something other
+// than quota blocks it, such as a node selector that no node matches.
 const reservationTimeout = 5 * time.Minute
 
-// reservations remembers since when admitted PodGroups make no progress, and what they
-// were admitted with. Being refused for quota, or having a pod placed when a session
-// closes, begins a new wait.
+// reservations holds the reservations of enqueued PodGroups. A refusal for quota, or a placed
+// pod at the end of a session, restarts the wait.
 type reservations map[types.UID]*reservation
 
-// reservation is what a PodGroup may wait for in a queue.
+// reservation is what an enqueued PodGroup may wait for in a queue.
 type reservation struct {
-	// since is when the wait began, zero when there is none, and waits tells that it was
-	// asked for since the last sweep.
+	// waitingSince is when the wait began, zero if the job does not wait. isWaiting is set if
+	// it waited since the last removeStale.
 	waitingSince time.Time
 	isWaiting    bool
-	// admitted tells that the job was admitted to the queue with the application, and asked
-	// that this was asked for since the last sweep.
+	// enqueued is set if the job was enqueued to queue with request, requested if the job still
+	// asks for no more cards than that.
 	enqueued, requested bool
 	queue               api.QueueID
 	request             quota.JobRequest
 }
 
-// entryFor is the entry of a PodGroup, a new one when there is none.
+// entryFor returns the entry of a PodGroup and creates it if needed.
 func (p reservations) entryFor(group types.UID) *reservation {
 	if p[group] == nil {
 		p[group] = &reservation{}
@@ -45,13 +43,13 @@ func (p reservations) entryFor(group types.UID) *reservation {
 	return p[group]
 }
 
-// recordEnqueued remembers what a job was admitted with.
+// recordEnqueued stores the request with which a job was enqueued.
 func (p reservations) recordEnqueued(job *api.JobInfo, request quota.JobRequest) {
 	a := p.entryFor(job.PgUID)
 	a.queue, a.request, a.enqueued, a.requested = job.Queue, request, true, true
 }
 
-// unreservedExcess is what a job waits for now and was not admitted with.
+// unreservedExcess returns the part of a job's request with which it was not enqueued.
 func (p reservations) unreservedExcess(job *api.JobInfo, request quota.JobRequest) quota.JobRequest {
 	a := p[job.PgUID]
 	if a == nil || !a.enqueued || a.queue != job.Queue {
@@ -62,7 +60,7 @@ func (p reservations) unreservedExcess(job *api.JobInfo, request quota.JobReques
 	return excess
 }
 
-// isActive tells whether a waiting PodGroup still has its reservation.
+// isActive reports whether a waiting PodGroup still has its reservation.
 func (p reservations) isActive(group types.UID, now time.Time) bool {
 	a := p.entryFor(group)
 	if a.isWaiting = true; a.waitingSince.IsZero() {
@@ -71,15 +69,15 @@ func (p reservations) isActive(group types.UID, now time.Time) bool {
 	return now.Sub(a.waitingSince) < reservationTimeout
 }
 
-// restartWait begins the wait of a PodGroup anew.
+// restartWait restarts the timeout of a reservation.
 func (p reservations) restartWait(group types.UID, now time.Time) {
 	if a := p[group]; a != nil && !a.waitingSince.IsZero() {
 		a.waitingSince = now
 	}
 }
 
-// removeStale forgets PodGroups that did not wait in this session, or for more than
-// they were admitted with.
+// removeStale removes PodGroups that did not wait in this session, or that wait for more cards
+// than they were enqueued with.
 func (p reservations) removeStale() {
 	for group, a := range p {
 		if !a.isWaiting {
@@ -92,60 +90,58 @@ func (p reservations) removeStale() {
 	}
 }
 
-// removeStalePodGroupRequests forgets what two sessions did not ask for.
+// removeStalePodGroupRequests removes entries that two sessions did not use.
 func (c *Cache) removeStalePodGroupRequests() {
 	maps.DeleteFunc(c.podGroupRequests, func(_ types.UID, a *podGroupRequest) bool { return c.session-a.lastSession > 1 })
 }
 
-// podGroupRequest is valid while the texts and the meaning of resources are the same.
+// podGroupRequest is the request of a PodGroup. It is valid for the same texts and generation.
 type podGroupRequest struct {
 	annotation    string
 	hasAnnotation bool
 	minResources  *corev1.ResourceList
 	generation    uint64
-	// session is the last one that asked for it.
+	// lastSession is the last session that used it.
 	lastSession uint64
 	jobRequest  quota.JobRequest
 	refusal     *workload.Refusal
 }
 
-// bindingGracePeriod is how long after the first complete session a binding may still
-// be the predecessor's. Its last requests ended before its lease did, or died
-// with it; this leaves time for slow ones, and for the watch that brings them.
+// bindingGracePeriod is how long after the first synced session a binding may still be the
+// predecessor's. It covers slow requests and the delay of the watch.
 var bindingGracePeriod = build.Wait(30 * time.Second)
 
 const (
-	// pendingBindingTimeout is how long the binding of a pod is remembered that no session
-	// shows any more: its PodGroup may be back in a moment.
+	// pendingBindingTimeout is how long a binding is kept for a pod that no session contains.
+	// Its PodGroup may soon be back.
 	pendingBindingTimeout = 10 * time.Minute
-	// maxReportedPods is how many pods bound by others are named.
+	// maxReportedPods is how many pods bound by others are reported.
 	maxReportedPods = 5
 )
 
-// foreignBindingDetector notices a second scheduler: a pod of ours that waited in a session and
-// later is on a node where this process never placed it.
+// foreignBindingDetector detects another scheduler with our name: a pod of ours was pending in
+// one session and later has a node where this process never placed it.
 //
-// Every binding of this process begins as an allocation that the session did not
-// take back; those are kept until the pod shows its node. A pod that was never
-// seen waiting proves nothing, nor does one that was last seen waiting before
-// this process had settled. Two schedulers that choose the same node for a pod
-// are not told apart.
+// Every binding of this process starts as an allocation that its session keeps. The detector
+// stores it until the pod shows its node. A pod that was never seen pending proves nothing, and
+// neither does one last seen pending before bindingGracePeriod ended. The detector cannot see
+// two schedulers that choose the same node.
 type foreignBindingDetector struct {
-	// since is when the first complete session opened, zero before; from is the
-	// first session that opened when everything had settled, 0 before.
+	// syncedSince is when the first synced session opened, zero before. detectFrom is the first
+	// session after bindingGracePeriod, 0 before.
 	syncedSince time.Time
 	detectFrom  uint64
 	// now is when this session opened.
 	now time.Time
-	// placed are the allocations of this session that were not taken back.
+	// assumed are the allocations of this session.
 	assumed map[types.UID]string
-	// sent are the nodes where earlier sessions placed pods that do not show it yet.
+	// pending are the nodes on which earlier sessions placed pods that do not show it yet.
 	pending map[types.UID]*pendingBinding
-	// foreign names the pods that somebody else bound.
+	// foreignPods are the names of pods that another scheduler bound.
 	foreignPods map[types.UID]string
 }
 
-// pendingBinding is where a pod may have been bound, and when the last binding was asked for.
+// pendingBinding is where a pod may have been bound, and when the last binding was sent.
 type pendingBinding struct {
 	nodes    []string
 	lastSent time.Time
@@ -155,7 +151,7 @@ func newForeignBindingDetector() foreignBindingDetector {
 	return foreignBindingDetector{assumed: map[types.UID]string{}, pending: map[types.UID]*pendingBinding{}, foreignPods: map[types.UID]string{}}
 }
 
-// openSession opens a session; complete tells that everything was seen together once.
+// openSession starts a session. synced is set once every node and pod was seen together.
 func (s *foreignBindingDetector) openSession(session uint64, complete bool, now time.Time) {
 	s.now = now
 	if complete && s.syncedSince.IsZero() {
@@ -166,7 +162,7 @@ func (s *foreignBindingDetector) openSession(session uint64, complete bool, now 
 	}
 }
 
-// assume notes that a pod was placed on a node in this session.
+// assume records that this session placed a pod on a node.
 func (s *foreignBindingDetector) assume(pod types.UID, node string) {
 	if before, ok := s.assumed[pod]; ok && before != node {
 		s.addPending(pod, before)
@@ -174,14 +170,14 @@ func (s *foreignBindingDetector) assume(pod types.UID, node string) {
 	s.assumed[pod] = node
 }
 
-// forgetAssumed notes that a placement of this session was undone.
+// forgetAssumed records that a placement was undone.
 func (s *foreignBindingDetector) forgetAssumed(pod types.UID, node string) {
 	if s.assumed[pod] == node {
 		delete(s.assumed, pod)
 	}
 }
 
-// closeForeignBindings closes a session: what is placed now is bound, or will be.
+// closeForeignBindings closes a session: what it assumed is bound, or will be.
 func (c *Cache) closeForeignBindings() {
 	s := &c.foreignBindings
 	for pod, node := range s.assumed {
@@ -206,8 +202,8 @@ func (s *foreignBindingDetector) addPending(pod types.UID, node string) {
 	known.lastSent = s.now
 }
 
-// observeBinding judges a pod that shows its node for the first time. waited is the
-// session that last saw it waiting.
+// observeBinding checks a pod that shows its node for the first time. waited is the last
+// session that saw the pod pending.
 func (s *foreignBindingDetector) observeBinding(pod *corev1.Pod, isOurs bool, waited uint64) {
 	known, ok := s.pending[pod.UID]
 	delete(s.pending, pod.UID)
@@ -219,7 +215,7 @@ func (s *foreignBindingDetector) observeBinding(pod *corev1.Pod, isOurs bool, wa
 	}
 }
 
-// foreignPodNames are the first of the pods that somebody else bound, sorted.
+// foreignPodNames returns the first pods that another scheduler bound, sorted.
 func (s *foreignBindingDetector) foreignPodNames() []string {
 	names := slices.Sorted(maps.Values(s.foreignPods))
 	return names[:min(len(names), maxReportedPods)]

@@ -10,35 +10,35 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// checkInput is what is checked: that of a pod, or of a job in general when there is no task.
-// It is passed on by value, in registers: the predicate allocates nothing.
+// checkInput is what checks read: the request of a pod, or a job without a task. It is passed
+// by value, so the predicate allocates no memory.
 type checkInput struct {
 	job *api.JobInfo
-	// rules are those of the job's queue, nil when it does not exist.
+	// rules are those of the job's queue, nil if it does not exist.
 	rules   *workload.QueueRules
 	task    *api.TaskInfo
 	request *workload.Request
-	// node is where the pod would run, "" before a node is looked for.
+	// node is where the pod would run, "" before a node is chosen.
 	node string
-	// freed is what others would have given back by then, nil for nothing.
+	// released is what evictions release before, nil for nothing.
 	released *quota.Released
 }
 
-// checkFunc says why a request is refused, nil when it has nothing against it.
+// checkFunc returns why a request is refused, nil if the check passes.
 type checkFunc func(*plugin, checkInput) *workload.Refusal
 
-// nodeCheckFunc says why a node does not fit a pod, by one of the predicate's reasons.
+// nodeCheckFunc returns why a node does not fit a pod, as one of the predicate's reasons.
 type nodeCheckFunc func(*plugin, checkInput, *api.NodeInfo) int
 
-// These are all checks. The first one that refuses gives the reason.
+// All checks. The first that refuses gives the reason.
 var (
-	// queueChecks: may anything of the namespace have something of the queue?
+	// queueChecks: may pods of the namespace use the queue?
 	queueChecks = []checkFunc{argumentsAreValid, cacheIsSynced, queueExists, queueIsUsable, namespaceIsAllowed}
 	// podChecks: may the pod be placed at all?
 	podChecks = append(queueChecks[:len(queueChecks):len(queueChecks)], requestIsValid)
-	// quotaChecks: has the queue room for the pod on some card?
+	// quotaChecks: does the pod fit the quota of the queue on some card?
 	quotaChecks = append(podChecks[:len(podChecks):len(podChecks)], queueHasQuota)
-	// reclaimChecks: may the pod have cards taken back from other queues?
+	// reclaimChecks: may the pod reclaim cards from other queues?
 	reclaimChecks = append(podChecks[:len(podChecks):len(podChecks)], mayReclaim, queueHasQuota)
 	// cardChecks: may the pod use the card of the node?
 	cardChecks = []checkFunc{cardIsAllowed, queueHasQuotaForCard}
@@ -48,7 +48,7 @@ var (
 	nodeChecks = []nodeCheckFunc{noStuckPodConflicts, conflictsArePreemptable, roomIsNotStuck, reclaimedRoomStaysFree, cardFits}
 )
 
-// runChecks is the first of some checks that refuses a request, nil when none does.
+// runChecks returns the refusal of the first check that fails, nil if all pass.
 func (p *plugin) runChecks(checks []checkFunc, r checkInput) *workload.Refusal {
 	for _, check := range checks {
 		if refusal := check(p, r); refusal != nil {
@@ -58,7 +58,8 @@ func (p *plugin) runChecks(checks []checkFunc, r checkInput) *workload.Refusal {
 	return nil
 }
 
-// checkInputFor is what a pod asks for, false for one whose job is not in the session.
+// checkInputFor returns the input of the checks for a pod, false if its job is not in the
+// session.
 func (p *plugin) checkInputFor(task *api.TaskInfo) (checkInput, bool) {
 	r := checkInput{task: task, request: p.RequestFor(task)}
 	job, known := p.ssn.Jobs[task.Job]
@@ -68,8 +69,8 @@ func (p *plugin) checkInputFor(task *api.TaskInfo) (checkInput, bool) {
 	return r, known
 }
 
-// checkedInput is what a pod asks for, and what podChecks have against it. In a search for a node
-// they were asked when it began.
+// checkedInput returns the input for a pod and the result of podChecks. During a node search it
+// returns the result from the start of the search.
 func (p *plugin) checkedInput(task *api.TaskInfo) (r checkInput, refusal *workload.Refusal, known bool) {
 	if s := p.search.Load(); s != nil && s.task == task {
 		return s.checkInput, s.refusal, s.known
@@ -80,8 +81,7 @@ func (p *plugin) checkedInput(task *api.TaskInfo) (r checkInput, refusal *worklo
 	return r, refusal, known
 }
 
-// checkQueue says why a job's queue takes nothing at all of its namespace now, nil when it
-// does.
+// checkQueue returns why a job's queue accepts no pods of its namespace now, nil if it does.
 func (p *plugin) checkQueue(job *api.JobInfo) *workload.Refusal {
 	return p.runChecks(queueChecks, checkInput{job: job, rules: p.queueRules[job.Queue]})
 }
@@ -113,15 +113,15 @@ func namespaceIsAllowed(p *plugin, r checkInput) *workload.Refusal {
 	return p.checkNamespace(r.job.Queue, r.rules, r.job.Namespace)
 }
 
-// queueNamespace is whose jobs are, as far as a queue that chooses its namespaces goes.
+// queueNamespace is a namespace in a queue with a namespace selector.
 type queueNamespace struct {
 	queue     api.QueueID
 	namespace string
 }
 
-// checkNamespace returns why a queue does not take jobs of a namespace, nil when it does. It
-// remembers that for the session, so that a namespace whose labels change is judged alike
-// from the first check to the last. Many goroutines may ask.
+// checkNamespace returns why a queue does not allow a namespace, nil if it does. The answer is
+// kept for the session, so that a label change cannot split its decisions. Goroutines may call
+// it in parallel.
 func (p *plugin) checkNamespace(queue api.QueueID, rules *workload.QueueRules, namespace string) *workload.Refusal {
 	if rules == nil || rules.Namespaces == nil {
 		return nil
@@ -130,7 +130,7 @@ func (p *plugin) checkNamespace(queue api.QueueID, rules *workload.QueueRules, n
 	defer p.namespaceLock.Unlock()
 	refusal, known := p.namespaceRefusals[queueNamespace{queue, namespace}]
 	if !known {
-		var object *corev1.Namespace // nil is one that is not known, or not yet
+		var object *corev1.Namespace // nil if it is not known yet
 		if p.namespaceLister != nil {
 			object, _ = p.namespaceLister.Get(namespace)
 		}
@@ -142,7 +142,7 @@ func (p *plugin) checkNamespace(queue api.QueueID, rules *workload.QueueRules, n
 
 func requestIsValid(_ *plugin, r checkInput) *workload.Refusal { return r.request.Denied }
 
-// queueHasQuota: CPU and memory fit, and on some card that the pod may use its cards do.
+// queueHasQuota: CPU, memory and some card of the request fit the quota.
 func queueHasQuota(p *plugin, r checkInput) *workload.Refusal {
 	if insufficient := p.ledger.FitsAnyCard(string(r.job.Queue), r.request.Request); insufficient != nil {
 		return r.rules.RefusalFor(insufficient)
@@ -150,10 +150,10 @@ func queueHasQuota(p *plugin, r checkInput) *workload.Refusal {
 	return nil
 }
 
-// mayReclaim: the pod asks for cards, and its service type takes from some other.
+// mayReclaim: the pod requests cards, and its service type may reclaim from another one.
 func mayReclaim(p *plugin, r checkInput) *workload.Refusal {
 	if serviceType := p.ServiceType(r.task); r.request.Count == 0 || !p.args.serviceTypes.Reclaims(serviceType) {
-		return &workload.Refusal{Message: fmt.Sprintf("pods of service type %q take no cards from others", serviceType)}
+		return &workload.Refusal{Message: fmt.Sprintf("pods of service type %q may not reclaim cards", serviceType)}
 	}
 	return nil
 }
@@ -182,14 +182,13 @@ func roomIsNotStuck(p *plugin, r checkInput, node *api.NodeInfo) int {
 	case !p.needsStuckRoom(r.task, node):
 		return nodeFits
 	case p.isReclaimer(r.task) || p.preemption != nil && len(p.preemptableTasksOn(node, r.task)) == 0:
-		return roomIsStuckWithoutVictims // Volcano would promise the node without evicting anybody
+		return roomIsStuckWithoutVictims // Volcano would pipeline the pod there without an eviction
 	}
 	return roomIsStuck
 }
 
-// cardFits: the pod may run on the node's card, and there is quota for that card. A full
-// quota can have room once something of the queue has ended, so that preemption inside the
-// queue may help, unless too much of the queue is ending already.
+// cardFits: the pod may run on the node's card, and the quota has room for it. If the quota is
+// full, preemption in the queue may help, unless too many cards are terminating already.
 func cardFits(p *plugin, r checkInput, node *api.NodeInfo) int {
 	if r.request.Count == 0 {
 		return nodeFits
@@ -206,8 +205,8 @@ func cardFits(p *plugin, r checkInput, node *api.NodeInfo) int {
 	case p.ledger.IsTerminatingOverQuota(queue, name):
 		return quotaTerminating
 	case p.isReclaimer(r.task):
-		// Cards of other queues are no help: what is missing is quota. Volcano
-		// would give up at such a node and not look at the next one.
+		// Cards of other queues do not help if quota is missing. Volcano would stop at such a
+		// node instead of trying the next one.
 		return quotaExceededForReclaim
 	}
 	return quotaExceeded

@@ -19,9 +19,8 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// missingMinimum is what a job needs before any of it can run: the worth of its
-// minMember, without what it already has. Once pods exist they tell; before,
-// the annotation card.request and minResources do.
+// missingMinimum returns what a job still needs for its minMember. It reads the pods once they
+// exist, and before them the annotation card.request and minResources.
 func (p *plugin) missingMinimum(job *api.JobInfo) (quota.JobRequest, *workload.Refusal) {
 	if len(job.Tasks) == 0 {
 		known := p.podGroupRequestFor(job)
@@ -38,9 +37,9 @@ func (p *plugin) missingMinimum(job *api.JobInfo) (quota.JobRequest, *workload.R
 	return all.JobRequest, nil
 }
 
-// missingTasks picks the pending pods that a job lacks to its minimum: first what
-// each task role must have of its own, then the cheapest of the rest, so that
-// a job is never refused for more than it needs.
+// missingTasks returns the pending pods that a job lacks for its minimum: first those that a
+// task role requires, then the smallest of the rest. So the plugin never refuses a job for more
+// than it needs.
 func (p *plugin) missingTasks(job *api.JobInfo) []*api.TaskInfo {
 	if len(job.TaskStatusIndex[api.Pending]) == 0 {
 		return nil
@@ -59,8 +58,8 @@ func (p *plugin) missingTasks(job *api.JobInfo) []*api.TaskInfo {
 	return SelectToMinimum(job, have, ready, pending)
 }
 
-// CountByRole counts the pods of a job that have a node or have succeeded, in all and by task
-// role, with those that were promised a node if these are asked for.
+// CountByRole counts the pods of a job that have a node or have succeeded, in total and per
+// task role. pipelined includes pipelined pods.
 func CountByRole(job *api.JobInfo, pipelined bool) (all int32, roles map[string]int32) {
 	roles = map[string]int32{}
 	for status, tasks := range job.TaskStatusIndex {
@@ -74,7 +73,7 @@ func CountByRole(job *api.JobInfo, pipelined bool) (all int32, roles map[string]
 	return all, roles
 }
 
-// tasksIn are the tasks of a job with such a status.
+// tasksIn yields the tasks of a job with such a status.
 func tasksIn(job *api.JobInfo, has func(api.TaskStatus) bool) iter.Seq[*api.TaskInfo] {
 	return func(yield func(*api.TaskInfo) bool) {
 		for status, tasks := range job.TaskStatusIndex {
@@ -90,10 +89,9 @@ func tasksIn(job *api.JobInfo, has func(api.TaskStatus) bool) iter.Seq[*api.Task
 	}
 }
 
-// SelectToMinimum picks from waiting pods, in their order, those that bring a job to
-// its minimum: first what each task role must have of its own, then the first of
-// the rest. have is how many pods the job has already, and roles how many of each
-// task role; roles is changed.
+// SelectToMinimum selects from pending pods, in their order, those that complete a job's
+// minimum: first those that a task role requires, then the first of the rest. have is how many
+// pods the job has, roles how many per task role; it changes roles.
 func SelectToMinimum(job *api.JobInfo, have int32, roles map[string]int32, pending []*api.TaskInfo) []*api.TaskInfo {
 	var picked, rest []*api.TaskInfo
 	perRole := job.MinAvailable >= job.TaskMinAvailableTotal
@@ -111,8 +109,8 @@ func SelectToMinimum(job *api.JobInfo, have int32, roles map[string]int32, pendi
 	return picked
 }
 
-// elasticUsage is what a job holds of which so many pods are above its minimum: those that
-// hold the least.
+// elasticUsage returns what a job uses, and how much of it is above the minimum: that of its
+// smallest pods.
 func (p *plugin) elasticUsage(job *api.JobInfo, aboveMinimum int) quota.ElasticUsage {
 	e := quota.ElasticUsage{Used: map[card.Name]card.Count{}}
 	var cards, milliCPU, memory []int64
@@ -131,7 +129,7 @@ func (p *plugin) elasticUsage(job *api.JobInfo, aboveMinimum int) quota.ElasticU
 	return e
 }
 
-// sumOfSmallest is the sum of the n smallest amounts.
+// sumOfSmallest returns the sum of the n smallest amounts.
 func sumOfSmallest(amounts []int64, n int) (sum int64) {
 	slices.Sort(amounts)
 	for _, amount := range amounts[:min(n, len(amounts))] {
@@ -140,9 +138,9 @@ func sumOfSmallest(amounts []int64, n int) (sum int64) {
 	return sum
 }
 
-// podGroupRequestFor is what a PodGroup says, read anew only if it says something else: to read
-// the longest card.request takes milliseconds. Nobody may change its demands. Volcano hands out a copy in each session,
-// whose texts are still the same ones.
+// podGroupRequestFor returns what a PodGroup without pods requests. It parses only a changed
+// PodGroup, since the longest card.request takes milliseconds. Callers must not change the
+// demands. Volcano copies the PodGroup in each session, but its strings stay the same.
 func (p *plugin) podGroupRequestFor(job *api.JobInfo) *podGroupRequest {
 	annotation, hasAnnotation := workload.CardRequestAnnotation(&job.PodGroup.PodGroup)
 	minResources := job.PodGroup.Spec.MinResources
@@ -154,16 +152,16 @@ func (p *plugin) podGroupRequestFor(job *api.JobInfo) *podGroupRequest {
 	fresh := &podGroupRequest{annotation: annotation, hasAnnotation: hasAnnotation, minResources: minResources, generation: p.cache.requestGeneration, lastSession: p.cache.session}
 	fresh.jobRequest, fresh.refusal = p.cache.resolver.PodGroupRequest(annotation, hasAnnotation, minResources)
 	if p.cache.cardUnlimitedCPUMemory && len(fresh.jobRequest.Demands) > 0 {
-		// minResources does not tell which pods the CPU is for; the pods are
-		// held to it one by one when they exist.
+		// minResources does not say which pods the CPU is for. The pods are checked one by one
+		// when they exist.
 		fresh.jobRequest.MilliCPU, fresh.jobRequest.Memory = 0, 0
 	}
 	p.cache.podGroupRequests[job.PgUID] = fresh
 	return fresh
 }
 
-// withTotalHint adds to the refusal of a job without pods that its maker asks for more than
-// it needs to begin.
+// withTotalHint adds to the refusal of a job without pods that card.request exceeds what the
+// job needs to start.
 func (p *plugin) withTotalHint(job *api.JobInfo, refusal *workload.Refusal) *workload.Refusal {
 	if _, written := workload.CardRequestAnnotation(&job.PodGroup.PodGroup); !written || len(job.Tasks) > 0 || refusal.Reason != workload.ReasonInsufficientScalarQuota {
 		return refusal
@@ -186,9 +184,9 @@ func sumDemands(demands []quota.Demand) (sum card.Count) {
 	return sum
 }
 
-// jobValid keeps a gang waiting while it begins again and pods of its last run that
-// ended with success are still being deleted. Volcano counts these as ready (ReadyTaskNum),
-// so it would bind the first new pods without the rest of the gang.
+// jobValid delays a restarted gang while succeeded pods of its last run are still being
+// deleted. Volcano counts these as ready (ReadyTaskNum), so it would bind the first new pods
+// without the rest of the gang.
 func jobValid(obj any) *api.ValidateResult {
 	job := obj.(*api.JobInfo)
 	leaving := int32(0)
@@ -206,9 +204,8 @@ func jobValid(obj any) *api.ValidateResult {
 	}
 }
 
-// jobEnqueueable is the gate of a job before its pods may wait for cards. It
-// only votes: what is admitted is reserved in jobEnqueued, after every other
-// plugin has agreed.
+// jobEnqueueable checks a job before its pods may wait for cards. It only votes. jobEnqueued
+// reserves, after every other plugin has agreed.
 func (p *plugin) jobEnqueueable(obj any) int {
 	p.reportLongSession()
 	job := obj.(*api.JobInfo)
@@ -219,7 +216,7 @@ func (p *plugin) jobEnqueueable(obj any) int {
 	return util.Permit
 }
 
-// checkEnqueue asks for the admission of a job, and returns what it applied for.
+// checkEnqueue returns the request of a job, and why it may not be enqueued, nil if it may.
 func (p *plugin) checkEnqueue(job *api.JobInfo) (quota.JobRequest, *workload.Refusal) {
 	if refusal := p.checkQueue(job); refusal != nil {
 		return quota.JobRequest{}, refusal
@@ -231,10 +228,9 @@ func (p *plugin) checkEnqueue(job *api.JobInfo) (quota.JobRequest, *workload.Ref
 	return request, refusal
 }
 
-// jobEnqueued reserves what is admitted until the job's pods are placed. A job
-// without minResources comes here without having been asked for, so it applies now;
-// what is not admitted waits without a reservation, and its pods are held to the
-// quota one by one.
+// jobEnqueued reserves the request of a job until its pods are placed. Volcano enqueues a job
+// without minResources unasked, so the check runs here. If it fails, the job waits without a
+// reservation and its pods are checked one by one.
 func (p *plugin) jobEnqueued(obj any) {
 	job := obj.(*api.JobInfo)
 	if request, refusal := p.checkEnqueue(job); refusal == nil {
@@ -243,10 +239,9 @@ func (p *plugin) jobEnqueued(obj any) {
 	}
 }
 
-// reserveForJob notes what a job that was admitted earlier still waits for, unless it
-// has waited too long for other reasons than quota, and what a running job
-// holds above its minimum. allocated is how many of its pods are placed. A job
-// that is barred from its queue waits for nothing: nothing more of it starts.
+// reserveForJob reserves what an enqueued job still waits for, unless its reservation timed
+// out, and adds what a running job uses above its minimum. allocated is how many of its pods
+// are placed. A barred job may not use its queue, so it gets no reservation.
 func (p *plugin) reserveForJob(job *api.JobInfo, allocated int, barred bool) {
 	inqueue, ok := p.inqueue[job.Queue]
 	if !ok || job.PodGroup == nil {
@@ -272,13 +267,13 @@ func (p *plugin) reserveForJob(job *api.JobInfo, allocated int, barred bool) {
 	}
 }
 
-// fitsAlone tells whether a job would be admitted if it had its queue to itself. For one
-// that was admitted with a larger quota nothing is kept from others: it cannot start.
+// fitsAlone reports whether a job would be enqueued if it had its queue to itself. A job
+// enqueued under a larger quota cannot start, so it reserves nothing.
 func (p *plugin) fitsAlone(job *api.JobInfo, request quota.JobRequest) bool {
 	return p.ledger.FitsAlone(string(job.Queue), p.jobCharges(job), request, p.args.overCommitFactor)
 }
 
-// jobCharges are what the placed pods of a job are charged in its queue.
+// jobCharges returns the charges of the job's placed pods in its queue.
 func (p *plugin) jobCharges(job *api.JobInfo) (charges []*quota.Charge) {
 	for task := range tasksIn(job, api.AllocatedStatus) {
 		if charge := p.chargeInQueue(job.Queue, task); charge != nil {
@@ -288,19 +283,17 @@ func (p *plugin) jobCharges(job *api.JobInfo) (charges []*quota.Charge) {
 	return charges
 }
 
-// unreservedJob is a job that waits for something that it was not admitted with.
+// unreservedJob is a job that requests more than its reservation.
 type unreservedJob struct {
 	job *api.JobInfo
-	// application is what it waits for, and beyond what of it was not admitted.
+	// request is what it waits for, excess the part without a reservation.
 	request, excess quota.JobRequest
 }
 
-// reserveUnreserved reserves for jobs that wait for something they were not admitted
-// with, as far as they would be admitted now, once the books tell everything else.
-// That a PodGroup is Inqueue or Running does not say it was: Volcano asks no gate
-// about one without minResources, and what it asks for may be changed afterwards. A
-// process that has just started remembers nothing, and keeps free what there is room
-// for.
+// reserveUnreserved reserves the excess of jobs as far as it would be enqueued now, after all
+// charges are known. An Inqueue or Running phase does not prove that the plugin accepted a job.
+// Volcano does not ask about one without minResources, and its request may change later. A
+// restarted scheduler has no reservations and keeps free what fits.
 func (p *plugin) reserveUnreserved() {
 	jobs := p.unreserved
 	slices.SortFunc(jobs, func(a, b unreservedJob) int {
@@ -311,14 +304,14 @@ func (p *plugin) reserveUnreserved() {
 			continue
 		}
 		p.inqueue[u.job.Queue].Add(p.ledger.DropUngranted(string(u.job.Queue), u.excess))
-		if p.cache.cacheSync.synced { // before, the books tell of more room than there is
+		if p.cache.cacheSync.synced { // before that the ledger misses charges
 			p.cache.reservations.recordEnqueued(u.job, u.request)
 		}
 	}
 	p.unreserved = nil
 }
 
-// checkEnqueueQuota says why a queue whose gate is open does not admit a job now, nil when it
+// checkEnqueueQuota returns why the request of a job does not fit the quota now, nil if it
 // does.
 func (p *plugin) checkEnqueueQuota(job *api.JobInfo, request quota.JobRequest) *workload.Refusal {
 	if insufficient := p.ledger.CheckEnqueue(string(job.Queue), *p.inqueue[job.Queue], request, p.args.overCommitFactor); insufficient != nil {
@@ -327,10 +320,10 @@ func (p *plugin) checkEnqueueQuota(job *api.JobInfo, request quota.JobRequest) *
 	return nil
 }
 
-// recordProgress begins the wait of PodGroups anew that have pods placed when the session
-// closes, or are promised nodes for all that they lack. What was tried and taken back is
-// no progress, and neither are promises for a part of a gang: Volcano's preempt makes them
-// in every session.
+// recordProgress restarts the reservation of PodGroups with pods placed at the end of the
+// session, or with nodes nominated for all they lack. Undone placements are no progress.
+// Neither are pipelined pods of an incomplete gang, since Volcano's preempt creates them in
+// every session.
 func (p *plugin) recordProgress() {
 	for _, job := range p.ssn.Jobs {
 		placed := len(job.TaskStatusIndex[api.Allocated]) + len(job.TaskStatusIndex[api.Binding])

@@ -25,7 +25,7 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// RecordEvent sends an event in the name of the plugin.
+// RecordEvent emits an event of the plugin.
 func (p *plugin) RecordEvent(object runtime.Object, kind, reason, message string) {
 	if recorder := p.cache.messages.recorderFor(p.ssn.KubeClient()); recorder != nil {
 		recorder.Event(object, kind, reason, message)
@@ -36,8 +36,8 @@ func (p *plugin) recordRefusal(object runtime.Object, refusal *workload.Refusal)
 	p.RecordEvent(object, corev1.EventTypeWarning, refusal.Reason, refusal.Message)
 }
 
-// recordIfNew says why a pod of a job is refused, or its PodGroup when pod is nil: as an event
-// when it is news. It returns the text that stands. job is nil when it is not known.
+// recordIfNew emits an event about a refusal if it is new, on the pod, or on the job's PodGroup
+// if pod is nil. It returns the current text. job is nil if it is not known.
 func (p *plugin) recordIfNew(uid types.UID, job *api.JobInfo, pod *corev1.Pod, refusal *workload.Refusal) string {
 	text, isNew := p.cache.messages.currentMessage(uid, refusal)
 	if !isNew || refusal.Reason == workload.ReasonNotReady {
@@ -52,8 +52,8 @@ func (p *plugin) recordIfNew(uid types.UID, job *api.JobInfo, pod *corev1.Pod, r
 	return text
 }
 
-// recordPodUnschedulable says on a pod why it is refused, also through Volcano in the pod's condition
-// PodScheduled.
+// recordPodUnschedulable reports on a pod why it is refused: by event, and through Volcano in
+// the condition PodScheduled.
 func (p *plugin) recordPodUnschedulable(task *api.TaskInfo, refusal *workload.Refusal) {
 	job, fit := p.ssn.Jobs[task.Job], api.NewFitErrors()
 	fit.SetError(p.recordIfNew(task.Pod.UID, job, task.Pod, refusal))
@@ -62,8 +62,8 @@ func (p *plugin) recordPodUnschedulable(task *api.TaskInfo, refusal *workload.Re
 	}
 }
 
-// recordJobUnschedulable says on a PodGroup why it is not admitted. A vcjob has no pods then,
-// so the PodGroup's event and condition are all its owner can see.
+// recordJobUnschedulable reports on a PodGroup why it is not enqueued. A Volcano job has no
+// pods yet, so its owner sees only the event and the condition of the PodGroup.
 func (p *plugin) recordJobUnschedulable(job *api.JobInfo, refusal *workload.Refusal) {
 	text := p.recordIfNew(job.PgUID, job, nil, refusal)
 	job.JobFitErrors = text
@@ -82,7 +82,7 @@ func (p *plugin) recordJobUnschedulable(job *api.JobInfo, refusal *workload.Refu
 	}
 }
 
-// PodGroupReference is the PodGroup of a job as the object of an event.
+// PodGroupReference returns the PodGroup of a job as the object of an event.
 func PodGroupReference(job *api.JobInfo) runtime.Object {
 	return &v1beta1.PodGroup{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1beta1.SchemeGroupVersion.String(), Kind: "PodGroup"},
@@ -90,9 +90,8 @@ func PodGroupReference(job *api.JobInfo) runtime.Object {
 	}
 }
 
-// reportPodWithoutPodGroup says on a waiting pod of this scheduler that its queue does not
-// exist or takes nothing. Volcano makes no PodGroup for such a pod, so it never
-// reaches a session and nobody else would ever tell.
+// reportPodWithoutPodGroup reports on a pending pod that its queue does not exist or accepts no
+// pods. Volcano creates no PodGroup for such a pod, so no session contains it.
 func (p *plugin) reportPodWithoutPodGroup(pod *corev1.Pod) {
 	if !workload.IsPending(pod) || workload.PodGroupName(pod) != "" || !p.cache.resolver.UsesOurScheduler(pod) {
 		return
@@ -111,11 +110,10 @@ func (p *plugin) reportPodWithoutPodGroup(pod *corev1.Pod) {
 	}
 }
 
-// reparentOrphanQueues gives the session a copy under root of every queue whose
-// parents do not lead to root: one that does not exist, or a circle. Volcano
-// walks up the parents when it closes the session, and would panic or never
-// return (pkg/scheduler/framework/session.go, updateQueueStatus). Card quotas
-// are flat, so such a queue loses nothing by it.
+// reparentOrphanQueues puts every queue whose parents do not lead to root under root, in this
+// session only. Volcano follows the parents when it closes the session, and would panic or loop
+// (pkg/scheduler/framework/session.go, updateQueueStatus). Card quotas are flat, so such a
+// queue loses nothing.
 func (p *plugin) reparentOrphanQueues() {
 	var orphans []*api.QueueInfo
 	for id, info := range p.ssn.Queues {
@@ -129,7 +127,7 @@ func (p *plugin) reparentOrphanQueues() {
 			"Queue <%s> names parent <%s>, which does not exist or leads back to it: it is treated as a child of <%s>; set spec.parent to an existing queue",
 			name, parent, workload.RootQueue)
 		if name == workload.RootQueue {
-			newParent, message = "", fmt.Sprintf("Queue <%s> names parent <%s>: it has none and is treated so; remove spec.parent", workload.RootQueue, parent)
+			newParent, message = "", fmt.Sprintf("Queue <%s> names parent <%s>, which the scheduler ignores: it can have no parent; remove spec.parent", workload.RootQueue, parent)
 		}
 		p.recordOnQueue(info.Queue, &workload.Refusal{Reason: workload.ReasonParentNotFound, Message: message})
 		info.Queue = info.Queue.DeepCopy()
@@ -137,8 +135,8 @@ func (p *plugin) reparentOrphanQueues() {
 	}
 }
 
-// isOrphan reports whether a queue names a parent that does not exist, or is its own ancestor.
-// Queues below it reach root once it is under it. root itself is lost with any parent.
+// isOrphan reports whether a queue names a missing parent or is its own ancestor. Its
+// descendants reach root once it is under root. root must have no parent.
 func isOrphan(queues map[api.QueueID]*api.QueueInfo, id api.QueueID) bool {
 	if id == workload.RootQueue {
 		return queues[id].Queue.Spec.Parent != ""
@@ -156,10 +154,10 @@ func isOrphan(queues map[api.QueueID]*api.QueueInfo, id api.QueueID) bool {
 		}
 		at = parent
 	}
-	return false // it leads into a circle of others
+	return false // it leads into a cycle of other queues
 }
 
-// recordOnQueue says something on a queue, once.
+// recordOnQueue emits an event on a queue, once.
 func (p *plugin) recordOnQueue(queue *scheduling.Queue, refusal *workload.Refusal) {
 	if _, isNew := p.cache.messages.currentMessage(queue.UID, refusal); isNew {
 		// Volcano's cache keeps a Queue without its type, which an event needs.
@@ -168,8 +166,7 @@ func (p *plugin) recordOnQueue(queue *scheduling.Queue, refusal *workload.Refusa
 	}
 }
 
-// messageDeduper tells users why something waits, once per reason and not once per
-// session: Volcano asks in each, and a user reads one sentence.
+// messageDeduper reports a refusal once per reason instead of once per session.
 type messageDeduper struct {
 	mutex        sync.Mutex
 	recorder     record.EventRecorder
@@ -177,8 +174,8 @@ type messageDeduper struct {
 	session      uint64
 }
 
-// lastMessage is what an object was told last. Its text stays while only the
-// running total moved, so that a busy queue does not rewrite every waiting pod.
+// lastMessage is the last message about an object. The text stays while only the total of the
+// queue changes, so a busy queue does not rewrite all its pending pods.
 type lastMessage struct {
 	topic   string
 	text    string
@@ -189,7 +186,7 @@ func newMessageDeduper() *messageDeduper {
 	return &messageDeduper{lastMessages: map[types.UID]*lastMessage{}}
 }
 
-// currentMessage returns the sentence for an object and whether it is new.
+// currentMessage returns the message about an object, and whether it is new.
 func (v *messageDeduper) currentMessage(uid types.UID, refusal *workload.Refusal) (text string, isNew bool) {
 	v.mutex.Lock()
 	defer v.mutex.Unlock()
@@ -202,15 +199,14 @@ func (v *messageDeduper) currentMessage(uid types.UID, refusal *workload.Refusal
 	return refusal.Message, true
 }
 
-// forget lets the next refusal of an object be told again.
+// forget makes the next refusal of an object new.
 func (v *messageDeduper) forget(uid types.UID) {
 	v.mutex.Lock()
 	defer v.mutex.Unlock()
 	delete(v.lastMessages, uid)
 }
 
-// removeStale forgets objects that were not refused for two sessions; refused again,
-// they are told again.
+// removeStale removes objects without a refusal for two sessions.
 func (v *messageDeduper) removeStale() {
 	v.mutex.Lock()
 	defer v.mutex.Unlock()
@@ -222,8 +218,8 @@ func (v *messageDeduper) removeStale() {
 	v.session++
 }
 
-// recorderFor returns the recorder, with a source of its own: Volcano's scheduler
-// spends the budget of its source on one warning per PodGroup and session.
+// recorderFor returns the event recorder. It has a source of its own, because Volcano's events
+// use up the rate limit of theirs.
 func (v *messageDeduper) recorderFor(client kubernetes.Interface) record.EventRecorder {
 	v.mutex.Lock()
 	defer v.mutex.Unlock()
@@ -235,8 +231,8 @@ func (v *messageDeduper) recorderFor(client kubernetes.Interface) record.EventRe
 	return v.recorder
 }
 
-// setPodUnschedulable sets the pod's condition PodScheduled, outside the session, because it
-// asks the API server. What could not be written is said again.
+// setPodUnschedulable sets the condition PodScheduled outside the session, because it calls the
+// API server. After a failed write the next session tries again.
 func (v *messageDeduper) setPodUnschedulable(client kubernetes.Interface, pod *corev1.Pod, refusal *workload.Refusal) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

@@ -14,50 +14,48 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// preemption is what Volcano's action preempt evicts in one session. Volcano evicts pod
-// by pod, and would leave a gang running below its minimum. Here the other pods of such
-// a gang are evicted too, in the session: what they free serves the pods that come next.
+// preemption is what Volcano's action preempt evicts in one session. Volcano evicts single pods
+// and could leave a gang running below its minimum. The plugin evicts the rest of such a gang
+// in the session, so that later preemptors use what it releases.
 type preemption struct {
 	p *plugin
-	// habitOf says how a Volcano job takes it when it loses pods, false when that is
-	// not known.
+	// policyFor returns how a Volcano job handles evictions, false if that is not known.
 	policyFor func(namespace, name string) (workload.EvictionPolicy, bool)
-	// evicted are the pods of each job that Volcano evicts.
+	// evicted are the pods that Volcano evicts, by job.
 	evicted map[api.JobID]map[api.TaskID]*api.TaskInfo
-	// rest are the other pods of the jobs that go as a whole.
+	// restOfGangs are the other pods of jobs that are evicted as a whole.
 	restOfGangs map[api.JobID]*restOfGang
-	// known is what each job can lose, as long as evictions is the same. Volcano asks for
+	// allowances caches what each job can lose while evictions is unchanged. Volcano asks for
 	// each node, and a large gang is on many.
 	allowances struct {
 		sync.Mutex
 		evictions int
 		jobs      map[api.JobID]*evictionAllowance
 	}
-	// spared is the last answer of sparesElsewhere.
+	// elsewhere caches the last answer of elasticPodsSufficeElsewhere.
 	elsewhere struct {
 		sync.Mutex
 		pod       api.TaskID
 		evictions int
 		answer    bool
 	}
-	// evictions counts what was evicted and taken back.
+	// evictions counts evictions and undone evictions.
 	evictions int
-	// follows is set while the rest of a gang is evicted, or comes back.
+	// evictingRest is set while the rest of a gang is evicted or restored.
 	evictingRest bool
 }
 
-// restOfGang are the pods of a gang that go because others of it go.
+// restOfGang are the pods of a gang that are evicted because others of it are.
 type restOfGang struct {
-	// statement is never committed: the pods are told to go with the others of the gang.
+	// statement is never committed: the caller evicts the whole gang together.
 	statement *framework.Statement
 	tasks     []*api.TaskInfo
-	// bound are those that had not started to run.
+	// bound are the pods that had not started.
 	bound []*api.TaskInfo
 }
 
-// Preempt runs Volcano's action preempt and returns the pods that are evicted by it, job
-// by job. No job is left running below its minimum: a gang goes as a whole, or not at
-// all. The caller tells the pods to go.
+// Preempt runs Volcano's action preempt and returns the pods it evicts, by job. A gang loses
+// only elastic pods, or all pods. The caller carries out the evictions.
 func (p *plugin) Preempt(policyFor func(namespace, name string) (workload.EvictionPolicy, bool), execute func()) [][]*api.TaskInfo {
 	g := &preemption{p: p, policyFor: policyFor, evicted: map[api.JobID]map[api.TaskID]*api.TaskInfo{}, restOfGangs: map[api.JobID]*restOfGang{}}
 	p.preemption = g
@@ -79,7 +77,7 @@ func (p *plugin) Preempt(policyFor func(namespace, name string) (workload.Evicti
 	return jobs
 }
 
-// recordEviction notes a pod that Volcano evicts.
+// recordEviction records a pod that Volcano evicts.
 func (g *preemption) recordEviction(task *api.TaskInfo) {
 	if g == nil || g.evictingRest {
 		return
@@ -91,8 +89,8 @@ func (g *preemption) recordEviction(task *api.TaskInfo) {
 	g.evicted[task.Job][task.UID] = task
 }
 
-// undoEviction notes that the eviction of a pod is undone. The rest of its gang comes back: it
-// went because of this pod, perhaps, and goes again where the gang is broken without it.
+// undoEviction records an undone eviction and restores the rest of the gang. The rest is
+// evicted again if the gang is still broken.
 func (g *preemption) undoEviction(task *api.TaskInfo) {
 	if g == nil || g.evictingRest {
 		return
@@ -110,8 +108,8 @@ func (g *preemption) undoEviction(task *api.TaskInfo) {
 	RestoreBound(g.p.ssn, rest.bound)
 }
 
-// RestoreBound makes pods bound ones again whose eviction was undone: Volcano makes every pod a
-// running one.
+// RestoreBound sets the status of pods back to Bound after an undone eviction. Volcano sets
+// every such pod to Running.
 func RestoreBound(ssn *framework.Session, tasks []*api.TaskInfo) {
 	for _, task := range tasks {
 		err := ssn.Jobs[task.Job].UpdateTaskStatus(task, api.Bound)
@@ -119,13 +117,12 @@ func RestoreBound(ssn *framework.Session, tasks []*api.TaskInfo) {
 			err = node.UpdateTask(task)
 		}
 		if err != nil {
-			klog.ErrorS(err, "An eviction could not be undone", "pod", klog.KObj(task.Pod))
+			klog.ErrorS(err, "Cannot undo an eviction", "pod", klog.KObj(task.Pod))
 		}
 	}
 }
 
-// completeGangs evicts, in the session, the rest of each job that would be left running
-// below its minimum.
+// completeGangs evicts, in the session, the rest of each job that would run below its minimum.
 func (g *preemption) completeGangs() {
 	if g == nil {
 		return
@@ -141,7 +138,7 @@ func (g *preemption) completeGangs() {
 		for _, task := range tasksOnNodes(job) {
 			status := task.Status
 			if err := rest.statement.Evict(task, "preempt"); err != nil {
-				klog.ErrorS(err, "The rest of a gang could not be evicted", "pod", klog.KObj(task.Pod))
+				klog.ErrorS(err, "Cannot evict the rest of a gang", "pod", klog.KObj(task.Pod))
 				continue
 			}
 			rest.tasks = append(rest.tasks, task)
@@ -154,7 +151,7 @@ func (g *preemption) completeGangs() {
 	}
 }
 
-// vacatedNodes are the nodes that gangs leave which go as a whole.
+// vacatedNodes returns the nodes that evicted gangs leave.
 func (g *preemption) vacatedNodes() []string {
 	if g == nil {
 		return nil
@@ -169,8 +166,7 @@ func (g *preemption) vacatedNodes() []string {
 	return slices.Compact(names)
 }
 
-// isBroken reports whether a job of which pods were evicted does not go on with those
-// that are left.
+// isBroken reports whether a job cannot continue after its evictions.
 func (g *preemption) isBroken(job *api.JobInfo) bool {
 	return job.ReadyTaskNum() < job.MinAvailable || !job.CheckTaskReady() || g.isInelastic(job)
 }
@@ -181,7 +177,7 @@ func (g *preemption) isInelastic(job *api.JobInfo) bool {
 	return !known || policy.Inelastic || job.ContainsSubJobPolicy()
 }
 
-// evictionPolicy returns how a job takes it when it loses pods, false when that is not known.
+// evictionPolicy returns how a job handles evictions, false if that is not known.
 func (g *preemption) evictionPolicy(job *api.JobInfo) (workload.EvictionPolicy, bool) {
 	for _, task := range job.Tasks {
 		if name := workload.VCJobOwner(task.Pod); name != "" {
@@ -195,8 +191,8 @@ func (g *preemption) evictionPolicy(job *api.JobInfo) (workload.EvictionPolicy, 
 	return workload.EvictionPolicy{}, true
 }
 
-// canEvictWholeJob reports whether a job can be evicted as a whole: each pod that holds
-// something is on its node, and nothing protects it.
+// canEvictWholeJob reports whether a job can be evicted as a whole: each pod with a charge is
+// on its node and may be evicted.
 func (g *preemption) canEvictWholeJob(job *api.JobInfo) bool {
 	if _, known := g.evictionPolicy(job); !known {
 		return false
@@ -209,7 +205,7 @@ func (g *preemption) canEvictWholeJob(job *api.JobInfo) bool {
 	return true
 }
 
-// tasksOnNodes lists the pods of a job that are on their nodes, in the order of their UIDs.
+// tasksOnNodes returns the pods of a job that are on their nodes, sorted by UID.
 func tasksOnNodes(job *api.JobInfo) []*api.TaskInfo {
 	return slices.SortedFunc(tasksIn(job, isOnNode), func(a, b *api.TaskInfo) int { return cmp.Compare(a.UID, b.UID) })
 }
@@ -217,17 +213,17 @@ func tasksOnNodes(job *api.JobInfo) []*api.TaskInfo {
 // isOnNode reports whether pods with a status are on their nodes.
 func isOnNode(status api.TaskStatus) bool { return status == api.Running || status == api.Bound }
 
-// evictionAllowance are what a job can lose.
+// evictionAllowance is what a job can lose.
 type evictionAllowance struct {
-	// spare is how many pods it can lose and go on, roles how many of each task role, nil
-	// when roles do not matter.
+	// elastic is how many pods it can lose and continue, elasticByRole how many per task role,
+	// nil if roles do not matter.
 	elastic       int32
 	elasticByRole map[string]int32
-	// whole is set when the job can be evicted as a whole.
+	// wholeJob is set if the job can be evicted as a whole.
 	wholeJob bool
 }
 
-// allowanceFor returns what a job can lose, for a caller that changes it.
+// allowanceFor returns what a job can lose, as a copy that the caller may change.
 func (g *preemption) allowanceFor(job *api.JobInfo) *evictionAllowance {
 	g.allowances.Lock()
 	defer g.allowances.Unlock()
@@ -245,8 +241,8 @@ func (g *preemption) allowanceFor(job *api.JobInfo) *evictionAllowance {
 	return &evictionAllowance{elastic: known.elastic, elasticByRole: maps.Clone(known.elasticByRole), wholeJob: known.wholeJob}
 }
 
-// ElasticPods returns how many pods a job that is not inelastic has above its minimum, and of
-// each task role; nil when roles do not matter.
+// ElasticPods returns how many pods a job has above its minimum, in total and per task role.
+// The map is nil if roles do not matter.
 func ElasticPods(job *api.JobInfo) (all int32, roles map[string]int32) {
 	all = job.ReadyTaskNum() - job.MinAvailable
 	if job.MinAvailable < job.TaskMinAvailableTotal || len(job.TaskMinAvailable) == 0 {
@@ -259,7 +255,7 @@ func ElasticPods(job *api.JobInfo) (all int32, roles map[string]int32) {
 	return all, roles
 }
 
-// takeElastic reports whether the job can lose a pod besides those that were taken before.
+// takeElastic uses up one elastic pod, and reports whether there was one.
 func (l *evictionAllowance) takeElastic(task *api.TaskInfo) bool {
 	if l.elastic <= 0 || l.elasticByRole != nil && l.elasticByRole[task.TaskRole] <= 0 {
 		return false
@@ -271,13 +267,13 @@ func (l *evictionAllowance) takeElastic(task *api.TaskInfo) bool {
 	return true
 }
 
-// protectGangs leaves out of candidates, which are in the order in which they go, the pods
-// that would leave a gang below its minimum and cannot take it along. It returns those that
-// break a gang, or the rest of one: within a priority they come last.
+// protectGangs removes from candidates the pods whose eviction breaks a gang that cannot be
+// evicted as a whole. breaks are the remaining ones that break a gang; they come last within a
+// priority.
 func (p *plugin) protectGangs(preemptor *api.TaskInfo, candidates []*api.TaskInfo) (kept []*api.TaskInfo, breaks map[api.TaskID]bool) {
 	g, left := p.preemption, map[api.JobID]*evictionAllowance{}
 	if g == nil {
-		g = &preemption{p: p} // Volcano's own action, which nobody completes
+		g = &preemption{p: p} // Volcano's own action runs, which does not complete gangs
 	}
 	breaks = map[api.TaskID]bool{}
 	for _, candidate := range candidates {
@@ -299,10 +295,10 @@ func (p *plugin) protectGangs(preemptor *api.TaskInfo, candidates []*api.TaskInf
 	return kept, breaks
 }
 
-// elasticPodsSufficeElsewhere reports whether some node has room for a pod with no gang broken, so
-// that none need go on another one. preemptees are the pods of one node that Volcano
-// offers: all of the pod's own job, or all of others. Where Volcano looks at a sample of the
-// nodes that one may not be among them, and the answer is no.
+// elasticPodsSufficeElsewhere reports whether elastic pods of some node suffice for the
+// preemptor, so that no gang has to break. preemptees are the pods that Volcano offers on one
+// node: all of the preemptor's job, or all of others. If Volcano samples the nodes, the answer
+// is no, since the sample may lack that node.
 func (p *plugin) elasticPodsSufficeElsewhere(preemptor *api.TaskInfo, preemptees []*api.TaskInfo) bool {
 	nodes := int32(len(p.ssn.NodeList))
 	if p.preemption == nil || schedulerutil.CalculateNumOfFeasibleNodesToFind(nodes) < nodes {
@@ -319,8 +315,8 @@ func (p *plugin) elasticPodsSufficeElsewhere(preemptor *api.TaskInfo, preemptees
 	return last.answer
 }
 
-// elasticPodsSuffice reports whether a node has room for a pod without those that jobs can spare: pods
-// of its own job, or of others of its queue.
+// elasticPodsSuffice reports whether a node has room for a pod without its elastic pods: those
+// of the pod's own job, or of others in its queue.
 func (p *plugin) elasticPodsSuffice(preemptor *api.TaskInfo, node *api.NodeInfo, inside bool) bool {
 	request, queue := p.RequestFor(preemptor), p.ssn.Jobs[preemptor.Job].Queue
 	name, allowed := p.cardFor(request, node.Name)

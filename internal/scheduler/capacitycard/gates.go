@@ -17,8 +17,8 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// queueOrder serves the queue of higher priority first, then the one that uses
-// the smaller share of its quota.
+// queueOrder puts first the queue of higher priority, then the one with the smaller dominant
+// share.
 func (p *plugin) queueOrder(l, r any) int {
 	left, right := l.(*api.QueueInfo), r.(*api.QueueInfo)
 	if c := cmp.Compare(right.Queue.Spec.Priority, left.Queue.Spec.Priority); c != 0 {
@@ -27,8 +27,8 @@ func (p *plugin) queueOrder(l, r any) int {
 	return cmp.Compare(p.ledger.DominantShare(left.Name), p.ledger.DominantShare(right.Name))
 }
 
-// allocatable is the gate of a pod before a node is looked for: some card it
-// may run on has room in the queue, and its CPU and memory fit.
+// allocatable checks a pod before Volcano looks for a node: some card of its request, and its
+// CPU and memory, must fit the quota.
 func (p *plugin) allocatable(_ *api.QueueInfo, task *api.TaskInfo) bool {
 	r, known := p.checkInputFor(task)
 	if !known {
@@ -48,10 +48,10 @@ func (p *plugin) allocatable(_ *api.QueueInfo, task *api.TaskInfo) bool {
 	return false
 }
 
-// waitsForQuota reports whether the queue has no room for a pod, even without what the
-// pod's own job was given in this session: the session may take that back. A pod for which
-// the whole quota of each of its cards is too little does not wait for quota, since none
-// that comes free helps it: admission counts cards one by one and lets it in.
+// waitsForQuota reports whether the quota has no room for a pod, even without what this session
+// gave the pod's own job and may undo. A pod that exceeds the whole quota of each of its cards
+// does not wait for quota. Enqueue counts single cards and lets it pass, but no released card
+// helps it.
 func (p *plugin) waitsForQuota(job *api.JobInfo, request *workload.Request) bool {
 	limits, names := p.ledger.Limits(string(job.Queue)), request.Names
 	suffices := func(name card.Name) bool { return request.Count <= limits.Cards[name] }
@@ -69,10 +69,9 @@ func (p *plugin) waitsForQuota(job *api.JobInfo, request *workload.Request) bool
 	})
 }
 
-// onAllocate charges a task that was placed or promised a node. It is the last
-// look before a pod is bound: a placement beyond the quota, by whatever way it
-// came about, is undone by Volcano. A task that comes back from an eviction that
-// failed was placed before and is never refused.
+// onAllocate charges a task that was allocated or pipelined. It is the last check before the
+// binding: Volcano undoes a placement that exceeds the quota. A task whose eviction failed was
+// placed before and is never refused.
 func (p *plugin) onAllocate(event *framework.Event) {
 	task, status := event.Task, event.Task.Status
 	if status == api.Allocated {
@@ -87,17 +86,17 @@ func (p *plugin) onAllocate(event *framework.Event) {
 	if status == api.Allocated || status == api.Pipelined {
 		event.Err = p.checkPlacement(task, task.NodeName, p.releasedBy(job.Queue, task))
 	} else {
-		queue = p.chargedQueueFor(state, job, p.hasQueue(queue), task.NodeName) // an eviction that is taken back
+		queue = p.chargedQueueFor(state, job, p.hasQueue(queue), task.NodeName) // an eviction is undone
 		defer p.preemption.undoEviction(task)
 	}
 	if node := p.ssn.Nodes[task.NodeName]; event.Err == nil && status == api.Pipelined && node != nil {
-		event.Err = p.checkConflicts(task, node) // Volcano's preempt promises nodes on which nothing goes without looking at that
+		event.Err = p.checkConflicts(task, node) // Volcano's preempt does not check it on a node that needs no eviction
 	}
 	p.chargePod(task.Pod, state, queue, task.NodeName, chargedAsUsed)
 }
 
-// checkPlacement tells why a pod may not be on a node once others have given back what is freed,
-// nil when it may.
+// checkPlacement returns why a pod may not be on a node once released is released, nil if it
+// may.
 func (p *plugin) checkPlacement(task *api.TaskInfo, node string, released quota.Released) error {
 	r, known := p.checkInputFor(task)
 	if !known {
@@ -110,17 +109,17 @@ func (p *plugin) checkPlacement(task *api.TaskInfo, node string, released quota.
 	return nil
 }
 
-// checkConflicts tells why a pod can not be on a node beside pods that stay there, nil when it
+// checkConflicts returns why a pod cannot run on a node beside pods that stay there, nil if it
 // can.
 func (p *plugin) checkConflicts(task *api.TaskInfo, node *api.NodeInfo) error {
 	if !p.hasNoConflicts(task, node) {
-		return fmt.Errorf("pod %s may not be beside another pod of node %s", klog.KObj(task.Pod), node.Name)
+		return fmt.Errorf("pod %s conflicts with another pod on node %s by anti-affinity or host port", klog.KObj(task.Pod), node.Name)
 	}
 	return nil
 }
 
-// onDeallocate gives back what the task was charged. What is evicted gives its quota back,
-// and its cards when it has ended.
+// onDeallocate releases the charge of a task. An evicted pod releases its quota at once, and
+// its cards when it has ended.
 func (p *plugin) onDeallocate(event *framework.Event) {
 	task, state := event.Task, p.cache.observePod(event.Task.Pod)
 	if state.assumedNodeInvalid = task.Status == api.Pending; state.assumedNodeInvalid {
@@ -136,12 +135,11 @@ func (p *plugin) onDeallocate(event *framework.Event) {
 	}
 }
 
-// simulationKey is where a simulation keeps what it evicted so far.
+// simulationKey is the key of the simulation in the cycle state.
 const simulationKey fwk.StateKey = PluginName
 
-// simulation is what topology-aware preemption evicts on one node while it
-// tries: Volcano clones the cycle state for each node it tries in parallel, so
-// one goroutine alone reads and writes it.
+// simulation is what topology-aware preemption evicts on one node while it tries. Volcano
+// clones the cycle state for each node, so only one goroutine uses it.
 type simulation struct {
 	node     string
 	released quota.Released
@@ -165,7 +163,8 @@ func simulationOf(state fwk.CycleState, node string) *simulation {
 	return s
 }
 
-// simulationHook notes a pod of the queue of the preemptor that is taken from a node, or put back.
+// simulationHook returns the hook that removes a pod of the preemptor's queue from a node, or
+// adds it again.
 func (p *plugin) simulationHook(note func(*quota.Released, *quota.Charge)) func(context.Context, fwk.CycleState, *api.TaskInfo, *api.TaskInfo, *api.NodeInfo) error {
 	return func(_ context.Context, state fwk.CycleState, preemptor, task *api.TaskInfo, node *api.NodeInfo) error {
 		if job, ok := p.ssn.Jobs[preemptor.Job]; ok {
@@ -177,9 +176,9 @@ func (p *plugin) simulationHook(note func(*quota.Released, *quota.Charge)) func(
 	}
 }
 
-// simulateAllocatable answers for the node of the simulation. Volcano removes
-// a task before it asks, so a simulation without one has evicted nothing of
-// this queue anywhere and fits as little as before.
+// simulateAllocatable checks the node of the simulation. Volcano removes a task before it asks,
+// so without a simulation no pod of this queue was removed and the preemptor still does not
+// fit.
 func (p *plugin) simulateAllocatable(_ context.Context, state fwk.CycleState, _ *api.QueueInfo, task *api.TaskInfo) bool {
 	data, err := state.Read(simulationKey)
 	if err != nil {
@@ -189,15 +188,15 @@ func (p *plugin) simulateAllocatable(_ context.Context, state fwk.CycleState, _ 
 	return ok && p.checkPlacement(task, s.node, s.released) == nil
 }
 
-// simulatePredicate refuses a node on which the pod would still exceed its
-// quota with everything evicted, or be beside somebody whom it must not be beside:
-// Volcano looks at nothing else at the end, and simulates no host ports.
+// simulatePredicate refuses a node on which the pod would exceed its quota or conflict with
+// another pod after all evictions. Volcano checks nothing else at the end and simulates no host
+// ports.
 func (p *plugin) simulatePredicate(_ context.Context, state fwk.CycleState, task *api.TaskInfo, node *api.NodeInfo) error {
 	if err := p.checkConflicts(task, node); err != nil {
 		return err
 	}
 	if len(p.stuckPods[node.Name]) > 0 && !task.InitResreq.LessEqual(p.FutureIdleOn(node), api.Zero) {
-		return fmt.Errorf("node %s has too little room for pod %s beside pods that hang", node.Name, klog.KObj(task.Pod))
+		return fmt.Errorf("node %s has too little room for pod %s beside terminating pods past their grace period", node.Name, klog.KObj(task.Pod))
 	}
 	return p.checkPlacement(task, node.Name, simulationOf(state, node.Name).released)
 }

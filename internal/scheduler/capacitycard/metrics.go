@@ -15,10 +15,9 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// pluginMetrics are the plugin's metrics, whose manual is docs/metrics.md. What can be
-// read off the books is made anew at every scrape from the latest view, so that a
-// queue or card that is gone is gone here as well; only refusals and durations are
-// counted on the way.
+// pluginMetrics are the plugin's metrics, documented in docs/metrics.md. Gauges are computed at
+// every scrape from the latest snapshot, so those of deleted queues and cards disappear. Only
+// refusals and durations are counted.
 type pluginMetrics struct {
 	latestSnapshot atomic.Pointer[metricsSnapshot]
 	refusals       *prometheus.CounterVec
@@ -31,7 +30,7 @@ func newPluginMetrics() *pluginMetrics {
 	return &pluginMetrics{
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cardquota_refusals_total",
-			Help: "Refusals that were news to the pod or PodGroup they were told to. Being refused again for the same reason does not count.",
+			Help: "Pods and PodGroups that were refused for a new reason. A repeated refusal for the same reason does not count.",
 		}, []string{"queue", "reason"}),
 		sessions: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "cardquota_session_seconds",
@@ -41,16 +40,16 @@ func newPluginMetrics() *pluginMetrics {
 	}
 }
 
-// Metrics are the plugin's, for the program to register.
+// Metrics returns the plugin's metrics for registration.
 func (c *Cache) Metrics() prometheus.Collector { return c.metrics }
 
-// startTimer times a step of a session.
+// startTimer measures a step of a session.
 func (m *pluginMetrics) startTimer(step string) (done func()) {
 	began := time.Now()
 	return func() { m.sessions.WithLabelValues(step).Observe(time.Since(began).Seconds()) }
 }
 
-// publishSnapshot replaces the view, and forgets the counters of queues that exist no more.
+// publishSnapshot replaces the snapshot and deletes the counters of deleted queues.
 func (m *pluginMetrics) publishSnapshot(v *metricsSnapshot, exists func(queue string) bool) {
 	if last := m.latestSnapshot.Swap(v); last != nil {
 		for i := range last.queues {
@@ -61,40 +60,39 @@ func (m *pluginMetrics) publishSnapshot(v *metricsSnapshot, exists func(queue st
 	}
 }
 
-// countRefusal counts a refusal that is news to a job or a pod of it.
+// countRefusal counts a new refusal of a job or of one of its pods.
 func (m *pluginMetrics) countRefusal(job *api.JobInfo, refusal *workload.Refusal) {
 	if job != nil {
 		m.refusals.WithLabelValues(string(job.Queue), refusal.Reason).Inc()
 	}
 }
 
-// metricsSnapshot is what one session found when it opened. It never changes, because
-// scrapes read it while later sessions write the account.
+// metricsSnapshot is what one session found when it opened. It never changes, because scrapes
+// read it during later sessions.
 type metricsSnapshot struct {
 	at time.Time
-	// ready is false while decisions are held back.
+	// ready is false while decisions are delayed.
 	ready  bool
 	queues []queueMetrics
 	// unowned are the cards of pods whose queue does not exist or is not known.
 	unowned map[card.Name]card.Count
-	// pods is how many pods are charged, to a queue or to none.
+	// pods is how many pods are charged, with or without a queue.
 	pods int
-	// inventory is what the nodes offer.
+	// inventory is what the nodes have.
 	inventory *card.Inventory
 }
 
-// queueMetrics is one queue that exists.
+// queueMetrics is one existing queue.
 type queueMetrics struct {
 	usage quota.QueueUsage
-	// inqueue is what was admitted and waits, pending what waiting pods ask for.
+	// inqueue is reserved for enqueued jobs, pending is requested by pending pods.
 	inqueue, pending []quota.Demand
 }
 
 func (q *queueMetrics) queueID() api.QueueID { return api.QueueID(q.usage.Queue) }
 
-// newMetricsSnapshot copies what the session knows when it opens, as far as it will change. Then the
-// ledger and the reservations agree: while a session decides, a pod that it places is in
-// both.
+// newMetricsSnapshot copies the state at the opening of the session. Then ledger and
+// reservations agree. Later in the session a placed pod is in both.
 func (p *plugin) newMetricsSnapshot() *metricsSnapshot {
 	usages, pending := p.ledger.Snapshot(), p.pendingDemands()
 	v := &metricsSnapshot{
@@ -116,9 +114,8 @@ func (p *plugin) newMetricsSnapshot() *metricsSnapshot {
 	return v
 }
 
-// pendingDemands sums what the waiting pods of the session's jobs ask for. Pods that
-// are gated do not wait yet, and one that can never be placed as it is written
-// asks for no card.
+// pendingDemands sums the requests of pending pods by queue, without gated pods and refused
+// requests.
 func (p *plugin) pendingDemands() map[api.QueueID][]quota.Demand {
 	type demandKey struct {
 		queue   api.QueueID
@@ -128,7 +125,7 @@ func (p *plugin) pendingDemands() map[api.QueueID][]quota.Demand {
 	sums := map[demandKey]quota.Demand{}
 	for _, job := range p.ssn.Jobs {
 		for _, task := range job.TaskStatusIndex[api.Pending] {
-			state := p.cache.podsByObject[task.Pod] // every pod of a job was seen when the books were opened
+			state := p.cache.podsByObject[task.Pod] // buildSnapshot saw every pod of a job
 			if task.SchGated || state == nil || state.request.Count == 0 || len(state.request.Names) == 0 {
 				continue
 			}
@@ -143,7 +140,7 @@ func (p *plugin) pendingDemands() map[api.QueueID][]quota.Demand {
 	return all
 }
 
-// gauges are all gauges that are read off the books.
+// gauges are all gauges that come from the snapshot.
 var gauges []*prometheus.Desc
 
 func newGauge(name, help string, labels ...string) *prometheus.Desc {
@@ -155,19 +152,19 @@ func newGauge(name, help string, labels ...string) *prometheus.Desc {
 var (
 	quotaDesc     = newGauge("cardquota_queue_card_quota", "Cards that the queue may use. Absent for a queue without limit.", "queue", "card")
 	allocatedDesc = newGauge("cardquota_queue_card_allocated", "Cards that placed pods of the queue hold.", "queue", "card")
-	inqueueDesc   = newGauge("cardquota_queue_card_inqueue", "Cards reserved for jobs of the queue that were admitted and are not placed yet. A job that may use either of two cards is shown as A|B.", "queue", "card")
-	requestDesc   = newGauge("cardquota_queue_card_request", "Cards that all pods of the queue ask for: those of placed pods, and those of waiting pods, which are shown as A|B if they may use either. Gated pods do not count.", "queue", "card")
+	inqueueDesc   = newGauge("cardquota_queue_card_inqueue", "Cards reserved for jobs of the queue that were enqueued and are not placed yet. A job that may use either of two cards counts as A|B.", "queue", "card")
+	requestDesc   = newGauge("cardquota_queue_card_request", "Cards that all placed and pending pods of the queue request. A pending pod that may use either of two cards counts as A|B. Gated pods do not count.", "queue", "card")
 
 	cpuQuotaDesc        = newGauge("cardquota_queue_cpu_quota_cores", "CPU cores that the queue may use. Absent for a queue without limit.", "queue")
-	cpuAllocatedDesc    = newGauge("cardquota_queue_cpu_allocated_cores", "CPU cores that placed pods request and that are counted against the queue.", "queue")
+	cpuAllocatedDesc    = newGauge("cardquota_queue_cpu_allocated_cores", "CPU cores of placed pods that are charged to the queue.", "queue")
 	memoryQuotaDesc     = newGauge("cardquota_queue_memory_quota_bytes", "Memory that the queue may use. Absent for a queue without limit.", "queue")
-	memoryAllocatedDesc = newGauge("cardquota_queue_memory_allocated_bytes", "Memory that placed pods request and that is counted against the queue.", "queue")
+	memoryAllocatedDesc = newGauge("cardquota_queue_memory_allocated_bytes", "Memory of placed pods that is charged to the queue.", "queue")
 
-	physicalDesc  = newGauge("cardquota_card_physical", "Cards that all nodes together offer now.", "card")
-	unownedDesc   = newGauge("cardquota_card_unowned", "Cards held by pods whose queue does not exist or is not known, so that no quota pays for them.", "card")
-	anomalousDesc = newGauge("cardquota_nodes_anomalous", "Nodes with cards that are labelled wrongly and take no pod that asks for cards.")
-	podsDesc      = newGauge("cardquota_pods_charged", "Pods in the books: placed and not finished, with cards or without.")
-	readyDesc     = newGauge("cardquota_ready", "1 if pods are decided on, 0 while everything is held back: the scheduler has not seen all nodes and pods yet, or the plugin's arguments are invalid.")
+	physicalDesc  = newGauge("cardquota_card_physical", "Cards of all nodes together.", "card")
+	unownedDesc   = newGauge("cardquota_card_unowned", "Cards held by pods whose queue does not exist or is not known. No quota is charged for them.", "card")
+	anomalousDesc = newGauge("cardquota_nodes_anomalous", "Nodes with cards whose labels are wrong. They accept no pod that requests cards.")
+	podsDesc      = newGauge("cardquota_pods_charged", "Charged pods: placed and not finished, with or without cards.")
+	readyDesc     = newGauge("cardquota_ready", "1 if the scheduler places pods, 0 if it waits: it has not seen all nodes and pods yet, or the plugin's arguments are invalid.")
 	sessionDesc   = newGauge("cardquota_last_session_timestamp_seconds", "Unix time at which the last scheduling session opened.")
 )
 
@@ -180,8 +177,8 @@ func (m *pluginMetrics) Describe(ch chan<- *prometheus.Desc) {
 	m.sessions.Describe(ch)
 }
 
-// Collect implements prometheus.Collector. Before the first session, and in a
-// replica that does not lead, there is nothing to read off the books.
+// Collect implements prometheus.Collector. Without a session, as in a replica that is not the
+// leader, there are no gauges.
 func (m *pluginMetrics) Collect(ch chan<- prometheus.Metric) {
 	m.refusals.Collect(ch)
 	m.sessions.Collect(ch)
@@ -205,8 +202,7 @@ func (m *pluginMetrics) Collect(ch chan<- prometheus.Metric) {
 	to.sendGauge(sessionDesc, float64(v.at.UnixMilli())/1000)
 }
 
-// sender sends gauges. A label that Prometheus does not accept costs that
-// series and not the scrape.
+// sender sends gauges. An invalid label costs that series and not the scrape.
 type sender chan<- prometheus.Metric
 
 func (s sender) sendGauge(desc *prometheus.Desc, value float64, labels ...string) {
@@ -215,9 +211,8 @@ func (s sender) sendGauge(desc *prometheus.Desc, value float64, labels ...string
 	}
 }
 
-// sendMetrics sends the numbers of one queue: all four of every card that it has quota
-// for or uses, so that they can be compared, and what is waiting for one of
-// several cards.
+// sendMetrics sends the gauges of one queue: all four of every card with quota or usage, so
+// that they can be compared, and the demands for one of several cards.
 func (q *queueMetrics) sendMetrics(ch sender, physical map[card.Name]card.Count) {
 	queue, limits := q.usage.Queue, q.usage.Limits
 	used, waiting := map[card.Name]card.Count{}, map[string]*[2]card.Count{}
@@ -237,7 +232,7 @@ func (q *queueMetrics) sendMetrics(ch sender, physical map[card.Name]card.Count)
 	}
 	for i, demands := range [][]quota.Demand{q.inqueue, q.pending} {
 		for _, demand := range demands {
-			if len(demand.Names) > 0 { // a request that can not be read names no card
+			if len(demand.Names) > 0 { // an unreadable request names no card
 				at(q.cardLabel(demand, physical))[i] += demand.Count
 			}
 		}
@@ -262,12 +257,12 @@ func (q *queueMetrics) sendMetrics(ch sender, physical map[card.Name]card.Count)
 	ch.sendGauge(memoryAllocatedDesc, float64(q.usage.Memory), queue)
 }
 
-// unknownCard is the label of what is asked for under names that no node and no
-// quota knows: they are words of users, who can invent any number of them.
+// unknownCard is the label for names that no node and no quota has. Users write them, so there
+// could be any number.
 const unknownCard = "unknown"
 
-// cardLabel names the cards of a demand, in the order of the alphabet, since another
-// order of preference is no other card.
+// cardLabel returns the label for the cards of a demand, sorted, because preference does not
+// matter here.
 func (q *queueMetrics) cardLabel(demand quota.Demand, physical map[card.Name]card.Count) string {
 	texts := make([]string, len(demand.Names))
 	for i, name := range demand.Names {

@@ -15,20 +15,18 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// packingScore is what packing counts at most in the score of a node, at a nodeOrderWeight of
-// 1: as much as a score of Volcano's or Kubernetes' plugins at a weight of 25, since these are
-// at most 100 before their weight. A step of it is 500. That is more than the 400 of all scores
-// together that Volcano gives to nodes in one zone unless told otherwise: leastrequested,
-// balancedresource, imagelocality and binpack.
+// packingScore is the highest score of a node for packing, at a nodeOrderWeight of 1. Scores of
+// Volcano's and Kubernetes' plugins are at most 100 before their weight, so it equals one at a
+// weight of 25. One step is 500. That exceeds the 400 that leastrequested, balancedresource,
+// imagelocality and binpack together add by default.
 const packingScore = 2500
 
-// preferenceFactor is what of that counts for a pod with preferences of its own: a step weighs
-// as much as another score at a weight of 1.
+// preferenceFactor scales packingScore for a pod with preferences of its own: a step then equals another
+// score at a weight of 1.
 const preferenceFactor = 0.2
 
-// nodeOrder scores a node: how well it packs the pod's cards, and a full score more for each
-// alternative that the pod names after the card of the node. The latter is for the action
-// preempt, which asks for no best node.
+// nodeOrder scores how well a node packs the pod's cards. Each alternative after the card of
+// the node adds a full score, for the action preempt, which does not call bestNode.
 func (p *plugin) nodeOrder(task *api.TaskInfo, node *api.NodeInfo) (float64, error) {
 	s := p.searchFor(task)
 	if s.request.Count == 0 || s.request.Denied != nil {
@@ -49,8 +47,8 @@ func (p *plugin) nodeOrder(task *api.TaskInfo, node *api.NodeInfo) (float64, err
 	return score, nil
 }
 
-// bestNode picks among the nodes that Volcano has scored: the one that the pod was promised,
-// else of those with the first alternative that has a node the one with the highest score.
+// bestNode chooses among the nodes that Volcano scored: the nominated node, else the highest
+// score among the nodes with the first available alternative.
 func (p *plugin) bestNode(task *api.TaskInfo, scored map[float64][]*api.NodeInfo) *api.NodeInfo {
 	request := p.RequestFor(task)
 	if promised := p.nominatedAmong(task, scored); promised != nil && request.Denied == nil {
@@ -64,7 +62,7 @@ func (p *plugin) bestNode(task *api.TaskInfo, scored map[float64][]*api.NodeInfo
 	switch {
 	case len(others) == 0:
 		return best
-	case best == nil || !task.InitResreq.LessEqual(best.Idle, api.Zero): // it would have to wait there
+	case best == nil || !task.InitResreq.LessEqual(best.Idle, api.Zero): // the pod would have to wait there
 	case len(others) == 1 && len(request.Named.Names()) <= 1 && p.surelyOutscores(task, others[0], best, score):
 		return others[0]
 	default:
@@ -76,8 +74,8 @@ func (p *plugin) bestNode(task *api.TaskInfo, scored map[float64][]*api.NodeInfo
 	return best
 }
 
-// bestScoredNode picks the node of the first alternative and the highest score. Among equals the
-// first name is taken, so that the choice does not depend on the order of a map.
+// bestScoredNode returns the node with the first alternative and the highest score. Among
+// equals it takes the first name, so the choice does not depend on map order.
 func (p *plugin) bestScoredNode(request *workload.Request, scored map[float64][]*api.NodeInfo) (best *api.NodeInfo, bestScore float64) {
 	alternatives, bestAlternative := request.Named.Names(), 0
 	for score, nodes := range scored {
@@ -98,28 +96,27 @@ func (p *plugin) bestScoredNode(request *workload.Request, scored map[float64][]
 	return best, bestScore
 }
 
-// hasUntoleratedSoftTaint reports whether a node has a taint PreferNoSchedule that the pod does not
-// tolerate.
+// hasUntoleratedSoftTaint reports whether a node has a PreferNoSchedule taint that the pod does
+// not tolerate.
 func hasUntoleratedSoftTaint(task *api.TaskInfo, node *api.NodeInfo) bool {
 	return node.Node != nil && slices.ContainsFunc(node.Node.Spec.Taints, func(taint corev1.Taint) bool {
 		return taint.Effect == corev1.TaintEffectPreferNoSchedule && !v1helper.TolerationsTolerateTaint(task.Pod.Spec.Tolerations, &taint)
 	})
 }
 
-// hasNodePreferences reports whether a pod, its job or its queue states which of the nodes that the pod
-// may run on are preferred.
+// hasNodePreferences reports whether a pod, its job or its queue prefers some nodes.
 func (p *plugin) hasNodePreferences(task *api.TaskInfo) bool {
 	job, ok := p.ssn.Jobs[task.Job]
 	return ok && (job.ContainsNetworkTopology() || hasTaskTopology(job) || p.queueHasNodeGroupPreferences(job.Queue)) || podHasNodePreferences(&task.Pod.Spec)
 }
 
-// hasTaskTopology reports whether a job says which of its tasks are to share nodes, or not to.
+// hasTaskTopology reports whether a job has affinity or anti-affinity between its tasks.
 func hasTaskTopology(job *api.JobInfo) bool {
 	return job.PodGroup != nil &&
 		(job.PodGroup.Annotations[tasktopology.JobAffinityAnnotations] != "" || job.PodGroup.Annotations[tasktopology.JobAntiAffinityAnnotations] != "")
 }
 
-// queueHasNodeGroupPreferences reports whether a queue prefers or avoids groups of nodes.
+// queueHasNodeGroupPreferences reports whether a queue prefers or avoids node groups.
 func (p *plugin) queueHasNodeGroupPreferences(id api.QueueID) bool {
 	queue, ok := p.ssn.Queues[id]
 	if !ok || queue.Queue == nil || queue.Queue.Spec.Affinity == nil {
@@ -130,8 +127,8 @@ func (p *plugin) queueHasNodeGroupPreferences(id api.QueueID) bool {
 		far != nil && len(far.PreferredDuringSchedulingIgnoredDuringExecution) > 0
 }
 
-// podHasNodePreferences reports whether a pod states preferred affinities, or spreading that is not
-// required.
+// podHasNodePreferences reports whether a pod has preferred affinities, or spread constraints
+// that are not required.
 func podHasNodePreferences(pod *corev1.PodSpec) bool {
 	a := ptr.Deref(pod.Affinity, corev1.Affinity{})
 	return a.NodeAffinity != nil && len(a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0 ||
@@ -142,21 +139,17 @@ func podHasNodePreferences(pod *corev1.PodSpec) bool {
 		})
 }
 
-// allNodes is the value of --percentage-nodes-to-find with which Volcano looks at
-// every node.
+// allNodes is the --percentage-nodes-to-find with which Volcano checks every node.
 const allNodes = 100
 
-// maxGangNodes bounds how many nodes of a pod's own job are looked at besides the sample:
-// they are looked at one after the other.
+// maxGangNodes bounds how many nodes of the pod's own gang are checked besides the sample. They
+// are checked one after the other.
 const maxGangNodes = 16
 
-// prePredicate notes that a search for a node begins. It says how many nodes Volcano
-// looks at, and for whom cards may be taken from other queues on the way: the pod
-// that preemptive was asked about just before.
-//
-// Volcano calls it before each search, and reads the percentage of nodes anew in each:
-// only of a pod that names alternatives every node must be seen, because the card that
-// it names first may be on any of them.
+// prePredicate starts a node search. Volcano calls it before each search. It sets how many
+// nodes Volcano checks: all for a pod with alternatives, since any node may have its first one.
+// It also sets whether the pod may reclaim cards on the way, which preemptive decided just
+// before.
 func (p *plugin) prePredicate(task *api.TaskInfo) error {
 	p.reportLongSession()
 	options.ServerOpts.PercentageOfNodesToFind = p.percentageOfNodes
@@ -171,19 +164,18 @@ func (p *plugin) prePredicate(task *api.TaskInfo) error {
 	return nil
 }
 
-// unsampledGangNodes are the nodes that hold pods of the task's job, that can take the task now,
-// and that are not among those that Volcano looked at: at most mostGangNodes, those with
-// the fewest cards left first. A sample of the nodes need not contain them, and a gang is
-// not to be spread for that.
+// unsampledGangNodes returns nodes that hold pods of the task's job, fit the task now, and are
+// not in Volcano's sample. They are at most maxGangNodes, those with the fewest idle cards
+// first. Otherwise sampling could spread a gang.
 //
-// Volcano asks for no best node when it has found only one. That is no sample then: it goes
-// on looking until it has found minimum-feasible-nodes (100), or has looked at all. One case
-// remains: of a hundred nodes that it has found, all but one have room only when others end.
+// Volcano does not call bestNode for a single node. Usually it then checked all nodes, because
+// it searches until it has minimum-feasible-nodes (100). The exception is a sample in which all
+// nodes but one only have room for pipelined pods.
 func (p *plugin) unsampledGangNodes(task *api.TaskInfo, lookedAt map[float64][]*api.NodeInfo) []*api.NodeInfo {
 	job, ok := p.ssn.Jobs[task.Job]
 	sampled := p.percentageOfNodes < allNodes && len(p.ssn.NodeList) > int(options.ServerOpts.MinNodesToFind)
 	if !ok || !sampled || job.ContainsNetworkTopology() || p.ssn.NodesInShard.Len() > 0 {
-		return nil // or Volcano may have reasons to look at a part of the nodes only
+		return nil // Volcano may check a part of the nodes for other reasons
 	}
 	if workload.ConflictOnNode(task.Pod, task.Pod) {
 		return nil // no two pods of the job share a node
@@ -215,10 +207,9 @@ func (p *plugin) unsampledGangNodes(task *api.TaskInfo, lookedAt map[float64][]*
 	return fitting
 }
 
-// surelyOutscores reports whether a node that Volcano has not scored is sure to score more than one
-// that it has, of the same card. The scores that plugins give to nodes together need not be
-// asked for, which looks at every node of the cluster: of the one node they are known, of the
-// other one at least 0.
+// surelyOutscores reports whether an unscored node is certain to score more than a scored one
+// with the same card. It avoids the batch scores, which look at every node: they are known for
+// the scored node, and at least 0 for the other.
 func (p *plugin) surelyOutscores(task *api.TaskInfo, node, than *api.NodeInfo, score float64) bool {
 	reduced, alone, err := p.ssn.NodeOrderMapFn(task, node)
 	_, aloneThan, errThan := p.ssn.NodeOrderMapFn(task, than)

@@ -11,46 +11,45 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// nodeSearch is what the predicate and the score of a node depend on besides the node, in one
-// search for a node for a pod.
+// nodeSearch is the state of one node search for a pod: what the predicate and the score read
+// besides the node.
 type nodeSearch struct {
 	checkInput
-	// refusal is what podChecks have against the pod, known whether its job is.
+	// refusal is the result of podChecks; known is whether the pod's job is in the session.
 	refusal *workload.Refusal
 	known   bool
-	// reclaims tells that cards may be taken from other queues for the pod on the way.
+	// mayReclaim is set if the pod may reclaim cards from other queues in this search.
 	mayReclaim bool
-	// awaits is what the plugin's awaits answered, once it was asked.
+	// awaitsNominated is the answer of awaitsNominatedNode, computed once.
 	awaitsNominated bool
 	awaitsOnce      sync.Once
-	// once reads the rest when the first node is scored: most searches score none.
+	// once fills in the rest when the first node is scored, since most searches score none.
 	once sync.Once
-	// requests are what the pod asks for of each resource.
+	// requests are the pod's requests by resource.
 	requests map[corev1.ResourceName]float64
-	// weight is what packing counts in the score of a node.
+	// weight is the highest packing score of a node.
 	weight float64
-	// hosts are the nodes that hold cards of the pod's gang, by name. It is nil for a pod
-	// that belongs to no gang.
+	// gangNodes are the names of nodes that hold cards of the pod's gang, nil without a gang.
 	gangNodes map[string]bool
-	// rests are the pods of the gang without a node that may run on a card, by its name.
+	// gangRests are the pending pods of the gang that may run on a card, by card.
 	gangRests map[card.Name]*gangRest
 }
 
-// gangRest is what the pods of a gang need that have no node yet.
+// gangRest is what the pending pods of a gang request.
 type gangRest struct {
-	// names are the cards that the pods name, all when they name none.
+	// cards are the cards that the pods name, all if they name none.
 	cards card.Request
-	// pods is how many of them the gang still needs, the pod that is placed included.
+	// pods is how many of them the gang still needs, including the pod to place.
 	pods int
-	// requests are the sums of what they ask for, in Volcano's units.
+	// requests are their summed requests, in Volcano's units.
 	requests map[corev1.ResourceName]float64
 }
 
-// searchFor is the search for a node for a task that Volcano does now.
+// searchFor returns the current node search of a task.
 func (p *plugin) searchFor(task *api.TaskInfo) *nodeSearch {
 	s := p.search.Load()
 	if s == nil || s.task != task {
-		s = p.newSearch(task) // scored without having been announced
+		s = p.newSearch(task) // scored without prePredicate
 	}
 	s.once.Do(func() { p.prepareScoring(s) })
 	return s
@@ -62,7 +61,7 @@ func (p *plugin) newSearch(task *api.TaskInfo) *nodeSearch {
 	return s
 }
 
-// prepareScoring fills a search in.
+// prepareScoring fills in what the score of a node reads.
 func (p *plugin) prepareScoring(s *nodeSearch) {
 	s.requests = map[corev1.ResourceName]float64{}
 	for _, resource := range s.task.InitResreq.ResourceNames() {
@@ -83,7 +82,7 @@ func (p *plugin) prepareScoring(s *nodeSearch) {
 	}
 }
 
-// gangNodeNames are the nodes that hold cards of a resource for a job.
+// gangNodeNames returns the nodes on which a job holds cards of a resource.
 func (p *plugin) gangNodeNames(job *api.JobInfo, resource corev1.ResourceName) map[string]bool {
 	hosts := map[string]bool{}
 	for task := range tasksIn(job, func(status api.TaskStatus) bool { return api.AllocatedStatus(status) || status == api.Pipelined }) {
@@ -94,9 +93,9 @@ func (p *plugin) gangNodeNames(job *api.JobInfo, resource corev1.ResourceName) m
 	return hosts
 }
 
-// gangRestsByCard sums up the waiting pods of a job that ask for the same resource as a pod of it,
-// by the cards of that pod. The job lacks so many pods of its minimum. What pods ask for
-// beyond the minimum is left out: of pods that differ, the average counts.
+// gangRestsByCard sums the pending pods of a job that request the same resource as one of its
+// pods, by the cards of that pod. missing is how many pods the job lacks for its minimum. Of
+// more and different pods the average counts.
 func (p *plugin) gangRestsByCard(job *api.JobInfo, request *workload.Request, missing int) map[card.Name]*gangRest {
 	alike := map[string]*gangRest{} // pods that name the same cards
 	for _, task := range job.TaskStatusIndex[api.Pending] {
@@ -134,7 +133,7 @@ func (r *gangRest) add(other *gangRest) {
 	}
 }
 
-// limitPods leaves so many pods at most.
+// limitPods reduces the rest to the average of so many pods.
 func (r *gangRest) limitPods(pods int) {
 	if pods >= r.pods {
 		return
@@ -145,7 +144,7 @@ func (r *gangRest) limitPods(pods int) {
 	r.pods = pods
 }
 
-// fitsIdle reports whether all of the rest fit into what is idle.
+// fitsIdle reports whether all of the rest fit the idle resources.
 func (r *gangRest) fitsIdle(idle *api.Resource) bool {
 	for resource, request := range r.requests {
 		if request > idle.Get(resource)+tolerance {
@@ -155,7 +154,7 @@ func (r *gangRest) fitsIdle(idle *api.Resource) bool {
 	return true
 }
 
-// podsThatFit is how many pods such as the one of the search fit into what is idle.
+// podsThatFit returns how many pods like that of the search fit the idle resources.
 func (s *nodeSearch) podsThatFit(idle *api.Resource) int {
 	pods := math.MaxInt32
 	for resource, request := range s.requests {
@@ -164,11 +163,11 @@ func (s *nodeSearch) podsThatFit(idle *api.Resource) int {
 	return max(0, pods)
 }
 
-// placementOn describes the pod on a node with a card to the score.
+// placementOn returns the input of the score for the pod on a node with a card.
 func (s *nodeSearch) placementOn(node *api.NodeInfo, name card.Name) placement {
 	idle := node.Idle
 	if !s.task.InitResreq.LessEqual(idle, api.Zero) {
-		idle = node.FutureIdle() // the pod waits there for others to end, if it fits then
+		idle = node.FutureIdle() // the pod could wait there for others to end
 	}
 	count := s.task.Resreq.Get(s.request.Resource)
 	on := placement{
@@ -183,36 +182,35 @@ func (s *nodeSearch) placementOn(node *api.NodeInfo, name card.Name) placement {
 	return on
 }
 
-// placement is a pod on a node, as the score sees it. Cards are those of the resource that
-// the pod asks for.
+// placement is the input of the score: a pod on a node. Cards are those of the pod's resource.
 type placement struct {
-	// cards is how many the pod asks for, above 0. restCards is how many the pods of its gang
-	// ask for that have no node yet, this pod included: the same for a pod of no gang.
+	// cards is how many the pod requests, above 0. restCards is the sum of the pending pods of
+	// its gang, this pod included; for a pod without a gang it equals cards.
 	cards, restCards float64
-	// total is how many cards the node has, idle how many of them no pod holds.
+	// total is how many cards the node has, idle how many of them are free.
 	total, idle float64
-	// avoided tells that the node has a taint PreferNoSchedule that the pod does not tolerate.
+	// avoided is set if the node has an untolerated PreferNoSchedule taint.
 	avoided bool
-	// holdsGang tells that pods of the gang are on the node, fitsRest that all of its pods
-	// fit that have no node yet.
+	// holdsGang is set if pods of the gang are on the node, fitsRest if all pending ones fit
+	// there.
 	holdsGang, fitsRest bool
-	// pods is how many pods such as this one fit.
+	// pods is how many pods like this one fit.
 	pods int
 }
 
-// The score has three steps: a node that holds pods of the gang, a node on which the whole
-// rest of the gang fits, any other node. Between two steps is a gap as large as a step, so
-// that scores of other plugins that differ by less than the gap never split a gang.
+// The score has three steps: a node with pods of the gang, a node that fits all pending pods of
+// the gang, and any other node. Between two steps is a gap as large as a step. So scores of
+// other plugins that differ by less than the gap never split a gang.
 const (
 	scoreStep      = 0.2
 	holdsGangScore = 0.8
 	fitsRestScore  = 0.4
 )
 
-// score is from 0 to 1. Within the two upper steps it is the part of the node's cards that is
-// in use when the pods are placed: whole nodes stay free for pods that need whole nodes. Where
-// only a part of the gang fits, the larger part is better: the gang takes fewer nodes. A node
-// to be avoided is packed by no pod and scores 0.
+// score returns a value from 0 to 1. Within the two upper steps it is the fraction of the
+// node's cards in use after the placement, which keeps whole nodes free. If only a part of the
+// gang fits, a larger part scores higher, so the gang uses fewer nodes. A node to be avoided
+// scores 0.
 func (p placement) score() float64 {
 	switch {
 	case p.avoided:
@@ -223,12 +221,12 @@ func (p placement) score() float64 {
 		return fitsRestScore + scoreStep*p.usedWith(p.restCards)
 	case p.pods > 0:
 		return scoreStep * float64(p.pods) / float64(p.pods+1)
-	default: // the pod waits for cards that others hold
+	default: // the pod waits for cards of other pods
 		return scoreStep * p.usedWith(p.cards)
 	}
 }
 
-// usedWith is the part of the node's cards that is in use with so many more, from 0 to 1.
+// usedWith returns the fraction of the node's cards in use with so many more, from 0 to 1.
 func (p placement) usedWith(cards float64) float64 {
 	if p.total <= 0 {
 		return 0

@@ -1,10 +1,9 @@
-// Package capacitycard is the Volcano scheduler plugin capacity-card: it holds
-// every queue to its quota per card model.
+// Package capacitycard is the Volcano scheduler plugin capacity-card. It holds every queue to
+// its quota per card model.
 //
-// The package only translates: what a pod asks for and what it is charged is
-// decided by package decision, whether it fits by package account. Volcano
-// makes a new plugin for every scheduling session; what must outlive a session
-// is kept in a Cache.
+// The package connects Volcano's hooks to pure packages. Package workload derives requests and
+// charges from objects, package quota checks whether they fit. Volcano creates a plugin for
+// every session. State that outlives a session is kept in a Cache.
 package capacitycard
 
 import (
@@ -31,7 +30,7 @@ import (
 // PluginName is the name of the plugin in volcano-scheduler.conf.
 const PluginName = "capacity-card"
 
-// Builder returns what makes the plugin for each session, with what is kept in a cache.
+// Builder returns the plugin builder of a scheduler with this cache.
 func Builder(cache *Cache) framework.PluginBuilder {
 	return func(arguments framework.Arguments) framework.Plugin { return buildPlugin(cache, arguments) }
 }
@@ -39,15 +38,15 @@ func Builder(cache *Cache) framework.PluginBuilder {
 func buildPlugin(cache *Cache, arguments framework.Arguments) *plugin {
 	args, err := parseArguments(arguments)
 	if err != nil {
-		// The configuration gate lets no such text through. Should one arrive
-		// all the same, no card is given away by guessing what was meant.
+		// The configuration loader refuses such arguments. If they arrive all the same, the
+		// plugin gives no cards away.
 		klog.ErrorS(err, "Arguments of capacity-card are invalid, no pod is admitted")
 	}
 	return &plugin{args: args, argumentsErr: err, cache: cache}
 }
 
-// plugin is the state of one session. Hooks that Volcano calls in parallel
-// (predicate) only read it.
+// plugin is the state of one session. Hooks that Volcano calls in parallel (predicate) only
+// read it.
 type plugin struct {
 	args         arguments
 	argumentsErr error
@@ -58,37 +57,33 @@ type plugin struct {
 	ledger     *quota.Ledger
 	queueRules map[api.QueueID]*workload.QueueRules
 	inqueue    map[api.QueueID]*quota.InqueueDemand
-	// namespaces finds those of queues that choose theirs; nil when none does.
+	// namespaceLister is nil if no queue has a namespace selector.
 	namespaceLister corev1listers.NamespaceLister
-	// tenants are the namespaces that have jobs in queues that choose theirs, and why
-	// these do not take them.
+	// namespaceRefusals says for each namespace why a queue does not allow it.
 	namespaceRefusals map[queueNamespace]*workload.Refusal
 	namespaceLock     sync.Mutex
-	// unasked are the jobs that wait for something that they were not admitted with,
-	// while the session opens.
+	// unreserved are the jobs with requests beyond their reservation, while the session opens.
 	unreserved []unreservedJob
-	// preemption is what the action preempt evicts, nil while it does not run.
+	// preemption is what the action preempt evicts, nil unless it runs.
 	preemption *preemption
-	// attempt is what preempt tries now, nil when nothing.
+	// attempt is the pod and node that preempt tries now, nil if none.
 	attempt atomic.Pointer[preemptionAttempt]
-	// reclaims is the pod that was last found to be allowed to take cards from other queues.
+	// reclaimerCandidate is the pod that preemptive allowed last.
 	reclaimerCandidate api.TaskID
-	// withoutQuota is the pod of which it is asked now where it could run if its queue had
-	// quota.
+	// ignoringQuota is the pod that the predicate checks without quota now.
 	ignoringQuota atomic.Pointer[api.TaskID]
-	// search is the search for a node that Volcano began last.
+	// search is the node search that Volcano started last.
 	search atomic.Pointer[nodeSearch]
-	// leavers are the pods that were told to go and are still there.
+	// evictingTasks are the pods whose eviction was requested and that still exist.
 	evictingTasks []*api.TaskInfo
-	// held are the pods for which room is held, by node.
+	// reclaimedRoom are the pods for which cards were reclaimed on a node, by node.
 	reclaimedRoom map[string][]roomOwner
-	// hanging are the pods that should be gone and are not, by node.
+	// stuckPods are terminating pods long past their grace period, by node.
 	stuckPods map[string][]*api.TaskInfo
-	// percentage is that of the nodes that Volcano looks at for a pod without
-	// alternatives: --percentage-nodes-to-find, where 0 depends on how many there are.
+	// percentageOfNodes is --percentage-nodes-to-find: the sample for a pod without
+	// alternatives. 0 lets Volcano choose.
 	percentageOfNodes int32
-	// notReady says what is missing before anything may be decided, "" when
-	// nothing is.
+	// notReadyReason says what is missing before the scheduler may decide, "" if nothing is.
 	notReadyReason string
 }
 
@@ -100,7 +95,7 @@ var (
 // Name returns PluginName.
 func (p *plugin) Name() string { return PluginName }
 
-// OnSessionOpen takes stock and registers the hooks.
+// OnSessionOpen builds the snapshot and registers the hooks.
 func (p *plugin) OnSessionOpen(ssn *framework.Session) {
 	defer p.cache.metrics.startTimer("open")()
 	p.ssn, p.percentageOfNodes = ssn, options.ServerOpts.PercentageOfNodesToFind
@@ -111,14 +106,14 @@ func (p *plugin) OnSessionOpen(ssn *framework.Session) {
 	p.loadReclaimedRoom()
 	p.findStuckPods()
 
-	// Who gets cards.
+	// Allocation.
 	ssn.AddJobValidFn(PluginName, jobValid)
 	ssn.AddJobEnqueueableFn(PluginName, p.jobEnqueueable)
 	ssn.AddJobEnqueuedFn(PluginName, p.jobEnqueued)
 	ssn.AddAllocatableFn(PluginName, p.allocatable)
 	ssn.AddPrePredicateFn(PluginName, p.prePredicate)
 	ssn.AddPredicateFn(PluginName, p.predicate)
-	// Who gives cards back, inside a queue (preempt) and between queues (reclaim).
+	// Eviction, inside a queue (preempt) and between queues (reclaim).
 	ssn.AddPreemptableFn(PluginName, p.preemptable)
 	ssn.AddSimulateAddTaskFn(PluginName, p.simulationHook((*quota.Released).Remove))
 	ssn.AddSimulateRemoveTaskFn(PluginName, p.simulationHook((*quota.Released).Add))
@@ -134,16 +129,15 @@ func (p *plugin) OnSessionOpen(ssn *framework.Session) {
 		DeallocateFunc: p.onDeallocate,
 	})
 	if p.notReadyReason != "" {
-		// Nothing may be decided, so nothing is tried either: Volcano would
-		// write the refusal to every waiting pod when it closes the session,
-		// thousands of writes that hold up the first real one.
+		// Nothing may be decided. Without jobs Volcano does not write a refusal to each of
+		// thousands of pending pods, which would delay the first real decision.
 		clear(ssn.Jobs)
 		clear(ssn.Queues)
 	}
 	p.cache.metrics.publishSnapshot(p.newMetricsSnapshot(), func(queue string) bool { _, exists := p.queueRules[api.QueueID(queue)]; return exists })
 }
 
-// OnSessionClose lets go of the session.
+// OnSessionClose stores what later sessions need and drops the rest.
 func (p *plugin) OnSessionClose(*framework.Session) {
 	defer p.cache.metrics.startTimer("close")()
 	p.cache.openPlugin = nil
@@ -158,13 +152,12 @@ func (p *plugin) OnSessionClose(*framework.Session) {
 	p.ssn, p.inventory, p.ledger, p.queueRules, p.inqueue, p.evictingTasks, p.namespaceLister, p.namespaceRefusals, p.reclaimedRoom, p.stuckPods = nil, nil, nil, nil, nil, nil, nil, nil, nil, nil
 }
 
-// SetupBindContextExtension puts into the annotations that a binding carries
-// which queue the pod is charged to: the API server merges them into the pod in
-// the same write that gives it its node. A PodGroup is its owner's to move,
-// delete and make again, and says nothing reliable of cards that were handed out.
+// SetupBindContextExtension adds the charged queue to the annotations of the binding. The API
+// server merges them into the pod in the write that assigns the node. A PodGroup is no reliable
+// source later, since its owner may move or recreate it.
 //
-// Task and pod are copied: the pod is the informer's, which everybody reads, and
-// the session goes on with the task while it is bound.
+// Task and pod are copies: the pod belongs to the informer, and the session still uses the
+// task.
 func (p *plugin) SetupBindContextExtension(_ *k8sframework.CycleState, binding *cache.BindContext) {
 	charge := p.ledger.Charged(string(binding.TaskInfo.UID))
 	if charge == nil {
@@ -181,32 +174,31 @@ func (p *plugin) SetupBindContextExtension(_ *k8sframework.CycleState, binding *
 	binding.TaskInfo = task
 }
 
-// SessionReport is what a session proves, when it closes or while it goes on. A
-// session that withholds everything, because not all was seen yet, enforces as well.
+// SessionReport is what a session proves when it closes, or while it runs. A session that waits
+// for the cache to sync enforces quotas, too.
 type SessionReport struct {
-	// ConfigHash is the hash of the configuration that the session ran with, ""
-	// when it could not read its arguments and so admitted nobody.
+	// ConfigHash is the hash of the session's configuration, "" if its arguments are invalid.
 	ConfigHash string
-	// Problem is why the arguments could not be read, "" when they were.
+	// Problem is why the arguments are invalid, "" if they are valid.
 	Problem string
-	// SecondScheduler names pods of this scheduler that somebody else bound, as
-	// namespace/name, sorted, at most five.
+	// BoundByOthers are pods of this scheduler that another scheduler bound, as namespace/name,
+	// sorted, at most five.
 	BoundByOthers []string
-	// At is when the session was closed, or decided last.
+	// At is when the session closed, or decided last.
 	At time.Time
 }
 
-// SetSessionObserver has beat called whenever a session closes, and every few seconds in
-// one that takes long. It must not block:
-// the next session begins when it returns. nil ends that.
+// SetSessionObserver registers observe, which is called when a session closes, and every few
+// seconds during a long one. It must not block, because it delays the next session. nil removes
+// it.
 func (c *Cache) SetSessionObserver(observe func(SessionReport)) { c.sessionObserver = observe }
 
-// reportInterval is how often a session that takes long reports before it closes.
+// reportInterval is how often a long session reports.
 var reportInterval = enforcement.StaleAfter / 4
 
-// reportLongSession reports a session that takes long, so that the proof of enforcement
-// does not run out while many pods are placed. It is called where the session
-// decides about a pod or a job, never by a timer: a session that hangs shows.
+// reportLongSession reports a session that runs long, so that the heartbeat does not expire
+// while it places many pods. Decisions call it, not a timer, so a session that hangs stays
+// visible.
 func (p *plugin) reportLongSession() {
 	if now := p.cache.now(); now.Sub(p.cache.lastReport) >= reportInterval {
 		p.cache.lastReport = now
@@ -214,7 +206,7 @@ func (p *plugin) reportLongSession() {
 	}
 }
 
-// reportSession reports what the session runs with, when it closes and while it goes on.
+// reportSession reports the session to the observer.
 func (p *plugin) reportSession() {
 	if p.cache.sessionObserver == nil {
 		return

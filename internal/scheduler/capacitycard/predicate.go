@@ -15,9 +15,8 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// predicate is the gate of a pod on a node, and the one that makes quota exact:
-// the node's own card must be one the pod may run on and must have room in the
-// queue.
+// predicate checks a pod on a node, and makes quota exact: the pod must allow the node's card,
+// and the quota of that card must have room.
 func (p *plugin) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
 	r, refusal, known := p.checkedInput(task)
 	switch {
@@ -34,30 +33,29 @@ func (p *plugin) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
 	return nil
 }
 
-// ignoresQuota reports whether it is asked now whether a pod could run on a node if its
-// queue had quota.
+// ignoresQuota reports whether the predicate currently checks a pod without quota.
 func (p *plugin) ignoresQuota(task *api.TaskInfo) bool {
 	of := p.ignoringQuota.Load()
 	return of != nil && *of == task.UID
 }
 
-// isRefusedIgnoringQuota reports whether a node refuses a pod for something else than quota,
-// that no eviction mends. Volcano hears of one reason only, and ours comes first: where
-// quota lacks it does not hear of a taint, or that the node is cordoned.
+// isRefusedIgnoringQuota reports whether a node refuses a pod for another reason than quota,
+// such as a taint, which no eviction removes. Volcano learns only one reason, and this plugin's
+// comes first.
 func (p *plugin) isRefusedIgnoringQuota(task *api.TaskInfo, node *api.NodeInfo) bool {
 	p.ignoringQuota.Store(&task.UID)
 	defer p.ignoringQuota.Store(nil)
 	return p.ssn.PredicateForPreemptAction(task, node) != nil
 }
 
-// isReclaimer reports whether Volcano looks for a node on which a pod takes cards from other
-// queues.
+// isReclaimer reports whether Volcano searches a node on which a pod may reclaim cards from
+// other queues.
 func (p *plugin) isReclaimer(task *api.TaskInfo) bool {
 	s := p.search.Load()
 	return s != nil && s.mayReclaim && s.task.UID == task.UID
 }
 
-// The reasons for which a node does not fit a pod.
+// The reasons why a node does not fit a pod.
 const (
 	nodeFits = iota
 	jobNotFound
@@ -67,14 +65,14 @@ const (
 	quotaExceeded
 	quotaExceededForReclaim
 	quotaTerminating
-	roomReclaimedByOthers // preempt would find room where there is none to spare
+	roomReclaimedByOthers // preempt would find room that is kept for others
 	conflictsWithStuckPod
 	conflictNotPreemptable
 	roomIsStuck
 	roomIsStuckWithoutVictims
 )
 
-// fixedMessages are those that are always told in the same words.
+// fixedMessages are the messages of reasons without details.
 var fixedMessages = map[int]string{
 	jobNotFound:               "job of the pod is not in this session",
 	roomReclaimedByOthers:     "node(s) reserve cards for pods that reclaimed them",
@@ -84,7 +82,7 @@ var fixedMessages = map[int]string{
 	roomIsStuckWithoutVictims: "node(s) have too little room beside terminating pods past their grace period",
 }
 
-// fitErrorKey is everything that the words of a refusal depend on.
+// fitErrorKey is everything that the message of a fit error depends on.
 type fitErrorKey struct {
 	reason int
 	text   string
@@ -92,11 +90,11 @@ type fitErrorKey struct {
 	name   card.Name
 	count  card.Count
 	limit  card.Count
-	// within is how long what is ending may take.
+	// gracePeriod is the longest one of the terminating pods.
 	gracePeriod time.Duration
 }
 
-// fitErrorKeyFor is what the words depend on in which a node is refused to a pod.
+// fitErrorKeyFor returns the key of the fit error of a pod on a node.
 func (p *plugin) fitErrorKeyFor(reason int, r checkInput, node *api.NodeInfo) fitErrorKey {
 	key := fitErrorKey{reason: reason}
 	switch reason {
@@ -109,18 +107,16 @@ func (p *plugin) fitErrorKeyFor(reason int, r checkInput, node *api.NodeInfo) fi
 		key.name, _ = p.inventory.CardOnNode(node.Name, r.request.Resource)
 		key.limit = r.rules.Limits.Cards[key.name]
 		if key.count = r.request.Count; reason == quotaTerminating {
-			key.count = 0 // whatever is asked for
+			key.count = 0 // the message does not contain it
 			_, key.gracePeriod = p.ledger.Terminating(string(key.queue), key.name)
 		}
 	}
 	return key
 }
 
-// fitErrorCache keeps refusals of nodes. A pod that names a card is refused by
-// every node with another one, thousands of times in a session and always in
-// the same words, so each refusal is made once. What is in use is told as it was
-// when the refusal began, so that a busy queue does not change the words of
-// every pod that waits in it.
+// fitErrorCache keeps fit errors. Thousands of nodes refuse a pod for the same reason in a
+// session, so each message is built once. It keeps the usage of its first refusal, so a busy
+// queue does not change the messages of its pending pods.
 type fitErrorCache struct {
 	sync.RWMutex
 	statuses map[fitErrorKey]*cachedFitError
@@ -128,11 +124,11 @@ type fitErrorCache struct {
 
 type cachedFitError struct {
 	statuses []*api.Status
-	// session is the one that last refused a node in these words.
+	// session is the last session that used the message.
 	session atomic.Uint64
 }
 
-// maxFitErrors bounds the refusals that are kept.
+// maxFitErrors bounds the cache.
 const maxFitErrors = 10_000
 
 func (k fitErrorKey) newStatus(used card.Count) *api.Status {
@@ -145,7 +141,7 @@ func (k fitErrorKey) newStatus(used card.Count) *api.Status {
 		status.Reason = fmt.Sprintf("node(s) have no named card for %s", k.text)
 	case cardNotAllowed:
 		status.Reason = fmt.Sprintf("node(s) have another card than <%s>", k.text)
-	case quotaExceeded, quotaExceededForReclaim, quotaTerminating: // evictions only make more of what is still ending
+	case quotaExceeded, quotaExceededForReclaim, quotaTerminating: // evictions only add terminating pods
 		short := quota.InsufficientQuota{
 			Kind: quota.Cards, Queue: string(k.queue), Names: []card.Name{k.name},
 			Requested: int64(k.count), Total: int64(used.Add(k.count)), Limit: int64(k.limit), GracePeriod: k.gracePeriod,
@@ -159,14 +155,14 @@ func (k fitErrorKey) newStatus(used card.Count) *api.Status {
 	return status
 }
 
-// fitError is the refusal of one node. Volcano writes the node's name into it, so
-// only the words can be shared.
+// fitError returns the fit error of one node. Volcano adds the node's name, so only the message
+// is shared.
 func (p *plugin) fitError(task *api.TaskInfo, node *api.NodeInfo, key fitErrorKey) error {
 	u := &p.cache.fitErrors
 	u.RLock()
 	known, ok := u.statuses[key]
 	u.RUnlock()
-	if !ok || known.session.Load()+1 < p.cache.session { // new, or not given in this session or the one before
+	if !ok || known.session.Load()+1 < p.cache.session { // new, or not used in this session or the one before
 		used := p.ledger.Used(string(key.queue), key.name)
 		if key.reason == quotaTerminating {
 			used, _ = p.ledger.Terminating(string(key.queue), key.name)

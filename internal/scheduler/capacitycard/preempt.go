@@ -14,27 +14,25 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// preemptionAttempt is what Volcano's action preempt tries now: one pod on one node. It
-// then asks Allocatable without telling the node, and room on another card
-// than the node's would end the eviction too early, or never begin it.
+// preemptionAttempt is the pod and node that Volcano's action preempt tries now. Volcano then
+// calls allocatable without the node, and quota of another card than the node's would end the
+// evictions too early or prevent them.
 type preemptionAttempt struct {
 	pod  api.TaskID
-	node string // "" when Volcano does not tell, since nothing can be evicted there
-	// refused tells that the pod gets no promise of the node, whatever room Volcano finds
-	// there.
+	node string // "" if nothing can be evicted there, since Volcano then does not name it
+	// refused is set if the pod must not be pipelined to the node, even if Volcano finds room.
 	refused bool
-	// apart are those that must go before the pod can be there.
+	// conflicting are the pods that must be evicted before the pod can be there.
 	conflicting []*api.TaskInfo
 }
 
-// preemptable picks the pods of one node that may make room for another pod of
-// the same queue, or for a pod of their own job: of lower priority, evictable,
-// and no more than give what the node and the queue lack. It embodies the rules
-// of Volcano's plugins priority and conformance, because no other plugin may be
-// asked beside it.
+// preemptable selects the victims on one node for a preemptor of the same queue or job. They
+// have a lower priority, may be evicted, and release only what node and quota lack. It includes
+// the rules of Volcano's plugins priority and conformance, because no other plugin may be asked
+// besides it.
 //
-// Volcano calls it from several goroutines when preemption is topology-aware;
-// then nobody reads the attempt.
+// Topology-aware preemption calls it from several goroutines, and then no hook reads the
+// attempt.
 func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo) ([]*api.TaskInfo, int) {
 	attempt := &preemptionAttempt{pod: preemptor.UID}
 	defer p.attempt.Store(attempt)
@@ -53,7 +51,7 @@ func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 	conflicting, victims, useful := p.selectVictims(preemptor, node, name, candidates)
 	attempt.refused = !useful || len(victims) > 0 && p.fitsOnGangNode(preemptor, job, attempt.node)
 	if attempt.conflicting = conflicting; len(p.stuckPods[node.Name]) > 0 {
-		attempt.conflicting = victims // Volcano counts on what pods hold that hang, and would spare some
+		attempt.conflicting = victims // Volcano counts the room of stuck pods, and would evict too few
 	}
 	if attempt.refused || p.exceedsEvictionHeadroom(job.Queue, name, victims) {
 		return nil, util.Permit
@@ -64,17 +62,17 @@ func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 	return victims, util.Permit
 }
 
-// wouldEvictInVain reports whether victims would go for a pod that could not run on the node even so,
-// or break a gang although pods that jobs can spare do on another node.
+// wouldEvictInVain reports whether the preemptor could not run on the node after the evictions,
+// or whether they break a gang although elastic pods of another node suffice.
 func (p *plugin) wouldEvictInVain(preemptor *api.TaskInfo, node *api.NodeInfo, preemptees, victims []*api.TaskInfo, breaks map[api.TaskID]bool) bool {
 	breaksGang := func(victim *api.TaskInfo) bool { return breaks[victim.UID] }
 	return len(victims) > 0 && p.isRefusedIgnoringQuota(preemptor, node) ||
 		slices.ContainsFunc(victims, breaksGang) && p.elasticPodsSufficeElsewhere(preemptor, preemptees)
 }
 
-// selectVictims picks those of the candidates who must go from a node for a pod: who may not be
-// beside it, which it also returns alone, and as few others as give what is lacking. It is
-// not useful that any go when the pod could not run there even so.
+// selectVictims selects from candidates the victims on a node for a pod: all that conflict with
+// it, also returned alone, and as few others as release what is missing. useful is false if the
+// pod could not run there anyway.
 func (p *plugin) selectVictims(preemptor *api.TaskInfo, node *api.NodeInfo, name card.Name, candidates []*api.TaskInfo) (conflicting, all []*api.TaskInfo, useful bool) {
 	queue := p.ssn.Jobs[preemptor.Job].Queue
 	missing := p.missingAmounts(preemptor, node)
@@ -86,8 +84,8 @@ func (p *plugin) selectVictims(preemptor *api.TaskInfo, node *api.NodeInfo, name
 	return conflicting, slices.Concat(conflicting, others), useful && (len(others) > 0 || missing.isZero())
 }
 
-// preemptionCandidates are the pods that may make room for another one, in the order in which
-// they go, and those of them that break a gang.
+// preemptionCandidates returns the possible victims of a preemptor in the order of eviction,
+// and those of them that break a gang.
 func (p *plugin) preemptionCandidates(preemptor *api.TaskInfo, preemptees []*api.TaskInfo) ([]*api.TaskInfo, map[api.TaskID]bool) {
 	var candidates []*api.TaskInfo
 	for _, preemptee := range preemptees {
@@ -99,21 +97,21 @@ func (p *plugin) preemptionCandidates(preemptor *api.TaskInfo, preemptees []*api
 	return p.protectGangs(preemptor, candidates)
 }
 
-// missingAmounts is what a node and the queue of a pod have too little of for it.
+// missingAmounts returns what the node and the quota lack for a pod.
 func (p *plugin) missingAmounts(task *api.TaskInfo, node *api.NodeInfo) amounts {
 	request, queue := p.RequestFor(task), p.ssn.Jobs[task.Job].Queue
 	name, _ := p.cardFor(request, node.Name)
 	missing := missingResources(task.InitResreq, p.FutureIdleOn(node))
 	for _, insufficient := range p.ledger.InsufficientAfterRelease(string(queue), request.Request, name, quota.Released{}) {
-		if what, ok := quotaAmounts[insufficient.Kind]; ok { // evictions are no help against what is ending
+		if what, ok := quotaAmounts[insufficient.Kind]; ok { // evictions do not help against terminating pods
 			missing[what] = float64(insufficient.Total - insufficient.Limit)
 		}
 	}
 	return missing
 }
 
-// splitConflicting splits candidates into those that may not be beside a pod and the rest. It
-// is false when others that may not be there stay.
+// splitConflicting splits candidates into those that conflict with a pod on the node and the
+// rest. useful is false if other conflicting pods stay.
 func (p *plugin) splitConflicting(incoming *api.TaskInfo, node *api.NodeInfo, candidates []*api.TaskInfo) (conflicting, rest []*api.TaskInfo, useful bool) {
 	conflicts := map[api.TaskID]bool{}
 	for _, task := range node.Tasks {
@@ -134,15 +132,15 @@ func (p *plugin) splitConflicting(incoming *api.TaskInfo, node *api.NodeInfo, ca
 	return conflicting, rest, len(conflicting) == len(conflicts)
 }
 
-// hasNoConflicts reports whether no pod that stays on a node keeps another one off it.
+// hasNoConflicts reports whether no pod that stays on a node conflicts with another one.
 func (p *plugin) hasNoConflicts(task *api.TaskInfo, node *api.NodeInfo) bool {
 	_, _, fits := p.splitConflicting(task, node, nil)
 	return fits
 }
 
-// fitsOnGangNode tells that a pod needs nobody evicted on one node, since it fits
-// another one that pods of its job were promised in this session, or that a gang leaves.
-// Where Volcano looks at a sample of the nodes that one may not be among them.
+// fitsOnGangNode reports whether a pod needs no eviction on a node because another node fits
+// it: one to which pods of its job are pipelined, or one that an evicted gang leaves. If
+// Volcano samples the nodes, the answer is no, since the sample may lack that node.
 func (p *plugin) fitsOnGangNode(task *api.TaskInfo, job *api.JobInfo, except string) bool {
 	if nodes := int32(len(p.ssn.NodeList)); schedulerutil.CalculateNumOfFeasibleNodesToFind(nodes) < nodes {
 		return false
@@ -167,14 +165,14 @@ func (p *plugin) fitsOnGangNode(task *api.TaskInfo, job *api.JobInfo, except str
 	})
 }
 
-// compareByPriority puts the lowest priority first, of the job and then of the pod, and
-// among equals what is lost least.
+// compareByPriority puts the lowest priority first, of the job and then of the pod, and among
+// equals the smallest loss.
 func (p *plugin) compareByPriority(a, b *api.TaskInfo) int {
 	x, y := p.ssn.Jobs[a.Job], p.ssn.Jobs[b.Job]
 	return cmp.Or(cmp.Compare(x.Priority, y.Priority), cmp.Compare(a.Priority, b.Priority), p.compareByLoss(a, b))
 }
 
-// minimalVictims picks as few of the candidates as give all that is lacking.
+// minimalVictims selects as few candidates as release everything that is missing.
 func (p *plugin) minimalVictims(candidates []*api.TaskInfo, missing amounts, queue api.QueueID, name card.Name) []*api.TaskInfo {
 	released := make([]amounts, len(candidates))
 	for i, candidate := range candidates {
@@ -187,8 +185,8 @@ func (p *plugin) minimalVictims(candidates []*api.TaskInfo, missing amounts, que
 	return picked
 }
 
-// cardFor is the card that a pod would use on a node, false when it may not
-// run there. A pod without cards may run anywhere and uses none.
+// cardFor returns the card that a pod would use on a node, false if it may not run there. A pod
+// without cards may run anywhere.
 func (p *plugin) cardFor(request *workload.Request, node string) (card.Name, bool) {
 	switch {
 	case request.Denied != nil:
@@ -200,8 +198,8 @@ func (p *plugin) cardFor(request *workload.Request, node string) (card.Name, boo
 	return name, ok && request.Named.Allows(name)
 }
 
-// hasHigherPriority compares as Volcano's plugin priority does: jobs by the priority of
-// their PodGroup, pods of one job by their own.
+// hasHigherPriority compares as Volcano's plugin priority does: jobs by the priority of their
+// PodGroup, pods of one job by their own.
 func (p *plugin) hasHigherPriority(preemptor, preemptee *api.TaskInfo) bool {
 	if preemptor.Job == preemptee.Job {
 		return preemptor.Priority > preemptee.Priority
@@ -210,8 +208,8 @@ func (p *plugin) hasHigherPriority(preemptor, preemptee *api.TaskInfo) bool {
 	return by != nil && of != nil && by.Priority > of.Priority
 }
 
-// isEvictionInProgress reports whether the eviction of a pod began a moment ago: its writes are still
-// tried.
+// isEvictionInProgress reports whether the eviction of a pod began a moment ago and its writes
+// may still be retried.
 func (p *plugin) isEvictionInProgress(task *api.TaskInfo) bool {
 	since, evicted := workload.EvictedSince(task.Pod)
 	return evicted && p.cache.now().Sub(since) < evictionTimeout
@@ -222,8 +220,8 @@ func (p *plugin) isEvictable(task *api.TaskInfo) bool {
 	return job != nil && job.PodGroup != nil && workload.IsEvictable(task.Pod, job.PodGroup.Annotations)
 }
 
-// releasedAmounts is what the eviction of a pod gives back to its node and, of the named
-// card, CPU and memory, to a queue: nothing where another one pays for it.
+// releasedAmounts returns what the eviction of a pod releases: on its node, and in a queue of
+// the named card, CPU and memory, if that queue is charged.
 func (p *plugin) releasedAmounts(task *api.TaskInfo, queue api.QueueID, name card.Name) amounts {
 	released := resourceAmounts(task.Resreq)
 	if charge := p.chargeInQueue(queue, task); charge != nil {
@@ -237,12 +235,11 @@ func (p *plugin) releasedAmounts(task *api.TaskInfo, queue api.QueueID, name car
 	return released
 }
 
-// allocatableInAttempt answers Allocatable during an attempt of preempt: for the card of
-// the node, after what was evicted so far.
+// allocatableInAttempt checks a pod during an attempt of preempt, for the card of the node and
+// after the evictions so far.
 //
-// Where nothing can be evicted Volcano does not tell the node. The pod may still
-// fit there now, because what was evicted for another pod of its gang left
-// something over; then every card it may use must have room.
+// If there is nothing to evict, Volcano does not name the node. The pod may still fit there
+// after evictions for another pod of its gang. Then every card of its request must fit.
 func (p *plugin) allocatableInAttempt(r checkInput, attempt *preemptionAttempt) bool {
 	if attempt.refused || p.runChecks(podChecks, r) != nil {
 		return false
@@ -253,7 +250,7 @@ func (p *plugin) allocatableInAttempt(r checkInput, attempt *preemptionAttempt) 
 		}
 	}
 	if attempt.node == "" {
-		for name := range p.stuckPods { // it may be this one
+		for name := range p.stuckPods { // the attempt may be on this one
 			of, known := p.ssn.Nodes[name]
 			if _, allowed := p.cardFor(r.request, name); known && allowed && p.needsStuckRoom(r.task, of) && len(p.preemptableTasksOn(of, r.task)) > 0 {
 				return false
@@ -265,11 +262,11 @@ func (p *plugin) allocatableInAttempt(r checkInput, attempt *preemptionAttempt) 
 	return p.runChecks(cardChecks, r) == nil
 }
 
-// amounts are quantities by what they are of: resources of a node in Volcano's
-// units, and cards, CPU and memory of a queue's quota.
+// amounts are quantities by name: resources of a node in Volcano's units, and cards, CPU and
+// memory of a quota.
 type amounts map[string]float64
 
-// What of a queue's quota may be short.
+// The names of what a quota can lack.
 const (
 	quotaCards  = "quota of cards"
 	quotaCPU    = "quota of CPU"
@@ -278,12 +275,12 @@ const (
 
 var quotaAmounts = map[quota.LimitKind]string{quota.Cards: quotaCards, quota.CPU: quotaCPU, quota.Memory: quotaMemory}
 
-// tolerance is how much Volcano lets a request exceed what is idle
-// (pkg/scheduler/api, minResource).
+// tolerance is by how much Volcano lets a request exceed the idle amount (pkg/scheduler/api,
+// minResource).
 const tolerance = 0.1
 
-// missingResources is what a node has too little of for a request, counting what is
-// being released on it; empty when the request fits.
+// missingResources returns what a node lacks for a request, including what terminating pods
+// release; empty if it fits.
 func missingResources(request, futureIdle *api.Resource) amounts {
 	idle, missing := resourceAmounts(futureIdle), amounts{}
 	for what, asked := range resourceAmounts(request) {
@@ -294,7 +291,7 @@ func missingResources(request, futureIdle *api.Resource) amounts {
 	return missing
 }
 
-// resourceAmounts lists what is counted on a node.
+// resourceAmounts returns the resources that are counted on a node.
 func resourceAmounts(r *api.Resource) amounts {
 	list := make(amounts, 2+len(r.ScalarResources))
 	list["cpu"], list["memory"] = r.MilliCPU, r.Memory
@@ -306,10 +303,9 @@ func resourceAmounts(r *api.Resource) amounts {
 	return list
 }
 
-// irreducibleSubset picks as few of the candidates as are needed, in their order:
-// the first that help, and then without any whose place the others fill. It
-// picks none when all together are not enough: nobody is evicted for a pod that
-// could not run afterwards either.
+// irreducibleSubset selects as few candidates as needed, in their order: the first that help,
+// then without those that the others make unnecessary. It selects none if all together do not
+// suffice.
 func irreducibleSubset(missing amounts, released []amounts) []int {
 	var picked []int
 	left := maps.Clone(missing)
@@ -352,7 +348,7 @@ func (a amounts) isReducedBy(give amounts) bool {
 	return false
 }
 
-// add adds what is given so many times, of what there is an amount.
+// add adds other amounts, multiplied by times, for the names that a has.
 func (a amounts) add(give amounts, times float64) amounts {
 	for what := range a {
 		a[what] += times * give[what]

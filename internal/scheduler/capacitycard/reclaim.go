@@ -16,9 +16,8 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// preemptive is the gate of a pod that would take cards back from other queues:
-// its service type must take from some other, and its own queue must have room
-// for it. Volcano's action reclaim asks no other gate about quota.
+// preemptive reports whether a pod may reclaim cards from other queues. Volcano's action
+// reclaim checks quota nowhere else.
 func (p *plugin) preemptive(obj, candidate any) bool {
 	_, isQueue := obj.(*api.QueueInfo)
 	task, isTask := candidate.(*api.TaskInfo)
@@ -29,17 +28,17 @@ func (p *plugin) preemptive(obj, candidate any) bool {
 	return may
 }
 
-// CanReclaim reports whether a pod may have cards taken back from other queues at all.
+// CanReclaim reports whether a pod may reclaim cards: its service type may reclaim from another
+// one, and the quota of its own queue has room.
 func (p *plugin) CanReclaim(task *api.TaskInfo) bool {
 	r, known := p.checkInputFor(task)
 	return known && p.runChecks(reclaimChecks, r) == nil
 }
 
-// reclaimable picks the pods of one node that give way to a pod of another
-// queue: those that it may not be beside, no more others than it lacks there, and none when
-// free cards suffice or when it could not run afterwards either. Volcano evicts without looking at
-// quota, service types, queue priorities, or what an eviction gives, so every
-// rule is here; no other plugin may be asked beside it.
+// reclaimable selects the victims on one node for a pod of another queue: all that conflict
+// with it, and no more others than the node lacks. It selects none if idle cards suffice or the
+// pod could not run anyway. Volcano evicts without regard to quota, service types, queue
+// priorities or benefit. So every rule is here, and no other plugin may be asked besides it.
 func (p *plugin) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo) ([]*api.TaskInfo, int) {
 	r, known := p.checkInputFor(reclaimer)
 	if len(reclaimees) == 0 || !known {
@@ -51,7 +50,7 @@ func (p *plugin) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo
 		return nil, util.Permit
 	}
 	if !maps.Equal(missingResources(reclaimer.InitResreq, node.FutureIdle()), missingResources(reclaimer.InitResreq, p.FutureIdleOn(node))) {
-		return nil, util.Permit // Volcano would evict too few beside pods that hang
+		return nil, util.Permit // Volcano counts the room of stuck pods, and would evict too few
 	}
 	name, _ := p.cardFor(r.request, r.node)
 	_, victims, useful := p.selectVictims(reclaimer, node, name, p.reclaimCandidates(reclaimer, reclaimees, r.request.Resource))
@@ -61,8 +60,8 @@ func (p *plugin) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo
 	return victims, util.Permit
 }
 
-// reclaimCandidates are the pods that may be reclaimed for another on one node, in the order
-// in which they go. They hold cards of the resource that is needed, so of the same card.
+// reclaimCandidates returns the possible victims on one node in the order of eviction. They
+// hold cards of the needed resource, so of the same card.
 func (p *plugin) reclaimCandidates(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo, resource corev1.ResourceName) []*api.TaskInfo {
 	var candidates []*api.TaskInfo
 	for _, reclaimee := range reclaimees {
@@ -75,9 +74,8 @@ func (p *plugin) reclaimCandidates(reclaimer *api.TaskInfo, reclaimees []*api.Ta
 	return candidates
 }
 
-// CanReclaimFrom tells whether a pod may be evicted for one of another queue: by
-// the matrix of service types, from a reclaimable queue of lower priority, and
-// unless it is protected.
+// CanReclaimFrom reports whether a pod may reclaim the cards of another one. The reclaim matrix
+// must allow it, and the victim must be evictable and in a reclaimable queue of lower priority.
 func (p *plugin) CanReclaimFrom(reclaimer, reclaimee *api.TaskInfo) bool {
 	reclaimerJob, victimJob := p.ssn.Jobs[reclaimer.Job], p.ssn.Jobs[reclaimee.Job]
 	if reclaimerJob == nil || victimJob == nil || reclaimerJob.Queue == victimJob.Queue || !p.isEvictable(reclaimee) {
@@ -90,17 +88,16 @@ func (p *plugin) CanReclaimFrom(reclaimer, reclaimee *api.TaskInfo) bool {
 	return p.args.serviceTypes.CanReclaim(p.ServiceType(reclaimer), p.ServiceType(reclaimee))
 }
 
-// hasReachedMinRuntime tells whether the job of a pod has run as long as its service type
-// grants it.
+// hasReachedMinRuntime reports whether the pod's job has run for the minimum runtime of its
+// service type.
 func (p *plugin) hasReachedMinRuntime(task *api.TaskInfo) bool {
 	least := p.MinimumRuntime(task)
 	return least == 0 || RunningSince(p.ssn.Jobs[task.Job]).Add(least).Before(p.cache.now())
 }
 
-// RunningSince is the start of a job's oldest pod that is on its node, and far in
-// the future when none is known to be. A pod whose kubelet has started it has its
-// card, whatever it does: it may work in an init container, and then never
-// counts as running.
+// RunningSince returns the start of a job's oldest pod on its node, far in the future if
+// unknown. A started pod counts even in an init container, where it may work for long without
+// being Running.
 func RunningSince(job *api.JobInfo) time.Time {
 	since := time.Unix(math.MaxInt32, 0)
 	for task := range tasksIn(job, isOnNode) {
@@ -111,9 +108,8 @@ func RunningSince(job *api.JobInfo) time.Time {
 	return since
 }
 
-// startTime is when the kubelet started a pod, before its init containers, else
-// when the pod got its node; zero when neither is known. Only the kubelet and the
-// API server write either.
+// startTime returns when the kubelet started a pod, before its init containers, else when the
+// pod got its node; zero if unknown. Only the kubelet and the API server write either.
 func startTime(pod *corev1.Pod) time.Time {
 	if start := pod.Status.StartTime; start != nil {
 		return start.Time
@@ -124,7 +120,7 @@ func startTime(pod *corev1.Pod) time.Time {
 	return time.Time{}
 }
 
-// ServiceType is the service type of a pod, "" when nothing tells.
+// ServiceType returns the service type of a pod, "" if it has none.
 func (p *plugin) ServiceType(task *api.TaskInfo) string {
 	job, ok := p.ssn.Jobs[task.Job]
 	if !ok {
@@ -140,9 +136,9 @@ func (p *plugin) ServiceType(task *api.TaskInfo) string {
 	return workload.ServiceTypeFor(queue, task.Pod.Annotations, group, p.args.owners.TypeFor(task.Pod))
 }
 
-// compareByVictimOrder puts first who goes for a pod of another queue: by default the lowest
-// priority of the queue, then of the job, then of the pod, where only the classes count that
-// the policy lists; and among equals, or with victimOrder Loss, what is lost least.
+// compareByVictimOrder puts first the pod to evict first for another queue. By default that is
+// the lowest priority of queue, job and pod, where only the policy's PriorityClasses count.
+// Among equals, or with victimOrder Loss, the smallest loss is first.
 func (p *plugin) compareByVictimOrder(a, b *api.TaskInfo) int {
 	if p.args.victimOrder == v1alpha1.VictimsByLoss {
 		return p.compareByLoss(a, b)
@@ -156,9 +152,8 @@ func (p *plugin) compareByVictimOrder(a, b *api.TaskInfo) int {
 	)
 }
 
-// compareByLoss puts first what is lost least by an eviction, as far as one pod tells:
-// pods of jobs that are broken already, pods above their job's minimum, then by
-// the priority of queue, job and pod, then the youngest.
+// compareByLoss puts first the smallest loss, as far as one pod shows it: pods of broken jobs,
+// elastic pods, then the lowest priority of queue, job and pod, then the youngest.
 func (p *plugin) compareByLoss(a, b *api.TaskInfo) int {
 	x, y := p.ssn.Jobs[a.Job], p.ssn.Jobs[b.Job]
 	return cmp.Or(
@@ -171,8 +166,8 @@ func (p *plugin) compareByLoss(a, b *api.TaskInfo) int {
 	)
 }
 
-// evictionImpact is what the eviction of one pod does to its job: 0 nothing more, as
-// it is below its minimum already, 1 it goes on with fewer pods, 2 it breaks.
+// evictionImpact returns what the eviction of one pod does to its job: 0 if the job is below
+// its minimum already, 1 if it continues with fewer pods, 2 if it breaks.
 func evictionImpact(job *api.JobInfo) int {
 	switch ready := job.ReadyTaskNum(); {
 	case ready < job.MinAvailable:

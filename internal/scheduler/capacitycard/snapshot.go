@@ -18,8 +18,8 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// buildSnapshot brings the account up to date: the limits of every queue, what
-// every placed pod holds, and what was admitted and waits.
+// buildSnapshot updates the ledger: the limits of every queue, the charges of all placed pods,
+// and the reservations of enqueued jobs.
 func (p *plugin) buildSnapshot() {
 	c := p.cache
 	c.session, c.podsSeen = c.session+1, 0
@@ -66,16 +66,13 @@ func (p *plugin) buildSnapshot() {
 	c.forgetUnseenPods()
 }
 
-// chargedQueueFor is the queue that a placed pod is charged to: the one that it was
-// charged to on its node, which this process knows best; the one that was
-// written down when it was bound, for pods of a scheduler before; and only for a
-// pod of which neither is known, because an older version or somebody else bound
-// it, that of its PodGroup now. A PodGroup that is moved, or deleted and made
-// anew in another queue, takes no cards of placed pods along: its owner would
-// have its quota back and keep the cards. A pod of another scheduler was let in by
-// nobody: the queue that it names pays only if it takes the namespace (see
-// workload.Resolver). Known tells that the PodGroup's queue exists: asked once a job, as
-// it nearly always is the one that pays.
+// chargedQueueFor returns the queue to charge for a placed pod. A pod on the same node stays
+// charged to the same queue. Else the annotation of its binding decides, and without one the
+// queue of its PodGroup. So placed pods keep their charge when a user moves or recreates their
+// PodGroup: the user would otherwise regain quota and keep the cards. No admission check covers
+// pods of other schedulers. Such a pod is charged to its queue only if the queue allows the
+// namespace (see workload.Resolver). known is whether the PodGroup's queue exists, computed
+// once per job.
 func (p *plugin) chargedQueueFor(state *podState, job *api.JobInfo, known bool, node string) string {
 	if state.charge != nil && state.chargedNode == node && (known && state.charge.Queue == string(job.Queue) || p.hasQueue(state.charge.Queue)) {
 		return state.charge.Queue
@@ -90,13 +87,12 @@ func (p *plugin) chargedQueueFor(state *podState, job *api.JobInfo, known bool, 
 	return queue
 }
 
-// allowsNamespace tells whether a queue takes work of a namespace.
+// allowsNamespace reports whether a queue allows pods of a namespace.
 func (p *plugin) allowsNamespace(queue, namespace string) bool {
 	return p.checkNamespace(api.QueueID(queue), p.queueRules[api.QueueID(queue)], namespace) == nil
 }
 
-// chargeInQueue is what a task is charged in a queue, nil when that is nothing or
-// another queue pays for it.
+// chargeInQueue returns the charge of a task, nil if it has none or another queue is charged.
 func (p *plugin) chargeInQueue(queue api.QueueID, task *api.TaskInfo) *quota.Charge {
 	if charge := p.ledger.Charged(string(task.UID)); charge != nil && charge.Queue == string(queue) {
 		return charge
@@ -109,14 +105,13 @@ func (p *plugin) hasQueue(queue string) bool {
 	return ok
 }
 
-// isEvictionPending tells a task that Volcano evicts but whose pod nobody has deleted
-// yet. The eviction may still fail; until the API server knows, it holds its
-// cards for everybody else.
+// isEvictionPending reports whether Volcano evicts a task whose pod is not deleted yet. The
+// eviction may still fail, so until then the pod keeps its cards.
 func isEvictionPending(task *api.TaskInfo, status api.TaskStatus) bool {
 	return status == api.Releasing && task.Pod.DeletionTimestamp == nil
 }
 
-// loadQueueRules reads what every queue may use now.
+// loadQueueRules reads the limits and rules of every queue.
 func (p *plugin) loadQueueRules() {
 	p.queueRules = make(map[api.QueueID]*workload.QueueRules, len(p.ssn.Queues))
 	p.inqueue = make(map[api.QueueID]*quota.InqueueDemand, len(p.ssn.Queues))
@@ -137,8 +132,8 @@ func (p *plugin) loadQueueRules() {
 	maps.DeleteFunc(p.cache.queues, func(name string, _ cachedQueue) bool { return !p.hasQueue(name) })
 }
 
-// listNodes lists all nodes: those of the lister, which is complete from the
-// start, and those of the session, which tests may fill without a lister.
+// listNodes returns all nodes: those of the lister, which is complete from the start, and those
+// of the session, for tests without a lister.
 func (p *plugin) listNodes() map[string]*corev1.Node {
 	objects := make(map[string]*corev1.Node, len(p.ssn.Nodes))
 	for name, node := range p.ssn.Nodes {
@@ -149,16 +144,15 @@ func (p *plugin) listNodes() map[string]*corev1.Node {
 	if p.ssn.InformerFactory() == nil {
 		return objects
 	}
-	listed, _ := p.ssn.InformerFactory().Core().V1().Nodes().Lister().List(labels.Everything()) // from memory, which does not fail
+	listed, _ := p.ssn.InformerFactory().Core().V1().Nodes().Lister().List(labels.Everything()) // the lister cannot fail
 	for _, node := range listed {
 		objects[node.Name] = node
 	}
 	return objects
 }
 
-// chargePodsWithoutJob charges placed pods that are in no job of the session: their
-// PodGroup or queue is gone, another scheduler placed them, or Volcano's cache
-// has not worked them in yet. They hold cards all the same.
+// chargePodsWithoutJob charges placed pods without a job in the session. Their PodGroup or
+// queue is gone, another scheduler placed them, or Volcano's cache does not have them yet.
 func (p *plugin) chargePodsWithoutJob() {
 	for _, pod := range p.listPods() {
 		if p.cache.sawThisSession(pod) {
@@ -190,18 +184,18 @@ func (p *plugin) listPods() []*corev1.Pod {
 	if p.ssn.InformerFactory() == nil {
 		return nil
 	}
-	pods, _ := p.ssn.InformerFactory().Core().V1().Pods().Lister().List(labels.Everything()) // from memory, which does not fail
+	pods, _ := p.ssn.InformerFactory().Core().V1().Pods().Lister().List(labels.Everything()) // the lister cannot fail
 	return pods
 }
 
-// chargePod books a pod where it is placed: of the queue and card that it was charged to.
+// chargePod charges a pod on its node to a queue.
 func (p *plugin) chargePod(pod *corev1.Pod, state *podState, queue, node string, as chargeKind) {
 	if !p.updateCharge(state, queue, node) || state.chargedAs != as {
 		p.recordCharge(pod, state, as)
 	}
 }
 
-// recordCharge has the ledger hold what a pod is charged, as used or as ending.
+// recordCharge writes the charge of a pod to the ledger.
 func (p *plugin) recordCharge(pod *corev1.Pod, state *podState, as chargeKind) {
 	if state.chargedAs = as; as == chargedAsUsed {
 		p.ledger.Charge(string(pod.UID), state.charge)
@@ -210,15 +204,14 @@ func (p *plugin) recordCharge(pod *corev1.Pod, state *podState, as chargeKind) {
 	}
 }
 
-// updateCharge works out what a pod is charged on a node, and tells that it was that
-// already.
+// updateCharge computes the charge of a pod on a node, and reports whether it was up to date.
 func (p *plugin) updateCharge(state *podState, queue, node string) (unchanged bool) {
 	unchanged = state.chargedInventory != nil && state.charge.Queue == queue && state.chargedNode == node &&
 		(state.chargedInventory == p.inventory || p.hasSameCharge(state))
 	if !unchanged {
 		last := state.charge
 		if state.chargedNode != node {
-			last = nil // of another node, and says nothing of this one
+			last = nil // it was for another node
 		}
 		charge := workload.ChargeFor(&state.request, queue, node, p.inventory, last)
 		state.charge, state.chargedNode, state.chargedInventory = &charge, node, p.inventory
@@ -226,8 +219,8 @@ func (p *plugin) updateCharge(state *podState, queue, node string) (unchanged bo
 	return unchanged
 }
 
-// hasSameCharge tells whether a pod is charged for the card that its node has in
-// the new inventory too, as most are when the cards of some node changed.
+// hasSameCharge reports whether the charged card is still the one of the node in a new
+// inventory. It is for most pods when some node changed.
 func (p *plugin) hasSameCharge(state *podState) bool {
 	request, held := &state.request, state.charge.Cards
 	if len(request.ExtraResources) > 0 || len(held) > 1 || (len(held) == 0) != (request.Count == 0) {
@@ -242,7 +235,7 @@ func (p *plugin) hasSameCharge(state *podState) bool {
 	return true
 }
 
-// RequestFor returns what a task asks for, as it counts; nobody may change it.
+// RequestFor returns what a task requests. The caller must not change it.
 func (p *plugin) RequestFor(task *api.TaskInfo) *workload.Request {
 	if state, ok := p.cache.podsByObject[task.Pod]; ok && state.generation == p.cache.requestGeneration {
 		return &state.request
@@ -250,8 +243,8 @@ func (p *plugin) RequestFor(task *api.TaskInfo) *workload.Request {
 	return &p.cache.newPodState(task.Pod).request
 }
 
-// isTerminatingOn tells a pod that is being deleted and holds its cards until it is gone.
-// What hangs on a node that is gone, or does not work, holds them from nobody.
+// isTerminatingOn reports whether a pod is deleted and holds its cards until it ends. A pod on
+// a node that is gone or not ready holds none that others could use.
 func (p *plugin) isTerminatingOn(pod *corev1.Pod, node string) bool {
 	if node == "" || !workload.IsTerminating(pod) {
 		return false
@@ -260,14 +253,14 @@ func (p *plugin) isTerminatingOn(pod *corev1.Pod, node string) bool {
 	return known != nil && workload.NodeReady(known)
 }
 
-// exceedsEvictionHeadroom tells that pods that would be evicted for another one of a queue
-// hold more of a card than may be ending there: it could not be placed either
-// before they are gone, and neither could any other pod of the queue.
+// exceedsEvictionHeadroom reports whether victims hold more of a card than may terminate in a
+// queue. Then neither the preemptor nor any other pod of the queue could be placed until they
+// end.
 func (p *plugin) exceedsEvictionHeadroom(queue api.QueueID, name card.Name, victims []*api.TaskInfo) bool {
 	return p.releasedBy(queue, victims...).Cards[name] > p.ledger.EvictionHeadroom(string(queue), name)
 }
 
-// releasedBy is what pods hold of a queue, and would give back.
+// releasedBy returns the charges of pods in a queue.
 func (p *plugin) releasedBy(queue api.QueueID, tasks ...*api.TaskInfo) (released quota.Released) {
 	for _, task := range tasks {
 		if charge := p.chargeInQueue(queue, task); charge != nil {
@@ -277,22 +270,19 @@ func (p *plugin) releasedBy(queue api.QueueID, tasks ...*api.TaskInfo) (released
 	return released
 }
 
-// cacheSyncTimeout is how long an incomplete start may hold everything up. Afterwards
-// the missing pods are charged from the lister like any other, and what is
-// missing is reported.
+// cacheSyncTimeout is how long an incomplete cache delays decisions after a start. Then the
+// plugin charges missing pods from the lister and logs what is missing.
 const cacheSyncTimeout = 60 * time.Second
 
-// cacheSync holds decisions back after a start. Volcano opens its first
-// session before its cache has worked in all nodes and pods; deciding then
-// could give cards away a second time.
+// cacheSync delays decisions after a start. Volcano opens its first session before its cache
+// has all nodes and pods, and a decision could give cards away twice.
 type cacheSync struct {
 	synced       bool
 	waitingSince time.Time
 }
 
-// notReadyReason returns why nothing may be decided yet, "" once everything was seen
-// together in one session. missing names something that is not in the session,
-// and is asked only until then.
+// notReadyReason returns why nothing may be decided yet, "" once one session had everything.
+// missing names an object that the session lacks.
 func (c *cacheSync) notReadyReason(missing func() string, now time.Time) string {
 	if c.synced {
 		return ""
@@ -304,20 +294,20 @@ func (c *cacheSync) notReadyReason(missing func() string, now time.Time) string 
 	switch {
 	case absent == "":
 		c.synced = true
-		klog.InfoS("Every node and pod is in the books, deciding begins", "after", waited.String())
+		klog.InfoS("Volcano's cache has synced, scheduling starts", "after", waited.String())
 		return ""
 	case waited >= cacheSyncTimeout:
 		c.synced = true
-		klog.ErrorS(nil, "Deciding begins although Volcano's cache is incomplete; missing pods are charged all the same", "missing", absent)
+		klog.ErrorS(nil, "Scheduling starts although Volcano's cache has not synced; missing pods are charged from the lister", "missing", absent)
 		return ""
 	}
-	klog.InfoS("Nothing is decided yet: Volcano's cache is incomplete", "missing", absent)
-	// The same words every session, and no names of other tenants' pods.
+	klog.InfoS("Scheduling waits until Volcano's cache has synced", "missing", absent)
+	// The message is the same in every session and names no pods of other tenants.
 	return "the scheduler has just started and has not seen every node and pod yet"
 }
 
-// missingFromSession names one node or placed pod that the listers know and
-// the session does not.
+// missingFromSession names one node or placed pod that the listers know and the session does
+// not.
 func (p *plugin) missingFromSession() string {
 	for name, node := range p.listNodes() {
 		if _, ok := p.ssn.Nodes[name]; !ok && isInVolcanoCache(node) {
@@ -332,7 +322,7 @@ func (p *plugin) missingFromSession() string {
 	}
 	for _, pod := range p.listPods() {
 		if node := p.cache.nodes.Node(pod.Spec.NodeName); node == nil || p.ssn.Nodes[pod.Spec.NodeName] == nil && !isInVolcanoCache(node) {
-			continue // on a node that is gone, or of others: charged from the lister, no session will have it
+			continue // its node is gone or belongs to another scheduler, so no session will have it
 		}
 		if workload.IsAssigned(pod) && !placed[string(pod.UID)] {
 			return fmt.Sprintf("pod %s/%s on node %s is not in the session", pod.Namespace, pod.Name, pod.Spec.NodeName)
@@ -341,9 +331,9 @@ func (p *plugin) missingFromSession() string {
 	return ""
 }
 
-// isInVolcanoCache reports whether Volcano's cache takes a node: with --node-selector it takes
-// those with one of the labels, and of several schedulers each takes a part that it works
-// out by itself, so that none can be waited for (pkg/scheduler/cache, nodeCanAddCache).
+// isInVolcanoCache reports whether Volcano's cache accepts a node. --node-selector limits it to
+// nodes with one of the labels. Of several schedulers each computes its own part, so no node
+// can be expected (pkg/scheduler/cache, nodeCanAddCache).
 func isInVolcanoCache(node *corev1.Node) bool {
 	if os.Getenv("MULTI_SCHEDULER_ENABLE") == "true" {
 		return false

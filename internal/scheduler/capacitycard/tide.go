@@ -14,12 +14,12 @@ import (
 	"cardquota.dev/operator/internal/quota"
 )
 
-// ReclaimPolicy is the plugin of a session as an action asks it that takes cards back. It is valid
-// until the session closes, and like the session for one goroutine.
+// ReclaimPolicy is the plugin as the action cardreclaim uses it. It is valid until the session
+// closes, for one goroutine.
 type ReclaimPolicy = plugin
 
-// ReclaimPolicyFor returns the rules of the session that is open, by its UID: false when capacity-card is
-// not part of it or can decide nothing in it; then nobody may be evicted.
+// ReclaimPolicyFor returns the rules of the open session with this UID. It is false if
+// capacity-card is not part of the session or may not decide; then the action must not evict.
 func (c *Cache) ReclaimPolicyFor(session types.UID) (*ReclaimPolicy, bool) {
 	p := c.openPlugin
 	if p == nil || p.ssn.UID != session {
@@ -32,17 +32,16 @@ func (c *Cache) ReclaimPolicyFor(session types.UID) (*ReclaimPolicy, bool) {
 	return p, true
 }
 
-// Now is the time of the session.
+// Now returns the time of the session.
 func (p *plugin) Now() time.Time { return p.cache.now() }
 
-// CardOn is the card that a pod would use on a node, false when it may not run
-// there.
+// CardOn returns the card that a pod would use on a node, false if it may not run there.
 func (p *plugin) CardOn(task *api.TaskInfo, node string) (card.Name, bool) {
 	return p.cardFor(p.RequestFor(task), node)
 }
 
-// FreeQuota is what a queue may still take of some cards, or of all of its quota when none are
-// named: nothing of one of which too many are ending.
+// FreeQuota returns how many more of some cards a queue may use, or of all its cards without
+// names. Cards with too many terminating pods count as full.
 func (p *plugin) FreeQuota(queue api.QueueID, names ...card.Name) (free card.Count) {
 	limits := p.ledger.Limits(string(queue))
 	if limits.AnyCard {
@@ -59,8 +58,8 @@ func (p *plugin) FreeQuota(queue api.QueueID, names ...card.Name) (free card.Cou
 	return free
 }
 
-// FreeQuotaByCard is what a queue may still take of each card of its quota, nil for one without a
-// quota that may take any, and of CPU and memory.
+// FreeQuotaByCard returns how many more of each card a queue may use, nil if its cards are
+// unlimited, and the same of CPU and memory.
 func (p *plugin) FreeQuotaByCard(queue api.QueueID) (cards map[card.Name]card.Count, milliCPU, memory int64) {
 	limits := p.ledger.Limits(string(queue))
 	if !limits.AnyCard {
@@ -73,16 +72,16 @@ func (p *plugin) FreeQuotaByCard(queue api.QueueID) (cards map[card.Name]card.Co
 	return cards, limits.MilliCPU - usedCPU, limits.Memory - usedMemory
 }
 
-// FitsCPUMemory tells whether a queue has room for so much CPU, in thousandths
-// of a core, and memory, in bytes.
+// FitsCPUMemory reports whether so much CPU, in millicores, and memory, in bytes, fit the
+// quota.
 func (p *plugin) FitsCPUMemory(queue api.QueueID, milliCPU, memory int64) bool {
 	return p.ledger.FitsAnyCard(string(queue), quota.Request{MilliCPU: milliCPU, Memory: memory}) == nil
 }
 
-// ServiceTypeRules writes down who may take cards back from whom.
+// ServiceTypeRules returns the reclaim matrix as text.
 func (p *plugin) ServiceTypeRules() string { return fmt.Sprint(p.args.serviceTypes) }
 
-// CardCount is how many cards a pod holds, of whatever name.
+// CardCount returns how many cards a pod uses, whatever their names.
 func (p *plugin) CardCount(task *api.TaskInfo) (total card.Count) {
 	if charge := p.ledger.Charged(string(task.UID)); charge != nil {
 		for _, held := range charge.Cards {
@@ -92,23 +91,21 @@ func (p *plugin) CardCount(task *api.TaskInfo) (total card.Count) {
 	return total
 }
 
-// MinimumRuntime is how long jobs of a pod's service type run before cards are
-// taken back from them.
+// MinimumRuntime returns how long jobs of a pod's service type are protected from reclaim.
 func (p *plugin) MinimumRuntime(task *api.TaskInfo) time.Duration {
 	return p.args.serviceTypes[p.ServiceType(task)].MinimumRuntime
 }
 
-// VictimOrder says what decides which jobs of other queues give cards back.
+// VictimOrder returns in which order jobs of other queues lose cards.
 func (p *plugin) VictimOrder() v1alpha1.VictimOrder { return p.args.victimOrder }
 
-// PodPriority returns the priority of a pod that counts between queues: that of its
-// PriorityClass if the policy lists the class, else the lowest that it lists.
+// PodPriority returns the priority of a pod between queues: that of its PriorityClass if the
+// policy lists it, else the lowest listed.
 func (p *plugin) PodPriority(task *api.TaskInfo) int32 {
 	return p.args.priorityClasses.Priority(task.Pod.Spec.PriorityClassName)
 }
 
-// JobPriority returns the priority of a job with a PodGroup that counts between
-// queues. It is at most that of its pods.
+// JobPriority returns the priority of a job between queues, at most that of its pods.
 func (p *plugin) JobPriority(job *api.JobInfo) int32 {
 	highest := p.args.priorityClasses.Lowest
 	for _, task := range job.Tasks {
@@ -117,14 +114,14 @@ func (p *plugin) JobPriority(job *api.JobInfo) int32 {
 	return p.args.priorityClasses.JobPriority(job.PodGroup.Spec.PriorityClassName, highest)
 }
 
-// MarkEvicting notes that a pod was told to go.
-// Until it is gone, coming sessions know that it is on its way out.
+// MarkEvicting records that the eviction of a pod was requested. Later sessions know it until
+// the pod is gone.
 func (p *plugin) MarkEvicting(task *api.TaskInfo) {
 	p.cache.evictingSince[task.Pod.UID] = p.cache.now()
 }
 
-// OverdueEvictions lists pods that were told to go longer ago than patience, and that
-// nobody has deleted.
+// OverdueEvictions returns pods whose eviction was requested longer than timeout ago and that
+// are not deleted.
 func (p *plugin) OverdueEvictions(timeout time.Duration) (overdue []*api.TaskInfo) {
 	for _, task := range p.evictingTasks {
 		if p.EvictingLongerThan(task, timeout) {
@@ -134,15 +131,14 @@ func (p *plugin) OverdueEvictions(timeout time.Duration) (overdue []*api.TaskInf
 	return overdue
 }
 
-// EvictingLongerThan tells that a pod was told to go longer ago than patience.
+// EvictingLongerThan reports whether the eviction of a pod was requested longer than timeout
+// ago.
 func (p *plugin) EvictingLongerThan(task *api.TaskInfo, timeout time.Duration) bool {
 	return p.cache.now().Sub(p.cache.evictingSince[task.Pod.UID]) > timeout
 }
 
-// markReleasing gives pods that were told to go the status that Volcano would
-// give them had they been deleted: their cards are promised to others as soon as
-// they are free, and they cannot be taken a second time. They still hold them
-// for everybody else.
+// markReleasing sets evicting pods to the status that Volcano gives deleted pods: others may be
+// pipelined to their cards, and they cannot become victims again. They keep their charge.
 func (p *plugin) markReleasing(found []*api.TaskInfo) {
 	p.evictingTasks = found
 	since := make(map[types.UID]time.Time, len(found))

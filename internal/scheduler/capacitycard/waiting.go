@@ -11,23 +11,24 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// evictionTimeout is how long a pod that says that it is evicted may take until it is
-// being deleted. What is not deleted by then, was not evicted.
+// evictionTimeout is how long an evicted pod may take until it is deleted. After that the
+// eviction counts as failed.
 const evictionTimeout = time.Minute
 
-// nominationTimeout is how long a pod waits for the node that it was promised while nobody there
-// is being deleted yet.
+// nominationTimeout is how long a pod waits for its nominated node while no pod there is
+// deleted.
 const nominationTimeout = 5 * time.Minute
 
-// nomination is the node that a pod was promised first, or on which room was made for it.
+// nomination is the node to which a pod was pipelined first, or on which cards were reclaimed
+// for it.
 type nomination struct {
 	node  string
 	since time.Time
 }
 
-// saveNominations remembers the node that each pod was promised in the session that
-// closes, or in one before while pods are still on their way out there. The API
-// server may be too slow to show either by the next session.
+// saveNominations stores the nodes of pipelined pods when the session closes, and keeps older
+// ones while evicted pods leave the node. The API server may be too slow to show either by the
+// next session.
 func (p *plugin) saveNominations() {
 	promised := map[types.UID]nomination{}
 	for uid, made := range p.cache.nominations {
@@ -41,7 +42,7 @@ func (p *plugin) saveNominations() {
 				promised[task.Pod.UID] = nomination{task.NodeName, p.cache.now()}
 			}
 		}
-		for _, task := range job.TaskStatusIndex[api.Pending] { // by a process before this one
+		for _, task := range job.TaskStatusIndex[api.Pending] { // nominated by a previous process
 			node := task.Pod.Status.NominatedNodeName
 			if _, known := promised[task.Pod.UID]; !known && node != "" && p.hasEvictedPods(node) {
 				promised[task.Pod.UID] = nomination{node, p.cache.now()}
@@ -51,10 +52,10 @@ func (p *plugin) saveNominations() {
 	p.cache.nominations = promised
 }
 
-// nominatedAmong returns the node that a pod was promised in the last session, nil when it
-// is not one of those it may have now. The pods of a gang were promised nodes together: if
-// one of them went elsewhere, the place of another one could be missing. Volcano itself
-// follows a promise only once the API server shows it, and only where pods were evicted.
+// nominatedAmong returns the nominated node of a pod, nil if it is not among the scored nodes.
+// The pods of a gang are nominated together. If one went elsewhere, it could take the place of
+// another. Volcano itself uses a nomination only when the API server shows it, and only after
+// evictions.
 func (p *plugin) nominatedAmong(task *api.TaskInfo, scored map[float64][]*api.NodeInfo) *api.NodeInfo {
 	made, known := p.cache.nominations[task.Pod.UID]
 	if !known {
@@ -70,11 +71,9 @@ func (p *plugin) nominatedAmong(task *api.TaskInfo, scored map[float64][]*api.No
 	return nil
 }
 
-// awaitsNominatedNode tells that a pod need not have anybody evicted, because others are on their
-// way out on the node that it was promised. It does not wait for a node that does not take
-// it any more, and for a bounded time only.
-//
-// It holds for the search for a node that is made: each node of it asks.
+// awaitsNominatedNode reports whether a pod needs no eviction, because pods are leaving the
+// node nominated for it. It waits only while the node still accepts the pod, and for a bounded
+// time. The answer holds for the whole node search.
 func (p *plugin) awaitsNominatedNode(task *api.TaskInfo) bool {
 	s := p.search.Load()
 	if s == nil || s.task.UID != task.UID {
@@ -95,12 +94,12 @@ func (p *plugin) computeAwaitsNominatedNode(task *api.TaskInfo) bool {
 		p.ssn.PredicateForPreemptAction(task, node) == nil
 }
 
-// hasEvictedPods tells that some pod of a node was evicted and is not gone yet.
+// hasEvictedPods reports whether some pod of a node is being evicted.
 func (p *plugin) hasEvictedPods(name string) bool {
 	return anyTaskOn(p.ssn.Nodes[name], p.isBeingEvicted)
 }
 
-// anyTaskOn reports whether some pod of a node, which may be nil, is such.
+// anyTaskOn reports whether some pod of a node, which may be nil, meets the condition.
 func anyTaskOn(node *api.NodeInfo, is func(*api.TaskInfo) bool) bool {
 	if node != nil {
 		for _, task := range node.Tasks {
@@ -112,8 +111,8 @@ func anyTaskOn(node *api.NodeInfo, is func(*api.TaskInfo) bool) bool {
 	return false
 }
 
-// isBeingEvicted tells a pod that was evicted and is not gone yet. One that is being deleted,
-// though not by a scheduler, leaves for nobody, and neither does one that hangs.
+// isBeingEvicted reports whether a pod was evicted and still exists. A pod that a user deleted,
+// or that is stuck, does not count.
 func (p *plugin) isBeingEvicted(task *api.TaskInfo) bool {
 	since, evicted := workload.EvictedSince(task.Pod)
 	if task.Pod.DeletionTimestamp != nil {
@@ -122,28 +121,26 @@ func (p *plugin) isBeingEvicted(task *api.TaskInfo) bool {
 	return isEvictionPending(task, task.Status) || evicted && p.cache.now().Sub(since) < evictionTimeout
 }
 
-// reclaimedRoomTimeout is how long cards that were taken back for a pod are held for it, counted
-// from the eviction. They are held against those only from whom the pod may take cards:
-// others could have had cards taken back themselves. A node of its gang may be away for a
-// moment; Volcano then takes the whole gang back, and would give the cards to those they
-// were taken from.
+// reclaimedRoomTimeout is how long reclaimed cards are kept for a pod, counted from the
+// eviction. They are kept only from pods from which the reclaimer may reclaim; others could
+// have reclaimed cards themselves. If a node of its gang is missing for a moment, Volcano
+// undoes the whole gang and would give the cards back to the victims.
 const reclaimedRoomTimeout = 5 * time.Minute
 
-// roomOwner are the pods of a session for which room is held on a node.
+// roomOwner is a pod for which reclaimed cards are kept on a node.
 type roomOwner struct {
 	task *api.TaskInfo
-	// kind and priority are the service type of the pod, and the priority of its queue.
+	// serviceType is that of the pod, priority that of its queue.
 	serviceType string
 	priority    int32
 }
 
-// KeepReclaimedRoom notes that others were evicted for a pod that was promised a node.
+// KeepReclaimedRoom records that cards were reclaimed for a pipelined pod.
 func (p *plugin) KeepReclaimedRoom(task *api.TaskInfo) {
 	p.cache.reclaimedRoom[task.Pod.UID] = nomination{task.NodeName, p.cache.now()}
 }
 
-// loadReclaimedRoom finds the pods that wait for room that is held for them, and ends the holds
-// of all others.
+// loadReclaimedRoom finds the pending pods for which cards are kept, and forgets all others.
 func (p *plugin) loadReclaimedRoom() {
 	p.reclaimedRoom = nil
 	if len(p.cache.reclaimedRoom) == 0 {
@@ -164,9 +161,8 @@ func (p *plugin) loadReclaimedRoom() {
 	maps.DeleteFunc(p.cache.reclaimedRoom, func(uid types.UID, _ nomination) bool { return !waiting[uid] })
 }
 
-// reclaimedRoomStaysFree: the node has room for the pod beside what is held there for pods that may
-// take cards back from it, and that still wait. What a pod was promised or given in this
-// session, the node counts itself.
+// reclaimedRoomStaysFree: the node has room besides the cards kept for pending reclaimers that
+// may reclaim from this pod. What this session placed is already counted on the node.
 func reclaimedRoomStaysFree(p *plugin, r checkInput, node *api.NodeInfo) int {
 	if len(p.reclaimedRoom[node.Name]) == 0 {
 		return nodeFits
@@ -184,11 +180,11 @@ func reclaimedRoomStaysFree(p *plugin, r checkInput, node *api.NodeInfo) int {
 	return nodeFits
 }
 
-// stuckAfter is how much longer than its grace period a pod that is being deleted is waited
-// for. It may hang for ever, on its finalizer or on a kubelet that is away.
+// stuckAfter is how long after its grace period a terminating pod counts as stuck. A finalizer
+// or a missing kubelet may keep it for ever.
 const stuckAfter = 5 * time.Minute
 
-// findStuckPods finds the pods that should be gone and are not, also those whose job is gone.
+// findStuckPods finds the stuck pods of all nodes, also those without a job.
 func (p *plugin) findStuckPods() {
 	p.stuckPods = map[string][]*api.TaskInfo{}
 	for _, node := range p.ssn.NodeList {
@@ -200,14 +196,14 @@ func (p *plugin) findStuckPods() {
 	}
 }
 
-// IsStuckTerminating reports whether a pod is there for long after it should have been gone.
+// IsStuckTerminating reports whether a pod still exists long after its grace period.
 func (p *plugin) IsStuckTerminating(task *api.TaskInfo) bool {
 	deleted := task.Pod.DeletionTimestamp
 	return deleted != nil && p.cache.now().Sub(deleted.Time) >= stuckAfter
 }
 
-// noStuckPodConflicts: no pod that hangs keeps the pod off the node. Volcano's preempt looks at
-// what is left on a node without those that leave it, and would promise it for ever.
+// noStuckPodConflicts: no stuck pod conflicts with the pod. Volcano's preempt ignores
+// terminating pods, and would pipeline the pod to the node for ever.
 func noStuckPodConflicts(p *plugin, r checkInput, node *api.NodeInfo) int {
 	if slices.ContainsFunc(p.stuckPods[node.Name], func(other *api.TaskInfo) bool { return workload.ConflictOnNode(r.task.Pod, other.Pod) }) {
 		return conflictsWithStuckPod
@@ -215,8 +211,8 @@ func noStuckPodConflicts(p *plugin, r checkInput, node *api.NodeInfo) int {
 	return nodeFits
 }
 
-// FutureIdleOn returns what a node has idle or will have, without what pods hold there that hang.
-// Volcano expects to get that back, too, and would promise it for ever.
+// FutureIdleOn returns what a node has idle or will have, without the resources of stuck pods.
+// Volcano expects those back, and would pipeline pods to them for ever.
 func (p *plugin) FutureIdleOn(node *api.NodeInfo) *api.Resource {
 	idle := node.FutureIdle()
 	for _, task := range p.stuckPods[node.Name] {
@@ -231,13 +227,14 @@ func (p *plugin) FutureIdleOn(node *api.NodeInfo) *api.Resource {
 	return idle
 }
 
-// needsStuckRoom reports whether a pod fits a node only once pods are gone that hang.
+// needsStuckRoom reports whether a pod fits a node only after stuck pods are gone.
 func (p *plugin) needsStuckRoom(task *api.TaskInfo, node *api.NodeInfo) bool {
 	return len(p.stuckPods[node.Name]) > 0 && task.InitResreq.LessEqual(node.FutureIdle(), api.Zero) &&
 		!task.InitResreq.LessEqual(node.Idle, api.Zero) && !task.InitResreq.LessEqual(p.FutureIdleOn(node), api.Zero)
 }
 
-// preemptableTasksOn lists the pods of a node that may make room for another pod of their queue.
+// preemptableTasksOn returns the pods of a node that may be evicted for another pod of their
+// queue.
 func (p *plugin) preemptableTasksOn(node *api.NodeInfo, preemptor *api.TaskInfo) []*api.TaskInfo {
 	queue := p.ssn.Jobs[preemptor.Job].Queue
 	var tasks []*api.TaskInfo
@@ -250,9 +247,9 @@ func (p *plugin) preemptableTasksOn(node *api.NodeInfo, preemptor *api.TaskInfo)
 	return tasks
 }
 
-// conflictsArePreemptable: no pods keep the pod off the node that preempt may not evict for it.
-// Volcano promises a node on which nothing needs to go without looking at that, and looks
-// at no other node when the promise is refused.
+// conflictsArePreemptable: preempt may evict all pods that conflict with the pod. Volcano
+// pipelines a pod to a node that needs no eviction without this check, and tries no other node
+// when that is refused.
 func conflictsArePreemptable(p *plugin, r checkInput, node *api.NodeInfo) int {
 	if p.preemption == nil || p.hasNoConflicts(r.task, node) {
 		return nodeFits
