@@ -1,6 +1,8 @@
 package capacitycard
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +14,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/build"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -240,4 +243,118 @@ func (c *Cache) isOutOfSync(task *api.TaskInfo, state *podState) bool {
 		_, marked = c.evictingSince[task.Pod.UID]
 	}
 	return marked && task.Pod.DeletionTimestamp == nil
+}
+
+// bindingGracePeriod is how long after the first synced session a binding may still be the
+// predecessor's. It covers slow requests and the delay of the watch.
+var bindingGracePeriod = build.Wait(30 * time.Second)
+
+const (
+	// pendingBindingTimeout is how long a binding is kept for a pod that no session contains.
+	// Its PodGroup may soon be back.
+	pendingBindingTimeout = 10 * time.Minute
+	// maxReportedPods is how many pods bound by others are reported.
+	maxReportedPods = 5
+)
+
+// foreignBindingDetector detects another scheduler with our name: a pod of ours was pending in
+// one session and later has a node where this process never placed it.
+//
+// Every binding of this process starts as an allocation that its session keeps. The detector
+// stores it until the pod shows its node. A pod that was never seen pending proves nothing, and
+// neither does one last seen pending before bindingGracePeriod ended. The detector cannot see
+// two schedulers that choose the same node.
+type foreignBindingDetector struct {
+	// syncedSince is when the first synced session opened, zero before. detectFrom is the first
+	// session after bindingGracePeriod, 0 before.
+	syncedSince time.Time
+	detectFrom  uint64
+	// now is when this session opened.
+	now time.Time
+	// assumed are the allocations of this session.
+	assumed map[types.UID]string
+	// pending are the nodes on which earlier sessions placed pods that do not show it yet.
+	pending map[types.UID]*pendingBinding
+	// foreignPods are the names of pods that another scheduler bound.
+	foreignPods map[types.UID]string
+}
+
+// pendingBinding is where a pod may have been bound, and when the last binding was sent.
+type pendingBinding struct {
+	nodes    []string
+	lastSent time.Time
+}
+
+func newForeignBindingDetector() foreignBindingDetector {
+	return foreignBindingDetector{assumed: map[types.UID]string{}, pending: map[types.UID]*pendingBinding{}, foreignPods: map[types.UID]string{}}
+}
+
+// openSession starts a session. synced is set once every node and pod was seen together.
+func (d *foreignBindingDetector) openSession(session uint64, complete bool, now time.Time) {
+	d.now = now
+	if complete && d.syncedSince.IsZero() {
+		d.syncedSince = now
+	}
+	if complete && d.detectFrom == 0 && now.Sub(d.syncedSince) >= bindingGracePeriod {
+		d.detectFrom = session
+	}
+}
+
+// assume records that this session placed a pod on a node.
+func (d *foreignBindingDetector) assume(pod types.UID, node string) {
+	if before, ok := d.assumed[pod]; ok && before != node {
+		d.addPending(pod, before)
+	}
+	d.assumed[pod] = node
+}
+
+// forgetAssumed records that a placement was undone.
+func (d *foreignBindingDetector) forgetAssumed(pod types.UID, node string) {
+	if d.assumed[pod] == node {
+		delete(d.assumed, pod)
+	}
+}
+
+// closeForeignBindings closes a session: what it assumed is bound, or will be.
+func (c *Cache) closeForeignBindings() {
+	s := &c.foreignBindings
+	for pod, node := range s.assumed {
+		s.addPending(pod, node)
+	}
+	clear(s.assumed)
+	maps.DeleteFunc(s.pending, func(pod types.UID, sent *pendingBinding) bool {
+		_, exists := c.pods[pod]
+		return !exists && s.now.Sub(sent.lastSent) > pendingBindingTimeout
+	})
+}
+
+func (d *foreignBindingDetector) addPending(pod types.UID, node string) {
+	known, ok := d.pending[pod]
+	if !ok {
+		known = &pendingBinding{}
+		d.pending[pod] = known
+	}
+	if !slices.Contains(known.nodes, node) {
+		known.nodes = append(known.nodes, node)
+	}
+	known.lastSent = d.now
+}
+
+// observeBinding checks a pod that shows its node for the first time. waited is the last
+// session that saw the pod pending.
+func (d *foreignBindingDetector) observeBinding(pod *corev1.Pod, isOurs bool, waited uint64) {
+	known, ok := d.pending[pod.UID]
+	delete(d.pending, pod.UID)
+	if ok && slices.Contains(known.nodes, pod.Spec.NodeName) {
+		return
+	}
+	if d.detectFrom > 0 && waited >= d.detectFrom && isOurs {
+		d.foreignPods[pod.UID] = pod.Namespace + "/" + pod.Name
+	}
+}
+
+// foreignPodNames returns the first pods that another scheduler bound, sorted.
+func (d *foreignBindingDetector) foreignPodNames() []string {
+	names := slices.Sorted(maps.Values(d.foreignPods))
+	return names[:min(len(names), maxReportedPods)]
 }

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	quotav1 "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/utils/ptr"
-	"volcano.sh/apis/pkg/apis/scheduling"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/plugins/util"
@@ -107,35 +109,6 @@ func SelectToMinimum(job *api.JobInfo, have int32, roles map[string]int32, pendi
 		picked = append(picked, rest[:min(more, len(rest))]...)
 	}
 	return picked
-}
-
-// elasticUsage returns what a job uses, and how much of it is above the minimum: that of its
-// smallest pods.
-func (p *plugin) elasticUsage(job *api.JobInfo, aboveMinimum int) quota.ElasticUsage {
-	e := quota.ElasticUsage{Used: map[card.Name]card.Count{}}
-	var cards, milliCPU, memory []int64
-	for task := range tasksIn(job, api.AllocatedStatus) {
-		charge := p.chargeInQueue(job.Queue, task)
-		if charge == nil {
-			continue
-		}
-		for _, held := range charge.Cards {
-			e.Used[held.Name] = e.Used[held.Name].Add(held.Count)
-			cards = append(cards, int64(held.Count))
-		}
-		milliCPU, memory = append(milliCPU, charge.MilliCPU), append(memory, charge.Memory)
-	}
-	e.Elastic, e.MilliCPU, e.Memory = card.Count(sumOfSmallest(cards, aboveMinimum)), sumOfSmallest(milliCPU, aboveMinimum), sumOfSmallest(memory, aboveMinimum)
-	return e
-}
-
-// sumOfSmallest returns the sum of the n smallest amounts.
-func sumOfSmallest(amounts []int64, n int) (sum int64) {
-	slices.Sort(amounts)
-	for _, amount := range amounts[:min(n, len(amounts))] {
-		sum = quota.AddSaturating(sum, amount)
-	}
-	return sum
 }
 
 // podGroupRequestFor returns what a PodGroup without pods requests. It parses only a changed
@@ -239,78 +212,6 @@ func (p *plugin) jobEnqueued(obj any) {
 	}
 }
 
-// reserveForJob reserves what an enqueued job still waits for, unless its reservation timed
-// out, and adds what a running job uses above its minimum. allocated is how many of its pods
-// are placed. A barred job may not use its queue, so it gets no reservation.
-func (p *plugin) reserveForJob(job *api.JobInfo, allocated int, barred bool) {
-	inqueue, ok := p.inqueue[job.Queue]
-	if !ok || job.PodGroup == nil {
-		return
-	}
-	switch job.PodGroup.Status.Phase {
-	case scheduling.PodGroupInqueue, scheduling.PodGroupRunning, scheduling.PodGroupUnknown:
-	default:
-		return
-	}
-	if !barred && (job.PodGroup.Status.Phase == scheduling.PodGroupRunning || p.cache.reservations.isActive(job.PgUID, p.cache.now())) {
-		if request, refusal := p.missingMinimum(job); refusal == nil && !request.IsEmpty() {
-			if excess := p.cache.reservations.unreservedExcess(job, request); p.fitsAlone(job, request) {
-				inqueue.Add(p.ledger.DropUngranted(string(job.Queue), request.Without(excess)))
-				if !excess.IsEmpty() {
-					p.unreserved = append(p.unreserved, unreservedJob{job, request, excess})
-				}
-			}
-		}
-	}
-	if aboveMinimum := allocated - int(job.MinAvailable); aboveMinimum > 0 {
-		inqueue.AddElastic(p.elasticUsage(job, aboveMinimum))
-	}
-}
-
-// fitsAlone reports whether a job would be enqueued if it had its queue to itself. A job
-// enqueued under a larger quota cannot start, so it reserves nothing.
-func (p *plugin) fitsAlone(job *api.JobInfo, request quota.JobRequest) bool {
-	return p.ledger.FitsAlone(string(job.Queue), p.jobCharges(job), request, p.args.overCommitFactor)
-}
-
-// jobCharges returns the charges of the job's placed pods in its queue.
-func (p *plugin) jobCharges(job *api.JobInfo) (charges []*quota.Charge) {
-	for task := range tasksIn(job, api.AllocatedStatus) {
-		if charge := p.chargeInQueue(job.Queue, task); charge != nil {
-			charges = append(charges, charge)
-		}
-	}
-	return charges
-}
-
-// unreservedJob is a job that requests more than its reservation.
-type unreservedJob struct {
-	job *api.JobInfo
-	// request is what it waits for, excess the part without a reservation.
-	request, excess quota.JobRequest
-}
-
-// reserveUnreserved reserves the excess of jobs as far as it would be enqueued now, after all
-// charges are known. An Inqueue or Running phase does not prove that the plugin accepted a job.
-// Volcano does not ask about one without minResources, and its request may change later. A
-// restarted scheduler has no reservations and keeps free what fits.
-func (p *plugin) reserveUnreserved() {
-	jobs := p.unreserved
-	slices.SortFunc(jobs, func(a, b unreservedJob) int {
-		return cmp.Or(a.job.CreationTimestamp.Compare(b.job.CreationTimestamp.Time), cmp.Compare(a.job.UID, b.job.UID))
-	})
-	for _, u := range jobs {
-		if p.checkQueue(u.job) != nil || p.checkEnqueueQuota(u.job, u.excess) != nil {
-			continue
-		}
-		p.inqueue[u.job.Queue].Add(p.ledger.DropUngranted(string(u.job.Queue), u.excess))
-		if p.cache.cacheSync.synced { // before that the ledger misses charges
-			p.cache.reservations.recordEnqueued(u.job, u.request)
-		}
-	}
-	p.unreserved = nil
-}
-
 // checkEnqueueQuota returns why the request of a job does not fit the quota now, nil if it
 // does.
 func (p *plugin) checkEnqueueQuota(job *api.JobInfo, request quota.JobRequest) *workload.Refusal {
@@ -320,15 +221,19 @@ func (p *plugin) checkEnqueueQuota(job *api.JobInfo, request quota.JobRequest) *
 	return nil
 }
 
-// recordProgress restarts the reservation of PodGroups with pods placed at the end of the
-// session, or with nodes nominated for all they lack. Undone placements are no progress.
-// Neither are pipelined pods of an incomplete gang, since Volcano's preempt creates them in
-// every session.
-func (p *plugin) recordProgress() {
-	for _, job := range p.ssn.Jobs {
-		placed := len(job.TaskStatusIndex[api.Allocated]) + len(job.TaskStatusIndex[api.Binding])
-		if placed > 0 || len(job.TaskStatusIndex[api.Pipelined]) > 0 && p.ssn.JobPipelined(job) {
-			p.cache.reservations.restartWait(job.PgUID, p.cache.now())
-		}
-	}
+// podGroupRequest is the request of a PodGroup. It is valid for the same texts and generation.
+type podGroupRequest struct {
+	annotation    string
+	hasAnnotation bool
+	minResources  *corev1.ResourceList
+	generation    uint64
+	// lastSession is the last session that used it.
+	lastSession uint64
+	jobRequest  quota.JobRequest
+	refusal     *workload.Refusal
+}
+
+// removeStalePodGroupRequests removes entries that two sessions did not use.
+func (c *Cache) removeStalePodGroupRequests() {
+	maps.DeleteFunc(c.podGroupRequests, func(_ types.UID, a *podGroupRequest) bool { return c.session-a.lastSession > 1 })
 }

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"volcano.sh/volcano/cmd/scheduler/app/options"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/card"
@@ -178,3 +180,64 @@ func (p *plugin) fitError(task *api.TaskInfo, node *api.NodeInfo, key fitErrorKe
 	known.session.Store(p.cache.session)
 	return api.NewFitErrWithStatus(task, node, known.statuses...)
 }
+
+// nodeSearch is the state of one node search for a pod: what the predicate and the score read
+// besides the node.
+type nodeSearch struct {
+	checkInput
+	// refusal is the result of podChecks; known is whether the pod's job is in the session.
+	refusal *workload.Refusal
+	known   bool
+	// mayReclaim is set if the pod may reclaim cards from other queues in this search.
+	mayReclaim bool
+	// awaitsNominated is the answer of awaitsNominatedNode, computed once.
+	awaitsNominated bool
+	awaitsOnce      sync.Once
+	// once fills in the rest when the first node is scored, since most searches score none.
+	once sync.Once
+	// requests are the pod's requests by resource.
+	requests map[corev1.ResourceName]float64
+	// weight is the highest packing score of a node.
+	weight float64
+	// gangNodes are the names of nodes that hold cards of the pod's gang, nil without a gang.
+	gangNodes map[string]bool
+	// gangRests are the pending pods of the gang that may run on a card, by card.
+	gangRests map[card.Name]*gangRest
+}
+
+// searchFor returns the current node search of a task.
+func (p *plugin) searchFor(task *api.TaskInfo) *nodeSearch {
+	s := p.search.Load()
+	if s == nil || s.task != task {
+		s = p.newSearch(task) // scored without prePredicate
+	}
+	s.once.Do(func() { p.prepareScoring(s) })
+	return s
+}
+
+func (p *plugin) newSearch(task *api.TaskInfo) *nodeSearch {
+	s := &nodeSearch{}
+	s.checkInput, s.refusal, s.known = p.checkedInput(task)
+	return s
+}
+
+// prePredicate starts a node search. Volcano calls it before each search. It sets how many
+// nodes Volcano checks: all for a pod with alternatives, since any node may have its first one.
+// It also sets whether the pod may reclaim cards on the way, which preemptive decided just
+// before.
+func (p *plugin) prePredicate(task *api.TaskInfo) error {
+	p.reportLongSession()
+	options.ServerOpts.PercentageOfNodesToFind = p.percentageOfNodes
+	if len(p.RequestFor(task).Named.Names()) > 1 {
+		options.ServerOpts.PercentageOfNodesToFind = allNodes
+	}
+	p.preemption.completeGangs()
+	s := p.newSearch(task)
+	s.mayReclaim, p.reclaimerCandidate = p.reclaimerCandidate == task.UID, ""
+	p.search.Store(s)
+	p.attempt.Store(nil)
+	return nil
+}
+
+// allNodes is the --percentage-nodes-to-find with which Volcano checks every node.
+const allNodes = 100

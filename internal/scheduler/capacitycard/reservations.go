@@ -1,0 +1,204 @@
+package capacitycard
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"volcano.sh/apis/pkg/apis/scheduling"
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
+)
+
+// reservationTimeout is how long an enqueued job keeps its reservation while something other
+// than quota blocks it, such as a node selector that no node matches.
+const reservationTimeout = 5 * time.Minute
+
+// reservations holds the reservations of enqueued PodGroups. A refusal for quota, or a placed
+// pod at the end of a session, restarts the wait.
+type reservations map[types.UID]*reservation
+
+// reservation is what an enqueued PodGroup may wait for in a queue.
+type reservation struct {
+	// waitingSince is when the wait began, zero if the job does not wait. isWaiting is set if
+	// it waited since the last removeStale.
+	waitingSince time.Time
+	isWaiting    bool
+	// enqueued is set if the job was enqueued to queue with request, requested if the job still
+	// asks for no more cards than that.
+	enqueued, requested bool
+	queue               api.QueueID
+	request             quota.JobRequest
+}
+
+// entryFor returns the entry of a PodGroup and creates it if needed.
+func (r reservations) entryFor(group types.UID) *reservation {
+	if r[group] == nil {
+		r[group] = &reservation{}
+	}
+	return r[group]
+}
+
+// recordEnqueued stores the request with which a job was enqueued.
+func (r reservations) recordEnqueued(job *api.JobInfo, request quota.JobRequest) {
+	entry := r.entryFor(job.PgUID)
+	entry.queue, entry.request, entry.enqueued, entry.requested = job.Queue, request, true, true
+}
+
+// unreservedExcess returns the part of a job's request with which it was not enqueued.
+func (r reservations) unreservedExcess(job *api.JobInfo, request quota.JobRequest) quota.JobRequest {
+	entry := r[job.PgUID]
+	if entry == nil || !entry.enqueued || entry.queue != job.Queue {
+		return request
+	}
+	excess := entry.request.Excess(request)
+	entry.requested = len(excess.Demands) == 0
+	return excess
+}
+
+// isActive reports whether a waiting PodGroup still has its reservation.
+func (r reservations) isActive(group types.UID, now time.Time) bool {
+	entry := r.entryFor(group)
+	if entry.isWaiting = true; entry.waitingSince.IsZero() {
+		entry.waitingSince = now
+	}
+	return now.Sub(entry.waitingSince) < reservationTimeout
+}
+
+// restartWait restarts the timeout of a reservation.
+func (r reservations) restartWait(group types.UID, now time.Time) {
+	if entry := r[group]; entry != nil && !entry.waitingSince.IsZero() {
+		entry.waitingSince = now
+	}
+}
+
+// removeStale removes PodGroups that did not wait in this session, or that wait for more cards
+// than they were enqueued with.
+func (r reservations) removeStale() {
+	for group, entry := range r {
+		if !entry.isWaiting {
+			entry.waitingSince = time.Time{}
+		}
+		entry.enqueued = entry.enqueued && entry.requested
+		if entry.isWaiting, entry.requested = false, false; entry.waitingSince.IsZero() && !entry.enqueued {
+			delete(r, group)
+		}
+	}
+}
+
+// reserveForJob reserves what an enqueued job still waits for, unless its reservation timed
+// out, and adds what a running job uses above its minimum. allocated is how many of its pods
+// are placed. A barred job may not use its queue, so it gets no reservation.
+func (p *plugin) reserveForJob(job *api.JobInfo, allocated int, barred bool) {
+	inqueue, ok := p.inqueue[job.Queue]
+	if !ok || job.PodGroup == nil {
+		return
+	}
+	switch job.PodGroup.Status.Phase {
+	case scheduling.PodGroupInqueue, scheduling.PodGroupRunning, scheduling.PodGroupUnknown:
+	default:
+		return
+	}
+	if !barred && (job.PodGroup.Status.Phase == scheduling.PodGroupRunning || p.cache.reservations.isActive(job.PgUID, p.cache.now())) {
+		if request, refusal := p.missingMinimum(job); refusal == nil && !request.IsEmpty() {
+			if excess := p.cache.reservations.unreservedExcess(job, request); p.fitsAlone(job, request) {
+				inqueue.Add(p.ledger.DropUngranted(string(job.Queue), request.Without(excess)))
+				if !excess.IsEmpty() {
+					p.unreserved = append(p.unreserved, unreservedJob{job, request, excess})
+				}
+			}
+		}
+	}
+	if aboveMinimum := allocated - int(job.MinAvailable); aboveMinimum > 0 {
+		inqueue.AddElastic(p.elasticUsage(job, aboveMinimum))
+	}
+}
+
+// fitsAlone reports whether a job would be enqueued if it had its queue to itself. A job
+// enqueued under a larger quota cannot start, so it reserves nothing.
+func (p *plugin) fitsAlone(job *api.JobInfo, request quota.JobRequest) bool {
+	return p.ledger.FitsAlone(string(job.Queue), p.jobCharges(job), request, p.args.overCommitFactor)
+}
+
+// jobCharges returns the charges of the job's placed pods in its queue.
+func (p *plugin) jobCharges(job *api.JobInfo) (charges []*quota.Charge) {
+	for task := range tasksIn(job, api.AllocatedStatus) {
+		if charge := p.chargeInQueue(job.Queue, task); charge != nil {
+			charges = append(charges, charge)
+		}
+	}
+	return charges
+}
+
+// elasticUsage returns what a job uses, and how much of it is above the minimum: that of its
+// smallest pods.
+func (p *plugin) elasticUsage(job *api.JobInfo, aboveMinimum int) quota.ElasticUsage {
+	e := quota.ElasticUsage{Used: map[card.Name]card.Count{}}
+	var cards, milliCPU, memory []int64
+	for task := range tasksIn(job, api.AllocatedStatus) {
+		charge := p.chargeInQueue(job.Queue, task)
+		if charge == nil {
+			continue
+		}
+		for _, held := range charge.Cards {
+			e.Used[held.Name] = e.Used[held.Name].Add(held.Count)
+			cards = append(cards, int64(held.Count))
+		}
+		milliCPU, memory = append(milliCPU, charge.MilliCPU), append(memory, charge.Memory)
+	}
+	e.Elastic, e.MilliCPU, e.Memory = card.Count(sumOfSmallest(cards, aboveMinimum)), sumOfSmallest(milliCPU, aboveMinimum), sumOfSmallest(memory, aboveMinimum)
+	return e
+}
+
+// sumOfSmallest returns the sum of the n smallest amounts.
+func sumOfSmallest(amounts []int64, n int) (sum int64) {
+	slices.Sort(amounts)
+	for _, amount := range amounts[:min(n, len(amounts))] {
+		sum = quota.AddSaturating(sum, amount)
+	}
+	return sum
+}
+
+// unreservedJob is a job that requests more than its reservation.
+type unreservedJob struct {
+	job *api.JobInfo
+	// request is what it waits for, excess the part without a reservation.
+	request, excess quota.JobRequest
+}
+
+// reserveUnreserved reserves the excess of jobs as far as it would be enqueued now, after all
+// charges are known. An Inqueue or Running phase does not prove that the plugin accepted a job.
+// Volcano does not ask about one without minResources, and its request may change later. A
+// restarted scheduler has no reservations and keeps free what fits.
+func (p *plugin) reserveUnreserved() {
+	jobs := p.unreserved
+	slices.SortFunc(jobs, func(a, b unreservedJob) int {
+		return cmp.Or(a.job.CreationTimestamp.Compare(b.job.CreationTimestamp.Time), cmp.Compare(a.job.UID, b.job.UID))
+	})
+	for _, u := range jobs {
+		if p.checkQueue(u.job) != nil || p.checkEnqueueQuota(u.job, u.excess) != nil {
+			continue
+		}
+		p.inqueue[u.job.Queue].Add(p.ledger.DropUngranted(string(u.job.Queue), u.excess))
+		if p.cache.cacheSync.synced { // before that the ledger misses charges
+			p.cache.reservations.recordEnqueued(u.job, u.request)
+		}
+	}
+	p.unreserved = nil
+}
+
+// recordProgress restarts the reservation of PodGroups with pods placed at the end of the
+// session, or with nodes nominated for all they lack. Undone placements are no progress.
+// Neither are pipelined pods of an incomplete gang, since Volcano's preempt creates them in
+// every session.
+func (p *plugin) recordProgress() {
+	for _, job := range p.ssn.Jobs {
+		placed := len(job.TaskStatusIndex[api.Allocated]) + len(job.TaskStatusIndex[api.Binding])
+		if placed > 0 || len(job.TaskStatusIndex[api.Pipelined]) > 0 && p.ssn.JobPipelined(job) {
+			p.cache.reservations.restartWait(job.PgUID, p.cache.now())
+		}
+	}
+}
