@@ -12,9 +12,9 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/build"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
-	"cardquota.dev/operator/internal/build"
 	"cardquota.dev/operator/internal/workload"
 )
 

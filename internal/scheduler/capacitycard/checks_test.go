@@ -48,16 +48,16 @@ func TestEachCheckRefuses(t *testing.T) {
 		spoil func(*scene, *checkInput)
 		says  string
 	}{
-		"argumentsAreValid":      {func(s *scene, _ *checkInput) { s.p.argumentsErr = errors.New("wrong") }, "Arguments of capacity-card are invalid: wrong"},
-		"everythingWasSeen":      {func(s *scene, _ *checkInput) { s.p.notReadyReason = "not yet" }, "not yet"},
-		"queueExists":            {func(_ *scene, r *checkInput) { r.job, r.rules = &api.JobInfo{Queue: "gone"}, nil }, "Queue <gone> does not exist"},
-		"queueIsUsable":          {rule(func(rules *workload.QueueRules) { rules.Refusal = &workload.Refusal{Message: "closed"} }), "closed"},
-		"namespaceIsAdmitted":    {rule(func(rules *workload.QueueRules) { rules.Namespaces = labels.Nothing() }), "namespace"},
-		"requestIsReadable":      {func(_ *scene, r *checkInput) { r.request.Denied = &workload.Refusal{Message: "unreadable"} }, "unreadable"},
-		"queueHasRoom":           {many, "Queue <inf> has insufficient <A> quota: requested <10000>"},
-		"takesFromOthers":        {func(s *scene, r *checkInput) { r.task = s.Task("t-0") }, `service type "training" take no cards`},
-		"cardIsAllowed":          {func(_ *scene, r *checkInput) { r.node = "b" }, "pod ns/i-0 may not run on the card of node b"},
-		"queueHasRoomForTheCard": {many, "Queue <inf> has insufficient <A> quota: requested <10000>"},
+		"argumentsAreValid":    {func(s *scene, _ *checkInput) { s.p.argumentsErr = errors.New("wrong") }, "Arguments of capacity-card are invalid: wrong"},
+		"cacheIsSynced":        {func(s *scene, _ *checkInput) { s.p.notReadyReason = "not yet" }, "not yet"},
+		"queueExists":          {func(_ *scene, r *checkInput) { r.job, r.rules = &api.JobInfo{Queue: "gone"}, nil }, "Queue <gone> does not exist"},
+		"queueIsUsable":        {rule(func(rules *workload.QueueRules) { rules.Refusal = &workload.Refusal{Message: "closed"} }), "closed"},
+		"namespaceIsAllowed":   {rule(func(rules *workload.QueueRules) { rules.Namespaces = labels.Nothing() }), "namespace"},
+		"requestIsValid":       {func(_ *scene, r *checkInput) { r.request.Denied = &workload.Refusal{Message: "unreadable"} }, "unreadable"},
+		"queueHasQuota":        {many, "Queue <inf> has insufficient <A> quota: requested <10000>"},
+		"mayReclaim":           {func(s *scene, r *checkInput) { r.task = s.Task("t-0") }, `service type "training" may not reclaim cards`},
+		"cardIsAllowed":        {func(_ *scene, r *checkInput) { r.node = "b" }, "pod ns/i-0 may not run on the card of node b"},
+		"queueHasQuotaForCard": {many, "Queue <inf> has insufficient <A> quota: requested <10000>"},
 	}
 	tested := map[string]bool{}
 	for _, checks := range [][]checkFunc{quotaChecks, reclaimChecks, placeChecks} {
@@ -92,10 +92,10 @@ func TestEachCheckOfNodesRefuses(t *testing.T) {
 		spoil  func(*scene, *checkInput)
 		why    int
 	}{
-		"noPodKeepsItOff": {"h tra 1: a; i inf 1: -", func(p *corev1.Pod) { port(p); hung(p) }, nil, conflictsWithStuckPod},
-		"noPodStaysApart": {"t tra 1: a; i inf 1: -", port, func(s *scene, _ *checkInput) { s.p.preemption = &preemption{p: s.p} }, conflictNotPreemptable},
-		"roomDoesNotHang": {"h tra 1: a cards=8; i inf 1: -", hung, nil, roomIsStuck},
-		"roomIsNotHeld": {"i inf 1: -; v inf 1: - cards=8", nil, func(s *scene, r *checkInput) {
+		"noStuckPodConflicts":     {"h tra 1: a; i inf 1: -", func(p *corev1.Pod) { port(p); hung(p) }, nil, conflictsWithStuckPod},
+		"conflictsArePreemptable": {"t tra 1: a; i inf 1: -", port, func(s *scene, _ *checkInput) { s.p.preemption = &preemption{p: s.p} }, conflictNotPreemptable},
+		"roomIsNotStuck":          {"h tra 1: a cards=8; i inf 1: -", hung, nil, roomIsStuck},
+		"reclaimedRoomStaysFree": {"i inf 1: -; v inf 1: - cards=8", nil, func(s *scene, r *checkInput) {
 			s.p.reclaimedRoom = map[string][]roomOwner{"a": {{task: s.Task("v-0"), serviceType: "inference", priority: 90000}}}
 			r.task = s.Task("i-0")
 			s.p.args.serviceTypes["inference"] = s.p.args.serviceTypes["training"]
