@@ -16,9 +16,9 @@ var workloadMutants = []mutant{
 
 	// Which queue.
 	{"internal/workload/pod.go", `return pod.Annotations[v1beta1.KubeGroupNameAnnotationKey]`, `return pod.Annotations["scheduling.volcano.sh/group-name"]`, "the PodGroup is that of scheduling.k8s.io/group-name"},
-	{"internal/workload/pod.go", `	if pod.Spec.NodeName == "" {`, `	if pod.Spec.NodeName == "nowhere" {`, "before the binding nothing of it is believed"},
-	{"internal/workload/resolver.go", `	case lastCharged != "":`, `	case lastCharged == "none":`, "the queue charged last goes first"},
-	{"internal/workload/resolver.go", `	case charged != "":`, `	case charged == "none":`, "the queue of the binding goes before the PodGroup's"},
+	{"internal/workload/pod.go", `	if pod.Spec.NodeName == "" {`, `	if pod.Spec.NodeName == "nowhere" {`, "before the binding the record is not trusted"},
+	{"internal/workload/resolver.go", `	case lastCharged != "":`, `	case lastCharged == "none":`, "the queue charged last has precedence"},
+	{"internal/workload/resolver.go", `	case charged != "":`, `	case charged == "none":`, "the queue of the binding has precedence over the PodGroup's"},
 	{"internal/workload/resolver.go", `	case charged != "":
 		queue = charged
 	case group != nil:
@@ -28,20 +28,20 @@ var workloadMutants = []mutant{
 		queue = charged`, "a PodGroup that is moved moves no placed pod"},
 	{"internal/workload/resolver.go", `	case group != nil:
 		queue = PodGroupQueue(group)`, `	case group != nil && pod.Annotations[v1beta1.QueueNameAnnotationKey] == "":
-		queue = PodGroupQueue(group)`, "the PodGroup's queue goes before the pod's annotation"},
+		queue = PodGroupQueue(group)`, "the PodGroup's queue has precedence over the pod's annotation"},
 	{"internal/workload/resolver.go", `	case pod.Annotations[v1beta1.QueueNameAnnotationKey] != "":`, `	case pod.Annotations[v1beta1.QueueNameAnnotationKey] == "none":`, "without a PodGroup the pod's annotation names the queue"},
 	{"internal/workload/resolver.go", `		queue = pod.Annotations[batchv1alpha1.QueueNameKey]`, `		queue = ""`, "without a PodGroup the vcjob's annotation names the queue"},
 	{"internal/workload/pod.go", `cmp.Or(group.Spec.Queue, DefaultQueue)`, `cmp.Or(group.Spec.Queue)`, "a PodGroup without a queue is in default"},
 	{"internal/workload/pod.go", `const DefaultQueue = "default"`, `const DefaultQueue = "root"`, "the queue of a PodGroup that names none is default"},
 
 	// The service type.
-	{"internal/workload/pod.go", `{queue, pod, group} {`, `{pod, queue, group} {`, "the queue's service type goes before the pod's"},
-	{"internal/workload/pod.go", `{queue, pod, group} {`, `{queue, group, pod} {`, "the pod's service type goes before the PodGroup's"},
+	{"internal/workload/pod.go", `{queue, pod, group} {`, `{pod, queue, group} {`, "the queue's service type has precedence over the pod's"},
+	{"internal/workload/pod.go", `{queue, pod, group} {`, `{queue, group, pod} {`, "the pod's service type has precedence over the PodGroup's"},
 	{"internal/workload/pod.go", `{queue, pod, group} {`, `{queue, pod} {`, "the PodGroup's service type counts"},
 	{"internal/workload/pod.go", `	return ofOwner`, `	return ""`, "the owner's kind counts for the service type"},
 
 	// Which card, and how many.
-	{"internal/workload/resolver.go", `return r.Schedulers == nil ||`, `return`, "a pod of our scheduler is taken at its word"},
+	{"internal/workload/resolver.go", `return r.Schedulers == nil ||`, `return`, "a pod of our scheduler is trusted"},
 	{"internal/workload/resolver.go", `Charge{Queue: queue, MilliCPU: request.MilliCPU, Memory: request.Memory}`, `Charge{Queue: queue, Memory: request.Memory}`, "CPU is charged"},
 	{"internal/workload/resolver.go", `Charge{Queue: queue, MilliCPU: request.MilliCPU, Memory: request.Memory}`, `Charge{Queue: queue, MilliCPU: request.MilliCPU}`, "memory is charged"},
 	{"internal/workload/resolver.go", `Charge{Queue: queue, MilliCPU: request.MilliCPU, Memory: request.Memory}`, `Charge{MilliCPU: request.MilliCPU, Memory: request.Memory}`, "a queue is charged"},
@@ -160,7 +160,7 @@ var workloadMutants = []mutant{
 	{"internal/workload/eviction.go", `value, set = pod.Labels[v1beta1.PodPreemptable]`, `value, set = pod.Labels["none"]`, "the label preemptable counts"},
 	{"internal/workload/eviction.go", `	if !set {
 		value, set = pod`, `	if _, labelled := pod.Labels[v1beta1.PodPreemptable]; labelled {
-		value, set = pod`, "the annotation preemptable goes before the label"},
+		value, set = pod`, "the annotation preemptable has precedence over the label"},
 	{"internal/workload/eviction.go", `return allowsPreemption(value, set) && allowsPreemption(ofGroup, setByGroup)`, `return allowsPreemption(value, set) && (setByGroup || ofGroup == "")`, "the PodGroup may protect its pods"},
 	{"internal/workload/eviction.go", `return allowsPreemption(value, set) && allowsPreemption(ofGroup, setByGroup)`, `return allowsPreemption(ofGroup, setByGroup) && (allowsPreemption(value, set) || len(group) > 0)`, "a pod may protect itself in a PodGroup that allows it"},
 	{"internal/workload/eviction.go", `	if !set {
@@ -182,7 +182,7 @@ var workloadMutants = []mutant{
 	case charged`, `	case lastCharged != "":
 		queue = lastCharged
 	case charged`, "what was charged stays when the queue leaves the namespace out"},
-	{"internal/workload/resolver.go", `r.UsesOurScheduler(pod) && (group != nil || charged != "")`, `r.UsesOurScheduler(pod)`, "a pod of ours is not believed by its own word"},
+	{"internal/workload/resolver.go", `r.UsesOurScheduler(pod) && (group != nil || charged != "")`, `r.UsesOurScheduler(pod)`, "a pod of ours is not trusted without a record"},
 	{"internal/workload/resolver.go", `r.UsesOurScheduler(pod) && (group != nil || charged != "")`, `r.UsesOurScheduler(pod) && group != nil`, "the record of our binding stays when the queue leaves the namespace out"},
 	{"internal/workload/resolver.go", `r.UsesOurScheduler(pod) && (group != nil || charged != "")`, `r.UsesOurScheduler(pod) && charged != ""`, "a pod of ours in a PodGroup stays when the queue leaves the namespace out"},
 	{"internal/workload/resolver.go", `r.UsesOurScheduler(pod) && (group != nil || charged != "")`, `(group != nil || charged != "")`, "another scheduler's pod is charged only to a queue that takes its namespace"},
