@@ -88,7 +88,7 @@ func (i imageNames) overrideImage(value string) error {
 
 // imageReference returns the full reference of an image of config/, with or without a tag, in
 // the given release.
-func (i imageNames) imageReference(image, version string) (name, imageReference string) {
+func (i imageNames) imageReference(image, version string) (name, reference string) {
 	name, _, _ = strings.Cut(image, ":")
 	if reference, ok := i.byName[name]; ok {
 		return name, reference

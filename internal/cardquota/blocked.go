@@ -108,20 +108,20 @@ func controllerReference(object metav1.Object, group, kind string) v1alpha1.Work
 // countPodGroup counts a PodGroup: as a member of a queue in which its pods run, or that
 // takes its namespace, and, as long as it has no pods, by what it says the job will
 // ask for.
-func (c *counter) countPodGroup(countPodGroup *v1beta1.PodGroup) {
-	if countPodGroup.Status.Phase == v1beta1.PodGroupCompleted {
+func (c *counter) countPodGroup(group *v1beta1.PodGroup) {
+	if group.Status.Phase == v1beta1.PodGroupCompleted {
 		return
 	}
-	queue := workload.PodGroupQueue(countPodGroup)
+	queue := workload.PodGroupQueue(group)
 	t := c.usageFor(queue)
-	if countPodGroup.Status.Running > 0 || c.allowsNamespace(queue, countPodGroup.Namespace) {
+	if group.Status.Running > 0 || c.allowsNamespace(queue, group.Namespace) {
 		t.usage.Members++
 	}
-	waits := countPodGroup.Status.Phase == v1beta1.PodGroupPending || countPodGroup.Status.Phase == v1beta1.PodGroupInqueue || countPodGroup.Status.Phase == ""
-	if !waits || countPodGroup.DeletionTimestamp != nil || c.groupsWithPods[types.NamespacedName{Namespace: countPodGroup.Namespace, Name: countPodGroup.Name}] {
+	waits := group.Status.Phase == v1beta1.PodGroupPending || group.Status.Phase == v1beta1.PodGroupInqueue || group.Status.Phase == ""
+	if !waits || group.DeletionTimestamp != nil || c.groupsWithPods[types.NamespacedName{Namespace: group.Namespace, Name: group.Name}] {
 		return
 	}
-	c.countPodGroupRequest(t, queue, countPodGroup)
+	c.countPodGroupRequest(t, queue, group)
 }
 
 // countPodGroupRequest counts what a PodGroup without pods says the job will ask for.

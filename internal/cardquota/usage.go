@@ -127,36 +127,36 @@ func (c *counter) usageFor(queue string) *queueUsage {
 	return t
 }
 
-func (c *counter) countPod(countPod *corev1.Pod) {
-	if countPod.Status.Phase == corev1.PodSucceeded || countPod.Status.Phase == corev1.PodFailed {
+func (c *counter) countPod(pod *corev1.Pod) {
+	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return
 	}
-	group := c.podGroupOf(countPod)
+	group := c.podGroupOf(pod)
 	var last *quota.Charge
-	if charge, ok := c.input.LastCharges[countPod.UID]; ok {
+	if charge, ok := c.input.LastCharges[pod.UID]; ok {
 		last = &charge
 	}
-	ours, holds := c.resolver.UsesOurScheduler(countPod), workload.IsAssigned(countPod)
+	ours, holds := c.resolver.UsesOurScheduler(pod), workload.IsAssigned(pod)
 	var charge quota.Charge
 	if holds {
-		charge = c.resolver.Usage(countPod, group, last)
-		c.charges[countPod.UID] = charge
+		charge = c.resolver.Usage(pod, group, last)
+		c.charges[pod.UID] = charge
 	} else {
-		charge.Queue = c.resolver.Queue(countPod, group, "")
+		charge.Queue = c.resolver.Queue(pod, group, "")
 	}
 	queue := charge.Queue
 	if queue == "" || !holds && !ours {
 		return
 	}
 	t := c.usageFor(queue)
-	if len(charge.Cards) > 0 || ours && (holds || c.allowsNamespace(queue, countPod.Namespace)) {
+	if len(charge.Cards) > 0 || ours && (holds || c.allowsNamespace(queue, pod.Namespace)) {
 		t.usage.Members++
 	}
 	switch {
 	case holds:
 		t.addCharge(charge)
-	case workload.IsPending(countPod):
-		c.countPending(t, queue, countPod, group)
+	case workload.IsPending(pod):
+		c.countPending(t, queue, pod, group)
 	}
 }
 

@@ -151,18 +151,18 @@ func (v *validator) checkConfiguration(entry *yaml.Node) {
 	v.checkArguments(entry)
 }
 
-func (v *validator) checkMetrics(checkMetrics *yaml.Node) {
-	if isUnset(checkMetrics) {
+func (v *validator) checkMetrics(metrics *yaml.Node) {
+	if isUnset(metrics) {
 		return
 	}
-	if checkMetrics.Kind != yaml.MappingNode {
-		v.addFault(checkMetrics, "metrics is not a mapping: write for example metrics: {type: prometheus, address: …}")
+	if metrics.Kind != yaml.MappingNode {
+		v.addFault(metrics, "metrics is not a mapping: write for example metrics: {type: prometheus, address: …}")
 		return
 	}
-	v.checkKeys(checkMetrics, "metrics", metricsKeys)
-	for i := 0; i+1 < len(checkMetrics.Content); i += 2 {
-		if value := checkMetrics.Content[i+1]; value.Kind != yaml.ScalarNode {
-			v.addFault(value, "metrics %q is not a text: write one value", checkMetrics.Content[i].Value)
+	v.checkKeys(metrics, "metrics", metricsKeys)
+	for i := 0; i+1 < len(metrics.Content); i += 2 {
+		if value := metrics.Content[i+1]; value.Kind != yaml.ScalarNode {
+			v.addFault(value, "metrics %q is not a text: write one value", metrics.Content[i].Value)
 		}
 	}
 }

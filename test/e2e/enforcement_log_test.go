@@ -149,19 +149,19 @@ func (d *conditionLog) conditionsSince(page int, object, kind string) []conditio
 }
 
 // sessionsBetween returns the signs of our scheduler's activity between two moments.
-func (d *conditionLog) sessionsBetween(from, until time.Time) (sessionsBetween []string) {
+func (d *conditionLog) sessionsBetween(from, until time.Time) (signs []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	within := func(t time.Time) bool { return t.After(from) && t.Before(until) }
 	for _, beat := range d.sessions {
 		if within(beat.At) {
-			sessionsBetween = append(sessionsBetween, fmt.Sprintf("%s closed a session at %s", beat.Identity, beat.At))
+			signs = append(signs, fmt.Sprintf("%s closed a session at %s", beat.Identity, beat.At))
 		}
 	}
 	for _, lead := range d.leaseRenewals {
 		if within(lead) {
-			sessionsBetween = append(sessionsBetween, fmt.Sprintf("the leader Lease was renewed at %s", lead))
+			signs = append(signs, fmt.Sprintf("the leader Lease was renewed at %s", lead))
 		}
 	}
-	return sessionsBetween
+	return signs
 }

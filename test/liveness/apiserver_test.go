@@ -248,9 +248,9 @@ func (s *apiServer) deletePod(name string) {
 }
 
 // changePod changes a pod.
-func (s *apiServer) changePod(name string, changePod func(*corev1.Pod)) {
+func (s *apiServer) changePod(name string, change func(*corev1.Pod)) {
 	pod := s.pods.objects[name].DeepCopy()
-	changePod(pod)
+	change(pod)
 	s.pods.store(pod)
 }
 

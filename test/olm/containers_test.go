@@ -59,16 +59,16 @@ func (a *administrator) wantWrongQuotaRefused() {
 
 // workloadPods returns the pods of the workloads. It retries when the API server does not
 // answer: one failed request must not end a poll.
-func (a *administrator) workloadPods() (workloadPods []corev1.Pod) {
+func (a *administrator) workloadPods() (pods []corev1.Pod) {
 	a.Helper()
 	a.Eventually(func() error {
 		list, err := a.cluster.Client().CoreV1().Pods("tenants").List(a.ctx, metav1.ListOptions{})
 		if err == nil {
-			workloadPods = list.Items
+			pods = list.Items
 		}
 		return err
 	}).Should(Succeed())
-	return workloadPods
+	return pods
 }
 
 // workloadIdentities returns the identities and states of the workloads' pods.

@@ -76,14 +76,14 @@ func (m *memberCounts) membersOf(quota *v1alpha1.CardQuota, count countFunc) (me
 }
 
 // countRequested answers all CardQuotas that have asked; m.mu is held, but not while it counts.
-func (m *memberCounts) countRequested(countRequested countFunc) error {
+func (m *memberCounts) countRequested(count countFunc) error {
 	requested := m.requested
 	m.requested, m.counting = map[string]*v1alpha1.CardQuota{}, true
 	defer func() { m.counting = false }() // also when the count panics
 	counted, err := func() (map[string]int, error) {
 		m.mu.Unlock()
 		defer m.mu.Lock()
-		return countRequested(requested)
+		return count(requested)
 	}()
 	if err != nil {
 		return err

@@ -178,11 +178,11 @@ func (w *workload) runningPods() int {
 }
 
 // podTimes returns when the remaining pods reached a state, for those that did.
-func (w *workload) podTimes(when func(*podRecord) time.Time) (podTimes []time.Time) {
+func (w *workload) podTimes(when func(*podRecord) time.Time) (times []time.Time) {
 	for _, e := range w.pods {
 		if at := when(e); !at.IsZero() && !e.terminating {
-			podTimes = append(podTimes, at)
+			times = append(times, at)
 		}
 	}
-	return podTimes
+	return times
 }

@@ -45,7 +45,7 @@ func (s *sessionReadings) addReading(r Reading) {
 
 // havePassed reports whether n sessions opened after a moment and closed, and their bindings
 // had time. waiting reports whether more sessions can be expected.
-func (s *sessionReadings) havePassed(after time.Time, n int, now time.Time) (havePassed, waiting bool) {
+func (s *sessionReadings) havePassed(after time.Time, n int, now time.Time) (passed, waiting bool) {
 	first := -1
 	for _, r := range s.readings {
 		if first < 0 && !r.Asked.Before(after) {

@@ -113,12 +113,12 @@ func (s *demonstration) printResult(scene *tide.Result, what string, after, limi
 	}
 }
 
-func (s *demonstration) watchScene(play func() (*tide.Result, error)) (watchScene *tide.Result, err error) {
+func (s *demonstration) watchScene(play func() (*tide.Result, error)) (scene *tide.Result, err error) {
 	err = s.printUsageDuring(func() error {
-		watchScene, err = play()
+		scene, err = play()
 		return err
 	})
-	return watchScene, err
+	return scene, err
 }
 
 // printUsageDuring prints every two seconds which pods hold the cards, while they change.
