@@ -23,7 +23,7 @@ import (
 	rules "cardquota.dev/operator/internal/webhook/validation"
 )
 
-// validator validates objects of one kind. Of a new object before is nil.
+// validator validates objects of one kind. before is nil for a new object.
 type validator[T client.Object] func(ctx context.Context, object, before T) (rules.Result, error)
 
 // ValidateCreate implements admission.CustomValidator.
@@ -37,7 +37,7 @@ func (v validator[T]) ValidateUpdate(ctx context.Context, before, object runtime
 	return v.validateObject(ctx, object.(T), before.(T))
 }
 
-// ValidateDelete implements admission.CustomValidator: a deletion is never refused.
+// ValidateDelete implements admission.CustomValidator: it never refuses a deletion.
 func (validator[T]) ValidateDelete(context.Context, runtime.Object) (admission.Warnings, error) {
 	return nil, nil
 }
@@ -54,7 +54,7 @@ func (v validator[T]) validateObject(ctx context.Context, object, before T) (adm
 	return warningsAndError(req, result)
 }
 
-// warningsAndError is what is told of the object of a request.
+// warningsAndError converts a Result into the answer to a request.
 func warningsAndError(req admission.Request, result rules.Result) (admission.Warnings, error) {
 	result = result.Truncated()
 	warnings := make(admission.Warnings, len(result.Warnings))
@@ -68,23 +68,23 @@ func warningsAndError(req admission.Request, result rules.Result) (admission.War
 }
 
 func (h *handlers) validateCardQuota(ctx context.Context, quota, before *v1alpha1.CardQuota) (rules.Result, error) {
-	world := rules.CardQuotaInput{Healthy: h.inventory.Healthy()}
+	input := rules.CardQuotaInput{Healthy: h.inventory.Healthy()}
 	var err error
-	if world.All, err = h.listCardQuotas(ctx); err != nil {
+	if input.All, err = h.listCardQuotas(ctx); err != nil {
 		return rules.Result{}, err
 	}
-	if world.Policy, err = h.readPolicy(ctx); err != nil {
+	if input.Policy, err = h.readPolicy(ctx); err != nil {
 		return rules.Result{}, err
 	}
 	var queues v1beta1.QueueList
 	if err := h.cached.List(ctx, &queues, client.UnsafeDisableDeepCopy); err != nil {
 		return rules.Result{}, fmt.Errorf("list Queues: %w", err)
 	}
-	world.Queues = pointersTo(queues.Items)
-	return rules.ValidateCardQuota(quota, before, world), nil
+	input.Queues = pointersTo(queues.Items)
+	return rules.ValidateCardQuota(quota, before, input), nil
 }
 
-// warnCardQuotaDeletion warns of what is in use. It lets everything go.
+// warnCardQuotaDeletion warns of cards in use. It allows every deletion.
 func (h *handlers) warnCardQuotaDeletion(_ context.Context, req admission.Request) admission.Response {
 	quota := &v1alpha1.CardQuota{}
 	if err := h.decoder.DecodeRaw(req.OldObject, quota); err != nil {
@@ -95,18 +95,18 @@ func (h *handlers) warnCardQuotaDeletion(_ context.Context, req admission.Reques
 }
 
 func (h *handlers) validateServiceTypePolicy(ctx context.Context, object, before *v1alpha1.ServiceTypePolicy) (rules.Result, error) {
-	world := rules.PolicyInput{Volcano: h.volcanoNamespace}
+	input := rules.PolicyInput{Volcano: h.volcanoNamespace}
 	var err error
-	if world.Quotas, err = h.listCardQuotas(ctx); err != nil {
+	if input.Quotas, err = h.listCardQuotas(ctx); err != nil {
 		return rules.Result{}, err
 	}
-	world.Base, err = h.readBaseConfigMap(ctx, object)
-	world.BaseUnknown = err != nil
-	return rules.ValidateServiceTypePolicy(object, before, world), nil
+	input.Base, err = h.readBaseConfigMap(ctx, object)
+	input.BaseUnknown = err != nil
+	return rules.ValidateServiceTypePolicy(object, before, input), nil
 }
 
-// readBaseConfigMap reads the ConfigMap that a policy is laid over, nil for none. It only makes warnings
-// better.
+// readBaseConfigMap returns the base ConfigMap of a policy, nil for none. It is only used
+// for warnings.
 func (h *handlers) readBaseConfigMap(ctx context.Context, object *v1alpha1.ServiceTypePolicy) (*corev1.ConfigMap, error) {
 	ref, live := policy.BaseFor(policy.Effective(object.Spec), h.volcanoNamespace), &corev1.ConfigMap{}
 	err := h.live.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, live)
@@ -116,8 +116,8 @@ func (h *handlers) readBaseConfigMap(ctx context.Context, object *v1alpha1.Servi
 	return live, err
 }
 
-// validateQueue validates the annotations of a Queue. Queues belong to Volcano: one that cannot be
-// read is let through.
+// validateQueue validates the annotations of a Queue. Queues belong to Volcano, so it
+// allows an unreadable one.
 func (h *handlers) validateQueue(_ context.Context, req admission.Request) admission.Response {
 	queue := &v1beta1.Queue{}
 	before, err := decodeObjects(h, req, queue)
@@ -127,7 +127,7 @@ func (h *handlers) validateQueue(_ context.Context, req admission.Request) admis
 	return responseFor(req, rules.ValidateQueue(queue, before))
 }
 
-// validateWorkload judges anything that makes pods, and pods.
+// validateWorkload validates pods and objects that create pods.
 func (h *handlers) validateWorkload(ctx context.Context, req admission.Request) admission.Response {
 	object, err := h.scheme.New(schema.GroupVersionKind(req.Kind))
 	if err != nil {
@@ -150,28 +150,28 @@ func (h *handlers) validateWorkload(ctx context.Context, req admission.Request) 
 		earlier.Meta.Namespace = req.Namespace
 		then = &earlier
 	}
-	world, err := h.workloadInput(ctx, req)
+	input, err := h.workloadInput(ctx, req)
 	if err != nil {
 		return allowUnreadable(err)
 	}
-	result, err := rules.ValidateWorkload(ctx, load, then, world)
+	result, err := rules.ValidateWorkload(ctx, load, then, input)
 	if err != nil {
 		return allowUnreadable(err)
 	}
 	return responseFor(req, result)
 }
 
-// answerOverlarge answers for a workload that is not read.
+// answerOverlarge answers for a workload that is too large to decode.
 func (h *handlers) answerOverlarge(ctx context.Context, req admission.Request) admission.Response {
-	world, err := h.workloadInput(ctx, req)
+	input, err := h.workloadInput(ctx, req)
 	if err != nil {
 		return allowUnreadable(err)
 	}
-	return responseFor(req, rules.RefuseOverlarge(tooManyParts(req.OldObject.Raw), world))
+	return responseFor(req, rules.RefuseOverlarge(tooManyParts(req.OldObject.Raw), input))
 }
 
-// decodeObjects reads the object into an empty one and returns the one it replaces, none for a new
-// one. It is errTooManyParts when one of them would take too much memory.
+// decodeObjects decodes the object of a request and returns the old object, nil for a new
+// one. It returns errTooManyParts if one of them would take too much memory.
 func decodeObjects[T runtime.Object](h *handlers, req admission.Request, object T) (none T, err error) {
 	if tooManyParts(req.Object.Raw) || tooManyParts(req.OldObject.Raw) {
 		return none, errTooManyParts
@@ -189,7 +189,7 @@ func decodeObjects[T runtime.Object](h *handlers, req admission.Request, object 
 	return before, nil
 }
 
-// responseFor is the answer to a request on the wire.
+// responseFor converts a Result into a response.
 func responseFor(req admission.Request, result rules.Result) admission.Response {
 	warnings, err := warningsAndError(req, result)
 	var refused *apierrors.StatusError
@@ -199,25 +199,25 @@ func responseFor(req admission.Request, result rules.Result) admission.Response 
 	return admission.Allowed("").WithWarnings(warnings...)
 }
 
-// allowUnreadable lets an object pass that could not be judged, and says so: the scheduler
-// judges it again.
+// allowUnreadable allows an object that could not be validated, with a warning: the
+// scheduler checks it again.
 func allowUnreadable(err error) admission.Response {
-	return admission.Allowed("").WithWarnings("cardquota could not look at this object: " + strings.ReplaceAll(err.Error(), "\n", " "))
+	return admission.Allowed("").WithWarnings("cardquota could not validate this object: " + strings.ReplaceAll(err.Error(), "\n", " "))
 }
 
-// workloadInput is what the rules for workloads know.
+// workloadInput returns the input of the rules for workloads.
 func (h *handlers) workloadInput(ctx context.Context, req admission.Request) (rules.WorkloadInput, error) {
 	inventory, _ := h.inventory.Inventory()
-	world := rules.WorkloadInput{Inventory: inventory, User: req.UserInfo.Username}
+	input := rules.WorkloadInput{Inventory: inventory, User: req.UserInfo.Username}
 	var err error
-	if world.Policy, err = h.readPolicy(ctx); err != nil {
+	if input.Policy, err = h.readPolicy(ctx); err != nil {
 		return rules.WorkloadInput{}, err
 	}
-	if world.Namespace, err = getOrNil(ctx, h.cached, "", req.Namespace, &corev1.Namespace{}); err != nil {
+	if input.Namespace, err = getOrNil(ctx, h.cached, "", req.Namespace, &corev1.Namespace{}); err != nil {
 		return rules.WorkloadInput{}, err
 	}
-	queues := map[string]*v1beta1.Queue{} // a job asks for the same one for each of its tasks
-	world.Queue = func(name string) *v1beta1.Queue {
+	queues := map[string]*v1beta1.Queue{} // all tasks of a job use the same one
+	input.Queue = func(name string) *v1beta1.Queue {
 		queue, known := queues[name]
 		if !known {
 			queue, _ = getOrNil(ctx, h.cached, "", name, &v1beta1.Queue{})
@@ -225,14 +225,14 @@ func (h *handlers) workloadInput(ctx context.Context, req admission.Request) (ru
 		}
 		return queue
 	}
-	world.PodGroup = func(name string) *v1beta1.PodGroup {
+	input.PodGroup = func(name string) *v1beta1.PodGroup {
 		group, _ := getOrNil(ctx, h.cached, req.Namespace, name, &v1beta1.PodGroup{})
 		return group
 	}
-	return world, nil
+	return input, nil
 }
 
-// readPolicy reads the ServiceTypePolicy, nil when there is none.
+// readPolicy returns the ServiceTypePolicy, nil when there is none.
 func (h *handlers) readPolicy(ctx context.Context) (*v1alpha1.ServiceTypePolicy, error) {
 	return getOrNil(ctx, h.cached, "", v1alpha1.PolicyName, &v1alpha1.ServiceTypePolicy{})
 }
@@ -246,7 +246,7 @@ func (h *handlers) listCardQuotas(ctx context.Context) ([]*v1alpha1.CardQuota, e
 	return pointersTo(list.Items), nil
 }
 
-// getOrNil reads an object, nil when there is none.
+// getOrNil returns an object, nil when there is none.
 func getOrNil[T client.Object](ctx context.Context, from client.Reader, namespace, name string, into T) (T, error) {
 	var none T
 	if err := from.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, into); apierrors.IsNotFound(err) {
@@ -265,19 +265,19 @@ func pointersTo[T any](items []T) []*T {
 	return out
 }
 
-// defaultVCJob completes a vcjob. A job that cannot be read, or that nothing is said
-// about, stays as it is.
+// defaultVCJob adds defaults to a vcjob. An unreadable job, or one without defaults, stays
+// unchanged.
 func (h *handlers) defaultVCJob(ctx context.Context, req admission.Request) admission.Response {
 	job := &vcbatch.Job{}
 	if _, err := decodeObjects(h, req, job); err != nil {
 		return allowUnreadable(err)
 	}
 	job.Namespace = req.Namespace
-	world, err := h.workloadInput(ctx, req)
+	input, err := h.workloadInput(ctx, req)
 	if err != nil {
 		return allowUnreadable(err)
 	}
-	defaults := rules.VCJobDefaults(job, world)
+	defaults := rules.VCJobDefaults(job, input)
 	if defaults.IsEmpty() {
 		return admission.Allowed("")
 	}
@@ -286,7 +286,7 @@ func (h *handlers) defaultVCJob(ctx context.Context, req admission.Request) admi
 		return allowUnreadable(err)
 	}
 	response := admission.PatchResponseFromRaw(req.Object.Raw, completed)
-	text := "ServiceTypePolicy " + v1alpha1.PolicyName + " completed this job, so that it survives that its cards are taken back:"
+	text := "ServiceTypePolicy " + v1alpha1.PolicyName + " set defaults on this job, so that it survives the reclaim of its cards:"
 	if defaults.MaxRetry > 0 {
 		text += fmt.Sprintf(" maxRetry %d", defaults.MaxRetry)
 	}
@@ -296,8 +296,8 @@ func (h *handlers) defaultVCJob(ctx context.Context, req admission.Request) admi
 	return response.WithWarnings(text)
 }
 
-// completeJob writes the defaults into a job as it was sent, with every field that
-// this version does not know.
+// completeJob writes the defaults into a job and keeps fields that this version does not
+// know.
 func completeJob(raw []byte, defaults rules.JobDefaults) ([]byte, error) {
 	var job map[string]any
 	if err := json.Unmarshal(raw, &job); err != nil {

@@ -1,5 +1,5 @@
-// Package webhook answers the API server when objects are written: it reads the
-// world from the manager's caches and asks the rules of internal/webhook/validation.
+// Package webhook serves the admission webhooks: it reads the manager's caches and calls
+// the rules of internal/webhook/validation.
 package webhook
 
 import (
@@ -35,18 +35,19 @@ const (
 	PathVCJob             = "/default-vcjob"
 )
 
-// InventorySource knows the cards of all nodes; Inventory is false until it has read them.
+// InventorySource provides the cards of all nodes; Inventory returns false until all nodes
+// were read.
 type InventorySource interface {
 	Inventory() (*card.Inventory, bool)
 	Healthy() map[card.Name]card.Count
 }
 
-// handlers share what they read the world with.
+// handlers hold the readers that all webhooks share.
 type handlers struct {
 	// cached reads from the cache, live from the API server.
 	cached, live client.Reader
 	inventory    InventorySource
-	// volcano is the namespace of Volcano's programs.
+	// volcanoNamespace is the namespace of Volcano's programs.
 	volcanoNamespace string
 	scheme           *runtime.Scheme
 	decoder          admission.Decoder
@@ -56,17 +57,16 @@ type handlers struct {
 // +kubebuilder:rbac:groups=scheduling.volcano.sh,resources=queues;podgroups,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=list;watch
 
-// AddToScheme makes the kinds known that are judged and that no other part of the
-// operator reads.
+// AddToScheme registers the kinds that only the webhooks read.
 func AddToScheme(scheme *runtime.Scheme) error { return vcbatch.AddToScheme(scheme) }
 
-// CacheOptions keep of namespaces what is read.
+// CacheOptions strip the managed fields of namespaces.
 func CacheOptions() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{&corev1.Namespace{}: {Transform: cache.TransformStripManagedFields()}}
 }
 
-// Setup registers the webhooks with the manager's server. The caches that they
-// read are filled before the server is ready. volcano is the namespace of Volcano's programs.
+// Setup registers the webhooks with the manager's server. Their caches are synced before
+// the server is ready. volcano is the namespace of Volcano's programs.
 func Setup(ctx context.Context, mgr ctrl.Manager, nodes InventorySource, volcano string) error {
 	for _, object := range []client.Object{
 		&corev1.Namespace{}, &v1beta1.Queue{}, &v1beta1.PodGroup{}, &v1alpha1.CardQuota{}, &v1alpha1.ServiceTypePolicy{},
@@ -80,8 +80,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, nodes InventorySource, volcano
 	return nil
 }
 
-// registerWebhooks hands out the webhooks by their paths. Those for what administrators
-// write do not wait for those of tenants.
+// registerWebhooks registers the webhooks by their paths. Webhooks for objects of
+// administrators do not wait for those of tenants.
 func (h *handlers) registerWebhooks(at func(path string, hook http.Handler)) {
 	tenants, administrators := newLimiter(), newLimiter()
 	serve := func(path string, of limiter, handler admission.Handler, onTimeout func(error) admission.Response) {
@@ -96,7 +96,7 @@ func (h *handlers) registerWebhooks(at func(path string, hook http.Handler)) {
 	serve(PathVCJob, tenants, admission.HandlerFunc(h.defaultVCJob), allowUnreadable)
 }
 
-// Ready is a readiness check: the cards of all nodes are known.
+// Ready is a readiness check: all nodes were read.
 func Ready(nodes InventorySource) func(*http.Request) error {
 	return func(*http.Request) error {
 		if _, known := nodes.Inventory(); !known {
@@ -106,37 +106,37 @@ func Ready(nodes InventorySource) func(*http.Request) error {
 	}
 }
 
-// What tenants can make the webhooks work on at a time. They need no right for it but
-// that to create a pod, and a dry run is validated as well.
+// Bounds of concurrent requests. A tenant only needs permission to create a pod, and the
+// API server validates dry runs as well.
 const (
-	// maxConcurrent is how many requests are validated at a time.
+	// maxConcurrent bounds the requests that are validated at a time.
 	maxConcurrent = 4
-	// A request of largeBody bytes or more is large, and maxLarge of them are in memory at
-	// a time. The server takes 7 MiB at most: two objects of 3 MiB, the API server's
-	// bound, and what is around them.
+	// A request of largeBodyBytes or more is large, and at most maxLargeRequests are in
+	// memory. The server accepts 7 MiB: two objects of 3 MiB, the API server's bound, and
+	// the review around them.
 	largeBodyBytes   = 64 << 10
 	maxLargeRequests = 2
 	// maxParts bounds the objects, lists and nulls in the text of an object. An empty task
-	// of a vcjob is written in two bytes and takes 700 in memory, so these are about
-	// 55 MiB. 256 tasks of three containers with thirty variables each have 72,000.
+	// of a vcjob has two bytes and takes 700 in memory, so the bound is about 55 MiB. 256
+	// tasks of three containers with thirty variables each have 72,000.
 	maxParts = 80_000
-	// defaultTimeout is how long the API server waits when it does not say.
+	// defaultTimeout is the timeout of a request that names none.
 	defaultTimeout = 10 * time.Second
 )
 
-// errTooManyParts is of an object that is not read for its size.
+// errTooManyParts refuses to decode an object that is too large.
 var errTooManyParts = errors.New("it has too many parts")
 
-// limiter bounds requests that wait for each other: those that are validated, and the
-// large ones from their first byte on.
+// limiter bounds concurrent requests: those that are validated, and large ones from their
+// first byte on.
 type limiter struct{ requests, largeRequests *semaphore.Weighted }
 
 func newLimiter() limiter {
 	return limiter{semaphore.NewWeighted(maxConcurrent), semaphore.NewWeighted(maxLargeRequests)}
 }
 
-// limitConcurrency lets a handler wait for its turn, no longer than the API server waits for
-// the answer; onTimeout is what it answers then, to nobody.
+// limitConcurrency bounds the requests that a handler validates at a time. A request waits
+// no longer than the API server's timeout; then onTimeout answers it.
 func (l limiter) limitConcurrency(handle admission.HandlerFunc, onTimeout func(error) admission.Response) admission.HandlerFunc {
 	return func(ctx context.Context, req admission.Request) admission.Response {
 		if err := l.requests.Acquire(ctx, 1); err != nil {
@@ -147,9 +147,9 @@ func (l limiter) limitConcurrency(handle admission.HandlerFunc, onTimeout func(e
 	}
 }
 
-// limitLargeRequests ends a request when the API server gives it up, and keeps few large ones
-// in memory. The API server says how long it waits; it speaks HTTP/1.1, in which
-// nobody sees that it hangs up before the body is read.
+// limitLargeRequests ends a request at the API server's timeout and bounds the large ones
+// in memory. The timeout is a query parameter: HTTP/1.1 does not report a hang-up before
+// the body is read.
 func (l limiter) limitLargeRequests(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		timeout, err := time.ParseDuration(r.URL.Query().Get("timeout"))
@@ -166,14 +166,14 @@ func (l limiter) limitLargeRequests(next http.Handler) http.Handler {
 			defer l.largeRequests.Release(1)
 		}
 		deadline, _ := ctx.Deadline()
-		// A server without deadlines reads on until the client hangs up.
+		// A server without deadlines reads until the client hangs up.
 		_ = http.NewResponseController(w).SetReadDeadline(deadline)
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
 }
 
 // tooManyParts reports whether the JSON text of an object may take too much memory once
-// it is read into its types. It also counts what only looks like a part, in a string.
+// decoded. It also counts braces in strings.
 func tooManyParts(text []byte) bool {
 	return bytes.Count(text, []byte("{"))+bytes.Count(text, []byte("["))+bytes.Count(text, []byte("null")) > maxParts
 }

@@ -80,9 +80,9 @@ func bypassTests(t *testing.T, w *env) {
 		pod  *corev1.Pod
 		want []string
 	}{
-		"a record, another scheduler":           {tenant, charged("", "", 0), []string{"brings the annotation cardquota.dev/charged-queue along and names schedulerName default-scheduler", "only the scheduler volcano writes it", leaveOut}},
-		"a record and a node":                   {tenant, charged("", "h200-0", 0), []string{"along and spec.nodeName h200-0", leaveOut}},
-		"a record and a node, our scheduler":    {tenant, charged("volcano", "h200-0", 0), []string{"along and spec.nodeName h200-0", leaveOut}},
+		"a record, another scheduler":           {tenant, charged("", "", 0), []string{"has the annotation cardquota.dev/charged-queue and names schedulerName default-scheduler", "only the scheduler volcano writes it", leaveOut}},
+		"a record and a node":                   {tenant, charged("", "h200-0", 0), []string{"and sets spec.nodeName h200-0", leaveOut}},
+		"a record and a node, our scheduler":    {tenant, charged("volcano", "h200-0", 0), []string{"and sets spec.nodeName h200-0", leaveOut}},
 		"a record by an administrator":          {w, charged("", "h200-0", 0), []string{leaveOut}},
 		"a record by an exempt account":         {validator, exempted, nil},
 		"a record of nothing":                   {tenant, empty, nil},
@@ -94,7 +94,7 @@ func bypassTests(t *testing.T, w *env) {
 		"no cards, on a node of its own":        {tenant, onNode, nil},
 		"no cards, said so":                     {tenant, podOf("chat", none), nil},
 		"another resource":                      {tenant, podOf("chat", podSpecWith("", "rdma/hca", 1)), nil},
-		"a node of its own":                     {tenant, podOf("chat", preset), []string{"brings spec.nodeName h200-0 along", "nodeSelector"}},
+		"a node of its own":                     {tenant, podOf("chat", preset), []string{"sets spec.nodeName h200-0", "nodeSelector"}},
 		"an init container asks":                {tenant, podOf("chat", sidecar), []string{"asks for huawei.com/Ascend910"}},
 		"a slice":                               {tenant, podOf("chat", podSpecWith("", "nvidia.com/mig-1g.18gb", 1)), []string{"nvidia.com/mig-1g.18gb"}},
 		"administrators are held to it as well": {w, podOf("chat", podSpecWith("", gpu, 1)), []string{"schedulerName"}},

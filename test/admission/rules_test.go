@@ -135,7 +135,7 @@ func workloadTests(t *testing.T, w *env) {
 	})
 	t.Run("a service type that the queue does not grant", func(t *testing.T) {
 		claim := map[string]string{v1alpha1.AnnotationServiceType: "inference", v1beta1.QueueNameAnnotationKey: "chat-training"}
-		w.waitUntilDenied(t, kinds["Deployment"](claim), "claims service type inference, but queue chat-training grants training")
+		w.waitUntilDenied(t, kinds["Deployment"](claim), "requests service type inference, but queue chat-training has training")
 	})
 	t.Run("a template that passes the scheduler by", func(t *testing.T) { // no user reads the answer to a controller
 		w.waitUntilDenied(t, deploymentOf("past", podSpecWith("default-scheduler", gpu, 1), good), "schedulerName: volcano")

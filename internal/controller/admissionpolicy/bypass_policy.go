@@ -11,24 +11,23 @@ import (
 	"cardquota.dev/operator/internal/card"
 )
 
-// kubelets may bring a node name along: they show their static pods so. The
-// admission plugin NodeRestriction holds each to its own node.
+// isNotMirrorPod exempts the mirror pods of kubelets, which have a node name. The admission
+// plugin NodeRestriction limits each kubelet to its own node.
 const isNotMirrorPod = `!(has(request.userInfo.groups) && 'system:nodes' in request.userInfo.groups` +
 	` && has(object.metadata.annotations) && 'kubernetes.io/config.mirror' in object.metadata.annotations)`
 
-// BypassPolicy returns the ValidatingAdmissionPolicy about pods as they are created, for
-// an effective spec: those that ask for a card, and those that say which queue was
-// charged for them. resources are those that are cards, sorted; nil is returned when
-// there are none.
+// BypassPolicy returns the ValidatingAdmissionPolicy for new pods that request a card or
+// carry the charged-queue annotation. resources are the card resources, sorted. Without any
+// it returns nil.
 //
-// It needs no other object and no running operator. It fails closed: a pod about
-// which the API server cannot decide is refused.
+// It needs no other object and no running operator. It fails closed: the API server refuses
+// a pod that it cannot evaluate.
 func BypassPolicy(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicySpec, resources []corev1.ResourceName) *admissionv1.ValidatingAdmissionPolicy {
 	if len(resources) == 0 {
 		return nil
 	}
 	schedulers, longest := spec.Scheduler.Names, strconv.FormatInt(spec.Admission.MaxTerminationGracePeriodSeconds, 10)
-	return failClosedPolicy(objectMeta(owner, BypassPolicyName, "keeps pods that ask for a card from passing the scheduler by",
+	return failClosedPolicy(objectMeta(owner, BypassPolicyName, "keeps pods that request a card from bypassing the scheduler",
 		map[string]string{v1alpha1.AnnotationCardResources: card.JoinResources(resources)}),
 		admissionv1.ValidatingAdmissionPolicySpec{
 			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{resourceRule("", "v1", []string{"pods"}, admissionv1.Create)}},
@@ -54,38 +53,38 @@ func BypassPolicy(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePo
 				},
 				{
 					Expression: `variables.asked.size() == 0 || variables.node == ''`,
-					Message:    "a pod that asks for a card must not bring its node along",
-					MessageExpression: `'pod ' + variables.pod + ' asks for ' + variables.asked.join(', ') + ' and brings spec.nodeName ' + variables.node +` +
-						` ' along, which passes the scheduler and every quota by: leave nodeName out, and choose the node by a nodeSelector such as kubernetes.io/hostname'`,
+					Message:    "a pod that asks for a card must not set its node",
+					MessageExpression: `'pod ' + variables.pod + ' asks for ' + variables.asked.join(', ') + ' and sets spec.nodeName ' + variables.node +` +
+						` ', which bypasses the scheduler and every quota: leave nodeName out, and choose the node by a nodeSelector such as kubernetes.io/hostname'`,
 				},
 				{
 					Expression: `variables.asked.size() == 0 || variables.grace <= ` + longest,
-					Message:    "a pod that asks for a card must not take too long to end",
-					MessageExpression: `'pod ' + variables.pod + ' asks for ' + variables.asked.join(', ') + ' and brings spec.terminationGracePeriodSeconds ' + string(variables.grace) +` +
-						` ' along, but cards that a pod holds after its deletion are charged to nobody: write ` + longest + ` or less (spec.admission.maxTerminationGracePeriodSeconds of the ServiceTypePolicy)'`,
+					Message:    "a pod that asks for a card must not have a grace period that long",
+					MessageExpression: `'pod ' + variables.pod + ' asks for ' + variables.asked.join(', ') + ' and sets spec.terminationGracePeriodSeconds ' + string(variables.grace) +` +
+						` ', but cards that a pod holds after its deletion are charged to no queue: write ` + longest + ` or less (spec.admission.maxTerminationGracePeriodSeconds of the ServiceTypePolicy)'`,
 				},
 				forgedChargeValidation(),
 			},
 		})
 }
 
-// forgedChargeValidation refuses the record of who is charged on a pod that our scheduler will not
-// bind, with cards or without: nothing would ever overwrite it. It is refused to who
-// may update Queues as well, since Volcano's controllers may, and make pods as a
-// tenant's template says. Pods that were read out of a cluster and are created again
-// without a node pass: their record says nothing until the binding writes it anew.
+// forgedChargeValidation refuses the charged-queue annotation on a pod that our scheduler
+// will not bind, with or without cards: nothing would ever overwrite it. This includes
+// users who may update Queues, since Volcano's controllers may, and they create pods from a
+// tenant's template. A pod that is restored without a node passes: the annotation has no
+// effect until the binding overwrites it.
 func forgedChargeValidation() admissionv1.Validation {
 	return admissionv1.Validation{
 		Expression: `variables.charged == '' || (variables.node == '' && variables.scheduler in variables.schedulers)`,
-		Message:    "a pod that another scheduler places, or nobody, must not say which queue was charged for it",
-		MessageExpression: `'pod ' + variables.pod + ' brings the annotation ` + v1alpha1.AnnotationChargedQueue + ` along and ' +` +
-			` (variables.node != '' ? 'spec.nodeName ' + variables.node : 'names schedulerName ' + variables.scheduler) +` +
+		Message:    "a pod that our scheduler does not place must not say which queue was charged for it",
+		MessageExpression: `'pod ' + variables.pod + ' has the annotation ` + v1alpha1.AnnotationChargedQueue + ` and ' +` +
+			` (variables.node != '' ? 'sets spec.nodeName ' + variables.node : 'names schedulerName ' + variables.scheduler) +` +
 			` ', but only the scheduler ' + variables.schedulers.join(' or ') + ' writes it, when it places the pod: leave the annotation out, and name the queue by ` +
 			v1beta1.QueueNameAnnotationKey + `'`,
 	}
 }
 
-// bypassMatchConditions let through whom the rules are not for.
+// bypassMatchConditions exempt mirror pods and exempt accounts.
 func bypassMatchConditions(exempt []v1alpha1.ServiceAccountReference) []admissionv1.MatchCondition {
 	out := []admissionv1.MatchCondition{{Name: "not-a-mirror-pod", Expression: isNotMirrorPod}}
 	if len(exempt) == 0 {
@@ -97,7 +96,7 @@ func bypassMatchConditions(exempt []v1alpha1.ServiceAccountReference) []admissio
 		admissionv1.MatchCondition{Name: "not-run-as-an-exempt-account", Expression: `!(has(object.spec.serviceAccountName) && (request.namespace + '/' + object.spec.serviceAccountName) in ` + celList(accounts) + `)`})
 }
 
-// accountNames are accounts as the names of their users, and as namespace/name.
+// accountNames returns accounts as user names and as namespace/name.
 func accountNames(exempt []v1alpha1.ServiceAccountReference) (users, accounts []string) {
 	for _, account := range exempt {
 		users = append(users, "system:serviceaccount:"+account.Namespace+":"+account.Name)

@@ -12,13 +12,13 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 )
 
-// chargeAnnotations are the annotations of a pod that say, or would say to another
-// version of Volcano, which queue pays for it: the one that was written when it
-// was bound, else its PodGroup, and, while there is none, its queue.
+// chargeAnnotations are the annotations of a pod that determine, in any version of Volcano,
+// which queue is charged: the record of its binding, otherwise its PodGroup, otherwise its
+// queue.
 var chargeAnnotations = []string{v1alpha1.AnnotationChargedQueue, v1beta1.KubeGroupNameAnnotationKey, "scheduling.volcano.sh/group-name", v1beta1.QueueNameAnnotationKey, batchv1alpha1.QueueNameKey}
 
-// Expressions of what a request is about. They stand in matchConditions, which
-// cannot use variables: almost every request ends there, at little cost.
+// CEL expressions about a request. matchConditions use them, which cannot use variables:
+// almost every request ends there, at little cost.
 const (
 	isPodGroup            = `request.resource.resource == 'podgroups'`
 	isPod                 = `request.resource.resource == 'pods' && !(has(request.subResource) && request.subResource != '')`
@@ -32,33 +32,33 @@ const (
 	// Volcano's scheduler writes Running once enough pods are placed, and Unknown
 	// when too few of them are left.
 	hasPlacedPods = `(oldObject.?status.?running.orValue(0) > 0 || oldObject.?status.?phase.orValue('') in ['Running', 'Unknown'])`
-	// The garbage collector deletes what is owned by nobody who is there.
+	// The garbage collector deletes objects whose owners do not exist.
 	ownersOfPlacedChanged = `(` + hasPlacedPods + ` && object.metadata.?ownerReferences.orValue([]) != oldObject.metadata.?ownerReferences.orValue([]))`
-	// The grace period of a deletion, and of an eviction. Into the options of a
-	// deletion that names none, the API server writes the pod's own before it asks;
-	// 0 stands for that in an eviction, and where pods are deleted as a collection.
+	// The grace period of a deletion, and of an eviction. For a deletion without one, the
+	// API server fills in the pod's own; 0 means that in an eviction and in the deletion of
+	// a collection.
 	deletionGrace = `(has(request.options) && request.options != null && has(request.options.gracePeriodSeconds) ? request.options.gracePeriodSeconds : 0)`
 	evictionGrace = `object.?deleteOptions.?gracePeriodSeconds.orValue(0)`
-	// The pod's own was judged when it was created. A pod may have got past that: it
-	// is older than the bound, or an exempt account made it. It must go all the same, so nothing
-	// that asks for no longer than the pod does itself is refused to anybody.
+	// Admission checked the pod's own grace period at creation. A pod may exceed the bound:
+	// it is older than the bound, or an exempt account created it. It must be deletable, so
+	// a grace period up to the pod's own is allowed to every user.
 	podGrace = `oldObject.spec.?terminationGracePeriodSeconds.orValue(30)`
-	// Volcano's controllers and its own scheduler may do this, and who administers
-	// queues.
+	// Volcano's controllers, its own scheduler and administrators of queues may do this.
 	mayUpdateQueues = `authorizer.group('scheduling.volcano.sh').resource('queues').check('update').allowed()`
-	// Every scheduler may do this, too: Volcano has it write the root queue's spec,
-	// and no tenant.
+	// Every scheduler may do this as well, since it writes the root queue's spec. No tenant
+	// may.
 	maySchedule = `authorizer.group('scheduling.volcano.sh').resource('queues').name('root').check('update').allowed()`
-	// Who may grant cards: an administrator, and none of Volcano's programs.
+	// Administrators may grant cards; none of Volcano's programs may.
 	mayGrant = `authorizer.group('cardquota.dev').resource('cardquotas').check('update').allowed()`
 )
 
-// annotationExpr of an object, "" for none.
+// annotationExpr returns the expression of an object's annotation, "" for none.
 func annotationExpr(object, key string) string {
 	return object + `.?metadata.?annotations[?'` + key + `'].orValue('')`
 }
 
-// chargeAnnotationsChanged is that one of chargeKeys of a pod changes.
+// chargeAnnotationsChanged returns the expression that one of chargeAnnotations of a pod
+// changes.
 func chargeAnnotationsChanged() string {
 	each := make([]string, len(chargeAnnotations))
 	for i, key := range chargeAnnotations {
@@ -67,26 +67,26 @@ func chargeAnnotationsChanged() string {
 	return `(` + strings.Join(each, ` || `) + `)`
 }
 
-// chargeRecordWritten is that the record of who is charged gets another text. No binding has
-// written it yet on a pod without a node, and nobody else is to.
+// chargeRecordWritten is true if the charged-queue annotation gets another value. Only a
+// binding may write it on a pod without a node.
 var chargeRecordWritten = annotationExpr("object", v1alpha1.AnnotationChargedQueue) + ` != '' && ` +
 	annotationExpr("object", v1alpha1.AnnotationChargedQueue) + ` != ` + annotationExpr("oldObject", v1alpha1.AnnotationChargedQueue)
 
-// templateQueueChanged is that the queue in a pod template changes.
+// templateQueueChanged is true if the queue of a pod template changes.
 var templateQueueChanged = annotationExpr("object.spec.template", v1beta1.QueueNameAnnotationKey) + ` != ` + annotationExpr("oldObject.spec.template", v1beta1.QueueNameAnnotationKey)
 
-// ChargePolicy returns the ValidatingAdmissionPolicy about what would move, or end, the
-// charge for cards that are held, for an effective spec. resources are those that
-// are cards, sorted; nil is returned when there are none.
+// ChargePolicy returns the ValidatingAdmissionPolicy against requests that would move or
+// end the charge for used cards. resources are the card resources, sorted. Without any it
+// returns nil.
 //
-// It fails closed, like Policy. What passes its conditions is rare: a write that
-// really changes who pays.
+// It fails closed, like BypassPolicy. Few requests match its conditions: those that change
+// the charged queue.
 func ChargePolicy(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicySpec, resources []corev1.ResourceName) *admissionv1.ValidatingAdmissionPolicy {
 	if len(resources) == 0 {
 		return nil
 	}
 	longest := strconv.FormatInt(spec.Admission.MaxTerminationGracePeriodSeconds, 10)
-	return failClosedPolicy(objectMeta(owner, ChargePolicyName, "keeps the cards that are held charged to the queue in which they were handed out", nil),
+	return failClosedPolicy(objectMeta(owner, ChargePolicyName, "keeps used cards charged to the queue that got them", nil),
 		admissionv1.ValidatingAdmissionPolicySpec{
 			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{
 				resourceRule("", "v1", []string{"pods"}, admissionv1.Update, admissionv1.Delete),
@@ -110,7 +110,7 @@ func ChargePolicy(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePo
 		})
 }
 
-// resourceRule is a rule for operations on resources of a group.
+// resourceRule returns a rule for operations on resources of a group.
 func resourceRule(apiGroup, version string, resources []string, operations ...admissionv1.OperationType) admissionv1.NamedRuleWithOperations {
 	return admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{
 		Operations: operations,
@@ -118,7 +118,8 @@ func resourceRule(apiGroup, version string, resources []string, operations ...ad
 	}}
 }
 
-// chargeMatchConditions lets through whom the rules are not for, as conditions does for new pods.
+// chargeMatchConditions exempt mirror pods and exempt accounts, like bypassMatchConditions
+// for new pods.
 func chargeMatchConditions(exempt []v1alpha1.ServiceAccountReference) []admissionv1.MatchCondition {
 	out := []admissionv1.MatchCondition{{Name: "not-a-mirror-pod", Expression: `!(` + isPod + ` && ` + hasOld +
 		` && has(request.userInfo.groups) && 'system:nodes' in request.userInfo.groups && ` + annotationExpr("oldObject", corev1.MirrorPodAnnotationKey) + ` != '')`}}
@@ -132,8 +133,8 @@ func chargeMatchConditions(exempt []v1alpha1.ServiceAccountReference) []admissio
 			` && (request.namespace + '/' + oldObject.spec.?serviceAccountName.orValue('')) in ` + celList(accounts) + `)`})
 }
 
-// chargeVariables are those of Charge. The objects are of many kinds: dyn keeps
-// the API server from checking the fields of one against the schema of another.
+// chargeVariables are the variables of ChargePolicy. The objects are of many kinds: dyn
+// keeps the API server from checking the fields of one against the schema of another.
 func chargeVariables(resources []corev1.ResourceName) []admissionv1.Variable {
 	return []admissionv1.Variable{
 		{Name: "cards", Expression: celList(resources)},
@@ -146,7 +147,7 @@ func chargeVariables(resources []corev1.ResourceName) []admissionv1.Variable {
 		{Name: "deletion", Expression: isDeletion},
 		{Name: "name", Expression: `(variables.old != null ? variables.old.metadata.name : (has(request.name) && request.name != '' ? request.name : 'of this request'))` +
 			` + ' of namespace ' + request.namespace`},
-		// A template may ask for cards no more while its pods still hold some.
+		// A template may no longer request cards while its pods still hold some.
 		{Name: "specs", Expression: `variables.pod ? [variables.old.spec] : variables.template ? [variables.old.spec.template.spec, variables.new.spec.template.spec] : []`},
 		{Name: "containers", Expression: `variables.specs.map(s, s.?containers.orValue([])) + variables.specs.map(s, s.?initContainers.orValue([]))`},
 		{Name: "asked", Expression: `variables.cards.filter(r, variables.containers.exists(some, some.exists(c, ` + requestsCardExpr() + `)))`},
@@ -160,19 +161,20 @@ func chargeVariables(resources []corev1.ResourceName) []admissionv1.Variable {
 	}
 }
 
-// chargeRules are what Charge refuses. Each begins with the kind of request that
-// it is for. longest is the longest grace period, in seconds.
+// chargeRules are the validations of ChargePolicy. Each begins with the kind of request
+// that it checks. longest is the maximum grace period in seconds.
 func chargeRules(longest string) []admissionv1.Validation {
 	const who = `request.userInfo.username`
 	limit := ` at most ` + longest + ` seconds (spec.admission.maxTerminationGracePeriodSeconds of the ServiceTypePolicy)'`
 	return []admissionv1.Validation{
 		{
-			// Volcano's controller rewrites the group of a StatefulSet or a ReplicaSet
-			// from any pod of it that has none yet: it may move what waits alone.
+			// Volcano's controller rewrites the PodGroup of a StatefulSet or ReplicaSet
+			// from any of its pods without a PodGroup. It may move only a PodGroup without
+			// placed pods.
 			Expression: `!variables.requeued || (variables.mayUpdateQueues && (!variables.held || variables.mayGrant))`,
 			Message:    "the queue of a PodGroup cannot be changed",
 			MessageExpression: `'PodGroup ' + variables.name + ' is in queue ' + variables.from + ', and ' + ` + who + ` + ' may not move it to queue ' + variables.new.?spec.?queue.orValue('') +` +
-				` ': the cards of its pods are charged to the queue in which they were handed out: delete the work and submit it again with the other queue'`,
+				` ': the cards of its pods are charged to the queue that got them: delete the work and submit it again with the other queue'`,
 		},
 		{
 			Expression: `!variables.group || variables.deletion || variables.requeued || ` + maySchedule,
@@ -184,18 +186,18 @@ func chargeRules(longest string) []admissionv1.Validation {
 			Expression: `!variables.group || !variables.deletion || variables.mayUpdateQueues || (namespaceObject != null && has(namespaceObject.metadata.deletionTimestamp))`,
 			Message:    "a PodGroup with placed pods cannot be deleted",
 			MessageExpression: `'PodGroup ' + variables.name + ' has placed pods, and ' + ` + who + ` + ' may not delete it: their cards are charged to its queue ' + variables.from +` +
-				` ': delete the work that it belongs to, and it goes along'`,
+				` ': delete the work that it belongs to, which deletes it as well'`,
 		},
 		{
-			// It could be bound by another scheduler next, and keep it. Not even an
-			// administrator has a use for that, and one may act for a tenant.
+			// Another scheduler could bind the pod next, and the annotation would stay.
+			// Administrators have no use for it either, and may act for a tenant.
 			Expression: `!variables.pod || variables.deletion || variables.placed`,
 			Message:    "a pod that is not placed yet must not say which queue was charged for it",
 			MessageExpression: `'pod ' + variables.name + ' has not been placed, and ' + ` + who + ` + ' may not write its annotation ` + v1alpha1.AnnotationChargedQueue +
 				`: the scheduler writes it when it places the pod: leave the annotation out, and name the queue by ` + v1beta1.QueueNameAnnotationKey + `'`,
 		},
 		{
-			// Who pays for CPU and memory alone is not to be rewritten either.
+			// The charge for CPU and memory alone must not change either.
 			Expression: `!variables.pod || variables.deletion || !variables.placed || variables.asked.size() == 0 && !variables.recharged || variables.mayUpdateQueues`,
 			Message:    "a placed pod with cards stays in its group and queue",
 			MessageExpression: `'pod ' + variables.name + ' has been placed with ' + (variables.asked.size() > 0 ? variables.asked.join(', ') : 'its CPU and memory') + ', and ' + ` + who + ` + ' may not change which PodGroup or queue it names:` +
@@ -211,19 +213,19 @@ func chargeRules(longest string) []admissionv1.Validation {
 			Expression: `!variables.pod || !variables.deletion || variables.asked.size() == 0`,
 			Message:    "a pod with cards cannot be deleted with a grace period that long",
 			MessageExpression: `'pod ' + variables.name + ' asks for ' + variables.asked.join(', ') + ', and ' + ` + who + ` + ' deletes it with a grace period of ' + string(` + deletionGrace + `) +` +
-				` ' seconds, in which its cards are charged to nobody: give it` + limit,
+				` ' seconds, in which its cards are charged to no queue: give it` + limit,
 		},
 		{
 			Expression: `!variables.eviction`,
 			Message:    "a pod cannot be evicted with a grace period that long",
 			MessageExpression: `'pod ' + variables.name + ': ' + ` + who + ` + ' evicts it with a grace period of ' + string(variables.new.deleteOptions.gracePeriodSeconds) +` +
-				` ' seconds, in which cards are charged to nobody: give it` + limit,
+				` ' seconds, in which cards are charged to no queue: give it` + limit,
 		},
 		{
 			Expression: `!(` + isCommand + `) || variables.mayUpdateQueues`,
 			Message:    "a Command to a Queue needs the right to update Queues",
-			MessageExpression: `'Command ' + variables.name + ' is to Queue ' + variables.new.?target.?name.orValue('') + ', which Volcano would open or close for everybody, and ' + ` + who +
-				` + ' may not update Queues: ask who administers them'`,
+			MessageExpression: `'Command ' + variables.name + ' is to Queue ' + variables.new.?target.?name.orValue('') + ', which Volcano would open or close for all users, and ' + ` + who +
+				` + ' may not update Queues: ask an administrator of queues'`,
 		},
 	}
 }

@@ -1,9 +1,9 @@
-// Package admissionpolicy writes the ValidatingAdmissionPolicies by which the API server
-// keeps pods that ask for a card from passing the scheduler by, and the cards that
-// are held charged, and finds out for the status of the ServiceTypePolicy whether
-// they stand.
+// Package admissionpolicy writes the ValidatingAdmissionPolicies that keep pods from
+// bypassing the scheduler and used cards charged. It determines condition BypassGuarded of
+// the ServiceTypePolicy.
 //
-// It only carries: what the policies say is decided in the other files, which know no client.
+// The controller only reads and writes objects. The other files decide what the policies
+// say, without a client.
 package admissionpolicy
 
 import (
@@ -41,30 +41,30 @@ import (
 	"cardquota.dev/operator/internal/policy"
 )
 
-// refusedRetry is how long a refused write waits for the next try.
+// refusedRetry is how long the operator waits before it retries a refused write.
 var refusedRetry = build.Wait(30 * time.Second)
 
-// InventorySource knows the cards of all nodes; false until it does.
+// InventorySource provides the cards of all nodes, false until all nodes were read.
 type InventorySource interface {
 	Inventory() (*card.Inventory, bool)
 }
 
-// Reconciler keeps the ValidatingAdmissionPolicies and their bindings as the
-// ServiceTypePolicy wants them. One pass runs at a time, so it needs no lock.
+// Reconciler writes the ValidatingAdmissionPolicies and their bindings for the
+// ServiceTypePolicy. One run at a time, so it needs no lock.
 type Reconciler struct {
 	// client reads from the cache and writes to the API server.
 	client    client.Client
 	events    record.EventRecorder
 	inventory InventorySource
-	// readers read the objects of each name from a cache.
+	// readers are the caches of the objects, by name.
 	readers map[string]client.Reader
-	// guard takes what is found.
+	// guard holds the result.
 	guard *Guard
-	// written are the objects as they were written last, by kind and name.
+	// lastApplied are the last written states, by kind and name.
 	lastApplied map[string]appliedState
 }
 
-// appliedState tells one state of an object.
+// appliedState identifies one state of an object.
 type appliedState struct {
 	wanted     string
 	uid        string
@@ -76,7 +76,8 @@ type appliedState struct {
 // +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,resourceNames=cardquota-bypass.cardquota.dev;cardquota-charge.cardquota.dev,verbs=get;list;watch;create;patch;delete
 
-// Reconcile brings all objects in order and has it reported whether they are.
+// Reconcile writes all objects and stores condition BypassGuarded for the policy
+// controller.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	object := &v1alpha1.ServiceTypePolicy{}
 	err := r.client.Get(ctx, client.ObjectKey{Name: v1alpha1.PolicyName}, object)
@@ -92,16 +93,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	inventory, known := r.inventory.Inventory()
 	if !known {
-		return ctrl.Result{}, nil // its first word wakes this controller
+		return ctrl.Result{}, nil // OnChange triggers a reconcile once they are read
 	}
 	spec := policy.Effective(object.Spec)
 	if faults := policy.Validate(spec); len(faults) > 0 {
-		return ctrl.Result{}, nil // what was in force before stays
+		return ctrl.Result{}, nil // the previous objects stay
 	}
 	resources := inventory.Resources()
 	result := ctrl.Result{}
 	verdict := GuardCondition(spec, resources)
-	// One policy that is refused does not keep the other away.
+	// A refused policy must not prevent the other one.
 	var errs []error
 	for _, wanted := range Policies(object, spec, resources) {
 		errs = append(errs, r.applyWithBinding(ctx, object, wanted, Binding(object, spec, wanted.Name)))
@@ -116,8 +117,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return result, nil
 }
 
-// applyWithBinding writes a policy before the binding that puts it into force, and takes the binding
-// away where nothing is to be in force.
+// applyWithBinding writes a policy, then its binding. It deletes the binding if the policy
+// is switched off.
 func (r *Reconciler) applyWithBinding(ctx context.Context, owner *v1alpha1.ServiceTypePolicy, wanted *admissionv1.ValidatingAdmissionPolicy, binding *admissionv1.ValidatingAdmissionPolicyBinding) error {
 	if err := r.applyObject(ctx, owner, wanted); err != nil {
 		return err
@@ -128,9 +129,9 @@ func (r *Reconciler) applyWithBinding(ctx context.Context, owner *v1alpha1.Servi
 	return r.applyObject(ctx, owner, binding)
 }
 
-// applyObject writes one object by server-side apply, with force: the API server
-// changes nothing where nothing differs. A change of somebody else that was put
-// back is told.
+// applyObject writes one object by server-side apply, with force. The API server changes
+// nothing where nothing differs. An event reports that the operator reverted another
+// manager's change.
 func (r *Reconciler) applyObject(ctx context.Context, owner *v1alpha1.ServiceTypePolicy, wanted client.Object) error {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(wanted)
 	if err != nil {
@@ -156,12 +157,12 @@ func (r *Reconciler) applyObject(ctx context.Context, owner *v1alpha1.ServiceTyp
 		logf.FromContext(ctx).Info("written", "kind", kind, "name", object.GetName())
 	case was != is:
 		r.events.Event(owner, corev1.EventTypeWarning, v1alpha1.EventGuardRestored, fmt.Sprintf(
-			"%s %s had been changed or deleted by somebody else and was put back: change spec.admission of this policy instead", kind, object.GetName()))
+			"%s %s had been changed or deleted by another client, and the operator restored it: change spec.admission of this policy instead", kind, object.GetName()))
 	}
 	return nil
 }
 
-// deleteObject deletes an object that was made for a ServiceTypePolicy.
+// deleteObject deletes an object that a ServiceTypePolicy owns.
 func (r *Reconciler) deleteObject(ctx context.Context, name string, object client.Object) error {
 	err := r.readers[name].Get(ctx, client.ObjectKey{Name: name}, object)
 	if err != nil {
@@ -181,8 +182,8 @@ func (r *Reconciler) deleteObject(ctx context.Context, name string, object clien
 	return nil
 }
 
-// Guard holds what was found last. The controller of the ServiceTypePolicy writes it: the
-// conditions are one list, which has one writer.
+// Guard holds condition BypassGuarded. The ServiceTypePolicy controller writes it, since
+// the list of conditions has one writer.
 type Guard struct {
 	mu      sync.Mutex
 	latest  *policy.Guard
@@ -191,14 +192,14 @@ type Guard struct {
 
 func newGuard() *Guard { return &Guard{changed: make(chan event.TypedGenericEvent[string], 1)} }
 
-// Latest returns what was found last, nil before anything was.
+// Latest returns the latest condition, nil before the first.
 func (g *Guard) Latest() *policy.Guard {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.latest
 }
 
-// Changed tells that Last returns something else.
+// Changed signals that the result of Latest changed.
 func (g *Guard) Changed() <-chan event.TypedGenericEvent[string] { return g.changed }
 
 func (g *Guard) setLatest(found policy.Guard) {
@@ -211,20 +212,19 @@ func (g *Guard) setLatest(found policy.Guard) {
 	}
 	select {
 	case g.changed <- event.TypedGenericEvent[string]{}:
-	default: // whoever follows has yet to look
+	default: // the receiver has not read the last signal yet
 	}
 }
 
-// debounceInterval is how long changes of nodes and objects are gathered: a rack that comes
-// up costs one write.
+// debounceInterval is how long changes of nodes and objects are debounced: a rack that
+// starts costs one write.
 const debounceInterval = 100 * time.Millisecond
 
-// CacheOptions are the objects that are read through the manager: the policy
-// against bypassing and its binding.
+// CacheOptions limit the manager's cache to the bypass policy and its binding.
 func CacheOptions() map[client.Object]cache.ByObject { return cacheByName(BypassPolicyName) }
 
-// cacheByName are the policy and the binding of one name. A cache can be asked for one
-// name, and the shipped Role permits no others.
+// cacheByName limits a cache to the policy and the binding of one name. A cache can select
+// one name, and the shipped Role permits no others.
 func cacheByName(name string) map[client.Object]cache.ByObject {
 	ours := cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", name)}
 	return map[client.Object]cache.ByObject{
@@ -233,9 +233,9 @@ func cacheByName(name string) map[client.Object]cache.ByObject {
 	}
 }
 
-// Setup adds the controller to a manager whose cache has CacheOptions.
-// skipNameValidation allows a second one in one process, as tests have it. The
-// Guard tells what it finds.
+// Setup adds the controller to a manager whose cache has CacheOptions. skipNameValidation
+// allows a second controller in one process, as in tests. It returns the Guard with the
+// result.
 func Setup(mgr ctrl.Manager, nodes *shared.NodeInventory, skipNameValidation bool) (*Guard, error) {
 	second, err := newChargeCache(mgr)
 	if err != nil {
@@ -247,7 +247,7 @@ func Setup(mgr ctrl.Manager, nodes *shared.NodeInventory, skipNameValidation boo
 	nodes.OnChange(func() {
 		select {
 		case cards <- event.TypedGenericEvent[string]{}:
-		default: // it has yet to look
+		default: // the receiver has not read the last signal yet
 		}
 	})
 	later, woken := shared.DebouncedHandlers(v1alpha1.PolicyName, debounceInterval)
@@ -267,8 +267,8 @@ func Setup(mgr ctrl.Manager, nodes *shared.NodeInventory, skipNameValidation boo
 	return r.guard, nil
 }
 
-// newChargeCache holds the policy about charges and its binding; it starts with the
-// manager's own.
+// newChargeCache returns a cache of the charge policy and its binding, which the manager
+// starts.
 func newChargeCache(mgr ctrl.Manager) (cache.Cache, error) {
 	made, err := cluster.New(mgr.GetConfig(), func(o *cluster.Options) {
 		o.Scheme = mgr.GetScheme()

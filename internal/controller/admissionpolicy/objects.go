@@ -15,18 +15,19 @@ import (
 	"cardquota.dev/operator/internal/conditions"
 )
 
-// The names of the ValidatingAdmissionPolicies, each also that of its binding: one guards against
-// bypassing the scheduler, one against changes of what assigned pods are charged to.
+// The names of the ValidatingAdmissionPolicies and of their bindings. One guards against
+// bypassing the scheduler, one against changes of the queue that assigned pods are charged
+// to.
 const (
 	BypassPolicyName = "cardquota-bypass.cardquota.dev"
 	ChargePolicyName = "cardquota-charge.cardquota.dev"
 )
 
-// PolicyNames are those of all policies; their bindings have the same.
+// PolicyNames returns the names of all policies and of their bindings.
 func PolicyNames() []string { return []string{BypassPolicyName, ChargePolicyName} }
 
-// Policies returns all ValidatingAdmissionPolicies for an effective spec, none
-// when no resource is a card.
+// Policies returns all ValidatingAdmissionPolicies for an effective spec, none if no
+// resource is a card.
 func Policies(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicySpec, resources []corev1.ResourceName) []*admissionv1.ValidatingAdmissionPolicy {
 	if len(resources) == 0 {
 		return nil
@@ -47,8 +48,8 @@ func failClosedPolicy(meta metav1.ObjectMeta, spec admissionv1.ValidatingAdmissi
 	}
 }
 
-// Binding returns the ValidatingAdmissionPolicyBinding of the policy of a name,
-// nil when the spec binds nothing.
+// Binding returns the ValidatingAdmissionPolicyBinding of the named policy, nil if the spec
+// switches it off.
 func Binding(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicySpec, name string) *admissionv1.ValidatingAdmissionPolicyBinding {
 	var action admissionv1.ValidationAction
 	switch spec.Admission.SchedulerBypassPolicy {
@@ -69,12 +70,13 @@ func Binding(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicyS
 	}
 }
 
-// objectMeta makes an object go with the ServiceTypePolicy. blockOwnerDeletion stays
-// false: it would need a right over the policy's finalizers on some clusters.
+// objectMeta returns the metadata of an object that the ServiceTypePolicy owns.
+// blockOwnerDeletion stays false: on some clusters it would need a permission on the
+// policy's finalizers.
 func objectMeta(owner *v1alpha1.ServiceTypePolicy, name, what string, annotations map[string]string) metav1.ObjectMeta {
 	controls, blocks := true, false
-	all := map[string]string{v1alpha1.AnnotationDescription: "Made by ServiceTypePolicy " + owner.Name +
-		": " + what + ". Change spec.admission there; changes here are put back."}
+	all := map[string]string{v1alpha1.AnnotationDescription: "Created by ServiceTypePolicy " + owner.Name +
+		": " + what + ". Change spec.admission there; the operator reverts changes here."}
 	maps.Copy(all, annotations)
 	return metav1.ObjectMeta{
 		Name:        name,
@@ -87,18 +89,18 @@ func objectMeta(owner *v1alpha1.ServiceTypePolicy, name, what string, annotation
 	}
 }
 
-// requestsCardExpr is the rule that container c asks for resource r.
+// requestsCardExpr returns the expression that container c requests resource r.
 func requestsCardExpr() string {
 	return `has(c.resources) && (` + isPositiveExpr("limits") + ` || ` + isPositiveExpr("requests") + `)`
 }
 
-// isPositiveExpr is the rule that a container's limits or requests hold some of
+// isPositiveExpr returns the expression that a container's limits or requests hold some of
 // resource r. A request of 0 takes no card.
 func isPositiveExpr(field string) string {
 	return fmt.Sprintf(`(has(c.resources.%[1]s) && r in c.resources.%[1]s && quantity(string(c.resources.%[1]s[r])).isGreaterThan(quantity('0')))`, field)
 }
 
-// celList writes strings as a list of CEL.
+// celList returns strings as a CEL list.
 func celList[S ~string](values []S) string {
 	quoted := make([]string, len(values))
 	for i, value := range values {
@@ -107,27 +109,28 @@ func celList[S ~string](values []S) string {
 	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
-// GuardCondition is condition BypassGuarded when the objects are as they shall be.
+// GuardCondition returns condition BypassGuarded when the objects are written.
 func GuardCondition(spec v1alpha1.ServiceTypePolicySpec, resources []corev1.ResourceName) metav1.Condition {
 	switch {
 	case spec.Admission.SchedulerBypassPolicy == v1alpha1.SchedulerBypassAllow:
 		return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonBypassOff,
-			"spec.admission.schedulerBypassPolicy is Allow: pods may take cards through another schedulerName or a nodeName of their own, and hold them uncharged; condition Enforced tells when one does")
+			"spec.admission.schedulerBypassPolicy is Allow: pods may take cards with another schedulerName or their own nodeName, and hold them uncharged; condition Enforced reports such pods")
 	case len(resources) == 0:
 		return conditions.New(metav1.ConditionUnknown, v1alpha1.ReasonNoCardResources,
 			"no node has offered a card yet: label nodes with <vendor>/<type>.product and .memory, and run the vendor's device plugin")
 	case spec.Admission.SchedulerBypassPolicy == v1alpha1.SchedulerBypassWarn:
 		return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonBypassWarned,
-			"pods that ask for %s under another schedulerName, or bring their nodeName along, are created with a warning, and so may the charge for cards be moved or ended: set spec.admission.schedulerBypassPolicy to Deny to refuse them", card.JoinResources(resources))
+			"pods that ask for %s under another schedulerName, or set nodeName, are created with a warning, and requests that move or end the charge for cards are allowed with one: set spec.admission.schedulerBypassPolicy to Deny to refuse them", card.JoinResources(resources))
 	default:
 		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonBypassDenied,
-			"pods that ask for %s under another schedulerName, or bring their nodeName along, are refused by ValidatingAdmissionPolicy %s, and what would move or end the charge for cards that are held by %s",
+			"pods that ask for %s under another schedulerName, or set nodeName, are refused by ValidatingAdmissionPolicy %s, and requests that would move or end the charge for used cards by %s",
 			card.JoinResources(resources), BypassPolicyName, ChargePolicyName)
 	}
 }
 
-// GuardRefusedCondition is condition BypassGuarded when the objects could not be written.
+// GuardRefusedCondition returns condition BypassGuarded when an object could not be
+// written.
 func GuardRefusedCondition(err error) metav1.Condition {
 	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonGuardRefused,
-		"pods may take cards past the scheduler, or hold them uncharged, since a rule against it could not be written: %v; Kubernetes 1.30 or newer and the shipped ClusterRole are needed", err)
+		"pods may bypass the scheduler, or hold cards uncharged, since an admission policy could not be written: %v; Kubernetes 1.30 or newer and the shipped ClusterRole are needed", err)
 }

@@ -20,7 +20,7 @@ func TestTheAuthorityHasOneWriter(t *testing.T) {
 		want, error string
 	}{
 		"ours":           {nil, "authority", ""},
-		"cert-manager's": {map[string]string{"cert-manager.io/inject-ca-from": "cards/cardquota-webhook"}, "", "is cert-manager's to write"},
+		"cert-manager's": {map[string]string{"cert-manager.io/inject-ca-from": "cards/cardquota-webhook"}, "", "cert-manager writes the CA of"},
 	}) {
 		configuration := &admissionv1.ValidatingWebhookConfiguration{
 			ObjectMeta: metav1.ObjectMeta{Name: ConfigurationName, Annotations: tc.annotations},

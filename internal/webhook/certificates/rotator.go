@@ -1,6 +1,6 @@
-// Package certificates gives the webhook server a certificate that the API server
-// trusts, without cert-manager: one that the operator signs itself, kept in a
-// Secret, with its authority in the two webhook configurations.
+// Package certificates provides the webhook server's certificate without cert-manager. The
+// operator signs it, stores it in a Secret and writes its CA into the two webhook
+// configurations.
 package certificates
 
 import (
@@ -36,7 +36,7 @@ import (
 const (
 	// SecretName is the Secret in the operator's namespace.
 	SecretName = "cardquota-webhook-cert"
-	// ServiceName is the Service before the webhook server.
+	// ServiceName is the Service of the webhook server.
 	ServiceName = "cardquota-webhook"
 	// ConfigurationName is the name of both configurations.
 	ConfigurationName = "cardquota"
@@ -44,30 +44,30 @@ const (
 	caName       = "cardquota-webhook-ca"
 	caKeyName    = "ca.key"
 	fieldManager = "cardquota"
-	// injectedFromAnnotation is the annotation by which cert-manager's cainjector finds the
-	// configurations whose authority it writes: two writers would never end.
+	// injectedFromAnnotation is the annotation of configurations whose CA bundle
+	// cert-manager's cainjector writes. Two writers would overwrite each other forever.
 	injectedFromAnnotation = "cert-manager.io/inject-ca-from"
 )
 
 const (
-	// The authority lives for ten years and a certificate for one; either is renewed
-	// a quarter of a year before its end. That is looked at so often for the sake of
-	// clocks: one that was ahead when it was made leaves a certificate that holds
-	// only later, once the clock is right. To look asks the API server for nothing.
+	// The CA is valid for ten years and the certificate for one. Both are renewed 90 days
+	// before their end. The check is frequent because of clocks: a clock that was ahead
+	// leaves a certificate that is only valid later. The check sends no request to the API
+	// server.
 	caLifetime    = 10 * 365 * 24 * time.Hour
 	certLifetime  = 365 * 24 * time.Hour
 	renewBefore   = 90 * 24 * time.Hour
 	checkInterval = 5 * time.Minute
-	// staleRetry is how long another replica's write is given to arrive.
+	// staleRetry is how long the cache has to receive another replica's write.
 	staleRetry = 100 * time.Millisecond
 )
 
-// nonexistentVersion is a resource version that no stored object has. An apply that names it
-// makes the Secret, and is a conflict where another replica has just made it.
+// nonexistentVersion is a resource version that no stored object has. An apply with it
+// creates the Secret, and conflicts if another replica has just created it.
 const nonexistentVersion = "1"
 
-// Rotator keeps the certificate. Every replica runs one and serves the same
-// certificate, leader or not: whoever comes first writes.
+// Rotator renews and serves the certificate. Every replica runs one and serves the same
+// certificate, leader or not. The first replica writes it.
 type Rotator struct {
 	// client reads from the cache and writes to the API server.
 	client    client.Client
@@ -78,7 +78,7 @@ type Rotator struct {
 	trusted atomic.Bool
 }
 
-// servingCert is a certificate, and the authority that the API server is to trust.
+// servingCert is a certificate and the CA that the API server trusts.
 type servingCert struct {
 	tls.Certificate
 	authority *x509.CertPool
@@ -87,32 +87,32 @@ type servingCert struct {
 // +kubebuilder:rbac:groups="",namespace=volcano-system,resources=secrets,resourceNames=cardquota-webhook-cert,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=cardquota,verbs=get;list;watch;patch
 
-// GetCertificate is for tls.Config.
+// GetCertificate implements the hook of tls.Config.
 func (s *Rotator) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if certificate := s.serving.Load(); certificate != nil {
 		return &certificate.Certificate, nil
 	}
-	return nil, errors.New("the webhook certificate is not there yet")
+	return nil, errors.New("the webhook certificate does not exist yet")
 }
 
-// Ready is a readiness check: there is a certificate, the configurations name its
-// authority, and both hold at this time.
+// Ready is a readiness check: there is a certificate, the configurations have its CA, and
+// both are valid now.
 func (s *Rotator) Ready(*http.Request) error {
 	certificate := s.serving.Load()
 	switch {
 	case certificate == nil:
 		return fmt.Errorf("the Secret %s/%s holds no certificate yet", s.namespace, SecretName)
 	case !s.trusted.Load():
-		return fmt.Errorf("the authority of the certificate is not in the webhook configurations %s yet", ConfigurationName)
+		return fmt.Errorf("the CA of the certificate is not in the webhook configurations %s yet", ConfigurationName)
 	}
 	_, err := certificate.Leaf.Verify(x509.VerifyOptions{Roots: certificate.authority, DNSName: s.dnsName(), CurrentTime: s.now()})
 	if err != nil {
-		return fmt.Errorf("the API server cannot trust the certificate in Secret %s/%s at this time, it is made anew within %s: %w", s.namespace, SecretName, checkInterval, err)
+		return fmt.Errorf("the API server cannot trust the certificate in Secret %s/%s now, the operator renews it within %s: %w", s.namespace, SecretName, checkInterval, err)
 	}
 	return nil
 }
 
-// Reconcile makes or renews the certificate, has the configurations trust it and
+// Reconcile creates or renews the certificate, writes its CA into the configurations and
 // serves it.
 func (s *Rotator) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	switch err := s.syncCertificate(ctx); {
@@ -152,7 +152,7 @@ func (s *Rotator) syncCertificate(ctx context.Context) error {
 	return nil
 }
 
-// newServingCert takes what is served out of a Secret's data.
+// newServingCert returns the certificate in a Secret's data.
 func newServingCert(data map[string][]byte) (*servingCert, error) {
 	pair, err := tls.X509KeyPair(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey])
 	if err != nil {
@@ -163,11 +163,10 @@ func newServingCert(data map[string][]byte) (*servingCert, error) {
 	return &servingCert{Certificate: pair, authority: authorities}, nil
 }
 
-// dnsName is the name under which the API server calls the Service.
+// dnsName returns the name by which the API server calls the Service.
 func (s *Rotator) dnsName() string { return ServiceName + "." + s.namespace + ".svc" }
 
-// renewCertificate returns what the Secret must hold, and whether that is another thing than
-// it holds.
+// renewCertificate returns the data that the Secret must hold, and whether they changed.
 func (s *Rotator) renewCertificate(data map[string][]byte) (map[string][]byte, bool, error) {
 	now := s.now()
 	usages := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
@@ -191,20 +190,20 @@ func (s *Rotator) renewCertificate(data map[string][]byte) (map[string][]byte, b
 	if ca == nil {
 		var err error
 		if ca, err = signer.CreateCACert(begin, now.Add(caLifetime)); err != nil {
-			return nil, false, fmt.Errorf("make certificate authority: %w", err)
+			return nil, false, fmt.Errorf("create certificate authority: %w", err)
 		}
 	}
 	certificate, key, err := signer.CreateCertPEM(ca, begin, now.Add(certLifetime))
 	if err != nil {
-		return nil, false, fmt.Errorf("make certificate: %w", err)
+		return nil, false, fmt.Errorf("create certificate: %w", err)
 	}
 	return map[string][]byte{
 		corev1.ServiceAccountRootCAKey: ca.CertPEM, caKeyName: ca.KeyPEM, corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: key,
 	}, true, nil
 }
 
-// writeSecret writes the Secret, as a conflict when it is not the one that was read. By
-// apply, creating it needs no right over any other Secret.
+// writeSecret writes the Secret, with a conflict if it is not the one that was read.
+// Creating it by apply needs no permission on other Secrets.
 func (s *Rotator) writeSecret(ctx context.Context, read *corev1.Secret, data map[string][]byte) error {
 	version, kind := read.ResourceVersion, read.Type
 	if version == "" {
@@ -218,8 +217,7 @@ func (s *Rotator) writeSecret(ctx context.Context, read *corev1.Secret, data map
 	return nil
 }
 
-// injectCABundles writes the authority into both configurations. One that is not installed
-// is left to whoever installs it.
+// injectCABundles writes the CA into both configurations, if they are installed.
 func (s *Rotator) injectCABundles(ctx context.Context, bundle []byte) error {
 	validating := &admissionv1.ValidatingWebhookConfiguration{}
 	mutating := &admissionv1.MutatingWebhookConfiguration{}
@@ -236,7 +234,7 @@ func (s *Rotator) injectCABundles(ctx context.Context, bundle []byte) error {
 		}))
 }
 
-// updateConfiguration writes a configuration as change leaves it, if that is another one.
+// updateConfiguration applies a change to a configuration and writes it if it differs.
 func (s *Rotator) updateConfiguration(ctx context.Context, object client.Object, change func()) error {
 	if err := s.client.Get(ctx, client.ObjectKey{Name: ConfigurationName}, object); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -246,7 +244,7 @@ func (s *Rotator) updateConfiguration(ctx context.Context, object client.Object,
 		return fmt.Errorf("read webhook configuration %s: %w", ConfigurationName, err)
 	}
 	if from := object.GetAnnotations()[injectedFromAnnotation]; from != "" {
-		return fmt.Errorf("the authority in webhook configuration %s is cert-manager's to write (%s: %s): give the operator the files of that Certificate and --webhook-certificates=Files, or take the annotation off",
+		return fmt.Errorf("cert-manager writes the CA of webhook configuration %s (%s: %s): give the operator the files of that Certificate and --webhook-certificates=Files, or remove the annotation",
 			ConfigurationName, injectedFromAnnotation, from)
 	}
 	before, ok := object.DeepCopyObject().(client.Object)
@@ -263,8 +261,8 @@ func (s *Rotator) updateConfiguration(ctx context.Context, object client.Object,
 	return nil
 }
 
-// CacheOptions are the objects that are read, each by its name, which is all that
-// the shipped Roles permit.
+// CacheOptions limit the cache to objects of these names. The shipped Roles permit no
+// others.
 func CacheOptions(namespace string) map[client.Object]cache.ByObject {
 	ours := cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", ConfigurationName)}
 	return map[client.Object]cache.ByObject{
@@ -277,17 +275,16 @@ func CacheOptions(namespace string) map[client.Object]cache.ByObject {
 	}
 }
 
-// New returns a Self for the operator's namespace, to be given to Setup.
+// New returns a Rotator for the operator's namespace. Call its Setup.
 func New(namespace string) *Rotator { return &Rotator{namespace: namespace, now: time.Now} }
 
-// Setup adds the keeper of the certificate to a manager whose cache has
-// CacheOptions. skipNameValidation allows a second one in one process, as tests
-// have it.
+// Setup adds the Rotator to a manager whose cache has CacheOptions. skipNameValidation
+// allows a second one in one process, as in tests.
 func (s *Rotator) Setup(mgr ctrl.Manager, skipNameValidation bool) error {
 	s.client = mgr.GetClient()
 	request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: s.namespace, Name: SecretName}}
 	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{request} })
-	// The first look is at nothing: a Secret that is not there tells nobody.
+	// The first request comes from here: a missing Secret causes no event.
 	begin := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		queue.Add(request)
 		return nil
@@ -307,7 +304,7 @@ func (s *Rotator) Setup(mgr ctrl.Manager, skipNameValidation bool) error {
 	return nil
 }
 
-// signingKeyPair reads a key pair that signs, nil when it is none.
+// signingKeyPair returns a CA key pair, nil if it is invalid.
 func signingKeyPair(certificate, key []byte) *rotator.KeyPairArtifacts {
 	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil || pair.Leaf == nil || !pair.Leaf.IsCA {

@@ -59,7 +59,7 @@ func TestManyTasks(t *testing.T) {
 		load, _ := WorkloadOf(j)
 		return load
 	}
-	const many = "has more than 256 pod templates, and no more are looked at"
+	const many = "has more than 256 pod templates, and the rest is not validated"
 	byAnother := func(j *vcbatch.Job) {
 		yes := true
 		j.OwnerReferences = []metav1.OwnerReference{{Kind: "CronJob", Name: "c", Controller: &yes}}
@@ -103,7 +103,7 @@ func TestManyMisspeltAnnotations(t *testing.T) {
 	group := &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: "g", Annotations: many}, Spec: v1beta1.PodGroupSpec{Queue: "open"}}
 	load, _ := WorkloadOf(group)
 	answer := judged(t, load, nil, worldOf(nil))
-	if len(answer.Warnings) != maxNamedKeys+1 || answer.Warnings[maxNamedKeys] != "metadata.annotations: nobody reads 12995 more annotations that begin with volcano.sh/card." {
+	if len(answer.Warnings) != maxNamedKeys+1 || answer.Warnings[maxNamedKeys] != "metadata.annotations: 12995 more annotations that begin with volcano.sh/card. are unknown and have no effect" {
 		t.Errorf("warnings %q", answer.Warnings)
 	}
 }
@@ -136,7 +136,7 @@ func TestNobodyIsJudgedForNobody(t *testing.T) {
 // TestOverlarge: not read, and refused where anything is.
 func TestOverlarge(t *testing.T) {
 	warn := worldOf(func(w *WorkloadInput) { w.Policy.Spec.Admission.SchedulerBypassPolicy = v1alpha1.SchedulerBypassWarn })
-	const large = "has too many parts to be looked at"
+	const large = "has too many parts to be validated"
 	for name, tc := range map[string]struct {
 		result           Result
 		refusal, warning string

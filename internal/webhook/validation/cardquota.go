@@ -16,38 +16,38 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// specPath is the path of what people write.
+// specPath is the path of the spec.
 var specPath = field.NewPath("spec")
 
-// CardQuotaInput is what the rules for CardQuotas know besides the object.
+// CardQuotaInput is the input of the rules for CardQuotas besides the object.
 type CardQuotaInput struct {
-	// All are the CardQuotas there are; the judged one may be among them.
+	// All are all CardQuotas; they may include the validated one.
 	All []*v1alpha1.CardQuota
 	// Policy is the ServiceTypePolicy, nil when there is none.
 	Policy *v1alpha1.ServiceTypePolicy
-	// Queues are the Queues there are, by CardQuotas and by others.
+	// Queues are all Queues, also those without a CardQuota.
 	Queues []*v1beta1.Queue
-	// Healthy counts the cards of Ready nodes.
+	// Healthy counts the cards of Ready nodes by name.
 	Healthy map[card.Name]card.Count
 }
 
-// ValidateCardQuota judges a CardQuota. before is nil for a new one. What the change
-// leaves as it was is not judged again, nor is one that is being deleted.
-func ValidateCardQuota(quota, before *v1alpha1.CardQuota, world CardQuotaInput) Result {
+// ValidateCardQuota validates a CardQuota. before is nil for a new one. It does not
+// validate unchanged fields again, nor a CardQuota that is being deleted.
+func ValidateCardQuota(quota, before *v1alpha1.CardQuota, input CardQuotaInput) Result {
 	var result Result
 	if quota.DeletionTimestamp != nil || before != nil && equality.Semantic.DeepEqual(quota.Spec, before.Spec) {
 		return result
 	}
-	others := slices.DeleteFunc(slices.Clone(world.All), func(c *v1alpha1.CardQuota) bool { return c.Name == quota.Name })
+	others := slices.DeleteFunc(slices.Clone(input.All), func(c *v1alpha1.CardQuota) bool { return c.Name == quota.Name })
 	if before == nil {
 		checkQueueOwner(&result, quota, others)
 	}
 	if before == nil || before.Spec.ServiceType != quota.Spec.ServiceType {
-		checkServiceTypeDefined(&result, quota, world.Policy)
+		checkServiceTypeDefined(&result, quota, input.Policy)
 	}
 	selector := quota.Spec.NamespaceSelector
 	if selector == nil {
-		result.warn(specPath.Child("namespaceSelector"), "is not set: pods of every namespace may use queue %s and its quota; select the namespaces of tenant %s, or write {} when every namespace is meant",
+		result.warn(specPath.Child("namespaceSelector"), "is not set: pods of every namespace may use queue %s and its quota; select the namespaces of tenant %s, or write {} if you mean every namespace",
 			quota.QueueName(), quota.Spec.Tenant)
 	} else if before == nil || !equality.Semantic.DeepEqual(selector, before.Spec.NamespaceSelector) {
 		if _, err := workload.NewNamespaceSelector(selector); err != nil {
@@ -55,13 +55,13 @@ func ValidateCardQuota(quota, before *v1alpha1.CardQuota, world CardQuotaInput) 
 		}
 	}
 	if before == nil || before.Spec.OverAllocation != quota.Spec.OverAllocation || !equality.Semantic.DeepEqual(quota.Spec.Cards, before.Spec.Cards) {
-		checkOverAllocation(&result, quota, before, cardquota.NewQuotaTotals(others, cardquota.UnownedQuotas(world.All, world.Queues), world.Healthy))
+		checkOverAllocation(&result, quota, before, cardquota.NewQuotaTotals(others, cardquota.UnownedQuotas(input.All, input.Queues), input.Healthy))
 	}
 	return result
 }
 
-// WarnCardQuotaDeletion warns of what goes on in the queue of a CardQuota that is about to be
-// deleted with its quota. It refuses nothing.
+// WarnCardQuotaDeletion warns of running and pending pods in the queue of a CardQuota that
+// is about to be deleted. It refuses nothing.
 func WarnCardQuotaDeletion(quota *v1alpha1.CardQuota) Result {
 	var result Result
 	if quota.DeletionTimestamp != nil || quota.Spec.DeletionPolicy == v1alpha1.DeletionPolicyRetain {
@@ -74,17 +74,17 @@ func WarnCardQuotaDeletion(quota *v1alpha1.CardQuota) Result {
 		}
 	}
 	if len(used) > 0 {
-		result.warn(specPath.Child("cards"), "pods in queue %s hold %s, and go on; nothing new starts: to keep the queue and its quota, set spec.deletionPolicy to Retain before deleting",
+		result.warn(specPath.Child("cards"), "pods in queue %s hold %s and continue to run, but no new pod starts: to keep the queue and its quota, set spec.deletionPolicy to Retain before deleting",
 			quota.QueueName(), joinSome(used))
 	}
 	if waiting := quota.Status.BlockedTotal; waiting > 0 {
-		result.warn(specPath.Child("cards"), "work waits in queue %s and will not start, for %d reasons in status.blocked", quota.QueueName(), waiting)
+		result.warn(specPath.Child("cards"), "pods are pending in queue %s and will not start, for %d reasons in status.blocked", quota.QueueName(), waiting)
 	}
 	return result
 }
 
-// checkQueueOwner refuses a second CardQuota for a queue. One whose owner is on its way out
-// may come: it takes over.
+// checkQueueOwner refuses a second CardQuota for a queue. It allows one if the owner is
+// being deleted: the new one takes over.
 func checkQueueOwner(result *Result, quota *v1alpha1.CardQuota, others []*v1alpha1.CardQuota) {
 	others = slices.DeleteFunc(slices.Clone(others), func(c *v1alpha1.CardQuota) bool { return c.QueueName() != quota.QueueName() })
 	if owner := cardquota.QueueOwner(slices.DeleteFunc(slices.Clone(others), func(c *v1alpha1.CardQuota) bool { return c.DeletionTimestamp != nil })); owner != nil {
@@ -92,15 +92,15 @@ func checkQueueOwner(result *Result, quota *v1alpha1.CardQuota, others []*v1alph
 		return
 	}
 	if len(others) > 0 {
-		result.warn(specPath.Child("queueName"), "queue %s belongs to CardQuota %s until that is deleted: this one takes over then", quota.QueueName(), others[0].Name)
+		result.warn(specPath.Child("queueName"), "queue %s belongs to CardQuota %s until that is deleted: then this one takes over", quota.QueueName(), others[0].Name)
 	}
 }
 
-// checkServiceTypeDefined refuses a service type that a ServiceTypePolicy does not define. A type
-// that its spec names is defined, also before it is in force.
+// checkServiceTypeDefined refuses a service type that the spec of the ServiceTypePolicy
+// does not define. A defined type may not be in force yet.
 func checkServiceTypeDefined(result *Result, quota *v1alpha1.CardQuota, in *v1alpha1.ServiceTypePolicy) {
 	if in == nil {
-		return // without a policy any name is a type
+		return // without a policy any name is valid
 	}
 	names := policy.ServiceTypeNames(in)
 	if !slices.Contains(names, quota.Spec.ServiceType) {
@@ -109,8 +109,8 @@ func checkServiceTypeDefined(result *Result, quota *v1alpha1.CardQuota, in *v1al
 	}
 }
 
-// checkOverAllocation refuses with overAllocation Deny to grant more than there is, and
-// warns of it with Warn.
+// checkOverAllocation refuses over-allocation with overAllocation Deny, and warns of it
+// with Warn.
 func checkOverAllocation(result *Result, quota, before *v1alpha1.CardQuota, balance *cardquota.QuotaTotals) {
 	if denied := balance.Denied(before, quota); len(denied) > 0 {
 		result.refuse(specPath.Child("cards"), "spec.overAllocation is Deny: %s: lower the quota here or there, add cards, or set overAllocation to Warn",
@@ -118,11 +118,11 @@ func checkOverAllocation(result *Result, quota, before *v1alpha1.CardQuota, bala
 		return
 	}
 	if excess := balance.OverAllocated(quota); len(excess) > 0 && quota.Spec.OverAllocation == v1alpha1.OverAllocationWarn {
-		result.warn(specPath.Child("cards"), "grants more cards than there are: %s: it is enforced as written", cardquota.DescribeOverAllocation(excess))
+		result.warn(specPath.Child("cards"), "grants more cards than there are: %s: the quota is enforced as written", cardquota.DescribeOverAllocation(excess))
 	}
 }
 
-// ValidateQueue judges the annotations of a Queue. before is nil for a new one.
+// ValidateQueue validates the annotations of a Queue. before is nil for a new one.
 func ValidateQueue(queue, before *v1beta1.Queue) Result {
 	result := checkQueueAnnotations(queue)
 	if before != nil {
@@ -131,8 +131,8 @@ func ValidateQueue(queue, before *v1beta1.Queue) Result {
 	return result
 }
 
-// checkQueueAnnotations is what is wrong with the annotations of one Queue: what the
-// scheduler would withhold every card for.
+// checkQueueAnnotations returns the errors in the annotations of a Queue for which the
+// scheduler would withhold every card.
 func checkQueueAnnotations(queue *v1beta1.Queue) Result {
 	var result Result
 	annotations := field.NewPath("metadata", "annotations")
@@ -154,7 +154,7 @@ func checkQueueAnnotations(queue *v1beta1.Queue) Result {
 	}
 	for _, key := range []string{v1alpha1.AnnotationCardName, v1alpha1.AnnotationCardRequest} {
 		if _, ok := queue.Annotations[key]; ok {
-			result.warn(annotations.Key(key), "is read on workloads only: what a queue may use is written in %s", v1alpha1.AnnotationCardQuota)
+			result.warn(annotations.Key(key), "is read on workloads only: write the quota of a queue in %s", v1alpha1.AnnotationCardQuota)
 		}
 	}
 	warnUnknownAnnotations(&result, annotations, queue.Annotations)

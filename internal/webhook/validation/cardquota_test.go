@@ -87,9 +87,9 @@ func TestDeletion(t *testing.T) {
 		warning string
 	}{
 		"nothing in use": {quotaOf("a", nil), ""},
-		"cards in use":   {quotaOf("a", used), "spec.cards: pods in queue a hold 6 NVIDIA-H200, and go on; nothing new starts: to keep the queue and its quota, set spec.deletionPolicy to Retain"},
+		"cards in use":   {quotaOf("a", used), "spec.cards: pods in queue a hold 6 NVIDIA-H200 and continue to run, but no new pod starts: to keep the queue and its quota, set spec.deletionPolicy to Retain"},
 		"work that waits": {quotaOf("a", func(q *v1alpha1.CardQuota) { q.Status.BlockedTotal, q.Status.PendingSummary = 2, "4 NVIDIA-H200" }),
-			"spec.cards: work waits in queue a and will not start, for 2 reasons in status.blocked"},
+			"spec.cards: pods are pending in queue a and will not start, for 2 reasons in status.blocked"},
 		"the queue stays":          {quotaOf("a", func(q *v1alpha1.CardQuota) { used(q); q.Spec.DeletionPolicy = v1alpha1.DeletionPolicyRetain }), ""},
 		"it is being deleted once": {quotaOf("a", func(q *v1alpha1.CardQuota) { used(q); q.DeletionTimestamp = &gone }), ""},
 	}) {
@@ -113,8 +113,8 @@ func TestQueueAnnotations(t *testing.T) {
 		"no service type":        {queue: queue(notes{ofType: "Batch"}), refusal: `metadata.annotations[volcano.sh/service.type]: Invalid value: "Batch": service type "Batch" is no name`},
 		"as wrong as it was":     {queue: queue(notes{quota: `8`, "a": "b"}), before: queue(notes{quota: `8`}), warning: "as before: "},
 		"wrong in another way":   {queue: queue(notes{quota: `9`}), before: queue(notes{quota: `8`}), refusal: `"9" is not a JSON object`},
-		"a workload's":           {queue: queue(notes{name: "NVIDIA-H200"}), warning: "is read on workloads only: what a queue may use is written in volcano.sh/card.quota"},
-		"a misspelt one":         {queue: queue(notes{"volcano.sh/card.qouta": `{}`}), warning: "metadata.annotations[volcano.sh/card.qouta]: nobody reads this annotation"},
+		"a workload's":           {queue: queue(notes{name: "NVIDIA-H200"}), warning: "is read on workloads only: write the quota of a queue in volcano.sh/card.quota"},
+		"a misspelt one":         {queue: queue(notes{"volcano.sh/card.qouta": `{}`}), warning: "metadata.annotations[volcano.sh/card.qouta]: this annotation is unknown"},
 		"somebody else's prefix": {queue: queue(notes{"volcano.sh/closed-by-parent": "false"})},
 	}) {
 		answers(t, ValidateQueue(tc.queue, tc.before), tc.refusal, tc.warning)

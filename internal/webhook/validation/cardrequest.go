@@ -15,112 +15,111 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// ValidateWorkload answers for a workload. before is the one it replaces, nil for a new one.
+// ValidateWorkload validates a workload. before is the one it replaces, nil for a new one.
 //
-// What another object made is only warned about: its maker was judged, and an older
-// maker must be able to go on. The exception is a queue that is not for the namespace,
-// which an owner reference must not be a way into. Everything is only warned about
-// without a ServiceTypePolicy, and while it says so: what ran before must go on being
-// created. The error is the context's.
-func ValidateWorkload(ctx context.Context, load Workload, before *Workload, world WorkloadInput) (Result, error) {
-	world.resolveRequests(ctx, &load)
-	result, places := checkRequests(ctx, &load, &world), checkQueueAccess(&load, &world)
+// An object with a controller gets only warnings. Admission validated its controller, and
+// an older controller must be able to continue. The exception is a queue that does not
+// allow the namespace: an owner reference must not open it. Without a ServiceTypePolicy, or
+// if it says Warn, every workload gets only warnings, so that existing workloads continue.
+// The error is the context's.
+func ValidateWorkload(ctx context.Context, load Workload, before *Workload, input WorkloadInput) (Result, error) {
+	input.resolveRequests(ctx, &load)
+	result, places := checkRequests(ctx, &load, &input), checkQueueAccess(&load, &input)
 	if before != nil {
-		world.resolveRequests(ctx, before)
-		result = result.OnlyNew(checkRequests(ctx, before, &world))
-		places = places.OnlyNew(checkQueueAccess(before, &world))
+		input.resolveRequests(ctx, before)
+		result = result.OnlyNew(checkRequests(ctx, before, &input))
+		places = places.OnlyNew(checkQueueAccess(before, &input))
 	}
 	if metav1.GetControllerOf(&load.Meta) != nil {
 		result = result.asWarnings()
 	}
 	result.addResult(places)
-	if world.onlyWarns() {
+	if input.onlyWarns() {
 		result = result.asWarnings()
 	}
 	return result, ctx.Err()
 }
 
-// checkRequests is everything but the entry into a queue. It ends early, with anything,
-// when nobody waits for it.
-func checkRequests(ctx context.Context, load *Workload, world *WorkloadInput) Result {
+// checkRequests checks everything but the access to a queue. It returns early, with a
+// partial Result, when the context ends.
+func checkRequests(ctx context.Context, load *Workload, input *WorkloadInput) Result {
 	var result Result
 	for i := range load.Templates {
 		if ctx.Err() != nil {
 			return result
 		}
 		t := &load.Templates[i]
-		checkCardRequest(&result, t, world.Inventory)
+		checkCardRequest(&result, t, input.Inventory)
 		checkAnnotationPlacement(&result, load, t)
-		checkBypass(&result, load, t, world.policySpec(), world.User)
+		checkBypass(&result, load, t, input.policySpec(), input.User)
 		if !load.IsPod() {
 			warnUnknownAnnotations(&result, t.Path.Child("metadata", "annotations"), t.Pod.Annotations)
 		}
 	}
 	if load.Truncated {
-		result.refuse(specPath, "has more than %d pod templates, and no more are looked at: write fewer tasks with more replicas, or several jobs", MaxTemplates)
+		result.refuse(specPath, "has more than %d pod templates, and the rest is not validated: write fewer tasks with more replicas, or several jobs", MaxTemplates)
 	}
-	checkTotals(&result, load, world.Inventory)
-	checkServiceTypeAndQuota(&result, load, world)
+	checkTotals(&result, load, input.Inventory)
+	checkServiceTypeAndQuota(&result, load, input)
 	warnUnknownAnnotations(&result, load.MetadataPath.Child("annotations"), load.Annotations)
 	return result
 }
 
-// RefuseOverlarge answers for a workload that nobody reads for its size;
-// was tells that the one it replaces was as large. It is refused, since cards may
-// be in it; no honest one is so large.
-func RefuseOverlarge(was bool, world WorkloadInput) Result {
+// RefuseOverlarge refuses a workload that is too large to validate, since it may request
+// cards. was reports that the one it replaces was as large. Real workloads are far smaller.
+func RefuseOverlarge(was bool, input WorkloadInput) Result {
 	var result Result
-	result.refuse(specPath, "has too many parts to be looked at: write fewer tasks with more replicas, or several jobs")
+	result.refuse(specPath, "has too many parts to be validated: write fewer tasks with more replicas, or several jobs")
 	if was {
 		result = result.OnlyNew(result)
 	}
-	if world.onlyWarns() {
+	if input.onlyWarns() {
 		result = result.asWarnings()
 	}
 	return result
 }
 
-// checkAnnotationPlacement tells of annotations where nobody reads them.
+// checkAnnotationPlacement reports annotations in places where they have no effect.
 func checkAnnotationPlacement(result *Result, load *Workload, t *Template) {
 	if load.IsPod() {
 		if _, ok := t.Pod.Annotations[v1alpha1.AnnotationCardRequest]; ok {
-			result.warn(load.annotationPath(v1alpha1.AnnotationCardRequest), "is read on jobs and PodGroups only: what a pod asks for is its own request of the resource")
+			result.warn(load.annotationPath(v1alpha1.AnnotationCardRequest), "is read on jobs and PodGroups only: write the request of a pod in its resources")
 		}
 		return
 	}
 	if _, ok := t.Pod.Annotations[v1alpha1.AnnotationCardRequest]; ok {
-		result.warn(t.annotationPath(v1alpha1.AnnotationCardRequest), "is not read here: write it in %s.annotations", load.MetadataPath)
+		result.warn(t.annotationPath(v1alpha1.AnnotationCardRequest), "has no effect here: write it in %s.annotations", load.MetadataPath)
 	}
 	if _, ok := load.Annotations[v1alpha1.AnnotationCardName]; !ok {
 		return
 	}
 	_, named := t.Pod.Annotations[v1alpha1.AnnotationCardName]
-	switch ask := &t.request; {
+	switch request := &t.request; {
 	case named: // the template says it as well
-	case ask.Count > 0 && ask.Denied == nil:
-		result.refuse(load.annotationPath(v1alpha1.AnnotationCardName), "is read by nobody, so its pods, which ask for %d %s each, could be placed on any card: write it in %s.metadata.annotations",
-			ask.Count, ask.Resource, t.Path)
+	case request.Count > 0 && request.Denied == nil:
+		result.refuse(load.annotationPath(v1alpha1.AnnotationCardName), "has no effect here, so its pods, which ask for %d %s each, could get any card: write it in %s.metadata.annotations",
+			request.Count, request.Resource, t.Path)
 	default:
-		result.warn(load.annotationPath(v1alpha1.AnnotationCardName), "is read by nobody: write it in %s.metadata.annotations", t.Path)
+		result.warn(load.annotationPath(v1alpha1.AnnotationCardName), "has no effect here: write it in %s.metadata.annotations", t.Path)
 	}
 }
 
-// checkCardRequest judges what one pod asks for. What no node offers yet is no mistake of
-// the pod, and only warned about: the node may come.
+// checkCardRequest checks what one pod requests. It only warns of cards that no node offers
+// yet, since such a node may be added.
 func checkCardRequest(result *Result, t *Template, inv *card.Inventory) {
 	name, limits := t.annotationPath(v1alpha1.AnnotationCardName), t.Path.Child("spec", "containers")
 	text, named := t.Pod.Annotations[v1alpha1.AnnotationCardName]
-	switch ask := &t.request; {
-	case ask.Unreadable != "":
-		result.invalid(name, text, "%s", ask.Unreadable)
-	case ask.Denied != nil && waitsForNode(ask, inv):
-		result.warn(limits, "%s; it waits until one does (%s)", refusalDetail(ask.Denied), offeredCards(inv))
-	case ask.Denied != nil:
-		result.refuse(limits, "%s", refusalDetail(ask.Denied))
-	case ask.Count == 0 && named:
-		result.warn(name, "names card %.160s but requests no card, so it gets none: write the resource and the number in resources.limits of its container", text)
+	switch request := &t.request; {
+	case request.Unreadable != "":
+		result.invalid(name, text, "%s", request.Unreadable)
+	case request.Denied != nil && waitsForNode(request, inv):
+		result.warn(limits, "%s; it waits until one does (%s)", refusalDetail(request.Denied), offeredCards(inv))
+	case request.Denied != nil:
+		result.refuse(limits, "%s", refusalDetail(request.Denied))
+	case request.Count == 0 && named:
+		result.warn(name, "names card %.160s, but the pod requests no card and gets none: write the resource and the number in resources.limits of its container", text)
 	default:
-		for _, card := range ask.Named.Names() {
+		for _, card := range request.Named.Names() {
 			if len(inv.ResourcesFor(card)) == 0 {
 				result.warn(name, "names card %s, which no node offers now: %s", card, offeredCards(inv))
 			}
@@ -128,25 +127,25 @@ func checkCardRequest(result *Result, t *Template, inv *card.Inventory) {
 	}
 }
 
-// waitsForNode tells that a refusal is for want of a node: the resource is no card
-// anywhere, or no node says which card it is.
-func waitsForNode(ask *workload.Request, inv *card.Inventory) bool {
-	return len(ask.ExtraResources) == 0 && ask.Count <= card.MaxCount &&
-		(ask.Resource == "" || !inv.IsCard(ask.Resource) || ask.Named.AllowsAny() && len(inv.NamesFor(ask.Resource)) == 0)
+// waitsForNode reports whether a request is refused for lack of a node: no node offers the
+// resource, or no node tells which card it is.
+func waitsForNode(request *workload.Request, inv *card.Inventory) bool {
+	return len(request.ExtraResources) == 0 && request.Count <= card.MaxCount &&
+		(request.Resource == "" || !inv.IsCard(request.Resource) || request.Named.AllowsAny() && len(inv.NamesFor(request.Resource)) == 0)
 }
 
-// refusalDetail is the message of a refusal without the word that begins it: who it is
-// about is said before it.
+// refusalDetail returns the message of a refusal without its subject, which the path of the
+// field replaces.
 func refusalDetail(refusal *workload.Refusal) string {
 	return strings.TrimPrefix(refusal.Message, "Pod ")
 }
 
-// checkBypass tells early what the API server would refuse of every pod of a template:
-// that it asks for a card and passes the scheduler by. Pods themselves are left
-// to the ValidatingAdmissionPolicy, which says the same.
+// checkBypass reports early that the API server would refuse every pod of a template,
+// because it requests a card and bypasses the scheduler. The ValidatingAdmissionPolicy
+// reports the same for pods.
 func checkBypass(result *Result, load *Workload, t *Template, spec *v1alpha1.ServiceTypePolicySpec, user string) {
-	ask := &t.request
-	if load.IsPod() || ask.Count == 0 || ask.Denied != nil || isExempt(load, t, spec.Admission.ExemptServiceAccounts, user) {
+	request := &t.request
+	if load.IsPod() || request.Count == 0 || request.Denied != nil || isExempt(load, t, spec.Admission.ExemptServiceAccounts, user) {
 		return
 	}
 	add := result.warn
@@ -158,15 +157,15 @@ func checkBypass(result *Result, load *Workload, t *Template, spec *v1alpha1.Ser
 	}
 	if !isOurs(load, t.Pod, spec) {
 		add(t.Path.Child("spec", "schedulerName"), "its pods ask for %d %s each and name schedulerName %.160s, but only the scheduler %s hands out cards within the quota of a queue: write %s.spec.schedulerName: %s",
-			ask.Count, ask.Resource, cmp.Or(t.Pod.Spec.SchedulerName, load.Scheduler), strings.Join(spec.Scheduler.Names, " or "), t.Path, spec.Scheduler.Names[0])
+			request.Count, request.Resource, cmp.Or(t.Pod.Spec.SchedulerName, load.Scheduler), strings.Join(spec.Scheduler.Names, " or "), t.Path, spec.Scheduler.Names[0])
 	}
 	if node := t.Pod.Spec.NodeName; node != "" {
-		add(t.Path.Child("spec", "nodeName"), "its pods ask for %d %s each and bring spec.nodeName %.160s along, which passes the scheduler and every quota by: leave nodeName out, and choose the node by a nodeSelector",
-			ask.Count, ask.Resource, node)
+		add(t.Path.Child("spec", "nodeName"), "its pods ask for %d %s each and set spec.nodeName %.160s, which bypasses the scheduler and every quota: leave nodeName out, and choose the node by a nodeSelector",
+			request.Count, request.Resource, node)
 	}
 }
 
-// isExempt tells that the policy lets the pods pass.
+// isExempt reports whether the policy exempts the pods.
 func isExempt(load *Workload, t *Template, accounts []v1alpha1.ServiceAccountReference, user string) bool {
 	return slices.ContainsFunc(accounts, func(a v1alpha1.ServiceAccountReference) bool {
 		return user == "system:serviceaccount:"+a.Namespace+":"+a.Name ||
@@ -174,7 +173,7 @@ func isExempt(load *Workload, t *Template, accounts []v1alpha1.ServiceAccountRef
 	})
 }
 
-// checkTotals judges card.request against the pods that the workload makes.
+// checkTotals checks card.request against the pods that the workload creates.
 func checkTotals(result *Result, load *Workload, inv *card.Inventory) {
 	if _, ok := load.Annotations[v1alpha1.AnnotationCardRequest]; !ok || load.IsPod() {
 		return
@@ -184,7 +183,7 @@ func checkTotals(result *Result, load *Workload, inv *card.Inventory) {
 		return
 	}
 	if len(load.Templates) == 0 {
-		return // a PodGroup does not say what its pods ask for
+		return // a PodGroup does not say what its pods request
 	}
 	at := load.annotationPath(v1alpha1.AnnotationCardRequest)
 	pods, sure := podRequestsByResource(load)
@@ -197,7 +196,7 @@ func checkTotals(result *Result, load *Workload, inv *card.Inventory) {
 			result.warn(at, "names %s, which no node offers now: %s", total.Request, offeredCards(inv))
 		case !sure:
 		case len(pods[resource].requests) == 0:
-			result.refuse(at, "asks for %d %s, but none of its pods requests %s: write it in resources.limits of a container, or take the entry out",
+			result.refuse(at, "asks for %d %s, but none of its pods requests %s: write it in resources.limits of a container, or remove the entry",
 				total.Count, total.Request, resource)
 		case !slices.ContainsFunc(pods[resource].requests, func(r card.Request) bool { return canOverlap(r, total.Request) }):
 			result.refuse(at, "asks for %d %s, but its pods name other cards in %s (%s): write the same cards in both",
@@ -210,48 +209,48 @@ func checkTotals(result *Result, load *Workload, inv *card.Inventory) {
 	}
 }
 
-// checkTotalCounts warns of a total that is not that of the pods.
+// checkTotalCounts warns of a total that differs from the total of the pods.
 func checkTotalCounts(result *Result, load *Workload, pods map[corev1.ResourceName]podRequests, declared map[corev1.ResourceName]card.Count) {
 	for _, resource := range slices.Sorted(maps.Keys(declared)) {
 		if all := pods[resource].count; resource != "" && all > 0 && all != declared[resource] {
-			result.warn(load.annotationPath(v1alpha1.AnnotationCardRequest), "speaks of %d %s in all, its pods ask for %d: before the pods exist the annotation is believed, afterwards they are",
+			result.warn(load.annotationPath(v1alpha1.AnnotationCardRequest), "says %d %s in total, but its pods ask for %d: the annotation counts until the pods exist, then the pods count",
 				declared[resource], resource, all)
 		}
 	}
 }
 
-// podRequests are what the pods of a workload ask for of one resource.
+// podRequests are the requests of a workload's pods for one resource.
 type podRequests struct {
 	requests []card.Request
-	// count is of all pods together, 0 when the number of pods is not known.
+	// count is the total of all pods, 0 when the number of pods is unknown.
 	count card.Count
 }
 
-// podRequestsByResource gathers what the pods ask for. It is false when a template asks for
-// something that cannot be told yet.
+// podRequestsByResource returns the requests of the pods by resource. It returns false if
+// the request of a template is unknown.
 func podRequestsByResource(load *Workload) (map[corev1.ResourceName]podRequests, bool) {
 	out, sure := map[corev1.ResourceName]podRequests{}, !load.Truncated
 	for i := range load.Templates {
 		t := &load.Templates[i]
-		ask := &t.request
-		if ask.Denied != nil {
+		request := &t.request
+		if request.Denied != nil {
 			sure = false
 			continue
 		}
-		if ask.Count == 0 {
+		if request.Count == 0 {
 			continue
 		}
-		all := out[ask.Resource]
-		all.requests = append(all.requests, ask.Named)
-		if replicas := card.Count(max(t.Replicas, 0)); ask.Count <= card.MaxCount {
-			all.count = all.count.Add(min(replicas, card.MaxCount) * ask.Count)
+		all := out[request.Resource]
+		all.requests = append(all.requests, request.Named)
+		if replicas := card.Count(max(t.Replicas, 0)); request.Count <= card.MaxCount {
+			all.count = all.count.Add(min(replicas, card.MaxCount) * request.Count)
 		}
-		out[ask.Resource] = all
+		out[request.Resource] = all
 	}
 	return out, sure
 }
 
-// canOverlap tells whether two requests can mean the same card.
+// canOverlap reports whether two requests can mean the same card.
 func canOverlap(a, b card.Request) bool {
 	return a.AllowsAny() || slices.ContainsFunc(b.Names(), a.Allows)
 }

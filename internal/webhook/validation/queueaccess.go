@@ -22,40 +22,40 @@ type queuedPod struct {
 	queuePath *field.Path
 }
 
-// podsForOurScheduler lists the pods that our scheduler places, with their queues. A
+// podsForOurScheduler returns the pods that our scheduler places, with their queues. A
 // PodGroup stands for its pods.
-func podsForOurScheduler(load *Workload, world *WorkloadInput) []queuedPod {
+func podsForOurScheduler(load *Workload, input *WorkloadInput) []queuedPod {
 	var pods []queuedPod
 	for i := range load.Templates {
 		t := &load.Templates[i]
-		if isOurs(load, t.Pod, world.policySpec()) {
-			name := world.queueOf(load, t.Pod)
+		if isOurs(load, t.Pod, input.policySpec()) {
+			name := input.queueOf(load, t.Pod)
 			path := load.QueuePath
 			if path == nil {
 				path = t.annotationPath(v1beta1.QueueNameAnnotationKey)
 			}
-			pods = append(pods, queuedPod{t, name, world.Queue(name), path})
+			pods = append(pods, queuedPod{t, name, input.Queue(name), path})
 		}
 	}
 	if load.Kind == "PodGroup" {
 		name := cmp.Or(load.Queue, workload.DefaultQueue)
-		pods = append(pods, queuedPod{&Template{}, name, world.Queue(name), load.QueuePath})
+		pods = append(pods, queuedPod{&Template{}, name, input.Queue(name), load.QueuePath})
 	}
 	return pods
 }
 
-// checkQueueAccess judges whether the namespace may use the queues.
-func checkQueueAccess(load *Workload, world *WorkloadInput) Result {
+// checkQueueAccess checks whether the namespace may use the queues.
+func checkQueueAccess(load *Workload, input *WorkloadInput) Result {
 	var result Result
-	for _, p := range podsForOurScheduler(load, world) {
+	for _, p := range podsForOurScheduler(load, input) {
 		if p.queue == nil {
-			result.warn(p.queuePath, "there is no queue %.160s: it waits until somebody creates it, or name another one", p.name)
+			result.warn(p.queuePath, "there is no queue %.160s: the pods wait until an administrator creates it, or name another one", p.name)
 			continue
 		}
 		selector, refusal := workload.NamespaceSelectorFor(p.queue)
 		if refusal == nil {
-			refusal = workload.CheckNamespace(p.name, selector, load.Meta.Namespace, world.Namespace)
-			if refusal != nil && world.Namespace == nil { // the scheduler knows it later
+			refusal = workload.CheckNamespace(p.name, selector, load.Meta.Namespace, input.Namespace)
+			if refusal != nil && input.Namespace == nil { // the scheduler will know it
 				result.warn(p.queuePath, "%s", refusal.Message)
 				continue
 			}
@@ -67,11 +67,11 @@ func checkQueueAccess(load *Workload, world *WorkloadInput) Result {
 	return result
 }
 
-// checkServiceTypeAndQuota judges the service type that a workload claims, and what its queue can
-// ever give it.
-func checkServiceTypeAndQuota(result *Result, load *Workload, world *WorkloadInput) {
+// checkServiceTypeAndQuota checks the service type that a workload requests, and that its
+// queue's quota can hold it.
+func checkServiceTypeAndQuota(result *Result, load *Workload, input *WorkloadInput) {
 	checked := map[string]bool{}
-	for _, p := range podsForOurScheduler(load, world) {
+	for _, p := range podsForOurScheduler(load, input) {
 		if p.queue != nil && !checked[p.name] && (load.Volcano || load.Kind == "PodGroup") {
 			checked[p.name] = true
 			checkTotalFitsQuota(result, load, p)
@@ -86,7 +86,7 @@ func checkServiceTypeAndQuota(result *Result, load *Workload, world *WorkloadInp
 			if own[v1alpha1.AnnotationServiceType] != "" {
 				at = p.annotationPath(v1alpha1.AnnotationServiceType)
 			}
-			checkServiceType(result, at, p, claimed, world.Policy)
+			checkServiceType(result, at, p, claimed, input.Policy)
 		}
 		if p.Pod != nil && p.queue != nil {
 			checkPodFitsQuota(result, p)
@@ -109,32 +109,32 @@ func checkServiceType(result *Result, at *field.Path, p queuedPod, claimed strin
 	_, known := policy.ServiceTypes(in)(claimed)
 	switch {
 	case granted != "" && granted != claimed:
-		result.refuse(at, "claims service type %s, but queue %s grants %s, and the queue decides: take the annotation out, or name a queue of type %s",
+		result.refuse(at, "requests service type %s, but queue %s has %s, and the queue decides: remove the annotation, or name a queue of type %s",
 			claimed, p.name, granted, claimed)
 	case granted == "" && !known:
-		result.warn(at, "service type %s is not defined: it neither takes cards back nor gives any", claimed)
+		result.warn(at, "service type %s is not defined: its pods neither reclaim cards nor lose any to a reclaim", claimed)
 	}
 }
 
-// checkPodFitsQuota warns of a pod that is larger than its queue's quota will ever be.
+// checkPodFitsQuota warns of a pod that requests more than its queue's quota.
 func checkPodFitsQuota(result *Result, p queuedPod) {
-	ask := &p.request
+	request := &p.request
 	text, managed := p.queue.Annotations[v1alpha1.AnnotationCardQuota]
 	quota, err := card.ParseQuota(text)
-	if !managed || err != nil || ask.Denied != nil || ask.Count == 0 || ask.Named.AllowsAny() {
+	if !managed || err != nil || request.Denied != nil || request.Count == 0 || request.Named.AllowsAny() {
 		return
 	}
 	most := card.Count(0)
-	for _, name := range ask.Names {
+	for _, name := range request.Names {
 		most = max(most, quota[name])
 	}
-	if ask.Count > most {
-		result.warn(p.Path.Child("spec", "containers"), "asks for %d %s, but queue %s may hold %d at most: it waits until the quota is raised", ask.Count, ask.Named, p.name, most)
+	if request.Count > most {
+		result.warn(p.Path.Child("spec", "containers"), "asks for %d %s, but the quota of queue %s is %d: the pod waits until the quota is raised", request.Count, request.Named, p.name, most)
 	}
 }
 
-// checkTotalFitsQuota warns of a job whose total its queue will never hold. Alternatives may be
-// mixed within a job.
+// checkTotalFitsQuota warns of a job whose total exceeds its queue's quota. A job may mix
+// alternatives.
 func checkTotalFitsQuota(result *Result, load *Workload, p queuedPod) {
 	text, managed := p.queue.Annotations[v1alpha1.AnnotationCardQuota]
 	quota, err := card.ParseQuota(text)
@@ -147,7 +147,7 @@ func checkTotalFitsQuota(result *Result, load *Workload, p queuedPod) {
 			most = most.Add(quota[name])
 		}
 		if total.Count > most {
-			result.warn(load.annotationPath(v1alpha1.AnnotationCardRequest), "asks for %d %s in all, but queue %s may hold %d at most, and before its pods exist the job waits for all of them: write fewer, or take the annotation out, if it may begin with fewer",
+			result.warn(load.annotationPath(v1alpha1.AnnotationCardRequest), "asks for %d %s in total, but the quota of queue %s is %d, and the job waits for the total before its pods exist: write fewer, or remove the annotation if it may start with fewer",
 				total.Count, total.Request, p.name, most)
 		}
 	}

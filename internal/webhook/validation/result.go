@@ -1,11 +1,9 @@
-// Package validation holds the rules by which objects are refused, warned about or
-// completed when they are written: objects and the world in, errors with the paths of
-// fields out.
+// Package validation holds the rules of the admission webhooks, which refuse objects, warn
+// of them or add defaults. It is pure: objects in, errors with the paths of fields out.
 //
-// The rules are those of the scheduler and the reconcilers: both ask the same
-// functions (internal/card, internal/workload, internal/policy), so that what is
-// admitted is what will work. Nothing here is needed for quotas to hold: the scheduler
-// refuses again.
+// The rules call the same functions as the scheduler and the controllers (internal/card,
+// internal/workload, internal/policy), so that admitted objects work. Quotas hold without
+// these rules: the scheduler checks again.
 package validation
 
 import (
@@ -21,44 +19,43 @@ import (
 	"cardquota.dev/operator/internal/conditions"
 )
 
-// What is shown of one list of a Result: so many entries, of so many bytes each. The API
-// server cuts warnings off after 4096 bytes in all.
+// Bounds of the entries of a Result, and of their bytes. The API server truncates warnings
+// after 4096 bytes in total.
 const (
 	maxShown      = 20
 	maxShownBytes = 2 << 10
 )
 
-// Result is what validation says about an object. The zero Result allows it.
+// Result is the result of a validation. The zero Result allows the object.
 type Result struct {
-	// Errors are why the object is refused, and what would help.
+	// Errors say why the object is refused, and what would help.
 	Errors field.ErrorList
-	// Warnings are shown to whoever writes the object, and stop nothing.
+	// Warnings are shown to the user who writes the object, and refuse nothing.
 	Warnings []string
 }
 
-// refuse says that a field may not be as it is.
+// refuse adds the error that a field is forbidden.
 func (r *Result) refuse(path *field.Path, format string, values ...any) {
 	r.Errors = append(r.Errors, field.Forbidden(path, fmt.Sprintf(format, values...)))
 }
 
-// invalid says that the value of a field means nothing.
+// invalid adds the error that the value of a field is invalid.
 func (r *Result) invalid(path *field.Path, value, format string, values ...any) {
 	r.Errors = append(r.Errors, field.Invalid(path, fmt.Sprintf("%.160s", value), fmt.Sprintf(format, values...)))
 }
 
-// warn warns of a field.
+// warn adds a warning about a field.
 func (r *Result) warn(path *field.Path, format string, values ...any) {
 	r.Warnings = append(r.Warnings, path.String()+": "+fmt.Sprintf(format, values...))
 }
 
-// addResult adds what another Result says.
+// addResult adds the entries of another Result.
 func (r *Result) addResult(other Result) {
 	r.Errors, r.Warnings = append(r.Errors, other.Errors...), append(r.Warnings, other.Warnings...)
 }
 
-// OnlyNew keeps as errors only those that the object before the change did not have: a
-// change is answered for what it makes worse, so that an object that was stored before a
-// rule can still be changed in other things. The rest becomes warnings.
+// OnlyNew keeps the errors that the object before the change did not have, and turns the
+// others into warnings. So an object that is older than a rule can still be updated.
 func (r Result) OnlyNew(before Result) Result {
 	had := sets.New[string]()
 	for _, err := range before.Errors {
@@ -85,8 +82,7 @@ func (r Result) asWarnings() Result {
 	return out
 }
 
-// Truncated is what is shown: the first entries of each list, none of them twice, and how
-// many there are besides.
+// Truncated returns the first distinct entries of each list, and how many more there are.
 func (r Result) Truncated() Result {
 	var out Result
 	errs, more := firstDistinct(r.Errors, (*field.Error).Error)
@@ -108,7 +104,8 @@ func (r Result) Truncated() Result {
 	return out
 }
 
-// firstDistinct chooses the first items whose texts differ, and counts the others that do.
+// firstDistinct returns the first items with distinct texts, and how many more distinct
+// ones there are.
 func firstDistinct[T any](items []T, text func(T) string) (chosen []T, more int) {
 	had := sets.New[string]()
 	for _, item := range items {
@@ -120,17 +117,17 @@ func firstDistinct[T any](items []T, text func(T) string) (chosen []T, more int)
 	return chosen, had.Len() - len(chosen)
 }
 
-// cardKeys are the annotations of ours that begin with cardPrefix.
+// cardKeys are our annotations with cardPrefix.
 var cardKeys = []string{
 	v1alpha1.AnnotationCardQuota, v1alpha1.AnnotationCardRequest, v1alpha1.AnnotationCardName, v1alpha1.AnnotationCardAllocated,
 }
 
 const cardPrefix = "volcano.sh/card."
 
-// maxNamedKeys is how many misspelt annotations of one object are named.
+// maxNamedKeys bounds the misspelt annotations that are named per object.
 const maxNamedKeys = 5
 
-// warnUnknownAnnotations warns of misspelt annotations: nobody reads them.
+// warnUnknownAnnotations warns of misspelt annotations, which have no effect.
 func warnUnknownAnnotations(result *Result, at *field.Path, annotations map[string]string) {
 	var unknown []string
 	for key := range annotations {
@@ -141,14 +138,14 @@ func warnUnknownAnnotations(result *Result, at *field.Path, annotations map[stri
 	slices.Sort(unknown)
 	named := unknown[:min(len(unknown), maxNamedKeys)]
 	for _, key := range named {
-		result.warn(at.Key(fmt.Sprintf("%.160s", key)), "nobody reads this annotation: there are %s", strings.Join(cardKeys, ", "))
+		result.warn(at.Key(fmt.Sprintf("%.160s", key)), "this annotation is unknown and has no effect: the known ones are %s", strings.Join(cardKeys, ", "))
 	}
 	if more := len(unknown) - len(named); more > 0 {
-		result.warn(at, "nobody reads %d more annotations that begin with %s", more, cardPrefix)
+		result.warn(at, "%d more annotations that begin with %s are unknown and have no effect", more, cardPrefix)
 	}
 }
 
-// joinSome names at most five of a list.
+// joinSome joins at most five names.
 func joinSome[S ~string](names []S) string {
 	text := card.Join(names[:min(len(names), 5)], ", ")
 	if len(names) > 5 {
@@ -157,7 +154,7 @@ func joinSome[S ~string](names []S) string {
 	return text
 }
 
-// offeredCards says which cards there are.
+// offeredCards returns which cards the nodes offer.
 func offeredCards(inv *card.Inventory) string {
 	names := inv.Names()
 	if len(names) == 0 {

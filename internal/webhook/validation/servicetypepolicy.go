@@ -14,21 +14,21 @@ import (
 	"cardquota.dev/operator/internal/schedulerconfig"
 )
 
-// PolicyInput is what the rules for the ServiceTypePolicy know besides it.
+// PolicyInput is the input of the rules for the ServiceTypePolicy besides the object.
 type PolicyInput struct {
-	// Quotas are the CardQuotas there are.
+	// Quotas are all CardQuotas.
 	Quotas []*v1alpha1.CardQuota
-	// Base is the ConfigMap that the policy is laid over, nil for none; it is unknown when it
-	// could not be read, then nothing is said of it.
+	// Base is the base ConfigMap of the policy, nil for none. BaseUnknown reports that it
+	// could not be read; then it is not checked.
 	Base        *corev1.ConfigMap
 	BaseUnknown bool
 	// Volcano is the namespace of Volcano's programs.
 	Volcano string
 }
 
-// ValidateServiceTypePolicy judges the policy. before is nil for a new one. Nothing is
-// refused that was wrong before.
-func ValidateServiceTypePolicy(object, before *v1alpha1.ServiceTypePolicy, world PolicyInput) Result {
+// ValidateServiceTypePolicy validates the policy. before is nil for a new one. It refuses
+// no error that the policy had before.
+func ValidateServiceTypePolicy(object, before *v1alpha1.ServiceTypePolicy, input PolicyInput) Result {
 	var result Result
 	if object.DeletionTimestamp != nil || before != nil && equality.Semantic.DeepEqual(object.Spec, before.Spec) {
 		return result
@@ -41,14 +41,14 @@ func ValidateServiceTypePolicy(object, before *v1alpha1.ServiceTypePolicy, world
 	if len(result.Errors) > 0 {
 		return result
 	}
-	warnUndefinedServiceTypes(&result, effective, world.Quotas)
+	warnUndefinedServiceTypes(&result, effective, input.Quotas)
 	warnUnmanagedDenied(&result, object, before)
-	warnBaseConfigMap(&result, effective, object.Status.ConfigHash, world)
+	warnBaseConfigMap(&result, effective, object.Status.ConfigHash, input)
 	return result
 }
 
-// policyErrors are everything for which the operator would not put an effective spec into
-// force, whatever the base says.
+// policyErrors returns the errors for which the operator would not apply an effective spec,
+// whatever the base.
 func policyErrors(effective v1alpha1.ServiceTypePolicySpec) field.ErrorList {
 	if found := policy.Validate(effective); len(found) > 0 {
 		return found
@@ -59,8 +59,8 @@ func policyErrors(effective v1alpha1.ServiceTypePolicySpec) field.ErrorList {
 	return nil
 }
 
-// warnUndefinedServiceTypes warns of CardQuotas whose service type the policy does not define. They
-// keep their queues as they are.
+// warnUndefinedServiceTypes warns of CardQuotas whose service type the policy does not
+// define. Their queues stay unchanged.
 func warnUndefinedServiceTypes(result *Result, effective v1alpha1.ServiceTypePolicySpec, quotas []*v1alpha1.CardQuota) {
 	var names []string
 	for _, quota := range quotas {
@@ -70,26 +70,26 @@ func warnUndefinedServiceTypes(result *Result, effective v1alpha1.ServiceTypePol
 	}
 	if len(names) > 0 {
 		slices.Sort(names)
-		result.warn(specPath.Child("serviceTypes"), "%d CardQuotas are of a service type that this policy does not define: %s; their queues keep their priority, take no cards back and give none",
+		result.warn(specPath.Child("serviceTypes"), "%d CardQuotas have a service type that this policy does not define: %s; their queues keep their priority, and neither reclaim cards nor lose any to a reclaim",
 			len(names), joinSome(names))
 	}
 }
 
-// warnUnmanagedDenied warns when queues without a card quota are about to get nothing.
+// warnUnmanagedDenied warns if queues without a CardQuota will get nothing.
 func warnUnmanagedDenied(result *Result, object, before *v1alpha1.ServiceTypePolicy) {
 	if object.Spec.UnmanagedQueues == v1alpha1.UnmanagedDeny && (before == nil || before.Spec.UnmanagedQueues != v1alpha1.UnmanagedDeny) {
 		result.warn(specPath.Child("unmanagedQueues"), "%s: pods that request CPU or memory no longer start in queues without a CardQuota, also not in queue default, unless the Queue states spec.capability", v1alpha1.UnmanagedDeny)
 	}
 }
 
-// warnBaseConfigMap warns of a base that the policy cannot be laid over as it is now, and of one that is
-// not there.
-func warnBaseConfigMap(result *Result, effective v1alpha1.ServiceTypePolicySpec, written string, world PolicyInput) {
-	if world.BaseUnknown {
+// warnBaseConfigMap warns of a base that the policy cannot be merged into now, and of a
+// missing one.
+func warnBaseConfigMap(result *Result, effective v1alpha1.ServiceTypePolicySpec, written string, input PolicyInput) {
+	if input.BaseUnknown {
 		return
 	}
 	at := specPath.Child("scheduler", "baseConfigMap")
-	switch found := policy.RenderConfiguration(effective, policy.BaseFor(effective, world.Volcano), world.Base, nil, written); {
+	switch found := policy.RenderConfiguration(effective, policy.BaseFor(effective, input.Volcano), input.Base, nil, written); {
 	case found.Text == "":
 		result.warn(at, "the policy waits: %s", found.Message)
 	case found.BuiltIn:

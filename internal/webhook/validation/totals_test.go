@@ -33,7 +33,7 @@ func TestWhatAJobMaySayInAdvance(t *testing.T) {
 		"other cards than its pods name":    {job(`{"NVIDIA-H800":8}`, h200, four), "asks for 8 NVIDIA-H800, but its pods name other cards in volcano.sh/card.name (NVIDIA-H200): write the same cards in both", ""},
 		"one of the cards its pods name":    {job(`{"NVIDIA-H800":8}`, worker("NVIDIA-H200|NVIDIA-H800"), four), "", ""},
 		"a card, its pods name none":        {job(`{"NVIDIA-H800":8}`, nil, four), "", ""},
-		"another number than its pods":      {job(`{"NVIDIA-H200":4}`, h200, four), "", "speaks of 4 nvidia.com/gpu in all, its pods ask for 8"},
+		"another number than its pods":      {job(`{"NVIDIA-H200":4}`, h200, four), "", "says 4 nvidia.com/gpu in total, but its pods ask for 8"},
 		"two requests of one resource":      {job(`{"NVIDIA-H200":4,"NVIDIA-H800":4}`, worker("NVIDIA-H200|NVIDIA-H800"), four), "", ""},
 		"none of a card":                    {job(`{"NVIDIA-H800":0,"NVIDIA-H200":8}`, h200, four), "", ""},
 		"a card that no node offers":        {job(`{"NVIDIA-B300":8}`, nil, four), "", "names NVIDIA-B300, which no node offers now"},

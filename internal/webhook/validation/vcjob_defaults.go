@@ -13,44 +13,43 @@ import (
 )
 
 const (
-	// DefaultMaxRetry is the maxRetry that a job gets: a training that is taken four
-	// times a day lives for more than three weeks, and one that crashes for ever
-	// still ends.
+	// DefaultMaxRetry is the maxRetry that a job gets. A training that is evicted four
+	// times a day runs for more than three weeks, and one that crashes forever still ends.
 	DefaultMaxRetry = 100
-	// volcanoMaxRetry is what Volcano's CRD writes into a job that says nothing,
-	// before any webhook sees it.
+	// volcanoMaxRetry is the default of Volcano's CRD, which the API server sets before it
+	// calls webhooks.
 	volcanoMaxRetry = 3
 )
 
-// JobDefaults is what a vcjob is completed by.
+// JobDefaults are the defaults for a vcjob.
 type JobDefaults struct {
-	// MaxRetry is 0 when it stays.
+	// MaxRetry is 0 to keep the job's own.
 	MaxRetry int32
 	// Policies are appended to spec.policies.
 	Policies []vcbatch.LifecyclePolicy
 }
 
-// IsEmpty tells that the job stays as it is.
+// IsEmpty reports whether the job stays unchanged.
 func (d JobDefaults) IsEmpty() bool { return d.MaxRetry == 0 && len(d.Policies) == 0 }
 
-// VCJobDefaults returns what a new vcjob needs so that it survives that its cards
-// are taken back, where the ServiceTypePolicy asks for that. It says nothing where
-// the job says something, or is larger than what is judged.
-func VCJobDefaults(job *vcbatch.Job, world WorkloadInput) JobDefaults {
+// VCJobDefaults returns what a new vcjob needs to survive the reclaim of its cards, if the
+// ServiceTypePolicy asks for that. It keeps what the job states, and skips a job with more
+// than MaxTemplates tasks.
+func VCJobDefaults(job *vcbatch.Job, input WorkloadInput) JobDefaults {
 	load, _ := WorkloadOf(job)
 	if load.Truncated {
 		return JobDefaults{}
 	}
-	world.resolveRequests(context.Background(), &load)
+	input.resolveRequests(context.Background(), &load)
 	wantsCards := slices.ContainsFunc(load.Templates, func(t Template) bool { return t.request.Count > 0 })
-	if world.Policy == nil || world.policySpec().Admission.VCJobEvictionPolicy != v1alpha1.VCJobRestartOnEviction || !wantsCards {
+	if input.Policy == nil || input.policySpec().Admission.VCJobEvictionPolicy != v1alpha1.VCJobRestartOnEviction || !wantsCards {
 		return JobDefaults{}
 	}
-	queue := world.Queue(world.queueOf(&load, nil))
+	queue := input.Queue(input.queueOf(&load, nil))
 	if queue == nil {
 		return JobDefaults{}
 	}
-	meaning, known := policy.ServiceTypes(world.Policy)(queue.Annotations[v1alpha1.AnnotationServiceType])
+	meaning, known := policy.ServiceTypes(input.Policy)(queue.Annotations[v1alpha1.AnnotationServiceType])
 	habit := workload.EvictionPolicyFor(job)
 	if !known || !meaning.Reclaimable || habit.Terminates {
 		return JobDefaults{}
@@ -65,14 +64,14 @@ func VCJobDefaults(job *vcbatch.Job, world WorkloadInput) JobDefaults {
 	return out
 }
 
-// handlesEviction tells that some policy of the job, or of one of its tasks, says what
-// becomes of an eviction.
+// handlesEviction reports whether a policy of the job, or of one of its tasks, handles
+// evictions.
 func handlesEviction(job *vcbatch.Job) bool {
 	return slices.ContainsFunc(job.Spec.Policies, workload.HandlesEviction) ||
 		slices.ContainsFunc(job.Spec.Tasks, func(t vcbatch.TaskSpec) bool { return slices.ContainsFunc(t.Policies, workload.HandlesEviction) })
 }
 
-// isElastic tells that the job says it runs with fewer pods than it has.
+// isElastic reports whether the job can run with fewer pods than it has.
 func isElastic(job *vcbatch.Job) bool {
 	var pods int32
 	for i := range job.Spec.Tasks {

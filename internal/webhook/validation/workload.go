@@ -22,61 +22,61 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// Workload is anything that makes pods, or a pod itself, in one form.
+// Workload is a pod, or an object that creates pods, in a common form.
 type Workload struct {
 	Kind string
 	Meta metav1.ObjectMeta
-	// Annotations are those that reach the PodGroup, and At is where they stand: a
-	// CronJob's are those of the jobs that it makes.
+	// Annotations are those that reach the PodGroup, and MetadataPath is the path of their
+	// metadata. For a CronJob they are those of its jobs.
 	Annotations  map[string]string
 	MetadataPath *field.Path
-	// Queue is what its spec says, "" when it has no such field or says nothing, and
-	// QueuePath is that field, nil when it has none.
+	// Queue is the queue in its spec, "" for none. QueuePath is the path of that field, nil
+	// without one.
 	Queue     string
 	QueuePath *field.Path
-	// Volcano tells that its spec names the queue and Volcano's scheduler takes it
-	// without being named: vcjobs and PodGroups.
+	// Volcano reports that its spec names the queue and that Volcano's scheduler is the
+	// default: vcjobs and PodGroups.
 	Volcano bool
-	// Scheduler is the schedulerName of pods that name none.
+	// Scheduler is the default schedulerName of its pods.
 	Scheduler string
-	// Templates are the pods it makes; a pod is its own only one. More tells that
-	// they are only the first MostTemplates.
+	// Templates are the pods that it creates, or the pod itself. Truncated reports that
+	// they are only the first MaxTemplates.
 	Templates []Template
 	Truncated bool
-	// totals are those of card.request, wrong is why it cannot be read.
+	// totals are those of card.request, totalsErr is why it cannot be parsed.
 	totals    card.Totals
 	totalsErr error
 }
 
-// MaxTemplates bounds the pod templates that are judged of one workload. Each is
-// a task of a vcjob; jobs of people have less than a hundred.
+// MaxTemplates bounds the validated pod templates of one workload. Each is a task of a
+// vcjob; usual jobs have fewer than a hundred.
 const MaxTemplates = 256
 
-// Template is one kind of pod of a workload.
+// Template is a pod template of a workload.
 type Template struct {
-	// Path is where it stands, nil for a pod itself.
+	// Path is its path, nil for a pod itself.
 	Path *field.Path
 	Pod  *corev1.Pod
-	// Replicas is how many pods of it there are; 0 when that is not known.
+	// Replicas is the number of its pods, 0 when unknown.
 	Replicas int64
 	request  workload.Request
 }
 
-// IsPod tells that the workload is a pod.
+// IsPod reports whether the workload is a pod.
 func (w *Workload) IsPod() bool { return w.Kind == "Pod" }
 
-// annotationPath is the path of an annotation that reaches the PodGroup.
+// annotationPath returns the path of an annotation that reaches the PodGroup.
 func (w *Workload) annotationPath(key string) *field.Path {
 	return w.MetadataPath.Child("annotations").Key(key)
 }
 
-// annotationPath is the path of an annotation of the pod.
+// annotationPath returns the path of an annotation of the pod.
 func (t *Template) annotationPath(key string) *field.Path {
 	return t.Path.Child("metadata", "annotations").Key(key)
 }
 
-// WorkloadOf brings an object into one form. It is false for a kind that makes no
-// pods that the scheduler places.
+// WorkloadOf converts an object into a Workload. It returns false for a kind without pods
+// for the scheduler.
 func WorkloadOf(object runtime.Object) (Workload, bool) {
 	var w Workload
 	switch o := object.(type) {
@@ -126,9 +126,9 @@ func taskTemplates(path *field.Path, job *vcbatch.JobSpec) []Template {
 	return out
 }
 
-// podOf is the pod that a template makes. What a pod does not request it requests
-// as its limit says; the API server writes that into pods, not into templates. All
-// else is the template's own, not a copy.
+// podOf returns the pod of a template. Requests default to limits, which the API server
+// sets in pods, not in templates. All other fields are shared with the template, not
+// copied.
 func podOf(template corev1.PodTemplateSpec) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
 	pod.Spec.InitContainers = withDefaultRequests(pod.Spec.InitContainers)
@@ -136,7 +136,7 @@ func podOf(template corev1.PodTemplateSpec) *corev1.Pod {
 	return pod
 }
 
-// withDefaultRequests completes the requests of containers.
+// withDefaultRequests sets missing requests of containers to their limits.
 func withDefaultRequests(containers []corev1.Container) []corev1.Container {
 	out := slices.Clone(containers)
 	for i := range out {
@@ -151,27 +151,26 @@ func withDefaultRequests(containers []corev1.Container) []corev1.Container {
 	return out
 }
 
-// WorkloadInput is what the rules for workloads know besides the object. What is not
-// known refuses nothing: the scheduler knows it later.
+// WorkloadInput is the input of the rules for workloads besides the object. What is unknown
+// refuses nothing, since the scheduler checks again.
 type WorkloadInput struct {
-	// Inventory is the cards of all nodes; an empty one before they were read.
+	// Inventory holds the cards of all nodes; it is empty before they were read.
 	Inventory *card.Inventory
 	// Policy is the ServiceTypePolicy, nil when there is none.
 	Policy *v1alpha1.ServiceTypePolicy
-	// Namespace is that of the object, nil when it is not known.
+	// Namespace is that of the object, nil when unknown.
 	Namespace *corev1.Namespace
-	// Queue finds a Queue by name, nil when it is not known.
+	// Queue returns a Queue by name, nil when unknown.
 	Queue func(name string) *v1beta1.Queue
-	// Group finds a PodGroup of the object's namespace by name, nil when it is not
-	// known.
+	// PodGroup returns a PodGroup of the object's namespace by name, nil when unknown.
 	PodGroup func(name string) *v1beta1.PodGroup
-	// User is who writes, as the API server names it.
+	// User is the user name of the request.
 	User string
-	// effective is what spec returns, nil before it was asked.
+	// effective is the cached result of policySpec.
 	effective *v1alpha1.ServiceTypePolicySpec
 }
 
-// resolveRequests notes what the workload asks for, once for all rules.
+// resolveRequests sets the requests of the workload, once for all rules.
 func (w *WorkloadInput) resolveRequests(ctx context.Context, load *Workload) {
 	resolver := workload.Resolver{Inventory: w.Inventory}
 	for i := range load.Templates {
@@ -183,8 +182,8 @@ func (w *WorkloadInput) resolveRequests(ctx context.Context, load *Workload) {
 	load.totals, load.totalsErr = card.ParseTotals(load.Annotations[v1alpha1.AnnotationCardRequest])
 }
 
-// policySpec is the effective policy. Without one nobody is kept from passing the
-// scheduler by.
+// policySpec returns the effective policy. Without a policy no user is kept from bypassing
+// the scheduler.
 func (w *WorkloadInput) policySpec() *v1alpha1.ServiceTypePolicySpec {
 	if w.effective == nil {
 		spec := v1alpha1.ServiceTypePolicySpec{Admission: v1alpha1.Admission{SchedulerBypassPolicy: v1alpha1.SchedulerBypassAllow}}
@@ -196,22 +195,21 @@ func (w *WorkloadInput) policySpec() *v1alpha1.ServiceTypePolicySpec {
 	return w.effective
 }
 
-// onlyWarns tells that workloads are warned of and none is refused.
+// onlyWarns reports whether workloads get only warnings.
 func (w *WorkloadInput) onlyWarns() bool {
 	return w.Policy == nil || w.policySpec().Admission.SchedulerBypassPolicy == v1alpha1.SchedulerBypassWarn
 }
 
-// isOurs tells whether our scheduler places a pod. A vcjob that names no scheduler
-// is Volcano's.
+// isOurs reports whether our scheduler places a pod. A vcjob without a schedulerName uses
+// Volcano's.
 func isOurs(w *Workload, pod *corev1.Pod, spec *v1alpha1.ServiceTypePolicySpec) bool {
 	name := cmp.Or(pod.Spec.SchedulerName, w.Scheduler)
 	return name == "" && w.Volcano || slices.Contains(spec.Scheduler.Names, name)
 }
 
-// queueOf is the queue that pays for a pod of the workload, as the scheduler and
-// Volcano's controllers settle it. Where Volcano's webhook for PodGroups is
-// switched on, which is not its default, a namespace can have a queue of its own:
-// then the PodGroup is judged by that.
+// queueOf returns the queue that is charged for a pod of the workload, as the scheduler and
+// Volcano's controllers determine it. With Volcano's optional webhook for PodGroups, a
+// namespace can have its own queue. Then the PodGroup is validated with that one.
 func (w *WorkloadInput) queueOf(load *Workload, pod *corev1.Pod) string {
 	if load.Queue != "" || load.Volcano {
 		return cmp.Or(load.Queue, workload.DefaultQueue)
