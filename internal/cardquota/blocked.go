@@ -16,7 +16,7 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// blockedKey is what makes two blocked pods one entry.
+// blockedKey identifies the entry that blocked pods share.
 type blockedKey struct {
 	workload     v1alpha1.WorkloadReference
 	card, reason string
@@ -24,9 +24,8 @@ type blockedKey struct {
 
 type blockedSet map[blockedKey]v1alpha1.BlockedStatus
 
-// add joins a pod to its workload's entry. Of different messages the first in
-// the alphabet stays, so that the order of pods does not matter, and of times
-// the earliest.
+// add counts a pod in the entry of its workload. The entry keeps the earliest time and the
+// alphabetically first message, so the order of pods does not matter.
 func (s blockedSet) add(b v1alpha1.BlockedStatus) {
 	key := blockedKey{b.Workload, b.Card, b.Reason}
 	if had, ok := s[key]; ok {
@@ -39,7 +38,7 @@ func (s blockedSet) add(b v1alpha1.BlockedStatus) {
 	s[key] = b
 }
 
-// oldestFirst returns who waits longest.
+// oldestFirst returns the MaxBlocked entries that have waited longest.
 func (s blockedSet) oldestFirst() []v1alpha1.BlockedStatus {
 	out := slices.SortedFunc(maps.Values(s), func(a, b v1alpha1.BlockedStatus) int {
 		return cmp.Or(a.Since.Compare(b.Since.Time), cmp.Compare(a.Workload.Namespace, b.Workload.Namespace), cmp.Compare(a.Workload.Name, b.Workload.Name),
@@ -49,9 +48,9 @@ func (s blockedSet) oldestFirst() []v1alpha1.BlockedStatus {
 	return out[:min(len(out), MaxBlocked)]
 }
 
-// podPendingReason finds why a waiting pod waits: it can never run as it is written, its
-// own condition, or the condition of its PodGroup. It is false for a pod that
-// no scheduler has looked at yet.
+// podPendingReason returns why a pod is pending: the refusal of its request, its own
+// condition, or the condition of its PodGroup. It returns false for a pod that no scheduler
+// has tried yet.
 func podPendingReason(pod *corev1.Pod, group *v1beta1.PodGroup, refusal *workload.Refusal) (workload.Refusal, bool) {
 	if refusal != nil {
 		return *refusal, true
@@ -67,7 +66,8 @@ func podPendingReason(pod *corev1.Pod, group *v1beta1.PodGroup, refusal *workloa
 	return workload.Refusal{}, false
 }
 
-// PodGroupPendingReason finds why a PodGroup waits in its newest Unschedulable condition.
+// PodGroupPendingReason returns why a PodGroup is pending, from its newest Unschedulable
+// condition.
 func PodGroupPendingReason(group *v1beta1.PodGroup) (workload.Refusal, bool) {
 	for _, condition := range slices.Backward(group.Status.Conditions) {
 		if condition.Type == v1beta1.PodGroupUnschedulableType && condition.Status == corev1.ConditionTrue {
@@ -77,12 +77,12 @@ func PodGroupPendingReason(group *v1beta1.PodGroup) (workload.Refusal, bool) {
 	return workload.Refusal{}, false
 }
 
-// PodTemplateHash is the label by which a Deployment tells its ReplicaSets
-// apart; the ReplicaSet's name ends with it.
+// PodTemplateHash is the label by which a Deployment distinguishes its ReplicaSets. The
+// name of a ReplicaSet ends with its value.
 const PodTemplateHash = "pod-template-hash"
 
-// workloadReference names what a pod belongs to: its controller, a Deployment instead
-// of its ReplicaSet, or the pod itself.
+// workloadReference returns the controller of a pod, the Deployment instead of its
+// ReplicaSet, or the pod itself.
 func workloadReference(pod *corev1.Pod) v1alpha1.WorkloadReference {
 	out := controllerReference(pod, "", "Pod")
 	if hash := pod.Labels[PodTemplateHash]; out.Kind == "ReplicaSet" && hash != "" {
@@ -93,7 +93,7 @@ func workloadReference(pod *corev1.Pod) v1alpha1.WorkloadReference {
 	return out
 }
 
-// controllerReference names the controller of an object, or the object itself.
+// controllerReference returns the controller of an object, or the object itself.
 func controllerReference(object metav1.Object, group, kind string) v1alpha1.WorkloadReference {
 	out := v1alpha1.WorkloadReference{APIGroup: group, Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()}
 	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
@@ -105,9 +105,8 @@ func controllerReference(object metav1.Object, group, kind string) v1alpha1.Work
 	return out
 }
 
-// countPodGroup counts a PodGroup: as a member of a queue in which its pods run, or that
-// takes its namespace, and, as long as it has no pods, by what it says the job will
-// ask for.
+// countPodGroup counts a PodGroup as a member of a queue in which its pods run, or that
+// allows its namespace. While the PodGroup has no pods, its own request counts as pending.
 func (c *counter) countPodGroup(group *v1beta1.PodGroup) {
 	if group.Status.Phase == v1beta1.PodGroupCompleted {
 		return
@@ -124,7 +123,7 @@ func (c *counter) countPodGroup(group *v1beta1.PodGroup) {
 	c.countPodGroupRequest(t, queue, group)
 }
 
-// countPodGroupRequest counts what a PodGroup without pods says the job will ask for.
+// countPodGroupRequest counts the request of a PodGroup without pods as pending.
 func (c *counter) countPodGroupRequest(t *queueUsage, queue string, group *v1beta1.PodGroup) {
 	total, written := workload.CardRequestAnnotation(group)
 	request, refusal := c.resolver.PodGroupRequest(total, written, group.Spec.MinResources)
@@ -152,7 +151,8 @@ func (c *counter) countPodGroupRequest(t *queueUsage, queue string, group *v1bet
 	}
 }
 
-// resourceForCards is which of some resources stands for card names.
+// resourceForCards returns the candidate resource whose cards are the given names, "" for
+// none.
 func (c *counter) resourceForCards(names []card.Name, candidates corev1.ResourceList) string {
 	for _, resource := range c.input.Inventory.Resources() {
 		if _, ok := candidates[resource]; ok && slices.Equal(c.input.Inventory.NamesFor(resource), names) {

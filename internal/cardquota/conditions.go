@@ -13,14 +13,15 @@ import (
 	"cardquota.dev/operator/internal/conditions"
 )
 
-// setConditions writes every condition; one that cannot be known now stays as it was.
+// setConditions sets every condition. A condition that cannot be determined now stays as it
+// was.
 func setConditions(s *v1alpha1.CardQuotaStatus, f StatusInput) {
 	set := func(kind string, c metav1.Condition) {
 		conditions.Set(&s.Conditions, kind, c, f.Quota.Generation, f.Now)
 	}
 	set(v1alpha1.ConditionQueueSynced, f.Sync)
 	set(v1alpha1.ConditionWithinQuota, withinQuotaCondition(s, f))
-	if !ownsQueue(f) || f.Balance != nil {
+	if !ownsQueue(f) || f.Totals != nil {
 		set(v1alpha1.ConditionInventorySatisfied, inventorySatisfiedCondition(f))
 	}
 	if f.Enforced != nil {
@@ -30,18 +31,18 @@ func setConditions(s *v1alpha1.CardQuotaStatus, f StatusInput) {
 	conditions.SetFieldsKnown(&s.Conditions, f.Quota, f.Quota.Spec, f.Now)
 }
 
-// ownsQueue tells whether the CardQuota has its queue.
+// ownsQueue reports whether the CardQuota owns its queue.
 func ownsQueue(f StatusInput) bool {
 	return f.Sync.Reason != v1alpha1.ReasonQueueConflict && f.Sync.Reason != v1alpha1.ReasonQueueReserved
 }
 
-// notOwnedCondition is what can be said of a queue that another CardQuota has.
+// notOwnedCondition is the condition of a CardQuota whose queue belongs to another one.
 func notOwnedCondition() metav1.Condition {
 	return conditions.New(metav1.ConditionUnknown, v1alpha1.ReasonNotCounted, "this CardQuota does not have its queue")
 }
 
-// withinQuotaCondition compares use with quota. Only cards matter: whether CPU and memory
-// are limited is the scheduler's configuration.
+// withinQuotaCondition compares usage with quota, for cards only. Whether CPU and memory
+// are limited depends on the scheduler's configuration.
 func withinQuotaCondition(s *v1alpha1.CardQuotaStatus, f StatusInput) metav1.Condition {
 	switch {
 	case !ownsQueue(f):
@@ -62,7 +63,7 @@ func withinQuotaCondition(s *v1alpha1.CardQuotaStatus, f StatusInput) metav1.Con
 		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonWithinQuota, "no card is used beyond its quota")
 	}
 	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonOverQuota,
-		"%s: nothing is stopped, nothing new starts until use has fallen", strings.Join(over, ", "))
+		"%s: running pods continue, and no new pod starts until usage falls below the quota", strings.Join(over, ", "))
 }
 
 // inventorySatisfiedCondition is condition InventorySatisfied.
@@ -70,7 +71,7 @@ func inventorySatisfiedCondition(f StatusInput) metav1.Condition {
 	if !ownsQueue(f) {
 		return notOwnedCondition()
 	}
-	excesses := f.Balance.OverAllocated(f.Quota)
+	excesses := f.Totals.OverAllocated(f.Quota)
 	if len(excesses) == 0 {
 		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonInventorySatisfied,
 			"all CardQuotas together grant no more of these cards than healthy nodes have")
@@ -81,15 +82,15 @@ func inventorySatisfiedCondition(f StatusInput) metav1.Condition {
 	case v1alpha1.OverAllocationAllow:
 		status, reason, end = metav1.ConditionTrue, v1alpha1.ReasonOverAllocationAllowed, ": overAllocation allows it"
 	case v1alpha1.OverAllocationDeny:
-		end = ": what was granted stays granted, but overAllocation denies to raise it"
+		end = ": existing quotas stay, but overAllocation denies raising them"
 	}
 	return conditions.New(status, reason, "%s", conditions.Truncate(DescribeOverAllocation(excesses), conditions.MaxMessageLength-len(end))+end)
 }
 
-// readyCondition sums up: the Queue carries the quota, takes work, and the scheduler is
-// not known to let the quota be passed. Use beyond the quota does not make a
-// CardQuota unready, since the quota is being kept. Nor does a missing
-// ServiceTypePolicy, without which nobody can know of enforcement.
+// readyCondition sums up: the Queue carries the quota, is open, and enforcement is not
+// disproved. Usage above the quota does not make a CardQuota unready, since the scheduler
+// still enforces the quota. Nor does a missing ServiceTypePolicy, without which enforcement
+// is unknown.
 func readyCondition(s *v1alpha1.CardQuotaStatus, f StatusInput) metav1.Condition {
 	name, no := f.Quota.QueueName(), metav1.ConditionFalse
 	enforced := conditions.Get(s.Conditions, v1alpha1.ConditionEnforced)
@@ -107,16 +108,16 @@ func readyCondition(s *v1alpha1.CardQuotaStatus, f StatusInput) metav1.Condition
 	return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonReady, "queue %s carries this quota and takes work", name)
 }
 
-// QueueWrite is what was found out while a Queue was written.
+// QueueWrite is the result of writing a Queue.
 type QueueWrite struct {
-	// Replaced is what others had written and the operator replaced.
+	// Replaced are the changes of other managers that the operator replaced.
 	Replaced []FieldConflict
-	// WeightHeldBy is who keeps spec.weight, "" when nobody does.
+	// WeightHeldBy is the manager that keeps spec.weight, "" for none.
 	WeightHeldBy string
 }
 
-// QueueSyncedCondition is condition QueueSynced of a Queue that carries the quota. before is what it
-// was: a replaced change stays visible until the spec changes.
+// QueueSyncedCondition is condition QueueSynced of a Queue that carries the quota. before
+// is the previous condition: a replaced change stays visible until the spec changes.
 func QueueSyncedCondition(quota *v1alpha1.CardQuota, before metav1.Condition, w QueueWrite, now time.Time) metav1.Condition {
 	name, replaced := quota.QueueName(), ""
 	if len(w.Replaced) > 0 {
@@ -139,21 +140,23 @@ func QueueSyncedCondition(quota *v1alpha1.CardQuota, before metav1.Condition, w 
 	return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonSynced, "queue %s carries this quota", name)
 }
 
-// QueueConflictCondition is condition QueueSynced for a queue that an older CardQuota has.
+// QueueConflictCondition is condition QueueSynced for a queue that belongs to an older
+// CardQuota.
 func QueueConflictCondition(name, owner string) metav1.Condition {
 	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonQueueConflict,
 		"queue %s belongs to the older CardQuota %s: this one takes over when that one is deleted, or choose another queueName", name, owner)
 }
 
-// QueueReservedCondition is condition QueueSynced for a queue that is never written.
+// QueueReservedCondition is condition QueueSynced for a queue that the operator never
+// writes.
 func QueueReservedCondition(name string) metav1.Condition {
 	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonQueueReserved,
 		"queue %s belongs to Volcano and cannot carry a quota: choose another queueName", name)
 }
 
-// InvalidSelectorCondition is condition QueueSynced of a CardQuota whose namespaceSelector
-// selects nothing that Kubernetes knows. Nothing of its spec is written: a queue
-// without the selector would be open to every namespace.
+// InvalidSelectorCondition is condition QueueSynced of a CardQuota with an invalid
+// namespaceSelector. The operator writes nothing of its spec, since a queue without the
+// selector would be open to every namespace.
 func InvalidSelectorCondition(name string, err error) metav1.Condition {
 	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonInvalidNamespaceSelector,
 		"spec.namespaceSelector is not valid, so queue %s keeps what it had: %v", name, err)
@@ -168,8 +171,8 @@ func QueueRefusedCondition(name string, live *v1beta1.Queue, err error) metav1.C
 	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonQueueRefused, "queue %s could not be written%s: %v", name, hint, err)
 }
 
-// RefusesChanges tells whether Volcano's webhook refuses every change of the Queue
-// because of its state. The end of that state is an event of the Queue.
+// RefusesChanges reports whether Volcano's webhook refuses every change of the Queue
+// because of its state. The watch of Queues reports the end of that state.
 func RefusesChanges(live *v1beta1.Queue) bool {
 	return live != nil && (live.Status.State == v1beta1.QueueStateClosing || live.Status.State == v1beta1.QueueStateUnknown)
 }
@@ -181,10 +184,10 @@ func DrainingCondition(name string, members int) metav1.Condition {
 		when = "the API server confirms that no unfinished pod and PodGroup uses it"
 	}
 	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonDraining,
-		"being deleted: queue %s has no quota any more and goes when %s", name, when)
+		"being deleted: queue %s has no quota any more and is deleted when %s", name, when)
 }
 
-// Events returns what the change from one status to the next is worth telling.
+// Events returns the events for the change from one status to the next.
 func Events(before, after v1alpha1.CardQuotaStatus) []conditions.Event {
 	return conditions.Events(before.Conditions, after.Conditions, eventRules)
 }

@@ -17,10 +17,10 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 )
 
-// annotationClosedByParent on a Queue belongs to Volcano's queue controller.
+// annotationClosedByParent on a Queue is written by Volcano's queue controller.
 const annotationClosedByParent = "volcano.sh/closed-by-parent"
 
-// Fields are written as the API server writes them in conflicts.
+// The paths of fields, as the API server writes them in conflicts.
 const (
 	fieldParent      = ".spec.parent"
 	fieldPriority    = ".spec.priority"
@@ -28,8 +28,8 @@ const (
 	fieldWeight      = ".spec.weight"
 )
 
-// fieldsThatMayDiffer are the fields whose values may differ without anybody having
-// touched what the CardQuota says.
+// fieldsThatMayDiffer are the fields whose values may differ although no other manager
+// changed the spec of the CardQuota.
 var fieldsThatMayDiffer = []string{
 	fieldParent, fieldWeight, labelField(LabelManagedBy),
 	annotationField(v1alpha1.AnnotationCardAllocated), annotationField(annotationClosedByParent),
@@ -39,8 +39,8 @@ func annotationField(key string) string { return ".metadata.annotations." + key 
 func labelField(key string) string      { return ".metadata.labels." + key }
 func capabilityField(key string) string { return ".spec.capability." + key }
 
-// compareFields compares every field of an apply configuration with the live Queue:
-// field to whether the value is in place.
+// compareFields reports, for every field of an apply configuration, whether the live Queue
+// has its value.
 func compareFields(config *apply.QueueApplyConfiguration, live *v1beta1.Queue) map[string]bool {
 	fields := map[string]bool{}
 	for key, want := range config.Annotations {
@@ -75,8 +75,8 @@ func compareFields(config *apply.QueueApplyConfiguration, live *v1beta1.Queue) m
 	return fields
 }
 
-// InSync tells whether applying the plan would change nothing: every value is
-// in place, and the operator owns exactly the planned fields.
+// InSync reports whether applying the desired Queue would change nothing: every value is in
+// place, and the operator owns exactly the desired fields.
 func (p DesiredQueue) InSync(live *v1beta1.Queue) bool {
 	if live == nil {
 		return false
@@ -91,9 +91,8 @@ func (p DesiredQueue) InSync(live *v1beta1.Queue) bool {
 	return len(owned) == len(fields)
 }
 
-// DriftedFields lists the planned fields whose value on the live Queue is another one,
-// sorted. What changes by itself (card.allocated) and what is given way is not
-// drift.
+// DriftedFields returns, sorted, the desired fields with another value on the live Queue.
+// Fields that may differ, such as card.allocated, are left out.
 func (p DesiredQueue) DriftedFields(live *v1beta1.Queue) []string {
 	var drift []string
 	for field, inPlace := range compareFields(p.Config, live) {
@@ -105,10 +104,10 @@ func (p DesiredQueue) DriftedFields(live *v1beta1.Queue) []string {
 	return drift
 }
 
-// ServiceTypeChanged tells whether what the service type means was another thing when
-// the live Queue was written: the priority or reclaimable that the operator
-// itself wrote is not the planned one, or the operator has the quota and neither
-// of them, and nobody else does. Writing such a plan replaces nothing of anybody.
+// ServiceTypeChanged reports whether the policy changed the service type since the operator
+// wrote the live Queue. Then the operator's own priority or reclaimable differs from the
+// desired one. Or the operator owns the quota, and no manager owns either field. Writing
+// the desired Queue then replaces no other manager's value.
 func (p DesiredQueue) ServiceTypeChanged(live *v1beta1.Queue) bool {
 	if live == nil {
 		return false
@@ -128,8 +127,8 @@ func (p DesiredQueue) ServiceTypeChanged(live *v1beta1.Queue) bool {
 	return fresh
 }
 
-// otherWeightManager names the manager of spec.weight when it is somebody else and
-// the value is not the wanted one.
+// otherWeightManager returns the manager of spec.weight if it is another one and the value
+// is not the wanted one.
 func otherWeightManager(live *v1beta1.Queue, want int32) string {
 	if live == nil || live.Spec.Weight == want {
 		return ""
@@ -137,16 +136,16 @@ func otherWeightManager(live *v1beta1.Queue, want int32) string {
 	return managersByField(live.ManagedFields, isOtherManager)[fieldWeight]
 }
 
-// isOtherManager selects what anybody else wrote.
+// isOtherManager reports whether an entry belongs to another manager than the operator.
 func isOtherManager(e metav1.ManagedFieldsEntry) bool { return e.Manager != v1alpha1.FieldManager }
 
-// isOwnApply selects what the operator itself applied. An entry of the same
-// manager with operation Update holds what admission webhooks added.
+// isOwnApply reports whether an entry is what the operator applied. An entry of the
+// operator with operation Update holds what admission webhooks added.
 func isOwnApply(e metav1.ManagedFieldsEntry) bool {
 	return e.Manager == v1alpha1.FieldManager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == ""
 }
 
-// managersByField maps every leaf field of the chosen entries to its manager.
+// managersByField returns the manager of every leaf field of the chosen entries.
 func managersByField(entries []metav1.ManagedFieldsEntry, choose func(metav1.ManagedFieldsEntry) bool) map[string]string {
 	out := map[string]string{}
 	for _, entry := range entries {
@@ -155,35 +154,36 @@ func managersByField(entries []metav1.ManagedFieldsEntry, choose func(metav1.Man
 		}
 		var set fieldpath.Set
 		if err := set.FromJSON(bytes.NewReader(entry.FieldsV1.Raw)); err != nil {
-			continue // the API server wrote it; an entry nobody can read owns nothing
+			continue // the API server wrote it; an unreadable entry owns nothing
 		}
 		set.Leaves().Iterate(func(path fieldpath.Path) { out[path.String()] = entry.Manager })
 	}
 	return out
 }
 
-// HasOwnedFields tells whether the operator owns anything of the Queue.
+// HasOwnedFields reports whether the operator owns any field of the Queue.
 func HasOwnedFields(live *v1beta1.Queue) bool {
 	return slices.ContainsFunc(live.ManagedFields, isOwnApply)
 }
 
-// CreatedByOperator tells whether the operator made the Queue. The annotation alone does
-// not say so: it may have been copied or written by hand, or have stayed on a
-// Queue that was given up since.
+// CreatedByOperator reports whether the operator created the Queue. The annotation alone
+// does not prove it: a user may have copied or written it, or the operator has abandoned
+// the Queue since.
 func CreatedByOperator(live *v1beta1.Queue) bool {
 	_, ours := managersByField(live.ManagedFields, isOwnApply)[annotationField(v1alpha1.AnnotationCreatedBy)]
 	return ours && live.Annotations[v1alpha1.AnnotationCreatedBy] != ""
 }
 
-// HasManagedByLabel tells whether the operator wrote the label of who manages the Queue.
+// HasManagedByLabel reports whether the operator wrote the label LabelManagedBy of the
+// Queue.
 func HasManagedByLabel(live *v1beta1.Queue) bool {
 	_, ours := managersByField(live.ManagedFields, isOwnApply)[labelField(LabelManagedBy)]
 	return ours && live.Labels[LabelManagedBy] == v1alpha1.FieldManager
 }
 
-// ManagedFieldsWithoutOperator returns the managed fields without the operator's, for a Queue that
-// shall keep its values and belong to nobody. An empty result would be ignored
-// by the API server; a single empty entry is how it is told to forget all.
+// ManagedFieldsWithoutOperator returns the managed fields without the operator's, for a
+// Queue that keeps its values without an owner. The API server ignores an empty list; a
+// single empty entry makes it drop all managed fields.
 func ManagedFieldsWithoutOperator(live *v1beta1.Queue) []metav1.ManagedFieldsEntry {
 	rest := slices.DeleteFunc(slices.Clone(live.ManagedFields), func(e metav1.ManagedFieldsEntry) bool {
 		return e.Manager == v1alpha1.FieldManager && e.Subresource == ""
@@ -194,22 +194,22 @@ func ManagedFieldsWithoutOperator(live *v1beta1.Queue) []metav1.ManagedFieldsEnt
 	return rest
 }
 
-// FieldConflict is a field that the operator wants and somebody else wrote.
+// FieldConflict is a desired field that another manager wrote.
 type FieldConflict struct {
-	// Manager is the field manager, such as kubectl-edit; "" when whoever it was
-	// left no trace, as after removing the field.
+	// Manager is the field manager, such as kubectl-edit. It is "" when managedFields does
+	// not name one, as after a removal.
 	Manager string
 	// Field is the path as the API server writes it.
 	Field string
 }
 
-// managerPattern finds the manager in the message of a conflict's cause, such as
+// managerPattern matches the manager in the message of a conflict's cause, such as
 // `conflict with "kubectl-edit" using scheduling.volcano.sh/v1beta1`.
 var managerPattern = regexp.MustCompile(`conflict with "([^"]*)"`)
 
-// FieldConflicts reads the field conflicts of a refused apply; it is empty for any
-// other error, and does not hold conflicts with the operator itself, whose
-// name stands on what admission webhooks added to its own requests.
+// FieldConflicts returns the field conflicts of a refused apply, none for any other error.
+// It leaves out conflicts with the operator itself, which manages what admission webhooks
+// add to its own requests.
 func FieldConflicts(err error) []FieldConflict {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {
@@ -231,13 +231,14 @@ func FieldConflicts(err error) []FieldConflict {
 	return out
 }
 
-// IsFieldConflict tells whether an apply was refused because of field conflicts.
+// IsFieldConflict reports whether an apply was refused because of field conflicts.
 func IsFieldConflict(err error) bool {
 	return apierrors.IsConflict(err) && apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict)
 }
 
-// DescribeConflicts names who wrote what, in one clause: "kubectl-edit wrote
-// spec.priority, volcano.sh/card.quota; somebody removed spec.capability.cpu".
+// DescribeConflicts returns which manager wrote which fields, such as "kubectl-edit wrote
+// spec.priority, volcano.sh/card.quota; another client changed or removed
+// spec.capability.cpu".
 func DescribeConflicts(conflicts []FieldConflict) string {
 	written := map[string][]string{}
 	for _, c := range conflicts {
@@ -247,7 +248,7 @@ func DescribeConflicts(conflicts []FieldConflict) string {
 	for _, manager := range slices.Sorted(maps.Keys(written)) {
 		who := manager + " wrote "
 		if manager == "" {
-			who = "somebody changed or removed "
+			who = "another client changed or removed "
 		}
 		slices.Sort(written[manager])
 		clauses = append(clauses, who+strings.Join(written[manager], ", "))
@@ -255,8 +256,7 @@ func DescribeConflicts(conflicts []FieldConflict) string {
 	return strings.Join(clauses, "; ")
 }
 
-// displayedField writes a field as people call it: an annotation by its key,
-// anything else by its path.
+// displayedField returns an annotation's key, and the path of any other field.
 func displayedField(field string) string {
 	if key, ok := strings.CutPrefix(field, annotationField("")); ok {
 		return key

@@ -174,7 +174,7 @@ func TestDescribe(t *testing.T) {
 		{Manager: "helm", Field: ".spec.reclaimable"},
 		{Manager: "kubectl-edit", Field: ".metadata.annotations.volcano.sh/card.quota"},
 	})
-	want := "somebody changed or removed spec.capability.cpu; helm wrote spec.reclaimable; " +
+	want := "another client changed or removed spec.capability.cpu; helm wrote spec.reclaimable; " +
 		"kubectl-edit wrote spec.priority, volcano.sh/card.quota"
 	check.Equal(t, "Describe", want, got)
 }

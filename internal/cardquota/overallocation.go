@@ -13,26 +13,26 @@ import (
 	"cardquota.dev/operator/internal/card"
 )
 
-// QuotaTotals compares what all CardQuotas grant together with the healthy cards of
-// the cluster, per card name. It does not change after it was made.
+// QuotaTotals compares, per card name, what all CardQuotas grant with the healthy cards of
+// the cluster. It is immutable.
 type QuotaTotals struct {
 	healthy map[card.Name]card.Count
-	// granted is by card and queue; a CardQuota that waits for its queue or is
-	// being deleted grants nothing, and a Queue that no CardQuota has what is
-	// written on it.
+	// grants are by card and queue. A CardQuota that waits for its queue or is being
+	// deleted grants nothing. A Queue without a CardQuota grants the quota in its
+	// annotation.
 	grants map[card.Name]map[string]Grant
 	totals map[card.Name]card.Count
 }
 
-// Grant is what one CardQuota, or a Queue that none has, grants of a card.
+// Grant is what one CardQuota, or a Queue without a CardQuota, grants of a card.
 type Grant struct {
-	// By is the name of the CardQuota, or says which Queue it is.
+	// By is the name of the CardQuota, or a description of the Queue.
 	By    string
 	Count card.Count
 }
 
-// UnownedQuotas returns the quotas that are written on Queues which no CardQuota has: they
-// were retained, or written by hand, and the scheduler honours them.
+// UnownedQuotas returns the quotas of Queues without a CardQuota. They were retained, or
+// written by hand, and the scheduler enforces them.
 func UnownedQuotas(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue) map[string]card.Quota {
 	owned := make(map[string]bool, len(quotas))
 	for _, quota := range quotas {
@@ -49,8 +49,8 @@ func UnownedQuotas(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue) map[st
 	return out
 }
 
-// NewQuotaTotals balances all CardQuotas of the cluster, and what Unowned found, against
-// its healthy cards.
+// NewQuotaTotals compares all CardQuotas of the cluster, and the result of UnownedQuotas,
+// with its healthy cards.
 func NewQuotaTotals(quotas []*v1alpha1.CardQuota, unowned map[string]card.Quota, healthy map[card.Name]card.Count) *QuotaTotals {
 	candidates := map[string][]*v1alpha1.CardQuota{}
 	for _, quota := range quotas {
@@ -79,10 +79,10 @@ func (b *QuotaTotals) addGrants(queue, by string, quota card.Quota) {
 	}
 }
 
-// ChangedQueues lists the queues whose condition InventorySatisfied says another thing than
-// before, sorted: those that grant a card of which too many are or were granted, and
-// whose numbers are others now. turned reports whether too many of some card are granted
-// now and were not before, or the other way round, or whether there are more or fewer cards.
+// ChangedQueues returns, sorted, the queues whose condition InventorySatisfied may have
+// changed. They grant a card that is or was over-allocated and whose numbers changed.
+// turned reports whether a card became over-allocated or stopped being so. It is also true
+// if the number of healthy cards changed.
 func (b *QuotaTotals) ChangedQueues(before *QuotaTotals) (queues []string, turned bool) {
 	moved := map[string]bool{}
 	for _, side := range []*QuotaTotals{before, b} {
@@ -101,24 +101,22 @@ func (b *QuotaTotals) ChangedQueues(before *QuotaTotals) (queues []string, turne
 	return slices.Sorted(maps.Keys(moved)), turned
 }
 
-// OverAllocatedCard is a card of which all CardQuotas together grant more than there are
-// healthy ones.
+// OverAllocatedCard is a card of which all CardQuotas together grant more than the healthy
+// cards.
 type OverAllocatedCard struct {
 	Card card.Name
-	// Quota is what the CardQuota in question grants, Granted what it and all
-	// others do, Healthy how many cards there are.
+	// Quota is what this CardQuota grants, Granted what all CardQuotas grant together, and
+	// Healthy the number of healthy cards.
 	Quota, Granted, Healthy card.Count
-	// Others are the other CardQuotas that grant this card, the largest share
-	// first, then by name.
+	// Others are the grants of other CardQuotas, the largest first, then by name.
 	Others []Grant
 }
 
-// Excess is how many cards too many are granted.
+// Excess returns how many cards too many are granted.
 func (e OverAllocatedCard) Excess() card.Count { return e.Granted.Sub(e.Healthy) }
 
-// OverAllocated lists the cards, sorted, of which a CardQuota grants some and
-// all together grant too many. The CardQuota counts as it is given, in place of
-// the one that has its queue in the balance.
+// OverAllocated returns, sorted, the over-allocated cards that a CardQuota grants. The
+// given CardQuota replaces the one that owns the same queue in the totals.
 func (b *QuotaTotals) OverAllocated(quota *v1alpha1.CardQuota) []OverAllocatedCard {
 	if quota.DeletionTimestamp != nil {
 		return nil
@@ -136,7 +134,7 @@ func (b *QuotaTotals) OverAllocated(quota *v1alpha1.CardQuota) []OverAllocatedCa
 	return found
 }
 
-// otherGrants lists who else grants a card, the largest share first.
+// otherGrants returns the grants of a card by other queues, the largest first.
 func (b *QuotaTotals) otherGrants(name card.Name, than string) []Grant {
 	var others []Grant
 	for of, share := range b.grants[name] {
@@ -150,11 +148,9 @@ func (b *QuotaTotals) otherGrants(name card.Name, than string) []Grant {
 	return others
 }
 
-// Denied lists for which cards a CardQuota with overAllocation Deny may not be
-// made or changed as given: those whose quota is raised, or new, while all
-// together would grant too many. before is the CardQuota as it was, nil when it
-// is new. What was granted may always stay, and be lowered; another
-// overAllocation denies nothing.
+// Denied returns the cards for which overAllocation Deny refuses a new or changed
+// CardQuota: over-allocated cards whose quota is new or raised. before is nil for a new
+// CardQuota. An existing quota may always stay or be lowered.
 func (b *QuotaTotals) Denied(before, after *v1alpha1.CardQuota) []OverAllocatedCard {
 	if after.Spec.OverAllocation != v1alpha1.OverAllocationDeny {
 		return nil
@@ -166,11 +162,11 @@ func (b *QuotaTotals) Denied(before, after *v1alpha1.CardQuota) []OverAllocatedC
 	return slices.DeleteFunc(b.OverAllocated(after), func(e OverAllocatedCard) bool { return e.Quota <= had[e.Card] })
 }
 
-// maxNamedGrants is how many other CardQuotas a sentence names.
+// maxNamedGrants is the number of other CardQuotas that a message names.
 const maxNamedGrants = 3
 
-// String is one clause: "NVIDIA-H200: 12 granted, 8 healthy, 4 too many (6 here,
-// 4 by search, 2 by ads)".
+// String returns one clause, such as "NVIDIA-H200: 12 granted, 8 healthy, 4 too many (6
+// here, 4 by search, 2 by ads)".
 func (e OverAllocatedCard) String() string {
 	parts := []string{fmt.Sprintf("%d here", e.Quota)}
 	for i, other := range e.Others {
@@ -183,7 +179,7 @@ func (e OverAllocatedCard) String() string {
 	return fmt.Sprintf("%s: %d granted, %d healthy, %d too many (%s)", e.Card, e.Granted, e.Healthy, e.Excess(), strings.Join(parts, ", "))
 }
 
-// DescribeOverAllocation joins the clauses of several cards.
+// DescribeOverAllocation returns the clauses of several cards in one text.
 func DescribeOverAllocation(excesses []OverAllocatedCard) string {
 	texts := make([]string, len(excesses))
 	for i, e := range excesses {

@@ -170,11 +170,11 @@ func TestInventorySatisfied(t *testing.T) {
 		"too few, Warn":    {v1alpha1.OverAllocationWarn, 10, "False/OverAllocated: " + sum + ": the quotas are enforced as written; lower some, add cards, or set overAllocation to Allow"},
 		"too few, not set": {"", 10, "False/OverAllocated: " + sum + ": the quotas are enforced as written; lower some, add cards, or set overAllocation to Allow"},
 		"too few, Allow":   {v1alpha1.OverAllocationAllow, 10, "True/OverAllocationAllowed: " + sum + ": overAllocation allows it"},
-		"too few, Deny":    {v1alpha1.OverAllocationDeny, 10, "False/OverAllocated: " + sum + ": what was granted stays granted, but overAllocation denies to raise it"},
+		"too few, Deny":    {v1alpha1.OverAllocationDeny, 10, "False/OverAllocated: " + sum + ": existing quotas stay, but overAllocation denies raising them"},
 	}) {
 		f := facts(nil, nil)
 		f.Quota.Spec.OverAllocation = tc.over
-		f.Balance = NewQuotaTotals(others, nil, cards{"NVIDIA-H200": tc.healthy, "NVIDIA-H800": 2})
+		f.Totals = NewQuotaTotals(others, nil, cards{"NVIDIA-H200": tc.healthy, "NVIDIA-H800": 2})
 		status := NewStatus(f)
 		check.Equal(t, "condition", tc.want, said(status, "InventorySatisfied"))
 		got := said(status, "Ready")
@@ -206,7 +206,7 @@ func TestInventorySatisfiedAtTheEdges(t *testing.T) {
 	})
 	t.Run("another one has the queue", func(t *testing.T) {
 		f := facts(nil, nil)
-		f.Sync, f.Balance = QueueConflictCondition("team", "older"), NewQuotaTotals(nil, nil, nil)
+		f.Sync, f.Totals = QueueConflictCondition("team", "older"), NewQuotaTotals(nil, nil, nil)
 		check.Equal(t, "condition", "Unknown/NotCounted: this CardQuota does not have its queue", said(NewStatus(f), "InventorySatisfied"))
 	})
 	t.Run("a long list ends with what it means", func(t *testing.T) {
@@ -215,7 +215,7 @@ func TestInventorySatisfiedAtTheEdges(t *testing.T) {
 		for i := range 64 {
 			f.Quota.Spec.Cards = append(f.Quota.Spec.Cards, v1alpha1.Card{Name: fmt.Sprintf("MODEL-%d-%s", i, strings.Repeat("x", 40)), Quota: 1})
 		}
-		f.Balance = NewQuotaTotals(nil, nil, nil)
+		f.Totals = NewQuotaTotals(nil, nil, nil)
 		if got := said(NewStatus(f), "InventorySatisfied"); len(got) > 1100 || !strings.HasSuffix(got, "set overAllocation to Allow") {
 			t.Errorf("%d bytes, ending with %q", len(got), got[max(0, len(got)-60):])
 		}

@@ -1,7 +1,6 @@
-// Package cardquota holds the rules of a CardQuota: what the Volcano Queue must carry for
-// it, which of its fields are in place and who else writes them; what the pods of every
-// queue hold and wait for, counted from the beginning every time, so that no number can
-// drift; and what the status is, given these.
+// Package cardquota holds the rules of a CardQuota. They decide which fields its Volcano
+// Queue carries, what the pods of every queue use and request, and what the status is.
+// Usage is counted from scratch every time, so that no number can drift.
 //
 // The package is pure: objects in, apply configurations, counts and conditions out; the
 // time is an argument.
@@ -23,42 +22,40 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// LabelManagedBy on a Queue tells who manages it: v1alpha1.FieldManager as long as it is
-// a CardQuota's. It is left to whoever wrote another value.
+// LabelManagedBy on a Queue is v1alpha1.FieldManager while a CardQuota owns it. The
+// operator keeps a value that another manager wrote.
 const LabelManagedBy = "app.kubernetes.io/managed-by"
 
-// notClosedByParent is what Volcano's queue controller writes for a queue that
-// was not closed together with its parent.
+// notClosedByParent is the value that Volcano's queue controller writes for a queue that
+// was not closed with its parent.
 const notClosedByParent = "false"
 
-// nonexistentVersion is a resource version that no stored object has. An apply that names
-// it makes a Queue, and is a conflict where there is one by now: what is said
-// of a new Queue never gets onto one that somebody else has just made.
+// nonexistentVersion is a resource version that no stored object has. An apply with it
+// creates a Queue, and conflicts if another client has just created one.
 const nonexistentVersion = "1"
 
-// DesiredQueue is what a Queue shall carry.
+// DesiredQueue is the Queue as the CardQuota wants it.
 type DesiredQueue struct {
-	// Config holds exactly the fields that the operator owns. Applying it
-	// removes what it owned before and does not name any more.
+	// Config holds exactly the fields that the operator owns. Applying it removes fields
+	// that the operator owned before.
 	Config *apply.QueueApplyConfiguration
-	// WeightHeldBy names the manager to whom spec.weight is left although the
-	// CardQuota wants another value, "" when there is none.
+	// WeightHeldBy is the manager that keeps spec.weight although the CardQuota wants
+	// another value, "" for none.
 	WeightHeldBy string
 }
 
-// ServiceTypeLookup tells what a service type means for its queues. It is false for a type
-// that means nothing: its queues keep the priority they have.
+// ServiceTypeLookup returns the definition of a service type. It returns false for an
+// undefined type, whose queues keep their priority.
 type ServiceTypeLookup func(name string) (servicetype.Type, bool)
 
-// NewDesiredQueue plans the Queue of a CardQuota by the types in force. live is the
-// Queue as it is, nil when there is none; allocated is the value for
-// volcano.sh/card.allocated, "" to leave it out.
+// NewDesiredQueue returns the Queue of a CardQuota by the service types in force. live is
+// nil when there is no Queue. allocated is the value of volcano.sh/card.allocated, "" to
+// leave it out.
 //
-// Four fields are given way: the label of who manages the Queue and spec.weight to whoever manages it with another
-// value, spec.parent to whoever set another one, and
-// volcano.sh/closed-by-parent to Volcano's queue controller as soon as it says
-// true. The last two are written at all because Volcano 1.14 patches the
-// queue with JSON patches that fail while spec or that annotation is missing.
+// The operator yields four fields to other managers: LabelManagedBy, spec.weight and
+// spec.parent when they have another value, and volcano.sh/closed-by-parent when Volcano's
+// queue controller writes true. It writes the last two because Volcano 1.14 sends JSON
+// patches that fail while spec or that annotation is missing.
 func NewDesiredQueue(quota *v1alpha1.CardQuota, types ServiceTypeLookup, live *v1beta1.Queue, allocated string) DesiredQueue {
 	config := baseConfig(quota, live, QuotaOf(quota), allocated)
 	spec := config.Spec
@@ -79,18 +76,18 @@ func NewDesiredQueue(quota *v1alpha1.CardQuota, types ServiceTypeLookup, live *v
 	return desired
 }
 
-// NewDrainedQueue plans the Queue of a CardQuota that is being deleted: no card, no
-// CPU and no memory, so that nothing new starts while pods finish.
+// NewDrainedQueue returns the Queue of a CardQuota that is being deleted: no card, no CPU
+// and no memory, so that nothing new starts while pods finish.
 func NewDrainedQueue(quota *v1alpha1.CardQuota, live *v1beta1.Queue, allocated string) DesiredQueue {
 	desired := DesiredQueue{Config: baseConfig(quota, live, card.Quota{}, allocated)}
 	desired.dropEmptySpec()
 	return desired
 }
 
-// NewAbandonedQueue plans a Queue that the operator did not make and is about to leave: no
-// card, no CPU and no memory, since nobody decided that work may go on in it
-// without a CardQuota. What would grow stale there without an operator is taken
-// off. It is to be applied before ownership is given up.
+// NewAbandonedQueue returns a Queue that the operator did not create and is about to
+// abandon. It has no card, no CPU and no memory, so that nothing new starts without a
+// CardQuota. Fields that would become stale without the operator are left out. Apply it
+// before removing the managed fields.
 func NewAbandonedQueue(quota *v1alpha1.CardQuota, live *v1beta1.Queue) DesiredQueue {
 	desired := DesiredQueue{Config: baseConfig(quota, live, card.Quota{}, "")}
 	delete(desired.Config.Annotations, v1alpha1.AnnotationServiceType)
@@ -100,7 +97,7 @@ func NewAbandonedQueue(quota *v1alpha1.CardQuota, live *v1beta1.Queue) DesiredQu
 	return desired
 }
 
-// baseConfig plans what every owned Queue carries.
+// baseConfig returns the fields that every Queue of a CardQuota carries.
 func baseConfig(quota *v1alpha1.CardQuota, live *v1beta1.Queue, cards card.Quota, allocated string) *apply.QueueApplyConfiguration {
 	spec := apply.QueueSpec()
 	config := apply.Queue(quota.QueueName()).WithSpec(spec).WithAnnotations(map[string]string{
@@ -119,7 +116,7 @@ func baseConfig(quota *v1alpha1.CardQuota, live *v1beta1.Queue, cards card.Quota
 	closedByParent, parent, manager := "", "", ""
 	if live != nil {
 		manager = live.Labels[LabelManagedBy]
-		if live.UID != "" { // an apply must not make a Queue that was there a moment ago
+		if live.UID != "" { // an apply must not recreate a Queue that was just deleted
 			config.WithUID(live.UID)
 		}
 		if CreatedByOperator(live) { // applying without it would remove it
@@ -139,15 +136,15 @@ func baseConfig(quota *v1alpha1.CardQuota, live *v1beta1.Queue, cards card.Quota
 	return config
 }
 
-// namespaceSelectorText is the value for volcano.sh/namespace-selector, "" for a CardQuota
-// that does not choose. Equal selectors are equal texts.
+// namespaceSelectorText returns the value of volcano.sh/namespace-selector, "" for a
+// CardQuota without a selector. Equal selectors have equal texts.
 func namespaceSelectorText(selector *metav1.LabelSelector) string {
 	if selector == nil {
 		return ""
 	}
 	text, err := json.Marshal(selector)
 	if err != nil {
-		return "none" // strings and lists of strings always marshal; whoever cannot read it lets nobody in
+		return "none" // cannot happen with strings; an unreadable selector allows no namespace
 	}
 	return string(text)
 }
@@ -172,8 +169,8 @@ func capabilityList(resources *v1alpha1.Resources) corev1.ResourceList {
 	return limits
 }
 
-// YieldField takes a field that another manager holds out of the plan. It is false
-// for a field that the operator insists on.
+// YieldField drops a field that another manager keeps. It returns false for a field that
+// the operator must own.
 func (p *DesiredQueue) YieldField(c FieldConflict) bool {
 	switch c.Field {
 	case fieldWeight:
@@ -192,8 +189,8 @@ func (p *DesiredQueue) YieldField(c FieldConflict) bool {
 	return true
 }
 
-// dropEmptySpec keeps an empty spec out of the plan: applied, it would make the
-// operator the owner of spec as a whole.
+// dropEmptySpec drops an empty spec. Applied, it would make the operator own spec as a
+// whole.
 func (p *DesiredQueue) dropEmptySpec() {
 	if spec := p.Config.Spec; spec != nil && spec.Capability == nil && spec.Parent == nil &&
 		spec.Priority == nil && spec.Reclaimable == nil && spec.Weight == nil {
@@ -201,9 +198,9 @@ func (p *DesiredQueue) dropEmptySpec() {
 	}
 }
 
-// QueueOwner picks, of all CardQuotas for one queue, the one that has it: the
-// oldest, of equally old ones the first by name. It returns nil for none. A
-// CardQuota that is being deleted has its queue until it is gone.
+// QueueOwner returns which of all CardQuotas for one queue owns it: the oldest, then the
+// first by name, nil for none. A CardQuota that is being deleted owns its queue until it is
+// gone.
 func QueueOwner(candidates []*v1alpha1.CardQuota) *v1alpha1.CardQuota {
 	if len(candidates) == 0 {
 		return nil
@@ -213,8 +210,8 @@ func QueueOwner(candidates []*v1alpha1.CardQuota) *v1alpha1.CardQuota {
 	})
 }
 
-// NextOwner picks, of all CardQuotas for one queue, the one that will have it
-// when the given one is gone, nil for none.
+// NextOwner returns which of all CardQuotas for one queue owns it after the given one is
+// deleted, nil for none.
 func NextOwner(of *v1alpha1.CardQuota, candidates []*v1alpha1.CardQuota) *v1alpha1.CardQuota {
 	return QueueOwner(slices.DeleteFunc(slices.Clone(candidates), func(c *v1alpha1.CardQuota) bool {
 		return c.Name == of.Name || c.DeletionTimestamp != nil

@@ -16,7 +16,7 @@ import (
 	"cardquota.dev/operator/internal/conditions"
 )
 
-// Bounds of the status, those of its schema: entries and bytes.
+// Bounds of the status, as in its schema: entries and bytes.
 const (
 	MaxStatusCards       = 128
 	MaxBlocked           = 10
@@ -25,31 +25,29 @@ const (
 	MaxBlockedCardLength = 2600 // 16 alternatives of 160
 )
 
-// StatusInput are everything that a status is made of.
+// StatusInput is the input of NewStatus.
 type StatusInput struct {
-	// Quota is the CardQuota with the status it had.
+	// Quota is the CardQuota with its previous status.
 	Quota *v1alpha1.CardQuota
 	// Queue is its Queue, nil when there is none.
 	Queue *v1beta1.Queue
-	// Sync is how writing the Queue went: condition QueueSynced.
+	// Sync is condition QueueSynced, the result of writing the Queue.
 	Sync metav1.Condition
-	// Usage is what the queue uses, nil when it was not counted yet.
+	// Usage is what the queue uses, nil before the first count.
 	Usage *Usage
 	// Physical is how many of each card all nodes offer.
 	Physical map[card.Name]card.Count
-	// Balance compares what all CardQuotas grant with the healthy cards, nil when
-	// that was not found out yet.
-	Balance *QuotaTotals
-	// Enforced is whether the quota is proven to be enforced, nil when that was
-	// not found out yet.
+	// Totals compares what all CardQuotas grant with the healthy cards, nil before the
+	// first count.
+	Totals *QuotaTotals
+	// Enforced is condition Enforced, nil while it is unknown.
 	Enforced *metav1.Condition
-	// Now is the time of conditions that change.
+	// Now is the transition time of changed conditions.
 	Now time.Time
 }
 
-// NewStatus returns the status that the facts make. Numbers that cannot be known now
-// stay as they were, except in a CardQuota that does not have its queue: the
-// numbers are another one's there, and are cleared.
+// NewStatus returns the status. Numbers that are unknown now stay as they were. A CardQuota
+// that does not own its queue has no numbers, since they belong to the owner.
 func NewStatus(f StatusInput) v1alpha1.CardQuotaStatus {
 	status := *f.Quota.Status.DeepCopy()
 	status.ObservedGeneration = f.Quota.Generation
@@ -68,11 +66,11 @@ func NewStatus(f StatusInput) v1alpha1.CardQuotaStatus {
 	return status
 }
 
-// maxNameLength is the most bytes of what names a workload: whoever makes a pod
-// writes what he likes as its owner.
+// maxNameLength bounds the name of a workload in bytes. A tenant can write any owner into a
+// pod.
 const maxNameLength = 253
 
-// setUsage fills in the numbers.
+// setUsage sets the numbers of the status.
 func setUsage(s *v1alpha1.CardQuotaStatus, f StatusInput) {
 	s.Cards = cardStatuses(f)
 	s.Summary, s.PendingSummary = usageSummary(s.Cards), pendingSummary(s.Cards)
@@ -92,9 +90,9 @@ func setUsage(s *v1alpha1.CardQuotaStatus, f StatusInput) {
 	}
 }
 
-// cardStatuses lists the cards of the spec in its order, then what is used or
-// waited for without a quota. While a CardQuota is being deleted
-// every quota is 0, as on its Queue.
+// cardStatuses returns the cards of the spec in its order, then cards that are used or
+// pending without a quota. While a CardQuota is being deleted every quota is 0, as on its
+// Queue.
 func cardStatuses(f StatusInput) []v1alpha1.CardStatus {
 	quota := QuotaOf(f.Quota)
 	names := make([]card.Name, 0, len(quota))
@@ -121,10 +119,9 @@ func cardStatuses(f StatusInput) []v1alpha1.CardStatus {
 	return cards
 }
 
-// ungrantedCards lists the cards that are used or waited for without being granted:
-// first those that are used or that some node has, then what pods merely name, each
-// by name. Whoever may create pods can name any number of them, and must not push
-// out of the list what is real.
+// ungrantedCards returns the cards that are used or pending without a quota, sorted by
+// name. Cards that are used or that a node has come first: tenants can name any number of
+// other cards, and those must not displace real ones.
 func ungrantedCards(f StatusInput, granted []card.Name) []card.Name {
 	seen := make(map[card.Name]bool, len(granted))
 	for _, name := range granted {
@@ -149,12 +146,12 @@ func ungrantedCards(f StatusInput, granted []card.Name) []card.Name {
 	return append(held, named...)
 }
 
-// maxSummaryWidth is the most characters of a summary that names several cards: what
-// a terminal shows beside the other columns.
+// maxSummaryWidth is the most characters of a summary of several cards: what a terminal
+// shows beside the other columns.
 const maxSummaryWidth = 100
 
-// usageSummary is used/quota per card in one line. Cards over quota come first, so
-// that they are seen in a line that had to be shortened.
+// usageSummary returns used/quota per card in one line. Cards above their quota come first,
+// so that a shortened line still shows them.
 func usageSummary(cards []v1alpha1.CardStatus) string {
 	parts := make([]string, 0, len(cards))
 	for _, over := range []bool{true, false} {
@@ -167,7 +164,7 @@ func usageSummary(cards []v1alpha1.CardStatus) string {
 	return joinWithinWidth(parts, "none")
 }
 
-// pendingSummary is what waits per card in one line.
+// pendingSummary returns the pending cards in one line.
 func pendingSummary(cards []v1alpha1.CardStatus) string {
 	var parts []string
 	for _, c := range cards {
@@ -178,8 +175,8 @@ func pendingSummary(cards []v1alpha1.CardStatus) string {
 	return joinWithinWidth(parts, "0")
 }
 
-// joinWithinWidth joins parts with commas. What does not fit is counted, never cut in the
-// middle of a name.
+// joinWithinWidth joins parts with commas. It counts the parts that do not fit, and never
+// cuts a name.
 func joinWithinWidth(parts []string, empty string) string {
 	if len(parts) == 0 {
 		return empty

@@ -110,7 +110,7 @@ func TestConditions(t *testing.T) {
 		}},
 		"use beyond the quota is told and leaves the quota ready": {facts: func(f *StatusInput) { f.Usage.Used = cards{"NVIDIA-H800": 5} },
 			want: map[string]verdict{
-				"WithinQuota": {"False", "OverQuota", "3 NVIDIA-H800 too many (5 used, quota 2): nothing is stopped, nothing new starts until use has fallen"},
+				"WithinQuota": {"False", "OverQuota", "3 NVIDIA-H800 too many (5 used, quota 2): running pods continue, and no new pod starts until usage falls below the quota"},
 				"Ready":       {"True", "Ready", "queue team carries this quota and takes work"},
 			}},
 		"a queue that Volcano has not opened takes no work": {facts: func(f *StatusInput) { f.Queue.Status.State = "" },
@@ -136,7 +136,7 @@ func TestConditions(t *testing.T) {
 		},
 		"a queue that is drained": {facts: func(f *StatusInput) { f.Sync = DrainingCondition("team", 3) },
 			want: map[string]verdict{"Ready": {"False", "Draining",
-				"being deleted: queue team has no quota any more and goes when its 3 unfinished pods and PodGroups are gone"}}},
+				"being deleted: queue team has no quota any more and is deleted when its 3 unfinished pods and PodGroups are gone"}}},
 		"pods were not counted yet": {facts: func(f *StatusInput) { f.Usage = nil },
 			want: map[string]verdict{"WithinQuota": {"Unknown", "NotCounted", "pods have not been counted yet"}}},
 		"pods were counted before the restart": {

@@ -14,63 +14,62 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// CountInput is everything that a count looks at. Count changes nothing in it.
+// CountInput is the input of CountUsage, which does not change it.
 type CountInput struct {
-	// Pods are at least all pods that have not finished.
+	// Pods include all pods that have not finished.
 	Pods []*corev1.Pod
 	// PodGroups are all PodGroups.
 	PodGroups []*v1beta1.PodGroup
-	// Inventory tells which card each node has.
+	// Inventory holds the cards of each node.
 	Inventory *card.Inventory
-	// Quotas is the quota of each queue. It decides only under which of several
-	// alternatives a waiting request is shown.
+	// Quotas is the quota of each queue. It only decides under which alternative a pending
+	// request is shown.
 	Quotas map[string]card.Quota
-	// Last is what the previous count charged, by pod. It settles the queue of
-	// a pod whose PodGroup is gone and the card of a node that lost its labels.
+	// LastCharges are the charges of the previous count, by pod. They keep the queue of a pod
+	// whose PodGroup is gone, and the card of a node that lost its labels.
 	LastCharges map[types.UID]quota.Charge
-	// Schedulers place pods in queues: a pod of any other that holds no card only
-	// writes the name of a queue, and its record of a binding is its maker's. nil is
-	// every scheduler.
+	// Schedulers are the names of our schedulers, nil for every scheduler. A pod of another
+	// scheduler uses a queue only if it holds a card, and its record of a binding is not
+	// trusted.
 	Schedulers []string
-	// Admits tells whether a queue takes work of a namespace; nil is always. Work
-	// that it leaves out waits in the queue, and says why, but cannot hold it up; and
-	// a placed pod that nobody ever let in, but itself, is charged to no queue.
+	// AllowsNamespace reports whether a queue allows a namespace; nil allows every one.
+	// Pods of other namespaces are shown as pending, but do not keep the queue from being
+	// deleted. An assigned pod that only names the queue itself is charged to no queue.
 	AllowsNamespace func(queue, namespace string) bool
 }
 
 // Usage is what one queue uses.
 type Usage struct {
-	// Used is how many of each card the assigned pods hold.
+	// Used counts the cards that assigned pods hold.
 	Used map[card.Name]card.Count
-	// Pending is how many of each card waiting pods, and jobs whose pods do not
-	// exist yet, ask for.
+	// Pending counts the cards that pending pods, and jobs without pods, request.
 	Pending map[card.Name]card.Count
 	// MilliCPU and Memory (bytes) are what the assigned pods request.
 	MilliCPU, Memory int64
-	// Blocked says what waits and why, who waits longest first, at most
-	// MaxBlocked entries of BlockedTotal.
+	// Blocked lists what is pending and why, the longest wait first, at most MaxBlocked
+	// entries of BlockedTotal.
 	Blocked      []v1alpha1.BlockedStatus
 	BlockedTotal int
-	// Members is how many unfinished pods and PodGroups use the queue: they hold
-	// its cards, or may get some. A queue without members can be deleted. Anybody
-	// can write the name of any queue on a pod, which alone makes no member of it.
+	// Members counts the unfinished pods and PodGroups that hold cards of the queue, or may
+	// get some. A queue without members can be deleted. Naming a queue does not make a pod
+	// its member, since any tenant can do that.
 	Members int
 }
 
-// Equal tells whether two queues use the same.
+// Equal reports whether two usages are equal.
 func (q Usage) Equal(o Usage) bool {
 	return q.MilliCPU == o.MilliCPU && q.Memory == o.Memory && q.Members == o.Members && q.BlockedTotal == o.BlockedTotal &&
 		maps.Equal(q.Used, o.Used) && maps.Equal(q.Pending, o.Pending) && slices.Equal(q.Blocked, o.Blocked)
 }
 
-// CountUsage returns the use of every queue that a pod or PodGroup names.
+// CountUsage returns the usage of every queue that a pod or PodGroup names.
 func CountUsage(input CountInput) map[string]Usage {
 	queues, _ := CountUsageAndCharges(input)
 	return queues
 }
 
-// CountUsageAndCharges counts like Count and also returns what was charged for each
-// assigned pod, to be the next count's World.Last.
+// CountUsageAndCharges also returns the charge of each assigned pod, which is LastCharges
+// of the next count.
 func CountUsageAndCharges(input CountInput) (map[string]Usage, map[types.UID]quota.Charge) {
 	c := counter{
 		input:          input,
@@ -97,19 +96,19 @@ func CountUsageAndCharges(input CountInput) (map[string]Usage, map[types.UID]quo
 	return out, c.charges
 }
 
-// counter is one count under way.
+// counter holds the state of one count.
 type counter struct {
 	input    CountInput
 	resolver workload.Resolver
 	queues   map[string]*queueUsage
 	groups   map[types.NamespacedName]*v1beta1.PodGroup
-	// peopled are the PodGroups that have unfinished pods: the pods count then,
-	// not what the PodGroup asks for.
+	// groupsWithPods are the PodGroups that have unfinished pods. Their pods count as pending, not
+	// their own request.
 	groupsWithPods map[types.NamespacedName]bool
 	charges        map[types.UID]quota.Charge
 }
 
-// queueUsage is the running count of one queue.
+// queueUsage is the usage of one queue while it is counted.
 type queueUsage struct {
 	usage   Usage
 	blocked blockedSet
@@ -164,7 +163,7 @@ func (c *counter) allowsNamespace(queue, namespace string) bool {
 	return c.input.AllowsNamespace == nil || c.input.AllowsNamespace(queue, namespace)
 }
 
-// podGroupOf finds the pod's PodGroup and notes that it has pods.
+// podGroupOf returns the pod's PodGroup and records that it has pods.
 func (c *counter) podGroupOf(pod *corev1.Pod) *v1beta1.PodGroup {
 	name := workload.PodGroupName(pod)
 	if name == "" {
@@ -183,24 +182,25 @@ func (t *queueUsage) addCharge(charge quota.Charge) {
 	t.usage.Memory = quota.AddSaturating(t.usage.Memory, charge.Memory)
 }
 
-// countPending counts an unassigned pod under the card it would best be given.
+// countPending counts a pending pod under the first card of its request that the queue has
+// quota for.
 func (c *counter) countPending(t *queueUsage, queue string, pod *corev1.Pod, group *v1beta1.PodGroup) {
-	ask := c.resolver.Request(pod)
-	if name, ok := c.displayedCard(queue, ask.Names); ok {
-		t.usage.Pending[name] = t.usage.Pending[name].Add(ask.Count)
+	request := c.resolver.Request(pod)
+	if name, ok := c.displayedCard(queue, request.Names); ok {
+		t.usage.Pending[name] = t.usage.Pending[name].Add(request.Count)
 	}
-	if why, ok := podPendingReason(pod, group, ask.Denied); ok {
-		asked := ask.Named.String()
-		if ask.Named.AllowsAny() { // then no card is named, and the resource is shown
-			asked = string(ask.Resource)
+	if why, ok := podPendingReason(pod, group, request.Denied); ok {
+		asked := request.Named.String()
+		if request.Named.AllowsAny() { // the pod names no card: show the resource
+			asked = string(request.Resource)
 		}
 		t.blocked.add(v1alpha1.BlockedStatus{Workload: workloadReference(pod), Since: pod.CreationTimestamp,
-			Card: asked, Count: int64(ask.Count), Reason: why.Reason, Message: why.Message})
+			Card: asked, Count: int64(request.Count), Reason: why.Reason, Message: why.Message})
 	}
 }
 
-// displayedCard picks the name under which a request with alternatives is shown: the
-// first one that the queue has quota for, else the first.
+// displayedCard returns the name under which a request with alternatives is shown: the
+// first that the queue has quota for, else the first.
 func (c *counter) displayedCard(queue string, names []card.Name) (card.Name, bool) {
 	if len(names) == 0 {
 		return "", false

@@ -1,5 +1,5 @@
-// Package conditions makes, compares and tells conditions of a status, and shortens
-// text for the API server, which bounds every string and takes none that is not UTF-8.
+// Package conditions builds and compares the conditions of a status and derives events from
+// them. It also truncates text to the bounds of the API, as valid UTF-8.
 package conditions
 
 import (
@@ -18,22 +18,22 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 )
 
-// MaxMessageLength is the most bytes of a message in a status.
+// MaxMessageLength bounds a message in a status, in bytes.
 const MaxMessageLength = 1024
 
-// New makes a condition without a type, whose message fits into a status.
+// New returns a condition without a type. It truncates the message to MaxMessageLength.
 func New(status metav1.ConditionStatus, reason, format string, values ...any) metav1.Condition {
 	return metav1.Condition{Status: status, Reason: reason, Message: Truncate(fmt.Sprintf(format, values...), MaxMessageLength)}
 }
 
-// Set puts a condition into a list as one of a type. A condition whose status did not
-// change keeps its transition time.
+// Set stores a condition in a list under a type. A condition with the same status keeps its
+// transition time.
 func Set(list *[]metav1.Condition, kind string, c metav1.Condition, generation int64, now time.Time) {
 	c.Type, c.ObservedGeneration, c.LastTransitionTime = kind, generation, metav1.NewTime(now)
 	meta.SetStatusCondition(list, c)
 }
 
-// Get returns the condition of a type, an empty one when it is not there.
+// Get returns the condition of a type, an empty one if the list has none.
 func Get(list []metav1.Condition, kind string) metav1.Condition {
 	if c := meta.FindStatusCondition(list, kind); c != nil {
 		return *c
@@ -41,7 +41,7 @@ func Get(list []metav1.Condition, kind string) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// Same reports whether two conditions say the same, whenever and of whatever type.
+// Same reports whether two conditions have the same status, reason and message.
 func Same(a, b metav1.Condition) bool {
 	return a.Status == b.Status && a.Reason == b.Reason && a.Message == b.Message
 }
@@ -54,28 +54,28 @@ type Event struct {
 	Reason, Message string
 }
 
-// Rule is a change of a condition that is worth an event.
+// Rule is a change of a condition that makes an event.
 type Rule struct {
-	// Type, Status and Reason are those that the condition has now; "" is any.
+	// Type, Status and Reason match the new condition; "" matches any.
 	Type   string
 	Status metav1.ConditionStatus
 	Reason string
 	// Kind is Normal or Warning.
 	Kind string
-	// Event is the event's reason; without it that is the condition's. A rule for any
-	// reason puts the condition's before the message.
+	// Event is the reason of the event, "" for the reason of the condition. A rule for any
+	// reason puts the reason of the condition before the message.
 	Event string
 }
 
-// CommonRules are the rules of conditions that both kinds have.
+// CommonRules are the rules for conditions that CardQuota and ServiceTypePolicy share.
 var CommonRules = []Rule{
 	{Type: v1alpha1.ConditionFieldsKnown, Status: metav1.ConditionFalse, Kind: corev1.EventTypeWarning, Reason: v1alpha1.ReasonUnknownFields},
 	{Type: v1alpha1.ConditionEnforced, Status: metav1.ConditionTrue, Kind: corev1.EventTypeNormal, Reason: v1alpha1.ReasonEnforced, Event: v1alpha1.ReasonEnforced},
 	{Type: v1alpha1.ConditionEnforced, Status: metav1.ConditionFalse, Kind: corev1.EventTypeWarning, Event: v1alpha1.EventNotEnforced},
 }
 
-// Events returns what the change from one list of conditions to the next is worth
-// telling: transitions only, so that a status that stays is silent.
+// Events returns the events for the change from one list of conditions to the next. A
+// condition with unchanged status and reason makes no event.
 func Events(before, after []metav1.Condition, rules []Rule) []Event {
 	var events []Event
 	for _, rule := range rules {
@@ -96,11 +96,11 @@ func Events(before, after []metav1.Condition, rules []Rule) []Event {
 	return events
 }
 
-// ellipsis ends a text that was shortened.
+// ellipsis ends a truncated text.
 const ellipsis = "…"
 
-// Truncate shortens text to a number of bytes, at least len(mark), at the border of
-// a character. What is not UTF-8 becomes "?".
+// Truncate truncates text to a number of bytes, at least len(ellipsis), between two
+// characters. It replaces invalid UTF-8 by "?".
 func Truncate(text string, maxBytes int) string {
 	text = strings.ToValidUTF8(text, "?")
 	if len(text) <= maxBytes {
@@ -113,9 +113,9 @@ func Truncate(text string, maxBytes int) string {
 	return text[:cut] + ellipsis
 }
 
-// SetFieldsKnown tells of fields that somebody wrote into a spec and that this version
-// does not know: the API server drops them, and only the managed fields still name
-// them. The condition is there only while there are any.
+// SetFieldsKnown sets condition FieldsKnown for spec fields that this version does not
+// know. The API server drops them, and only managedFields still names them. Without such
+// fields it removes the condition.
 func SetFieldsKnown(list *[]metav1.Condition, object metav1.Object, spec any, now time.Time) {
 	found := UnknownFields(object, spec)
 	if len(found) == 0 {
@@ -123,12 +123,12 @@ func SetFieldsKnown(list *[]metav1.Condition, object metav1.Object, spec any, no
 		return
 	}
 	Set(list, v1alpha1.ConditionFieldsKnown, New(metav1.ConditionFalse, v1alpha1.ReasonUnknownFields,
-		"spec fields that this version does not know, and that have no effect: %s: write what stands in their place (CHANGELOG.md), then forget who wrote them: kubectl patch --type=json -p '%s'",
+		"this version does not know these spec fields, and they have no effect: %s: write the fields that replaced them (CHANGELOG.md), then clear managedFields: kubectl patch --type=json -p '%s'",
 		strings.Join(found, ", "), `[{"op":"replace","path":"/metadata/managedFields","value":[{}]}]`), object.GetGeneration(), now)
 }
 
-// UnknownFields lists the fields below spec that somebody manages and the type of the
-// spec does not have, sorted.
+// UnknownFields returns, sorted, the managed fields below spec that the type of the spec
+// does not have.
 func UnknownFields(object metav1.Object, spec any) []string {
 	var found []string
 	for _, entry := range object.GetManagedFields() {
@@ -136,7 +136,7 @@ func UnknownFields(object metav1.Object, spec any) []string {
 			Spec map[string]any `json:"f:spec"`
 		}
 		if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.Raw, &all) != nil {
-			continue // the API server wrote it; an entry nobody can read names nothing
+			continue // the API server wrote it; an unreadable entry names no field
 		}
 		found = append(found, unknownFields(reflect.TypeOf(spec), all.Spec, "spec")...)
 	}
@@ -144,7 +144,7 @@ func UnknownFields(object metav1.Object, spec any) []string {
 	return slices.Compact(found)
 }
 
-// jsonUnmarshaler types say themselves what their fields are.
+// jsonUnmarshaler types decode their own fields.
 var jsonUnmarshaler = reflect.TypeFor[json.Unmarshaler]()
 
 func unknownFields(of reflect.Type, fields map[string]any, path string) []string {

@@ -1,5 +1,5 @@
-// Package controller holds what the controllers of the operator share: the cards of
-// all nodes, and the pace at which statuses are written.
+// Package controller holds what the controllers of the operator share: the inventory of all
+// nodes, and the throttle of status writes.
 package controller
 
 import (
@@ -21,8 +21,8 @@ import (
 const Component = "cardquota-manager"
 
 // NodeInventory keeps the cards of all nodes, in every replica of the operator. A resource
-// that was a card once stays one: while the operator runs, and beyond that by the
-// annotation of the ValidatingAdmissionPolicy against bypassing the scheduler.
+// that was a card once stays one while the operator runs. An annotation of the bypass
+// ValidatingAdmissionPolicy keeps it across restarts.
 type NodeInventory struct {
 	informers cache.Informers
 	callbacks []func()
@@ -32,15 +32,15 @@ type NodeInventory struct {
 	synced  bool
 }
 
-// NewNodeInventory returns Nodes that must be added to the manager.
+// NewNodeInventory returns a NodeInventory, which must be added to the manager.
 func NewNodeInventory(informers cache.Informers) *NodeInventory {
 	return &NodeInventory{informers: informers}
 }
 
-// NeedLeaderElection is false: every replica answers admission requests.
+// NeedLeaderElection returns false: every replica answers admission requests.
 func (*NodeInventory) NeedLeaderElection() bool { return false }
 
-// Start follows the nodes until the context ends.
+// Start watches the nodes until the context ends.
 func (n *NodeInventory) Start(ctx context.Context) error {
 	seen, err := n.addHandler(ctx, &corev1.Node{}, n.updateNode, n.deleteNode)
 	if err != nil {
@@ -74,12 +74,12 @@ func (n *NodeInventory) addHandler(ctx context.Context, object client.Object, up
 	return handle.HasSynced, nil
 }
 
-// OnChange calls a function whenever cards come, go or become others, and when all
+// OnChange registers a function that is called when the inventory changes and when all
 // nodes were read. It must be called before Start; the function must not block.
 func (n *NodeInventory) OnChange(changed func()) { n.callbacks = append(n.callbacks, changed) }
 
-// Inventory returns the cards of all nodes. It is false until every node was
-// read once.
+// Inventory returns the cards of all nodes. It returns false until every node was read
+// once.
 func (n *NodeInventory) Inventory() (*card.Inventory, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -108,7 +108,7 @@ func (n *NodeInventory) deleteNode(object any) {
 	}
 }
 
-// rememberResources adds the resources that an admission policy has taken for cards.
+// rememberResources adds the card resources in the annotation of an admission policy.
 func (n *NodeInventory) rememberResources(object any) {
 	if policy, ok := object.(*admissionv1.ValidatingAdmissionPolicy); ok {
 		n.applyChange(func() bool {
@@ -117,7 +117,8 @@ func (n *NodeInventory) rememberResources(object any) {
 	}
 }
 
-// applyChange makes a change under the lock and calls the followers if it was one.
+// applyChange makes a change under the lock and calls the callbacks if it changed the
+// inventory.
 func (n *NodeInventory) applyChange(make func() bool) {
 	n.mu.Lock()
 	changed := make()

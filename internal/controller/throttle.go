@@ -18,11 +18,11 @@ import (
 	"cardquota.dev/operator/internal/build"
 )
 
-// maxCacheLag is how long a cache is given to catch up with a report. A version that is
-// older for longer is no old version: etcd was restored, and counts from where it was.
+// maxCacheLag is how long a cache has to catch up with a write. A version that stays older
+// for longer is not stale: etcd was restored and counts from an earlier version.
 var maxCacheLag = build.Wait(time.Minute)
 
-// StatusThrottle spreads reports: at most one per object and interval, however much changes.
+// StatusThrottle limits status writes to one per object and interval.
 type StatusThrottle struct {
 	interval time.Duration
 	now      func() time.Time
@@ -31,43 +31,42 @@ type StatusThrottle struct {
 	writes map[string]lastWrite
 }
 
-// lastWrite is the last report about an object: when it was, and which resource version of
-// the object it made.
+// lastWrite is the time of the last status write of an object, and the resource version
+// that it made.
 type lastWrite struct {
 	at              time.Time
 	resourceVersion string
 }
 
-// NewStatusThrottle makes a Pace.
+// NewStatusThrottle returns a StatusThrottle.
 func NewStatusThrottle(interval time.Duration) *StatusThrottle {
 	return &StatusThrottle{interval: interval, now: time.Now, writes: map[string]lastWrite{}}
 }
 
-// Wait returns how long the object has to wait for its next report, 0 when it may be
-// written now.
+// Wait returns how long the next status write of an object must wait, 0 for not at all.
 func (p *StatusThrottle) Wait(name string) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return max(0, p.interval-p.now().Sub(p.writes[name].at))
 }
 
-// RecordWrite notes that a report was written and which version it made.
+// RecordWrite records a status write and the resource version that it made.
 func (p *StatusThrottle) RecordWrite(name, resourceVersion string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.writes[name] = lastWrite{p.now(), resourceVersion}
 }
 
-// Delay lets the object wait for its next report as after one that was written.
+// Delay delays the next status write of an object as if one had just been made.
 func (p *StatusThrottle) Delay(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.writes[name] = lastWrite{p.now(), p.writes[name].resourceVersion}
 }
 
-// CacheIsStale reports whether an object read from the cache is older than the last report. Its
-// status is not what is stored then, and must not be taken for right: a state that
-// changes and changes back would be reported once and never corrected.
+// CacheIsStale reports whether an object from the cache is older than its last status
+// write. Its status is outdated then: a state that changes and changes back would be
+// written once and never corrected.
 func (p *StatusThrottle) CacheIsStale(name, resourceVersion string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -80,14 +79,14 @@ func (p *StatusThrottle) CacheIsStale(name, resourceVersion string) bool {
 	return err == nil && read < written
 }
 
-// Forget drops an object that is gone.
+// Forget drops a deleted object.
 func (p *StatusThrottle) Forget(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.writes, name)
 }
 
-// RequeueWithin looks again after a time at the latest; 0 is no such time.
+// RequeueWithin requeues after the given time at the latest; 0 means no such time.
 func RequeueWithin(result ctrl.Result, again time.Duration) ctrl.Result {
 	if again > 0 && (result.RequeueAfter == 0 || again < result.RequeueAfter) {
 		result.RequeueAfter = again
@@ -95,21 +94,22 @@ func RequeueWithin(result ctrl.Result, again time.Duration) ctrl.Result {
 	return result
 }
 
-// SpecChanged lets changes of an object pass except those of its status: a changed spec,
-// and the beginning of its deletion.
+// SpecChanged selects changes of the spec and the start of a deletion, and ignores the
+// status.
 var SpecChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
 		(e.ObjectOld.GetDeletionTimestamp() == nil) != (e.ObjectNew.GetDeletionTimestamp() == nil)
 }}
 
 // IsRefused reports whether the API server or an admission webhook refused a write, so that
-// trying again at once would only repeat the answer.
+// an immediate retry would fail again.
 func IsRefused(err error) bool {
 	return apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err)
 }
 
-// DebouncedHandlers has one cluster-scoped object looked at in a moment, once for all that
-// happens until then: by changes of any objects, and by whoever sends a word.
+// DebouncedHandlers returns handlers that reconcile one cluster-scoped object after a
+// delay, once for all events until then. One handles changes of objects, the other signals
+// on a channel.
 func DebouncedHandlers(name string, after time.Duration) (handler.Funcs, handler.TypedFuncs[string, reconcile.Request]) {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	wake := func(q queue) { q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}, after) }

@@ -17,30 +17,30 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// Bypass is a pod that holds cards without having passed our scheduler.
+// Bypass is a pod that holds cards that our scheduler did not assign.
 type Bypass struct {
 	// Pod is namespace/name.
 	Pod string
-	// Queue is the queue that pays for it, "" for none.
+	// Queue is the queue that is charged for it, "" for none.
 	Queue string
-	// Cards are what it holds: the card of its node, every card that it may be
-	// when the node does not tell, the bare resource when nothing is known.
+	// Cards are what it holds: the card of its node, every possible card if the node does
+	// not tell, or the resource if none is known.
 	Cards []card.Amount
-	// Why says in a few words how it came past.
+	// Reason says in a few words how it bypassed the scheduler.
 	Reason string
 }
 
-// Equal tells whether both say the same.
+// Equal reports whether two bypasses are equal.
 func (b Bypass) Equal(o Bypass) bool {
 	return b.Pod == o.Pod && b.Queue == o.Queue && b.Reason == o.Reason && slices.Equal(b.Cards, o.Cards)
 }
 
-// bypassesOfQueue are those of one queue.
+// bypassesOfQueue returns the bypasses of one queue.
 func bypassesOfQueue(queue string, all []Bypass) []Bypass {
 	return slices.DeleteFunc(slices.Clone(all), func(b Bypass) bool { return b.Queue != queue })
 }
 
-// ChangedQueues lists the queues whose bypasses differ.
+// ChangedQueues returns the queues whose bypasses changed.
 func ChangedQueues(before, after []Bypass) []string {
 	var queues []string
 	for _, b := range slices.Concat(before, after) {
@@ -51,12 +51,10 @@ func ChangedQueues(before, after []Bypass) []string {
 	return queues
 }
 
-// FindBypasses lists, by name, the pods that hold a card and that another
-// scheduler than those named placed, or that brought their node name with them.
-// charges is what was charged for each pod. Pods that are being deleted hold
-// nothing any more, as everywhere. What a pod's record of its writers said first
-// stays true: seen remembers it, because whoever may change a pod can rewrite its
-// record later, to hide a node name or to raise an alarm.
+// FindBypasses returns, sorted by name, the pods with cards that another scheduler placed,
+// or that were created with a node name. charges holds the charge of each pod. Terminating
+// pods hold nothing, as everywhere. seen keeps what managedFields said first. A tenant who
+// may update a pod can rewrite them later, to hide a node name or to raise a false alarm.
 func FindBypasses(pods []*corev1.Pod, charges map[types.UID]quota.Charge, inv *card.Inventory, schedulers []string, seen FirstProvenance) []Bypass {
 	var out []Bypass
 	seen.recordNew(pods)
@@ -84,8 +82,8 @@ func FindBypasses(pods []*corev1.Pod, charges map[types.UID]quota.Charge, inv *c
 	return out
 }
 
-// FirstProvenance remembers by the UID of a pod, until the pod is gone, what its record
-// said when it was first seen: who brought a node name along, and who did not.
+// FirstProvenance is the provenance of each existing pod when the operator first saw it, by
+// UID.
 type FirstProvenance map[types.UID]Provenance
 
 func (s FirstProvenance) recordNew(pods []*corev1.Pod) {
@@ -94,13 +92,13 @@ func (s FirstProvenance) recordNew(pods []*corev1.Pod) {
 		if seen && !first.ManagedFieldsRemoved {
 			continue
 		}
-		// A record that was taken away at first and is back proves nothing, unless
-		// it tells of a node name.
+		// Managed fields that were removed at first and are back prove nothing, unless they
+		// hold a node name.
 		if now := ProvenanceOf(pod); !seen || now.NodeNameSetByCreator {
 			s[pod.UID] = now
 		}
 	}
-	if len(s) == len(pods) { // every pod is known now, so nobody else is
+	if len(s) == len(pods) { // all pods are known, so no entry is obsolete
 		return
 	}
 	there := make(map[types.UID]bool, len(pods))
@@ -110,12 +108,12 @@ func (s FirstProvenance) recordNew(pods []*corev1.Pod) {
 	maps.DeleteFunc(s, func(uid types.UID, _ Provenance) bool { return !there[uid] })
 }
 
-// bypassReason says how a placed pod came past our scheduler, "" when it did not. Whoever may
-// change a pod can take its record of writers away, at once after creating it, to
-// raise an alarm. The queue that our scheduler writes when it binds a pod tells then
-// that it did. That is sound only where admission refuses that queue on a pod that
-// comes with its node (package admissionpolicy): where it does not, condition BypassGuarded
-// says that nothing is proven.
+// bypassReason returns how an assigned pod bypassed our scheduler, "" if it did not. A
+// tenant can remove managedFields right after creating a pod, to raise a false alarm. Then
+// the charged queue, which our scheduler writes when it binds a pod, proves that our
+// scheduler bound it. This requires that admission refuses that annotation on a pod created
+// with a node name (package admissionpolicy). Where it does not, condition BypassGuarded
+// says so.
 func bypassReason(pod *corev1.Pod, schedulers []string, seen FirstProvenance) string {
 	if !slices.Contains(schedulers, pod.Spec.SchedulerName) {
 		return fmt.Sprintf("schedulerName is %s", pod.Spec.SchedulerName)
@@ -124,13 +122,13 @@ func bypassReason(pod *corev1.Pod, schedulers []string, seen FirstProvenance) st
 	case first.NodeNameSetByCreator:
 		return fmt.Sprintf("nodeName was set by %s", cmp.Or(first.Manager, "its creator"))
 	case first.ManagedFieldsRemoved && workload.ChargedQueue(pod) == "":
-		return "managedFields were taken away, so nobody can tell who placed it"
+		return "managedFields were removed, so it is unknown who placed it"
 	}
 	return ""
 }
 
-// requestsCard tells quickly whether a pod names a card resource at all: most pods of
-// other schedulers do not.
+// requestsCard reports whether a pod requests a card resource. Most pods of other
+// schedulers do not.
 func requestsCard(pod *corev1.Pod, inv *card.Inventory) bool {
 	names := func(c corev1.Container) bool {
 		for resource := range c.Resources.Requests {
@@ -143,10 +141,11 @@ func requestsCard(pod *corev1.Pod, inv *card.Inventory) bool {
 	return slices.ContainsFunc(pod.Spec.Containers, names) || slices.ContainsFunc(pod.Spec.InitContainers, names)
 }
 
-// requestedAmounts is what an ask holds when no node tells which card it is.
-func requestedAmounts(ask workload.Request) []card.Amount {
+// requestedAmounts returns the resources of a request as amounts, for a pod whose node does
+// not tell the card.
+func requestedAmounts(request workload.Request) []card.Amount {
 	var out []card.Amount
-	for _, held := range append([]workload.ResourceCount{{Resource: ask.Resource, Count: ask.Count}}, ask.ExtraResources...) {
+	for _, held := range append([]workload.ResourceCount{{Resource: request.Resource, Count: request.Count}}, request.ExtraResources...) {
 		if held.Count > 0 {
 			out = append(out, card.Amount{Name: card.Name(held.Resource), Count: held.Count})
 		}
@@ -154,30 +153,29 @@ func requestedAmounts(ask workload.Request) []card.Amount {
 	return out
 }
 
-// Provenance is how a pod came to its node, as far as metadata.managedFields
-// tells. A binding through pods/binding, which is what schedulers do, leaves no
-// owner of spec.nodeName there; who creates a pod with a node name of its own
-// becomes the owner of the field.
+// Provenance is how a pod got its node name, according to metadata.managedFields. A
+// scheduler binds through pods/binding, which leaves no manager of spec.nodeName. A client
+// that creates a pod with a node name becomes the manager of the field.
 type Provenance struct {
-	// Preset tells that the node name came with the pod, By names the field
-	// manager that wrote it.
+	// NodeNameSetByCreator reports whether the pod was created with a node name, by
+	// Manager.
 	NodeNameSetByCreator bool
 	Manager              string
-	// Erased tells that nobody owns the containers of the pod: the record was
-	// taken away, and nothing can be said of the node name any more. The API
-	// server writes it for every pod.
+	// ManagedFieldsRemoved reports that no manager owns the containers of the pod. The API
+	// server records one for every pod, so a client removed managedFields, and the node
+	// name has no provenance.
 	ManagedFieldsRemoved bool
 }
 
-// The reduced records. They are shared by all pods and never changed.
+// The reduced managed fields. All pods share them, and they are never changed.
 var (
 	creatorSetFields = &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:containers":{},"f:nodeName":{}}}`)}
 	boundFields      = &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:containers":{}}}`)}
 	boundRecord      = []metav1.ManagedFieldsEntry{{FieldsV1: boundFields}}
 )
 
-// ProvenanceOf reads where the pod's node name came from. It reads the whole
-// record and the one that Reduce leaves alike.
+// ProvenanceOf returns how the pod got its node name. It reads full and reduced managed
+// fields alike.
 func ProvenanceOf(pod *corev1.Pod) Provenance {
 	p := Provenance{ManagedFieldsRemoved: true}
 	for i := range pod.ManagedFields {
@@ -191,9 +189,9 @@ func ProvenanceOf(pod *corev1.Pod) Provenance {
 	return p
 }
 
-// ReducedManagedFields returns the managedFields of a pod without everything that
-// ProvenanceOf does not read: a cache holds every pod of the cluster, and the
-// whole record is about a kilobyte each.
+// ReducedManagedFields returns the managedFields of a pod without what ProvenanceOf does
+// not read. A cache holds every pod of the cluster, and full managed fields take about a
+// kilobyte each.
 func ReducedManagedFields(pod *corev1.Pod) []metav1.ManagedFieldsEntry {
 	switch p := ProvenanceOf(pod); {
 	case p.NodeNameSetByCreator:
@@ -205,8 +203,8 @@ func ReducedManagedFields(pod *corev1.Pod) []metav1.ManagedFieldsEntry {
 	}
 }
 
-// ownedFields tells whether the fields hold spec.containers and spec.nodeName. A
-// record that cannot be read holds nothing.
+// ownedFields reports whether the fields hold spec.containers and spec.nodeName. Unreadable
+// fields hold neither.
 func ownedFields(fields *metav1.FieldsV1) (containers, nodeName bool) {
 	switch {
 	case fields == nil:

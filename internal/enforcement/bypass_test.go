@@ -84,7 +84,7 @@ func TestBypasses(t *testing.T) {
 		"node name of its own":     {[]func(*corev1.Pod){preset}, held, "nodeName was set by kubectl-create", held.Cards},
 		"both":                     {[]func(*corev1.Pod){preset, elsewhere}, held, "schedulerName is default-scheduler", held.Cards},
 		"our second name":          {[]func(*corev1.Pod){func(p *corev1.Pod) { p.Spec.SchedulerName = "volcano-batch" }}, held, "", nil},
-		"record taken away":        {[]func(*corev1.Pod){func(p *corev1.Pod) { p.ManagedFields = nil }}, held, "managedFields were taken away, so nobody can tell who placed it", held.Cards},
+		"record taken away":        {[]func(*corev1.Pod){func(p *corev1.Pod) { p.ManagedFields = nil }}, held, "managedFields were removed, so it is unknown who placed it", held.Cards},
 		"record taken away, bound": {[]func(*corev1.Pod){func(p *corev1.Pod) { p.ManagedFields, p.Annotations = nil, record }}, held, "", nil},
 		"a record of writers beats that of the binding": {[]func(*corev1.Pod){preset, func(p *corev1.Pod) { p.Annotations = record }}, held, "nodeName was set by kubectl-create", held.Cards},
 		"another scheduler's with a record":             {[]func(*corev1.Pod){elsewhere, func(p *corev1.Pod) { p.ManagedFields, p.Annotations = nil, record }}, held, "schedulerName is default-scheduler", held.Cards},
@@ -157,7 +157,7 @@ func TestTheFirstRecordDecides(t *testing.T) {
 	}
 	whys := map[string]string{
 		bound: "", preset: "nodeName was set by kubectl-create",
-		erased: "managedFields were taken away, so nobody can tell who placed it",
+		erased: "managedFields were removed, so it is unknown who placed it",
 	}
 	inv := card.NewInventory(nil, "nvidia.com/gpu")
 	charges := map[types.UID]quota.Charge{"a": {Cards: []card.Amount{{Name: "NVIDIA-H200", Count: 1}}}}

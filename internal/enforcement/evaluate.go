@@ -1,6 +1,6 @@
-// Package enforcement judges whether quotas are proven to be enforced: whether our
-// scheduler alone schedules, by the configuration that was written, and no pod holds a
-// card past it. Whatever is not proven is not said to be true.
+// Package enforcement evaluates whether quotas are proven to be enforced: our scheduler is
+// the only one, it uses the written configuration, and no pod bypassed it. What is not
+// proven is not reported as true.
 //
 // The package is pure; the time is an argument.
 package enforcement
@@ -18,61 +18,58 @@ import (
 	"cardquota.dev/operator/internal/conditions"
 )
 
-// configLoadTimeout is how long the scheduler is given to work by a configuration that
-// was just written before it is asked why it does not: it watches the ConfigMap
-// and opens a session every three seconds as it is shipped.
+// configLoadTimeout is how long the scheduler may take to load a new configuration. It
+// watches the ConfigMap and, as shipped, opens a session every three seconds.
 var configLoadTimeout = build.Wait(10 * time.Second)
 
-// Observation are what is known of the scheduler at one moment.
+// Observation is what the operator knows of the scheduler at one moment.
 type Observation struct {
 	// Now is the operator's clock.
 	Now time.Time
 	// Namespace is where the scheduler's ConfigMap and Leases are.
 	Namespace string
-	// WantedHash is the hash of the configuration that was written, "" when none
-	// could be written. WantedSince is when it was seen to change, zero when that
-	// was before the operator started.
+	// WantedHash is the hash of the written configuration, "" if none could be written.
+	// WantedSince is when it changed, zero if that was before the operator started.
 	WantedHash  string
 	WantedSince time.Time
-	// NotConfigured is why the ConfigMap does not say what the policy says, ""
-	// when it does.
+	// NotConfigured is why the ConfigMap does not follow the policy, "" if it does.
 	NotConfigured string
-	// Heartbeat is what the scheduler reported last, nil without a readable
-	// report; Unreadable says why it is not readable.
+	// Heartbeat is the scheduler's last report, nil without a readable one. Unreadable says
+	// why it is not readable.
 	Heartbeat  *Report
 	Unreadable string
-	// Heard is when this report arrived, by the operator's clock, zero when it was
-	// there before the operator.
+	// ReceivedAt is when the operator received this report, by its own clock, zero if the report
+	// is older than the operator.
 	ReceivedAt time.Time
-	// Leader holds the leader Lease of Volcano's schedulers, nil for nobody.
+	// Leader is the holder of the leader Lease of Volcano's schedulers, nil for none.
 	Leader *Leader
-	// Foreign are the pods that bear the label of the stock scheduler, sorted by
-	// name. Host is the controller of the one that gives the heartbeat, "" when
-	// none does: where only the image was replaced, those pods are ours.
+	// OtherSchedulers are the pods with the label of the stock scheduler, sorted by name.
+	// HeartbeatOwner is the controller of the one that sends the heartbeat, "" for none:
+	// where only the image was replaced, those pods are ours.
 	OtherSchedulers []SchedulerPod
 	HeartbeatOwner  types.UID
-	// Bypass are the pods that hold cards past our scheduler.
+	// Bypasses are the pods that hold cards that our scheduler did not assign.
 	Bypasses []Bypass
 }
 
-// SchedulerPod is a pod of another scheduler, as namespace/name, and its
+// SchedulerPod is a pod with the label of the stock scheduler, as namespace/name, and its
 // controller, "" for none.
 type SchedulerPod struct {
 	Name  string
 	Owner types.UID
 }
 
-// Leader is who leads Volcano's schedulers, ours or the stock one.
+// Leader is the leader of Volcano's schedulers, ours or the stock one.
 type Leader struct {
 	Identity string
-	// Acquired is when the lead began, Until when it ends unless it is renewed.
+	// Acquired is when the leader acquired the Lease, Expires when the Lease expires unless
+	// it is renewed.
 	Acquired, Expires time.Time
 }
 
-// Evaluate finds out whether quotas are enforced: condition Enforced of the
-// ServiceTypePolicy. Its message holds nothing that changes while the reason stays,
-// such as an age. Of several reasons why they are not, the one that tells most is
-// given: who is at work in our place goes before what does not work.
+// Evaluate returns condition Enforced of the ServiceTypePolicy. Its message holds nothing
+// that changes while the reason stays, such as an age. Of several reasons it gives the most
+// specific: another scheduler in our place comes before what does not work.
 func Evaluate(f Observation) metav1.Condition {
 	f = f.withoutExplainedPods()
 	alive, no := f.SchedulerAlive(), func(reason, message string) metav1.Condition {
@@ -96,9 +93,9 @@ func Evaluate(f Observation) metav1.Condition {
 	}
 }
 
-// EvaluateQueue is condition Enforced of the CardQuota of a queue, given that of the
-// ServiceTypePolicy, nil when there is no policy, and all pods that hold cards past
-// our scheduler: those of other queues are no concern of it.
+// EvaluateQueue returns condition Enforced of the CardQuota of a queue. whole is that of
+// the ServiceTypePolicy, nil without a policy. all are the bypasses of every queue; those
+// of other queues do not matter.
 func EvaluateQueue(queue string, whole *metav1.Condition, all []Bypass) metav1.Condition {
 	switch {
 	case whole == nil:
@@ -112,10 +109,9 @@ func EvaluateQueue(queue string, whole *metav1.Condition, all []Bypass) metav1.C
 	return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonEnforced, enforcedMessage)
 }
 
-// withoutExplainedPods takes out what is explained otherwise: a pod that brought its node
-// name with it needs no second scheduler. The pod that gives the heartbeat is
-// not foreign, whatever its labels say, nor are its equals of one ReplicaSet,
-// which wait for their turn.
+// withoutExplainedPods leaves out pods that do not prove another scheduler. A pod that was
+// created with its node name needs no second scheduler. The pod that sends the heartbeat is
+// ours, whatever its labels, and so are the other replicas of its ReplicaSet.
 func (f Observation) withoutExplainedPods() Observation {
 	if f.Heartbeat == nil {
 		return f
@@ -131,53 +127,52 @@ func (f Observation) withoutExplainedPods() Observation {
 	return f
 }
 
-// Sent tells whether a report came out of the pod.
+// Sent reports whether the pod sent a report.
 func (p SchedulerPod) Sent(report Report) bool {
 	_, name, _ := strings.Cut(p.Name, "/")
 	return isIdentityOf(name, report.Identity)
 }
 
-// maxHostLength is the most characters of a host name; a pod's own is cut there.
+// maxHostLength bounds a host name in characters; a longer pod name is cut there.
 const maxHostLength = 63
 
-// isIdentityOf tells whether an identity is that of a process in the named pod.
-// Identities of schedulers are host name, underscore and a random text.
+// isIdentityOf reports whether an identity belongs to a process in the named pod. The
+// identity of a scheduler is its host name, an underscore and a random text.
 func isIdentityOf(pod, identity string) bool {
 	host := strings.TrimRight(pod[:min(len(pod), maxHostLength)], "-.")
 	return host != "" && strings.HasPrefix(identity, host+"_")
 }
 
-// SchedulerAlive tells whether the last report proves that our scheduler is at work. It
-// must be young by the scheduler's clock and must have arrived lately by the
-// operator's: neither a clock that is ahead nor a report that lay about is
-// proof.
+// SchedulerAlive reports whether the last report proves that our scheduler runs. It must be
+// fresh by the scheduler's clock and received lately by the operator's. Neither a clock
+// that is ahead nor an old report is proof.
 func (f Observation) SchedulerAlive() bool {
 	return f.Heartbeat != nil && f.Heartbeat.Fresh(f.Now) && (f.ReceivedAt.IsZero() || f.receivesHeartbeats()) && !f.stoppedCleanly()
 }
 
-// stoppedCleanly tells whether the scheduler stopped in order and nobody is known to
-// follow. While its reports were heard and no other scheduler is there, a
-// replica of it is given the time of a heartbeat to take over: an update of the
-// scheduler is no news, for nobody gives cards away in between.
+// stoppedCleanly reports whether the scheduler stopped cleanly without a successor. While
+// its reports arrived and there is no other scheduler, one of its replicas has StaleAfter
+// to take over. An update of the scheduler changes no condition, since no scheduler assigns
+// cards in between.
 func (f Observation) stoppedCleanly() bool {
 	return f.Heartbeat != nil && f.Heartbeat.Ended && (f.ReceivedAt.IsZero() || len(f.OtherSchedulers) > 0)
 }
 
-// receivesHeartbeats tells whether reports still arrive, whatever time they bear.
+// receivesHeartbeats reports whether reports still arrive, whatever their time.
 func (f Observation) receivesHeartbeats() bool {
 	return !f.ReceivedAt.IsZero() && f.Now.Sub(f.ReceivedAt) < StaleAfter
 }
 
-// leaseHeldByOther tells whether somebody leads who gives no heartbeat although there
-// was time for one. Who was elected a moment ago may still be ours, and nothing
-// can be said when heartbeats cannot be read.
+// leaseHeldByOther reports whether the leader sends no heartbeat although it had time for
+// one. A leader that was just elected may still be ours. Without readable heartbeats the
+// leader is unknown.
 func (f Observation) leaseHeldByOther() bool {
 	return f.Leader != nil && f.Unreadable == "" && f.Now.Before(f.Leader.Expires) && f.Now.Sub(f.Leader.Acquired) >= StaleAfter &&
 		(f.Heartbeat == nil || f.Heartbeat.Identity != f.Leader.Identity)
 }
 
-// NextCheck is the next moment at which the verdict may change although nothing was
-// heard, zero for never.
+// NextCheck returns the next moment at which the condition may change without a new report,
+// zero for never.
 func (f Observation) NextCheck() time.Time {
 	var at time.Time
 	consider := func(t time.Time) {
@@ -187,7 +182,7 @@ func (f Observation) NextCheck() time.Time {
 	}
 	if f.Heartbeat != nil {
 		consider(f.Heartbeat.At.Add(StaleAfter))
-		// A report from the future begins to prove something after this.
+		// A report from the future becomes fresh after this.
 		consider(f.Heartbeat.At.Add(-StaleAfter + time.Nanosecond))
 		if !f.ReceivedAt.IsZero() {
 			consider(f.ReceivedAt.Add(StaleAfter))

@@ -84,9 +84,9 @@ func TestJudge(t *testing.T) {
 		}, "False/NoHeartbeat", nil, 0},
 		{"ended in order, and a replica may follow", func(f *Observation) { f.Heartbeat.Ended, f.Leader = true, nil }, "True/Enforced", nil, stale - time.Second},
 		{"ended in order, and nobody followed", func(f *Observation) { silentFor(f, stale); f.Heartbeat.Ended, f.Leader = true, nil },
-			"False/NoHeartbeat", []string{ours + " stopped in order after its session of 2026-01-02T11:59:40Z, and none has taken over"}, 0},
+			"False/NoHeartbeat", []string{ours + " stopped cleanly after its session of 2026-01-02T11:59:40Z, and none has taken over"}, 0},
 		{"ended in order before the operator looked", func(f *Observation) { f.Heartbeat.Ended, f.ReceivedAt, f.Leader = true, time.Time{}, nil },
-			"False/NoHeartbeat", []string{"stopped in order"}, stale - time.Second},
+			"False/NoHeartbeat", []string{"stopped cleanly"}, stale - time.Second},
 		{"ended in order, and the stock scheduler came", func(f *Observation) { f.Heartbeat.Ended, f.Leader, f.OtherSchedulers = true, nil, foreign(stock) },
 			"False/StockScheduler", []string{stock}, stale - time.Second},
 		{"stock goes before the configuration", func(f *Observation) {

@@ -17,13 +17,12 @@ import (
 	"cardquota.dev/operator/internal/conditions"
 )
 
-// LeaseName is the name of the heartbeat's Lease. It lies in the namespace of the
-// scheduler's ConfigMap.
+// LeaseName is the name of the heartbeat's Lease, in the namespace of the scheduler's
+// ConfigMap.
 const LeaseName = "cardquota-scheduler"
 
-// StaleAfter is how long a report proves anything. It is longer than a session
-// of a large cluster takes, and shorter than the 30 seconds within which the
-// operator must tell that nobody enforces.
+// StaleAfter is how long a report is valid. It exceeds a session of a large cluster, and is
+// below the 30 seconds within which the operator must report missing enforcement.
 var StaleAfter = build.Wait(20 * time.Second)
 
 // Annotations of the Lease.
@@ -35,16 +34,16 @@ const (
 	// AnnotationConfigProblem is why the newest configuration is not in force;
 	// absent when it is.
 	AnnotationConfigProblem = "cardquota.dev/config-problem"
-	// AnnotationSecondScheduler names pods that somebody else bound, separated
-	// by commas; absent when there are none.
+	// AnnotationSecondScheduler names pods that another client bound, separated by commas;
+	// absent when there are none.
 	AnnotationSecondScheduler = "cardquota.dev/second-scheduler"
-	// AnnotationEnded is the time of this report when the scheduler stopped in
-	// order after it; absent while it works or when it was killed. A time that is
-	// not the report's was left by a version that does not know the annotation.
+	// AnnotationEnded is the time of this report if the scheduler stopped cleanly after it.
+	// It is absent while the scheduler runs or after it was killed. Another time was left
+	// by a version that does not know the annotation.
 	AnnotationEnded = "cardquota.dev/ended"
 )
 
-// MaxPods is how many pods a report names at most.
+// MaxPods bounds the pods that a report names.
 const MaxPods = 5
 
 // Bounds of texts in bytes. All annotations of an object may hold 256 KiB.
@@ -53,36 +52,35 @@ const (
 	maxProblemLength = 1024
 )
 
-// Report is what the leading scheduler says at the close of a session, in a Lease.
+// Report is what the leading scheduler writes into a Lease at the end of a session.
 type Report struct {
 	// Identity is the scheduler's identity in the leader election.
 	Identity string
 	// Version is the scheduler's version.
 	Version string
-	// ConfigHash is schedulerconfig.Hash of the text that the session ran with, ""
-	// when it ran with none: then it gave no card away.
+	// ConfigHash is schedulerconfig.Hash of the configuration of the session, "" for none:
+	// then it assigned no card.
 	ConfigHash string
 	// ConfigProblem is why the newest text is not in force, "" when it is.
 	ConfigProblem string
-	// SecondScheduler names at most MostPods pods of this scheduler that
-	// somebody else bound, as namespace/name, sorted.
+	// SecondScheduler names at most MaxPods pods of this scheduler that another client
+	// bound, as namespace/name, sorted.
 	SecondScheduler []string
-	// At is when the session was closed; the Lease keeps its microseconds.
+	// At is the end of the session; the Lease keeps its microseconds.
 	At time.Time
-	// Ended tells that the scheduler has stopped in order: this was its last
-	// session, and no write of it is under way or will follow.
+	// Ended reports that the scheduler stopped cleanly: this was its last session, and no
+	// write of it is pending.
 	Ended bool
 }
 
-// Fresh tells whether the report still proves something: it is younger than
-// StaleAfter. A report from a future as far away proves nothing either, or a
-// clock that was set wrong would prove enforcement for ever.
+// Fresh reports whether the report is younger than StaleAfter. A report that is as far in
+// the future is not fresh either, or a wrong clock would prove enforcement forever.
 func (r Report) Fresh(now time.Time) bool {
 	age := now.Sub(r.At)
 	return age > -StaleAfter && age < StaleAfter
 }
 
-// SameContent tells whether two reports say the same, at whatever time.
+// SameContent reports whether two reports differ in time only.
 func (r Report) SameContent(other Report) bool {
 	r, other = r.withinBounds(), other.withinBounds()
 	r.At = other.At
@@ -96,8 +94,8 @@ func (r Report) Lease(namespace string) *coordinationv1.Lease {
 	return lease
 }
 
-// WriteTo puts the report into a Lease, within its bounds, and leaves everything else
-// there as it is.
+// WriteTo writes the report into a Lease, within its bounds, and leaves all other fields
+// unchanged.
 func (r Report) WriteTo(lease *coordinationv1.Lease) {
 	r = r.withinBounds()
 	ended := ""
@@ -120,8 +118,8 @@ func (r Report) WriteTo(lease *coordinationv1.Lease) {
 	lease.Spec.RenewTime = &metav1.MicroTime{Time: r.At}
 }
 
-// ReadReport returns the report of a Lease. An error says what a heartbeat lacks; what
-// is malformed is brought into bounds. Only who may write the Lease can write either.
+// ReadReport returns the report of a Lease. The error says what the Lease lacks. ReadReport
+// truncates malformed values, which only a writer of the Lease can cause.
 func ReadReport(lease *coordinationv1.Lease) (Report, error) {
 	hash, hashed := lease.Annotations[AnnotationConfigHash]
 	spec, lacks := lease.Spec, ""
@@ -153,7 +151,7 @@ func ReadReport(lease *coordinationv1.Lease) (Report, error) {
 	return report, nil
 }
 
-// withinBounds is the report as a Lease can hold it.
+// withinBounds returns the report as a Lease can hold it.
 func (r Report) withinBounds() Report {
 	r.Identity, r.Version, r.ConfigHash = shortLine(r.Identity), shortLine(r.Version), shortLine(r.ConfigHash)
 	r.ConfigProblem = conditions.Truncate(singleLine(r.ConfigProblem), maxProblemLength)
@@ -168,20 +166,20 @@ func (r Report) withinBounds() Report {
 	return r
 }
 
-// formatEnd names the report that was the last.
+// formatEnd returns the value of AnnotationEnded for the last report.
 func formatEnd(at time.Time) string {
 	return at.UTC().Truncate(time.Microsecond).Format(time.RFC3339Nano)
 }
 
-// isPodName reports whether a text is namespace/name, by the rules of the API server. A
-// comma, which would make several pods of it, is in no name.
+// isPodName reports whether a text is namespace/name by the rules of the API server. A name
+// has no comma, which separates pods.
 func isPodName(text string) bool {
 	namespace, name, _ := strings.Cut(text, "/")
 	return len(validation.IsDNS1123Subdomain(namespace)) == 0 && len(validation.IsDNS1123Subdomain(name)) == 0
 }
 
-// singleLine is a text on one line: faults that stand on lines of their own are
-// separated by semicolons, and nothing is left that a terminal would obey.
+// singleLine returns a text on one line, with semicolons between its lines and without
+// control characters.
 func singleLine(text string) string {
 	lines := strings.FieldsFunc(text, func(c rune) bool { return c == '\n' || c == '\r' })
 	return strings.TrimSpace(strings.Map(func(c rune) rune {

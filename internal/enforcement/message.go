@@ -15,26 +15,26 @@ import (
 const (
 	noPolicyMessage = "there is no ServiceTypePolicy, so nothing is known of the scheduler's configuration: " +
 		"create one named default, an empty spec will do"
-	// maxNamedPods is how many pods a message names, bypassAtMost how many of those
-	// that hold cards, with what they hold.
+	// maxNamedPods bounds the pods that a message names, maxNamedBypasses those with their
+	// cards.
 	maxNamedPods, maxNamedBypasses = 5, 3
-	// maxQuotedBytes is the most bytes of a text from elsewhere in a message.
+	// maxQuotedBytes bounds a quoted text in a message, in bytes.
 	maxQuotedBytes = 600
-	// shortHashLength is enough of a hash to tell two apart.
+	// shortHashLength is enough to distinguish two hashes.
 	shortHashLength = 12
 )
 
 func (f Observation) stockSchedulerMessage() string {
 	if len(f.OtherSchedulers) > 0 {
-		return "another scheduler is at work in the place of Cardquota's and enforces no card quota; " +
-			"scale it to 0, Cardquota's takes over when its pods are gone: " + f.describeOtherSchedulers()
+		return "another scheduler runs in place of Cardquota's and enforces no card quota; " +
+			"scale it to 0, and Cardquota's takes over when its pods are gone: " + f.describeOtherSchedulers()
 	}
-	return fmt.Sprintf("%s has held the leader Lease volcano in namespace %s since %s and gives no heartbeat: "+
+	return fmt.Sprintf("%s has held the leader Lease volcano in namespace %s since %s and sends no heartbeat: "+
 		"it is not a scheduler of Cardquota, or an old one, and enforces no card quota; put cardquota-scheduler in its place",
 		f.Leader.Identity, f.Namespace, formatTime(f.Leader.Acquired))
 }
 
-// describeOtherSchedulers names the pods of other schedulers.
+// describeOtherSchedulers returns the names of the pods of other schedulers.
 func (f Observation) describeOtherSchedulers() string {
 	names := make([]string, len(f.OtherSchedulers))
 	for i, pod := range f.OtherSchedulers {
@@ -49,40 +49,40 @@ func (f Observation) notConfiguredMessage() string {
 }
 
 func (f Observation) noHeartbeatMessage() string {
-	const look = "see whether a pod of cardquota-scheduler runs and leads, and what its /readyz says"
+	const look = "check whether a pod of cardquota-scheduler runs and leads, and what its /readyz says"
 	lease := fmt.Sprintf("Lease %s in namespace %s", LeaseName, f.Namespace)
 	switch report := f.Heartbeat; {
 	case report == nil && f.Unreadable != "":
 		return fmt.Sprintf("the scheduler's heartbeat, %s, cannot be read: %s", lease, conditions.Truncate(f.Unreadable, maxQuotedBytes))
 	case report == nil:
-		return fmt.Sprintf("no scheduler of Cardquota has ever finished a session: there is no %s; %s", lease, look)
+		return fmt.Sprintf("no Cardquota scheduler has ever finished a session: there is no %s; %s", lease, look)
 	case report.Ended:
-		return fmt.Sprintf("the scheduler %s stopped in order after its session of %s, and none has taken over: no card is given away and nothing is enforced; %s",
+		return fmt.Sprintf("the scheduler %s stopped cleanly after its session of %s, and none has taken over: no card is assigned and nothing is enforced; %s",
 			report.Identity, formatTime(report.At), look)
 	case report.At.Sub(f.Now) >= StaleAfter:
-		return fmt.Sprintf("the heartbeat of %s, %s, bears a time that is %s or more in the future and proves nothing: "+
-			"set the clocks of the scheduler's and the operator's node right", report.Identity, lease, StaleAfter)
+		return fmt.Sprintf("the heartbeat of %s, %s, has a time that is %s or more in the future and proves nothing: "+
+			"correct the clocks of the scheduler's and the operator's node", report.Identity, lease, StaleAfter)
 	case f.receivesHeartbeats() && f.ReceivedAt.Sub(report.At) >= StaleAfter:
-		return fmt.Sprintf("heartbeats of %s arrive in %s, but the time they bear is %s or more in the past: "+
-			"set the clocks of the scheduler's and the operator's node right", report.Identity, lease, StaleAfter)
+		return fmt.Sprintf("heartbeats of %s arrive in %s, but their time is %s or more in the past: "+
+			"correct the clocks of the scheduler's and the operator's node", report.Identity, lease, StaleAfter)
 	default:
-		return fmt.Sprintf("no scheduler of Cardquota has finished a session since %s, that was %s: no card is given away and nothing is enforced; %s",
+		return fmt.Sprintf("no Cardquota scheduler has finished a session since %s, and that was %s: no card is assigned and nothing is enforced; %s",
 			formatTime(report.At), report.Identity, look)
 	}
 }
 
 func (f Observation) secondSchedulerMessage() string {
 	if len(f.OtherSchedulers) > 0 {
-		return fmt.Sprintf("another scheduler runs beside %s, and neither knows what the other gives away; scale it to 0: %s",
+		return fmt.Sprintf("another scheduler runs beside %s, and neither knows what the other assigns; scale it to 0: %s",
 			f.Heartbeat.Identity, f.describeOtherSchedulers())
 	}
 	bound := f.Heartbeat.SecondScheduler
-	return fmt.Sprintf("somebody else than %s binds pods of its schedulerName; find the second scheduler of that name and stop it, "+
+	return fmt.Sprintf("another client than %s binds pods of its schedulerName; find the second scheduler of that name and stop it, "+
 		"or delete the pods if they were bound by hand: %s %s", f.Heartbeat.Identity, podNoun(len(bound)), joinFirst(bound, maxNamedPods))
 }
 
 func (f Observation) configNotLoadedMessage() string {
-	state := fmt.Sprintf("%s works by configuration %s, written is %s", f.Heartbeat.Identity, shortHash(f.Heartbeat.ConfigHash), shortHash(f.WantedHash))
+	state := fmt.Sprintf("%s uses configuration %s, but %s was written", f.Heartbeat.Identity, shortHash(f.Heartbeat.ConfigHash), shortHash(f.WantedHash))
 	switch {
 	case f.Heartbeat.ConfigProblem != "":
 		return fmt.Sprintf("%s, which it refuses: %s", state, conditions.Truncate(f.Heartbeat.ConfigProblem, maxQuotedBytes))
@@ -90,7 +90,7 @@ func (f Observation) configNotLoadedMessage() string {
 		return state + " and is being loaded"
 	default:
 		return fmt.Sprintf("%s, which it has not loaded: a ConfigMap that is mounted into its pod, as in Volcano's own Deployment, takes up to two minutes to arrive; "+
-			"else see whether its flag --scheduler-configmap names the ConfigMap cardquota-scheduler-configmap, and its log", state)
+			"otherwise check whether its flag --scheduler-configmap names the ConfigMap cardquota-scheduler-configmap, and its log", state)
 	}
 }
 
@@ -113,16 +113,15 @@ func bypassMessage(all []Bypass) string {
 	if len(named) == 1 {
 		verb = "holds"
 	}
-	return fmt.Sprintf("%d %s %s %s past Cardquota's scheduler; delete and create again with its schedulerName and without nodeName: %s",
+	return fmt.Sprintf("%d %s %s %s that Cardquota's scheduler did not assign; delete and create again with its schedulerName and without nodeName: %s",
 		len(named), podNoun(len(named)), verb, formatAmounts(held), joinFirst(named, maxNamedBypasses))
 }
 
-// enforcedMessage names no scheduler: every CardQuota repeats it, and another replica that takes
-// over must not change them all. The ServiceTypePolicy shows which one it is in
-// status.scheduler.
-const enforcedMessage = "the scheduler enforces the quotas by the configuration that was written"
+// enforcedMessage names no scheduler: every CardQuota repeats it, and a takeover by another
+// replica must not change them all. The ServiceTypePolicy names it in status.scheduler.
+const enforcedMessage = "the scheduler enforces the quotas with the configuration that was written"
 
-// joinFirst joins names; those that are too many are counted.
+// joinFirst joins the first names and counts the rest.
 func joinFirst(names []string, most int) string {
 	if len(names) <= most {
 		return strings.Join(names, ", ")
@@ -130,7 +129,7 @@ func joinFirst(names []string, most int) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-// maxNamedAmounts is how many card names a message tells apart.
+// maxNamedAmounts bounds the card names in a message.
 const maxNamedAmounts = 4
 
 func formatAmounts(of []card.Amount) string {
@@ -141,7 +140,7 @@ func formatAmounts(of []card.Amount) string {
 	return joinFirst(parts, maxNamedAmounts)
 }
 
-// podNoun is the word for that many of them.
+// podNoun returns the word for that many pods.
 func podNoun(count int) string {
 	if count == 1 {
 		return "pod"

@@ -41,7 +41,7 @@ func TestEnforcedFollowsTheHeartbeat(t *testing.T) {
 	quota := newQuota(name, nil)
 	admin.CreateWithCleanup(t, quota)
 	setState(t, name, "Open")
-	expectEnforced(t, name, gomega.HavePrefix("False/NoHeartbeat: no scheduler of Cardquota has ever finished a session"))
+	expectEnforced(t, name, gomega.HavePrefix("False/NoHeartbeat: no Cardquota scheduler has ever finished a session"))
 	g.Eventually(cardQuotaCondition(t, name, "Ready")).Should(gomega.HavePrefix("False/NoHeartbeat: queue " + name + " carries this quota, but"))
 
 	stop := s.keepBeating()
@@ -63,13 +63,13 @@ func TestEnforcedFollowsTheHeartbeat(t *testing.T) {
 	const left = 2 * time.Second
 	g.Expect(s.writeHeartbeat(t.Context(), enforcement.StaleAfter-left)).To(gomega.Succeed(), "a session that was closed 18 seconds ago is the last one")
 	last := s.report.At
-	g.Eventually(cardQuotaCondition(t, name, "Enforced")).WithTimeout(30 * time.Second).Should(gomega.HavePrefix("False/NoHeartbeat: no scheduler of Cardquota has finished a session since"))
+	g.Eventually(cardQuotaCondition(t, name, "Enforced")).WithTimeout(30 * time.Second).Should(gomega.HavePrefix("False/NoHeartbeat: no Cardquota scheduler has finished a session since"))
 	silence := time.Since(last)
 	t.Logf("Enforced became False %s after the last session", silence.Round(time.Millisecond))
 	g.Expect(silence).To(gomega.And(gomega.BeNumerically(">=", enforcement.StaleAfter), gomega.BeNumerically("<", 30*time.Second)))
 	expectEnforced(t, name, gomega.HavePrefix("False/NoHeartbeat"))
 	g.Expect(enforced()).To(gomega.Equal(map[string]float64{"NoHeartbeat": 0}))
-	g.Eventually(admin.EventMessages(t, quota, v1alpha1.EventNotEnforced)).Should(gomega.ContainElement(gomega.HavePrefix("NoHeartbeat: no scheduler of Cardquota has finished")))
+	g.Eventually(admin.EventMessages(t, quota, v1alpha1.EventNotEnforced)).Should(gomega.ContainElement(gomega.HavePrefix("NoHeartbeat: no Cardquota scheduler has finished")))
 
 	s.keepBeating()
 	expectEnforced(t, name, gomega.HavePrefix("True/Enforced"))
@@ -147,7 +147,7 @@ func TestCardsHeldPastTheScheduler(t *testing.T) {
 			if pod.Spec.NodeName == "" {
 				bindPod(t, pod, name)
 			}
-			want := gomega.HavePrefix("False/CardBypass: 1 pod holds 2 NVIDIA-H200 past Cardquota's scheduler; delete and create again " +
+			want := gomega.HavePrefix("False/CardBypass: 1 pod holds 2 NVIDIA-H200 that Cardquota's scheduler did not assign; delete and create again " +
 				"with its schedulerName and without nodeName: " + labNamespace + "/" + pod.Name + " (2 NVIDIA-H200: " + tc.why + ")")
 			expectEnforced(t, name, want)
 			g.Expect(cardQuotaCondition(t, other, "Enforced")()).To(gomega.HavePrefix("True/Enforced"), "of another queue")

@@ -121,9 +121,9 @@ func TestWhatOthersWriteIsReplacedAndTheWriterNamed(t *testing.T) {
 		want  string
 	}{
 		"opened":        {edit(func(a map[string]string) { a[selectorKey] = `{}` }), "kubectl-edit wrote " + selectorKey},
-		"removed":       {edit(func(a map[string]string) { delete(a, selectorKey) }), "somebody changed or removed " + selectorKey},
+		"removed":       {edit(func(a map[string]string) { delete(a, selectorKey) }), "another client changed or removed " + selectorKey},
 		"nonsense":      {edit(func(a map[string]string) { a[selectorKey] = `]` }), "kubectl-edit wrote " + selectorKey},
-		"removed-quota": {edit(func(a map[string]string) { delete(a, quotaKey) }), "somebody changed or removed " + quotaKey},
+		"removed-quota": {edit(func(a map[string]string) { delete(a, quotaKey) }), "another client changed or removed " + quotaKey},
 		"applied": {func(t *testing.T, name string) {
 			config := apply.Queue(name).WithAnnotations(map[string]string{"volcano.sh/service.type": "inference"}).WithSpec(apply.QueueSpec().WithReclaimable(false))
 			framework.NewGomega(t).Expect(admin.Apply(t.Context(), config, client.FieldOwner("argocd"), client.ForceOwnership)).To(gomega.Succeed())
@@ -211,7 +211,7 @@ func TestQuotasAreBalancedAgainstHealthyCards(t *testing.T) {
 	sum := model + ": 11 granted, 8 healthy, 3 too many (%d here, "
 	g.Eventually(satisfied("-a")).Should(gomega.HavePrefix("False/OverAllocated: " + fmt.Sprintf(sum, 6) + "3 by " + name + "-c, 2 by " + name + "-b)"))
 	g.Eventually(satisfied("-b")).Should(gomega.HavePrefix("True/OverAllocationAllowed: " + fmt.Sprintf(sum, 2)))
-	g.Eventually(satisfied("-c")).Should(gomega.SatisfyAll(gomega.HavePrefix("False/OverAllocated: "+fmt.Sprintf(sum, 3)), gomega.ContainSubstring("denies to raise it")))
+	g.Eventually(satisfied("-c")).Should(gomega.SatisfyAll(gomega.HavePrefix("False/OverAllocated: "+fmt.Sprintf(sum, 3)), gomega.ContainSubstring("denies raising it")))
 	g.Eventually(admin.EventMessages(t, warns, "OverAllocated")).Should(gomega.HaveLen(1))
 	g.Expect(admin.EventMessages(t, allows, "OverAllocated")()).To(gomega.BeEmpty())
 	for _, suffix := range []string{"-a", "-b", "-c"} {

@@ -75,7 +75,7 @@ func TestConfigDriftIsRevertedAndTheWriterNamed(t *testing.T) {
 	g.Expect(time.Since(began)).To(gomega.BeNumerically(">=", time.Second), "the second comes a second after the first")
 	g.Expect(admin.Delete(t.Context(), renderedConfigMap())).To(gomega.Succeed())
 	g.Eventually(schedulerText(t, schedulerConfigMap)).Should(gomega.Equal(text))
-	g.Eventually(admin.EventMessages(t, policy, "ConfigCorrected")).Should(gomega.ContainElement(gomega.ContainSubstring("somebody deleted it")))
+	g.Eventually(admin.EventMessages(t, policy, "ConfigCorrected")).Should(gomega.ContainElement(gomega.ContainSubstring("another client deleted it")))
 	g.Expect(configSynced(t)()).To(gomega.HavePrefix("True/Synced"))
 }
 

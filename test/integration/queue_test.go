@@ -159,7 +159,7 @@ func TestUnmanagedQueueIsAdopted(t *testing.T) {
 	g.Expect(queueAnnotation(t, name, "volcano.sh/card.quota")()).To(gomega.Equal(`{"NVIDIA-H200":8}`))
 	g.Expect(cardQuotaCondition(t, name, "QueueSynced")()).To(gomega.ContainSubstring("kubectl-create wrote"))
 	g.Eventually(admin.EventMessages(t, quota, "Adopted")).Should(gomega.ConsistOf(
-		"queue " + name + " was there already and is taken over; it will not be deleted with this CardQuota"))
+		"queue " + name + " already existed and now carries this quota; it will not be deleted with this CardQuota"))
 	live, err := queueOf(t, name)()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(live.Spec.Deserved).To(gomega.HaveLen(1))

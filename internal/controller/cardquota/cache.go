@@ -22,19 +22,20 @@ import (
 )
 
 const (
-	// maxNameLength bounds what names an object or a service type, and short words: an
-	// object's name has at most 253 bytes.
+	// maxNameLength bounds names of objects and service types, and short words. The name of
+	// an object has at most 253 bytes.
 	maxNameLength = 253
-	// maxResourceNameLength is the longest name of an extended resource: a DNS name, a slash
+	// maxResourceNameLength bounds the name of an extended resource: a DNS name, a slash
 	// and 63 characters.
 	maxResourceNameLength = maxNameLength + 1 + 63
 	// maxResources bounds the extended resources of one PodGroup's minResources. Volcano
-	// writes three for each resource of a job: as it is, with requests. and with limits.
+	// writes three for each resource of a job: the name itself, with "requests." and with
+	// "limits.".
 	maxResources = 64
 )
 
-// keptAnnotations are those of pods and PodGroups that any reader of a cache reads, with
-// the most bytes of each that are understood.
+// keptAnnotations are the annotations of pods and PodGroups that any reader of the cache
+// needs, with the maximum length of a valid value.
 var keptAnnotations = map[string]int{
 	v1alpha1.AnnotationCardName:        card.MaxRequestText,
 	v1alpha1.AnnotationCardRequest:     card.MaxQuotaText,
@@ -48,16 +49,16 @@ var keptAnnotations = map[string]int{
 	v1alpha1.AnnotationCheckpointTime:  maxNameLength,
 }
 
-// keptLabels are the labels of pods that any reader of a cache reads.
+// keptLabels are the labels of pods that any reader of the cache needs.
 var keptLabels = map[string]int{
 	cardquota.PodTemplateHash:    maxNameLength,
 	workload.StockSchedulerLabel: maxNameLength,
 	v1beta1.PodPreemptable:       maxNameLength,
 }
 
-// CacheOptions keep of pods, PodGroups and nodes only what is counted. A cache holds
-// every pod of the cluster, and tenants write pods and PodGroups, so nothing is kept of
-// any length.
+// CacheOptions strip pods, PodGroups and nodes to what the operator reads. The cache holds
+// every pod of the cluster, and tenants write pods and PodGroups, so every kept value is
+// bounded.
 func CacheOptions() cache.Options {
 	return cache.Options{ByObject: map[client.Object]cache.ByObject{
 		&corev1.Pod{}:       {Field: unfinishedPods(), Transform: transformOnly(stripPod)},
@@ -66,7 +67,7 @@ func CacheOptions() cache.Options {
 	}}
 }
 
-// unfinishedPods selects the pods that may hold cards or wait for them.
+// unfinishedPods selects the pods that may hold cards or be pending.
 func unfinishedPods() fields.Selector {
 	return fields.AndSelectors(
 		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
@@ -74,8 +75,8 @@ func unfinishedPods() fields.Selector {
 	)
 }
 
-// transformOnly makes a cache transform of a function over one type; anything else, such as
-// a tombstone, passes.
+// transformOnly returns a cache transform for one type. Other objects, such as tombstones,
+// stay unchanged.
 func transformOnly[T any](strip func(*T) *T) toolscache.TransformFunc {
 	return func(object any) (any, error) {
 		if typed, ok := object.(*T); ok {
@@ -85,7 +86,7 @@ func transformOnly[T any](strip func(*T) *T) toolscache.TransformFunc {
 	}
 }
 
-// stripPod keeps what the decision table, the recount and the proof of enforcement read.
+// stripPod keeps what package workload, the usage count and package enforcement read.
 func stripPod(pod *corev1.Pod) *corev1.Pod {
 	meta := stripMeta(pod.ObjectMeta, keptLabels)
 	meta.ManagedFields = enforcement.ReducedManagedFields(pod)
@@ -130,7 +131,7 @@ func stripStatuses(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
 	return kept
 }
 
-// stripNode keeps what cards are recognised by, and whether the node is Ready.
+// stripNode keeps what recognises cards, and whether the node is Ready.
 func stripNode(node *corev1.Node) *corev1.Node {
 	kept := &corev1.Node{TypeMeta: node.TypeMeta, ObjectMeta: node.ObjectMeta, Status: corev1.NodeStatus{Allocatable: node.Status.Allocatable}}
 	kept.ManagedFields = nil
@@ -140,8 +141,8 @@ func stripNode(node *corev1.Node) *corev1.Node {
 	return kept
 }
 
-// stripGroup keeps what the recount and the rules at admission read. A tenant may write
-// all of a PodGroup, also its status.
+// stripGroup keeps what the usage count and admission read. A tenant can write any field of
+// a PodGroup, also its status.
 func stripGroup(group *v1beta1.PodGroup) *v1beta1.PodGroup {
 	kept := &v1beta1.PodGroup{
 		TypeMeta:   group.TypeMeta,
@@ -158,8 +159,8 @@ func stripGroup(group *v1beta1.PodGroup) *v1beta1.PodGroup {
 	return kept
 }
 
-// stripMinResources keeps the resources that can be cards: extended ones, the first in the
-// alphabet where there are too many.
+// stripMinResources keeps the resources that can be cards: extended ones, the
+// alphabetically first maxResources.
 func stripMinResources(minimum *corev1.ResourceList) *corev1.ResourceList {
 	if minimum == nil {
 		return nil
@@ -178,8 +179,7 @@ func stripMinResources(minimum *corev1.ResourceList) *corev1.ResourceList {
 	return &kept
 }
 
-// stripMeta keeps of the metadata of a tenant's object what is read, and of that no more
-// than is understood.
+// stripMeta keeps the metadata of a tenant's object that the operator reads, within bounds.
 func stripMeta(meta metav1.ObjectMeta, labels map[string]int) metav1.ObjectMeta {
 	kept := metav1.ObjectMeta{
 		Namespace: meta.Namespace, Name: meta.Name, UID: meta.UID,
@@ -210,11 +210,11 @@ func stripMap(keep map[string]int, from map[string]string) map[string]string {
 	return kept
 }
 
-// truncateOneOver keeps one byte more of a text than is understood, so that one that is too long
-// stays too long.
+// truncateOneOver keeps one byte more than a valid text has, so that a text that is too
+// long stays too long.
 func truncateOneOver[S ~string](text S, maxBytes int) S {
 	if len(text) <= maxBytes {
 		return text
 	}
-	return S(strings.Clone(string(text[:maxBytes+1]))) // the whole text is not kept alive
+	return S(strings.Clone(string(text[:maxBytes+1]))) // do not keep the whole text alive
 }

@@ -1,8 +1,8 @@
-// Package cardquota writes CardQuotas to Volcano Queues and their use back to
-// the status.
+// Package cardquota is the CardQuota controller: it writes CardQuotas to Volcano Queues and
+// their usage to the status.
 //
-// It only carries: what a Queue must look like, what is used and what the status
-// says is decided in internal/cardquota.
+// It only reads and writes objects. internal/cardquota decides what a Queue carries, what
+// is used and what the status says.
 package cardquota
 
 import (
@@ -31,14 +31,14 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// refusedRetry is how long a refused write waits for the next try when nothing
-// that is watched tells that the reason is gone.
+// refusedRetry is how long the operator waits before it retries a refused write when no
+// watch reports that the reason is gone.
 var refusedRetry = build.Wait(30 * time.Second)
 
-// staleRetry is how long the cache is given to catch up with a write.
+// staleRetry is how long the cache has to catch up with a write.
 const staleRetry = 50 * time.Millisecond
 
-// Reconciler brings the Queue and the status of one CardQuota up to date.
+// Reconciler reconciles the Queue and the status of a CardQuota.
 type Reconciler struct {
 	// client reads from the cache and writes to the API server, live reads from
 	// the API server.
@@ -48,23 +48,23 @@ type Reconciler struct {
 	usage    *UsageCollector
 	throttle *shared.StatusThrottle
 	metrics  *metricsCollector
-	// counts are of the queues that are to be deleted.
+	// memberCounts counts the members of queues that are to be deleted.
 	memberCounts *memberCounts
 }
 
-// reconciliation is one run of Reconcile over one CardQuota.
+// reconciliation is one run of Reconcile for one CardQuota.
 type reconciliation struct {
 	*Reconciler
 	quota *v1alpha1.CardQuota
-	// queue is the Queue as it is known now, nil when there is none.
+	// queue is the Queue as last read, nil when there is none.
 	queue *v1beta1.Queue
 	// policy is the ServiceTypePolicy, nil when there is none, types the service types
 	// in force by it.
 	policy *v1alpha1.ServiceTypePolicy
 	types  cardquota.ServiceTypeLookup
-	// usage is nil when nothing was counted yet.
+	// usage is nil before the first count.
 	usage *cardquota.Usage
-	// wait is how long no report may be written yet.
+	// statusDelay is how long the next status write must wait.
 	statusDelay time.Duration
 	now         time.Time
 }
@@ -78,8 +78,8 @@ type reconciliation struct {
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=volcano-system,resources=leases,verbs=create
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=volcano-system,resources=leases,resourceNames=cardquota-manager,verbs=get;update
 
-// Reconcile writes the Queue first, so that a changed quota is in force as
-// soon as possible, and the status after it, at most once a second.
+// Reconcile writes the Queue first, so that a changed quota takes effect as soon as
+// possible. It writes the status afterwards, at most once a second.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	quota := &v1alpha1.CardQuota{}
 	if err := r.client.Get(ctx, req.NamespacedName, quota); err != nil {
@@ -116,7 +116,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case owner != nil && owner.Name != quota.Name:
 		return p.updateStatus(ctx, cardquota.QueueConflictCondition(name, owner.Name))
 	}
-	// The finalizer comes before anything is written that must be undone.
+	// Add the finalizer before writing anything that must be undone.
 	if controllerutil.ContainsFinalizer(quota, finalizer) {
 		return p.syncQueue(ctx)
 	}
@@ -128,9 +128,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return p.syncQueue(ctx)
 }
 
-// patchMeta writes the metadata of the CardQuota with an optimistic lock,
-// since finalizers are one list that others write as well. A CardQuota that is
-// newer than the cache is looked at again in a moment.
+// patchMeta writes the metadata of the CardQuota with an optimistic lock, since other
+// clients write finalizers as well. It requeues a CardQuota that is newer than the cache.
 func (p *reconciliation) patchMeta(ctx context.Context, before *v1alpha1.CardQuota) (ctrl.Result, error) {
 	err := p.client.Patch(ctx, p.quota, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if apierrors.IsConflict(err) {
@@ -142,7 +141,7 @@ func (p *reconciliation) patchMeta(ctx context.Context, before *v1alpha1.CardQuo
 	return ctrl.Result{}, nil
 }
 
-// syncQueue writes the Queue of a CardQuota that has it, then the status.
+// syncQueue writes the Queue of the CardQuota that owns it, then the status.
 func (p *reconciliation) syncQueue(ctx context.Context) (ctrl.Result, error) {
 	if selector := p.quota.Spec.NamespaceSelector; selector != nil {
 		if _, err := workload.NewNamespaceSelector(selector); err != nil {
@@ -157,13 +156,13 @@ func (p *reconciliation) syncQueue(ctx context.Context) (ctrl.Result, error) {
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	// What is not as planned although the Queue carried this spec, and its service type
-	// still means the same, is somebody else's doing.
+	// If the Queue carried this spec and its service type is unchanged, another manager
+	// caused the difference.
 	wasInSync := before.Status == metav1.ConditionTrue && before.ObservedGeneration == p.quota.Generation && !desired(p.queue).ServiceTypeChanged(p.queue)
 	if !inSync && wasInSync && p.statusDelay > 0 {
-		// A changed spec or policy is written at once. A foreign change is put back with the
-		// next report: within the second, and somebody who writes all the time
-		// cannot make the operator write all the time.
+		// The operator writes a changed spec or policy at once. It reverts changes of other
+		// managers with the next status write, so that constant writes of another manager
+		// do not cause constant writes of the operator.
 		return ctrl.Result{RequeueAfter: p.statusDelay}, nil
 	}
 	written := cardquota.QueueWrite{WeightHeldBy: desired(p.queue).WeightHeldBy}
@@ -175,9 +174,9 @@ func (p *reconciliation) syncQueue(ctx context.Context) (ctrl.Result, error) {
 	return p.updateStatus(ctx, cardquota.QueueSyncedCondition(p.quota, before, written, p.now))
 }
 
-// reportWriteError reports a write that was refused and returns any other error. A
-// refused write is tried again when the Queue's state changes, else after a
-// while.
+// reportWriteError reports a refused write in the status and returns any other error. The
+// operator retries a refused write when the Queue's state changes, otherwise after
+// refusedRetry.
 func (p *reconciliation) reportWriteError(ctx context.Context, err error) (ctrl.Result, error) {
 	if !shared.IsRefused(err) {
 		return ctrl.Result{}, err
@@ -189,8 +188,8 @@ func (p *reconciliation) reportWriteError(ctx context.Context, err error) (ctrl.
 	return result, err
 }
 
-// allocatedText is the value of volcano.sh/card.allocated: the cards in use, or
-// what the Queue says while they have not been counted.
+// allocatedText returns the value of volcano.sh/card.allocated: the cards in use, or the
+// current value before the first count.
 func (p *reconciliation) allocatedText(live *v1beta1.Queue) string {
 	switch {
 	case p.usage != nil:
@@ -202,13 +201,13 @@ func (p *reconciliation) allocatedText(live *v1beta1.Queue) string {
 	}
 }
 
-// updateStatus writes the status if it changed and its time has come, and tells the
-// events of the change afterwards, so that no event tells what was not stored.
+// updateStatus writes the status if it changed and no delay is left. It emits the events of
+// the change afterwards, so that no event reports what was not stored.
 func (p *reconciliation) updateStatus(ctx context.Context, sync metav1.Condition) (ctrl.Result, error) {
 	before := p.quota.DeepCopy()
 	facts := cardquota.StatusInput{
 		Quota: p.quota, Queue: p.queue, Sync: sync, Usage: p.usage, Physical: p.Reconciler.usage.Physical(),
-		Balance: p.Reconciler.usage.QuotaTotals(), Now: p.now,
+		Totals: p.Reconciler.usage.QuotaTotals(), Now: p.now,
 	}
 	facts.Enforced = p.enforcedCondition()
 	status := cardquota.NewStatus(facts)
@@ -227,9 +226,8 @@ func (p *reconciliation) updateStatus(ctx context.Context, sync metav1.Condition
 		return ctrl.Result{RequeueAfter: p.statusDelay}, nil
 	}
 	p.quota.Status = status
-	// No optimistic lock: this is the only writer of the status, and a status
-	// that is written onto a newer spec says by observedGeneration which it is
-	// about.
+	// No optimistic lock: this is the only writer of the status, and observedGeneration
+	// names the generation of the spec that it describes.
 	if err := p.client.Status().Patch(ctx, p.quota, client.MergeFrom(before)); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -242,8 +240,8 @@ func (p *reconciliation) updateStatus(ctx context.Context, sync metav1.Condition
 	return ctrl.Result{}, nil
 }
 
-// enforcedCondition is condition Enforced, nil while nothing can be said because nobody has
-// judged or counted yet.
+// enforcedCondition returns condition Enforced, nil before the policy has it or before the
+// first count.
 func (p *reconciliation) enforcedCondition() *metav1.Condition {
 	var whole *metav1.Condition
 	bypasses, counted := p.Reconciler.usage.Bypasses()
@@ -256,7 +254,7 @@ func (p *reconciliation) enforcedCondition() *metav1.Condition {
 	return &own
 }
 
-// cardQuotasForQueue lists the CardQuotas of one queue.
+// cardQuotasForQueue returns the CardQuotas of one queue.
 func (r *Reconciler) cardQuotasForQueue(ctx context.Context, name string) ([]*v1alpha1.CardQuota, error) {
 	var list v1alpha1.CardQuotaList
 	if err := r.client.List(ctx, &list, client.MatchingFields{queueIndex: name}); err != nil {
@@ -267,7 +265,7 @@ func (r *Reconciler) cardQuotasForQueue(ctx context.Context, name string) ([]*v1
 
 // +kubebuilder:rbac:groups=cardquota.dev,resources=servicetypepolicies,verbs=get;list;watch
 
-// findPolicy reads the ServiceTypePolicy, nil when there is none.
+// findPolicy returns the ServiceTypePolicy, nil when there is none.
 func (r *Reconciler) findPolicy(ctx context.Context) (*v1alpha1.ServiceTypePolicy, error) {
 	p := &v1alpha1.ServiceTypePolicy{}
 	err := r.client.Get(ctx, client.ObjectKey{Name: v1alpha1.PolicyName}, p)
@@ -280,7 +278,7 @@ func (r *Reconciler) findPolicy(ctx context.Context) (*v1alpha1.ServiceTypePolic
 	return p, nil
 }
 
-// getQueue reads a Queue, nil when there is none.
+// getQueue returns a Queue, nil when there is none.
 func getQueue(ctx context.Context, reader client.Reader, name string) (*v1beta1.Queue, error) {
 	live := &v1beta1.Queue{}
 	err := reader.Get(ctx, client.ObjectKey{Name: name}, live)

@@ -24,21 +24,21 @@ import (
 )
 
 const (
-	// memberPageSize is how many PodGroups or pods one request lists, as kubectl does.
+	// memberPageSize is how many PodGroups or pods one request lists, as in kubectl.
 	memberPageSize = 500
-	// memberCountTTL is how old a count on the API server may be when a Queue is deleted.
+	// memberCountTTL bounds the age of a count from the API server when a Queue is deleted.
 	memberCountTTL = 5 * time.Second
 )
 
-// memberCounts counts what uses the queues that are to be deleted. One count at a time
-// is under way, for all queues that asked before it began: deleting a thousand CardQuotas
-// lists about as often as deleting two.
+// memberCounts counts the members of queues that are to be deleted. One count at a time
+// runs, for all queues requested before it began, so deleting a thousand CardQuotas lists
+// about as often as deleting two.
 type memberCounts struct {
 	mu sync.Mutex
-	// asked are the CardQuotas, by queue, that wait for the next count.
+	// requested are the CardQuotas, by queue, whose queues the next count includes.
 	requested map[string]*v1alpha1.CardQuota
 	counting  bool
-	// counted are the answers that nobody has read yet, by queue.
+	// counted are the unread answers, by queue.
 	counted map[string]memberAnswer
 }
 
@@ -55,8 +55,8 @@ func newMemberCounts() *memberCounts {
 // countFunc counts the members of the queues of CardQuotas, by queue.
 type countFunc func(owners map[string]*v1alpha1.CardQuota) (map[string]int, error)
 
-// membersOf returns how many members the queue of a CardQuota has. It is false while another
-// count is under way: a later call has the answer. Each answer is given once.
+// membersOf returns how many members the queue of a CardQuota has. It returns false while
+// another count runs: a later call returns the answer. Each answer is returned once.
 func (m *memberCounts) membersOf(quota *v1alpha1.CardQuota, count countFunc) (members int, known bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -75,7 +75,8 @@ func (m *memberCounts) membersOf(quota *v1alpha1.CardQuota, count countFunc) (me
 	return members, known, nil
 }
 
-// countRequested answers all CardQuotas that have asked; m.mu is held, but not while it counts.
+// countRequested counts for all requested CardQuotas. The caller holds m.mu, which is
+// released during the count.
 func (m *memberCounts) countRequested(count countFunc) error {
 	requested := m.requested
 	m.requested, m.counting = map[string]*v1alpha1.CardQuota{}, true
@@ -96,26 +97,27 @@ func (m *memberCounts) countRequested(count countFunc) error {
 	return nil
 }
 
-// takeAnswer removes an answer and returns it if it is young enough; m.mu is held.
+// takeAnswer removes an answer and returns it if it is recent enough. The caller holds
+// m.mu.
 func (m *memberCounts) takeAnswer(queue string) (int, bool) {
 	answer, ok := m.counted[queue]
 	delete(m.counted, queue)
 	return answer.members, ok && time.Since(answer.at) < memberCountTTL
 }
 
-// memberCounter is one count under way. Of every page it keeps only what may be a member.
+// memberCounter holds the state of one count. It keeps only possible members of every page.
 type memberCounter struct {
 	*Reconciler
 	owners map[string]*v1alpha1.CardQuota
-	// groups are the PodGroups of the world.
+	// groups are the keys of input.PodGroups.
 	groups map[client.ObjectKey]bool
 	input  cardquota.CountInput
 }
 
-// countMembers counts the unfinished pods and PodGroups that may get cards of the queues
-// on the API server, not in the cache. Of pods only the metadata is read, and of pods of
-// our schedulers only: it names the queue, and there may be very many. What holds cards
-// in a queue otherwise is in the last count.
+// countMembers counts, on the API server and not in the cache, the unfinished pods and
+// PodGroups that may get cards of the queues. It reads only the metadata of pods of our
+// schedulers, since there may be very many. The last usage count has all other pods that
+// hold cards.
 func (r *Reconciler) countMembers(ctx context.Context, owners map[string]*v1alpha1.CardQuota) (map[string]int, error) {
 	c := memberCounter{Reconciler: r, owners: owners, groups: map[client.ObjectKey]bool{}, input: cardquota.CountInput{Inventory: card.NewInventory(nil)}}
 	found, err := r.findPolicy(ctx)
@@ -178,7 +180,7 @@ func (c *memberCounter) visitPod(ctx context.Context, scheduler string, object r
 		if c.owners[(&workload.Resolver{}).Queue(pod, nil, "")] == nil {
 			return nil
 		}
-		// Its PodGroup may be of another queue, whatever the pod says.
+		// Its PodGroup may name another queue than the pod.
 		group := &v1beta1.PodGroup{}
 		err := c.client.Get(ctx, key, group)
 		if client.IgnoreNotFound(err) != nil {
@@ -201,13 +203,12 @@ func (r *Reconciler) listLive(ctx context.Context, list client.ObjectList, selec
 		}
 		return page, r.live.List(ctx, page, &client.ListOptions{FieldSelector: selector, Limit: options.Limit, Continue: options.Continue})
 	})
-	// A list that expires half way is begun again by the next retry, never read as a whole.
+	// The next retry restarts a list that expires; a full list without pages is never read.
 	pages.PageSize, pages.PageBufferSize, pages.FullListIfExpired = memberPageSize, 0, false
 	return pages.EachListItem(ctx, metav1.ListOptions{}, visit)
 }
 
-// ourSchedulers are the names of our schedulers, none without a policy: then
-// nobody has said which scheduler is ours.
+// ourSchedulers returns the names of our schedulers, none without a policy.
 func ourSchedulers(policies []*v1alpha1.ServiceTypePolicy) []string {
 	for _, p := range policies {
 		if p.Name == v1alpha1.PolicyName {
@@ -226,9 +227,9 @@ func pointersTo[T any](items []T) []*T {
 	return out
 }
 
-// namespaceCheck tells which namespaces each queue takes, as its CardQuota says. A queue
-// without one, or with a selector that cannot be read, is taken to admit all:
-// what may use it is not deleted under anybody by mistake.
+// namespaceCheck returns which namespaces each queue allows by its CardQuota. A queue
+// without a CardQuota or with an unreadable selector allows all, so that the operator
+// deletes no queue in use.
 func namespaceCheck(owners map[string]*v1alpha1.CardQuota, namespaces []*corev1.Namespace) func(queue, namespace string) bool {
 	known := make(map[string]*corev1.Namespace, len(namespaces))
 	for _, namespace := range namespaces {

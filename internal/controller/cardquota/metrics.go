@@ -13,19 +13,18 @@ var (
 	labels      = []string{"queue", "card"}
 	quotaDesc   = prometheus.NewDesc("cardquota_quota_cards", "Quota of a queue for a card name, in whole cards.", labels, nil)
 	usedDesc    = prometheus.NewDesc("cardquota_used_cards", "Cards that the assigned pods of a queue hold.", labels, nil)
-	pendingDesc = prometheus.NewDesc("cardquota_pending_cards", "Cards that the waiting pods of a queue ask for.", labels, nil)
+	pendingDesc = prometheus.NewDesc("cardquota_pending_cards", "Cards that the pending pods of a queue request.", labels, nil)
 )
 
-// unknownCard is the label of what is asked for under names that no node and no
-// quota of the queue knows: whoever may create pods could make up any number of
-// series.
+// unknownCard is the label for cards that no node and no quota of the queue has. Tenants
+// could otherwise create any number of series.
 const unknownCard = "unknown"
 
-// metricsCollector is the metrics of all CardQuotas. It makes the series anew at every
-// scrape, so that those of a card or CardQuota that is gone are gone as well.
+// metricsCollector collects the metrics of all CardQuotas. It builds the series at every
+// scrape, so that the series of a deleted card or CardQuota disappear.
 type metricsCollector struct {
 	mu sync.Mutex
-	// queues is by queue: two CardQuotas of one queue never show it twice.
+	// queues is by queue, so that two CardQuotas of one queue never report it twice.
 	queues map[string]queueCards
 }
 
@@ -38,14 +37,14 @@ func newMetricsCollector() *metricsCollector {
 	return &metricsCollector{queues: map[string]queueCards{}}
 }
 
-// setCards replaces the numbers of a queue; quota is the CardQuota that has it.
+// setCards replaces the numbers of a queue; quota is the CardQuota that owns it.
 func (s *metricsCollector) setCards(queue, quota string, cards []v1alpha1.CardStatus) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queues[queue] = queueCards{quota: quota, cards: cards}
 }
 
-// forgetQuota drops the numbers of the queue that the CardQuota had.
+// forgetQuota drops the numbers of the queue that the CardQuota owned.
 func (s *metricsCollector) forgetQuota(quota string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

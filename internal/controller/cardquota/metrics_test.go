@@ -22,7 +22,7 @@ func TestSeries(t *testing.T) {
 	check.Equal(t, "two cards have quota series", 2, testutil.CollectAndCount(s, "cardquota_quota_cards"))
 	s.setCards("q", "team", both[:1])
 	expect("a card that is gone has no series", `
-# HELP cardquota_pending_cards Cards that the waiting pods of a queue ask for.
+# HELP cardquota_pending_cards Cards that the pending pods of a queue request.
 # TYPE cardquota_pending_cards gauge
 cardquota_pending_cards{card="NVIDIA-H200",queue="q"} 2
 # HELP cardquota_quota_cards Quota of a queue for a card name, in whole cards.
@@ -47,7 +47,7 @@ func TestCardsThatPodsMakeUpAreOneSeries(t *testing.T) {
 		{Name: "made-up", Pending: 3}, {Name: "made-up-too", Pending: 4},
 	})
 	want := `
-# HELP cardquota_pending_cards Cards that the waiting pods of a queue ask for.
+# HELP cardquota_pending_cards Cards that the pending pods of a queue request.
 # TYPE cardquota_pending_cards gauge
 cardquota_pending_cards{card="NVIDIA-H200",queue="q"} 0
 cardquota_pending_cards{card="held",queue="q"} 0

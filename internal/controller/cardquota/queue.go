@@ -24,19 +24,19 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// finalizer keeps a CardQuota until its Queue is gone or given back.
+// finalizer keeps a CardQuota until its Queue is deleted or released.
 const finalizer = "cardquota.dev/queue"
 
-// memberRetry is how long a Queue waits that something names which the last
-// count did not know: it may be gone again before any count sees it.
+// memberRetry is how soon to retry deleting a Queue that has members the last count did not
+// include. They may be gone before the next count.
 const memberRetry = time.Second
 
-// queueBuilder plans the Queue, given how it is.
+// queueBuilder returns the desired Queue for the live one.
 type queueBuilder func(live *v1beta1.Queue) cardquota.DesiredQueue
 
-// inSync tells whether the Queue is as planned. When the cache says no, the API
-// server is asked: the cache may be older than what was written last, and then
-// its values would look like somebody's edit.
+// inSync reports whether the Queue is as desired. If the cache says no, it reads the API
+// server: a stale cache would make the operator's own last write look like another
+// manager's change.
 func (p *reconciliation) inSync(ctx context.Context, desired queueBuilder) (bool, error) {
 	if desired(p.queue).InSync(p.queue) {
 		return true, nil
@@ -48,34 +48,33 @@ func (p *reconciliation) inSync(ctx context.Context, desired queueBuilder) (bool
 	return desired(p.queue).InSync(p.queue), nil
 }
 
-// writeQueue applies the plan and tells at once what of others it replaced, whatever becomes
-// of the status. settled means that any difference is somebody else's doing.
+// writeQueue applies the desired Queue and emits an event for the changes that it replaced.
+// wasInSync means that another manager caused any difference.
 func (p *reconciliation) writeQueue(ctx context.Context, desired queueBuilder, wasInSync bool) (cardquota.QueueWrite, error) {
 	want := desired(p.queue)
 	replaced, err := p.applyQueue(ctx, &want, wasInSync)
 	if err != nil {
 		return cardquota.QueueWrite{}, err
 	}
-	if wasInSync { // whoever goes on is put back with the next report
+	if wasInSync { // the next status write reverts further changes
 		p.throttle.Delay(p.quota.Name)
 	}
 	if p.queue != nil && !cardquota.HasOwnedFields(p.queue) {
 		p.events.Eventf(p.quota, corev1.EventTypeNormal, v1alpha1.EventAdopted,
-			"queue %s was there already and is taken over; it will not be deleted with this CardQuota", p.quota.QueueName())
+			"queue %s already existed and now carries this quota; it will not be deleted with this CardQuota", p.quota.QueueName())
 	}
 	if len(replaced) > 0 {
 		p.events.Eventf(p.quota, corev1.EventTypeWarning, v1alpha1.ReasonForeignChangeReplaced,
 			"%s on queue %s; replaced by what this CardQuota says", cardquota.DescribeConflicts(replaced), p.quota.QueueName())
 	}
 	if p.queue == nil && wasInSync {
-		p.events.Eventf(p.quota, corev1.EventTypeWarning, v1alpha1.EventQueueRecreated, "queue %s was gone and has been made again", p.quota.QueueName())
+		p.events.Eventf(p.quota, corev1.EventTypeWarning, v1alpha1.EventQueueRecreated, "queue %s had been deleted and was created again", p.quota.QueueName())
 	}
 	return cardquota.QueueWrite{Replaced: replaced, WeightHeldBy: want.WeightHeldBy}, nil
 }
 
-// applyQueue sends the plan without force first. A conflict tells who else writes:
-// fields that are given way are taken out of the plan, the others are forced
-// and returned.
+// applyQueue applies the desired Queue without force first. On a conflict it yields the
+// fields that other managers may keep, forces the others and returns them.
 func (p *reconciliation) applyQueue(ctx context.Context, want *cardquota.DesiredQueue, wasInSync bool) ([]cardquota.FieldConflict, error) {
 	log := logf.FromContext(ctx)
 	var drift []cardquota.FieldConflict
@@ -100,17 +99,16 @@ func (p *reconciliation) applyQueue(ctx context.Context, want *cardquota.Desired
 	return replaced, nil
 }
 
-// finalizeQueue undoes what the CardQuota did to its Queue, as its deletionPolicy
-// says, and lets it go.
+// finalizeQueue releases or deletes the Queue, as the deletionPolicy says, and removes the
+// finalizer.
 func (p *reconciliation) finalizeQueue(ctx context.Context, owner *v1alpha1.CardQuota, candidates []*v1alpha1.CardQuota) (ctrl.Result, error) {
 	if !controllerutil.ContainsFinalizer(p.quota, finalizer) {
 		return ctrl.Result{}, nil
 	}
-	// The next owner takes the Queue as it is: draining it in between would
-	// stop work that is granted.
+	// The next owner takes the Queue as it is: draining it would stop pods that have quota.
 	inherited := owner == nil || owner.Name != p.quota.Name || cardquota.NextOwner(p.quota, candidates) != nil
-	// Not from the cache: a Queue that was made a moment ago would be left behind,
-	// and what may be deleted is not decided on what was.
+	// Read the API server, not the cache: a Queue that was just created would be left
+	// behind.
 	var err error
 	if p.queue, err = getQueue(ctx, p.live, p.quota.QueueName()); err != nil {
 		return ctrl.Result{}, err
@@ -142,17 +140,16 @@ func (p *reconciliation) finalizeQueue(ctx context.Context, owner *v1alpha1.Card
 	return p.removeFinalizer(ctx)
 }
 
-// drainStatus is how far draining has come.
+// drainStatus is the progress of draining a Queue.
 type drainStatus struct {
 	done bool
-	// members is how many pods and PodGroups still use the queue.
+	// members counts the pods and PodGroups that still use the queue.
 	members int
-	// again is when to look again, 0 when something that is watched tells.
+	// requeueAfter is when to check again, 0 when a watch reports the change.
 	requeueAfter time.Duration
 }
 
-// drainQueue takes quota and capability away and deletes the Queue once nothing
-// names it. While something does it is not done: the end of that is an event.
+// drainQueue removes quota and capability, and deletes the Queue once it has no members.
 func (p *reconciliation) drainQueue(ctx context.Context) (drainStatus, error) {
 	desired := func(live *v1beta1.Queue) cardquota.DesiredQueue {
 		return cardquota.NewDrainedQueue(p.quota, live, p.allocatedText(live))
@@ -160,7 +157,7 @@ func (p *reconciliation) drainQueue(ctx context.Context) (drainStatus, error) {
 	wasInSync := conditions.Get(p.quota.Status.Conditions, v1alpha1.ConditionQueueSynced).Reason == v1alpha1.ReasonDraining
 	var requeueAfter time.Duration
 	if !desired(p.queue).InSync(p.queue) {
-		if wasInSync && p.statusDelay > 0 { // a foreign change, see sync
+		if wasInSync && p.statusDelay > 0 { // another manager's change, see syncQueue
 			requeueAfter = p.statusDelay
 		} else if _, err := p.writeQueue(ctx, desired, wasInSync); err != nil {
 			return drainStatus{}, err
@@ -172,7 +169,7 @@ func (p *reconciliation) drainQueue(ctx context.Context) (drainStatus, error) {
 	case p.usage.Members > 0:
 		return drainStatus{members: p.usage.Members, requeueAfter: requeueAfter}, nil
 	}
-	// The last count is up to a second old, and deleting is for ever.
+	// The last count is up to a second old, and a deletion is final.
 	members, counted, err := p.memberCounts.membersOf(p.quota, func(owners map[string]*v1alpha1.CardQuota) (map[string]int, error) {
 		return p.countMembers(ctx, owners)
 	})
@@ -191,9 +188,9 @@ func (p *reconciliation) drainQueue(ctx context.Context) (drainStatus, error) {
 	return drainStatus{done: true}, nil
 }
 
-// abandonQueue leaves a Queue that the operator did not make: without quota and
-// capability, so that nothing new starts, and belonging to nobody. What runs
-// there goes on, and nobody waits for it.
+// abandonQueue releases a Queue that the operator did not create, without quota and
+// capability, so that nothing new starts. Running pods go on, and the operator does not
+// wait for them.
 func (p *reconciliation) abandonQueue(ctx context.Context) error {
 	if !cardquota.HasOwnedFields(p.queue) {
 		return nil
@@ -211,7 +208,8 @@ func (p *reconciliation) abandonQueue(ctx context.Context) error {
 	return nil
 }
 
-// releaseFields applies nothing, which removes every field that only the operator owned.
+// releaseFields applies an empty Queue, which removes every field that only the operator
+// owned.
 func (p *reconciliation) releaseFields(ctx context.Context) error {
 	if !cardquota.HasOwnedFields(p.queue) {
 		return nil
@@ -223,12 +221,12 @@ func (p *reconciliation) releaseFields(ctx context.Context) error {
 	return nil
 }
 
-// jsonPointerEscaper writes a key into the path of a JSON patch.
+// jsonPointerEscaper escapes a key for the path of a JSON patch.
 var jsonPointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
 
-// removeManagedFields leaves every value but the label of who manages it, and gives the ownership of the fields up.
-// Server-side apply has no word for that, so the managed fields themselves are
-// written, with the resource version as a lock.
+// removeManagedFields keeps every value but LabelManagedBy and drops the operator's
+// ownership of the fields. Server-side apply cannot do that, so it patches managedFields,
+// with the resource version as a lock.
 func (p *reconciliation) removeManagedFields(ctx context.Context) error {
 	live, err := getQueue(ctx, p.live, p.quota.QueueName())
 	if err != nil {
@@ -254,7 +252,7 @@ func (p *reconciliation) removeManagedFields(ctx context.Context) error {
 	return nil
 }
 
-// removeFinalizer removes the finalizer, the last thing that keeps the CardQuota.
+// removeFinalizer removes the finalizer, after which the API server deletes the CardQuota.
 func (p *reconciliation) removeFinalizer(ctx context.Context) (ctrl.Result, error) {
 	before := p.quota.DeepCopy()
 	controllerutil.RemoveFinalizer(p.quota, finalizer)

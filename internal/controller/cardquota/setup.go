@@ -29,32 +29,31 @@ import (
 	"cardquota.dev/operator/internal/policy"
 )
 
-// queueIndex finds CardQuotas by the queue that they are for.
+// queueIndex is the cache index of CardQuotas by queue.
 const queueIndex = "queue"
 
-// Options are the speeds of the controller.
+// Options configure the controller.
 type Options struct {
-	// Concurrency is how many CardQuotas are worked on at the same time.
+	// Concurrency is how many CardQuotas are reconciled at the same time.
 	Concurrency int
 	// Interval is the shortest time between two counts of pods and between two
 	// status writes of one CardQuota.
 	Interval time.Duration
-	// SkipNameValidation allows a second controller in one process, as tests
-	// have it.
+	// SkipNameValidation allows a second controller in one process, as in tests.
 	SkipNameValidation bool
 	// Metrics takes the controller's metrics.
 	Metrics metrics.RegistererGatherer
-	// Cards are what the nodes offer.
+	// Inventory provides the cards of all nodes.
 	Inventory InventorySource
 }
 
-// DefaultOptions are the speeds of the shipped manager.
+// DefaultOptions are the options of the shipped manager.
 func DefaultOptions() Options {
 	return Options{Concurrency: 8, Interval: time.Second, Metrics: metrics.Registry}
 }
 
-// Setup adds the controller and its Recounter, which it returns, to a manager whose
-// cache has CacheOptions.
+// Setup adds the controller and its UsageCollector to a manager whose cache has
+// CacheOptions. It returns the UsageCollector.
 func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*UsageCollector, error) {
 	r := &Reconciler{
 		client:       mgr.GetClient(),
@@ -83,7 +82,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*UsageCollec
 	if err := mgr.Add(r.usage); err != nil {
 		return nil, fmt.Errorf("add recounter: %w", err)
 	}
-	// A CardQuota that comes or goes decides over the others of its queue.
+	// A created or deleted CardQuota may change the owner of its queue.
 	comesOrGoes := predicate.Funcs{
 		UpdateFunc:  func(event.UpdateEvent) bool { return false },
 		GenericFunc: func(event.GenericEvent) bool { return false },
@@ -119,7 +118,7 @@ func (r *Reconciler) requestsForSameQueue(ctx context.Context, object client.Obj
 	return nil
 }
 
-// requestsForQueue are those for all CardQuotas of a queue, or of every queue.
+// requestsForQueue returns the requests for all CardQuotas of a queue, or of allQueues.
 func (r *Reconciler) requestsForQueue(ctx context.Context, name string) []reconcile.Request {
 	options := []client.ListOption{client.UnsafeDisableDeepCopy}
 	if name != allQueues {
@@ -137,24 +136,23 @@ func (r *Reconciler) requestsForQueue(ctx context.Context, name string) []reconc
 	return requests
 }
 
-// queueChanged lets changes of a Queue pass except those of the numbers in its
-// status, which the scheduler writes all the time.
+// queueChanged selects changes of a Queue, except the numbers in its status, which the
+// scheduler writes all the time.
 var queueChanged = predicate.TypedFuncs[*v1beta1.Queue]{UpdateFunc: func(e event.TypedUpdateEvent[*v1beta1.Queue]) bool {
 	before, after := e.ObjectOld, e.ObjectNew
 	return shared.SpecChanged.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) || before.Status.State != after.Status.State ||
 		!maps.Equal(before.Annotations, after.Annotations) || !maps.Equal(before.Labels, after.Labels)
 }}
 
-// policyChanged lets a ServiceTypePolicy pass when queues mean something else by it, or
-// when quotas are enforced or no longer. Pods that bypass the scheduler concern single
-// queues, which the Recounter wakes.
+// policyChanged selects changes of service types and of enforcement in a ServiceTypePolicy.
+// Bypasses concern single queues, which the UsageCollector reconciles.
 var policyChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, _ := e.ObjectOld.(*v1alpha1.ServiceTypePolicy)
 	after, _ := e.ObjectNew.(*v1alpha1.ServiceTypePolicy)
 	return !policy.SameServiceTypes(before, after) || !conditions.Same(enforcedWithoutBypass(before), enforcedWithoutBypass(after))
 }}
 
-// enforcedWithoutBypass is condition Enforced of a queue in which no pod bypassed the scheduler.
+// enforcedWithoutBypass returns condition Enforced of a queue without bypasses.
 func enforcedWithoutBypass(p *v1alpha1.ServiceTypePolicy) metav1.Condition {
 	if whole := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionEnforced); whole != nil {
 		return enforcement.EvaluateQueue(allQueues, whole, nil)

@@ -26,16 +26,16 @@ import (
 	"cardquota.dev/operator/internal/quota"
 )
 
-// allQueues is what the Recounter sends when all CardQuotas are to be looked
-// at; it is no valid name of a queue.
+// allQueues is what the UsageCollector sends to reconcile all CardQuotas. It is no valid
+// queue name.
 const allQueues = "*"
 
-// totalsRefreshInterval is how old the numbers of an over-allocated card may be in conditions that do
-// not turn. With many CardQuotas of one card each change of one quota moves the numbers of
-// all, and their status writes must not hold up the Queues.
+// totalsRefreshInterval bounds the age of the numbers of an over-allocated card in
+// conditions whose status stays. A change of one quota changes the numbers of all
+// CardQuotas of that card, and their status writes must not delay the Queues.
 var totalsRefreshInterval = build.Wait(10 * time.Second)
 
-// InventorySource are what the nodes of the cluster offer. Inventory is false until all nodes
+// InventorySource provides the cards of all nodes. Inventory returns false until all nodes
 // were read.
 type InventorySource interface {
 	Inventory() (*card.Inventory, bool)
@@ -43,23 +43,23 @@ type InventorySource interface {
 	OnChange(changed func())
 }
 
-// UsageCollector counts what every queue uses, again from the beginning whenever a
-// pod, PodGroup, node or quota changed, at most once per interval. It wakes the
-// CardQuotas whose numbers changed.
+// UsageCollector counts the usage of every queue from scratch whenever a pod, PodGroup,
+// node or quota changed, at most once per interval. It requests a reconcile of CardQuotas
+// whose numbers changed.
 type UsageCollector struct {
 	cache    cache.Cache
 	interval time.Duration
-	// dirty holds a token while something changed since the last count began.
+	// dirty holds a token if something changed since the last count began.
 	dirty chan struct{}
-	// woken sends names of queues, or everyQueue.
+	// wakeups sends names of queues, or allQueues.
 	wakeups   chan event.TypedGenericEvent[string]
 	duration  prometheus.Histogram
 	unowned   *prometheus.GaugeVec
 	inventory InventorySource
-	// passed tells that Bypasses returns something else.
+	// passed signals that the result of Bypasses changed.
 	bypassesChanged chan event.TypedGenericEvent[string]
 
-	// What a count needs of the counts before it.
+	// The results of earlier counts that a count needs.
 	lastCharges map[types.UID]quota.Charge
 	provenance  enforcement.FirstProvenance
 
@@ -67,7 +67,7 @@ type UsageCollector struct {
 	queues          map[string]cardquota.Usage // nil before the first count
 	physical        map[card.Name]card.Count
 	totals          *cardquota.QuotaTotals // nil before the first count
-	totalsUpdatedAt time.Time              // when numbers of balance were told last
+	totalsUpdatedAt time.Time              // when totals last replaced older ones
 	bypasses        []enforcement.Bypass
 }
 
@@ -81,16 +81,16 @@ func newUsageCollector(c cache.Cache, interval time.Duration, cards InventorySou
 		wakeups:         make(chan event.TypedGenericEvent[string]),
 		bypassesChanged: make(chan event.TypedGenericEvent[string], 1),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "cardquota_recount_seconds", Help: "Time that one count of all pods took.",
+			Name: "cardquota_recount_seconds", Help: "Duration of one usage count of all pods.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 12),
 		}),
 		unowned: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "cardquota_unowned_quota_cards", Help: "Quota that is written on a queue which no CardQuota has, in whole cards.",
+			Name: "cardquota_unowned_quota_cards", Help: "Quota of a queue without a CardQuota, in whole cards.",
 		}, labels),
 	}
 }
 
-// QueueUsage returns what a queue uses. It is false before the first count.
+// QueueUsage returns the usage of a queue. It returns false before the first count.
 func (r *UsageCollector) QueueUsage(name string) (cardquota.Usage, bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -104,28 +104,27 @@ func (r *UsageCollector) Physical() map[card.Name]card.Count {
 	return r.physical
 }
 
-// Bypasses returns the pods that hold cards past our scheduler. It is false before
-// the first count.
+// Bypasses returns the pods that hold cards that our scheduler did not assign. It returns
+// false before the first count.
 func (r *UsageCollector) Bypasses() ([]enforcement.Bypass, bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.bypasses, r.queues != nil
 }
 
-// Changed tells that Bypasses returns something else.
+// Changed signals that the result of Bypasses changed.
 func (r *UsageCollector) Changed() <-chan event.TypedGenericEvent[string] { return r.bypassesChanged }
 
-// QuotaTotals returns what all CardQuotas grant beside the healthy cards, nil before
-// the first count. While too many of a card are granted its numbers may be as old as
-// balancePause.
+// QuotaTotals returns what all CardQuotas grant and the healthy cards, nil before the first
+// count. The numbers of an over-allocated card may be as old as totalsRefreshInterval.
 func (r *UsageCollector) QuotaTotals() *cardquota.QuotaTotals {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.totals
 }
 
-// Start counts until the context ends. The first change after a quiet time is
-// counted at once.
+// Start counts until the context ends. It counts the first change after a quiet time at
+// once.
 func (r *UsageCollector) Start(ctx context.Context) error {
 	stores, err := r.watchObjects(ctx)
 	if err != nil {
@@ -159,14 +158,14 @@ func (r *UsageCollector) Start(ctx context.Context) error {
 func (r *UsageCollector) markDirty() {
 	select {
 	case r.dirty <- struct{}{}:
-	default: // a count is due anyway
+	default: // a count is already due
 	}
 }
 
-// objectStores are the caches' own stores: counting reads objects without copying.
+// objectStores are the stores of the caches: a count reads objects without copying them.
 type objectStores struct{ pods, groups, queues, namespaces, quotas, policies toolscache.Store }
 
-// watchObjects waits for the caches and marks the count dirty with every change.
+// watchObjects waits for the caches and calls markDirty on every change.
 func (r *UsageCollector) watchObjects(ctx context.Context) (objectStores, error) {
 	var s objectStores
 	specChanged := func(before, after client.Object) bool { return before.GetGeneration() != after.GetGeneration() }
@@ -216,7 +215,7 @@ func (r *UsageCollector) watchObjects(ctx context.Context) (objectStores, error)
 	return s, nil
 }
 
-// countUsage counts once and returns the queues to wake. Nothing is counted before all
+// countUsage counts once and returns the queues to reconcile. It counts nothing before all
 // nodes were read.
 func (r *UsageCollector) countUsage(s objectStores) []string {
 	inventory, known := r.inventory.Inventory()
@@ -240,7 +239,7 @@ func (r *UsageCollector) countUsage(s objectStores) []string {
 		AllowsNamespace: namespaceCheck(owners, storedObjects[corev1.Namespace](s.namespaces)),
 	})
 	var bypasses []enforcement.Bypass
-	if len(schedulers) > 0 { // else nobody has said which scheduler is ours
+	if len(schedulers) > 0 { // without a policy, our schedulers are unknown
 		bypasses = enforcement.FindBypasses(pods, r.lastCharges, inventory, schedulers, r.provenance)
 	}
 	unowned := cardquota.UnownedQuotas(granted, storedObjects[v1beta1.Queue](s.queues))
@@ -251,14 +250,14 @@ func (r *UsageCollector) countUsage(s objectStores) []string {
 	if r.queues == nil || !slices.EqualFunc(r.bypasses, bypasses, enforcement.Bypass.Equal) {
 		select {
 		case r.bypassesChanged <- event.TypedGenericEvent[string]{}:
-		default: // who follows has yet to look
+		default: // the receiver has not read the last signal yet
 		}
 	}
 	wakeups, now := []string{allQueues}, time.Now()
 	if r.queues != nil {
 		moved, excessChanged := totals.ChangedQueues(r.totals)
 		switch wait := totalsRefreshInterval - now.Sub(r.totalsUpdatedAt); {
-		case len(moved) == 0: // it says the same to everybody
+		case len(moved) == 0: // no condition changes
 		case wait <= 0 || excessChanged:
 			r.totalsUpdatedAt = now
 		default:
@@ -284,8 +283,8 @@ func (r *UsageCollector) updateUnownedMetric(unowned map[string]card.Quota) {
 	}
 }
 
-// changedKeys lists the keys, sorted, that one map has and the other has not, or with
-// another value.
+// changedKeys returns, sorted, the keys that only one map has or that have different
+// values.
 func changedKeys[K cmp.Ordered, V any](before, after map[K]V, equal func(V, V) bool) []K {
 	changed := map[K]bool{}
 	for _, side := range []map[K]V{before, after} {
@@ -300,7 +299,7 @@ func changedKeys[K cmp.Ordered, V any](before, after map[K]V, equal func(V, V) b
 	return slices.Sorted(maps.Keys(changed))
 }
 
-// queuesWithCards lists the queues whose status shows one of the cards.
+// queuesWithCards returns the queues whose status shows one of the cards.
 func queuesWithCards(cards []card.Name, queues map[string]cardquota.Usage, quotas map[string]card.Quota) []string {
 	if len(cards) == 0 {
 		return nil
@@ -318,7 +317,7 @@ func queuesWithCards(cards []card.Name, queues map[string]cardquota.Usage, quota
 	return found
 }
 
-// ownersByQueue finds the CardQuota that has each queue.
+// ownersByQueue returns the CardQuota that owns each queue.
 func ownersByQueue(quotas []*v1alpha1.CardQuota) map[string]*v1alpha1.CardQuota {
 	owners := make(map[string]*v1alpha1.CardQuota, len(quotas))
 	for _, q := range quotas {

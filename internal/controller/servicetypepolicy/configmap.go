@@ -26,7 +26,8 @@ import (
 	"cardquota.dev/operator/internal/schedulerconfig"
 )
 
-// syncConfigMap renders the scheduler's configuration and puts it where it is not.
+// syncConfigMap renders the scheduler's configuration and writes it if the ConfigMap
+// differs.
 func (p *reconciliation) syncConfigMap(ctx context.Context, live *corev1.ConfigMap) (configResult, error) {
 	ref := policy.BaseFor(p.spec, p.volcanoNamespace)
 	p.watchBase(types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name})
@@ -48,15 +49,16 @@ func (p *reconciliation) syncConfigMap(ctx context.Context, live *corev1.ConfigM
 	return configResult{Condition: wanted.Condition, hash: schedulerconfig.Hash(wanted.Text)}, nil
 }
 
-// isUpToDate reports whether the scheduler's ConfigMap is what is wanted.
+// isUpToDate reports whether the scheduler's ConfigMap is as wanted.
 func (p *reconciliation) isUpToDate(live *corev1.ConfigMap, wanted policy.Configuration) bool {
 	return live != nil && live.Data[policy.ConfigMapKey] == wanted.Text && live.Annotations[v1alpha1.AnnotationRenderedFrom] == wanted.From &&
 		len(live.OwnerReferences) > 0 && live.OwnerReferences[0].UID == p.policy.UID
 }
 
-// writeConfigMap applies the configuration, whoever wrote it last, and tells who that was.
+// writeConfigMap applies the configuration, also over another manager's change, which it
+// reports in an event.
 func (p *reconciliation) writeConfigMap(ctx context.Context, live *corev1.ConfigMap, wanted policy.Configuration) error {
-	by, displaced := "somebody deleted it", live == nil && p.history.existed
+	by, displaced := "another client deleted it", live == nil && p.history.existed
 	if live != nil && live.Data[policy.ConfigMapKey] != wanted.Text {
 		by, displaced = policy.DriftedBy(live)
 		by += " wrote it"
@@ -77,13 +79,13 @@ func (p *reconciliation) writeConfigMap(ctx context.Context, live *corev1.Config
 	if displaced {
 		p.history.correctedAt = p.now
 		p.events.Event(p.policy, corev1.EventTypeWarning, v1alpha1.EventConfigCorrected, fmt.Sprintf(
-			"ConfigMap %s/%s: %s, and it was put right: change the base or this policy instead", p.schedulerNamespace, policy.ConfigMapName, by))
+			"ConfigMap %s/%s: %s, and the operator restored it: change the base or this policy instead", p.schedulerNamespace, policy.ConfigMapName, by))
 	}
 	return nil
 }
 
 // readConfigMap reads a ConfigMap from the API server, nil when there is none. The cache
-// is no help here: what is laid over must be the text of this moment.
+// may be stale, and the policy must be merged into the current text.
 func (p *reconciliation) readConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
 	live := &corev1.ConfigMap{}
 	err := p.live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, live)
@@ -96,8 +98,8 @@ func (p *reconciliation) readConfigMap(ctx context.Context, namespace, name stri
 	return live, nil
 }
 
-// syncPriorityClasses makes the wanted PriorityClasses, takes away those that were made and
-// are not wanted any more, and leaves those of others alone.
+// syncPriorityClasses creates the wanted PriorityClasses and deletes its own that are no
+// longer wanted. It leaves those of other owners unchanged.
 func (p *reconciliation) syncPriorityClasses(ctx context.Context, wanted []v1alpha1.PriorityClass) error {
 	var list schedulingv1.PriorityClassList
 	if err := p.client.List(ctx, &list); err != nil {
@@ -114,7 +116,7 @@ func (p *reconciliation) syncPriorityClasses(ctx context.Context, wanted []v1alp
 	for _, class := range plan.Create {
 		switch err := p.client.Create(ctx, class, client.FieldOwner(v1alpha1.FieldManager)); {
 		case err == nil:
-			logf.FromContext(ctx).Info("PriorityClass made", "name", class.Name, "value", class.Value)
+			logf.FromContext(ctx).Info("PriorityClass created", "name", class.Name, "value", class.Value)
 		case !apierrors.IsAlreadyExists(err):
 			faults = append(faults, fmt.Errorf("create PriorityClass %s: %w", class.Name, err))
 		}
@@ -128,14 +130,15 @@ func (p *reconciliation) syncPriorityClasses(ctx context.Context, wanted []v1alp
 	return errors.Join(faults...)
 }
 
-// isRefused reports whether trying a write again at once would only repeat the answer: also a
-// configuration may be too large.
+// isRefused reports whether an immediate retry of a write would fail again, also because a
+// configuration is too large.
 func isRefused(err error) bool {
 	return shared.IsRefused(err) || apierrors.IsRequestEntityTooLargeError(err)
 }
 
-// configMapWatch sends every change of one ConfigMap. The manager's cache cannot hold it: the
-// policy may name another ConfigMap later, and all ConfigMaps are none of our business.
+// configMapWatch signals every change of one ConfigMap. The manager's cache cannot hold it:
+// the policy may name another ConfigMap later, and the operator must not read all
+// ConfigMaps.
 type configMapWatch struct {
 	client  kubernetes.Interface
 	log     logr.Logger
@@ -146,9 +149,9 @@ type configMapWatch struct {
 	stop   context.CancelFunc
 }
 
-// watchConfigMap watches the named ConfigMap, whether or not it exists, instead of the one
-// before it; none for an empty name. A watch that fails is tried again with growing
-// pauses, so a permission that is granted later is enough.
+// watchConfigMap watches the named ConfigMap, whether or not it exists, instead of the
+// previous one; none for an empty name. A failed watch is retried with backoff, so a
+// permission may be granted later.
 func (w *configMapWatch) watchConfigMap(name types.NamespacedName) {
 	if name == w.name {
 		return
@@ -168,8 +171,8 @@ func (w *configMapWatch) watchConfigMap(name types.NamespacedName) {
 	}
 	informer := toolscache.NewSharedInformer(toolscache.NewListWatchFromClient(w.client.CoreV1().RESTClient(), "configmaps", name.Namespace,
 		fields.OneTermEqualSelector("metadata.name", name.Name)), &corev1.ConfigMap{}, 0)
-	// Both fail only on an informer that has been started. The condition ConfigSynced says
-	// why a ConfigMap cannot be read, so the log is kept short.
+	// Both calls fail only on a started informer. Condition ConfigSynced says why a
+	// ConfigMap cannot be read, so the log is short.
 	utilruntime.Must(informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *toolscache.Reflector, err error) {
 		w.log.V(1).Info("ConfigMap cannot be watched", "reason", err.Error())
 	}))

@@ -1,10 +1,10 @@
-// Package servicetypepolicy puts the ServiceTypePolicy into force: it renders the
-// scheduler's configuration, makes the PriorityClasses, and says in the status what
-// holds. The queues of CardQuotas follow that status. What it makes belongs to the
-// policy, so that the garbage collector removes it with the policy.
+// Package servicetypepolicy is the ServiceTypePolicy controller: it renders the scheduler's
+// configuration, creates the PriorityClasses and writes the status, which the queues of
+// CardQuotas follow. Its objects are owned by the policy, so that the garbage collector
+// deletes them with it.
 //
-// It only carries: what must be is decided in internal/policy and
-// internal/schedulerconfig.
+// It only reads and writes objects. internal/policy and internal/schedulerconfig decide
+// their content.
 package servicetypepolicy
 
 import (
@@ -29,20 +29,20 @@ import (
 	"cardquota.dev/operator/internal/schedulerconfig"
 )
 
-// staleRetry is how long the cache is given to catch up with a write, and how long a
-// write waits that came too late.
+// staleRetry is how long the cache has to catch up with a write, and when a conflicting
+// write is retried.
 const staleRetry = 100 * time.Millisecond
 
 var (
-	// refusedRetry is how long a refused write waits for the next try when nothing
-	// that is watched tells that the reason is gone.
+	// refusedRetry is how long the operator waits before it retries a refused write when no
+	// watch reports that the reason is gone.
 	refusedRetry = build.Wait(30 * time.Second)
-	// minCorrectionInterval is the least time between two put-backs of the configuration, whoever
-	// wrote it.
+	// minCorrectionInterval is the minimum time between two corrections of the
+	// configuration.
 	minCorrectionInterval = build.Wait(time.Second)
 )
 
-// Reconciler puts the one ServiceTypePolicy into force.
+// Reconciler reconciles the one ServiceTypePolicy.
 type Reconciler struct {
 	// client reads from the cache and writes to the API server, live reads from
 	// the API server.
@@ -51,26 +51,27 @@ type Reconciler struct {
 	events   record.EventRecorder
 	now      func() time.Time
 	throttle *shared.StatusThrottle
-	// follow watches the base instead of the one before it, none for "".
+	// watchBase watches the base instead of the previous one, none for "".
 	watchBase func(types.NamespacedName)
-	// scheduler is the namespace of our scheduler, volcano that of Volcano's programs.
+	// schedulerNamespace is the namespace of our scheduler, volcanoNamespace that of
+	// Volcano's programs.
 	schedulerNamespace, volcanoNamespace string
-	// evidence is nil where nobody judges enforcement.
+	// evidence is nil if enforcement is not evaluated.
 	evidence *evidence
-	// guard is nil where nobody guards.
+	// guard is nil without admission policies.
 	guard   Guard
 	synced  *prometheus.GaugeVec
 	history history
 }
 
-// history is what is known of the past. One policy is worked on by one pass at a
-// time, so it needs no lock.
+// history is the state of earlier runs. One run at a time reconciles the policy, so it
+// needs no lock.
 type history struct {
-	// written is when the configuration was put right last.
+	// correctedAt is when the operator last corrected the configuration.
 	correctedAt time.Time
-	// seen tells that there was such a configuration.
+	// existed reports that the ConfigMap has existed.
 	existed bool
-	// kept are the PriorityClasses of others of which was told.
+	// reportedClasses are the conflicting PriorityClasses that an event has reported.
 	reportedClasses map[string]string
 }
 
@@ -78,22 +79,22 @@ type history struct {
 type reconciliation struct {
 	*Reconciler
 	policy *v1alpha1.ServiceTypePolicy
-	// spec is the effective spec, faults what is wrong with it.
+	// spec is the effective spec, faults are its errors.
 	spec   v1alpha1.ServiceTypePolicySpec
 	faults field.ErrorList
-	// wait is how long no report may be written yet.
+	// statusDelay is how long the next status write must wait.
 	statusDelay time.Duration
 	now         time.Time
 }
 
-// configResult is how writing the configuration went.
+// configResult is the result of writing the configuration.
 type configResult struct {
 	metav1.Condition
-	// hash is that of the text that stands as it was written, "" when none does.
+	// hash is that of the written text that is still in place, "" for none.
 	hash string
 }
 
-// errCacheStale tells that something was newer than it was read.
+// errCacheStale reports that an object was newer than the one read.
 var errCacheStale = errors.New("read again")
 
 // +kubebuilder:rbac:groups=cardquota.dev,resources=servicetypepolicies,verbs=get;list;watch;patch
@@ -104,8 +105,7 @@ var errCacheStale = errors.New("read again")
 // +kubebuilder:rbac:groups="",namespace=volcano-system,resources=configmaps,resourceNames=cardquota-scheduler-configmap,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
 
-// Reconcile writes the configuration first and the status, by which the queues
-// go, after it.
+// Reconcile writes the configuration first, and then the status, which the queues follow.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	object := &v1alpha1.ServiceTypePolicy{}
 	if err := r.client.Get(ctx, req.NamespacedName, object); err != nil {
@@ -132,8 +132,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return result, err
 }
 
-// applyAndReport makes what the policy says, and reports also when it could not: whether quotas are
-// enforced does not wait for a write that fails.
+// applyAndReport applies the policy and writes the status, also after a failed write:
+// enforcement must be reported in any case.
 func (p *reconciliation) applyAndReport(ctx context.Context) (ctrl.Result, error) {
 	live, writeErr := p.readConfigMap(ctx, p.schedulerNamespace, policy.ConfigMapName)
 	if writeErr != nil && !isRefused(writeErr) { // then no status can be written either
@@ -143,14 +143,14 @@ func (p *reconciliation) applyAndReport(ctx context.Context) (ctrl.Result, error
 	out := configResult{Condition: conditions.Get(p.policy.Status.Conditions, v1alpha1.ConditionConfigSynced)}
 	switch {
 	case writeErr != nil:
-	case p.policy.DeletionTimestamp != nil: // the garbage collector is at work
+	case p.policy.DeletionTimestamp != nil: // the garbage collector deletes the objects
 		if out.Reason == "" {
-			return ctrl.Result{}, nil // deleted before the first pass: there is no status to keep
+			return ctrl.Result{}, nil // deleted before the first run: there is no status to keep
 		}
 	case len(p.faults) > 0:
 		out.Condition = policy.InvalidCondition(p.faults)
 	default:
-		// A PriorityClass that cannot be made must not keep the configuration back.
+		// A PriorityClass that cannot be created must not delay the configuration.
 		classErr = p.syncPriorityClasses(ctx, p.spec.PriorityClasses)
 		out, writeErr = p.syncConfigMap(ctx, live)
 	}
@@ -166,7 +166,7 @@ func (p *reconciliation) applyAndReport(ctx context.Context) (ctrl.Result, error
 		}
 	}
 	if out.hash == "" && live != nil && schedulerconfig.Hash(live.Data[policy.ConfigMapKey]) == p.policy.Status.ConfigHash {
-		out.hash = p.policy.Status.ConfigHash // what was written last still stands
+		out.hash = p.policy.Status.ConfigHash // the last written text is still in place
 	}
 	result, err := p.updateStatus(ctx, out)
 	if err := errors.Join(err, writeErr, classErr); err != nil {

@@ -25,16 +25,15 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// leaderLease is the Lease by which Volcano's schedulers, ours and the stock
-// one, elect their leader.
+// leaderLease is the leader election Lease of Volcano's schedulers, ours and the stock one.
 const leaderLease = "volcano"
 
-// leaderPollInterval is how often the leader Lease is read while there is no heartbeat. With
-// one it does not matter who holds it, so it is not watched.
+// leaderPollInterval is how often the leader Lease is read without a heartbeat. With one
+// the holder does not matter, so the Lease is not watched.
 var leaderPollInterval = build.Wait(5 * time.Second)
 
-// CacheOptions are the Leases that are read through the manager: the heartbeat in the
-// scheduler's namespace. The shipped Role permits no others.
+// CacheOptions limit the cached Leases to the heartbeat in the scheduler's namespace. The
+// shipped Role permits no others.
 func CacheOptions(namespace string) map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{&coordinationv1.Lease{}: {
 		Namespaces: map[string]cache.Config{namespace: {}},
@@ -46,41 +45,40 @@ func CacheOptions(namespace string) map[client.Object]cache.ByObject {
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=volcano-system,resources=leases,resourceNames=cardquota-scheduler,verbs=get;list;watch
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=volcano-system,resources=leases,resourceNames=volcano,verbs=get
 
-// evidence collects what proves that quotas are enforced. The rest is what must be
-// remembered: when what was read became what it is. One policy is worked on by one pass
-// at a time, so it needs no lock.
+// evidence collects what proves that quotas are enforced, and remembers when it last
+// changed. One run at a time reconciles the policy, so it needs no lock.
 type evidence struct {
 	// cached reads the heartbeat and pods from the cache, live the leader Lease.
 	cached, live client.Reader
-	// scheduler is the namespace of our scheduler's Leases, volcano that of Volcano's
+	// schedulerNamespace is the namespace of our scheduler's Leases, volcanoNamespace that of Volcano's
 	// own programs.
 	schedulerNamespace, volcanoNamespace string
 	bypasses                             BypassSource
 	metric                               *prometheus.GaugeVec
 
 	remembered struct {
-		// begun tells that there was a look before. What the first one finds was there
-		// before the operator, nobody knows since when.
+		// begun reports that there was an evaluation before. What the first one finds is
+		// older than the operator.
 		begun bool
-		// report is the time of the last report, arrived when it was first seen.
+		// report is the time of the last report, arrived is when the operator first saw it.
 		report, arrived time.Time
-		// hash is the one that is wanted, since when it was seen to change.
+		// hash is the wanted hash, since is when it changed.
 		hash  string
 		since time.Time
-		// host is the controller of the pod that gave the reports of an identity: the pod
-		// goes before its replicas lead.
+		// host is the controller of the pod that sent the reports of an identity. The pod
+		// may be deleted before its replicas lead.
 		identity string
 		host     types.UID
-		// reason is that of the metric's series.
+		// reason is the label of the metric's series.
 		reason string
 	}
 }
 
-// evaluateEnforcement finds out whether quotas are enforced. hash is that of the configuration that was
-// written last, "" when none ever was; notConfigured is why the ConfigMap does not say what
-// is in force, "" when it does. It is asked in the moment in which the status is made, so
-// that no status ever claims a configuration to be enforced that was just written. While
-// nothing can be said the status stays as it was.
+// evaluateEnforcement evaluates whether quotas are enforced. hash is that of the last
+// written configuration, "" for none. notConfigured is why the ConfigMap differs from it,
+// "" if it does not. It runs when the status is built, so that no status reports a
+// configuration as enforced that was just written. While enforcement is unknown the status
+// stays as it was.
 func (e *evidence) evaluateEnforcement(ctx context.Context, p *v1alpha1.ServiceTypePolicy, hash, notConfigured string, now time.Time) (policy.Enforcement, error) {
 	observed := enforcement.Observation{Now: now, Namespace: e.schedulerNamespace, WantedHash: hash, NotConfigured: notConfigured}
 	if err := e.readHeartbeat(ctx, &observed); err != nil {
@@ -142,9 +140,9 @@ func (e *evidence) readHeartbeat(ctx context.Context, observed *enforcement.Obse
 	return nil
 }
 
-// findOtherSchedulers lists the pods that bear the label of the stock scheduler, sorted by name.
-// One elsewhere than in the two namespaces is a tenant's: a label must not be able to
-// stop anything.
+// findOtherSchedulers lists the pods with the label of the stock scheduler, sorted by name.
+// Only pods in the two namespaces count: a tenant's pod with that label must not affect
+// enforcement.
 func (e *evidence) findOtherSchedulers(ctx context.Context, observed *enforcement.Observation) error {
 	r := &e.remembered
 	if observed.Heartbeat != nil && r.identity != observed.Heartbeat.Identity {
@@ -175,8 +173,8 @@ func (e *evidence) findOtherSchedulers(ctx context.Context, observed *enforcemen
 	return nil
 }
 
-// readLeader reads who holds the leader Lease, nil for nobody, and for what cannot be read:
-// the heartbeat decides then.
+// readLeader reads the holder of the leader Lease, nil for none and for an unreadable
+// Lease: then the heartbeat decides.
 func (e *evidence) readLeader(ctx context.Context) *enforcement.Leader {
 	lease := &coordinationv1.Lease{}
 	if e.live.Get(ctx, client.ObjectKey{Namespace: e.schedulerNamespace, Name: leaderLease}, lease) != nil {
@@ -196,7 +194,7 @@ func (e *evidence) readLeader(ctx context.Context) *enforcement.Leader {
 	return leader
 }
 
-// updateMetric tells the metrics.
+// updateMetric sets the metric.
 func (e *evidence) updateMetric(condition metav1.Condition) {
 	if e.remembered.reason != condition.Reason {
 		e.remembered.reason = condition.Reason
@@ -209,14 +207,14 @@ func (e *evidence) updateMetric(condition metav1.Condition) {
 	e.metric.WithLabelValues(condition.Reason).Set(value)
 }
 
-// resetState begins anew: the policy is gone.
+// resetState clears the state after the policy was deleted.
 func (e *evidence) resetState() {
 	*e = evidence{cached: e.cached, live: e.live, schedulerNamespace: e.schedulerNamespace, volcanoNamespace: e.volcanoNamespace, bypasses: e.bypasses, metric: e.metric}
 	e.metric.Reset()
 }
 
-// isStockScheduler lets pods pass that bear the label of the stock scheduler: of ten
-// thousand pods only those are worth a look.
+// isStockScheduler selects pods with the label of the stock scheduler; other pods do not
+// matter here.
 var isStockScheduler = predicate.NewPredicateFuncs(func(pod client.Object) bool {
 	return pod.GetLabels()[workload.StockSchedulerLabel] == workload.StockSchedulerApp
 })

@@ -102,7 +102,7 @@ func TestEvidence(t *testing.T) {
 		words  string
 	}{
 		"in order":          {func(*court) {}, "True/Enforced", "the scheduler enforces the quotas"},
-		"just written":      {func(c *court) { c.verdict(); c.hash = "bb" }, "False/ConfigNotLoaded", "written is bb and is being loaded"},
+		"just written":      {func(c *court) { c.verdict(); c.hash = "bb" }, "False/ConfigNotLoaded", "bb was written and is being loaded"},
 		"written long ago":  {func(c *court) { c.hash, c.policy.Status.ConfigHash = "bb", "bb" }, "False/ConfigNotLoaded", "has not loaded"},
 		"just found spoilt": {func(c *court) { c.spoilt = "no key" }, "False/NotConfigured", "no key"},
 		"past the scheduler": {func(c *court) {

@@ -161,7 +161,7 @@ func TestHandEditsArePutBack(t *testing.T) {
 		check.Equal(t, "the text", good, w.text())
 		events := w.told()
 		check.Must(t, len(events) == 1, "events: %q", events)
-		check.Contains(t, "event", events[0], "Warning ConfigCorrected", "ConfigMap cards/cardquota-scheduler-configmap: "+[]string{"kubectl-edit wrote it", "kubectl-edit wrote it", "somebody deleted it"}[i])
+		check.Contains(t, "event", events[0], "Warning ConfigCorrected", "ConfigMap cards/cardquota-scheduler-configmap: "+[]string{"kubectl-edit wrote it", "kubectl-edit wrote it", "another client deleted it"}[i])
 	}
 	cm := w.rendered()
 	cm.OwnerReferences, cm.Annotations = nil, nil

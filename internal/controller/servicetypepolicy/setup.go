@@ -26,55 +26,51 @@ import (
 	"cardquota.dev/operator/internal/policy"
 )
 
-// debounceInterval is how long changes of other objects are gathered: a thousand
-// CardQuotas, or a ConfigMap that is written all the time, cost ten looks a
-// second.
+// debounceInterval is how long changes of other objects are debounced: a thousand
+// CardQuotas, or constant writes of a ConfigMap, cost ten reconciles a second.
 const debounceInterval = 100 * time.Millisecond
 
-// Options are the speeds and the parts of the controller.
+// Options configure the controller.
 type Options struct {
 	// Interval is the shortest time between two status writes.
 	Interval time.Duration
-	// Scheduler is the namespace of our scheduler: of its Leases and of the ConfigMap that
-	// is rendered for it. Volcano is that of Volcano's programs, where the base is when the
-	// policy does not say.
+	// SchedulerNamespace is the namespace of our scheduler, its Leases and its rendered
+	// ConfigMap. VolcanoNamespace is that of Volcano's programs and the default namespace
+	// of the base.
 	SchedulerNamespace, VolcanoNamespace string
-	// SkipNameValidation allows a second controller in one process, as tests
-	// have it.
+	// SkipNameValidation allows a second controller in one process, as in tests.
 	SkipNameValidation bool
 	// Metrics takes the controller's metrics.
 	Metrics metrics.RegistererGatherer
-	// Bypasses tells which pods hold cards past our scheduler.
+	// Bypasses provides the pods that hold cards that our scheduler did not assign.
 	Bypasses BypassSource
-	// Guard tells whether pods are kept from passing the scheduler by; without it
-	// that condition stays as it was.
+	// Guard provides condition BypassGuarded; without it that condition stays as it was.
 	Guard Guard
 }
 
-// Guard tells what condition BypassGuarded is, nil before that is known, and that
-// it is another one.
+// Guard provides condition BypassGuarded, nil before it is known, and signals its changes.
 type Guard interface {
 	Latest() *policy.Guard
 	Changed() <-chan event.TypedGenericEvent[string]
 }
 
-// BypassSource tells which pods hold cards past our scheduler, false before they were
-// counted, and that they are others.
+// BypassSource provides the pods that hold cards that our scheduler did not assign, false
+// before the first count, and signals changes.
 type BypassSource interface {
 	Bypasses() ([]enforcement.Bypass, bool)
 	Changed() <-chan event.TypedGenericEvent[string]
 }
 
-// DefaultOptions are those of the shipped manager.
+// DefaultOptions are the options of the shipped manager.
 func DefaultOptions() Options {
 	return Options{Interval: time.Second, Metrics: metrics.Registry}
 }
 
-// Setup adds the controller to a manager. ctx ends what it watches.
+// Setup adds the controller to a manager. The end of ctx ends its watches.
 func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	kube, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
-		return fmt.Errorf("make client: %w", err)
+		return fmt.Errorf("create client: %w", err)
 	}
 	base := configMapWatch{client: kube, log: mgr.GetLogger().WithName("servicetypepolicy"), changes: make(chan event.TypedGenericEvent[string]), parent: ctx, stop: func() {}}
 	rendered := base
@@ -98,7 +94,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		volcanoNamespace:   options.VolcanoNamespace,
 		synced: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "cardquota_policy_config_synced",
-			Help: "1 while the scheduler's configuration says what the ServiceTypePolicy says, else 0.",
+			Help: "1 while the scheduler's configuration follows the ServiceTypePolicy, else 0.",
 		}, []string{"policy"}),
 	}
 	for _, metric := range []prometheus.Collector{r.synced, r.evidence.metric} {
@@ -126,8 +122,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	return nil
 }
 
-// serviceTypeChanged lets a CardQuota pass that comes, goes or becomes one of another
-// service type.
+// serviceTypeChanged selects CardQuotas that are created, deleted or change their service
+// type.
 var serviceTypeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return serviceTypeOf(e.ObjectOld) != serviceTypeOf(e.ObjectNew) }}
 
 func serviceTypeOf(object client.Object) string {

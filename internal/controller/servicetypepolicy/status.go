@@ -15,8 +15,8 @@ import (
 	"cardquota.dev/operator/internal/policy"
 )
 
-// updateStatus writes the status if it changed and its time has come, and tells the
-// events of the change afterwards, so that no event tells what was not stored.
+// updateStatus writes the status if it changed and no delay is left. It emits the events of
+// the change afterwards, so that no event reports what was not stored.
 func (p *reconciliation) updateStatus(ctx context.Context, out configResult) (ctrl.Result, error) {
 	facts := policy.StatusInput{Policy: p.policy, Sync: out.Condition, Hash: out.hash, Now: p.now}
 	if out.Status == metav1.ConditionTrue && p.policy.DeletionTimestamp == nil {
@@ -50,8 +50,8 @@ func (p *reconciliation) updateStatus(ctx context.Context, out configResult) (ct
 		return shared.RequeueWithin(result, p.statusDelay), nil
 	}
 	p.policy.Status = status
-	// This is the only writer of the status, so it needs no optimistic lock. On a newer
-	// spec, observedGeneration says which one the status is about.
+	// This is the only writer of the status, so it needs no optimistic lock.
+	// observedGeneration names the generation of the spec that the status describes.
 	if err := p.client.Status().Patch(ctx, p.policy, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("write status: %w", err)
 	}
@@ -62,8 +62,9 @@ func (p *reconciliation) updateStatus(ctx context.Context, out configResult) (ct
 	return result, nil
 }
 
-// evaluateEnforcement judges enforcement of what is in force. A spec or a base that is refused does
-// not make the configuration before it less enforced, as long as that one stands.
+// evaluateEnforcement evaluates enforcement of the configuration in force. A refused spec
+// or base does not change the enforcement of the previous configuration while that is in
+// place.
 func (p *reconciliation) evaluateEnforcement(ctx context.Context, out configResult) (policy.Enforcement, error) {
 	if p.evidence == nil {
 		return policy.UnknownEnforcement(), nil
@@ -74,7 +75,7 @@ func (p *reconciliation) evaluateEnforcement(ctx context.Context, out configResu
 	return p.evidence.evaluateEnforcement(ctx, p.policy, p.policy.Status.ConfigHash, out.Message, p.now)
 }
 
-// quotasByServiceType is how many CardQuotas there are of each service type.
+// quotasByServiceType counts the CardQuotas of each service type.
 func (p *reconciliation) quotasByServiceType(ctx context.Context) (map[string]int32, error) {
 	var list v1alpha1.CardQuotaList
 	if err := p.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
