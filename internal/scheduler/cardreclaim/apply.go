@@ -85,7 +85,7 @@ func (s *reclaimSession) applyPlan(job *api.JobInfo, q *problem, plan *solver.Pl
 // after others are placed, so it repeats those that do not fit while others do and the budget
 // lasts. It returns a node that does not fit in the end, nil if all do.
 func (s *reclaimSession) pipelineTasks(c *podSet, nodes []int, e *simulation) *unfitNode {
-	there := map[int]int{}
+	accepted := map[int]int{}
 	next := 0
 	for len(nodes) > 0 {
 		var left []int
@@ -95,11 +95,11 @@ func (s *reclaimSession) pipelineTasks(c *podSet, nodes []int, e *simulation) *u
 				left = append(left, node)
 				continue
 			}
-			there[node]++
+			accepted[node]++
 			next++
 		}
 		if len(left) == len(nodes) || len(left) > 0 && s.jobExhausted() {
-			return &unfitNode{c, left[0], there[left[0]], s.waitsForTerminating(c, s.nodes[left[0]])}
+			return &unfitNode{c, left[0], accepted[left[0]], s.waitsForTerminating(c, s.nodes[left[0]])}
 		}
 		nodes = left
 	}
@@ -124,8 +124,8 @@ func (e *simulation) rollBack(ssn *framework.Session) {
 
 // simulateEvictions evicts the victims of a plan in the session only.
 func (s *reclaimSession) simulateEvictions(q *problem, plan *solver.Plan, e *simulation) error {
-	for _, taking := range plan.Victims {
-		p := &jobEviction{victimJob: q.victimJobs[taking.Job], indexes: taking.Pods, whole: taking.Whole}
+	for _, victims := range plan.Victims {
+		p := &jobEviction{victimJob: q.victimJobs[victims.Job], indexes: victims.Pods, whole: victims.Whole}
 		if p.whole {
 			p.indexes = nil
 			for i := range p.victimJob.tasks {
@@ -133,8 +133,8 @@ func (s *reclaimSession) simulateEvictions(q *problem, plan *solver.Plan, e *sim
 			}
 		}
 		s.addWork(workPerMove * len(p.indexes))
-		for _, place := range p.indexes {
-			task := p.victimJob.tasks[place]
+		for _, index := range p.indexes {
+			task := p.victimJob.tasks[index]
 			p.tasks = append(p.tasks, task)
 			if task.Status == api.Bound {
 				e.bound = append(e.bound, task)

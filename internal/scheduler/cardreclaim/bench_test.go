@@ -14,10 +14,10 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 )
 
-// timed plays a session, and returns how long the action took and how long all the rest.
-func (w *world) timed() (action, rest time.Duration) {
+// runTimed plays a session, and returns the time of the action and of the rest.
+func (w *world) runTimed() (action, rest time.Duration) {
 	began := time.Now()
-	w.open()
+	w.openSession()
 	w.Run(allocate.New())
 	before := time.Now()
 	w.Run(w.action)
@@ -26,26 +26,26 @@ func (w *world) timed() (action, rest time.Duration) {
 	return action, time.Since(began) - action
 }
 
-// tolerant gives each pod another toleration, so that no two are of a kind.
-func tolerant(job string) func(*corev1.Pod) {
-	return of(job, func(p *corev1.Pod) {
+// withOwnToleration gives each pod another toleration, so that no two are of one kind.
+func withOwnToleration(job string) func(*corev1.Pod) {
+	return onJob(job, func(p *corev1.Pod) {
 		p.Spec.Tolerations = []corev1.Toleration{{Key: p.Name, Operator: corev1.TolerationOpExists}}
 	})
 }
 
-// What the action may take at most while all wait in vain, as a part of a session: of most
-// of them, and of all together with those in which a search is repeated.
+// Bounds of the action's part of a session while no pod can be placed: for most sessions, and
+// for all including those that repeat a search.
 const (
 	mostOfSession  = 0.05
 	mostOfSessions = 0.3
 )
 
-// BenchmarkHopeless plays 12 sessions at 5,000 nodes full of training, in which a hundred
-// pods wait for which nobody can make room: the first search, and what all take. It fails
-// when the sessions after the first spend more of their time on searches than they may.
+// BenchmarkHopeless plays 12 sessions at 5,000 nodes full of training, with a hundred pending
+// pods that no eviction helps. It measures the first search, and all sessions. It fails if the
+// sessions after the first search for too long.
 //
-// "too large" pods ask for more cards than a node has, "crowded" ones for CPU that stays in
-// use on each node: which of these is hopeless only a search finds.
+// "too large" pods request more cards than a node has. "crowded" ones request CPU that stays
+// in use on each node, which only a search finds.
 func BenchmarkHopeless(b *testing.B) {
 	for name, cards := range map[string]int{"too-large": 9, "crowded": 8} {
 		b.Run(name, func(b *testing.B) {
@@ -55,9 +55,9 @@ func BenchmarkHopeless(b *testing.B) {
 				fmt.Fprintf(&text, "s%05d high 1: n%05d cards=0\n", i, i)
 			}
 			w.add(text.String(), requests("cpu", "30"))
-			w.add(fmt.Sprintf("h high 1: -*100 cards=%d", cards), both(tolerant("h"), requests("cpu", "40")))
-			defer debug.SetGCPercent(debug.SetGCPercent(-1)) // nobody pays for the other's garbage
-			first, _ := w.timed()
+			w.add(fmt.Sprintf("h high 1: -*100 cards=%d", cards), applyAll(withOwnToleration("h"), requests("cpu", "40")))
+			defer debug.SetGCPercent(debug.SetGCPercent(-1)) // keeps the garbage of one case out of the next
+			first, _ := w.runTimed()
 			var actions, rests []time.Duration
 			var action, rest time.Duration
 			const sessions = 11
@@ -65,7 +65,7 @@ func BenchmarkHopeless(b *testing.B) {
 				if n%4 == 0 {
 					runtime.GC()
 				}
-				a, r := w.timed()
+				a, r := w.runTimed()
 				action, rest = action+a, rest+r
 				actions, rests = append(actions, a), append(rests, r)
 			}
@@ -85,13 +85,13 @@ func BenchmarkHopeless(b *testing.B) {
 	}
 }
 
-// mostTimes is how many times as long a search may take as that for pods of one kind from
-// jobs of one priority.
+// mostTimes is how many times as long a search may take as one for pods of one kind from jobs
+// of one priority.
 const mostTimes = 20
 
-// BenchmarkKinds takes cards back at 5,000 nodes for a gang of 64 pods of one or several
-// kinds, from gangs of training of 8 or 512 pods, of one or several priorities. It fails when
-// the gang gets nothing, and when it takes too long beside the first of them.
+// BenchmarkKinds reclaims cards at 5,000 nodes for a gang of 64 pods of one or several kinds.
+// The victims are gangs of 8 or 512 pods, of one or several priorities. It fails if the gang
+// gets no cards, or if that takes too long compared with the first case.
 func BenchmarkKinds(b *testing.B) {
 	var one time.Duration
 	for _, tc := range []struct{ gangs, ranks, kinds int }{
@@ -99,7 +99,7 @@ func BenchmarkKinds(b *testing.B) {
 	} {
 		b.Run(fmt.Sprintf("%d-kinds/gangs-of-%d/%d-priorities", tc.kinds, tc.gangs, tc.ranks), func(b *testing.B) {
 			w := rankedGangs(4992, tc.gangs, tc.ranks, 64, tc.kinds)
-			w.open()
+			w.openSession()
 			w.Run(allocate.New())
 			before := time.Now()
 			w.Run(w.action)

@@ -16,13 +16,12 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// servers are the API servers of all worlds: the plugin tells events to the
-// first that it met.
+// servers are the API servers of all worlds. The plugin sends events to the first that it met.
 var servers []kubernetes.Interface
 
-// hours rounds the loss that a message tells down to hours of a card: the clock
-// goes on during a test.
-func hours(message string) string {
+// roundLoss rounds the loss in a message down to hours of a card, because the clock goes on
+// during a test.
+func roundLoss(message string) string {
 	return losses.ReplaceAllStringFunc(message, func(text string) string {
 		var seconds int
 		if _, err := fmt.Sscanf(text, "%d card-seconds", &seconds); err != nil {
@@ -34,8 +33,8 @@ func hours(message string) string {
 
 var losses = regexp.MustCompile(`[0-9]+ card-seconds`)
 
-// told lists the events about an object of this world, once there are any.
-func told(t *testing.T, uid, reason string) []corev1.Event {
+// eventsAbout lists the events about an object of this world, once there are any.
+func eventsAbout(t *testing.T, uid, reason string) []corev1.Event {
 	t.Helper()
 	var found []corev1.Event
 	eventually(t, reason+" about "+uid, func() bool {
@@ -44,7 +43,7 @@ func told(t *testing.T, uid, reason string) []corev1.Event {
 			check.NoError(t, err)
 			for _, event := range list.Items {
 				if string(event.InvolvedObject.UID) == uid && event.Reason == reason {
-					event.Message = hours(event.Message)
+					event.Message = roundLoss(event.Message)
 					found = append(found, event)
 				}
 			}
@@ -65,18 +64,18 @@ func TestReclaimEvents(t *testing.T) {
 			"1 pod(s) of ns/%s are evicted, 86400 card-seconds"},
 		"spare pods of two cards": {"1: n*2 cards=2", "PodGroup", "2 card(s) are reclaimed for ns/i of queue inf: one of its pods is evicted", "1 pod(s) of ns/%s are evicted, 172800 card-seconds"},
 	}) {
-		w := tides("node n A 4; i inf 1: -")
+		w := newWorld("node n A 4; i inf 1: -")
 		taken := fmt.Sprintf("t%d", w.ID)
-		w.add(taken + " tra " + tc.taken + " ran=24h").run(t)
+		w.add(taken + " tra " + tc.taken + " ran=24h").runAction(t)
 		uid := fmt.Sprintf("w%d-%s", w.ID, taken)
 		if tc.kind == "Job" {
 			uid = fmt.Sprintf("w%d-job-%s", w.ID, taken)
 		}
-		events := told(t, uid, "CardsReclaimed")
+		events := eventsAbout(t, uid, "CardsReclaimed")
 		if len(events) != 1 || events[0].Type != "Warning" || events[0].InvolvedObject.Kind != tc.kind || events[0].Source.Component != "capacity-card" || !strings.Contains(events[0].Message, tc.giver) {
 			t.Errorf("the giver is told %+v, want a warning %q on the %s", events, tc.giver, tc.kind)
 		}
-		events = told(t, fmt.Sprintf("w%d-i", w.ID), "ReclaimsCards")
+		events = eventsAbout(t, fmt.Sprintf("w%d-i", w.ID), "ReclaimsCards")
 		if want := fmt.Sprintf(tc.promise, taken); len(events) != 1 || events[0].Type != "Normal" || events[0].InvolvedObject.Kind != "PodGroup" || !strings.Contains(events[0].Message, want) {
 			t.Errorf("the taker is told %+v, want %q", events, want)
 		}
@@ -84,25 +83,25 @@ func TestReclaimEvents(t *testing.T) {
 }
 
 func TestEventNamesFewJobs(t *testing.T) {
-	w := tides("node n A 5; t0 tra 1: n ran=24h; t1 tra 1: n ran=24h; t2 tra 1: n ran=24h; t3 tra 1: n ran=24h; t4 tra 1: n ran=24h; i inf 5: -*5").run(t)
-	events := told(t, fmt.Sprintf("w%d-i", w.ID), "ReclaimsCards")
+	w := newWorld("node n A 5; t0 tra 1: n ran=24h; t1 tra 1: n ran=24h; t2 tra 1: n ran=24h; t3 tra 1: n ran=24h; t4 tra 1: n ran=24h; i inf 5: -*5").runAction(t)
+	events := eventsAbout(t, fmt.Sprintf("w%d-i", w.ID), "ReclaimsCards")
 	if message := events[0].Message; !strings.Contains(message, "for 5 pod(s): 5 pod(s) of ns/t") || !strings.Contains(message, ", 2 more are evicted, 432000 card-seconds") || strings.Count(message, "ns/") != 3 {
 		t.Errorf("told %q, want three jobs and how many more", message)
 	}
 }
 
-// TestNoEventWithoutEviction: pods that are placed in free room take nothing.
+// TestNoEventWithoutEviction: pods that are placed on free cards evict none.
 func TestNoEventWithoutEviction(t *testing.T) {
-	w := tides("node n A 4; i inf 1: -")
+	w := newWorld("node n A 4; i inf 1: -")
 	w.alone = true
-	w.run(t).expect(t, "", "i-0@n")
+	w.runAction(t).expectEvictedAndPlaced(t, "", "i-0@n")
 	check.Equal(t, "queues that are counted", 0, testutil.CollectAndCount(w.action.counters.pods))
 }
 
 func TestReclaimCounters(t *testing.T) {
-	w := tides("node n A 8; i inf 3: -*3")
+	w := newWorld("node n A 8; i inf 3: -*3")
 	queue := fmt.Sprintf("tra%d", w.ID)
-	w.add(fmt.Sprintf("queue %s PLENTY 20000 training; t %s 4: n*4 ran=1h; u %s 3: n*4 ran=24h", queue, queue, queue)).run(t).expect(t, "t*4", "i@n*3")
+	w.add(fmt.Sprintf("queue %s PLENTY 20000 training; t %s 4: n*4 ran=1h; u %s 3: n*4 ran=24h", queue, queue, queue)).runAction(t).expectEvictedAndPlaced(t, "t*4", "i@n*3")
 	for what, tc := range map[string]struct {
 		vec  *prometheus.CounterVec
 		want float64
@@ -111,31 +110,31 @@ func TestReclaimCounters(t *testing.T) {
 			t.Errorf("%v %s, want %v", got, what, tc.want)
 		}
 	}
-	w = tides(fmt.Sprintf("node n A 4; queue %sb PLENTY 20000 training; t %sb 2: n*4 ran=1h; i inf 2: -*2", queue, queue)).run(t)
-	w.expect(t, "t-0 t-1", "i@n*2")
+	w = newWorld(fmt.Sprintf("node n A 4; queue %sb PLENTY 20000 training; t %sb 2: n*4 ran=1h; i inf 2: -*2", queue, queue)).runAction(t)
+	w.expectEvictedAndPlaced(t, "t-0 t-1", "i@n*2")
 	if jobs, pods := testutil.ToFloat64(w.action.counters.jobs.WithLabelValues(queue+"b")), testutil.ToFloat64(w.action.counters.pods.WithLabelValues(queue+"b")); jobs != 0 || pods != 2 {
 		t.Errorf("%v jobs and %v pods, want spare pods only", jobs, pods)
 	}
 }
 
-// TestCountersOfDeletedQueueAreDropped: with tenants that come and go the series would grow
-// for as long as the process lives.
+// TestCountersOfDeletedQueueAreDropped: otherwise the series would grow as tenants come and
+// go.
 func TestCountersOfDeletedQueueAreDropped(t *testing.T) {
-	w := tides("node n A 4; i inf 4: -*4")
+	w := newWorld("node n A 4; i inf 4: -*4")
 	queue := fmt.Sprintf("tra%d", w.ID)
-	w.add(fmt.Sprintf("queue %s PLENTY 20000 training; t %s 4: n*4 ran=1h", queue, queue)).run(t).expect(t, "t*4", "i@n*4")
+	w.add(fmt.Sprintf("queue %s PLENTY 20000 training; t %s 4: n*4 ran=1h", queue, queue)).runAction(t).expectEvictedAndPlaced(t, "t*4", "i@n*4")
 	vecs := map[string]*prometheus.CounterVec{"jobs": w.action.counters.jobs, "pods": w.action.counters.pods, "card-seconds": w.action.counters.loss}
 	for what, vec := range vecs {
 		check.That(t, testutil.ToFloat64(vec.WithLabelValues(queue)) > 0, "no %s are counted", what)
 	}
-	w.open().execute()
+	w.openSession().executeActions()
 	check.That(t, testutil.ToFloat64(w.action.counters.pods.WithLabelValues(queue)) > 0, "the pods of a queue that exists are forgotten")
 	for _, known := range w.Queues {
 		if known.Name == queue {
 			w.Cache.DeleteQueueV1beta1(known)
 		}
 	}
-	w.open().execute()
+	w.openSession().executeActions()
 	for what, vec := range vecs {
 		check.That(t, !vec.DeleteLabelValues(queue), "the series of %s is still there", what)
 	}
@@ -143,7 +142,7 @@ func TestCountersOfDeletedQueueAreDropped(t *testing.T) {
 
 func TestMetricsAreWellFormed(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	action := New(cards, habits{})
+	action := New(cards, fakePolicies{})
 	registry.MustRegister(action.Metrics()...)
 	fresh := action.counters
 	fresh.jobs.WithLabelValues("q").Inc()

@@ -29,10 +29,10 @@ import (
 
 const mark0 = "volcano.sh/controller-out-of-sync"
 
-// known makes the world's pods known to its API server.
-func (w *world) known(t *testing.T) *world {
+// addToAPI creates the world's pods in its API server.
+func (w *world) addToAPI(t *testing.T) *world {
 	t.Helper()
-	w.begin()
+	w.startCache()
 	for _, pod := range w.Pods {
 		_, err := w.Cache.Client().CoreV1().Pods(pod.Namespace).Create(t.Context(), pod.DeepCopy(), metav1.CreateOptions{})
 		check.Must(t, err == nil, "%v", err)
@@ -48,22 +48,22 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// marked lists the pods that carry the mark.
-func (w *world) marked(t *testing.T) []string {
+// markedPods lists the pods with the annotation.
+func (w *world) markedPods(t *testing.T) []string {
 	t.Helper()
-	return w.stored(t, func(pod *corev1.Pod) bool { return pod.Annotations[mark0] == "true" })
+	return w.storedPods(t, func(pod *corev1.Pod) bool { return pod.Annotations[mark0] == "true" })
 }
 
-// there lists the pods that the API server has.
-func (w *world) there(t *testing.T) []string {
+// existingPods lists the pods that exist in the API server.
+func (w *world) existingPods(t *testing.T) []string {
 	t.Helper()
-	return w.stored(t, func(*corev1.Pod) bool { return true })
+	return w.storedPods(t, func(*corev1.Pod) bool { return true })
 }
 
-// gone lists the pods that the API server has no more.
-func (w *world) gone(t *testing.T) []string {
+// deletedPods lists the pods that do not exist in the API server any more.
+func (w *world) deletedPods(t *testing.T) []string {
 	t.Helper()
-	there := w.there(t)
+	there := w.existingPods(t)
 	var names []string
 	for _, pod := range w.Pods {
 		if !slices.Contains(there, pod.Name) {
@@ -74,8 +74,8 @@ func (w *world) gone(t *testing.T) []string {
 	return names
 }
 
-// stored lists the pods of the API server that are chosen.
-func (w *world) stored(t *testing.T, choose func(*corev1.Pod) bool) []string {
+// storedPods lists the pods of the API server that a function chooses.
+func (w *world) storedPods(t *testing.T, choose func(*corev1.Pod) bool) []string {
 	t.Helper()
 	list, err := w.Cache.Client().CoreV1().Pods("ns").List(t.Context(), metav1.ListOptions{})
 	check.NoError(t, err)
@@ -99,34 +99,34 @@ func TestHowJobsAreEvicted(t *testing.T) {
 		"a vcjob that restarts":           {"t tra 4: n*4 ran=24h vcjob=inelastic; i inf 1: -", nil, "", "t*4"},
 		"a vcjob that ends":               {"t tra 4: n*4 ran=24h vcjob=ends; i inf 1: -", nil, "t*4", ""},
 		"a pod that its vcjob can spare":  {"t tra 3: n*4 ran=24h vcjob; i inf 1: -", nil, "", "t-0"},
-		"pods of a Deployment":            {"t tra 1: n*4 ran=24h; i inf 1: -", of("t", ownedBy("apps/v1", "ReplicaSet")), "t-0", ""},
-		"pods of a Kubernetes job":        {"t tra 4: n*4 ran=24h; i inf 1: -", of("t", ownedBy("batch/v1", "Job")), "t*4", ""},
+		"pods of a Deployment":            {"t tra 1: n*4 ran=24h; i inf 1: -", onJob("t", ownedBy("apps/v1", "ReplicaSet")), "t-0", ""},
+		"pods of a Kubernetes job":        {"t tra 4: n*4 ran=24h; i inf 1: -", onJob("t", ownedBy("batch/v1", "Job")), "t*4", ""},
 		"bare pods":                       {"t tra 4: n*4 ran=24h; i inf 1: -", nil, "t*4", ""},
 		"jobs of both kinds for one gang": {"t tra 2: n*2 vcjob; u tra 2: n*2; i inf 4: -*4", nil, "u*2", "t*2"},
 	}) {
-		w := scene{text: "node n A 4; " + tc.jobs, change: tc.change}.world().known(t).run(t)
+		w := scene{text: "node n A 4; " + tc.jobs, change: tc.change}.world().addToAPI(t).runAction(t)
 		want := strings.Fields(session.Spell(tc.replaced))
-		eventually(t, "marked "+session.Spell(tc.replaced), func() bool { return len(w.marked(t)) >= len(want) })
-		eventually(t, "deleted "+session.Spell(tc.deleted), func() bool { return strings.Join(w.gone(t), " ") == session.Spell(tc.deleted) })
-		got := w.marked(t)
+		eventually(t, "marked "+session.Spell(tc.replaced), func() bool { return len(w.markedPods(t)) >= len(want) })
+		eventually(t, "deleted "+session.Spell(tc.deleted), func() bool { return strings.Join(w.deletedPods(t), " ") == session.Spell(tc.deleted) })
+		got := w.markedPods(t)
 		check.That(t, slices.Equal(got, want), "marked %q, want %q", got, want)
 	}
 }
 
-// TestEvictedPodsHaveConditions: a pod that is replaced first says why it ends, then is
-// marked, each with its UID, so that nothing happens to one that takes its name.
+// TestEvictedPodsHaveConditions: a pod that is recreated first gets its conditions, then the
+// annotation. Each write has its UID, so that another pod of its name is safe.
 func TestEvictedPodsHaveConditions(t *testing.T) {
-	w := tides("node n A 1; t tra 1: n vcjob; i inf 1: -").known(t)
+	w := newWorld("node n A 1; t tra 1: n vcjob; i inf 1: -").addToAPI(t)
 	client := w.Cache.Client().(*fake.Clientset)
-	w.run(t)
-	eventually(t, "the pod is marked", func() bool { return len(w.marked(t)) == 1 })
+	w.runAction(t)
+	eventually(t, "the pod is marked", func() bool { return len(w.markedPods(t)) == 1 })
 	var patches []clienttesting.PatchAction
 	for _, action := range client.Actions() {
 		if patch, ok := action.(clienttesting.PatchAction); ok && action.GetResource().Resource == "pods" {
 			patches = append(patches, patch)
 		}
 	}
-	check.Must(t, len(patches) == 2 && what(patches[0]) == "why" && what(patches[1]) == "mark", "patched %v, want why and then the mark", patches)
+	check.Must(t, len(patches) == 2 && patchPurpose(patches[0]) == "why" && patchPurpose(patches[1]) == "mark", "patched %v, want why and then the mark", patches)
 	for _, patch := range patches {
 		if patch.GetSubresource() != "status" {
 			t.Errorf("the patch %s is none of the status: it would need the right to change what any pod runs", patch.GetPatch())
@@ -138,19 +138,19 @@ func TestEvictedPodsHaveConditions(t *testing.T) {
 			t.Errorf("the patch %s of %s (%v) does not name the UID %s", patch.GetPatch(), patch.GetName(), err, w.Pods[0].UID)
 		}
 	}
-	saysWhy(t, client)
+	checkConditions(t, client)
 }
 
-// what a patch of a pod is for.
-func what(patch clienttesting.PatchAction) string {
+// patchPurpose returns what a patch of a pod is for.
+func patchPurpose(patch clienttesting.PatchAction) string {
 	if strings.Contains(string(patch.GetPatch()), mark0) {
 		return "mark"
 	}
 	return "why"
 }
 
-// saysWhy looks at the conditions of the pod that was replaced.
-func saysWhy(t *testing.T, client *fake.Clientset) {
+// checkConditions checks the conditions of the pod that was recreated.
+func checkConditions(t *testing.T, client *fake.Clientset) {
 	t.Helper()
 	pod, err := client.CoreV1().Pods("ns").Get(t.Context(), "t-0", metav1.GetOptions{})
 	check.NoError(t, err)
@@ -164,32 +164,31 @@ func saysWhy(t *testing.T, client *fake.Clientset) {
 	check.That(t, got == want, "DisruptionTarget says %q, want %q", got, want)
 }
 
-// TestConditionsPrecedeEvictions: should the process end in between, the
-// next one sees what was meant for the whole job.
+// TestConditionsPrecedeEvictions: if the process ends in between, the next one sees that the
+// whole job was to be evicted.
 func TestConditionsPrecedeEvictions(t *testing.T) {
-	w := tides("node n A 4; t tra 4: n*4 vcjob; i inf 1: -").known(t)
-	w.run(t)
-	eventually(t, "all are marked", func() bool { return len(w.marked(t)) == 4 })
+	w := newWorld("node n A 4; t tra 4: n*4 vcjob; i inf 1: -").addToAPI(t)
+	w.runAction(t)
+	eventually(t, "all are marked", func() bool { return len(w.markedPods(t)) == 4 })
 	var order []string
 	for _, action := range w.Cache.Client().(*fake.Clientset).Actions() {
 		if patch, ok := action.(clienttesting.PatchAction); ok && action.GetResource().Resource == "pods" {
-			order = append(order, what(patch))
+			order = append(order, patchPurpose(patch))
 		}
 	}
 	want := []string{"why", "why", "why", "why", "mark", "mark", "mark", "mark"}
 	check.That(t, slices.Equal(order, want), "patched are %q, want %q", order, want)
 }
 
-// TestFailedWrites plays what an API server may answer.
+// TestFailedWrites plays the answers of an API server.
 func TestFailedWrites(t *testing.T) {
 	conflict := apierrors.NewConflict(corev1.Resource("pods"), "t-0", errors.New("the UID is another one"))
 	tests := map[string]struct {
-		// answers are those to the patches in their order, nil for done; then all
-		// are done.
+		// answers are those to the patches in order, nil for success. All later ones succeed.
 		answers []error
-		// now is the UID of the pod that has the name now, "" when there is none.
+		// now is the UID of the pod that has the name now, "" for none.
 		now types.UID
-		// tries is how many patches there are.
+		// tries is the expected number of patches.
 		tries  int
 		marked bool
 	}{
@@ -223,7 +222,7 @@ func TestFailedWrites(t *testing.T) {
 					return true, nil, tc.answers[tries-1]
 				}
 				patch, _ := action.(clienttesting.PatchAction)
-				return tc.now != "" && what(patch) == "why", old, nil
+				return tc.now != "" && patchPurpose(patch) == "why", old, nil
 			})
 			writes := newPodEvictor(1)
 			writes.evictPods(client, []*api.TaskInfo{{Pod: old}}, true, Name)
@@ -234,8 +233,8 @@ func TestFailedWrites(t *testing.T) {
 	}
 }
 
-// TestWriteIsRepeatedForHalfAMinute: longer than a leader of the API server needs
-// to be elected, and no longer than patience lasts.
+// TestWriteIsRepeatedForHalfAMinute: that is longer than the election of an API server's
+// leader, and no longer than evictionTimeout.
 func TestWriteIsRepeatedForHalfAMinute(t *testing.T) {
 	total, backoff := time.Duration(0), shipped
 	backoff.Jitter = 0
@@ -246,30 +245,30 @@ func TestWriteIsRepeatedForHalfAMinute(t *testing.T) {
 }
 
 func TestOverduePodsAreDeleted(t *testing.T) {
-	w := tides("node n A 4; t tra 4: n*4 vcjob; i inf 1: -").known(t)
-	w.run(t).expect(t, "t*4", "i-0@n")
-	eventually(t, "all are marked", func() bool { return len(w.marked(t)) == 4 })
-	w.run(t).expect(t, "t*4", "i-0@n")
-	if left := w.there(t); len(left) != 5 { // the job controller has its time
+	w := newWorld("node n A 4; t tra 4: n*4 vcjob; i inf 1: -").addToAPI(t)
+	w.runAction(t).expectEvictedAndPlaced(t, "t*4", "i-0@n")
+	eventually(t, "all are marked", func() bool { return len(w.markedPods(t)) == 4 })
+	w.runAction(t).expectEvictedAndPlaced(t, "t*4", "i-0@n")
+	if left := w.existingPods(t); len(left) != 5 { // the job controller still has time
 		t.Errorf("there are %v", left)
 	}
 
 	kept, longer := evictionTimeout, markTimeout
 	t.Cleanup(func() { evictionTimeout, markTimeout = kept, longer })
 	evictionTimeout = -time.Second
-	w.run(t).expect(t, "t*4", "i-0@n")
-	if left := w.there(t); len(left) != 5 { // the cache has not seen the marks
+	w.runAction(t).expectEvictedAndPlaced(t, "t*4", "i-0@n")
+	if left := w.existingPods(t); len(left) != 5 { // the cache has not seen the annotations
 		t.Errorf("there are %v", left)
 	}
 	markTimeout = -time.Second
-	w.run(t).expect(t, "t*4", "i-0@n")
-	eventually(t, "all that were told to go are deleted", func() bool { return len(w.there(t)) == 1 })
+	w.runAction(t).expectEvictedAndPlaced(t, "t*4", "i-0@n")
+	eventually(t, "all that were told to go are deleted", func() bool { return len(w.existingPods(t)) == 1 })
 }
 
-// TestUnmarkedPodIsDeletedAgain: pods of a vcjob that ends are deleted, not
-// marked, so a deletion that failed is made again without waiting for a mark.
+// TestUnmarkedPodIsDeletedAgain: pods of a vcjob that ends are deleted without an annotation,
+// so a failed deletion is repeated without waiting for one.
 func TestUnmarkedPodIsDeletedAgain(t *testing.T) {
-	w := tides("node n A 4; t tra 4: n*4 vcjob=ends; i inf 1: -").known(t)
+	w := newWorld("node n A 4; t tra 4: n*4 vcjob=ends; i inf 1: -").addToAPI(t)
 	client := w.Cache.Client().(*fake.Clientset)
 	var refused atomic.Int32
 	client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -278,15 +277,15 @@ func TestUnmarkedPodIsDeletedAgain(t *testing.T) {
 	kept := evictionTimeout
 	t.Cleanup(func() { evictionTimeout = kept })
 	w.action.evictor.backoff.Steps = 1
-	w.run(t).expect(t, "t*4", "i-0@n")
+	w.runAction(t).expectEvictedAndPlaced(t, "t*4", "i-0@n")
 	eventually(t, "all deletions failed", func() bool { return refused.Load() == 4 })
 	evictionTimeout = -time.Second
-	w.run(t).expect(t, "t*4", "i-0@n")
-	eventually(t, "all are deleted", func() bool { return len(w.there(t)) == 1 })
+	w.runAction(t).expectEvictedAndPlaced(t, "t*4", "i-0@n")
+	eventually(t, "all are deleted", func() bool { return len(w.existingPods(t)) == 1 })
 }
 
-// TestAllPodsOfGangAreEvicted: an API server that refuses one deletion, or one status, once
-// leaves no part of a gang running, and what was deleted in vain is deleted again.
+// TestAllPodsOfGangAreEvicted: one refused deletion or status write leaves no part of a gang
+// running. Failed deletions are repeated.
 func TestAllPodsOfGangAreEvicted(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		jobs, verb string
@@ -297,10 +296,10 @@ func TestAllPodsOfGangAreEvicted(t *testing.T) {
 		"a conflict on one status":             {"t tra 4: n*4 ran=24h; i inf 1: -", "patch", ownedBy("kubeflow.org/v1", "PyTorchJob"), 1, "t*4"},
 		"one deletion fails":                   {"t tra 4: n*4 ran=24h; i inf 1: -", "delete", ownedBy("kubeflow.org/v1", "PyTorchJob"), 1, "t*4"},
 		"a vcjob whose policy ends it":         {"t tra 4: n*4 ran=24h vcjob=ends; i inf 1: -", "delete", func(*corev1.Pod) {}, 2, "t*4"},
-		"a pod that says already that it goes": {"t tra 1: n*4 ran=24h; i inf 1: -", "delete", both(ownedBy("apps/v1", "ReplicaSet"), on("t-0", says("Evict"))), 0, "t-0"},
+		"a pod that says already that it goes": {"t tra 1: n*4 ran=24h; i inf 1: -", "delete", applyAll(ownedBy("apps/v1", "ReplicaSet"), onPod("t-0", withEvictionConditions("Evict"))), 0, "t-0"},
 		"every write fails for long":           {"t tra 1: n*4 ran=24h; i inf 1: -", "delete", ownedBy("apps/v1", "ReplicaSet"), 9, "t-0"},
 	}) {
-		w := tides("node n A 4; "+tc.jobs, of("t", tc.change)).known(t)
+		w := newWorld("node n A 4; "+tc.jobs, onJob("t", tc.change)).addToAPI(t)
 		var mutex sync.Mutex
 		left := tc.failures
 		w.Cache.Client().(*fake.Clientset).PrependReactor(tc.verb, "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -311,28 +310,29 @@ func TestAllPodsOfGangAreEvicted(t *testing.T) {
 		})
 		kept := evictionTimeout
 		t.Cleanup(func() { evictionTimeout = kept })
-		for range 3 { // the API server shows nothing of it to the session
-			w.run(t).expect(t, tc.goes, "i-0@n")
+		for range 3 { // the session sees no change in the API server
+			w.runAction(t).expectEvictedAndPlaced(t, tc.goes, "i-0@n")
 		}
 		if tc.failures == 9 {
 			eventually(t, "the writer gives up", func() bool { mutex.Lock(); defer mutex.Unlock(); return left == 0 })
 			evictionTimeout = -time.Second
-			w.run(t).expect(t, tc.goes, "i-0@n")
+			w.runAction(t).expectEvictedAndPlaced(t, tc.goes, "i-0@n")
 		}
-		eventually(t, "deleted "+tc.goes, func() bool { return strings.Join(w.gone(t), " ") == session.Spell(tc.goes) })
+		eventually(t, "deleted "+tc.goes, func() bool { return strings.Join(w.deletedPods(t), " ") == session.Spell(tc.goes) })
 	}
 }
 
-// says gives a pod the conditions that Volcano writes before it deletes a pod.
-func says(reason string) func(*corev1.Pod) {
+// withEvictionConditions gives a pod the conditions that Volcano writes before it deletes a
+// pod.
+func withEvictionConditions(reason string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: reason},
 			corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler})
 	}
 }
 
-// TestFailedWriteDoesNotBlockOthers: while a write waits to be tried again it takes
-// the place of no other pod.
+// TestFailedWriteDoesNotBlockOthers: a write that waits to be repeated takes the slot of no
+// other pod.
 func TestFailedWriteDoesNotBlockOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bad, good := builder.Pod("ns", "bad").Obj(), builder.Pod("ns", "good").Obj()
@@ -352,8 +352,8 @@ func TestFailedWriteDoesNotBlockOthers(t *testing.T) {
 	})
 }
 
-// TestWriteTimesOut: a write ends some time, and all tries of it end before the
-// pod is deleted because nothing marked it.
+// TestWriteTimesOut: all attempts of a write end before its pod is deleted for lack of an
+// annotation.
 func TestWriteTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, tries, began := newPodEvictor(1), 0, time.Now()

@@ -15,15 +15,15 @@ func jobOf(queue, namespace, name string) *api.JobInfo {
 	return &api.JobInfo{UID: api.JobID(namespace + "/" + name), Queue: api.QueueID(queue), Namespace: namespace, Name: name}
 }
 
-// byName is the order of jobs where all turns are equal.
-func byName(a, b *api.JobInfo) bool { return a.UID < b.UID }
+// compareUID is the order of jobs that fairOrder does not decide.
+func compareUID(a, b *api.JobInfo) bool { return a.UID < b.UID }
 
-// played has sessions that suffice for so much, in turns, and lists who was served
-// in each. effort is what a job needs.
-func (t *fairOrder) played(jobs []*api.JobInfo, most int, effort func(*api.JobInfo) int) []string {
+// playSessions plays sessions with a budget, and lists the jobs that each served. effort is
+// what a job needs.
+func (t *fairOrder) playSessions(jobs []*api.JobInfo, most int, effort func(*api.JobInfo) int) []string {
 	var served []string
 	waiting := t.startSession(jobs)
-	for of, any := t.pickNext(waiting, byName); any && most > 0; of, any = t.pickNext(waiting, byName) {
+	for of, any := t.pickNext(waiting, compareUID); any && most > 0; of, any = t.pickNext(waiting, compareUID) {
 		job := waiting[of][0]
 		if waiting[of] = waiting[of][1:]; len(waiting[of]) == 0 {
 			delete(waiting, of)
@@ -37,9 +37,8 @@ func (t *fairOrder) played(jobs []*api.JobInfo, most int, effort func(*api.JobIn
 	return served
 }
 
-// TestEveryJobIsServed: a tenant that brings a new job into every session, each
-// of which takes all there is, keeps no other tenant's jobs from their turns, and
-// no job of its own that waits longer than others of its own.
+// TestEveryJobIsServed: a namespace may bring a new job into every session that uses up the
+// budget. It delays neither other namespaces nor its own older jobs for ever.
 func TestEveryJobIsServed(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		const most = 100
@@ -65,7 +64,7 @@ func TestEveryJobIsServed(t *testing.T) {
 		served := map[string]bool{}
 		for session := range 2*len(honest) + 2*tenants {
 			evil = append(evil, jobOf("q", "evil", fmt.Sprint("e", session)))
-			for _, name := range state.played(append(evil[:len(evil):len(evil)], honest...), most, effort) {
+			for _, name := range state.playSessions(append(evil[:len(evil):len(evil)], honest...), most, effort) {
 				served[name] = true
 			}
 		}
@@ -85,12 +84,12 @@ func TestFairOrder(t *testing.T) {
 	state.endSession(false)
 	check.That(t, state.isScarce, "no turns after a session that did not suffice")
 	for i, want := range []string{"[b/1]", "[a/2]", "[b/1]", "[a/1]"} {
-		check.Equal(t, fmt.Sprintf("session %d serves", i), want, fmt.Sprint(state.played([]*api.JobInfo{a1, a2, b1}, 10, ten)))
+		check.Equal(t, fmt.Sprintf("session %d serves", i), want, fmt.Sprint(state.playSessions([]*api.JobInfo{a1, a2, b1}, 10, ten)))
 	}
 	c1 := jobOf("q", "c", "1")
 	for i, want := range []string{"[b/1]", "[c/1]"} {
-		check.Equal(t, fmt.Sprintf("with a new tenant session %d serves", i), want, fmt.Sprint(state.played([]*api.JobInfo{a1, b1, c1}, 10, ten)))
+		check.Equal(t, fmt.Sprintf("with a new tenant session %d serves", i), want, fmt.Sprint(state.playSessions([]*api.JobInfo{a1, b1, c1}, 10, ten)))
 	}
-	state.played([]*api.JobInfo{a1}, 11, ten)
+	state.playSessions([]*api.JobInfo{a1}, 11, ten)
 	check.That(t, !state.isScarce && state.lastServed == nil, "turns go on after a session that sufficed")
 }

@@ -12,7 +12,7 @@ import (
 
 func TestWholeGangsAndElasticPods(t *testing.T) {
 	const roles = "node n A 8; t tra 3: n*8 tasks=ps*4/2,worker*4/1; "
-	play(t, map[string]scene{
+	runScenes(t, map[string]scene{
 		"a whole gang goes for one card":                                {"node n A 8; t tra 8: n*8; i inf 1: -", "t*8", "i-0@n", nil},
 		"a gang over two nodes goes from both":                          {"node n,m A 4; t tra 8: n*4 m*4; i inf 4: -*4", "t*8", "i@n*4", nil},
 		"the gang that has run for less":                                {"node n A 8; old tra 4: n*4 ran=48h; new tra 4: n*4 ran=24h; i inf 1: -", "new*4", "i-0@n", nil},
@@ -27,12 +27,12 @@ func TestWholeGangsAndElasticPods(t *testing.T) {
 		"an elastic vcjob gives single pods":                            {"node n A 8; t tra 1: n*8 vcjob; i inf 1: -", "t-0", "i-0@n", nil},
 		"a vcjob with a policy on evicted pods goes whole":              {"node n A 8; t tra 1: n*8 vcjob=inelastic; i inf 1: -", "t*8", "i-0@n", nil},
 		"a vcjob of which the policy ends it goes whole":                {"node n A 8; t tra 1: n*8 vcjob=ends; i inf 1: -", "t*8", "i-0@n", nil},
-		"pods without cards go with their gang":                         {"node n A 8; t tra 9: n*9; i inf 1: -", "t*9", "i-0@n", on("t-0", cardless)},
-		"pods without cards are not taken for cards":                    {"node n A 8; t tra 1: n*9; i inf 1: -", "t-1", "i-0@n", on("t-0", cardless)},
+		"pods without cards go with their gang":                         {"node n A 8; t tra 9: n*9; i inf 1: -", "t*9", "i-0@n", onPod("t-0", withoutCards)},
+		"pods without cards are not taken for cards":                    {"node n A 8; t tra 1: n*9; i inf 1: -", "t-1", "i-0@n", onPod("t-0", withoutCards)},
 		"spare pods are counted for each role":                          {roles + "i inf 3: -*3", "t-0 t-1 t-4", "i@n*3", nil},
 		"and for the job as a whole":                                    {"node n A 8; t tra 7: n*8 tasks=ps*4/2,worker*4/1; i inf 2: -*2", "t*8", "i@n*2", nil},
 		"roles do not matter when their minimum is above the job's":     {"node n A 8; t tra 2: n*8 tasks=ps*4/4,worker*4/4; i inf 6: -*6", "t*6", "i@n*6", nil},
-		"pods that ended count for the minimum":                         {"node n A 8; t tra 5: n*8; u tra 1: n ran=24h; i inf 2: -*2", "t-1 t-2", "i@n*2", on("t-0", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })},
+		"pods that ended count for the minimum":                         {"node n A 8; t tra 5: n*8; u tra 1: n ran=24h; i inf 2: -*2", "t-1 t-2", "i@n*2", onPod("t-0", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })},
 		"gangs on another card stay":                                    {"node n A 4; node m B 4; a tra 4: n*4 ran=216h; b tra 4: m*4 card=B; i inf 1: -", "a*4", "i-0@n", nil},
 		"zero nodes":                                                    {"i inf 1: -", "", "", nil},
 		"pods on a node that is not there any more go with their gang":  {"node n A 2; t tra 4: n*2 gone*2 ran=24h; i inf 1: -", "t*4", "i-0@n", nil},
@@ -41,14 +41,14 @@ func TestWholeGangsAndElasticPods(t *testing.T) {
 		"spare pods on a node that is not there do not help":            {"node n A 2; t tra 3: gone n*2 gone ran=24h; i inf 1: -", "t-1", "i-0@n", nil},
 	})
 	t.Run("a job without PodGroup stays", func(t *testing.T) {
-		w := tides("node n A 8; t tra 1: n*8; i inf 1: -")
+		w := newWorld("node n A 8; t tra 1: n*8; i inf 1: -")
 		w.Groups = w.Groups[1:]
-		w.run(t).expect(t, "", "")
+		w.runAction(t).expectEvictedAndPlaced(t, "", "")
 	})
 }
 
-// cardless takes the cards from a pod.
-func cardless(p *corev1.Pod) {
+// withoutCards removes the cards of a pod.
+func withoutCards(p *corev1.Pod) {
 	delete(p.Spec.Containers[0].Resources.Requests, gpu)
 	delete(p.Annotations, "volcano.sh/card.name")
 }
@@ -66,9 +66,9 @@ func TestCheckpoints(t *testing.T) {
 		"in the future counts as now":          {at(-90 * day), "", "first*4"},
 		"what is no time is none":              {"yesterday", "12:00", "second*4"},
 	}) {
-		w := tides("node n A 8; first tra 4: n*4 ran=48h; second tra 4: n*4 ran=24h; i inf 1: -", on("first-2", func(p *corev1.Pod) { p.Annotations["volcano.sh/checkpoint-time"] = tc.pod }))
+		w := newWorld("node n A 8; first tra 4: n*4 ran=48h; second tra 4: n*4 ran=24h; i inf 1: -", onPod("first-2", func(p *corev1.Pod) { p.Annotations["volcano.sh/checkpoint-time"] = tc.pod }))
 		w.Groups[0].Annotations["volcano.sh/checkpoint-time"] = tc.group
-		w.run(t).expect(t, tc.goes, "i-0@n")
+		w.runAction(t).expectEvictedAndPlaced(t, tc.goes, "i-0@n")
 	}
 }
 
@@ -77,11 +77,11 @@ func TestVictimsOfEqualLoss(t *testing.T) {
 		"the queue of lower priority": "x low 4: n*4 ran=48h class=high; a tra 4: n*4 ran=24h class=low",
 		"then the younger job":        "a tra 4: n*4 ran=48h class=low; x tra 4: n*4 ran=24h class=low",
 	}) {
-		w := tides("node n A 8; queue low PLENTY 10000 training;" + jobs + "; i inf 1: -")
-		for _, group := range w.Groups { // nothing is lost
+		w := newWorld("node n A 8; queue low PLENTY 10000 training;" + jobs + "; i inf 1: -")
+		for _, group := range w.Groups { // no work is lost
 			group.Annotations["volcano.sh/checkpoint-time"] = time.Now().Add(hour).UTC().Format(time.RFC3339)
 		}
-		w.run(t).expect(t, "x*4", "i-0@n")
+		w.runAction(t).expectEvictedAndPlaced(t, "x*4", "i-0@n")
 	}
 }
 
@@ -90,11 +90,11 @@ func TestProtectedPods(t *testing.T) {
 	keeps := func(p *corev1.Pod) { p.Annotations["volcano.sh/preemptable"] = "false" }
 	training := func(p *corev1.Pod) { p.Annotations["volcano.sh/service.type"] = "training" }
 	scenes := map[string]scene{
-		"a gang of which one pod is protected":                  {four, "", "", on("t-2", keeps)},
-		"a protected pod of an elastic job":                     {strings.Replace(four, "tra 4", "tra 1", 1), "t-1", "i-0@n", on("t-0", keeps)},
-		"an elastic job of which only a protected pod could go": {strings.Replace(four, "tra 4", "tra 3", 1) + "tasks=ps*1/0,w*3/3", "", "", on("t-0", keeps)},
+		"a gang of which one pod is protected":                  {four, "", "", onPod("t-2", keeps)},
+		"a protected pod of an elastic job":                     {strings.Replace(four, "tra 4", "tra 1", 1), "t-1", "i-0@n", onPod("t-0", keeps)},
+		"an elastic job of which only a protected pod could go": {strings.Replace(four, "tra 4", "tra 3", 1) + "tasks=ps*1/0,w*3/3", "", "", onPod("t-0", keeps)},
 		"a protected PodGroup":                                  {four + "protectedgroup", "", "", nil},
-		"pods that are critical to the system":                  {four, "", "", of("t", func(p *corev1.Pod) { p.Spec.PriorityClassName = "system-node-critical" })},
+		"pods that are critical to the system":                  {four, "", "", onJob("t", func(p *corev1.Pod) { p.Spec.PriorityClassName = "system-node-critical" })},
 		"a gang of which a pod is being placed":                 {"node n A 4; t tra 4: n*3 - ran=24h; i inf 1: - cards=2", "", "", nil},
 		"a queue that is not reclaimable":                       {four + "; queue tra PLENTY 20000 training keeps", "", "", nil},
 		"a queue of equal priority":                             {four + "; queue tra PLENTY 80000 training", "", "", nil},
@@ -104,7 +104,7 @@ func TestProtectedPods(t *testing.T) {
 		"a queue of unknown type":                               {other + "; queue other PLENTY 100 batch", "", "", nil},
 		"a queue without type, pods of no type":                 {other + "; queue other PLENTY 100 gives", "", "", nil},
 		"a queue without type, pods that are training":          {other + "type=training; queue other PLENTY 100 gives", "t*4", "i-0@n", nil},
-		"a queue without type, one pod that is not training": {other + "; queue other PLENTY 100 gives", "", "", of("t", func(p *corev1.Pod) {
+		"a queue without type, one pod that is not training": {other + "; queue other PLENTY 100 gives", "", "", onJob("t", func(p *corev1.Pod) {
 			if p.Name != "t-3" {
 				training(p)
 			}
@@ -113,15 +113,15 @@ func TestProtectedPods(t *testing.T) {
 		"unknown types take nothing":   {four + "; queue inf PLENTY 80000 batch", "", "", nil},
 		"a closed queue takes nothing": {four + "; queue inf PLENTY 80000 inference closed", "", "", nil},
 		"a vcjob that is not known":    {four + "vcjob=unknown", "", "", nil},
-		"an owner of another kind":     {four, "t*4", "i-0@n", of("t", ownedBy("batch/v1", "Job"))},
+		"an owner of another kind":     {four, "t*4", "i-0@n", onJob("t", ownedBy("batch/v1", "Job"))},
 	}
-	play(t, scenes)
+	runScenes(t, scenes)
 }
 
 func TestMinimumRuntime(t *testing.T) {
 	never := func(p *corev1.Pod) { p.Status.Phase, p.Status.StartTime = corev1.PodPending, nil }
-	// A pod that the kubelet has started in its init containers, and one that has had
-	// its node for so long, and has not started.
+	// One pod runs its init containers. Another one has had its node for so long, and has not
+	// started.
 	inInit := func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }
 	boundFor := func(d time.Duration) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
@@ -134,18 +134,18 @@ func TestMinimumRuntime(t *testing.T) {
 		least        int
 		ran          string
 		change       func(*corev1.Pod)
-		isTaken, all bool // without a minimum all may be
+		isTaken, all bool // without a minimum all pods are elastic
 	}{
 		"a job that has run for less is not taken":     {least: 4, ran: "59m"},
 		"nor are its spare pods":                       {least: 1, ran: "59m"},
 		"one that has run for as long is":              {least: 4, ran: "61m", isTaken: true},
-		"the job counts from its oldest pod":           {least: 4, ran: "5m", change: on("a-2", older), isTaken: true},
-		"a job of which nothing has started stays":     {least: 4, ran: "9h", change: of("a", never)},
-		"one that works in init containers counts":     {least: 4, ran: "2h", change: of("a", inInit), isTaken: true},
-		"but not before its time":                      {least: 4, ran: "59m", change: of("a", inInit)},
-		"one that has had its nodes for as long is":    {least: 4, ran: "9h", change: of("a", boundFor(61*time.Minute)), isTaken: true},
-		"one that was just given them stays":           {least: 4, ran: "9h", change: of("a", boundFor(time.Minute))},
-		"without a minimum it is taken before it runs": {least: 4, ran: "9h", change: of("a", never), isTaken: true, all: true},
+		"the job counts from its oldest pod":           {least: 4, ran: "5m", change: onPod("a-2", older), isTaken: true},
+		"a job of which nothing has started stays":     {least: 4, ran: "9h", change: onJob("a", never)},
+		"one that works in init containers counts":     {least: 4, ran: "2h", change: onJob("a", inInit), isTaken: true},
+		"but not before its time":                      {least: 4, ran: "59m", change: onJob("a", inInit)},
+		"one that has had its nodes for as long is":    {least: 4, ran: "9h", change: onJob("a", boundFor(61*time.Minute)), isTaken: true},
+		"one that was just given them stays":           {least: 4, ran: "9h", change: onJob("a", boundFor(time.Minute))},
+		"without a minimum it is taken before it runs": {least: 4, ran: "9h", change: onJob("a", never), isTaken: true, all: true},
 	}) {
 		s := scene{text: short.Replace("node n A 8; i inf 1: -; b tra LEAST: n*4 ran=30m; a tra LEAST: n*4 ran=" + tc.ran), change: tc.change}
 		s.text = strings.ReplaceAll(s.text, "LEAST", string(rune('0'+tc.least)))
@@ -155,10 +155,10 @@ func TestMinimumRuntime(t *testing.T) {
 				"inference": map[string]any{"reclaimFrom": []any{"training"}}, "training": map[string]any{"reclaimable": true, "minimumRuntime": "1h"},
 			}}
 		}
-		if w.run(t); tc.isTaken {
-			w.expect(t, "a*4", "i-0@n")
+		if w.runAction(t); tc.isTaken {
+			w.expectEvictedAndPlaced(t, "a*4", "i-0@n")
 		} else {
-			w.expect(t, "", "")
+			w.expectEvictedAndPlaced(t, "", "")
 		}
 	}
 }

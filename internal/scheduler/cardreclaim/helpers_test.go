@@ -23,7 +23,7 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// shipped is how a mark that failed is tried again.
+// shipped is how the product repeats a failed write.
 var shipped = writeBackoff
 
 // cards is the cache of the plugin, the same for all tests of the process.
@@ -41,12 +41,12 @@ const (
 	day  = 24 * time.Hour
 )
 
-// habits answers for Volcano jobs; those it does not name are not known.
-type habits map[string]workload.EvictionPolicy
+// fakePolicies has the policies of Volcano jobs. Other jobs are unknown.
+type fakePolicies map[string]workload.EvictionPolicy
 
-func (h habits) OpenSession(*framework.Session) {}
+func (h fakePolicies) OpenSession(*framework.Session) {}
 
-func (h habits) EvictionPolicyFor(namespace, name string) (workload.EvictionPolicy, bool) {
+func (h fakePolicies) EvictionPolicyFor(namespace, name string) (workload.EvictionPolicy, bool) {
 	evictionPolicy, known := h[namespace+"/"+name]
 	return evictionPolicy, known
 }
@@ -62,29 +62,29 @@ func ownedBy(apiVersion, kind string) func(*corev1.Pod) {
 // world is a cluster with the action.
 type world struct {
 	*session.Cluster
-	habits habits
+	habits fakePolicies
 	args   framework.Arguments
-	// volumes are claims of volumes, which are not bound.
+	// volumes are claims of volumes that are not bound.
 	volumes []*corev1.PersistentVolumeClaim
 	// alone runs the action without allocate before it.
 	alone  bool
 	action *Action
 }
 
-// PLENTY is quota for all cards that there are. BUSY is training in two gangs that
-// hold the eight cards of node n, HALF the first of them.
+// PLENTY is quota for all cards. BUSY is training in two gangs that use the eight cards of
+// node n, HALF the first of them.
 var short = strings.NewReplacer("PLENTY", `{"A":1000,"B":1000,"A/mig-1g.10gb-mixed":1000}`,
 	"BUSY", "na tra 4: n*4 ran=24h; nb tra 4: n*4 ran=24h", "HALF", "na tra 4: n*4 ran=24h")
 
-// tides makes a world with an inference queue above a training queue, which may
-// use all cards that there are.
-func tides(text string, changes ...func(*corev1.Pod)) *world {
-	w := &world{Cluster: session.New(""), habits: habits{}, volumes: []*corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "unbound"}}}}
+// newWorld returns a world with an inference queue above a training queue. Both may use all
+// cards.
+func newWorld(text string, changes ...func(*corev1.Pod)) *world {
+	w := &world{Cluster: session.New(""), habits: fakePolicies{}, volumes: []*corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "unbound"}}}}
 	return w.add("queue inf PLENTY 80000 inference cpu=1000; queue tra PLENTY 20000 training cpu=1000").add(text, changes...)
 }
 
-// add adds a text as package session reads it. A job that says vcjob has a habit:
-// that is inelastic, ends the job, or is unknown when it says so.
+// add adds a text in the format of package session. vcjob in it sets the policies of a job:
+// inelastic, ends, or unknown.
 func (w *world) add(text string, changes ...func(*corev1.Pod)) *world {
 	text = short.Replace(text)
 	w.Add(text, changes...)
@@ -98,8 +98,8 @@ func (w *world) add(text string, changes ...func(*corev1.Pod)) *world {
 	return w
 }
 
-// begin hands the cluster to Volcano's cache.
-func (w *world) begin() {
+// startCache fills Volcano's cache with the cluster.
+func (w *world) startCache() {
 	w.Begin()
 	for _, podSet := range w.volumes {
 		if err := w.Cache.SharedInformerFactory().Core().V1().PersistentVolumeClaims().Informer().GetIndexer().Add(podSet); err != nil {
@@ -107,30 +107,30 @@ func (w *world) begin() {
 		}
 	}
 	w.action = New(cards, w.habits)
-	w.action.clock = func() time.Time { return w.Now } // however slow the machine is
+	w.action.clock = func() time.Time { return w.Now } // so that slow machines change nothing
 	servers = append(servers, w.Cache.Client())
 }
 
-// open opens a session with the plugins of the shipped configuration, and more.
-func (w *world) open(more ...string) *world {
+// openSession opens a session with the plugins of the shipped configuration, and more.
+func (w *world) openSession(more ...string) *world {
 	if w.Cache == nil {
-		w.begin()
+		w.startCache()
 	}
 	w.Open([][]string{{"priority", "gang", "conformance", capacitycard.PluginName}, append([]string{"predicates", "nodeorder", "binpack"}, more...)},
 		map[string]framework.Arguments{capacitycard.PluginName: w.args})
 	return w
 }
 
-// run opens a session and lets allocate and the action have it. It stays open
-// until the test ends or another one is opened.
-func (w *world) run(t *testing.T) *world {
+// runAction opens a session and runs allocate and the action. It stays open until the test
+// ends or opens another one.
+func (w *world) runAction(t *testing.T) *world {
 	t.Helper()
 	t.Cleanup(w.Close)
-	w.open().execute()
+	w.openSession().executeActions()
 	return w
 }
 
-func (w *world) execute() {
+func (w *world) executeActions() {
 	if w.alone {
 		w.Run(w.action)
 		return
@@ -138,36 +138,37 @@ func (w *world) execute() {
 	w.Run(allocate.New(), w.action)
 }
 
-// expect compares who goes and who is promised a node, each as session.Spell reads it.
-func (w *world) expect(t *testing.T, wantGoes, wantPromised string) {
+// expectEvictedAndPlaced compares the evicted and the pipelined pods, in the format of
+// session.Spell.
+func (w *world) expectEvictedAndPlaced(t *testing.T, wantGoes, wantPromised string) {
 	t.Helper()
 	goes, promised := w.Outcome()
 	check.That(t, goes == session.Spell(wantGoes) && promised == session.Spell(wantPromised),
 		"%q go and %q are promised nodes, want %q and %q", goes, promised, session.Spell(wantGoes), session.Spell(wantPromised))
 }
 
-// scene is a world and what becomes of it: who goes, and who is promised a node.
+// scene is a world with its expected evicted and pipelined pods.
 type scene struct {
 	text, goes, promised string
 	change               func(*corev1.Pod)
 }
 
-func play(t *testing.T, scenes map[string]scene) {
+func runScenes(t *testing.T, scenes map[string]scene) {
 	t.Helper()
 	for name, s := range scenes {
-		t.Run(name, func(t *testing.T) { s.world().run(t).expect(t, s.goes, s.promised) })
+		t.Run(name, func(t *testing.T) { s.world().runAction(t).expectEvictedAndPlaced(t, s.goes, s.promised) })
 	}
 }
 
 func (s scene) world() *world {
 	if s.change == nil {
-		return tides(s.text)
+		return newWorld(s.text)
 	}
-	return tides(s.text, s.change)
+	return newWorld(s.text, s.change)
 }
 
-// on applies a change to the pod of a name, of to the pods of a job.
-func on(name string, change func(*corev1.Pod)) func(*corev1.Pod) {
+// onPod applies a change to the pod of a name, onJob to the pods of a job.
+func onPod(name string, change func(*corev1.Pod)) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		if p.Name == name {
 			change(p)
@@ -175,7 +176,7 @@ func on(name string, change func(*corev1.Pod)) func(*corev1.Pod) {
 	}
 }
 
-func of(job string, change func(*corev1.Pod)) func(*corev1.Pod) {
+func onJob(job string, change func(*corev1.Pod)) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		if p.Annotations["scheduling.k8s.io/group-name"] == job {
 			change(p)
@@ -183,7 +184,7 @@ func of(job string, change func(*corev1.Pod)) func(*corev1.Pod) {
 	}
 }
 
-func both(changes ...func(*corev1.Pod)) func(*corev1.Pod) {
+func applyAll(changes ...func(*corev1.Pod)) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		for _, change := range changes {
 			change(p)
@@ -191,8 +192,8 @@ func both(changes ...func(*corev1.Pod)) func(*corev1.Pod) {
 	}
 }
 
-// isUntouched wants no pod to be written to, by the action or by Volcano.
-func (w *world) isUntouched(t *testing.T) {
+// expectNoWrites fails if the action or Volcano wrote to a pod.
+func (w *world) expectNoWrites(t *testing.T) {
 	t.Helper()
 	time.Sleep(20 * time.Millisecond)
 	check.Equal(t, "pods that Volcano evicts", 0, len(w.Evicted))
@@ -203,8 +204,8 @@ func (w *world) isUntouched(t *testing.T) {
 	}
 }
 
-// state writes down everything that an attempt could change.
-func state(ssn *framework.Session) string {
+// sessionState prints everything that a plan could change.
+func sessionState(ssn *framework.Session) string {
 	var lines []string
 	for _, job := range ssn.Jobs {
 		for _, task := range job.Tasks {

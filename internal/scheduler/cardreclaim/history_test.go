@@ -14,12 +14,12 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// searches plays sessions, and lists those in which something was searched for in vain.
-func (w *world) searches(t *testing.T, sessions int) []int {
+// sessionsWithFailedSearch plays sessions, and lists those with a search that found nothing.
+func (w *world) sessionsWithFailedSearch(t *testing.T, sessions int) []int {
 	t.Helper()
 	var made []int
 	for n := range sessions {
-		w.run(t)
+		w.runAction(t)
 		for _, failed := range w.action.searches.failed {
 			if failed.session == w.action.searches.session {
 				made = append(made, n)
@@ -29,22 +29,22 @@ func (w *world) searches(t *testing.T, sessions int) []int {
 	return made
 }
 
-// each updates the pods of a job.
-func (w *world) each(job string, change func(*corev1.Pod)) {
+// updatePods updates the pods of a job.
+func (w *world) updatePods(job string, change func(*corev1.Pod)) {
 	for _, pod := range w.podsOf(job) {
 		w.Update(pod.Name, change)
 	}
 }
 
-// TestFailedSearchIsNotRepeated: while nothing changes it is made again after 1, 2,
-// 4 … sessions.
+// TestFailedSearchIsNotRepeated: while nothing changes, it is repeated only after 1, 2, 4 …
+// sessions.
 func TestFailedSearchIsNotRepeated(t *testing.T) {
-	w := tides("node n A 4; p tra 4: n*4 ran=24h protected; i inf 1: -; j inf 2: -*2")
-	check.Equal(t, "searches", "[0 0 2 2 5 5 10 10 19 19 36 36]", fmt.Sprint(w.searches(t, 40)))
+	w := newWorld("node n A 4; p tra 4: n*4 ran=24h protected; i inf 1: -; j inf 2: -*2")
+	check.Equal(t, "searches", "[0 0 2 2 5 5 10 10 19 19 36 36]", fmt.Sprint(w.sessionsWithFailedSearch(t, 40)))
 }
 
-// TestSearchIsRepeatedAfterChange: a pod for which nobody could make room is served in the first
-// session after something changed that helps, whatever it is.
+// TestSearchIsRepeatedAfterChange: the first session after any change that helps places the
+// pod.
 func TestSearchIsRepeatedAfterChange(t *testing.T) {
 	const full = "node n A 4; p tra 4: n*4 ran=24h protected; i inf 1: -"
 	node := func(w *world, change func(*corev1.Node)) {
@@ -69,8 +69,10 @@ func TestSearchIsRepeatedAfterChange(t *testing.T) {
 		goes, comes string
 		label       func(*corev1.Pod)
 	}{
-		"a pod ends":                   {full, func(w *world) { w.Cache.DeletePod(w.Pod("p-3")) }, "", "i-0@n", nil},
-		"nobody is protected any more": {full, func(w *world) { w.each("p", func(p *corev1.Pod) { delete(p.Annotations, "volcano.sh/preemptable") }) }, "p*4", "i-0@n", nil},
+		"a pod ends": {full, func(w *world) { w.Cache.DeletePod(w.Pod("p-3")) }, "", "i-0@n", nil},
+		"nobody is protected any more": {full, func(w *world) {
+			w.updatePods("p", func(p *corev1.Pod) { delete(p.Annotations, "volcano.sh/preemptable") })
+		}, "p*4", "i-0@n", nil},
 		"the PodGroup is not protected any more": {"node n A 4; p tra 4: n*4 ran=24h protectedgroup; i inf 1: -",
 			func(w *world) {
 				group(w, func(g *v1beta1.PodGroup) { delete(g.Annotations, "volcano.sh/preemptable") })
@@ -79,59 +81,60 @@ func TestSearchIsRepeatedAfterChange(t *testing.T) {
 		"a node gets cards": {"node n A 4; t tra 4: n*4 ran=24h; i inf 1: - cards=5",
 			func(w *world) { node(w, func(n *corev1.Node) { n.Status.Allocatable[gpu] = amount("8") }) }, "t*4", "i-0@n", nil},
 		"a node gets a label": {"node n A 4; t tra 4: n*4 ran=24h; i inf 1: -", func(w *world) { node(w, func(n *corev1.Node) { n.Labels["zone"] = "z" }) }, "t*4", "i-0@n",
-			of("i", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "z"} })},
+			onJob("i", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "z"} })},
 		"the quota grows": {`node n A 4; t tra 4: n*4 ran=24h; queue inf {"A":2} 80000 inference cpu=1000; i inf 3: -*3`,
 			func(w *world) { queue(w, `queue inf {"A":4} 80000 inference cpu=1000`) }, "t*4", "i@n*3", nil},
 		"the queue may be taken from": {"node n A 4; queue tra PLENTY 20000 training keeps cpu=1000; t tra 4: n*4 ran=24h; i inf 1: -",
 			func(w *world) { queue(w, "queue tra PLENTY 20000 training cpu=1000") }, "t*4", "i-0@n", nil},
 		"a job has pods to spare": {"node n A 2; node m A 2; t tra 4: n*2 m*2 ran=24h; i inf 1: -",
-			func(w *world) { group(w, func(g *v1beta1.PodGroup) { g.Spec.MinMember = 3 }) }, "t-0", "i-0@n", on("t-3", protect)},
+			func(w *world) { group(w, func(g *v1beta1.PodGroup) { g.Spec.MinMember = 3 }) }, "t-0", "i-0@n", onPod("t-3", protect)},
 		"a job is known": {"node n A 4; t tra 4: n*4 ran=24h vcjob=unknown; i inf 1: -",
 			func(w *world) { w.habits["ns/t"] = workload.EvictionPolicy{} }, "t*4", "i-0@n", nil},
 		"who was avoided is gone": {"node n A 4; w inf 1: n cards=0 ran=24h; t tra 4: n*4 ran=24h; i inf 1: -",
-			func(w *world) { w.Cache.DeletePod(w.Pod("w-0")) }, "t*4", "i-0@n", both(of("w", labelled("web", "")), of("i", labelled("api", "web")))},
+			func(w *world) { w.Cache.DeletePod(w.Pod("w-0")) }, "t*4", "i-0@n", applyAll(onJob("w", withLabelAndAntiAffinity("web", "")), onJob("i", withLabelAndAntiAffinity("api", "web")))},
 		"who must be near comes": {"node n A 4; t tra 4: n*4 ran=24h; w inf 1: n cards=0 ran=24h; i inf 1: -",
-			func(w *world) { w.each("w", func(p *corev1.Pod) { p.Labels["app"] = "web" }) }, "t*4", "i-0@n", of("i", beside("web"))},
+			func(w *world) { w.updatePods("w", func(p *corev1.Pod) { p.Labels["app"] = "web" }) }, "t*4", "i-0@n", onJob("i", withAffinity("web"))},
 	}) {
 		w := scene{text: tc.text, change: tc.label}.world()
 		w.alone = true
 		for range 4 {
-			w.run(t).expect(t, "", "")
+			w.runAction(t).expectEvictedAndPlaced(t, "", "")
 		}
 		tc.change(w)
-		w.run(t).expect(t, tc.goes, tc.comes)
+		w.runAction(t).expectEvictedAndPlaced(t, tc.goes, tc.comes)
 	}
 }
 
-// TestSearchIsRepeatedAfterMinimumRuntime is taken as soon as that is so.
+// TestSearchIsRepeatedAfterMinimumRuntime: a victim job is evicted as soon as it has run long
+// enough.
 func TestSearchIsRepeatedAfterMinimumRuntime(t *testing.T) {
-	w := tides("node n A 4; t tra 4: n*4 ran=10s; i inf 1: -")
+	w := newWorld("node n A 4; t tra 4: n*4 ran=10s; i inf 1: -")
 	w.args = map[string]any{"serviceTypes": map[string]any{
 		"inference": map[string]any{"reclaimFrom": []any{"training"}}, "training": map[string]any{"reclaimable": true, "minimumRuntime": "30s"}}}
 	for range 4 {
-		w.run(t).expect(t, "", "")
+		w.runAction(t).expectEvictedAndPlaced(t, "", "")
 	}
 	at := w.action.searches.failed[w.Job("i").UID].until
 	check.That(t, at.Sub(w.Now) > 15*time.Second && at.Sub(w.Now) < 25*time.Second, "the next search is made %s after the cluster was written down, want 20s", at.Sub(w.Now))
 }
 
-// TestLeftoverCardsServeJobsThatFailed: a gang is taken for another job, and one
-// of its cards suits a pod whose search failed in the session before.
+// TestLeftoverCardsServeJobsThatFailed: a gang is evicted for another job, and one of its
+// cards fits a pod whose search failed in the session before.
 func TestLeftoverCardsServeJobsThatFailed(t *testing.T) {
-	w := tides(`node n A 8; queue other PLENTY 20000 batch; queue mixed PLENTY 80000 gives; queue top PLENTY 90000 gives
+	w := newWorld(`node n A 8; queue other PLENTY 20000 batch; queue mixed PLENTY 80000 gives; queue top PLENTY 90000 gives
 		t other 8: n*8 ran=24h; a mixed 1: - type=inference`)
 	w.args = map[string]any{"serviceTypes": map[string]any{
 		"inference": map[string]any{"reclaimFrom": []any{"training"}}, "urgent": map[string]any{"reclaimFrom": []any{"batch"}},
 		"training": map[string]any{"reclaimable": true}, "batch": map[string]any{"reclaimable": true},
 	}}
 	w.alone = true
-	w.run(t).expect(t, "", "")
+	w.runAction(t).expectEvictedAndPlaced(t, "", "")
 	w.add("c top 4: -*4 type=urgent")
 	w.Cache.AddPodGroupV1beta1(w.Groups[len(w.Groups)-1])
 	for _, pod := range w.Pods[len(w.Pods)-4:] {
 		w.Cache.AddPod(pod.DeepCopy())
 	}
-	w.run(t).expect(t, "t*8", "a-0@n c@n*4")
+	w.runAction(t).expectEvictedAndPlaced(t, "t*8", "a-0@n c@n*4")
 }
 
 // TestActionRestsAfterLongSearch: searches take at most a quarter of the time.
@@ -142,10 +145,10 @@ func TestActionRestsAfterLongSearch(t *testing.T) {
 	}{
 		"a short one": {300 * time.Millisecond, "[]"}, "a long one": {2 * time.Second, "[1]"}, "a longer one": {5 * time.Second, "[1 2 3 4]"},
 	}) {
-		w := tides("node n A 8; BUSY; i inf 1: -")
-		w.begin()
+		w := newWorld("node n A 8; BUSY; i inf 1: -")
+		w.startCache()
 		clock, look := w.Now, false
-		w.action.clock = func() time.Time { // two looks a search: it takes so long
+		w.action.clock = func() time.Time { // a search reads the clock twice: it takes so long
 			if look = !look; !look {
 				clock = clock.Add(tc.took)
 			}
@@ -154,7 +157,7 @@ func TestActionRestsAfterLongSearch(t *testing.T) {
 		var rests []int
 		for n := range 8 {
 			before := clock
-			w.run(t)
+			w.runAction(t)
 			if clock.Equal(before) {
 				rests, look = append(rests, n), false
 			} else if n > 0 {
@@ -166,12 +169,12 @@ func TestActionRestsAfterLongSearch(t *testing.T) {
 	}
 }
 
-// TestSearchIgnoresPodsBeyondQuota: of the pods that wait only as many are looked at as the quota
-// has room for.
+// TestSearchIgnoresPodsBeyondQuota: the search looks only at as many pending pods as the quota
+// allows.
 func TestSearchIgnoresPodsBeyondQuota(t *testing.T) {
-	w := tides(`node n,m A 8; queue inf {"A":3} 80000 inference cpu=100000; BUSY; p tra 8: m*8 ran=24h; i inf 1: -*2000`)
+	w := newWorld(`node n,m A 8; queue inf {"A":3} 80000 inference cpu=100000; BUSY; p tra 8: m*8 ran=24h; i inf 1: -*2000`)
 	w.alone = true
-	w.open()
+	w.openSession()
 	t.Cleanup(w.Close)
 	policy, _ := cards.ReclaimPolicyFor(w.Ssn.UID)
 	rs := newReclaimSession(w.Ssn, policy, w.action)

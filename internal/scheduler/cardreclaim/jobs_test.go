@@ -14,15 +14,15 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-func restarts(event bus.Event, action bus.Action) []batch.LifecyclePolicy {
+func restartPolicies(event bus.Event, action bus.Action) []batch.LifecyclePolicy {
 	return []batch.LifecyclePolicy{{Event: event, Action: action}}
 }
 
 func TestOnlyPoliciesAreKept(t *testing.T) {
 	whole := &batch.Job{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "j", UID: "u", ResourceVersion: "7", Labels: map[string]string{"l": "v"}, Annotations: map[string]string{"a": "v"}},
-		Spec: batch.JobSpec{MinAvailable: 3, Queue: "q", Policies: restarts(bus.PodEvictedEvent, bus.RestartJobAction), Tasks: []batch.TaskSpec{
-			{Name: "ps", Replicas: 2, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeName: "n"}}}, {Policies: restarts(bus.AnyEvent, bus.AbortJobAction)}}},
+		Spec: batch.JobSpec{MinAvailable: 3, Queue: "q", Policies: restartPolicies(bus.PodEvictedEvent, bus.RestartJobAction), Tasks: []batch.TaskSpec{
+			{Name: "ps", Replicas: 2, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeName: "n"}}}, {Policies: restartPolicies(bus.AnyEvent, bus.AbortJobAction)}}},
 		Status: batch.JobStatus{RetryCount: 2},
 	}
 	got, err := keepPolicies(whole)
@@ -42,10 +42,10 @@ func TestOnlyPoliciesAreKept(t *testing.T) {
 }
 
 func TestJobsAreWatched(t *testing.T) {
-	w := tides("node n A 4; t tra 1: n*4 vcjob ran=24h; i inf 1: -")
-	w.begin()
+	w := newWorld("node n A 4; t tra 1: n*4 vcjob ran=24h; i inf 1: -")
+	w.startCache()
 	jobs := w.Cache.VCClient().BatchV1alpha1().Jobs("ns")
-	created, err := jobs.Create(t.Context(), &batch.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "t"}, Spec: batch.JobSpec{Policies: restarts(bus.PodEvictedEvent, bus.RestartJobAction)}}, metav1.CreateOptions{})
+	created, err := jobs.Create(t.Context(), &batch.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "t"}, Spec: batch.JobSpec{Policies: restartPolicies(bus.PodEvictedEvent, bus.RestartJobAction)}}, metav1.CreateOptions{})
 	check.NoError(t, err)
 	watch := &jobInformer{}
 	if _, known := watch.EvictionPolicyFor("ns", "t"); known {
@@ -54,7 +54,7 @@ func TestJobsAreWatched(t *testing.T) {
 	w.action = New(cards, nil)
 	w.action.jobPolicies = watch
 	t.Cleanup(w.Close)
-	watch.OpenSession(w.open().Ssn)
+	watch.OpenSession(w.openSession().Ssn)
 	eventually(t, "the job is known", func() bool { _, known := watch.EvictionPolicyFor("ns", "t"); return known })
 	if evictionPolicy, _ := watch.EvictionPolicyFor("ns", "t"); evictionPolicy != (workload.EvictionPolicy{Inelastic: true}) {
 		t.Errorf("habit %+v, want an inelastic one", evictionPolicy)
@@ -66,9 +66,9 @@ func TestJobsAreWatched(t *testing.T) {
 	if _, known := watch.EvictionPolicyFor("other", "t"); known {
 		t.Error("the job of another namespace is known")
 	}
-	// The action asks it: the job is taken whole.
-	w.execute()
-	w.expect(t, "t*4", "i-0@n")
+	// The action uses it: the job is evicted as a whole.
+	w.executeActions()
+	w.expectEvictedAndPlaced(t, "t*4", "i-0@n")
 
 	created.Spec.Policies = nil
 	if _, err := jobs.Update(t.Context(), created, metav1.UpdateOptions{}); err != nil {

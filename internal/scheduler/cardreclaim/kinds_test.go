@@ -12,9 +12,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// scattered is a cluster of nodes with eight cards, held by as many training gangs
-// of eight pods over eight nodes, and a gang of inference that waits: so many pods
-// of eight cards, which ask for another share of CPU each kind.
+// scattered is a cluster of nodes with eight cards, used by as many training gangs of eight
+// pods over eight nodes. A gang of inference is pending: so many pods of eight cards, of so
+// many kinds that differ in CPU.
 func scattered(nodes, pods, kinds int) *world { return scatteredGangs(nodes, 8, pods, kinds) }
 
 // scatteredGangs has gangs of so many pods, each on a node of its own.
@@ -24,7 +24,7 @@ func scatteredGangs(nodes, size, pods, kinds int) *world {
 
 // rankedGangs has the gangs in queues of so many priorities in turn.
 func rankedGangs(nodes, size, ranks, pods, kinds int) *world {
-	w := tides("")
+	w := newWorld("")
 	plenty := fmt.Sprintf(`{"A":%d}`, 16*nodes)
 	w.add(fmt.Sprintf("queue high %s 90000 inference cpu=1000000", plenty))
 	for rank := range ranks {
@@ -52,23 +52,23 @@ func rankedGangs(nodes, size, ranks, pods, kinds int) *world {
 	})
 }
 
-// TestKindsOnALargeCluster: a gang whose pods are of several kinds gets its cards
-// in one session, however large the cluster is.
+// TestKindsOnALargeCluster: a gang with pods of several kinds gets its cards in one session,
+// however large the cluster is.
 func TestKindsOnALargeCluster(t *testing.T) {
 	w := scattered(1000, 32, 16)
 	w.alone = true
-	w.run(t)
+	w.runAction(t)
 	check.Equal(t, "pods that are promised a node", 32, len(w.In(api.Pipelined)))
 }
 
-// TestCutSearchHasEvent: a job whose search ended for lack of effort is told so, and
-// one for which nobody can make room is not.
+// TestCutSearchHasEvent: a job has an event if its search ended at the budget, but not if no
+// eviction helps it.
 func TestCutSearchHasEvent(t *testing.T) {
-	w := hall(4, "i inf 5: -*5 cards=8", ownPorts())
-	w.begin()
+	w := fullCluster(4, "i inf 5: -*5 cards=8", withOwnHostPorts())
+	w.startCache()
 	w.alone = true
 	w.action.budget = budget{maxPerJob: 100_000, maxPerSession: 10_000_000}
-	w.run(t).expect(t, "", "")
-	events := told(t, fmt.Sprintf("w%d-i", w.ID), eventSearchCut)
+	w.runAction(t).expectEvictedAndPlaced(t, "", "")
+	events := eventsAbout(t, fmt.Sprintf("w%d-i", w.ID), eventSearchCut)
 	check.That(t, len(events) == 1 && events[0].Type == "Warning" && strings.Contains(events[0].Message, "victims for 5 pending pod(s) was cut short"), "told %+v", events)
 }

@@ -11,19 +11,19 @@ import (
 	"cardquota.dev/operator/internal/testing/session"
 )
 
-// explained gives a pod the condition that is written before it is told to go.
-func explained(reason string, since time.Duration) func(*corev1.Pod) {
+// withDisruptionTarget gives a pod the condition that is written before its eviction.
+func withDisruptionTarget(reason string, since time.Duration) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
 			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason, LastTransitionTime: ago(since)})
 	}
 }
 
-// TestPartialEvictionIsCompleted: a scheduler that ended between telling a job why it
-// goes and telling all of its pods to go leaves a part of it running.
+// TestPartialEvictionIsCompleted: a scheduler that ends after the conditions and before the
+// last eviction leaves a part of the job running.
 func TestPartialEvictionIsCompleted(t *testing.T) {
-	ours, kubelet := explained(corev1.PodReasonPreemptionByScheduler, time.Second), explained(corev1.PodReasonTerminationByKubelet, time.Second)
-	old := explained(corev1.PodReasonPreemptionByScheduler, 7*day)
+	ours, kubelet := withDisruptionTarget(corev1.PodReasonPreemptionByScheduler, time.Second), withDisruptionTarget(corev1.PodReasonTerminationByKubelet, time.Second)
+	old := withDisruptionTarget(corev1.PodReasonPreemptionByScheduler, 7*day)
 	for t, tc := range check.Cases(t, map[string]struct {
 		job    string
 		change func(*corev1.Pod)
@@ -40,17 +40,17 @@ func TestPartialEvictionIsCompleted(t *testing.T) {
 		"protected pods stay":                       {"t tra 4: n*3 - ran=1h vcjob protected", ours, ""},
 		"below the minimum of a task counts, too":   {"t tra 3: n*3 - ran=1h vcjob tasks=m*0/1,w*4/2", ours, "t*3"},
 	}) {
-		w := tides("node n A 4; "+tc.job, tc.change).known(t)
+		w := newWorld("node n A 4; "+tc.job, tc.change).addToAPI(t)
 		w.alone = true
-		goes, _ := w.run(t).Outcome()
+		goes, _ := w.runAction(t).Outcome()
 		check.Equal(t, "goes", session.Spell(tc.want), goes)
 		switch {
 		case tc.want != "" && strings.Contains(tc.job, "vcjob") && !strings.Contains(tc.job, "ends"):
-			eventually(t, "all that were left are marked", func() bool { return len(w.marked(t)) == 3 })
+			eventually(t, "all that were left are marked", func() bool { return len(w.markedPods(t)) == 3 })
 		case tc.want != "":
-			eventually(t, "all that were left are deleted", func() bool { return len(w.there(t)) == 1 })
+			eventually(t, "all that were left are deleted", func() bool { return len(w.existingPods(t)) == 1 })
 		}
-		goes, _ = w.run(t).Outcome()
+		goes, _ = w.runAction(t).Outcome()
 		check.Equal(t, "goes", session.Spell(tc.want), goes)
 	}
 }

@@ -20,27 +20,27 @@ import (
 	"cardquota.dev/operator/internal/testing/session"
 )
 
-// inQueue makes a world with one queue, whose pods the API server knows, and Preempt with
-// the evictor of the scheduler.
-func inQueue(t *testing.T, text string, changes ...func(*corev1.Pod)) (*world, *Preempt) {
+// newPreemptWorld returns a world with one queue and its pods in the API server, and Preempt
+// with the evictor of the scheduler.
+func newPreemptWorld(t *testing.T, text string, changes ...func(*corev1.Pod)) (*world, *Preempt) {
 	t.Helper()
-	w := tides("node n A; node m A; queue q PLENTY cpu=1000;"+text, changes...).known(t)
+	w := newWorld("node n A; node m A; queue q PLENTY cpu=1000;"+text, changes...).addToAPI(t)
 	preempt := NewPreempt(w.action)
 	w.Cache.Evictor = preempt.Evictor().Use(w.Cache.Client(), &record.FakeRecorder{})
 	t.Cleanup(w.Close)
 	return w, preempt
 }
 
-// preempt opens a session in which pods are placed and preempted.
-func (w *world) preempt(action *Preempt) *world {
-	w.open().Run(allocate.New(), action)
+// runPreemptAction opens a session and runs allocate and preempt.
+func (w *world) runPreemptAction(action *Preempt) *world {
+	w.openSession().Run(allocate.New(), action)
 	return w
 }
 
 const waits = "; other q 1: n*6 m*6 class=high; high q 1: - class=high"
 
-// TestHowJobsArePreempted: a gang goes as a whole, and pods of a vcjob are replaced, so
-// that no retry of it counts.
+// TestHowJobsArePreempted: a gang is evicted as a whole, and pods of a vcjob are recreated
+// without counting a retry.
 func TestHowJobsArePreempted(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ jobs, deleted, replaced string }{
 		"a vcjob without policies":       {"low q 4: n*2 m*2 class=low vcjob", "", "low*4"},
@@ -50,50 +50,50 @@ func TestHowJobsArePreempted(t *testing.T) {
 		"a vcjob that is not known":      {"low q 4: n*2 m*2 class=low vcjob=unknown", "", ""},
 		"a gang with a pod that it says": {"low q 4: n*2 m*2 class=low protectedgroup", "", ""},
 	}) {
-		w, preempt := inQueue(t, tc.jobs+waits)
-		w.preempt(preempt)
+		w, preempt := newPreemptWorld(t, tc.jobs+waits)
+		w.runPreemptAction(preempt)
 		replaced, deleted := session.Spell(tc.replaced), session.Spell(tc.deleted)
-		eventually(t, "marked "+replaced, func() bool { return strings.Join(w.marked(t), " ") == replaced })
-		eventually(t, "deleted "+deleted, func() bool { return strings.Join(w.gone(t), " ") == deleted })
+		eventually(t, "marked "+replaced, func() bool { return strings.Join(w.markedPods(t), " ") == replaced })
+		eventually(t, "deleted "+deleted, func() bool { return strings.Join(w.deletedPods(t), " ") == deleted })
 		check.Equal(t, "pods that are promised a node", len(strings.Fields(replaced+deleted))/4, len(w.In(api.Pipelined)))
 	}
 }
 
-// TestPreemptedPodHasConditions in the words of Volcano's own eviction.
+// TestPreemptedPodHasConditions: they have the words of Volcano's own eviction.
 func TestPreemptedPodHasConditions(t *testing.T) {
-	w, preempt := inQueue(t, "low q 4: n*2 m*2 class=low vcjob"+waits)
-	w.preempt(preempt)
+	w, preempt := newPreemptWorld(t, "low q 4: n*2 m*2 class=low vcjob"+waits)
+	w.runPreemptAction(preempt)
 	says := func(pod *corev1.Pod) bool {
 		return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 			return c.Type == corev1.PodReady && c.Reason == "Evict" && c.Message == "Pod is evicted, because of preempt"
 		})
 	}
-	eventually(t, "every pod of the gang says why it goes", func() bool { return len(w.stored(t, says)) == 4 })
+	eventually(t, "every pod of the gang says why it goes", func() bool { return len(w.storedPods(t, says)) == 4 })
 }
 
 // TestPartialPreemptionIsCompleted: a scheduler that ended in between left three pods of a
-// gang of four running, in a queue that gives nothing to others.
+// gang of four running, in a queue that is not reclaimable.
 func TestPartialPreemptionIsCompleted(t *testing.T) {
 	left := func(reclaimable string, told time.Duration) *world {
-		w, preempt := inQueue(t, "queue q PLENTY cpu=1000 "+reclaimable+"; low q 4: n*3 - class=low; other q 1: n*5 m*8 class=high",
-			of("low", explained(corev1.PodReasonPreemptionByScheduler, told)))
-		return w.preempt(preempt)
+		w, preempt := newPreemptWorld(t, "queue q PLENTY cpu=1000 "+reclaimable+"; low q 4: n*3 - class=low; other q 1: n*5 m*8 class=high",
+			onJob("low", withDisruptionTarget(corev1.PodReasonPreemptionByScheduler, told)))
+		return w.runPreemptAction(preempt)
 	}
 	for _, reclaimable := range []string{"keeps", "gives"} {
 		w := left(reclaimable, time.Second)
-		eventually(t, "the rest is gone", func() bool { return strings.Join(w.gone(t), " ") == "low-0 low-1 low-2" })
+		eventually(t, "the rest is gone", func() bool { return strings.Join(w.deletedPods(t), " ") == "low-0 low-1 low-2" })
 		w.Close()
 	}
-	left("keeps", day).isUntouched(t)
+	left("keeps", day).expectNoWrites(t)
 }
 
-// TestEachPreemptedPodHasAnEvent, those too that Volcano did not choose.
+// TestEachPreemptedPodHasAnEvent: that includes those that Volcano did not choose.
 func TestEachPreemptedPodHasAnEvent(t *testing.T) {
-	w, preempt := inQueue(t, "low q 4: n*2 m*2 class=low"+waits)
+	w, preempt := newPreemptWorld(t, "low q 4: n*2 m*2 class=low"+waits)
 	recorder := record.NewFakeRecorder(100)
 	preempt.Evictor().Use(w.Cache.Client(), recorder)
-	w.preempt(preempt)
-	eventually(t, "the gang is gone", func() bool { return len(w.gone(t)) == 4 })
+	w.runPreemptAction(preempt)
+	eventually(t, "the gang is gone", func() bool { return len(w.deletedPods(t)) == 4 })
 	events := map[string]int{}
 	for len(recorder.Events) > 0 {
 		events[<-recorder.Events]++
@@ -101,10 +101,10 @@ func TestEachPreemptedPodHasAnEvent(t *testing.T) {
 	check.Equal(t, "events", map[string]int{"Warning Evict Pod is evicted, because of preempt": 4}, events)
 }
 
-// TestPreemptedPodIsDeletedAfterFailedWrite: every write to it failed, and Volcano's cache has it
-// as one that goes.
+// TestPreemptedPodIsDeletedAfterFailedWrite: every write to it failed, and Volcano's cache
+// shows it as releasing.
 func TestPreemptedPodIsDeletedAfterFailedWrite(t *testing.T) {
-	w, preempt := inQueue(t, "low q 1: n*2 m*2 class=low"+waits)
+	w, preempt := newPreemptWorld(t, "low q 1: n*2 m*2 class=low"+waits)
 	w.action.evictor.backoff.Steps = 1
 	var down atomic.Bool
 	down.Store(true)
@@ -114,23 +114,23 @@ func TestPreemptedPodIsDeletedAfterFailedWrite(t *testing.T) {
 	client := w.Cache.Client().(*fake.Clientset)
 	client.PrependReactor("delete", "pods", fail)
 	client.PrependReactor("patch", "pods", fail)
-	w.preempt(preempt)
+	w.runPreemptAction(preempt)
 	first := session.Names(w.In(api.Releasing))
 	check.Equal(t, "pods that go", 1, len(w.In(api.Releasing)))
 	keptPatience := evictionTimeout
 	t.Cleanup(func() { evictionTimeout = keptPatience })
 	evictionTimeout = 0
-	w.preempt(preempt)
+	w.runPreemptAction(preempt)
 	check.Equal(t, "pods that go in the next session", first, session.Names(w.In(api.Releasing)))
 	down.Store(false)
-	eventually(t, "the pod is gone", func() bool { w.preempt(preempt); return len(w.gone(t)) == 1 })
-	check.Equal(t, "pods that are gone", []string{first}, w.gone(t))
+	eventually(t, "the pod is gone", func() bool { w.runPreemptAction(preempt); return len(w.deletedPods(t)) == 1 })
+	check.Equal(t, "pods that are gone", []string{first}, w.deletedPods(t))
 }
 
-// TestPreemptedGangIsEvictedOnce: while writes fail and nothing of it shows,
-// nobody else is evicted, and the gang goes in the end.
+// TestPreemptedGangIsEvictedOnce: while writes fail and the API server shows no change, no
+// other pod is evicted. In the end the gang is gone.
 func TestPreemptedGangIsEvictedOnce(t *testing.T) {
-	w, preempt := inQueue(t, "low q 2: n*2 class=low; spare q 2: m*2 class=low"+waits)
+	w, preempt := newPreemptWorld(t, "low q 2: n*2 class=low; spare q 2: m*2 class=low"+waits)
 	client := w.Cache.Client().(*fake.Clientset)
 	refused := make(chan struct{}, 3)
 	client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -141,22 +141,22 @@ func TestPreemptedGangIsEvictedOnce(t *testing.T) {
 			return false, nil, nil
 		}
 	})
-	w.preempt(preempt)
+	w.runPreemptAction(preempt)
 	first := session.Names(w.In(api.Releasing))
 	check.Equal(t, "pods that go", 2, len(w.In(api.Releasing)))
 	for range 3 {
-		w.preempt(preempt)
+		w.runPreemptAction(preempt)
 		check.Equal(t, "pods that go in the next session", first, session.Names(w.In(api.Releasing)))
 	}
-	eventually(t, "two pods are gone", func() bool { return len(w.gone(t)) == 2 })
-	for _, name := range w.gone(t) {
+	eventually(t, "two pods are gone", func() bool { return len(w.deletedPods(t)) == 2 })
+	for _, name := range w.deletedPods(t) {
 		check.That(t, strings.Contains(first, name), "%s is gone, told to go were %s", name, first)
 	}
 }
 
-// TestEvictorRepeatsFailedWrites for those whom Volcano's own actions evict.
+// TestEvictorRepeatsFailedWrites: this holds for pods that Volcano's own actions evict.
 func TestEvictorRepeatsFailedWrites(t *testing.T) {
-	w, preempt := inQueue(t, "low q 1: n class=low")
+	w, preempt := newPreemptWorld(t, "low q 1: n class=low")
 	client := w.Cache.Client().(*fake.Clientset)
 	tries := 0
 	client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -166,7 +166,7 @@ func TestEvictorRepeatsFailedWrites(t *testing.T) {
 		return false, nil, nil
 	})
 	check.NoError(t, preempt.Evictor().Evict(w.Pods[0], "reclaim"))
-	check.Equal(t, "pods that are gone", []string{"low-0"}, w.gone(t))
+	check.Equal(t, "pods that are gone", []string{"low-0"}, w.deletedPods(t))
 	client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("never")
 	})

@@ -16,10 +16,9 @@ import (
 	"cardquota.dev/operator/test/observer/sessioncheck"
 )
 
-// watched plays sessions under the eyes of the judge, which is told what the API
-// server would show of each: who was evicted, and who was promised a node. No pod
-// that was evicted is deleted, as with an API server that is slow.
-func (w *world) watched(sessions int, by string, plugins []string, play func()) []sessioncheck.Violation {
+// runWatched plays sessions and returns the violations that sessioncheck finds in what the API
+// server would show. No evicted pod is deleted, as with a slow API server.
+func (w *world) runWatched(sessions int, by string, plugins []string, play func()) []sessioncheck.Violation {
 	clock := w.Now
 	j := sessioncheck.New(sessioncheck.Options{ReclaimFrom: map[string][]string{"inference": {"training"}}})
 	j.Load(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}, clock)
@@ -28,12 +27,12 @@ func (w *world) watched(sessions int, by string, plugins []string, play func()) 
 	}
 	shown := map[string]bool{}
 	for session := range sessions {
-		w.open(plugins...)
+		w.openSession(plugins...)
 		play()
 		for _, job := range w.Ssn.Jobs {
 			for status, tasks := range job.TaskStatusIndex {
 				for _, task := range tasks {
-					if pod := shownAs(task, status, by); pod != nil && !shown[task.Name] {
+					if pod := podAfterSession(task, status, by); pod != nil && !shown[task.Name] {
 						shown[task.Name] = true
 						j.Apply(pod, false, clock)
 					}
@@ -48,9 +47,9 @@ func (w *world) watched(sessions int, by string, plugins []string, play func()) 
 	return j.TakeViolations()
 }
 
-// shownAs is the pod of a task as the API server shows it after a session, nil
-// where nothing changed.
-func shownAs(task *api.TaskInfo, status api.TaskStatus, by string) *corev1.Pod {
+// podAfterSession returns the pod of a task as the API server shows it after a session, nil if
+// nothing changed.
+func podAfterSession(task *api.TaskInfo, status api.TaskStatus, by string) *corev1.Pod {
 	pod := task.Pod.DeepCopy()
 	switch status {
 	case api.Releasing:
@@ -64,13 +63,13 @@ func shownAs(task *api.TaskInfo, status api.TaskStatus, by string) *corev1.Pod {
 	return pod
 }
 
-// preempts runs Volcano's action preempt after allocate.
-func (w *world) preempts() { w.Run(allocate.New(), preempt.New()) }
+// runPreempt runs Volcano's action preempt after allocate.
+func (w *world) runPreempt() { w.Run(allocate.New(), preempt.New()) }
 
-// twoNodeGroups has training in two node groups, that of the first protected, and
-// a pod of inference waits for a card of the second.
+// twoNodeGroups has training in two node groups, that of the first protected. A pod of
+// inference needs a card of the second.
 func twoNodeGroups(text string) *world {
-	w := tides(`node n1,n2 A 4; queue inf1 PLENTY 90000 inference cpu=1000; queue inf2 PLENTY 80000 inference cpu=1000
+	w := newWorld(`node n1,n2 A 4; queue inf1 PLENTY 90000 inference cpu=1000; queue inf2 PLENTY 80000 inference cpu=1000
 		queue tra1 PLENTY 20000 training cpu=1000; queue tra2 PLENTY 20000 training cpu=1000
 		t1 tra1 4: n1*4 ran=24h protected; t2 tra2 4: n2*4 ran=24h; y inf2 1: -;` + text)
 	for i, n := range w.Nodes {
@@ -84,15 +83,15 @@ func twoNodeGroups(text string) *world {
 	return w
 }
 
-// nodesThatRefuse have training that may be taken, and a pod that stays and keeps
-// the pod off that waits, out of the whole domain of a node label; one more node
-// has dearer training and no such pod.
-func nodesThatRefuse(n int, label string) *world {
-	w := tides("node clean A 4; old tra 4: clean*4 ran=24h; queue cpu {} 50000 gives")
+// nodesWithBlockingPods have training that may be evicted. A protected pod keeps the pending
+// pod out of the whole domain of a node label. One more node has training of larger loss and
+// no such pod.
+func nodesWithBlockingPods(n int, label string) *world {
+	w := newWorld("node clean A 4; old tra 4: clean*4 ran=24h; queue cpu {} 50000 gives")
 	for i := range n {
-		w.add(fmt.Sprintf("node n%02d A 4; tn%02d tra 4: n%02d*4 ran=1h", i, i, i)).add(fmt.Sprintf("xn%02d cpu 1: n%02d cards=0 ran=24h", i, i), labelled("x", "i"))
+		w.add(fmt.Sprintf("node n%02d A 4; tn%02d tra 4: n%02d*4 ran=1h", i, i, i)).add(fmt.Sprintf("xn%02d cpu 1: n%02d cards=0 ran=24h", i, i), withLabelAndAntiAffinity("x", "i"))
 	}
-	w.add("i inf 1: -", labelled("i", ""))
+	w.add("i inf 1: -", withLabelAndAntiAffinity("i", ""))
 	for _, node := range w.Nodes {
 		node.Labels[corev1.LabelHostname], node.Labels[zone] = node.Name, node.Name
 	}
@@ -104,16 +103,16 @@ func nodesThatRefuse(n int, label string) *world {
 	return w
 }
 
-// TestPreemptWaitsForDeletion: nobody else goes while the API server does not
-// show the first deletion.
+// TestPreemptWaitsForDeletion: no other pod is evicted while the API server does not show the
+// first deletion.
 func TestPreemptWaitsForDeletion(t *testing.T) {
-	w := tides(`node n A 8; queue inf {"A":4} 80000 inference cpu=1000; low inf 1: n*4 ran=24h class=low; high inf 1: - class=high`)
-	found := w.watched(4, "preempt", nil, w.preempts)
+	w := newWorld(`node n A 8; queue inf {"A":4} 80000 inference cpu=1000; low inf 1: n*4 ran=24h class=low; high inf 1: - class=high`)
+	found := w.runWatched(4, "preempt", nil, w.runPreempt)
 	check.That(t, len(found) == 0, "found %v", found)
 }
 
-// TestSessionCheckFindsNoViolation: nobody starves because a pod of another
-// queue waits in vain before it, or because many nodes refuse it.
+// TestSessionCheckFindsNoViolation: no pod starves because a pending pod of another queue
+// comes before it, or because many nodes do not fit.
 func TestSessionCheckFindsNoViolation(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		world   *world
@@ -122,12 +121,12 @@ func TestSessionCheckFindsNoViolation(t *testing.T) {
 	}{
 		"node groups":                           {twoNodeGroups(""), []string{"nodegroup"}, "y-0@n2"},
 		"node groups, another one waits before": {twoNodeGroups("x inf1 1: -"), []string{"nodegroup"}, "y-0@n2"},
-		"nodes that refuse":                     {nodesThatRefuse(40, corev1.LabelHostname), nil, "i-0@clean"},
-		"zones that refuse":                     {nodesThatRefuse(40, zone), nil, "i-0@clean"},
+		"nodes that refuse":                     {nodesWithBlockingPods(40, corev1.LabelHostname), nil, "i-0@clean"},
+		"zones that refuse":                     {nodesWithBlockingPods(40, zone), nil, "i-0@clean"},
 	}) {
 		promised := ""
-		found := tc.world.watched(10, Name, tc.plugins, func() {
-			tc.world.execute()
+		found := tc.world.runWatched(10, Name, tc.plugins, func() {
+			tc.world.executeActions()
 			_, promised = tc.world.Outcome()
 		})
 		check.That(t, len(found) == 0, "found %v", found)

@@ -16,7 +16,7 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// pod is what a recount knows of a pod.
+// pod is the state of a pod in a session.
 type pod struct {
 	*corev1.Pod
 	job, queue, node string
@@ -25,7 +25,7 @@ type pod struct {
 	cpu              float64
 }
 
-// recount reads every pod off the session.
+// recount reads every pod from the session.
 func recount(ssn *framework.Session) map[string]pod {
 	pods := map[string]pod{}
 	for _, j := range ssn.Jobs {
@@ -40,13 +40,13 @@ func recount(ssn *framework.Session) map[string]pod {
 
 func (p pod) runs() bool { return p.status == api.Running || p.status == api.Bound }
 
-// holds tells that a pod is placed or was promised a node.
+// holds reports whether a pod is placed or pipelined.
 func (p pod) holds() bool { return api.AllocatedStatus(p.status) || p.status == api.Pipelined }
 
-// draw makes a small cluster in which training holds most cards and inference
-// waits.
-func draw(t *rapid.T) *world {
-	w := tides("")
+// drawWorld returns a small random cluster in which training uses most cards and inference is
+// pending.
+func drawWorld(t *rapid.T) *world {
+	w := newWorld("")
 	free, cpus := map[string]int{}, map[string]int{}
 	names := []string{"n1", "n2", "n3", "n4"}[:rapid.IntRange(2, 4).Draw(t, "nodes")]
 	for i, name := range names {
@@ -83,7 +83,7 @@ func draw(t *rapid.T) *world {
 		waits, name := rapid.IntRange(1, 3).Draw(t, "pods"), fmt.Sprintf("i%d", i)
 		change := requests("cpu", rapid.SampledFrom([]string{"1", "1", "4", "12"}).Draw(t, "cores"))
 		if rapid.IntRange(0, 4).Draw(t, "apart") == 0 {
-			change = both(change, labelled(name, name))
+			change = applyAll(change, withLabelAndAntiAffinity(name, name))
 		}
 		w.add(fmt.Sprintf("%s %s %d: -*%d cards=%d card=%s", name, rapid.SampledFrom([]string{"inf", "inf", "inf2", "tra"}).Draw(t, "queue"), rapid.IntRange(1, waits).Draw(t, "minimum"),
 			waits, rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(t, "cards"), rapid.SampledFrom([]string{"A", "B", "A|B", "B|A"}).Draw(t, "card")), change)
@@ -92,9 +92,8 @@ func draw(t *rapid.T) *world {
 	return w
 }
 
-// suffices tells that free room is enough for all that wait, wherever each of
-// them is put: on every model there are as many places for the largest of them
-// as there are pods.
+// suffices reports whether free cards suffice for all pending pods, wherever each is placed.
+// Every model has as many places for the largest of them as there are pods.
 func (w *world) suffices(before map[string]pod) bool {
 	waiting, cards, cpu := 0, 1, 1.0
 	used, cores := map[string]int{}, map[string]float64{}
@@ -117,14 +116,14 @@ func (w *world) suffices(before map[string]pod) bool {
 	return places["A"] >= waiting && places["B"] >= waiting
 }
 
-// tally is what a recount of a session comes to.
+// tally is the sums of a session.
 type tally struct {
-	// ran, runs and placed are pods of each job, evicted their names.
+	// ran, runs and placed are counts of pods by job, evicted their names.
 	ran, runs, placed map[string]int
 	evicted           map[string][]string
-	// used is what each queue holds of each model.
+	// used is what each queue uses of each model.
 	used map[string]map[string]int
-	// came is the highest priority of a queue of which a pod was promised a node.
+	// came is the highest priority of the queues with a pipelined pod, by model.
 	came map[string]int32
 }
 
@@ -164,7 +163,7 @@ func (w *world) tally(t *rapid.T, before, after map[string]pod) *tally {
 	return y
 }
 
-// check compares a session after the action with before.
+// check compares a session after the action with the one before.
 func (w *world) check(t *rapid.T, before, after map[string]pod) {
 	y := w.tally(t, before, after)
 	for _, j := range w.Groups {
@@ -189,7 +188,7 @@ func (w *world) check(t *rapid.T, before, after map[string]pod) {
 	check.Must(t, len(y.evicted) == 0 || !w.suffices(before), "%v go although there is room for all", y.evicted)
 }
 
-// checkQuotas compares what every queue of inference holds with its quota.
+// checkQuotas compares the usage of every inference queue with its quota.
 func (w *world) checkQuotas(t *rapid.T, y *tally) {
 	for _, q := range w.Queues {
 		quota := map[string]int{}
@@ -202,8 +201,8 @@ func (w *world) checkQuotas(t *rapid.T, y *tally) {
 	}
 }
 
-// checkGiver looks at one job that gave something: whether it may, and whether it
-// was of use to a queue of higher priority.
+// checkGiver checks one victim job: whether it may be evicted, and whether that helped a queue
+// of higher priority.
 func (w *world) checkGiver(t *rapid.T, name string, gone []string, before map[string]pod, came map[string]int32) {
 	useful, priorities := false, map[string]int32{"tra": 20000, "old": 75000}
 	for _, of := range gone {
@@ -232,11 +231,11 @@ func (w *world) podsOf(name string) []*corev1.Pod {
 func TestReclaimInvariants(t *testing.T) {
 	tides, victims := 0, 0
 	seed.Check(t, func(t *rapid.T) {
-		w := draw(t)
-		w.open()
+		w := drawWorld(t)
+		w.openSession()
 		defer w.Close()
 		before := recount(w.Ssn)
-		w.execute()
+		w.executeActions()
 		after := recount(w.Ssn)
 		w.check(t, before, after)
 		tides++

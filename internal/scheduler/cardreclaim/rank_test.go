@@ -13,8 +13,8 @@ import (
 	"cardquota.dev/operator/internal/testing/session"
 )
 
-// class gives a pod a PriorityClass, of which the shipped policy lists pc-high,
-// pc-medium, pc-normal and pc-low.
+// class gives a pod a PriorityClass. The shipped policy lists pc-high, pc-medium, pc-normal
+// and pc-low.
 func class(name string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.PriorityClassName = name }
 }
@@ -28,16 +28,16 @@ func podDisruptionBudget(app string, allowed int32) *policyv1.PodDisruptionBudge
 	}
 }
 
-// TestLowerPrioritiesAreEvictedFirst: of two gangs on one node each, na has run for a day and mb
-// for an hour, so that mb loses less.
+// TestLowerPrioritiesAreEvictedFirst: of two gangs on one node each, na has run for a day and
+// mb for an hour, so mb has less loss.
 func TestLowerPrioritiesAreEvictedFirst(t *testing.T) {
 	const (
 		nodes = "node n A 4; node m A 4; "
 		gangs = nodes + "na tra 4: n*4 ran=24h; mb tra 4: m*4 ran=1h; i inf 4: -*4"
 		spare = nodes + "na tra 3: n*4 ran=24h; mb tra 4: m*4 ran=1h; i inf 1: -"
 	)
-	classes := func(a, b string) func(*corev1.Pod) { return both(of("na", class(a)), of("mb", class(b))) }
-	apps := both(of("na", labelled("na", "")), of("mb", labelled("mb", "")))
+	classes := func(a, b string) func(*corev1.Pod) { return applyAll(onJob("na", class(a)), onJob("mb", class(b))) }
+	apps := applyAll(onJob("na", withLabelAndAntiAffinity("na", "")), onJob("mb", withLabelAndAntiAffinity("mb", "")))
 	for t, tc := range check.Cases(t, map[string]struct {
 		text    string
 		change  func(*corev1.Pod)
@@ -55,10 +55,10 @@ func TestLowerPrioritiesAreEvictedFirst(t *testing.T) {
 		"a gang before a spare pod of a higher priority":     {text: spare, change: classes("pc-high", "pc-low"), goes: "mb*4"},
 		"a spare pod before a gang of the same priority":     {text: spare, change: classes("pc-low", "pc-low"), goes: "na-0"},
 		"the spare pod of the lower priority": {text: spare,
-			change: both(of("na", class("pc-normal")), on("na-2", class("pc-low")), of("mb", class("pc-high"))), goes: "na-2"},
+			change: applyAll(onJob("na", class("pc-normal")), onPod("na-2", class("pc-low")), onJob("mb", class("pc-high"))), goes: "na-2"},
 		"the spare pod that its job ranks lower": {text: spare,
-			change: on("na-3", func(p *corev1.Pod) { p.Annotations["volcano.sh/task-priority"] = "-1" }), goes: "na-3"},
-		"a gang as its highest pod": {text: gangs, change: both(classes("pc-low", "pc-low"), on("mb-1", class("pc-normal"))), goes: "na*4"},
+			change: onPod("na-3", func(p *corev1.Pod) { p.Annotations["volcano.sh/task-priority"] = "-1" }), goes: "na-3"},
+		"a gang as its highest pod": {text: gangs, change: applyAll(classes("pc-low", "pc-low"), onPod("mb-1", class("pc-normal"))), goes: "na*4"},
 
 		"last of its priority who has a disruption budget that allows none": {text: gangs, change: apps,
 			budgets: []*policyv1.PodDisruptionBudget{podDisruptionBudget("mb", 0)}, goes: "na*4"},
@@ -66,39 +66,40 @@ func TestLowerPrioritiesAreEvictedFirst(t *testing.T) {
 			budgets: []*policyv1.PodDisruptionBudget{podDisruptionBudget("mb", 3)}, goes: "na*4"},
 		"as always who has one that allows it": {text: gangs, change: apps,
 			budgets: []*policyv1.PodDisruptionBudget{podDisruptionBudget("mb", 4)}, goes: "mb*4"},
-		"before a higher priority who has one that allows none": {text: gangs, change: both(classes("pc-high", "pc-low"), apps),
+		"before a higher priority who has one that allows none": {text: gangs, change: applyAll(classes("pc-high", "pc-low"), apps),
 			budgets: []*policyv1.PodDisruptionBudget{podDisruptionBudget("mb", 0)}, goes: "mb*4"},
 		"by loss as well last who has one that allows none": {text: gangs, change: apps, byLoss: true,
 			budgets: []*policyv1.PodDisruptionBudget{podDisruptionBudget("mb", 0)}, goes: "na*4"},
 		"who has one where all have one": {text: gangs, change: apps,
 			budgets: []*policyv1.PodDisruptionBudget{podDisruptionBudget("mb", 0), podDisruptionBudget("na", 0)}, goes: "mb*4"},
-		"of spare pods the one without": {text: spare, change: both(apps, on("na-1", labelled("other", ""))),
+		"of spare pods the one without": {text: spare, change: applyAll(apps, onPod("na-1", withLabelAndAntiAffinity("other", ""))),
 			budgets: []*policyv1.PodDisruptionBudget{podDisruptionBudget("na", 0), podDisruptionBudget("mb", 0)}, goes: "na-1"},
 		"a gang before a spare pod with one": {text: spare, change: apps,
 			budgets: []*policyv1.PodDisruptionBudget{podDisruptionBudget("na", 0)}, goes: "mb*4"},
 	}) {
-		w := tides(tc.text, tc.change)
+		w := newWorld(tc.text, tc.change)
 		if tc.byLoss {
 			w.args = framework.Arguments{"victimOrder": "Loss"}
 		}
-		w.begin()
+		w.startCache()
 		for _, budget := range tc.budgets {
 			indexer := w.Cache.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Informer().GetIndexer()
 			check.NoError(t, indexer.Add(budget))
 		}
-		w.run(t)
+		w.runAction(t)
 		goes, promised := w.Outcome()
 		check.That(t, goes == session.Spell(tc.goes) && promised != "", "%q go and %q are promised nodes, want %q to go", goes, promised, tc.goes)
 	}
 }
 
-// TestHigherPrioritiesAreSpared: as the need grows, one priority after the other goes.
+// TestHigherPrioritiesAreSpared: as more cards are needed, one priority after the other is
+// evicted.
 func TestHigherPrioritiesAreSpared(t *testing.T) {
 	for pods, want := range map[int]string{1: "a*4", 4: "a*4", 5: "a*4 b*4", 8: "a*4 b*4", 9: "a*4 b*4 c*4", 12: "a*4 b*4 c*4"} {
 		t.Run(fmt.Sprint(pods), func(t *testing.T) {
-			w := tides(fmt.Sprintf("node n A 4; node m A 4; node o A 4; a tra 4: n*4 ran=99h; b tra 4: m*4 ran=24h; c tra 4: o*4 ran=1h; i inf %d: -*%d", pods, pods),
-				both(of("a", class("pc-low")), of("b", class("pc-normal")), of("c", class("pc-medium"))))
-			w.run(t)
+			w := newWorld(fmt.Sprintf("node n A 4; node m A 4; node o A 4; a tra 4: n*4 ran=99h; b tra 4: m*4 ran=24h; c tra 4: o*4 ran=1h; i inf %d: -*%d", pods, pods),
+				applyAll(onJob("a", class("pc-low")), onJob("b", class("pc-normal")), onJob("c", class("pc-medium"))))
+			w.runAction(t)
 			goes, _ := w.Outcome()
 			check.Equal(t, "who goes", session.Spell(want), goes)
 		})

@@ -129,14 +129,14 @@ func (s *reclaimSession) placeTasks(job *api.JobInfo, tasks []*api.TaskInfo, all
 // dropUnsolvable drops the pod sets of which not even one pod can be placed. It returns none
 // if all are to be placed and that is known to be impossible.
 func (s *reclaimSession) dropUnsolvable(podSets []*podSet, all bool) []*podSet {
-	hopeless := func(c *podSet) bool {
+	isUnsolvable := func(c *podSet) bool {
 		n, known := s.unsolvable[s.kindOf(c)]
 		return known && (n == 1 || all && len(c.tasks) >= n) || s.jobExhausted() || len(s.nodesOf(c)) == 0
 	}
-	if all && (slices.ContainsFunc(podSets, hopeless) || len(podSets) > 1 && s.unsolvableSets[s.podSetsKey(podSets)]) {
+	if all && (slices.ContainsFunc(podSets, isUnsolvable) || len(podSets) > 1 && s.unsolvableSets[s.podSetsKey(podSets)]) {
 		return nil
 	}
-	return slices.DeleteFunc(podSets, hopeless)
+	return slices.DeleteFunc(podSets, isUnsolvable)
 }
 
 // rememberUnsolvable remembers that pods cannot be placed, whatever is evicted. If all were to

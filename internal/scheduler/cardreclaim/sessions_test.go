@@ -11,69 +11,68 @@ import (
 	"cardquota.dev/operator/internal/testing/session"
 )
 
-// TestTheNextSession: until those who go are gone, those who come keep what they
-// were promised, and nobody is taken twice.
+// TestTheNextSession: until the victims are gone, the pipelined pods keep their places, and no
+// pod is evicted twice.
 func TestTheNextSession(t *testing.T) {
 	for t, vcjob := range check.Cases(t, map[string]string{"deleted": "", "replaced": "vcjob"}) {
-		w := tides(fmt.Sprintf("node n A 8; t tra 4: n*4 ran=1h %s; u tra 4: n*4 ran=24h %s; i inf 3: -*3", vcjob, vcjob))
-		w.run(t).expect(t, "t*4", "i@n*3")
+		w := newWorld(fmt.Sprintf("node n A 8; t tra 4: n*4 ran=1h %s; u tra 4: n*4 ran=24h %s; i inf 3: -*3", vcjob, vcjob))
+		w.runAction(t).expectEvictedAndPlaced(t, "t*4", "i@n*3")
 		for range 3 {
-			w.open().expect(t, "t*4", "") // before anybody decides
-			w.execute()
-			w.expect(t, "t*4", "i@n*3")
+			w.openSession().expectEvictedAndPlaced(t, "t*4", "") // before anybody decides
+			w.executeActions()
+			w.expectEvictedAndPlaced(t, "t*4", "i@n*3")
 		}
 		w.add("late inf 2: -*2")
 		w.Cache.AddPodGroupV1beta1(w.Groups[len(w.Groups)-1])
 		for _, pod := range w.Pods[len(w.Pods)-2:] {
 			w.Cache.AddPod(pod.DeepCopy())
 		}
-		// One card of t is left over, and one is lacking.
-		w.run(t).expect(t, "t*4 u*4", "i@n*3 late@n*2")
-		w.run(t).expect(t, "t*4 u*4", "i@n*3 late@n*2")
+		// One card of t is left over, and one is missing.
+		w.runAction(t).expectEvictedAndPlaced(t, "t*4 u*4", "i@n*3 late@n*2")
+		w.runAction(t).expectEvictedAndPlaced(t, "t*4 u*4", "i@n*3 late@n*2")
 	}
 }
 
-// TestReclaimWaitsForTerminatingPods: a pod that cannot be on a node only because
-// of pods that are leaving it takes nothing elsewhere meanwhile.
+// TestReclaimWaitsForTerminatingPods: a pod that only terminating pods keep off a node
+// reclaims no cards elsewhere.
 func TestReclaimWaitsForTerminatingPods(t *testing.T) {
 	as := func(*corev1.Pod) {}
 	for t, tc := range check.Cases(t, map[string]struct {
-		pods            string // that a node takes
+		pods            string // maximum of the node
 		training, taker func(*corev1.Pod)
 	}{
 		"its port":                     {"110", hostPort(80), hostPort(80)},
-		"it avoids them":               {"110", labelled("t", ""), both(labelled("i", "t"), hostPort(80))},
-		"they avoid it":                {"110", labelled("t", "i"), both(labelled("i", ""), hostPort(80))},
+		"it avoids them":               {"110", withLabelAndAntiAffinity("t", ""), applyAll(withLabelAndAntiAffinity("i", "t"), hostPort(80))},
+		"they avoid it":                {"110", withLabelAndAntiAffinity("t", "i"), applyAll(withLabelAndAntiAffinity("i", ""), hostPort(80))},
 		"as many pods as there may be": {"4", as, as},
 	}) {
-		w := tides("node n,m A 4; t tra 4: n*4 ran=1h; u tra 4: m*4 ran=24h; i inf 1: -", both(of("t", tc.training), of("u", tc.training), of("i", tc.taker)))
+		w := newWorld("node n,m A 4; t tra 4: n*4 ran=1h; u tra 4: m*4 ran=24h; i inf 1: -", applyAll(onJob("t", tc.training), onJob("u", tc.training), onJob("i", tc.taker)))
 		for _, n := range w.Nodes {
 			n.Status.Allocatable["pods"] = amount(tc.pods)
 		}
-		w.run(t).expect(t, "t*4", "i-0@n")
+		w.runAction(t).expectEvictedAndPlaced(t, "t*4", "i-0@n")
 		for range 2 {
-			goes, _ := w.run(t).Outcome()
+			goes, _ := w.runAction(t).Outcome()
 			check.Must(t, goes == "t-0 t-1 t-2 t-3", "%q go, want those of the first session", goes)
 		}
 	}
 	t.Run("the next pod takes from others", func(t *testing.T) {
-		w := tides("node n,m A 4; node o A 1; t tra 4: n*4 ran=1h; u tra 4: m*4 ran=24h; i inf 1: o -*2 ran=24h", hostPort(80))
+		w := newWorld("node n,m A 4; node o A 1; t tra 4: n*4 ran=1h; u tra 4: m*4 ran=24h; i inf 1: o -*2 ran=24h", hostPort(80))
 		second := w.Pods[len(w.Pods)-1]
 		w.Pods = w.Pods[:len(w.Pods)-1]
-		w.run(t).expect(t, "t*4", "i-1@n")
+		w.runAction(t).expectEvictedAndPlaced(t, "t*4", "i-1@n")
 		w.Cache.AddPod(second)
-		w.run(t).expect(t, "t*4 u*4", "i-2@m")
+		w.runAction(t).expectEvictedAndPlaced(t, "t*4 u*4", "i-2@m")
 	})
 }
 
-// TestSessionIsReproducible: Go walks over maps in another order each
-// time.
+// TestSessionIsReproducible: Go iterates over maps in another order each time.
 func TestSessionIsReproducible(t *testing.T) {
 	outcome := func() string {
-		w := tides(`node n,m A 8; node o B 8; queue inf2 {"A":3,"B":2} 80000 inference cpu=1000; queue tra2 PLENTY 20000 training cpu=1000
+		w := newWorld(`node n,m A 8; node o B 8; queue inf2 {"A":3,"B":2} 80000 inference cpu=1000; queue tra2 PLENTY 20000 training cpu=1000
 			a tra 4: n*4 ran=24h vcjob; b tra2 4: n*4 ran=24h tasks=ps*1/1,w*3/3; c tra 2: m*4 ran=24h vcjob; d tra2 4: m*4 ran=24h tasks=ps*1/1,w*3/3
 			e tra 4: o*4 card=B ran=24h vcjob; f tra2 2: o*4 card=B ran=24h tasks=ps*1/1,w*3/3
-			i inf 2: -*5 card=A|B; j inf2 3: -*3 card=B|A; k inf2 1: -*3; l inf 1: - cards=4`).open()
+			i inf 2: -*5 card=A|B; j inf2 3: -*3 card=B|A; k inf2 1: -*3; l inf 1: - cards=4`).openSession()
 		defer w.Close()
 		w.action.Execute(w.Ssn)
 		goes, come := w.Outcome()
@@ -86,34 +85,33 @@ func TestSessionIsReproducible(t *testing.T) {
 	}
 }
 
-// TestUnsolvableNeedsAreRemembered: what nobody can make room for is looked at once a session,
-// for each kind of taker.
+// TestUnsolvableNeedsAreRemembered: needs that no eviction helps are tried once a session for
+// each reclaimerKey.
 func TestUnsolvableNeedsAreRemembered(t *testing.T) {
-	w := tides(`node n,m A 4; queue other PLENTY 20000 batch; queue mixed PLENTY 80000 gives; p tra 4: n*4 ran=24h protected; t other 4: m*4 ran=24h
+	w := newWorld(`node n,m A 4; queue other PLENTY 20000 batch; queue mixed PLENTY 80000 gives; p tra 4: n*4 ran=24h protected; t other 4: m*4 ran=24h
 		a mixed 1: - type=inference; b mixed 1: - type=inference; c mixed 1: - type=urgent`)
 	w.args = map[string]any{"serviceTypes": map[string]any{
 		"inference": map[string]any{"reclaimFrom": []any{"training"}}, "urgent": map[string]any{"reclaimFrom": []any{"batch"}},
 		"training": map[string]any{"reclaimable": true}, "batch": map[string]any{"reclaimable": true},
 	}}
-	w.run(t).expect(t, "t*4", "c-0@m")
+	w.runAction(t).expectEvictedAndPlaced(t, "t*4", "c-0@m")
 }
 
-// TestCardsOfPodsThatHangAreNotWaitedFor: a pod that should have been gone for an hour has
-// the card that would do, and training gives one.
+// TestCardsOfPodsThatHangAreNotWaitedFor: a pod that should have been gone for an hour has the
+// card that would suffice, so training loses one.
 func TestCardsOfPodsThatHangAreNotWaitedFor(t *testing.T) {
 	since := ago(hour)
-	play(t, map[string]scene{
-		"on its node":   {text: "node n A 4; h inf 1: n ran=24h; t tra 1: n*3 ran=24h; i inf 1: -", goes: "h-0 t-0", promised: "i-0@n", change: on("h-0", func(p *corev1.Pod) { p.DeletionTimestamp = &since })},
-		"nobody can go": {text: "node n A 4; h inf 1: n ran=24h; t inf 1: n*3 ran=24h; i inf 1: -", goes: "h-0", promised: "", change: on("h-0", func(p *corev1.Pod) { p.DeletionTimestamp = &since })},
+	runScenes(t, map[string]scene{
+		"on its node":   {text: "node n A 4; h inf 1: n ran=24h; t tra 1: n*3 ran=24h; i inf 1: -", goes: "h-0 t-0", promised: "i-0@n", change: onPod("h-0", func(p *corev1.Pod) { p.DeletionTimestamp = &since })},
+		"nobody can go": {text: "node n A 4; h inf 1: n ran=24h; t inf 1: n*3 ran=24h; i inf 1: -", goes: "h-0", promised: "", change: onPod("h-0", func(p *corev1.Pod) { p.DeletionTimestamp = &since })},
 	})
 }
 
-// TestFreedCardsAreHeldForTheirGang: a gang of two pods has taken the cards of two nodes,
-// one of which is cordoned for a moment. The cards that are free already are not given back
-// to training meanwhile.
+// TestFreedCardsAreHeldForTheirGang: a gang of two pods has reclaimed the cards of two nodes,
+// one of which is cordoned for a moment. Training does not get the free cards back meanwhile.
 func TestFreedCardsAreHeldForTheirGang(t *testing.T) {
-	w := tides("node n,m A 4; t tra 4: n*4 ran=1h; u tra 4: m*4 ran=1h; v tra 4: -*4; i inf 2: -*2 cards=4")
-	w.run(t).expect(t, "t*4 u*4", "i-0@n i-1@m")
+	w := newWorld("node n,m A 4; t tra 4: n*4 ran=1h; u tra 4: m*4 ran=1h; v tra 4: -*4; i inf 2: -*2 cards=4")
+	w.runAction(t).expectEvictedAndPlaced(t, "t*4 u*4", "i-0@n i-1@m")
 	for _, pod := range w.podsOf("t") {
 		w.Cache.DeletePod(pod)
 	}
@@ -121,13 +119,13 @@ func TestFreedCardsAreHeldForTheirGang(t *testing.T) {
 	away.Spec.Unschedulable = true
 	check.NoError(t, w.Cache.AddOrUpdateNode(away))
 	for range 3 {
-		w.run(t)
+		w.runAction(t)
 		check.Equal(t, "placed while a node is away", "", session.Names(w.In(api.Binding)))
 	}
 	check.NoError(t, w.Cache.AddOrUpdateNode(w.Nodes[1]))
 	for _, pod := range w.podsOf("u") {
 		w.Cache.DeletePod(pod)
 	}
-	w.run(t)
+	w.runAction(t)
 	check.Equal(t, "pods that are placed when both nodes are there and free", 2, len(w.In(api.Binding)))
 }

@@ -13,10 +13,10 @@ import (
 
 const zone = "topology.kubernetes.io/zone"
 
-// twelve are nodes of two cards, each full of a training gang, in the zones that
-// in names, beside jobs.
+// twelve are nodes of two cards, each full of a training gang, in the zones that in returns,
+// and other jobs.
 func twelve(in func(i int) string, text string, changes ...func(*corev1.Pod)) *world {
-	w := tides("")
+	w := newWorld("")
 	for i := range 12 {
 		w.add(fmt.Sprintf("node n%02d A 2; tn%02d tra 2: n%02d*2 ran=1h", i, i, i))
 		w.Nodes[i].Labels[zone] = in(i)
@@ -33,15 +33,15 @@ func spreads(key string, skew int32) func(*corev1.Pod) {
 	}
 }
 
-// TestSpreadPodsReclaimWhereTheyMayRun: what a pod requires of its
-// surroundings shows only after the eviction, and must not end the search.
+// TestSpreadPodsReclaimWhereTheyMayRun: only the predicates after an eviction see what a pod
+// requires of other pods. That must not end the search.
 func TestSpreadPodsReclaimWhereTheyMayRun(t *testing.T) {
 	one := func(int) string { return "a" }
 	for t, tc := range check.Cases(t, map[string]struct {
 		world *world
-		// goes and comes are how many pods go and are promised a node.
+		// goes and comes are how many pods are evicted and pipelined.
 		goes, comes int
-		// most is how many come to one node, or to one zone.
+		// most checks how many pods are placed on one node, or in one zone.
 		most func(pods map[string]int) bool
 	}{
 		"a Deployment, one on each node": {twelve(one, "i inf 1: -*12", spreads(corev1.LabelHostname, 1)), 24, 12,
@@ -51,14 +51,14 @@ func TestSpreadPodsReclaimWhereTheyMayRun(t *testing.T) {
 		"a gang, over two zones": {twelve(func(i int) string { return string(rune('a' + i%2)) }, "i inf 4: -*4", spreads(zone, 1)), 4, 4,
 			func(pods map[string]int) bool { return len(pods) == 2 }},
 		"the only zone without its like": {
-			twelve(func(i int) string { return map[bool]string{true: "b", false: "a"}[i == 11] }, "x inf 1: n00 cards=0; i inf 1: -", both(of("x", labelled("x", "")),
-				of("i", func(p *corev1.Pod) {
-					labelled("i", "x")(p)
+			twelve(func(i int) string { return map[bool]string{true: "b", false: "a"}[i == 11] }, "x inf 1: n00 cards=0; i inf 1: -", applyAll(onJob("x", withLabelAndAntiAffinity("x", "")),
+				onJob("i", func(p *corev1.Pod) {
+					withLabelAndAntiAffinity("i", "x")(p)
 					p.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].TopologyKey = zone
 				}))), 2, 1, func(pods map[string]int) bool { return pods["n11"] == 1 }},
 	}) {
 		w := tc.world
-		w.run(t)
+		w.runAction(t)
 		goes, comes, pods := w.In(api.Releasing), w.In(api.Pipelined), map[string]int{}
 		for _, task := range comes {
 			pods[task.NodeName]++

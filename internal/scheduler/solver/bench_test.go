@@ -10,16 +10,16 @@ import (
 type fleet struct {
 	nodes, gangs int
 	size         int  // pods of a gang
-	elastic      bool // all pods are one job that can spare all of them
+	elastic      bool // all pods are elastic pods of one job
 	spread       bool // the pods of a gang run on nodes of their own
-	alike        bool // all lose the same
-	mixed        bool // gangs have up to twice the size, less or more
-	ranks        int  // of jobs, which lose less the higher they rank; 0 is one
+	alike        bool // all pods have the same loss
+	mixed        bool // gangs have up to twice the size
+	ranks        int  // of jobs, higher ranks have less loss; 0 is one
 }
 
 const perNode = 8
 
-// problem has so many waiting pods of so many cards each.
+// problem has so many pending pods of so many cards each.
 func (f fleet) problem(waiting int, cards float64) *Problem {
 	random := rand.New(rand.NewPCG(7, uint64(f.gangs)))
 	p := &Problem{Quotas: []int64{int64(waiting) * int64(cards)}}
@@ -63,8 +63,8 @@ func (f fleet) problem(waiting int, cards float64) *Problem {
 	return p
 }
 
-// BenchmarkRanks measures what ranks add to a choice on a large cluster: 5,000 nodes with
-// 40,000 pods, where 512 pods of eight cards and of some kinds wait.
+// BenchmarkRanks measures what ranks cost on a large cluster: 5,000 nodes with 40,000 pods,
+// and 512 pending pods of eight cards and of some kinds.
 func BenchmarkRanks(b *testing.B) {
 	for _, kinds := range []int{1, 8} {
 		for _, ranks := range []int{1, 8, 64} {

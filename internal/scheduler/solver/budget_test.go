@@ -10,9 +10,8 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// TestSmallBudgetKeepsPlansValid: a choice that ends early has no plan or one
-// that keeps all rules and takes nobody without need, and one that was not ended
-// is what it would have been.
+// TestSmallBudgetKeepsPlansValid: a search that ends at its budget finds no plan or a valid
+// one without needless victims. A search that stays within its budget finds the same plan.
 func TestSmallBudgetKeepsPlansValid(t *testing.T) {
 	for t, draw := range check.Cases(t, map[string]func(*rapid.T) *Problem{"small": smallProblem, "middling": midsizeProblem}) {
 		seed.Check(t, func(t *rapid.T) {
@@ -39,7 +38,7 @@ func TestSmallBudgetKeepsPlansValid(t *testing.T) {
 	}
 }
 
-// kinds is a fleet on which pods of many kinds wait, which take long to seat.
+// kinds is a problem with pending pods of many kinds, which are hard to place.
 func (f fleet) kinds(kinds int) *Problem {
 	p := f.problem(1, 1)
 	for i := range kinds {
@@ -57,8 +56,8 @@ func (f fleet) kinds(kinds int) *Problem {
 	return p
 }
 
-// TestFirstPlanIsLinear: without any effort for refining there is a plan, and
-// what goes into it grows with nodes and pods, and with claims.
+// TestFirstPlanIsLinear: without any budget for refining there is a plan. Its work grows with
+// nodes and pods, and with pod sets.
 func TestFirstPlanIsLinear(t *testing.T) {
 	for name, f := range map[string]fleet{"on a node each": {size: 8}, "spread": {size: 8, spread: true}, "elastic": {size: 8, elastic: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -78,8 +77,8 @@ func TestFirstPlanIsLinear(t *testing.T) {
 	}
 }
 
-// TestFirstPlanIsBoundedForManyRanks: each rank that loses anything takes a plan of
-// its own, as far as the effort for ranks goes.
+// TestFirstPlanIsBoundedForManyRanks: each rank that loses anything needs a plan of its own,
+// within the budget for ranks.
 func TestFirstPlanIsBoundedForManyRanks(t *testing.T) {
 	for _, size := range []struct{ nodes, kinds, ranks int }{{250, 8, 6}, {250, 32, 6}, {1000, 8, 6}, {250, 8, 24}, {1000, 8, 500}} {
 		f := fleet{size: 8, spread: true, nodes: size.nodes, gangs: size.nodes, ranks: size.ranks}
@@ -93,20 +92,20 @@ func TestFirstPlanIsBoundedForManyRanks(t *testing.T) {
 	}
 }
 
-// TestSolveReportsOutOfBudget is not found without effort, and the answer says that
-// there may be a plan.
+// TestSolveReportsOutOfBudget: the search for this plan needs a budget, and reports that it
+// ended.
 func TestSolveReportsOutOfBudget(t *testing.T) {
-	p := full(1, 2, 1, Job{Elastic: 1, Pods: []Pod{on(0, 1), {Usage: Amounts{2}, Loss: 3}}})
+	p := fullProblem(1, 2, 1, Job{Elastic: 1, Pods: []Pod{podOn(0, 1), {Usage: Amounts{2}, Loss: 3}}})
 	got := Solve(p, 0)
 	check.That(t, got.Plan == nil && got.OutOfBudget, "%+v, want no plan, and that the choice was cut", got)
 	got = Solve(p, maxRefineWork)
-	check.That(t, got.Plan != nil && !got.OutOfBudget && reflect.DeepEqual(got.Plan.Victims, pods(0, 1)), "%+v, want pod 1", got)
+	check.That(t, got.Plan != nil && !got.OutOfBudget && reflect.DeepEqual(got.Plan.Victims, singlePods(0, 1)), "%+v, want pod 1", got)
 	p.PodSets[0].Count = 4
 	got = Solve(p, 0)
 	check.That(t, got.Plan == nil && !got.OutOfBudget, "%+v, want no plan, whoever goes", got)
 }
 
-// TestSolveRefusesMoreThanAllQuotas is refused without a search.
+// TestSolveRefusesMoreThanAllQuotas: no search is needed for that.
 func TestSolveRefusesMoreThanAllQuotas(t *testing.T) {
 	p := fleet{nodes: 100, gangs: 100, size: 8}.problem(1, 1)
 	for range 40 {
@@ -124,7 +123,7 @@ func TestSolveRefusesMoreThanAllQuotas(t *testing.T) {
 }
 
 func TestSolveIgnoresEmptyPodSets(t *testing.T) {
-	p := full(1, 1, 1, gang(1, 0))
+	p := fullProblem(1, 1, 1, gang(1, 0))
 	empty := p.PodSets[0]
 	empty.Count = 0
 	p.PodSets = []PodSet{empty, p.PodSets[0], empty}

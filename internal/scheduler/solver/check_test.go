@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// planError says what is wrong with a plan, "" when nothing is: who goes may go,
-// the loss is what it says, and everybody who waits has a place.
+// planError returns what is wrong with a plan, "" if nothing is. The victims may be evicted,
+// the loss is right, and every pending pod has a place.
 func planError(p *Problem, plan *Plan) string {
 	loss, last := Loss{}, -1
-	avail := roomOf(p)
+	avail := freeOnNodes(p)
 	for _, victims := range plan.Victims {
 		if victims.Job <= last {
 			return fmt.Sprintf("job %d comes after job %d", victims.Job, last)
@@ -27,7 +27,7 @@ func planError(p *Problem, plan *Plan) string {
 			}
 		}
 		for _, i := range pods {
-			give(avail, &job.Pods[i], 1)
+			addUsage(avail, &job.Pods[i], 1)
 			if victims.Whole {
 				loss.JobSeconds += job.Pods[i].Loss
 			} else {
@@ -54,7 +54,7 @@ func victimsError(job *Job, victims JobVictims) string {
 	case !slices.IsSorted(victims.Pods) || len(slices.Compact(slices.Clone(victims.Pods))) != len(victims.Pods):
 		return fmt.Sprintf("pods %v are out of order or twice", victims.Pods)
 	}
-	return spares(job, victims.Pods)
+	return elasticError(job, victims.Pods)
 }
 
 func placesError(p *Problem, place [][]int, avail []Amounts) string {
@@ -74,7 +74,7 @@ func placesError(p *Problem, place [][]int, avail []Amounts) string {
 			if !hasRoom(avail[node], c.Request) {
 				return fmt.Sprintf("claim %d has no room on node %d", i, node)
 			}
-			give(avail, &Pod{Node: node, Usage: c.Request}, -1)
+			addUsage(avail, &Pod{Node: node, Usage: c.Request}, -1)
 			if quotas[p.Nodes[node].Quota] -= c.Cards; c.Cards > 0 && quotas[p.Nodes[node].Quota] < 0 {
 				return fmt.Sprintf("pool %d is overdrawn", p.Nodes[node].Quota)
 			}
@@ -83,8 +83,8 @@ func placesError(p *Problem, place [][]int, avail []Amounts) string {
 	return ""
 }
 
-// smallerPlans lists plans that take less: without one whole job, or without one of
-// the single pods.
+// smallerPlans lists plans with fewer victims: without one whole job, or without one of the
+// single pods.
 func smallerPlans(plan *Plan) [][]JobVictims {
 	var all [][]JobVictims
 	for i, victims := range plan.Victims {
@@ -101,18 +101,18 @@ func smallerPlans(plan *Plan) [][]JobVictims {
 	return all
 }
 
-// needlessVictim says who could have stayed, "" when nobody could.
+// needlessVictim returns a victim that is not needed, "" if there is none.
 func needlessVictim(p *Problem, plan *Plan) string {
 	for _, take := range smallerPlans(plan) {
-		avail := roomOf(p)
+		avail := freeOnNodes(p)
 		for _, victims := range take {
 			for i := range p.Jobs[victims.Job].Pods {
 				if victims.Whole || slices.Contains(victims.Pods, i) {
-					give(avail, &p.Jobs[victims.Job].Pods[i], 1)
+					addUsage(avail, &p.Jobs[victims.Job].Pods[i], 1)
 				}
 			}
 		}
-		if (&oracle{Problem: p, known: map[string]bool{}}).placeable(avail) {
+		if (&oracle{Problem: p, known: map[string]bool{}}).canPlace(avail) {
 			return fmt.Sprintf("%+v would do as well as %+v", take, plan.Victims)
 		}
 	}

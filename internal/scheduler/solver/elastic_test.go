@@ -16,47 +16,47 @@ func TestSolveEvictsElasticPods(t *testing.T) {
 		}
 	}
 	checkVictims(t, map[string]ruleCase{
-		"no more than its spare pods": {problem: full(1, 2, 1, elastic(1, 40, 0, 0, 0), gang(90, 0)),
-			want: append(pods(0, 0), wholeJobs(1)...)},
-		"all of its pods when that loses less than another": {problem: full(1, 2, 1, elastic(1, 2, 0, 0, 0), gang(90, 0)),
+		"no more than its spare pods": {problem: fullProblem(1, 2, 1, elasticJob(1, 40, 0, 0, 0), gang(90, 0)),
+			want: append(singlePods(0, 0), wholeJobs(1)...)},
+		"all of its pods when that loses less than another": {problem: fullProblem(1, 2, 1, elasticJob(1, 2, 0, 0, 0), gang(90, 0)),
 			want: wholeJobs(0)},
-		"spare pods that run out, then the job as a whole, counted once": {problem: full(1, 3, 1, elastic(1, 2, 0, 0, 0)), want: wholeJobs(0)},
+		"spare pods that run out, then the job as a whole, counted once": {problem: fullProblem(1, 3, 1, elasticJob(1, 2, 0, 0, 0)), want: wholeJobs(0)},
 		"not as a whole when that is not allowed": {
-			problem: full(1, 3, 1, elastic(2, 2, 0, 0, 0)).but(func(p *Problem) { p.Jobs[0].Whole = false }), refused: true},
+			problem: fullProblem(1, 3, 1, elasticJob(2, 2, 0, 0, 0)).changed(func(p *Problem) { p.Jobs[0].Whole = false }), refused: true},
 		"spare pods of a job that is never taken whole": {
-			problem: full(1, 2, 1, elastic(2, 2, 0, 0, 0)).but(func(p *Problem) { p.Jobs[0].Whole = false }), want: pods(0, 0, 1)},
+			problem: fullProblem(1, 2, 1, elasticJob(2, 2, 0, 0, 0)).changed(func(p *Problem) { p.Jobs[0].Whole = false }), want: singlePods(0, 0, 1)},
 		"no protected pod": {
-			problem: full(1, 1, 1, elastic(2, 2, 0, 0, 0)).but(func(p *Problem) {
+			problem: fullProblem(1, 1, 1, elasticJob(2, 2, 0, 0, 0)).changed(func(p *Problem) {
 				p.Jobs[0].Whole, p.Jobs[0].Pods[0].Protected, p.Jobs[0].Pods[1].Protected = false, true, true
 			}),
-			want: pods(0, 2),
+			want: singlePods(0, 2),
 		},
 		"nobody when only protected pods could help": {
-			problem: full(1, 1, 1, elastic(1, 2, 0)).but(func(p *Problem) { p.Jobs[0].Whole, p.Jobs[0].Pods[0].Protected = false, true }),
+			problem: fullProblem(1, 1, 1, elasticJob(1, 2, 0)).changed(func(p *Problem) { p.Jobs[0].Whole, p.Jobs[0].Pods[0].Protected = false, true }),
 			refused: true,
 		},
-		"of each role no more than it can spare": {problem: full(1, 2, 1, elastic(2, 2, 0, 0, 0, 0)).but(roles([]int{1, 1}, 0, 0, 1, 1)),
-			want: pods(0, 0, 2)},
-		"of no role that can spare none": {problem: full(1, 1, 1, elastic(2, 2, 0, 0)).but(roles([]int{0, 1}, 0, 1)), want: pods(0, 1)},
-		"no more in all, though each role could": {problem: full(1, 2, 1, elastic(1, 2, 0, 0, 0)).but(roles([]int{2, 2}, 0, 1, 1)),
+		"of each role no more than it can spare": {problem: fullProblem(1, 2, 1, elasticJob(2, 2, 0, 0, 0, 0)).changed(roles([]int{1, 1}, 0, 0, 1, 1)),
+			want: singlePods(0, 0, 2)},
+		"of no role that can spare none": {problem: fullProblem(1, 1, 1, elasticJob(2, 2, 0, 0)).changed(roles([]int{0, 1}, 0, 1)), want: singlePods(0, 1)},
+		"no more in all, though each role could": {problem: fullProblem(1, 2, 1, elasticJob(1, 2, 0, 0, 0)).changed(roles([]int{2, 2}, 0, 1, 1)),
 			want: wholeJobs(0)},
 		"the dearer role when only that one helps": {
-			problem: full(2, 1, 1, elastic(1, 2, 0, 1)).but(roles([]int{1, 1}, 0, 1)).but(func(p *Problem) { p.PodSets[0].Nodes = []int{1} }),
-			want:    pods(0, 1),
+			problem: fullProblem(2, 1, 1, elasticJob(1, 2, 0, 1)).changed(roles([]int{1, 1}, 0, 1)).changed(func(p *Problem) { p.PodSets[0].Nodes = []int{1} }),
+			want:    singlePods(0, 1),
 		},
 	})
 }
 
 func TestSolveBreaksTiesByOrder(t *testing.T) {
 	checkVictims(t, map[string]ruleCase{
-		"the first of equal jobs":              {problem: full(1, 1, 1, gang(3, 0), gang(3, 0), gang(3, 0)), want: wholeJobs(0)},
-		"the first of equal pods":              {problem: full(1, 1, 1, elastic(2, 3, 0, 0)), want: pods(0, 0)},
-		"the first on whichever node":          {problem: full(2, 1, 1, gang(3, 1), gang(3, 0)), want: wholeJobs(0)},
-		"the first of equal nodes to clear":    {problem: full(2, 1, 2, gang(3, 1), gang(3, 0), gang(3, 1), gang(3, 0)), want: wholeJobs(1, 3)},
-		"fewest jobs when none loses anything": {problem: full(1, 3, 1, gang(0, 0), gang(0, 0), gang(0, 0), gang(0, 0, 0, 0)), want: wholeJobs(3)},
-		"fewest jobs of those that lose as much": {problem: full(1, 3, 1, gang(2, 0), gang(2, 0), gang(2, 0), gang(2, 0, 0, 0)),
+		"the first of equal jobs":              {problem: fullProblem(1, 1, 1, gang(3, 0), gang(3, 0), gang(3, 0)), want: wholeJobs(0)},
+		"the first of equal pods":              {problem: fullProblem(1, 1, 1, elasticJob(2, 3, 0, 0)), want: singlePods(0, 0)},
+		"the first on whichever node":          {problem: fullProblem(2, 1, 1, gang(3, 1), gang(3, 0)), want: wholeJobs(0)},
+		"the first of equal nodes to clear":    {problem: fullProblem(2, 1, 2, gang(3, 1), gang(3, 0), gang(3, 1), gang(3, 0)), want: wholeJobs(1, 3)},
+		"fewest jobs when none loses anything": {problem: fullProblem(1, 3, 1, gang(0, 0), gang(0, 0), gang(0, 0), gang(0, 0, 0, 0)), want: wholeJobs(3)},
+		"fewest jobs of those that lose as much": {problem: fullProblem(1, 3, 1, gang(2, 0), gang(2, 0), gang(2, 0), gang(2, 0, 0, 0)),
 			want: wholeJobs(3)},
-		"spare pods that lose nothing, no more than are needed": {problem: full(1, 2, 1, elastic(4, 0, 0, 0, 0, 0)), want: pods(0, 0, 1)},
+		"spare pods that lose nothing, no more than are needed": {problem: fullProblem(1, 2, 1, elasticJob(4, 0, 0, 0, 0, 0)), want: singlePods(0, 0, 1)},
 	})
 }
 
@@ -66,13 +66,13 @@ func TestPlanLoss(t *testing.T) {
 		want    Loss
 		total   int64
 	}{
-		"nothing":                {full(1, 1, 1).but(func(p *Problem) { p.Nodes[0].Free = Amounts{1} }), Loss{}, 0},
-		"all pods of a gang":     {full(1, 1, 1, gang(7, 0, 0, 0)), Loss{JobSeconds: 21, Jobs: 1}, 21},
-		"spare pods":             {full(1, 2, 1, elastic(2, 7, 0, 0, 0)), Loss{PodSeconds: 14}, 14},
-		"both":                   {full(1, 2, 1, elastic(1, 7, 0, 0, 0), gang(5, 0)), Loss{JobSeconds: 5, PodSeconds: 7, Jobs: 1}, 12},
-		"an exhausted job, once": {full(1, 3, 1, elastic(1, 7, 0, 0, 0)), Loss{JobSeconds: 21, Jobs: 1}, 21},
-		"more than can be told":  {full(1, 2, 1, gang(1<<62, 0, 0, 0)), Loss{JobSeconds: 1<<63 - 1, Jobs: 1}, 1<<63 - 1},
-		"more than can be told in all": {full(1, 2, 1, gang(1<<62, 0), elastic(1, 1<<62, 0, 0)),
+		"nothing":                {fullProblem(1, 1, 1).changed(func(p *Problem) { p.Nodes[0].Free = Amounts{1} }), Loss{}, 0},
+		"all pods of a gang":     {fullProblem(1, 1, 1, gang(7, 0, 0, 0)), Loss{JobSeconds: 21, Jobs: 1}, 21},
+		"spare pods":             {fullProblem(1, 2, 1, elasticJob(2, 7, 0, 0, 0)), Loss{PodSeconds: 14}, 14},
+		"both":                   {fullProblem(1, 2, 1, elasticJob(1, 7, 0, 0, 0), gang(5, 0)), Loss{JobSeconds: 5, PodSeconds: 7, Jobs: 1}, 12},
+		"an exhausted job, once": {fullProblem(1, 3, 1, elasticJob(1, 7, 0, 0, 0)), Loss{JobSeconds: 21, Jobs: 1}, 21},
+		"more than can be told":  {fullProblem(1, 2, 1, gang(1<<62, 0, 0, 0)), Loss{JobSeconds: 1<<63 - 1, Jobs: 1}, 1<<63 - 1},
+		"more than can be told in all": {fullProblem(1, 2, 1, gang(1<<62, 0), elasticJob(1, 1<<62, 0, 0)),
 			Loss{JobSeconds: 1 << 62, PodSeconds: 1 << 62, Jobs: 1}, 1<<63 - 1},
 	}) {
 		plan, ok := solveAll(tc.problem)

@@ -11,7 +11,7 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// invalidProblem is a problem that may break every rule of what a problem looks like.
+// invalidProblem is a problem that may break every rule of a valid problem.
 func invalidProblem(t *rapid.T) *Problem {
 	number := rapid.SampledFrom([]float64{0, 1, 2, 8, 0.05, -1, 1e-300, 1e17, 1e300, math.MaxFloat64, math.Inf(1), math.Inf(-1), math.NaN()})
 	count := rapid.SampledFrom([]int{0, 1, 2, 3, -1, 5, math.MaxInt, math.MinInt})
@@ -44,7 +44,7 @@ func invalidProblem(t *rapid.T) *Problem {
 	return p
 }
 
-// checkInvalidProblem checks what holds of a plan for any problem.
+// checkInvalidProblem checks what holds for a plan of any problem.
 func checkInvalidProblem(t *rapid.T) {
 	p := invalidProblem(t)
 	plan, ok := solveAll(p)
@@ -82,33 +82,33 @@ func TestSolveOddProblems(t *testing.T) {
 	nan, inf := math.NaN(), math.Inf(1)
 	checkVictims(t, map[string]ruleCase{
 		"empty":                 {problem: &Problem{}},
-		"a claim without nodes": {problem: full(1, 1, 1, gang(1, 0)).but(func(p *Problem) { p.PodSets[0].Nodes = nil }), refused: true},
-		"a node that is not there": {problem: full(1, 1, 1, gang(1, 0)).but(func(p *Problem) { p.PodSets[0].Nodes = []int{5, -1} }),
+		"a claim without nodes": {problem: fullProblem(1, 1, 1, gang(1, 0)).changed(func(p *Problem) { p.PodSets[0].Nodes = nil }), refused: true},
+		"a node that is not there": {problem: fullProblem(1, 1, 1, gang(1, 0)).changed(func(p *Problem) { p.PodSets[0].Nodes = []int{5, -1} }),
 			refused: true},
-		"no pools":                         {problem: full(1, 1, 1, gang(1, 0)).but(func(p *Problem) { p.Quotas = nil }), refused: true},
-		"less than nothing left in a pool": {problem: full(1, 1, 1, gang(1, 0)).but(func(p *Problem) { p.Quotas[0] = -5 }), refused: true},
+		"no pools":                         {problem: fullProblem(1, 1, 1, gang(1, 0)).changed(func(p *Problem) { p.Quotas = nil }), refused: true},
+		"less than nothing left in a pool": {problem: fullProblem(1, 1, 1, gang(1, 0)).changed(func(p *Problem) { p.Quotas[0] = -5 }), refused: true},
 		"a node listed twice is one": {
-			problem: full(1, 2, 1, gang(1, 0), gang(2, 0)).but(func(p *Problem) {
+			problem: fullProblem(1, 2, 1, gang(1, 0), gang(2, 0)).changed(func(p *Problem) {
 				p.Nodes[0].Free, p.PodSets[0].Nodes = Amounts{1}, []int{0, 0}
 			}),
 			want: wholeJobs(0),
 		},
-		"more pods than can be": {problem: full(1, 1<<30, 0).but(func(p *Problem) { p.PodSets[0].Request = nil }), refused: true},
-		"a request that is no number": {problem: full(1, 1, 1, gang(1, 0)).but(func(p *Problem) { p.PodSets[0].Request = Amounts{nan} }),
+		"more pods than can be": {problem: fullProblem(1, 1<<30, 0).changed(func(p *Problem) { p.PodSets[0].Request = nil }), refused: true},
+		"a request that is no number": {problem: fullProblem(1, 1, 1, gang(1, 0)).changed(func(p *Problem) { p.PodSets[0].Request = Amounts{nan} }),
 			refused: true},
 		"a request without end, on a node without end": {
-			problem: full(1, 1, 1, gang(1, 0)).but(func(p *Problem) { p.PodSets[0].Request, p.Nodes[0].Free = Amounts{inf}, Amounts{inf} }),
+			problem: fullProblem(1, 1, 1, gang(1, 0)).changed(func(p *Problem) { p.PodSets[0].Request, p.Nodes[0].Free = Amounts{inf}, Amounts{inf} }),
 			refused: true,
 		},
 		"pods that give no number": {
-			problem: full(1, 1, 1, gang(1, 0), gang(5, 0)).but(func(p *Problem) { p.Jobs[0].Pods[0].Usage = Amounts{nan} }),
+			problem: fullProblem(1, 1, 1, gang(1, 0), gang(5, 0)).changed(func(p *Problem) { p.Jobs[0].Pods[0].Usage = Amounts{nan} }),
 			want:    wholeJobs(1)},
 		"pods that give less than nothing": {
-			problem: full(2, 1, 1, gang(1, 1, 0)).but(func(p *Problem) { p.Jobs[0].Pods[0].Usage = Amounts{-9} }), want: wholeJobs(0)},
+			problem: fullProblem(2, 1, 1, gang(1, 1, 0)).changed(func(p *Problem) { p.Jobs[0].Pods[0].Usage = Amounts{-9} }), want: wholeJobs(0)},
 		"pods that give nothing that is counted": {
-			problem: full(1, 1, 1, gang(1, 0), gang(5, 0)).but(func(p *Problem) { p.Jobs[0].Pods[0].Usage = nil }), want: wholeJobs(1)},
+			problem: fullProblem(1, 1, 1, gang(1, 0), gang(5, 0)).changed(func(p *Problem) { p.Jobs[0].Pods[0].Usage = nil }), want: wholeJobs(1)},
 		"a node that has less than nothing": {
-			problem: full(1, 1, 1, gang(1, 0, 0), gang(9, 0)).but(func(p *Problem) { p.Nodes[0].Free = Amounts{-2} }),
+			problem: fullProblem(1, 1, 1, gang(1, 0, 0), gang(9, 0)).changed(func(p *Problem) { p.Nodes[0].Free = Amounts{-2} }),
 			want:    wholeJobs(0, 1)},
 	})
 }

@@ -2,32 +2,31 @@ package solver
 
 import "slices"
 
-// on is a pod with a card on a node.
-func on(node int, loss int64) Pod { return Pod{Node: node, Usage: Amounts{1}, Loss: loss} }
+// podOn is a pod with a card on a node.
+func podOn(node int, loss int64) Pod { return Pod{Node: node, Usage: Amounts{1}, Loss: loss} }
 
-// gang is a job of one-card pods that is taken whole or not at all, and loses so
-// much with each of them.
+// gang is a job of one-card pods that is evicted as a whole or not at all, and the loss of
+// each.
 func gang(loss int64, nodes ...int) Job {
 	job := Job{Whole: true}
 	for _, node := range nodes {
-		job.Pods = append(job.Pods, on(node, loss))
+		job.Pods = append(job.Pods, podOn(node, loss))
 	}
 	return job
 }
 
-// elastic is a gang that can spare pods.
-func elastic(spare int, loss int64, nodes ...int) Job {
+// elasticJob is a gang with elastic pods.
+func elasticJob(spare int, loss int64, nodes ...int) Job {
 	job := gang(loss, nodes...)
 	job.Elastic = spare
 	return job
 }
 
-// times is a node so many times.
-func times(n, node int) []int { return slices.Repeat([]int{node}, n) }
+// repeatNode returns a node so many times.
+func repeatNode(n, node int) []int { return slices.Repeat([]int{node}, n) }
 
-// full is a problem in which pods wait for so many cards each, on nodes that are
-// full.
-func full(nodes, waiting int, cards float64, jobs ...Job) *Problem {
+// fullProblem is a problem with full nodes, and pending pods of so many cards each.
+func fullProblem(nodes, waiting int, cards float64, jobs ...Job) *Problem {
 	p := &Problem{Quotas: []int64{1000}, Jobs: jobs}
 	c := PodSet{Request: Amounts{cards}, Cards: int64(cards), Count: waiting}
 	for node := range nodes {
@@ -38,13 +37,13 @@ func full(nodes, waiting int, cards float64, jobs ...Job) *Problem {
 	return p
 }
 
-// but is a problem with something changed.
-func (p *Problem) but(change func(p *Problem)) *Problem {
+// changed returns the problem with something changed.
+func (p *Problem) changed(change func(p *Problem)) *Problem {
 	change(p)
 	return p
 }
 
-// wholeJobs takes jobs whole.
+// wholeJobs returns whole jobs as victims.
 func wholeJobs(jobs ...int) []JobVictims {
 	var all []JobVictims
 	for _, job := range jobs {
@@ -53,10 +52,12 @@ func wholeJobs(jobs ...int) []JobVictims {
 	return all
 }
 
-// pods takes single pods of a job.
-func pods(job int, pods ...int) []JobVictims { return []JobVictims{{Job: job, Pods: pods}} }
+// singlePods returns single pods of a job as victims.
+func singlePods(job int, pods ...int) []JobVictims {
+	return []JobVictims{{Job: job, Pods: pods}}
+}
 
-// solveAll answers a problem with all the effort that a choice may take.
+// solveAll solves a problem with the largest budget.
 func solveAll(p *Problem) (*Plan, bool) {
 	plan := Solve(p, maxRefineWork).Plan
 	return plan, plan != nil

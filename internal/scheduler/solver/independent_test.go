@@ -10,8 +10,8 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// block is a small problem with one claim that takes its whole pool.
-func block(t *rapid.T, cards int) (*Problem, Loss) {
+// smallBlock is a small problem with one pod set that uses its whole quota.
+func smallBlock(t *rapid.T, cards int) (*Problem, Loss) {
 	p := &Problem{Nodes: []Node{{Free: Amounts{0, 0}}, {Free: Amounts{0, 0}}, {Free: Amounts{0, 0}}}}
 	for range 5 {
 		job := Job{Whole: true, Elastic: rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(t, "spare")}
@@ -27,19 +27,19 @@ func block(t *rapid.T, cards int) (*Problem, Loss) {
 	p.PodSets = []PodSet{{Request: Amounts{float64(cards), 2}, Cards: int64(cards), Nodes: []int{0, 1, 2}}}
 	for count := rapid.IntRange(1, 5).Draw(t, "count"); ; count-- {
 		p.PodSets[0].Count, p.Quotas = count, []int64{int64(count * cards)}
-		if optimum, ok := exhaust(p); ok {
+		if optimum, ok := leastLoss(p); ok {
 			return p, optimum
 		}
 	}
 }
 
-// joined is many blocks as one problem: since each has a pool of its own, which
-// must be used up, the least loss is that of all blocks together.
-func joined(t *rapid.T, blocks int) (*Problem, Loss) {
+// joinBlocks joins many small problems. Each has a quota of its own, which must be used up, so
+// the least loss is the sum of theirs.
+func joinBlocks(t *rapid.T, blocks int) (*Problem, Loss) {
 	all, optimum := &Problem{}, Loss{}
 	cards := rapid.IntRange(1, 3).Draw(t, "cards")
 	for b := range blocks {
-		p, least := block(t, cards)
+		p, least := smallBlock(t, cards)
 		optimum.JobSeconds += least.JobSeconds
 		optimum.PodSeconds += least.PodSeconds
 		optimum.Jobs += least.Jobs
@@ -69,7 +69,7 @@ func TestSolveIndependentProblemsAtLeastLoss(t *testing.T) {
 	for _, blocks := range []int{4, 8} {
 		t.Run(fmt.Sprint(blocks), func(t *testing.T) {
 			seed.Check(t, func(t *rapid.T) {
-				p, optimum := joined(t, blocks)
+				p, optimum := joinBlocks(t, blocks)
 				plan, ok := solveAll(p)
 				check.Must(t, ok, "there is a plan")
 				why := planError(p, plan)

@@ -11,8 +11,8 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// leastJobSeconds is what one-card pods cost, by dynamic programming over the gangs:
-// each makes room for as many as it has pods.
+// leastJobSeconds returns the least loss for one-card pods, by dynamic programming over the
+// gangs. Each gang makes room for as many pods as it has.
 func leastJobSeconds(p *Problem) int64 {
 	least := make([]int64, p.PodSets[0].Count+1)
 	for k := range least[1:] {
@@ -47,9 +47,9 @@ func TestSolveEvictsGangsOfLeastLoss(t *testing.T) {
 	}
 }
 
-// manyPods is one job of more pods than refining looks at together, on one node; they give
-// and lose differently. It can spare as many as are needed, whichever they are: where it
-// can just spare enough of those that give most, the search promises no bound.
+// manyPods is one job of more pods than one neighborhood has, on one node, with different
+// usage and loss. It has enough elastic pods, whichever are evicted. If only those with the
+// largest usage sufficed, the search would promise no bound.
 func manyPods(t *rapid.T) *Problem {
 	job := Job{}
 	for range rapid.IntRange(maxJobNeighbors+1, 80).Draw(t, "pods") {
@@ -58,11 +58,11 @@ func manyPods(t *rapid.T) *Problem {
 	cards := rapid.IntRange(1, 3).Draw(t, "cards")
 	waiting := rapid.IntRange(1, len(job.Pods)/cards).Draw(t, "waiting")
 	job.Elastic = rapid.IntRange(waiting*cards, len(job.Pods)).Draw(t, "spare")
-	return full(1, waiting, float64(cards), job)
+	return fullProblem(1, waiting, float64(cards), job)
 }
 
-// leastPodSeconds is what the claim costs, by dynamic programming over the pods and how many of
-// them are taken; false when the job cannot spare enough.
+// leastPodSeconds returns the least loss, by dynamic programming over the pods and how many of
+// them are evicted. It returns false if the job has too few elastic pods.
 func leastPodSeconds(p *Problem) (int64, bool) {
 	job, need := &p.Jobs[0], p.PodSets[0].Count*int(p.PodSets[0].Cards)
 	least := make([][]int64, job.Elastic+1)

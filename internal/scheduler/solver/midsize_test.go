@@ -10,8 +10,8 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// midsizeProblem is a problem of 15 to 40 units: gangs that are taken whole, over
-// several nodes, and a few jobs with pods to spare.
+// midsizeProblem is a problem of 15 to 40 units: gangs over several nodes that are evicted as
+// a whole, and a few jobs with elastic pods.
 func midsizeProblem(t *rapid.T) *Problem {
 	p := &Problem{}
 	nodes := rapid.IntRange(3, 8).Draw(t, "nodes")
@@ -76,7 +76,7 @@ func TestSolveMidsizeProblemsNearLeastLoss(t *testing.T) {
 	worst, solved, least := 1.0, 0, 0
 	seed.Check(t, func(t *rapid.T) {
 		p := midsizeProblem(t)
-		optimum, possible := exhaust(p)
+		optimum, possible := leastLoss(p)
 		plan, ok := solveAll(p)
 		check.Must(t, ok == possible, "found %t, there is one %t", ok, possible)
 		if !ok {

@@ -7,39 +7,39 @@ import (
 	"slices"
 )
 
-// oracle answers a problem in the plainest way: every choice of every job, every
-// place of every waiting pod. It leaves out only what loses as much as the best,
-// and what would not do even with all that is left to take.
+// oracle solves a problem by brute force: every choice of every job, every place of every
+// pending pod. It skips only choices with the loss of the best one, and those that cannot
+// suffice with all later victims.
 type oracle struct {
 	*Problem
 	known map[string]bool // by what is available: whether all can be placed
-	// allows tells whether a job may be taken so, nil when all may.
+	// allows reports whether a job may have these victims, nil if it always may.
 	allows func(job int, victims JobVictims) bool
-	// counts tells whether what is lost in a rank counts, nil when all does.
+	// counts reports whether the loss of a rank counts, nil if all do.
 	counts func(rank int) bool
 	best   Loss
 	found  bool
 }
 
-// exhaust is the least loss there is, false when not all can be placed.
-func exhaust(p *Problem) (Loss, bool) {
-	return (&oracle{Problem: p, known: map[string]bool{}}).exhaust()
+// leastLoss returns the least loss, false if some pods cannot be placed.
+func leastLoss(p *Problem) (Loss, bool) {
+	return (&oracle{Problem: p, known: map[string]bool{}}).tryAll()
 }
 
-func (o *oracle) exhaust() (Loss, bool) {
+func (o *oracle) tryAll() (Loss, bool) {
 	p := o.Problem
-	most := roomOf(p)
+	most := freeOnNodes(p)
 	for j := range p.Jobs {
 		for i := range p.Jobs[j].Pods {
-			give(most, &p.Jobs[j].Pods[i], 1)
+			addUsage(most, &p.Jobs[j].Pods[i], 1)
 		}
 	}
-	o.job(0, most, Loss{})
+	o.tryJob(0, most, Loss{})
 	return o.best, o.found
 }
 
-// roomOf is what every node has before anybody goes.
-func roomOf(p *Problem) []Amounts {
+// freeOnNodes returns what every node has before any eviction.
+func freeOnNodes(p *Problem) []Amounts {
 	avail := make([]Amounts, len(p.Nodes))
 	for i, node := range p.Nodes {
 		avail[i] = slices.Clone(node.Free)
@@ -47,14 +47,14 @@ func roomOf(p *Problem) []Amounts {
 	return avail
 }
 
-// compareLoss is the order of losses, written down once more.
+// compareLoss is the order of losses, written independently of the product.
 func compareLoss(a, b Loss) int {
 	return cmp.Or(cmp.Compare(a.JobSeconds, b.JobSeconds), cmp.Compare(a.Jobs, b.Jobs), cmp.Compare(a.PodSeconds, b.PodSeconds))
 }
 
-// job tries a job and those after it; most is what is there when all of them go.
-func (o *oracle) job(j int, most []Amounts, loss Loss) {
-	if o.found && compareLoss(loss, o.best) >= 0 || !o.placeable(most) {
+// tryJob tries a job and those after it. most is what is free if all of them are evicted.
+func (o *oracle) tryJob(j int, most []Amounts, loss Loss) {
+	if o.found && compareLoss(loss, o.best) >= 0 || !o.canPlace(most) {
 		return
 	}
 	if j == len(o.Jobs) {
@@ -63,27 +63,27 @@ func (o *oracle) job(j int, most []Amounts, loss Loss) {
 	}
 	job := &o.Jobs[j]
 	for i := range job.Pods {
-		give(most, &job.Pods[i], -1)
+		addUsage(most, &job.Pods[i], -1)
 	}
 	for _, victims := range possibleVictims(job) {
 		if o.allows != nil && !o.allows(j, victims) {
 			continue
 		}
 		for _, i := range victims.Pods {
-			give(most, &job.Pods[i], 1)
+			addUsage(most, &job.Pods[i], 1)
 		}
-		o.job(j+1, most, o.with(loss, job, victims))
+		o.tryJob(j+1, most, o.addLoss(loss, job, victims))
 		for _, i := range victims.Pods {
-			give(most, &job.Pods[i], -1)
+			addUsage(most, &job.Pods[i], -1)
 		}
 	}
 	for i := range job.Pods {
-		give(most, &job.Pods[i], 1)
+		addUsage(most, &job.Pods[i], 1)
 	}
 }
 
-// with adds to a loss what is lost with a taking, which lists all its pods.
-func (o *oracle) with(loss Loss, job *Job, victims JobVictims) Loss {
+// addLoss adds the loss of victims, which lists all their pods.
+func (o *oracle) addLoss(loss Loss, job *Job, victims JobVictims) Loss {
 	counts := func(rank int) bool { return o.counts == nil || o.counts(rank) }
 	if victims.Whole && counts(wholeRank(job)) {
 		loss.Jobs++
@@ -99,7 +99,7 @@ func (o *oracle) with(loss Loss, job *Job, victims JobVictims) Loss {
 	return loss
 }
 
-// wholeRank is the rank of a job that is taken as a whole.
+// wholeRank returns the rank of a job that is evicted as a whole.
 func wholeRank(job *Job) int {
 	rank := job.Rank
 	for i := range job.Pods {
@@ -108,8 +108,8 @@ func wholeRank(job *Job) int {
 	return rank
 }
 
-// possibleVictims is all that may be taken of a job, nothing first; a whole one lists all
-// its pods.
+// possibleVictims lists all sets of victims of a job, the empty one first. A whole job lists
+// all its pods.
 func possibleVictims(job *Job) []JobVictims {
 	var all []JobVictims
 	var every []int
@@ -123,7 +123,7 @@ func possibleVictims(job *Job) []JobVictims {
 				pods = append(pods, i)
 			}
 		}
-		if spares(job, pods) == "" {
+		if elasticError(job, pods) == "" {
 			all = append(all, JobVictims{Pods: pods})
 		}
 	}
@@ -133,8 +133,8 @@ func possibleVictims(job *Job) []JobVictims {
 	return all
 }
 
-// spares says why a job cannot spare pods, "" when it can.
-func spares(job *Job, pods []int) string {
+// elasticError returns why pods of a job cannot be evicted alone, "" if they can.
+func elasticError(job *Job, pods []int) string {
 	roles := map[int]int{}
 	for _, i := range pods {
 		roles[job.Pods[i].Role]++
@@ -153,14 +153,14 @@ func spares(job *Job, pods []int) string {
 	return ""
 }
 
-func give(avail []Amounts, pod *Pod, sign float64) {
+func addUsage(avail []Amounts, pod *Pod, sign float64) {
 	for r, amount := range pod.Usage {
 		avail[pod.Node][r] += sign * amount
 	}
 }
 
-// placeable counts the room of a single claim, and tries every place for several.
-func (o *oracle) placeable(avail []Amounts) bool {
+// canPlace counts for a single pod set, and tries every place for several.
+func (o *oracle) canPlace(avail []Amounts) bool {
 	key := fmt.Sprint(avail)
 	if known, ok := o.known[key]; ok {
 		return known
@@ -168,21 +168,21 @@ func (o *oracle) placeable(avail []Amounts) bool {
 	if len(o.PodSets) == 0 {
 		o.known[key] = true
 	} else {
-		o.known[key] = o.place(len(o.PodSets)-1, 0, 0, avail, slices.Clone(o.Quotas))
+		o.known[key] = o.placeFrom(len(o.PodSets)-1, 0, 0, avail, slices.Clone(o.Quotas))
 	}
 	return o.known[key]
 }
 
-// place seats the pods of a claim on its nodes from one on, and then the claims
-// before it: pods of a claim are alike, so that their order says nothing. For the
-// first claim it is enough to count.
-func (o *oracle) place(podSet, placed, from int, avail []Amounts, quotas []int64) bool {
+// placeFrom places the pods of a pod set on its nodes from one on, and then the pod sets
+// before it. The order of identical pods does not matter. For the first pod set it is enough
+// to count.
+func (o *oracle) placeFrom(podSet, placed, from int, avail []Amounts, quotas []int64) bool {
 	c := &o.PodSets[podSet]
 	switch {
 	case podSet == 0:
-		return o.room(c, avail, quotas) >= c.Count
+		return o.countPlaceable(c, avail, quotas) >= c.Count
 	case placed == c.Count:
-		return o.place(podSet-1, 0, 0, avail, quotas)
+		return o.placeFrom(podSet-1, 0, 0, avail, quotas)
 	}
 	for i, node := range c.Nodes[from:] {
 		quota := o.Nodes[node].Quota
@@ -190,9 +190,9 @@ func (o *oracle) place(podSet, placed, from int, avail []Amounts, quotas []int64
 			continue
 		}
 		quotas[quota] -= c.Cards
-		give(avail, &Pod{Node: node, Usage: c.Request}, -1)
-		ok := o.place(podSet, placed+1, from+i, avail, quotas)
-		give(avail, &Pod{Node: node, Usage: c.Request}, 1)
+		addUsage(avail, &Pod{Node: node, Usage: c.Request}, -1)
+		ok := o.placeFrom(podSet, placed+1, from+i, avail, quotas)
+		addUsage(avail, &Pod{Node: node, Usage: c.Request}, 1)
 		quotas[quota] += c.Cards
 		if ok {
 			return true
@@ -201,8 +201,8 @@ func (o *oracle) place(podSet, placed, from int, avail []Amounts, quotas []int64
 	return false
 }
 
-// room is how many pods of a claim can be placed, up to its count.
-func (o *oracle) room(c *PodSet, avail []Amounts, quotas []int64) int {
+// countPlaceable returns how many pods of a pod set fit, up to its count.
+func (o *oracle) countPlaceable(c *PodSet, avail []Amounts, quotas []int64) int {
 	byPool, n := make([]int, len(quotas)), 0
 	for _, node := range c.Nodes {
 		have := slices.Clone(avail[node])
@@ -231,7 +231,7 @@ func hasRoom(avail, request Amounts) bool {
 	return true
 }
 
-// ratio is how many times the optimum a loss is, in what counts first.
+// ratio returns how many times the optimum a loss is, in the first part that differs.
 func ratio(got, optimum Loss) float64 {
 	of := func(a, b int64) float64 {
 		switch {

@@ -10,11 +10,11 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// smallProblem is a problem that can be tried through.
+// smallProblem is small enough for the oracle.
 func smallProblem(t *rapid.T) *Problem {
 	dims := rapid.IntRange(1, 3).Draw(t, "resources")
 	p := &Problem{}
-	// The first resource is the cards, of which everybody has some.
+	// The first resource is the cards, of which every pod has some.
 	amounts := func(most int, label string) Amounts {
 		a := make(Amounts, dims)
 		for r := range a {
@@ -80,7 +80,7 @@ func TestSolveSmallProblemsAtLeastLoss(t *testing.T) {
 }
 
 func solve(t *rapid.T, p *Problem) {
-	optimum, possible := exhaust(p)
+	optimum, possible := leastLoss(p)
 	plan, ok := solveAll(p)
 	check.Must(t, ok == possible, "found %t, there is one %t", ok, possible)
 	if !ok {

@@ -11,8 +11,8 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// ranked gives a job and all its pods a rank.
-func ranked(rank int, job Job) Job {
+// withRank gives a job and all its pods a rank.
+func withRank(rank int, job Job) Job {
 	job.Rank = rank
 	for i := range job.Pods {
 		job.Pods[i].Rank = rank
@@ -22,40 +22,40 @@ func ranked(rank int, job Job) Job {
 
 func TestSolveEvictsLowerRanksFirst(t *testing.T) {
 	checkVictims(t, map[string]ruleCase{
-		"the job of the lower rank, though it loses more": {problem: full(1, 1, 1, ranked(1, gang(1, 0)), ranked(0, gang(900, 0))),
+		"the job of the lower rank, though it loses more": {problem: fullProblem(1, 1, 1, withRank(1, gang(1, 0)), withRank(0, gang(900, 0))),
 			want: wholeJobs(1)},
 		"many of the lower rank before one of the higher": {
-			problem: full(1, 3, 1, ranked(7, gang(1, 0, 0, 0)), gang(90, 0), gang(90, 0), gang(90, 0)), want: wholeJobs(1, 2, 3)},
+			problem: fullProblem(1, 3, 1, withRank(7, gang(1, 0, 0, 0)), gang(90, 0), gang(90, 0), gang(90, 0)), want: wholeJobs(1, 2, 3)},
 		"the higher rank when the lower ones do not suffice, and of the lower ones only what is needed": {
-			problem: full(1, 3, 1, ranked(1, gang(9, 0, 0)), gang(5, 0), gang(4, 0)), want: wholeJobs(0, 2)},
+			problem: fullProblem(1, 3, 1, withRank(1, gang(9, 0, 0)), gang(5, 0), gang(4, 0)), want: wholeJobs(0, 2)},
 		"nobody of the lower rank when the higher one must go and is enough": {
-			problem: full(1, 3, 1, ranked(1, gang(9, 0, 0, 0)), gang(5, 0), gang(4, 0)), want: wholeJobs(0)},
+			problem: fullProblem(1, 3, 1, withRank(1, gang(9, 0, 0, 0)), gang(5, 0), gang(4, 0)), want: wholeJobs(0)},
 		"of the higher rank what loses least, with all that the lower one could give": {
-			problem: full(1, 4, 1, ranked(1, gang(9, 0, 0)), ranked(1, gang(30, 0, 0, 0)), gang(5, 0, 0)), want: wholeJobs(0, 2)},
+			problem: fullProblem(1, 4, 1, withRank(1, gang(9, 0, 0)), withRank(1, gang(30, 0, 0, 0)), gang(5, 0, 0)), want: wholeJobs(0, 2)},
 		"a gang of the lower rank before a spare pod of the higher": {
-			problem: full(1, 1, 1, ranked(1, elastic(1, 1, 0, 0)), gang(500, 0)), want: wholeJobs(1)},
+			problem: fullProblem(1, 1, 1, withRank(1, elasticJob(1, 1, 0, 0)), gang(500, 0)), want: wholeJobs(1)},
 		"spare pods before their job, where the job ranks higher": {
-			problem: full(1, 1, 1, elastic(1, 900, 0, 0), gang(1, 0)).but(func(p *Problem) { p.Jobs[0].Rank, p.Jobs[1].Rank = 1, 1 }),
-			want:    pods(0, 0)},
+			problem: fullProblem(1, 1, 1, elasticJob(1, 900, 0, 0), gang(1, 0)).changed(func(p *Problem) { p.Jobs[0].Rank, p.Jobs[1].Rank = 1, 1 }),
+			want:    singlePods(0, 0)},
 		"of its spare pods those of the lower rank": {
-			problem: full(1, 1, 1, elastic(1, 5, 0, 0, 0)).but(func(p *Problem) { p.Jobs[0].Pods[0].Rank, p.Jobs[0].Pods[1].Rank = 2, 1 }),
-			want:    pods(0, 2)},
+			problem: fullProblem(1, 1, 1, elasticJob(1, 5, 0, 0, 0)).changed(func(p *Problem) { p.Jobs[0].Pods[0].Rank, p.Jobs[0].Pods[1].Rank = 2, 1 }),
+			want:    singlePods(0, 2)},
 		"a job as a whole ranks as its highest pod": {
-			problem: full(1, 1, 1, gang(1, 0, 0), ranked(1, gang(50, 0))).but(func(p *Problem) { p.Jobs[0].Pods[1].Rank = 2 }),
+			problem: fullProblem(1, 1, 1, gang(1, 0, 0), withRank(1, gang(50, 0))).changed(func(p *Problem) { p.Jobs[0].Pods[1].Rank = 2 }),
 			want:    wholeJobs(1)},
 		"the spare pod where it helps, though the other one of the job ranks lower": {
-			problem: full(2, 1, 1, elastic(1, 5, 0, 1)).but(func(p *Problem) {
+			problem: fullProblem(2, 1, 1, elasticJob(1, 5, 0, 1)).changed(func(p *Problem) {
 				p.Jobs[0].Whole, p.Jobs[0].Pods[1].Rank, p.PodSets[0].Nodes = false, 1, []int{1}
 			}),
-			want: pods(0, 1)},
-		"ranks of whoever cannot help do not matter": {problem: full(1, 1, 1, gang(1, 1), ranked(-5, gang(2, 0))), want: wholeJobs(1)},
+			want: singlePods(0, 1)},
+		"ranks of whoever cannot help do not matter": {problem: fullProblem(1, 1, 1, gang(1, 1), withRank(-5, gang(2, 0))), want: wholeJobs(1)},
 	})
 }
 
-// inRanks gives jobs ranks, and single pods ranks of their own.
-func inRanks(t *rapid.T, p *Problem) *Problem {
+// withRandomRanks gives jobs ranks, and single pods ranks of their own.
+func withRandomRanks(t *rapid.T, p *Problem) *Problem {
 	for j := range p.Jobs {
-		p.Jobs[j] = ranked(rapid.IntRange(0, 2).Draw(t, "rank"), p.Jobs[j])
+		p.Jobs[j] = withRank(rapid.IntRange(0, 2).Draw(t, "rank"), p.Jobs[j])
 		if rapid.IntRange(0, 3).Draw(t, "ranks of pods") == 0 {
 			for i := range p.Jobs[j].Pods {
 				p.Jobs[j].Pods[i].Rank = rapid.IntRange(0, 3).Draw(t, "rank of pod")
@@ -65,7 +65,7 @@ func inRanks(t *rapid.T, p *Problem) *Problem {
 	return p
 }
 
-// ranksOf are the ranks that units can have, the highest first.
+// ranksOf returns the ranks that units can have, the highest first.
 func ranksOf(p *Problem) []int {
 	var ranks []int
 	for j := range p.Jobs {
@@ -80,8 +80,8 @@ func ranksOf(p *Problem) []int {
 	return ranks
 }
 
-// above is what a taking takes in higher ranks.
-func above(p *Problem, victims JobVictims, rank int) JobVictims {
+// victimsAbove returns the victims of higher ranks.
+func victimsAbove(p *Problem, victims JobVictims, rank int) JobVictims {
 	job := &p.Jobs[victims.Job]
 	if victims.Whole {
 		return JobVictims{Job: victims.Job, Whole: wholeRank(job) > rank}
@@ -95,8 +95,8 @@ func above(p *Problem, victims JobVictims, rank int) JobVictims {
 	return kept
 }
 
-// lossAt is what a plan loses in a rank, and the least that could be lost there when in
-// all higher ranks just what the plan takes is taken. It tries every choice.
+// lossAt returns the loss of a plan in a rank, and the least loss there with the plan's
+// victims in all higher ranks. It tries every choice.
 func lossAt(p *Problem, plan *Plan, rank int) (loss, least Loss) {
 	taken := make([]JobVictims, len(p.Jobs))
 	for j := range taken {
@@ -109,7 +109,7 @@ func lossAt(p *Problem, plan *Plan, rank int) (loss, least Loss) {
 	o.counts = func(r int) bool { return r == rank }
 	o.allows = func(j int, victims JobVictims) bool {
 		victims.Job = j
-		return reflect.DeepEqual(above(p, victims, rank), above(p, taken[j], rank))
+		return reflect.DeepEqual(victimsAbove(p, victims, rank), victimsAbove(p, taken[j], rank))
 	}
 	for j, victims := range taken {
 		if victims.Whole {
@@ -118,13 +118,13 @@ func lossAt(p *Problem, plan *Plan, rank int) (loss, least Loss) {
 				victims.Pods = append(victims.Pods, i)
 			}
 		}
-		loss = o.with(loss, &p.Jobs[j], victims)
+		loss = o.addLoss(loss, &p.Jobs[j], victims)
 	}
-	least, _ = o.exhaust()
+	least, _ = o.tryAll()
 	return loss, least
 }
 
-// TestSolveEachRankAtLeastLoss compares with all choices there are, rank by rank.
+// TestSolveEachRankAtLeastLoss compares with all choices, rank by rank.
 func TestSolveEachRankAtLeastLoss(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		draw  func(*rapid.T) *Problem
@@ -133,8 +133,8 @@ func TestSolveEachRankAtLeastLoss(t *testing.T) {
 	}{"small": {smallProblem, 20, 1}, "middling": {midsizeProblem, 1, 1.1}}) {
 		seed.Check(t, func(t *rapid.T) {
 			for range tc.times {
-				p := inRanks(t, tc.draw(t))
-				_, possible := exhaust(p)
+				p := withRandomRanks(t, tc.draw(t))
+				_, possible := leastLoss(p)
 				plan, ok := solveAll(p)
 				check.Must(t, ok == possible, "found %t, there is one %t", ok, possible)
 				if !ok {
@@ -157,12 +157,12 @@ func TestSolveEachRankAtLeastLoss(t *testing.T) {
 	}
 }
 
-// TestSmallBudgetStillSparesHighRanks: the highest rank that loses anything does
-// not depend on how much effort goes into making a plan cheaper.
+// TestSmallBudgetStillSparesHighRanks: the highest rank that loses anything does not depend on
+// the budget for refining.
 func TestSmallBudgetStillSparesHighRanks(t *testing.T) {
 	for t, draw := range check.Cases(t, map[string]func(*rapid.T) *Problem{"small": smallProblem, "middling": midsizeProblem}) {
 		seed.Check(t, func(t *rapid.T) {
-			p := inRanks(t, draw(t))
+			p := withRandomRanks(t, draw(t))
 			most, less := Solve(p, maxRefineWork), Solve(p, 0)
 			if less.Plan == nil {
 				check.Must(t, most.Plan == nil || less.OutOfBudget, "no plan, and the choice was not cut")
@@ -170,14 +170,14 @@ func TestSmallBudgetStillSparesHighRanks(t *testing.T) {
 			}
 			why := planError(p, less.Plan)
 			check.Must(t, why == "", "%v", why)
-			check.Must(t, highestOf(p, less.Plan) == highestOf(p, most.Plan) || less.OutOfBudget,
-				"takes of rank %d, with more effort of %d", highestOf(p, less.Plan), highestOf(p, most.Plan))
+			check.Must(t, highestVictimRank(p, less.Plan) == highestVictimRank(p, most.Plan) || less.OutOfBudget,
+				"takes of rank %d, with more effort of %d", highestVictimRank(p, less.Plan), highestVictimRank(p, most.Plan))
 		})
 	}
 }
 
-// highestOf is the highest rank of which a plan takes anybody, -1 when it takes nobody.
-func highestOf(p *Problem, plan *Plan) int {
+// highestVictimRank returns the highest rank of a plan's victims, -1 for none.
+func highestVictimRank(p *Problem, plan *Plan) int {
 	highest := -1
 	for _, victims := range plan.Victims {
 		if victims.Whole {
@@ -190,8 +190,8 @@ func highestOf(p *Problem, plan *Plan) int {
 	return highest
 }
 
-// TestSolveEvictsGangsOfLowestRanks: on a full fleet the lowest ranks give all
-// that they have before the next one gives anything.
+// TestSolveEvictsGangsOfLowestRanks: on a full fleet the lowest ranks lose all their gangs
+// before the next rank loses any.
 func TestSolveEvictsGangsOfLowestRanks(t *testing.T) {
 	f := fleet{nodes: 500, gangs: 500, size: 8, spread: true, ranks: 5}
 	for _, waiting := range []int{8, 800, 801, 1700, 3999} {

@@ -10,8 +10,8 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// recount is a state in which the same units are taken, in the order of units.
-func recount(s *state) *state {
+// rebuildState returns a state with the same victims, added in the order of units.
+func rebuildState(s *state) *state {
 	fresh := newState(s.model)
 	for pass := range 2 {
 		for u, x := range s.units {
@@ -40,7 +40,7 @@ func TestStateSumsMatchRecount(t *testing.T) {
 			case s.canChoose(u):
 				s.addVictim(u, none)
 			}
-			want := recount(s)
+			want := rebuildState(s)
 			if s.loss != want.loss || !reflect.DeepEqual(s.available, want.available) || !reflect.DeepEqual(s.fitCounts, want.fitCounts) ||
 				!reflect.DeepEqual(s.jobStates, want.jobStates) || !reflect.DeepEqual(s.roleVictims, want.roleVictims) || !reflect.DeepEqual(s.leftToFree, want.leftToFree) {
 				t.Fatalf("%+v, a recount gives %+v", s, want)

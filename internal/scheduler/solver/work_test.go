@@ -7,8 +7,8 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// Effort is counted in looks at a node for a claim, which is the same on every
-// machine. The limits are about twice what was measured.
+// TestWorkStaysWithinLimits: work is the same on every machine. The limits are about twice
+// what was measured.
 func TestWorkStaysWithinLimits(t *testing.T) {
 	gangs, spread := fleet{nodes: 500, gangs: 500, size: 8}, fleet{nodes: 500, gangs: 500, size: 8, spread: true}
 	mixed, one := fleet{nodes: 500, gangs: 450, size: 8, mixed: true}, fleet{nodes: 500, gangs: 500, size: 8, elastic: true}
@@ -41,8 +41,8 @@ func TestWorkStaysWithinLimits(t *testing.T) {
 	}
 }
 
-// TestClearNodeIsLinearInPodsOfGangs: what clearing nodes gives is worked out in an effort that grows
-// with the pods of gangs, not with the square of the nodes that a gang is on.
+// TestClearNodeIsLinearInPodsOfGangs: the work of clearing nodes grows with the pods of gangs,
+// not with the square of their nodes.
 func TestClearNodeIsLinearInPodsOfGangs(t *testing.T) {
 	smallProblem := fleet{nodes: 640, gangs: 80, size: 64, spread: true}.problem(8, 8)
 	large := fleet{nodes: 5120, gangs: 80, size: 512, spread: true}.problem(8, 8)
