@@ -13,32 +13,32 @@ import (
 // flags are the command line.
 type flags struct {
 	metricsAddress, probeAddress string
-	// secureMetrics serves metrics over TLS, and to those only who may read them.
+	// secureMetrics serves metrics over TLS, and only to authorized readers.
 	secureMetrics bool
 	leaderElect   bool
-	// electNamespace is the operator's own.
+	// operatorNamespace is the operator's own.
 	operatorNamespace string
-	// scheduler is the namespace of our scheduler: of its ConfigMap and its Leases.
+	// schedulerNamespace is that of our scheduler, its ConfigMap and its Leases.
 	schedulerNamespace string
-	// volcano is the namespace of Volcano's own programs.
+	// volcanoNamespace is that of Volcano's own programs.
 	volcanoNamespace string
 	qps              float64
 	certificates     certificateSource
 	webhookPort      int
 	webhookCertDir   string
-	// webhookClientCA is a file, "" when anybody is answered.
+	// webhookClientCA is a file, "" to accept clients without a certificate.
 	webhookClientCA string
 	logging         zap.Options
 }
 
-// certificateSource says where the webhook server has its certificate from.
+// certificateSource is where the certificate of the webhook server comes from.
 type certificateSource string
 
 // The values of --webhook-certificates.
 const (
 	// certificatesSelf: the operator signs it and keeps it in a Secret.
 	certificatesSelf certificateSource = "Self"
-	// certificatesFiles: somebody else (cert-manager, OLM) puts it into --webhook-cert-dir.
+	// certificatesFiles: cert-manager or OLM writes it to --webhook-cert-dir.
 	certificatesFiles certificateSource = "Files"
 	// certificatesOff: there is no webhook server.
 	certificatesOff certificateSource = "Off"
@@ -69,17 +69,17 @@ func parseFlags(args []string) (flags, error) {
 	set.StringVar(&f.schedulerNamespace, "scheduler-namespace", "",
 		"The namespace of cardquota-scheduler: of the ConfigMap that is rendered for it, and of its Leases. The operator's own when not set.")
 	set.StringVar(&f.volcanoNamespace, "volcano-namespace", workload.StockSchedulerNamespace,
-		"The namespace of Volcano's own programs: of the ConfigMap that the policy is laid over, unless it names another, and of the scheduler of which condition Enforced tells.")
+		"The namespace of Volcano's own programs: of the ConfigMap that the policy is laid over, unless it names another, and of the stock scheduler.")
 	set.Float64Var(&f.qps, "kube-api-qps", 500, "Requests per second to the API server; bursts may be twice as many.")
 	set.Var(&f.certificates, "webhook-certificates",
-		"Where the webhook server has its certificate from. Self: the operator signs it, keeps it in the Secret cardquota-webhook-cert and "+
+		"Where the certificate of the webhook server comes from. Self: the operator signs it, keeps it in the Secret cardquota-webhook-cert and "+
 			"writes its authority into the webhook configurations cardquota. Files: cert-manager or OLM put it into --webhook-cert-dir. Off: no webhooks are served.")
 	set.IntVar(&f.webhookPort, "webhook-port", 9443, "The port that serves the webhooks.")
 	set.StringVar(&f.webhookCertDir, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs",
 		"The folder of tls.crt and tls.key with --webhook-certificates=Files; they are read again when they change.")
 	set.StringVar(&f.webhookClientCA, "webhook-client-ca-file", "",
 		"A file of certificate authorities: the webhook server answers only clients with a certificate of one of them, which the API server needs then. "+
-			"It is read at the start. Without it anybody is answered who reaches the port.")
+			"The operator reads it at its start. Without it the server answers every client that reaches the port.")
 	f.logging.BindFlags(set)
 	kubeconfig := flag.CommandLine.Lookup("kubeconfig")
 	set.Var(kubeconfig.Value, kubeconfig.Name, kubeconfig.Usage)

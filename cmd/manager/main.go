@@ -1,6 +1,5 @@
-// The manager is the operator of Cardquota: it writes CardQuotas to Volcano
-// Queues and their use back to the status, and the ServiceTypePolicy to the
-// scheduler's configuration.
+// Command manager is the operator of Cardquota. It writes CardQuotas to Volcano Queues and
+// their usage to the status, and the ServiceTypePolicy to the scheduler's configuration.
 package main
 
 import (
@@ -35,8 +34,7 @@ import (
 	selfsigned "cardquota.dev/operator/internal/webhook/certificates"
 )
 
-// leaderLease is the Lease by which replicas elect their leader; the shipped
-// Role names it.
+// leaderLease is the Lease of the leader election; the shipped Role names it.
 const leaderLease = "cardquota-manager"
 
 func main() {
@@ -121,7 +119,7 @@ func run(f flags) error {
 	return nil
 }
 
-// cacheOptions say what of the cluster is kept in memory.
+// cacheOptions returns which objects the operator caches.
 func cacheOptions(f flags) cache.Options {
 	options := cardquota.CacheOptions()
 	maps.Copy(options.ByObject, admissionpolicy.CacheOptions())
@@ -131,7 +129,7 @@ func cacheOptions(f flags) cache.Options {
 	return options
 }
 
-// metricsOptions say where metrics are served, and to whom.
+// metricsOptions returns where metrics are served, and to whom.
 func metricsOptions(f flags) metricsserver.Options {
 	options := metricsserver.Options{BindAddress: f.metricsAddress}
 	if f.secureMetrics {
@@ -140,11 +138,10 @@ func metricsOptions(f flags) metricsserver.Options {
 	return options
 }
 
-// webhookServer is the webhook server and where its certificate comes from.
+// webhookServer is the webhook server and the source of its certificate.
 type webhookServer struct {
 	flags
-	// server is nil when there are no webhooks, self when the operator does not
-	// sign its certificate.
+	// server is nil without webhooks, rotator when the operator does not sign the certificate.
 	server  ctrlwebhook.Server
 	rotator *selfsigned.Rotator
 }
@@ -170,8 +167,8 @@ func newWebhookServer(f flags) (*webhookServer, error) {
 	return h, nil
 }
 
-// requireClientCertificates has a server require certificates for clients that an authority in
-// the file has signed.
+// requireClientCertificates makes a server require client certificates that an authority in the
+// file has signed.
 func requireClientCertificates(file string) (func(*tls.Config), error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -209,9 +206,9 @@ func (h *webhookServer) setupWebhooks(ctx context.Context, mgr ctrl.Manager, nod
 	return nil
 }
 
-// startedCheck is a readiness check: the server listens. It looks by connecting. A server that
-// answers only clients with a certificate refuses that too, with a line in its log, so there
-// the first time settles it: where it stops to listen, the program ends.
+// startedCheck is a readiness check: it connects to the server. A server that requires client
+// certificates refuses that with a line in its log, so there the check runs until it first
+// succeeds: the program ends when the server stops.
 func (h *webhookServer) startedCheck() healthz.Checker {
 	look := h.server.StartedChecker()
 	if h.webhookClientCA == "" {

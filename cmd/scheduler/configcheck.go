@@ -20,9 +20,8 @@ import (
 	"cardquota.dev/operator/internal/schedulerconfig"
 )
 
-// checkAcceptedByVolcano reads a stamped text with Volcano's own parser and refuses what would end
-// the process later: Volcano dies of a text it cannot parse, and some plugins of an argument
-// of the wrong type.
+// checkAcceptedByVolcano parses a text with Volcano's own parser and refuses what would end the
+// process: a text that Volcano cannot parse, and arguments of the wrong type.
 func checkAcceptedByVolcano(stamped string) error {
 	_, tiers, _, _, err := scheduler.UnmarshalSchedulerConf(stamped)
 	if err != nil {
@@ -44,8 +43,8 @@ func checkAcceptedByVolcano(stamped string) error {
 	return errors.Join(errs...)
 }
 
-// typedArguments are the arguments that Volcano's plugins fetch with framework.Get, which
-// ends the process if the type is wrong; each with a value of the type it is decoded into.
+// typedArguments are the arguments that Volcano reads with framework.Get, which ends the
+// process on a wrong type, each with a value of the right type.
 var typedArguments = map[string]map[string]func() any{
 	"predicates": {
 		"volumebinding.weight":                  func() any { return new(int) },
@@ -95,7 +94,7 @@ func fatalArguments(plugin conf.PluginOption) []error {
 	return errs
 }
 
-// fatalDeviceSharing refuses the combinations of which the deviceshare plugin dies.
+// fatalDeviceSharing refuses combinations on which the deviceshare plugin ends the process.
 func fatalDeviceSharing(arguments map[string]any) []error {
 	var on []string
 	for _, name := range []string{deviceshare.GPUSharingPredicate, deviceshare.GPUNumberPredicate, deviceshare.VGPUEnable} {
@@ -109,8 +108,8 @@ func fatalDeviceSharing(arguments map[string]any) []error {
 	return []error{fmt.Errorf("plugin deviceshare: %s exclude each other, leave one", strings.Join(on, " and "))}
 }
 
-// registeredNames are the actions and plugins that are registered in this process, with those of
-// the shared objects in pluginsDir, which are named after their files.
+// registeredNames returns the actions and plugins that are registered in this process,
+// including the shared objects in pluginsDir, whose files have the names of their plugins.
 func registeredNames(pluginsDir string) schedulerconfig.Known {
 	plugins := append(schedulerconfig.VolcanoPlugins(), schedulerconfig.CapacityCard)
 	if pluginsDir != "" {

@@ -22,28 +22,28 @@ var (
 type election struct {
 	config componentbaseconfig.LeaderElectionConfiguration
 	client kubernetes.Interface
-	// identity is who holds the lease while this process leads.
+	// identity is the holder of the lease while this process leads.
 	identity string
 	// component is the source of the election's events.
 	component string
 	fence     *fence
 	// lead schedules until its context ends; it returns earlier only with an error.
 	lead func(context.Context) error
-	// farewell says that the scheduler has ended in order. It is called after its last write,
-	// while the lease is still held, so that it is never said over a successor; nil says nothing.
+	// beforeRelease is called after the scheduler's last write, while this process still holds
+	// the lease and has no successor. nil does nothing.
 	beforeRelease func(context.Context)
-	// led tells, once run has returned, whether this process has led.
+	// hasLed reports, once run has returned, whether this process has led.
 	hasLed bool
 }
 
-// run waits for its turn, leads, and stops when ctx ends; then no write of the scheduler is
-// under way or will begin, and the lease is free. Any other end is an error, and the process
-// must exit at once: what this process still does is refused by the fence alone.
+// run waits until this process is elected, leads, and stops when ctx ends. Then no write of the
+// scheduler is in flight, none will start, and the lease is free. Any other end is an error,
+// and the process must exit at once: only the fence refuses its writes.
 func (e *election) run(ctx context.Context) error {
 	if !e.config.LeaderElect {
 		return e.leadWithoutLease(ctx)
 	}
-	// The election does not end with ctx: the lease is renewed until the writes have ended.
+	// The election outlives ctx: it renews the lease until the last write has ended.
 	term, endTerm := context.WithCancel(context.WithoutCancel(ctx))
 	defer endTerm()
 	lock, endEvents, err := e.newLock(endTerm)
@@ -59,7 +59,7 @@ func (e *election) run(ctx context.Context) error {
 		RetryPeriod:   e.config.RetryPeriod.Duration,
 		Name:          e.config.ResourceName,
 		// ReleaseOnCancel would also release a lease whose renewal failed, while the
-		// scheduler still works. fencedLock.release does it at the right moment.
+		// scheduler still writes. fencedLock.releaseLease waits for that.
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(term context.Context) {
 				if err := e.lead(term); err != nil {
@@ -96,14 +96,14 @@ func (e *election) run(ctx context.Context) error {
 	return errors.Join(cause, lock.releaseLease(releasing))
 }
 
-// drainTimeout is how long a write that is under way may take after the fence is closed: if it
-// ends within, the lease is still ours even if its last renewal is as old as allowed.
+// drainTimeout is how long a write in flight may take after the fence is closed. Within it the
+// lease is still ours, even if its last renewal is as old as allowed.
 func (e *election) drainTimeout() time.Duration {
 	return e.config.LeaseDuration.Duration - e.config.RenewDeadline.Duration
 }
 
-// leadWithoutLease leads without a lease (--leader-elect=false): somebody else makes sure that
-// there is one scheduler only.
+// leadWithoutLease leads without a lease (--leader-elect=false): the administrator makes sure
+// that there is only one scheduler.
 func (e *election) leadWithoutLease(ctx context.Context) error {
 	e.hasLed = true
 	klog.InfoS("leader election is off: never run a second scheduler beside this one")
@@ -128,7 +128,7 @@ func (e *election) leadWithoutLease(ctx context.Context) error {
 	return cause
 }
 
-// callBeforeRelease says farewell, within a time.
+// callBeforeRelease calls beforeRelease with a timeout.
 func (e *election) callBeforeRelease(ctx context.Context, timeout time.Duration) {
 	if e.beforeRelease == nil {
 		return
@@ -138,8 +138,8 @@ func (e *election) callBeforeRelease(ctx context.Context, timeout time.Duration)
 	e.beforeRelease(ctx)
 }
 
-// newLock is the lease that the stock scheduler uses as well, and a function that ends the
-// recording of its events.
+// newLock returns the lease, which the stock scheduler uses as well, and a function that ends
+// the recording of its events.
 func (e *election) newLock(lost func()) (*fencedLock, func(), error) {
 	recorder, endEvents := newRecorder(e.client, e.config.ResourceNamespace, e.component)
 	lease, err := resourcelock.New(resourcelock.LeasesResourceLock, e.config.ResourceNamespace, e.config.ResourceName,

@@ -14,28 +14,28 @@ import (
 // errFenced refuses a write that could meet a successor's.
 var errFenced = errors.New("not the leader: write refused")
 
-// fence stands between the scheduler and the API server and lets writes pass only while this
-// process certainly leads.
+// fence is between the scheduler and the API server and passes writes only while this process
+// certainly leads.
 //
-// Volcano cannot be stopped: when its stop channel closes, the running session goes on, and
-// its binding and evicting goroutines have contexts of their own. So not the scheduler is
-// stopped but its writes: once the fence is shut no write begins, and once it is drained none
-// is under way. Only then may the lease be released. The same fence holds back a process that
-// was frozen longer than its lease is valid and wakes up in the middle of a session.
+// Volcano cannot be stopped: when its stop channel closes, the running session continues, and
+// its binding and evicting goroutines have contexts of their own. So the fence stops its
+// writes: no write starts after close, and none is in flight after drain. Only then may the
+// election release the lease. The fence also stops a process that was frozen for longer than
+// its lease and continues in the middle of a session.
 type fence struct {
 	mu sync.Mutex
-	// until is when writing ends unless it is extended; zero before the first term.
+	// until is when writes end unless it is extended; zero before the first term.
 	until time.Time
-	// shut is final.
+	// closed is final.
 	closed bool
-	// underWay counts writes between request and answer; none is added once the fence is shut.
+	// inFlight counts writes between request and answer; none starts once the fence is closed.
 	inFlight sync.WaitGroup
 	now      func() time.Time
 }
 
 func newFence() *fence { return &fence{now: time.Now} }
 
-// extend allows writes until a moment.
+// extend allows writes until the given time.
 func (f *fence) extend(until time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -44,15 +44,14 @@ func (f *fence) extend(until time.Time) {
 	}
 }
 
-// close refuses all further writes for good.
+// close refuses all further writes, permanently.
 func (f *fence) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closed = true
 }
 
-// drain closes the fence and waits until no write is under way; false if that takes longer
-// than patience.
+// drain closes the fence and waits for writes in flight. It returns false after the timeout.
 func (f *fence) drain(timeout time.Duration) bool {
 	f.close()
 	drained := make(chan struct{})
@@ -109,16 +108,16 @@ func (t *fencedTransport) WrappedRoundTripper() http.RoundTripper { return t.nex
 type fencedLock struct {
 	resourcelock.Interface
 	fence *fence
-	// term is how long writes are allowed after a renewal. It is the renew deadline, shorter
-	// than the lease, so that a write sent in the last moment ends before a successor starts.
+	// writeWindow is how long writes are allowed after a renewal. It is the renew deadline,
+	// shorter than the lease, so that even the last write ends before a successor starts.
 	writeWindow time.Duration
-	// lost is called when another holder is found although this process leads.
+	// onLost is called when this process leads and finds another holder.
 	onLost func()
 	isHeld bool
 }
 
-// Get also looks for a usurper. client-go would go on trying to renew until its deadline
-// while two schedulers work.
+// Get also detects another holder. client-go would try to renew until its deadline, while two
+// schedulers run.
 func (l *fencedLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(ctx)
 	if err == nil && l.isHeld && record.HolderIdentity != l.Identity() {
@@ -138,7 +137,8 @@ func (l *fencedLock) Update(ctx context.Context, record resourcelock.LeaderElect
 	return l.writeRecord(record, func() error { return l.Interface.Update(ctx, record) })
 }
 
-// writeRecord extends the fence from before the request was sent: others count from when they see it.
+// writeRecord extends the fence from the time before the request: other candidates count from
+// when they see it.
 func (l *fencedLock) writeRecord(record resourcelock.LeaderElectionRecord, write func() error) error {
 	sent := time.Now()
 	if err := write(); err != nil {
@@ -151,8 +151,8 @@ func (l *fencedLock) writeRecord(record resourcelock.LeaderElectionRecord, write
 	return nil
 }
 
-// releaseLease gives the lease up so that a successor need not wait for its end. The fence must be
-// drained, and the election over: release writes without regard to it.
+// releaseLease frees the lease, so that a successor need not wait for its end. The fence must
+// be drained and the election over: the release itself ignores the fence.
 func (l *fencedLock) releaseLease(ctx context.Context) error {
 	if !l.isHeld {
 		return nil

@@ -22,36 +22,35 @@ import (
 	"cardquota.dev/operator/internal/scheduler/configloader"
 )
 
-// heartbeatInterval is the shortest time between two heartbeats that say the same,
-// and between two trials when one failed.
+// heartbeatInterval is the shortest time between two equal heartbeats, and before a retry.
 var heartbeatInterval = build.Wait(2 * time.Second)
 
 // heartbeatTimeout is how long one heartbeat may take to write.
 const heartbeatTimeout = 3 * time.Second
 
-// heartbeatWriter writes the heartbeat. Sessions hand it their reports and go on; it
-// writes one at a time, always the newest, and only when a session has closed:
-// a scheduler that hangs stops beating.
+// heartbeatWriter writes the heartbeat. A session hands over its report and continues; the
+// writer always writes the newest one. It writes only after a session closes, so a scheduler
+// that hangs has no heartbeat.
 type heartbeatWriter struct {
 	leases    typedcoordinationv1.LeaseInterface
 	namespace string
 	identity  string
-	// problem says why the newest configuration is not in force, "" when it is.
+	// configProblem says why the newest configuration is not in force, "" when it is.
 	configProblem func() string
 
 	newestSession atomic.Pointer[capacitycard.SessionReport]
 	wake          chan struct{}
 
-	// last is what was tried last, nil before; failed tells that it was not written.
+	// lastReport is the last report, nil before the first; lastFailed reports whether its write
+	// failed.
 	lastReport *enforcement.Report
 	lastFailed bool
-	// lease is the object as the API server returned it last, nil when it must be read.
+	// lease is the last object from the API server, nil when it must be read.
 	lease *coordinationv1.Lease
 }
 
-// newHeartbeatClient makes a client of its own: behind the scheduler's thousands
-// of bindings a heartbeat would come too late. Only with the fenced config does nobody but the
-// leader write.
+// newHeartbeatClient returns a client of its own: the scheduler's thousands of bindings would
+// delay heartbeats. With the fenced config only the leader writes.
 func newHeartbeatClient(config *rest.Config, namespace string) (typedcoordinationv1.LeaseInterface, error) {
 	client, err := kubernetes.NewForConfig(rest.AddUserAgent(config, "heartbeat"))
 	if err != nil {
@@ -64,12 +63,12 @@ func newHeartbeatWriter(leases typedcoordinationv1.LeaseInterface, namespace, id
 	return &heartbeatWriter{leases: leases, namespace: namespace, identity: identity, configProblem: configProblem, wake: make(chan struct{}, 1)}
 }
 
-// observeSession takes the report of a closed session. It never waits.
+// observeSession takes the report of a closed session. It never blocks.
 func (b *heartbeatWriter) observeSession(report capacitycard.SessionReport) {
 	b.newestSession.Store(&report)
 	select {
 	case b.wake <- struct{}{}:
-	default: // the newest is read when the write under way has ended
+	default: // run reads the newest report after the current write
 	}
 }
 
@@ -85,7 +84,7 @@ func (b *heartbeatWriter) run(ctx context.Context) {
 	}
 }
 
-// reportSession writes what a session said, if that is due.
+// reportSession writes the report of a session, if that is due.
 func (b *heartbeatWriter) reportSession(ctx context.Context, session *capacitycard.SessionReport) {
 	report := enforcement.Report{
 		Identity: b.identity, Version: build.Version, ConfigHash: session.ConfigHash,
@@ -104,12 +103,12 @@ func (b *heartbeatWriter) reportSession(ctx context.Context, session *capacityca
 	b.lastReport, b.lastFailed = &report, err != nil
 }
 
-// isDue tells whether a report is to be written, after the last trial.
+// isDue reports whether a report must be written after the last one.
 func isDue(report enforcement.Report, last *enforcement.Report, failed bool) bool {
 	return last == nil || report.At.Sub(last.At) >= heartbeatInterval || !failed && !report.SameContent(*last)
 }
 
-// writeReport writes a report, a second time if somebody else changed the Lease.
+// writeReport writes a report, and retries once on a conflict.
 func (b *heartbeatWriter) writeReport(ctx context.Context, report enforcement.Report) error {
 	ctx, cancel := context.WithTimeout(ctx, heartbeatTimeout)
 	defer cancel()
@@ -120,7 +119,7 @@ func (b *heartbeatWriter) writeReport(ctx context.Context, report enforcement.Re
 	return err
 }
 
-// tryWrite writes a report once. After an error the Lease is read again.
+// tryWrite writes a report once. After an error it reads the Lease again.
 func (b *heartbeatWriter) tryWrite(ctx context.Context, report enforcement.Report) (err error) {
 	lease := b.lease.DeepCopy()
 	b.lease = nil
@@ -140,8 +139,8 @@ func (b *heartbeatWriter) tryWrite(ctx context.Context, report enforcement.Repor
 	return err
 }
 
-// writeFinalHeartbeat writes that the scheduler of this identity has stopped in order. A Lease that
-// it has not written, or nobody, is left alone.
+// writeFinalHeartbeat records that the scheduler with this identity has stopped. It leaves a
+// Lease of another scheduler alone.
 func writeFinalHeartbeat(ctx context.Context, leases typedcoordinationv1.LeaseInterface, identity string) error {
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		lease, err := leases.Get(ctx, enforcement.LeaseName, metav1.GetOptions{})
@@ -162,7 +161,7 @@ func writeFinalHeartbeat(ctx context.Context, leases typedcoordinationv1.LeaseIn
 	})
 }
 
-// configProblemOf is why the newest text of a gate is not in force, "" when it is.
+// configProblemOf returns why the newest configuration is not in force, "" when it is.
 func configProblemOf(status configloader.Status) string {
 	if status.Reason == configloader.ReasonLoaded {
 		return ""

@@ -1,6 +1,6 @@
 // Command cardquota-scheduler is Volcano's scheduler with card quotas: Volcano v1.14.1's
-// actions and plugins, the capacity-card plugin, and a start-up that schedules nothing until
-// there is a configuration that enforces quotas.
+// actions and plugins, the capacity-card plugin and the cardreclaim action. It places no pods
+// until it has a configuration that enforces quotas.
 package main
 
 import (
@@ -52,7 +52,7 @@ func main() {
 	os.Exit(runScheduler(flags))
 }
 
-// runScheduler returns the process's exit code: 0 only if the scheduler was asked to stop and did.
+// runScheduler returns the process's exit code: 0 only after a signal and an orderly stop.
 func runScheduler(flags *flags) int {
 	if err := flags.complete(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -67,28 +67,28 @@ func runScheduler(flags *flags) int {
 	context.AfterFunc(ctx, stop)
 
 	if err := run(ctx, flags); err != nil {
-		klog.ErrorS(err, "the scheduler ends")
+		klog.ErrorS(err, "the scheduler stopped with an error")
 		return 1
 	}
-	klog.InfoS("the scheduler ends as it was asked to")
+	klog.InfoS("the scheduler stopped after a signal")
 	return 0
 }
 
-// flags are all flags of Volcano's scheduler, some with defaults of our own, those of the
-// configuration gate, and that of the handover.
+// flags are all flags of Volcano's scheduler, some with other defaults, those of the
+// configuration loader, and those of the handover.
 type flags struct {
 	volcano *options.ServerOption
 	// configMap is namespace/name of the ConfigMap to watch, configMapKey its key.
 	configMap    string
 	configMapKey string
 	logFlush     time.Duration
-	// secureMetrics serves metrics over TLS, and to those only who may read them.
+	// secureMetrics serves metrics over TLS, and only to authorized readers.
 	secureMetrics bool
-	// foreignNamespaces are looked through for pods of other schedulers, besides that of
-	// the leader lease.
+	// otherSchedulerNamespaces are searched for pods of other schedulers, besides that of the
+	// leader lease.
 	otherSchedulerNamespaces []string
-	// foreignSelector finds the pods of other schedulers, "" looks for none; foreign
-	// is the same once the flags are complete, nil for none.
+	// otherSchedulerLabels finds the pods of other schedulers, "" finds none. complete parses
+	// it into otherSchedulerSelector, nil for none.
 	otherSchedulerLabels   string
 	otherSchedulerSelector labels.Selector
 }
@@ -133,7 +133,7 @@ func addFlags(set *pflag.FlagSet) *flags {
 	return f
 }
 
-// complete checks the parsed flags and makes them known to Volcano, which reads some of them
+// complete validates the parsed flags and registers them with Volcano, which reads some of them
 // through a global variable.
 func (f *flags) complete() error {
 	if err := f.volcano.CheckOptionOrDie(); err != nil {
@@ -153,11 +153,11 @@ func (f *flags) complete() error {
 		klog.InfoS("--disable-default-scheduler-config=false is ignored: Volcano's default configuration enforces no card quota")
 		f.volcano.DisableDefaultSchedulerConfig = true
 	}
-	// Volcano's installer and chart switch the election off. Where our image stands in their
-	// Deployment, a second replica, or one that a lost node left behind, would then keep books
-	// of its own. Outside of a cluster somebody knows what he starts.
+	// Volcano's installer and chart switch the election off. If our image runs in their
+	// Deployment, a second replica, or one on a lost node, would then have its own ledger.
+	// Outside a cluster the administrator starts the scheduler by hand.
 	if client := f.volcano.KubeClientOptions; !f.volcano.LeaderElection.LeaderElect && client.KubeConfig == "" && client.Master == "" {
-		klog.InfoS("--leader-elect=false is ignored in a cluster: two schedulers must never be at work")
+		klog.InfoS("--leader-elect=false is ignored in a cluster: two schedulers must never run at the same time")
 		f.volcano.LeaderElection.LeaderElect = true
 	}
 	//nolint:staticcheck // the deprecated flag still works in Volcano
@@ -184,8 +184,8 @@ func (f *flags) configMapName() (types.NamespacedName, error) {
 	return types.NamespacedName{Namespace: namespace, Name: name}, nil
 }
 
-// heartbeatNamespace is where the heartbeat lies: beside the ConfigMap, or with a file beside
-// the leader lease. The flags must be complete, and as they were given.
+// heartbeatNamespace is the namespace of the heartbeat: that of the ConfigMap, or with a file
+// that of the leader lease. The flags must be complete and unchanged.
 func (f *flags) heartbeatNamespace() string {
 	if name, err := f.configMapName(); err == nil && f.volcano.SchedulerConf == "" {
 		return name.Namespace

@@ -23,38 +23,37 @@ import (
 )
 
 const (
-	// handoverEventSource is the component of events about other schedulers' pods.
+	// handoverEventSource is the component of events about the pods of other schedulers.
 	handoverEventSource = "cardquota-scheduler-handover"
-	// reasonForeignScheduler is the reason of those events and of the readiness page.
+	// reasonForeignScheduler is the reason of those events and on the readiness page.
 	reasonForeignScheduler = "ForeignScheduler"
-	// lookupInterval is the time between two looks.
+	// lookupInterval is the time between two lookups.
 	lookupInterval = time.Second
 	// lookupTimeout is how long the API server may take to answer one.
 	lookupTimeout = 5 * time.Second
 )
 
-// otherSchedulers looks for pods that run another scheduler. Volcano's installer starts
-// its scheduler without leader election, so the lease keeps nobody out: this
-// process stands for election only while no such pod is there. What cannot be
-// seen counts as being there.
+// otherSchedulers finds pods that run another scheduler. Volcano's installer starts its
+// scheduler without leader election, so the lease does not exclude it: this process is a
+// candidate only while there is no such pod. If the API server does not answer, it waits.
 type otherSchedulers struct {
 	client kubernetes.Interface
-	// namespaces are looked through, sorted. A pod elsewhere is a tenant's, who must not be
-	// able to stop the scheduler by a label.
+	// namespaces are searched, sorted. A pod elsewhere belongs to a tenant, who must not be
+	// able to stop the scheduler with a label.
 	namespaces []string
-	// selector finds the pods; nil: nobody is looked for.
+	// selector finds the pods; nil finds none.
 	selector labels.Selector
-	// own is the name of this process's own pod.
+	// ownPod is the name of the pod that this process runs in.
 	ownPod   string
 	recorder record.EventRecorder
 
 	mu sync.Mutex
-	// waits is what this process waits for, "" when for nothing.
+	// obstacle is what this process waits for, "" when for nothing.
 	obstacle string
 	notified map[types.UID]bool
 }
 
-// watchOtherSchedulers looks for other schedulers, and returns a function that sends the last events.
+// watchOtherSchedulers returns an otherSchedulers, and a function that sends its last events.
 func watchOtherSchedulers(config *rest.Config, flags *flags) (*otherSchedulers, func(), error) {
 	client, err := kubernetes.NewForConfig(rest.AddUserAgent(config, "handover"))
 	if err != nil {
@@ -70,9 +69,9 @@ func newOtherSchedulers(client kubernetes.Interface, namespaces []string, select
 	return &otherSchedulers{client: client, namespaces: namespaces, selector: selector, ownPod: ownPod, recorder: recorder, notified: map[types.UID]bool{}}
 }
 
-// podsOfOtherSchedulers are the pods in which another scheduler may be at work, sorted by name. The own pod
-// is none, nor are those of its ReplicaSet: where the image of Volcano's Deployment was
-// replaced by ours, the replicas carry the label of the stock scheduler and are equal.
+// podsOfOtherSchedulers returns the pods in which another scheduler may run, sorted by name.
+// The own pod and those of its ReplicaSet do not count: where our image replaced that of
+// Volcano's Deployment, the replicas carry the label of the stock scheduler.
 func podsOfOtherSchedulers(pods []*corev1.Pod, ownPod string) []*corev1.Pod {
 	var replicaSet types.UID
 	for _, pod := range pods {
@@ -106,10 +105,10 @@ func describePods(pods []*corev1.Pod) string {
 	if more := len(pods) - maxNames; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
-	return text + ", and two must never be at work: scale its Deployment to 0"
+	return text + ", and two must never run at the same time: scale its Deployment to 0"
 }
 
-// waitUntilNone waits until certainly no other scheduler runs, or ctx ends, which is an error.
+// waitUntilNone waits until no other scheduler runs, or ctx ends, which is an error.
 func (f *otherSchedulers) waitUntilNone(ctx context.Context) error {
 	defer f.reportObstacle("", nil)
 	return wait.PollUntilContextCancel(ctx, lookupInterval, true, func(ctx context.Context) (bool, error) {
@@ -125,8 +124,8 @@ func (f *otherSchedulers) waitUntilNone(ctx context.Context) error {
 	})
 }
 
-// confirmNone waits until the API server says whether another scheduler runs, or ctx ends. One
-// that runs is an error, the end of ctx is none.
+// confirmNone waits until the API server says whether another scheduler runs, or ctx ends. A
+// running one is an error, the end of ctx is not.
 func (f *otherSchedulers) confirmNone(ctx context.Context) error {
 	return f.pollForAny(ctx, func(err error) bool {
 		if err != nil {
@@ -136,13 +135,14 @@ func (f *otherSchedulers) confirmNone(ctx context.Context) error {
 	})
 }
 
-// waitForAny waits until another scheduler runs and names it; nil when ctx ends first.
+// waitForAny waits until another scheduler runs and returns it as an error; nil when ctx ends
+// first.
 func (f *otherSchedulers) waitForAny(ctx context.Context) error {
-	return f.pollForAny(ctx, func(error) bool { return false }) // who leads goes on while nobody answers
+	return f.pollForAny(ctx, func(error) bool { return false }) // the leader continues while the API server does not answer
 }
 
-// pollForAny looks until it finds another scheduler, which is the error, or a look that finds none
-// settles it, or ctx ends.
+// pollForAny lists pods until it finds another scheduler, which is the error, until isDone
+// accepts a result without one, or until ctx ends.
 func (f *otherSchedulers) pollForAny(ctx context.Context, isDone func(error) bool) error {
 	err := wait.PollUntilContextCancel(ctx, lookupInterval, true, func(ctx context.Context) (bool, error) {
 		pods, err := f.listPods(ctx)
@@ -157,7 +157,7 @@ func (f *otherSchedulers) pollForAny(ctx context.Context, isDone func(error) boo
 	return err
 }
 
-// listPods returns the pods of other schedulers, by what the API server says now.
+// listPods returns the pods of other schedulers, as the API server knows them now.
 func (f *otherSchedulers) listPods(ctx context.Context) ([]*corev1.Pod, error) {
 	if f.selector == nil {
 		return nil, nil
@@ -179,7 +179,8 @@ func (f *otherSchedulers) listPods(ctx context.Context) ([]*corev1.Pod, error) {
 	return podsOfOtherSchedulers(pods, f.ownPod), unread
 }
 
-// reportObstacle tells the log, the pods and the readiness page what is waited for.
+// reportObstacle reports what this process waits for in the log, on the pods and on the
+// readiness page.
 func (f *otherSchedulers) reportObstacle(obstacle string, pods []*corev1.Pod) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -191,16 +192,16 @@ func (f *otherSchedulers) reportObstacle(obstacle string, pods []*corev1.Pod) {
 		klog.InfoS("no other scheduler runs")
 		return
 	}
-	klog.InfoS("not standing for election", "reason", obstacle)
+	klog.InfoS("not a candidate for leader election", "reason", obstacle)
 	for _, pod := range pods {
 		if !f.notified[pod.UID] && f.recorder != nil {
-			f.recorder.Event(pod, corev1.EventTypeNormal, reasonForeignScheduler, "cardquota-scheduler waits until this pod is gone: two schedulers must never be at work")
+			f.recorder.Event(pod, corev1.EventTypeNormal, reasonForeignScheduler, "cardquota-scheduler waits until this pod is gone: two schedulers must never run at the same time")
 			f.notified[pod.UID] = true
 		}
 	}
 }
 
-// String is the line of the readiness page, "" when nothing is waited for.
+// String returns the line of the readiness page, "" when this process waits for nothing.
 func (f *otherSchedulers) String() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

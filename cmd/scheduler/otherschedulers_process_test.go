@@ -36,7 +36,7 @@ func TestProcessWaitsForTheStockSchedulerToGo(t *testing.T) {
 	g.Eventually(func(g Gomega) {
 		g.Expect(page(g, first.health, "/healthz")).To(Equal("ok\n"))
 		g.Expect(page(g, first.health, "/readyz")).To(And(HavePrefix("ok\nConfigurationLoaded"),
-			HaveSuffix("\nForeignScheduler: not elected: another scheduler runs in pod volcano-system/volcano-scheduler-0, and two must never be at work: scale its Deployment to 0\n")))
+			HaveSuffix("\nForeignScheduler: not elected: another scheduler runs in pod volcano-system/volcano-scheduler-0, and two must never run at the same time: scale its Deployment to 0\n")))
 	}).Should(Succeed())
 	g.Consistently(func() string { return c.holder(t) }, "2s").Should(BeEmpty())
 	g.Expect(c.admin.Delete(t.Context(), stock, client.GracePeriodSeconds(0))).To(Succeed())

@@ -91,7 +91,7 @@ func TestItIsWaitedUntilTheLastOneIsGone(t *testing.T) {
 	instant(t, func(t *testing.T, g *WithT) {
 		l := look(t, stranger("one", "n", corev1.PodRunning), stranger("two", "n", corev1.PodPending), stranger("own", "n", corev1.PodRunning))
 		ended := l.waiting(t.Context())
-		g.Expect(l.String()).To(Equal("ForeignScheduler: not elected: another scheduler runs in pod ns/one, ns/two, and two must never be at work: scale its Deployment to 0"))
+		g.Expect(l.String()).To(Equal("ForeignScheduler: not elected: another scheduler runs in pod ns/one, ns/two, and two must never run at the same time: scale its Deployment to 0"))
 		g.Expect(l.events.Events).To(Receive(HavePrefix("Normal ForeignScheduler cardquota-scheduler waits")))
 		l.vanishes(g, "one")
 		g.Expect(l.String()).To(ContainSubstring("in pod ns/two,"))

@@ -33,11 +33,11 @@ import (
 	"cardquota.dev/operator/internal/scheduler/configloader"
 )
 
-// run takes the place of Volcano's app.Run. The order is what matters: the process is live
-// and ready first, then waits for a good configuration, then until no other scheduler runs,
-// then for its turn to lead; only the leader builds Volcano's cache, which writes the root
-// and default queues. A replica that waits therefore changes nothing and needs nothing of
-// Volcano's. It returns nil once asked has ended and the scheduler has stopped in order.
+// run replaces Volcano's app.Run. The order matters: the process becomes live and ready, then
+// waits for a valid configuration, until no other scheduler runs, and until it is elected. Only
+// the leader builds Volcano's cache, which writes the root and default queues, so a waiting
+// replica changes nothing. It returns nil once signalCtx has ended and the scheduler has
+// stopped.
 func run(signalCtx context.Context, flags *flags) error {
 	opt := flags.volcano
 	config, err := kube.BuildConfig(opt.KubeClientOptions)
@@ -111,7 +111,7 @@ func run(signalCtx context.Context, flags *flags) error {
 	})
 }
 
-// stopReason is nil if the process was asked to stop, else why ctx ended by itself.
+// stopReason returns nil after a signal, otherwise why ctx ended.
 func stopReason(signalCtx, ctx context.Context) error {
 	if signalCtx.Err() == nil {
 		return context.Cause(ctx)
@@ -119,8 +119,8 @@ func stopReason(signalCtx, ctx context.Context) error {
 	return nil
 }
 
-// readiness is what the readiness page shows: the gate's status and, while this process may not
-// stand for election because of another scheduler, that.
+// readiness is the text of the readiness page: the loader's status and, while another scheduler
+// keeps this process from the election, that.
 type readiness struct {
 	loader *configloader.Loader
 	others *otherSchedulers
@@ -134,8 +134,8 @@ func (s readiness) String() string {
 	return text
 }
 
-// newConfigLoader makes the configuration gate in a directory of its own, and a function that removes
-// that directory.
+// newConfigLoader returns a configuration loader with a directory of its own, and a function
+// that removes the directory.
 func newConfigLoader(config *rest.Config, flags *flags) (*configloader.Loader, func(), error) {
 	client, err := kubernetes.NewForConfig(rest.AddUserAgent(config, "configuration"))
 	if err != nil {
@@ -175,7 +175,8 @@ func newConfigLoader(config *rest.Config, flags *flags) (*configloader.Loader, f
 	return loader, cleanUp, nil
 }
 
-// newRecorder records events in a namespace, "" for the objects' own, until its function is called.
+// newRecorder returns an event recorder for a namespace ("" for the objects' own) and a
+// function that stops it.
 func newRecorder(client kubernetes.Interface, namespace, component string) (record.EventRecorder, func()) {
 	broadcaster := record.NewBroadcaster()
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events(namespace)})
@@ -200,29 +201,29 @@ func alignFeatureGates(server discovery.ServerVersionInterface) error {
 	return nil
 }
 
-// majorMinor joins a version's parts. Some providers write a minor version like 34+, which
-// the version parser answers with a panic.
+// majorMinor joins the parts of a version. Some providers write a minor version like 34+, on
+// which the version parser panics.
 func majorMinor(major, minor string) string {
 	notDigit := func(r rune) bool { return r < '0' || r > '9' }
 	return strings.TrimRightFunc(major, notDigit) + "." + strings.TrimRightFunc(minor, notDigit)
 }
 
-// leader is the work of the elected process: Volcano's scheduler and its heartbeat.
+// leader is what the elected process runs: Volcano's scheduler and its heartbeat.
 type leader struct {
 	config *rest.Config
 	opt    *options.ServerOption
 	loader *configloader.Loader
 	others *otherSchedulers
-	// heartbeats is the namespace of the heartbeat, identity who beats.
+	// heartbeatNamespace is the namespace of the heartbeat, identity its holder.
 	heartbeatNamespace string
 	identity           string
-	// cache is that of the plugin, evictor what takes the place of Volcano's.
+	// cache is that of the plugin; evictor replaces Volcano's.
 	cache   *capacitycard.Cache
 	evictor *cardreclaim.Evictor
 }
 
-// writeFinalHeartbeat writes into the heartbeat that this process has stopped in order. It passes the
-// fence by, which is shut by then.
+// writeFinalHeartbeat records in the heartbeat that this process has stopped. It bypasses the
+// fence, which is closed by then.
 func (l *leader) writeFinalHeartbeat(ctx context.Context) {
 	leases, err := newHeartbeatClient(l.config, l.heartbeatNamespace)
 	if err == nil {
@@ -233,11 +234,11 @@ func (l *leader) writeFinalHeartbeat(ctx context.Context) {
 	}
 }
 
-// leadBehind is the work behind a fence. It schedules until its context ends, and
+// leadBehind returns the function that schedules behind a fence until its context ends. It
 // returns earlier only with an error.
 func (l *leader) leadBehind(fence *fence) func(context.Context) error {
 	return func(term context.Context) error {
-		// Since no other scheduler was there, it may have taken long to be elected.
+		// Another scheduler may have started while this process waited for the lease.
 		if err := l.others.confirmNone(term); err != nil {
 			return err
 		}
@@ -267,11 +268,10 @@ func (l *leader) leadBehind(fence *fence) func(context.Context) error {
 	}
 }
 
-// runElections stands for election whenever no other scheduler runs, until this
-// process has led or ctx ends. Another scheduler that appears ends the election:
-// a process that has not led yet waits until it is gone, one that leads stops,
-// frees the lease and ends with an error, because Volcano cannot be started a
-// second time. newTurn makes an election that was not run yet.
+// runElections is a candidate whenever no other scheduler runs, until this process has led or
+// ctx ends. Another scheduler that appears ends the election: a process that has not led waits
+// until it is gone. The leader stops, frees the lease and returns an error, because Volcano
+// cannot be started twice. newElection returns an election that was not run yet.
 func runElections(signalCtx, ctx context.Context, others *otherSchedulers, newElection func() *election) error {
 	for {
 		if others.waitUntilNone(ctx) != nil {
@@ -290,11 +290,11 @@ func runElections(signalCtx, ctx context.Context, others *otherSchedulers, newEl
 		if err != nil || cause == nil || current.hasLed || ctx.Err() != nil {
 			return errors.Join(err, cause)
 		}
-		klog.InfoS("stands back from the election", "reason", cause.Error())
+		klog.InfoS("withdraws from the election", "reason", cause.Error())
 	}
 }
 
-// ownPodName is the name of the pod that this process runs in.
+// ownPodName returns the name of the pod that this process runs in.
 func ownPodName() string {
 	if name := os.Getenv("POD_NAME"); name != "" {
 		return name
@@ -303,7 +303,7 @@ func ownPodName() string {
 	return name
 }
 
-// registerPlugins adds what Volcano does not bring itself. It returns Volcano's action preempt
+// registerPlugins adds our plugin and actions to Volcano's. It returns Volcano's action preempt
 // with the rules of card quota.
 func registerPlugins(cache *capacitycard.Cache) *cardreclaim.Preempt {
 	framework.RegisterPluginBuilder(capacitycard.PluginName, capacitycard.Builder(cache))
@@ -315,11 +315,11 @@ func registerPlugins(cache *capacitycard.Cache) *cardreclaim.Preempt {
 	return preempt
 }
 
-// errNoCache says that Volcano's scheduler is not built as that of v1.14.1 is.
-var errNoCache = errors.New("the cache of Volcano's scheduler was not found, so its evictions would leave gangs in part")
+// errNoCache means that Volcano's scheduler differs from that of v1.14.1.
+var errNoCache = errors.New("the cache of Volcano's scheduler was not found, so its evictions would leave gangs partially running")
 
-// replaceEvictor has the cache of a scheduler evict as Preempt does. Volcano lets
-// everybody choose the evictor of a cache, and keeps the cache of a scheduler to itself.
+// replaceEvictor replaces the evictor in the cache of a scheduler by that of Preempt. Volcano
+// exports the evictor of a cache, but not the cache of a scheduler.
 func replaceEvictor(sched *scheduler.Scheduler, evictor *cardreclaim.Evictor) error {
 	found, err := schedulerCache(sched)
 	if err != nil {

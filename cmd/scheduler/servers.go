@@ -19,12 +19,12 @@ import (
 	commonutil "volcano.sh/volcano/pkg/util"
 )
 
-// startServers starts the health and metrics servers and returns when they listen. They run until
-// ctx ends. Volcano's own health server is not used: it takes over the process's signals and
-// knows no readiness.
+// startServers starts the health and metrics servers and returns when they listen. They run
+// until ctx ends. Volcano's own health server is not used: it handles the process's signals and
+// has no readiness.
 //
-// Metrics and profiles are served in the clear and to everybody, as Volcano does, unless
-// readers is set: the configuration by which the API server is asked who may read.
+// Like Volcano, it serves metrics and profiles over plain HTTP without authentication, unless
+// readers is set, the configuration of the client that authenticates readers.
 func startServers(ctx context.Context, opt *options.ServerOption, health http.Handler, readers *rest.Config) error {
 	certificate, err := servingCertificate(opt)
 	if err != nil {
@@ -49,9 +49,9 @@ func startServers(ctx context.Context, opt *options.ServerOption, health http.Ha
 	return startServer(ctx, opt.ListenAddress, pages, certificate)
 }
 
-// healthHandler answers /healthz and /livez while the process runs, and /readyz with the
-// configuration's state. A replica that waits for a configuration or for its turn to lead is
-// ready: an installation without a policy must be able to finish.
+// healthHandler answers /healthz and /livez while the process runs, and /readyz with the state
+// of the configuration. A replica that waits for a configuration or for its election is ready:
+// an installation without a policy must be able to finish.
 func healthHandler(state fmt.Stringer) http.Handler {
 	mux := http.NewServeMux()
 	alive := func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") }
@@ -100,7 +100,7 @@ func startServer(ctx context.Context, address string, handler http.Handler, conf
 	return nil
 }
 
-// servingCertificate is nil, for plain HTTP, unless all three files are given (flags
+// servingCertificate returns nil, for plain HTTP, unless all three files are set (flags
 // --ca-cert-file, --tls-cert-file, --tls-private-key-file).
 func servingCertificate(opt *options.ServerOption) (*tls.Config, error) {
 	if len(opt.CaCertData) == 0 || len(opt.CertData) == 0 || len(opt.KeyData) == 0 {
@@ -122,11 +122,10 @@ func servingCertificate(opt *options.ServerOption) (*tls.Config, error) {
 	}, nil
 }
 
-// withAuthentication lets only those read who may: every request carries a token, which the API server
-// knows (TokenReview) and whose owner may get the path (SubjectAccessReview on the
-// nonResourceURL). It is served with the certificate of --tls-cert-file, and without one with
-// a certificate of its own, made at the start: what it protects then is the token on its way
-// from prying, not the reader from a false server.
+// withAuthentication requires a token that the API server knows (TokenReview) and that may get
+// the path (SubjectAccessReview on the nonResourceURL). It serves the certificate of
+// --tls-cert-file, otherwise a self-signed one: that protects the token on its way, but does
+// not prove the identity of the server.
 func withAuthentication(config *rest.Config, handler http.Handler, certificate *tls.Config) (http.Handler, *tls.Config, error) {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {

@@ -9,21 +9,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Inventory is what all nodes together say about cards. It does not change
-// after it was made and may be read from many goroutines.
+// Inventory holds the cards of all nodes. It is immutable and safe for concurrent use.
 type Inventory struct {
 	nodes map[string]Node
-	// resources holds every resource that is a card on some node, with the
-	// names it stands for.
+	// resources maps each resource that is a card on some node to its card names.
 	resources map[corev1.ResourceName][]Name
 	physical  map[Name]Count
 	byName    map[Name][]corev1.ResourceName
 }
 
-// NewInventory puts recognised nodes, by node name, together. A resource that
-// is a card on any node is a card everywhere; known adds resources that were
-// cards before, so that a resource does not stop being a card when its last
-// node leaves.
+// NewInventory builds an Inventory from nodes by name. A resource that is a card on any node is
+// a card everywhere. known adds resources that were cards before, so that a resource stays a
+// card when its last node leaves.
 func NewInventory(nodes map[string]Node, known ...corev1.ResourceName) *Inventory {
 	inv := &Inventory{
 		nodes:     nodes,
@@ -57,26 +54,26 @@ func NewInventory(nodes map[string]Node, known ...corev1.ResourceName) *Inventor
 	return inv
 }
 
-// IsCard tells whether the resource is a card anywhere in the cluster.
+// IsCard reports whether the resource is a card on any node.
 func (i *Inventory) IsCard(resource corev1.ResourceName) bool {
 	_, ok := i.resources[resource]
 	return ok
 }
 
-// Resources lists the resources that are cards, sorted.
+// Resources returns the resources that are cards, sorted.
 func (i *Inventory) Resources() []corev1.ResourceName {
 	return slices.Sorted(maps.Keys(i.resources))
 }
 
-// NamesFor lists the card names that the resource stands for somewhere, sorted;
-// the caller must not change the list.
+// NamesFor returns the card names that the resource stands for, sorted. The caller must not
+// change the list.
 func (i *Inventory) NamesFor(resource corev1.ResourceName) []Name { return i.resources[resource] }
 
-// ResourcesFor lists the resources under which a card is handed out, sorted. It
-// is empty for a card that no node has.
+// ResourcesFor returns the resources that provide a card, sorted. It is empty for a card that
+// no node has.
 func (i *Inventory) ResourcesFor(name Name) []corev1.ResourceName { return i.byName[name] }
 
-// ResourceForRequest is the resource under which a request is handed out, "" when no node
+// ResourceForRequest returns the resource that provides the cards of a request, "" when no node
 // has such a card.
 func (i *Inventory) ResourceForRequest(request Request) corev1.ResourceName {
 	for _, name := range request.names {
@@ -87,8 +84,8 @@ func (i *Inventory) ResourceForRequest(request Request) corev1.ResourceName {
 	return ""
 }
 
-// CardOnNode tells which card the resource is on the named node. It is false when the
-// node is unknown or does not tell.
+// CardOnNode returns which card the resource is on a node. It is false when the node is unknown
+// or its labels do not say.
 func (i *Inventory) CardOnNode(node string, resource corev1.ResourceName) (Name, bool) {
 	for _, h := range i.nodes[node].Cards {
 		if h.Resource == resource {
@@ -98,16 +95,17 @@ func (i *Inventory) CardOnNode(node string, resource corev1.ResourceName) (Name,
 	return "", false
 }
 
-// Node returns what was recognised of the named node.
+// Node returns the cards of a node.
 func (i *Inventory) Node(name string) (Node, bool) {
 	n, ok := i.nodes[name]
 	return n, ok
 }
 
-// Physical returns how many of each card all nodes offer together.
+// Physical returns the total of each card over all nodes.
 func (i *Inventory) Physical() map[Name]Count { return maps.Clone(i.physical) }
 
-// AnomalousNodes returns how many nodes are labelled so that some of their cards have no name.
+// AnomalousNodes returns how many nodes have labels that leave some of their cards without a
+// name.
 func (i *Inventory) AnomalousNodes() (nodes int) {
 	for _, node := range i.nodes {
 		if len(node.Anomalies) > 0 {
@@ -117,19 +115,19 @@ func (i *Inventory) AnomalousNodes() (nodes int) {
 	return nodes
 }
 
-// SameNames tells whether every resource stands for the same cards in both
-// inventories, so that pods ask for the same in both.
+// SameNames reports whether every resource stands for the same cards in both inventories, so
+// that every pod requests the same in both.
 func (i *Inventory) SameNames(other *Inventory) bool {
 	return maps.EqualFunc(i.resources, other.resources, slices.Equal) && maps.EqualFunc(i.byName, other.byName, slices.Equal)
 }
 
-// Names lists all card names that some node offers, sorted.
+// Names returns all card names that some node offers, sorted.
 func (i *Inventory) Names() []Name { return slices.Sorted(maps.Keys(i.physical)) }
 
-// JoinResources writes resources into one text.
+// JoinResources joins resources to one text.
 func JoinResources(resources []corev1.ResourceName) string { return Join(resources, ",") }
 
-// SplitResources reads what JoinResources wrote, sorted; none out of an empty text.
+// SplitResources splits what JoinResources joined, and sorts it.
 func SplitResources(joined string) []corev1.ResourceName {
 	var out []corev1.ResourceName
 	for _, text := range strings.Split(joined, ",") {
@@ -141,18 +139,17 @@ func SplitResources(joined string) []corev1.ResourceName {
 	return slices.Compact(out)
 }
 
-// Tracker keeps the Inventory of a cluster up to date, node by node. What a node
-// says is read again only when its object is another one, and the Inventory is
-// made again only when the cards of a node changed: as long as Inventory returns
-// the same pointer, everything worked out from it stays valid.
+// Tracker keeps the Inventory of a cluster up to date, node by node. It recognises a node again
+// only when its object changes, and rebuilds the Inventory only when the cards of a node
+// change. While Inventory returns the same pointer, everything computed from it stays valid.
 //
-// A resource that was a card once stays one when its last node leaves. The zero
-// value knows no node. A Tracker has no lock; what it returns never changes.
+// A resource that was a card once stays one when its last node leaves. The zero value has no
+// nodes. A Tracker is not safe for concurrent use; what it returns never changes.
 type Tracker struct {
 	nodes     map[string]trackedNode
 	known     []corev1.ResourceName
-	inventory *Inventory     // nil when it must be made again
-	healthy   map[Name]Count // nil when it must be counted again
+	inventory *Inventory     // nil when it must be rebuilt
+	healthy   map[Name]Count // nil when it must be recounted
 }
 
 type trackedNode struct {
@@ -161,8 +158,8 @@ type trackedNode struct {
 	ready      bool
 }
 
-// Update takes a node as it is now and reports whether its cards or its readiness
-// changed. An object that was seen before costs a look-up.
+// Update stores a node and reports whether its cards or its readiness changed. An unchanged
+// object costs one look-up.
 func (t *Tracker) Update(node *corev1.Node) bool {
 	before, known := t.nodes[node.Name]
 	if known && before.object == node {
@@ -188,7 +185,7 @@ func (t *Tracker) Update(node *corev1.Node) bool {
 	return true
 }
 
-// Delete takes a node away and reports whether it was known.
+// Delete removes a node and reports whether it was known.
 func (t *Tracker) Delete(name string) bool {
 	if _, known := t.nodes[name]; !known {
 		return false
@@ -198,7 +195,8 @@ func (t *Tracker) Delete(name string) bool {
 	return true
 }
 
-// Replace takes all nodes there are, by name, and reports like Update and Delete.
+// Replace stores all nodes, by name, removes every other one, and reports whether anything
+// changed.
 func (t *Tracker) Replace(nodes map[string]*corev1.Node) (changed bool) {
 	for _, node := range nodes {
 		changed = t.Update(node) || changed
@@ -214,7 +212,7 @@ func (t *Tracker) Replace(nodes map[string]*corev1.Node) (changed bool) {
 	return changed
 }
 
-// AddResources adds resources that were cards before and reports whether one was unknown.
+// AddResources adds resources that were cards before and reports whether one is new.
 func (t *Tracker) AddResources(resources ...corev1.ResourceName) (grown bool) {
 	for _, resource := range resources {
 		if !slices.Contains(t.known, resource) {
@@ -224,8 +222,7 @@ func (t *Tracker) AddResources(resources ...corev1.ResourceName) (grown bool) {
 	return grown
 }
 
-// Inventory returns the cards of all nodes, the same pointer until one of them
-// changes.
+// Inventory returns the cards of all nodes, the same pointer until one of them changes.
 func (t *Tracker) Inventory() *Inventory {
 	if t.inventory == nil {
 		nodes := make(map[string]Node, len(t.nodes))
@@ -237,12 +234,11 @@ func (t *Tracker) Inventory() *Inventory {
 	return t.inventory
 }
 
-// Node returns the object of a node as it was taken last, nil for an unknown one.
+// Node returns the last object of a node, nil for an unknown one.
 func (t *Tracker) Node(name string) *corev1.Node { return t.nodes[name].object }
 
-// Healthy returns, per card name, the cards that Ready nodes offer. Cards that a
-// device plugin knows to be broken are not allocatable and not counted either. The
-// caller must not change the map.
+// Healthy returns the cards of Ready nodes by name. Cards that the device plugin reports as
+// broken are not allocatable and do not count. The caller must not change the map.
 func (t *Tracker) Healthy() map[Name]Count {
 	if t.healthy == nil {
 		t.healthy = map[Name]Count{}
@@ -258,8 +254,7 @@ func (t *Tracker) Healthy() map[Name]Count {
 	return t.healthy
 }
 
-// IsNodeReady reports whether a node's kubelet says that it is Ready. A node that is
-// cordoned still has its cards.
+// IsNodeReady reports whether a node has condition Ready. A cordoned node still has its cards.
 func IsNodeReady(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue

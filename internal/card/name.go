@@ -1,9 +1,8 @@
-// Package card knows what a card is: its name, how many there are, what a
-// queue may use of it, what a pod asks for, and which cards a node offers.
+// Package card defines cards: their names and counts, the quota of a queue, the request of a
+// pod, and the cards that a node offers.
 //
-// The package is pure: values in, values out, no client, clock or logger. The
-// scheduler, the operator and the tests share it, so that a card can never be
-// recognised or counted in two ways.
+// The package is pure: no client, clock or logger. The scheduler, the operator and the tests
+// share it, so they recognise and count cards in one way.
 package card
 
 import (
@@ -16,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Name is what is counted and what a quota is written for: a whole card
-// ("NVIDIA-H200"), a MIG slice ("NVIDIA-H200/mig-1g.18gb-mixed") or an MPS
-// share ("NVIDIA-H800/mps-80g*1/2", an 80 GiB card cut in two).
+// Name is a card name, the unit of counts and quotas: a whole card ("NVIDIA-H200"), a MIG slice
+// ("NVIDIA-H200/mig-1g.18gb-mixed") or an MPS share ("NVIDIA-H800/mps-80g*1/2", half of an 80
+// GiB card).
 type Name string
 
 // MaxNameLength bounds a card name: a label value of 63 characters and the
@@ -31,7 +30,7 @@ var (
 	mpsPattern   = regexp.MustCompile(`^mps-[0-9]{1,6}g\*1/[1-9][0-9]{0,3}$`)
 )
 
-// Form tells the three forms of a card name apart.
+// Form is one of the three forms of a card name.
 type Form string
 
 // The forms of a card name.
@@ -41,9 +40,8 @@ const (
 	MPS   Form = "an MPS share"
 )
 
-// ParseName checks that text has the form of a card name. The model is a node
-// label value (at most 63 letters, digits, "-", "_" and "."), the suffix of a
-// slice or share is the one that Recognise writes.
+// ParseName parses a card name. The model is a node label value (at most 63 letters, digits,
+// "-", "_" and "."). The suffix of a slice or share is the one that Recognise writes.
 func ParseName(text string) (Name, error) {
 	model, suffix, cut := strings.Cut(text, "/")
 	switch {
@@ -67,7 +65,7 @@ func (n Name) Model() string {
 	return model
 }
 
-// Form tells whether the name stands for a whole card, a slice or a share.
+// Form returns whether the name is that of a whole card, a slice or a share.
 func (n Name) Form() Form {
 	_, suffix, cut := strings.Cut(string(n), "/")
 	switch {
@@ -80,7 +78,7 @@ func (n Name) Form() Form {
 	}
 }
 
-// migProfile returns the MIG profile of a slice, "1g.18gb", and "" otherwise.
+// migProfile returns the MIG profile of a slice, such as "1g.18gb", otherwise "".
 func (n Name) migProfile() string {
 	_, suffix, _ := strings.Cut(string(n), "/")
 	if m := migPattern.FindStringSubmatch(suffix); m != nil {
@@ -89,7 +87,7 @@ func (n Name) migProfile() string {
 	return ""
 }
 
-// Join writes names or resources into one text.
+// Join joins names or resources to one text.
 func Join[S ~string](items []S, separator string) string {
 	texts := make([]string, len(items))
 	for i, item := range items {
@@ -98,9 +96,8 @@ func Join[S ~string](items []S, separator string) string {
 	return strings.Join(texts, separator)
 }
 
-// quoteText shows user text in an error: quoted, everything but plain ASCII
-// escaped, so that a letter that only looks like the right one is seen, and cut
-// so that one long value cannot fill an event.
+// quoteText quotes user text for an error. It escapes everything but plain ASCII, so that
+// look-alike letters show, and truncates the text, so that one value cannot fill an event.
 func quoteText(text string) string {
 	const maxLength = 80
 	quoted := strconv.QuoteToASCII(text[:min(len(text), maxLength)])
@@ -110,21 +107,19 @@ func quoteText(text string) string {
 	return quoted[:min(len(quoted)-1, maxLength)] + `…"`
 }
 
-// Count is a number of whole cards (or of whole slices or shares, which are
-// handed out one by one as well). It is never negative.
+// Count is a number of whole cards, slices or shares. It is never negative.
 //
-// Volcano keeps scalar resources in thousandths; a Count is always the plain
-// number, in messages too.
+// Volcano stores scalar resources in thousandths; a Count is always the plain number, in
+// messages too.
 type Count int64
 
-// MaxCount is the largest count a quota may state. It is far above any real
-// fleet and keeps every sum of counts away from an overflow.
+// MaxCount is the largest count of a quota. It exceeds any real fleet, and no sum of counts
+// overflows.
 const MaxCount Count = 1_000_000
 
-// NewCount reads a quantity of a card resource: part of a card is rounded up,
-// less than none is 0. Anything above MaxCount is MaxCount+1, which no quota
-// has room for: the API server accepts quantities beyond 64 bits, and
-// Quantity.Value turns those into 0 or a negative number.
+// NewCount converts a quantity of a card resource: it rounds up, and turns negative quantities
+// into 0. Anything above MaxCount becomes MaxCount+1, which fits into no quota: the API server
+// accepts quantities beyond 64 bits, which Quantity.Value turns into 0 or a negative number.
 func NewCount(quantity resource.Quantity) Count {
 	switch {
 	case quantity.Sign() <= 0:

@@ -9,10 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The labels and resources by which a node tells its cards. Vendor domain and
-// card type stand before the suffix: nvidia.com/gpu.product. They are written
-// by GPU feature discovery on NVIDIA nodes and by the fleet's own labelling
-// elsewhere.
+// The labels and resources that describe a node's cards. Vendor domain and card type precede
+// the suffix: nvidia.com/gpu.product. GPU feature discovery writes them on NVIDIA nodes, the
+// administrator's own labelling elsewhere.
 const (
 	productSuffix  = ".product"
 	memorySuffix   = ".memory"
@@ -25,39 +24,36 @@ const (
 // NodeCard is one card name that a node offers.
 type NodeCard struct {
 	Name Name
-	// Resource is the name under which the device plugin hands the card out.
+	// Resource is the resource under which the device plugin offers the card.
 	Resource corev1.ResourceName
-	// Count is how many are allocatable, 0 when the device plugin reports none.
+	// Count is the allocatable number, 0 when the device plugin reports none.
 	Count Count
 }
 
-// Node is what the labels and allocatable resources of one node say about its
-// cards.
+// Node holds what the labels and allocatable resources of a node say about its cards.
 type Node struct {
 	// Model is the card model, "" when the node names none or more than one.
 	Model string
 	// Cards are the cards that can be counted, sorted by resource.
 	Cards []NodeCard
-	// Unnamed are resources that are cards for certain but whose card name the
-	// node does not tell. No pod that asks for them can be placed here.
+	// Unnamed are resources that are cards, but the node does not say which. No pod that
+	// requests them can run here.
 	Unnamed []corev1.ResourceName
-	// Anomalies say in plain words what is wrong with the node's labels.
+	// Anomalies say what is wrong with the node's labels.
 	Anomalies []string
 }
 
 // product is one P/T.product label.
 type product struct{ vendor, kind, model string }
 
-// Recognise reads the cards of a node from its labels and status.allocatable.
+// Recognise returns the cards of a node from its labels and status.allocatable.
 //
-// A label P/T.product beside P/T.memory names the model. nvidia.com/mig-*
-// resources are its MIG slices, P/T.shared its MPS shares, P/T its whole
-// cards; a vendor whose resource is called otherwise (huawei.com/npu.product,
-// huawei.com/Ascend910) is recognised by having a single resource in its
-// domain. Counts never come from the .count label, which does not follow
-// failures.
+// A label P/T.product beside P/T.memory names the model. nvidia.com/mig-* are MIG slices,
+// P/T.shared MPS shares, P/T whole cards. A vendor may name its resource differently
+// (huawei.com/npu.product, huawei.com/Ascend910) if it is the only one in its domain. Counts
+// never come from the .count label, which does not follow failures.
 //
-// A node that names two models is an anomaly and counts for none of them.
+// A node that names two models is an anomaly and offers none of them.
 func Recognise(node *corev1.Node) Node {
 	products := productLabels(node.Labels)
 	var out Node
@@ -92,9 +88,9 @@ func Recognise(node *corev1.Node) Node {
 	return out
 }
 
-// productLabels finds the labels P/T.product that have P/T.memory beside them,
-// sorted. The labels of MIG profiles (nvidia.com/mig-1g.18gb.product) repeat
-// the whole card's and are skipped.
+// productLabels returns the labels P/T.product that have P/T.memory beside them, sorted. It
+// skips the labels of MIG profiles (nvidia.com/mig-1g.18gb.product), which repeat the whole
+// card's.
 func productLabels(labels map[string]string) []product {
 	var found []product
 	for key, model := range labels {
@@ -114,10 +110,10 @@ func productLabels(labels map[string]string) []product {
 	return found
 }
 
-// productResources lists the resources of a node that belong to a product: in its
-// vendor's domain, by the product's type or, failing that, all of them. NVIDIA's
-// cards are always called after their type, and its network operator hands out
-// network devices in the same domain (nvidia.com/hostdev): those are no cards.
+// productResources returns the resources of a node that belong to a product: those named after
+// its type, otherwise all of its vendor's domain. NVIDIA's cards always have the name of their
+// type, and its network operator offers network devices in the same domain
+// (nvidia.com/hostdev): those are no cards.
 func productResources(node *corev1.Node, p product) []corev1.ResourceName {
 	whole := corev1.ResourceName(p.vendor + "/" + p.kind)
 	var exact, domain []corev1.ResourceName
@@ -146,10 +142,10 @@ func migResources(node *corev1.Node) []corev1.ResourceName {
 	return found
 }
 
-// unlabelledCardResources lists the resources that are cards although the node names no
-// model: NVIDIA's, which are called the same everywhere, and any P/T beside a
-// label P/T.<something>. Device plugins often report before a node is labelled;
-// without this its cards would be nobody's until then.
+// unlabelledCardResources returns the resources that are cards although the node names no
+// model: NVIDIA's, whose names are fixed, and any P/T beside a label P/T.<something>. Device
+// plugins often report before a node is labelled, and no quota would cover its cards until
+// then.
 func unlabelledCardResources(node *corev1.Node) []corev1.ResourceName {
 	found := migResources(node)
 	for resource := range node.Status.Allocatable {
@@ -175,13 +171,13 @@ func allocatableCount(node *corev1.Node, resource corev1.ResourceName) Count {
 	return NewCount(node.Status.Allocatable[resource])
 }
 
-// maxMemoryMiB is the largest memory label in MiB: a name holds six digits of GiB.
+// maxMemoryMiB is the largest memory label in MiB: a card name holds six digits of GiB.
 const maxMemoryMiB = 999_999*1024 + 511
 
-// roundToGiB rounds a memory label in MiB to the nearest GiB: 81559 is 80.
+// roundToGiB rounds MiB to the nearest GiB: 81559 is 80.
 func roundToGiB(mib int64) int64 { return (mib + 512) / 1024 }
 
-// parseReplicas reads the label that says into how many shares a card is cut.
+// parseReplicas returns the number of shares of a card, from its label.
 func parseReplicas(labels map[string]string, key string) (int, error) {
 	text, ok := labels[key]
 	if !ok {
@@ -211,8 +207,8 @@ func (r *nodeRecognition) addAnomaly(resource corev1.ResourceName, why string) {
 	r.out.Anomalies = append(r.out.Anomalies, why)
 }
 
-// addMIGSlices counts MIG slices under the mixed strategy, where every profile is a
-// resource of its own.
+// addMIGSlices adds MIG slices of the mixed strategy, where every profile is a resource of its
+// own.
 func (r *nodeRecognition) addMIGSlices() {
 	for _, resource := range migResources(r.node) {
 		if r.product.vendor == migVendor {
@@ -230,8 +226,8 @@ func (r *nodeRecognition) addMIGSlices() {
 	}
 }
 
-// addMPSShares counts MPS shares. Their name tells how large a card was cut into how
-// many, because a half and a quarter of a card are not worth the same.
+// addMPSShares adds MPS shares. Their name contains the size of the card and the number of
+// shares, because half a card and a quarter differ in value.
 func (r *nodeRecognition) addMPSShares() {
 	base := r.product.vendor + "/" + r.product.kind
 	resource := corev1.ResourceName(base + sharedSuffix)
@@ -253,7 +249,7 @@ func (r *nodeRecognition) addMPSShares() {
 	r.addCard(Name(fmt.Sprintf("%s/mps-%dg*1/%d", r.out.Model, roundToGiB(mib), parts)), resource)
 }
 
-// addWholeCards counts the cards themselves.
+// addWholeCards adds whole cards.
 func (r *nodeRecognition) addWholeCards() {
 	whole := corev1.ResourceName(r.product.vendor + "/" + r.product.kind)
 	if _, ok := r.node.Status.Allocatable[whole]; ok {

@@ -11,20 +11,18 @@ import (
 	"strings"
 )
 
-// Quota is the hard ceiling of a queue per card name. A name without an entry
-// may not be used at all, as if its entry were 0.
+// Quota is the hard limit of a queue per card name. A name without an entry counts as 0.
 type Quota map[Name]Count
 
-// Bounds of the annotation text, so that no object can make a reader slow.
+// Bounds of the annotation text, so that no object slows the programs down.
 const (
 	MaxQuotaText    = 64 << 10
 	MaxQuotaEntries = 256
 )
 
-// ParseQuota reads the annotation volcano.sh/card.quota: one JSON object, card
-// name to whole number from 0 to MaxCount, no name twice. The error lists
-// what is wrong, as much as an event holds, each with what to write instead; no
-// quota is returned then, since half a quota would be a wrong one.
+// ParseQuota parses the annotation volcano.sh/card.quota: one JSON object, card name to whole
+// number from 0 to MaxCount, no name twice. The error lists every mistake that an event has
+// room for, each with what to write instead. There is no partial quota.
 func ParseQuota(text string) (Quota, error) {
 	quota := Quota{}
 	err := parseCounts(text, func(key string, count Count) error {
@@ -44,8 +42,7 @@ func ParseQuota(text string) (Quota, error) {
 	return quota, nil
 }
 
-// String writes the quota as canonical JSON, names sorted, so that equal
-// quotas are equal texts.
+// String returns the quota as canonical JSON with sorted names: equal quotas are equal texts.
 func (q Quota) String() string {
 	var b strings.Builder
 	b.WriteByte('{')
@@ -59,9 +56,8 @@ func (q Quota) String() string {
 	return b.String()
 }
 
-// parseCounts walks a JSON object of key to whole number and hands every pair
-// to take. It reads tokens itself because encoding/json keeps the last of two
-// equal keys silently.
+// parseCounts parses a JSON object of key to whole number and calls take for every pair. It
+// reads tokens because encoding/json silently keeps the last of two equal keys.
 func parseCounts(text string, take func(key string, count Count) error) error {
 	if len(text) > MaxQuotaText {
 		return fmt.Errorf("text is %d bytes, at most %d are read", len(text), MaxQuotaText)
@@ -120,12 +116,12 @@ func syntaxError(text string, err error) error {
 	return fmt.Errorf("%s is not valid JSON (%w): write it like {\"NVIDIA-H200\":8}", quoteText(text), err)
 }
 
-// maxMistakesLength is how many bytes of mistakes are told. An event holds 1024
-// bytes, and the object that the text is about is named before it.
+// maxMistakesLength is how many bytes of mistakes a message contains. An event holds 1024
+// bytes, and the name of its object comes first.
 const maxMistakesLength = 600
 
-// joinMistakes puts errors into one, on one line, and says how many it leaves out.
-// It is nil when there are none.
+// joinMistakes joins errors to one line and says how many it leaves out. It returns nil without
+// errors.
 func joinMistakes(wrong []error) error {
 	var listed []string
 	size := 0

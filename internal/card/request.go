@@ -6,12 +6,11 @@ import (
 	"strings"
 )
 
-// Request is what a pod may run on: card names in the order of preference,
-// written "NVIDIA-GeForce-RTX-4090|NVIDIA-GeForce-RTX-4090-D". All of them are
-// handed out under one resource name, because a container asks for one.
+// Request is what a pod may run on: card names in order of preference, written
+// "NVIDIA-GeForce-RTX-4090|NVIDIA-GeForce-RTX-4090-D". All of them share one resource, because
+// a container requests one.
 //
-// The zero Request names nothing: the pod may be placed on any card its queue
-// has quota for.
+// The zero Request names nothing: the pod may run on any card in its queue's quota.
 type Request struct {
 	names []Name
 	text  string
@@ -24,10 +23,9 @@ const (
 	MaxRequestText  = 4 << 10
 )
 
-// ParseRequest reads the annotation volcano.sh/card.name. Spaces around a name
-// are ignored. Alternatives that cannot share one resource name (a whole card
-// and a slice, two MIG profiles) are refused: one resource request cannot mean
-// either.
+// ParseRequest parses the annotation volcano.sh/card.name. It ignores spaces around a name.
+// Alternatives must share one resource: a whole card and a slice, or two MIG profiles, are
+// refused.
 func ParseRequest(text string) (Request, error) {
 	parts := strings.Split(text, "|")
 	if len(parts) > MaxAlternatives {
@@ -62,20 +60,19 @@ func ParseRequest(text string) (Request, error) {
 	return NewRequest(names...), nil
 }
 
-// NewRequest makes a request from names that are known to be valid.
+// NewRequest returns a request for valid names.
 func NewRequest(names ...Name) Request { return Request{names: names, text: Join(names, "|")} }
 
-// Names returns the alternatives in the order of preference; the caller must
-// not change them.
+// Names returns the alternatives in order of preference. The caller must not change them.
 func (r Request) Names() []Name { return r.names }
 
-// AllowsAny tells that the request names no card.
+// AllowsAny reports whether the request names no card.
 func (r Request) AllowsAny() bool { return len(r.names) == 0 }
 
-// Allows tells whether the request permits the card name.
+// Allows reports whether the request permits the card name.
 func (r Request) Allows(name Name) bool { return r.AllowsAny() || slices.Contains(r.names, name) }
 
-// String writes the request as the annotation does, "" when it names nothing.
+// String returns the text of the annotation, "" when the request names nothing.
 func (r Request) String() string { return r.text }
 
 func describeForm(name Name) string {
@@ -85,8 +82,8 @@ func describeForm(name Name) string {
 	return string(name.Form())
 }
 
-// Totals is the annotation volcano.sh/card.request: how many cards a whole job
-// asks for, per request, before its pods exist.
+// Totals is the annotation volcano.sh/card.request: how many cards a whole job requests before
+// its pods exist.
 type Totals []Total
 
 // Total is one entry of Totals.
@@ -95,9 +92,8 @@ type Total struct {
 	Count   Count
 }
 
-// ParseTotals reads the annotation volcano.sh/card.request: one JSON object,
-// card request to whole number. The entries are returned in the order of their
-// texts, so that equal annotations give equal results.
+// ParseTotals parses the annotation volcano.sh/card.request: one JSON object, card request to
+// whole number. It sorts the entries, so that equal annotations give equal results.
 func ParseTotals(text string) (Totals, error) {
 	var totals Totals
 	err := parseCounts(text, func(key string, count Count) error {

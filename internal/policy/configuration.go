@@ -18,8 +18,8 @@ import (
 	"cardquota.dev/operator/internal/schedulerconfig"
 )
 
-// The ConfigMap that the operator renders for the scheduler, in the scheduler's namespace, and
-// what its annotation says when there never was a base.
+// The ConfigMap that the operator renders in the scheduler's namespace, and the value of its
+// annotation when there never was a base.
 const (
 	ConfigMapName       = "cardquota-scheduler-configmap"
 	ConfigMapKey        = "volcano-scheduler.conf"
@@ -31,27 +31,27 @@ func describeKey(ref v1alpha1.ConfigMapKeyReference) string {
 	return fmt.Sprintf("ConfigMap %s/%s, key %s", ref.Namespace, ref.Name, ref.Key)
 }
 
-// BaseFor names the configuration over which the policy is laid, by its effective spec. volcano
-// is the namespace of Volcano's programs, where it is when the spec does not say.
+// BaseFor returns the base configuration of an effective spec. volcano is the namespace of
+// Volcano's programs, which is the default.
 func BaseFor(spec v1alpha1.ServiceTypePolicySpec, volcano string) v1alpha1.ConfigMapKeyReference {
 	ref := spec.Scheduler.BaseConfigMap
 	ref.Namespace = cmp.Or(ref.Namespace, volcano)
 	return ref
 }
 
-// Configuration is what the scheduler's ConfigMap shall say: From is what it is rendered from,
-// and Text is "" when what it says stays, for the reason that the verdict gives. BuiltIn tells
-// that there is no base.
+// Configuration is the rendered text of the scheduler's ConfigMap, and From what it was
+// rendered from. Text is "" when the ConfigMap stays unchanged, and the condition says why.
+// BuiltIn reports whether there is no base.
 type Configuration struct {
 	metav1.Condition
 	Text, From string
 	BuiltIn    bool
 }
 
-// RenderConfiguration renders the scheduler's configuration for a valid effective spec. ref names the
-// base; base, what it is now, and live, the ConfigMap of the scheduler, are nil for none.
-// written is the hash of the text that was written last. Where there never was a base Volcano's
-// built-in default is one.
+// RenderConfiguration renders the scheduler's configuration for a valid effective spec. ref
+// names the base. base and live, the ConfigMap of the scheduler, are nil when they do not
+// exist. written is the hash of the last text that the operator wrote. If there never was a
+// base, it uses Volcano's built-in default.
 func RenderConfiguration(spec v1alpha1.ServiceTypePolicySpec, ref v1alpha1.ConfigMapKeyReference, base, live *corev1.ConfigMap, written string) Configuration {
 	out, text := Configuration{From: describeKey(ref)}, ""
 	if base != nil {
@@ -88,7 +88,7 @@ func RenderConfiguration(spec v1alpha1.ServiceTypePolicySpec, ref v1alpha1.Confi
 	return out
 }
 
-// neverHadBase tells whether what was rendered so far, if anything, came from the built-in
+// neverHadBase reports whether the operator has rendered nothing yet, or only from the built-in
 // default.
 func neverHadBase(live *corev1.ConfigMap, written, rendered string) bool {
 	if live != nil && live.Annotations[v1alpha1.AnnotationRenderedFrom] != "" {
@@ -97,7 +97,7 @@ func neverHadBase(live *corev1.ConfigMap, written, rendered string) bool {
 	return written == "" || written == schedulerconfig.Hash(rendered)
 }
 
-// headerComment stands at the top of a rendered text.
+// headerComment returns the comment at the top of a rendered text.
 func headerComment(from string) string {
 	where := from
 	if from == renderedFromDefault {
@@ -121,14 +121,14 @@ func describeMissingBase(ref v1alpha1.ConfigMapKeyReference, base *corev1.Config
 	return fmt.Sprintf("ConfigMap %s/%s has no text under key %s (%s): add it or name another key in spec.scheduler.baseConfigMap", ref.Namespace, ref.Name, ref.Key, has)
 }
 
-// InvalidCondition is the verdict on a spec that contradicts itself.
+// InvalidCondition returns the condition for an invalid spec.
 func InvalidCondition(faults field.ErrorList) metav1.Condition {
 	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonInvalidPolicy,
 		"nothing of this spec was written and what was in force before stays: %s", faults.ToAggregate())
 }
 
-// RefusedCondition is the verdict on a ConfigMap that could not be read or written. final tells that
-// trying again would only repeat the answer; else nobody knows what becomes of it.
+// RefusedCondition returns the condition for a ConfigMap that the operator could not read or
+// write. With final a retry would fail again; without it the result is unknown.
 func RefusedCondition(err error, final bool) metav1.Condition {
 	status := metav1.ConditionUnknown
 	if final {
@@ -139,8 +139,8 @@ func RefusedCondition(err error, final bool) metav1.Condition {
 		onOneLine(err), ConfigMapName)
 }
 
-// DriftedBy tells of the scheduler's ConfigMap who, besides the operator, wrote its text last,
-// "" when whoever it was left no trace. It is false while the text is as the operator wrote it.
+// DriftedBy reports whether another writer changed the text of the scheduler's ConfigMap, and
+// returns its field manager. Without an entry in managedFields the name is "an unknown client".
 func DriftedBy(live *corev1.ConfigMap) (by string, displaced bool) {
 	if OwnedByOperator(live, "data", ConfigMapKey) {
 		return "", false
@@ -150,22 +150,22 @@ func DriftedBy(live *corev1.ConfigMap) (by string, displaced bool) {
 			by = entry.Manager
 		}
 	}
-	return cmp.Or(by, "somebody"), true
+	return cmp.Or(by, "an unknown client"), true
 }
 
 // onOneLine puts an error on one line.
 func onOneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
-// reclaimActions are the scheduler's actions that take cards back.
+// reclaimActions are the scheduler's actions that reclaim cards.
 var reclaimActions = map[v1alpha1.ReclaimMode]string{
 	v1alpha1.ReclaimGangs: schedulerconfig.CardReclaim,
 	v1alpha1.ReclaimPods:  "reclaim",
 	v1alpha1.ReclaimOff:   "",
 }
 
-// OverlayFor returns what a valid effective spec demands of the scheduler's
-// configuration. Every argument that a policy can set is in it, also with its
-// default: what a text says by hand would hold otherwise.
+// OverlayFor returns what a valid effective spec sets in the scheduler's configuration. It
+// contains every argument that a policy can set, defaults as well: otherwise a value in the
+// base would win.
 func OverlayFor(spec v1alpha1.ServiceTypePolicySpec) schedulerconfig.Overlay {
 	types := make(map[string]any, len(spec.ServiceTypes))
 	for _, t := range spec.ServiceTypes {
@@ -205,7 +205,7 @@ func OverlayFor(spec v1alpha1.ServiceTypePolicySpec) schedulerconfig.Overlay {
 	}
 }
 
-// percentToFactor is a percentage as the plugin wants it.
+// percentToFactor converts a percentage to the factor that the plugin expects.
 func percentToFactor(percent int32) any {
 	if percent%100 == 0 {
 		return int(percent / 100)

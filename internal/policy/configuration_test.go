@@ -128,12 +128,12 @@ func TestDisplaced(t *testing.T) {
 		entries []metav1.ManagedFieldsEntry
 		want    string // "" when nobody was
 	}{
-		"nobody left a trace":       {want: "somebody"},
+		"nobody left a trace":       {want: "an unknown client"},
 		"who wrote it":              {entries: []metav1.ManagedFieldsEntry{wrote("helm", field)}, want: "helm"},
-		"who wrote something else":  {entries: []metav1.ManagedFieldsEntry{wrote("helm", `{"f:data":{"f:other":{}}}`)}, want: "somebody"},
+		"who wrote something else":  {entries: []metav1.ManagedFieldsEntry{wrote("helm", `{"f:data":{"f:other":{}}}`)}, want: "an unknown client"},
 		"the operator is not meant": {entries: []metav1.ManagedFieldsEntry{wrote("cardquota", field)}},
-		"nobody can read the entry": {entries: []metav1.ManagedFieldsEntry{wrote("helm", "nonsense")}, want: "somebody"},
-		"an entry without fields":   {entries: []metav1.ManagedFieldsEntry{{Manager: "helm"}}, want: "somebody"},
+		"nobody can read the entry": {entries: []metav1.ManagedFieldsEntry{wrote("helm", "nonsense")}, want: "an unknown client"},
+		"an entry without fields":   {entries: []metav1.ManagedFieldsEntry{{Manager: "helm"}}, want: "an unknown client"},
 		"two with the same value":   {entries: []metav1.ManagedFieldsEntry{wrote("cardquota", field), wrote("helm", field)}},
 	}) {
 		by, displaced := DriftedBy(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ManagedFields: tc.entries}})

@@ -1,9 +1,7 @@
-// Package policy says what a ServiceTypePolicy means: which service types there
-// are and who takes cards back from whom, what the scheduler's configuration
-// and the PriorityClasses must be, and what the status tells.
+// Package policy holds the rules of a ServiceTypePolicy: its service types and reclaim matrix,
+// the scheduler configuration and PriorityClasses that it needs, and its status.
 //
-// The package is pure: objects in, objects, texts and verdicts out; the time is
-// an argument.
+// The package is pure: no client, no clock, no logger.
 package policy
 
 import (
@@ -19,19 +17,17 @@ import (
 	"cardquota.dev/operator/internal/servicetype"
 )
 
-// The ConfigMap that Volcano's installation makes, and the schedulerName it
-// serves: what an object says that reached the API server without defaults.
+// The ConfigMap and the schedulerName of Volcano's installation, for objects without defaults.
 const (
 	defaultConfigMap = "volcano-scheduler-configmap"
 	defaultScheduler = "volcano"
 )
 
-// defaultMaxGracePeriodSeconds is maxTerminationGracePeriodSeconds when the spec does not say.
+// defaultMaxGracePeriodSeconds is the default of maxTerminationGracePeriodSeconds.
 const defaultMaxGracePeriodSeconds = 3600
 
-// Effective returns the spec with everything filled in that it leaves out. Service
-// types, owners and reclaimFrom are sorted by name, so that two spellings of one
-// policy are equal.
+// Effective returns the spec with all defaults. It sorts service types, owners and reclaimFrom,
+// so that two spellings of one policy are equal.
 func Effective(spec v1alpha1.ServiceTypePolicySpec) v1alpha1.ServiceTypePolicySpec {
 	out := *spec.DeepCopy()
 	for _, defaultType := range defaultServiceTypes() {
@@ -72,7 +68,7 @@ func Effective(spec v1alpha1.ServiceTypePolicySpec) v1alpha1.ServiceTypePolicySp
 	return out
 }
 
-// defaultServiceTypes are inference and training as they are without a policy.
+// defaultServiceTypes returns inference and training as they are without a policy.
 func defaultServiceTypes() []v1alpha1.ServiceType {
 	var types []v1alpha1.ServiceType
 	for name, rule := range servicetype.DefaultMatrix() {
@@ -86,7 +82,7 @@ func defaultServiceTypes() []v1alpha1.ServiceType {
 	return types
 }
 
-// defaultPriorityClasses are those of the installation, the highest first.
+// defaultPriorityClasses returns those of the installation, the highest first.
 func defaultPriorityClasses() []v1alpha1.PriorityClass {
 	var classes []v1alpha1.PriorityClass
 	for name, value := range servicetype.DefaultPriorityClasses().Values {
@@ -96,9 +92,9 @@ func defaultPriorityClasses() []v1alpha1.PriorityClass {
 	return classes
 }
 
-// ServiceTypes returns what service types mean for their queues by the policy in force:
-// the matrix in its status, which a refused spec does not change. Without a
-// policy, or before the first one took effect, the built-in types hold.
+// ServiceTypes returns the service types in force: those in the status of the policy, which an
+// invalid spec does not change. Without a policy, or before the first one took effect, the
+// built-in types apply.
 func ServiceTypes(policy *v1alpha1.ServiceTypePolicy) func(name string) (servicetype.Type, bool) {
 	types := effectiveTypes(policy)
 	return func(name string) (servicetype.Type, bool) {
@@ -121,8 +117,8 @@ func effectiveTypes(policy *v1alpha1.ServiceTypePolicy) map[string]servicetype.T
 	return types
 }
 
-// ServiceTypeNames are the service types that a policy defines, sorted: those in force,
-// and those of a spec that is about to be.
+// ServiceTypeNames returns the service types of a policy, sorted: those in force and those of
+// its spec.
 func ServiceTypeNames(policy *v1alpha1.ServiceTypePolicy) []string {
 	known := slices.Collect(maps.Keys(effectiveTypes(policy)))
 	for _, t := range Effective(policy.Spec).ServiceTypes {
@@ -132,15 +128,14 @@ func ServiceTypeNames(policy *v1alpha1.ServiceTypePolicy) []string {
 	return slices.Compact(known)
 }
 
-// SameServiceTypes tells whether two policies, or their absence, mean the same to
-// queues.
+// SameServiceTypes reports whether two policies have the same service types in force. A policy
+// may be nil.
 func SameServiceTypes(a, b *v1alpha1.ServiceTypePolicy) bool {
 	return maps.Equal(effectiveTypes(a), effectiveTypes(b))
 }
 
-// Validate returns everything that is wrong with an effective spec, nil when it
-// may be put into force. Rules of the API's schema are checked again where the
-// scheduler would refuse the whole configuration because of them.
+// Validate returns all errors of an effective spec. It repeats rules of the API's schema that
+// would make the scheduler refuse the whole configuration.
 func Validate(effective v1alpha1.ServiceTypePolicySpec) field.ErrorList {
 	spec := field.NewPath("spec")
 	types := map[string]v1alpha1.ServiceType{}
@@ -161,7 +156,7 @@ func Validate(effective v1alpha1.ServiceTypePolicySpec) field.ErrorList {
 	return append(errs, checkRange(spec.Child("nodeOrderWeightPercent"), effective.NodeOrderWeightPercent, 1, 100000)...)
 }
 
-// validateType returns what is wrong with one type that the matrix does not see.
+// validateType returns the errors of one type that the matrix does not find.
 func validateType(path *field.Path, t v1alpha1.ServiceType, types map[string]v1alpha1.ServiceType) field.ErrorList {
 	var errs field.ErrorList
 	for _, name := range t.ReclaimFrom {
@@ -186,7 +181,7 @@ func validateOwners(path *field.Path, kinds []v1alpha1.OwnerKind, types map[stri
 	return append(errs, fieldErrors(path, owners.Validate())...)
 }
 
-// checkRange requires a number from least to most.
+// checkRange requires a number from minimum to maximum.
 func checkRange(path *field.Path, value, minimum, maximum int32) field.ErrorList {
 	if value >= minimum && value <= maximum {
 		return nil
@@ -194,7 +189,7 @@ func checkRange(path *field.Path, value, minimum, maximum int32) field.ErrorList
 	return field.ErrorList{field.Invalid(path, value, fmt.Sprintf("must be from %d to %d", minimum, maximum))}
 }
 
-// fieldErrors takes joined errors apart.
+// fieldErrors splits joined errors.
 func fieldErrors(path *field.Path, err error) field.ErrorList {
 	if err == nil {
 		return nil
@@ -206,7 +201,7 @@ func fieldErrors(path *field.Path, err error) field.ErrorList {
 	return errs
 }
 
-// reclaimMatrix is who takes cards back from whom by an effective spec.
+// reclaimMatrix returns which service types reclaim from which in an effective spec.
 func reclaimMatrix(spec v1alpha1.ServiceTypePolicySpec) servicetype.Matrix {
 	out := make(servicetype.Matrix, len(spec.ServiceTypes))
 	for _, t := range spec.ServiceTypes {

@@ -12,20 +12,20 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 )
 
-// PriorityClassPlan is what is to be done about PriorityClasses.
+// PriorityClassPlan holds the changes of PriorityClasses that a policy needs.
 type PriorityClassPlan struct {
 	Create []*schedulingv1.PriorityClass
-	// Delete are those that were made for a policy and are not wanted any more, or
-	// have another value now, which no PriorityClass can change: they are made
+	// Delete are those that the operator created and that the policy no longer has, or has with
+	// another value. The value of a PriorityClass is immutable, so the operator creates it
 	// again. Pods keep the number they have.
 	Delete []*schedulingv1.PriorityClass
-	// Kept tells, per name, of those that belong to somebody else and have another
-	// value than the policy says.
+	// Conflicts holds a message by name for PriorityClasses that the operator did not create
+	// and whose value differs from the policy.
 	Conflicts map[string]string
 }
 
-// PlanPriorityClasses compares the PriorityClasses that an effective spec wants
-// with all that there are. What is made belongs to the policy, and goes with it.
+// PlanPriorityClasses compares the PriorityClasses of an effective spec with those in the
+// cluster. The policy owns those that it creates.
 func PlanPriorityClasses(owner *v1alpha1.ServiceTypePolicy, wanted []v1alpha1.PriorityClass, live []schedulingv1.PriorityClass) PriorityClassPlan {
 	plan := PriorityClassPlan{Conflicts: map[string]string{}}
 	unmet := slices.Clone(wanted)
@@ -60,21 +60,20 @@ func PlanPriorityClasses(owner *v1alpha1.ServiceTypePolicy, wanted []v1alpha1.Pr
 	return plan
 }
 
-// CreatedByOperator tells whether the operator made the object for a policy. The
-// annotation alone does not say so: it may have been copied or written by hand.
+// CreatedByOperator reports whether the operator created the object for a policy. The
+// annotation alone is no proof: a user may have copied it.
 func CreatedByOperator(object metav1.Object) bool {
 	return object.GetAnnotations()[v1alpha1.AnnotationCreatedBy] != "" && OwnedByOperator(object, "metadata", "annotations", v1alpha1.AnnotationCreatedBy)
 }
 
-// OwnedByOperator tells whether a field stands as the operator wrote it.
+// OwnedByOperator reports whether the operator wrote the current value of a field.
 func OwnedByOperator(object metav1.Object, field ...any) bool {
 	return slices.ContainsFunc(object.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
 		return e.Manager == v1alpha1.FieldManager && ownsField(e, field...)
 	})
 }
 
-// ownsField tells whether a field belongs to an entry. An entry that nobody can read
-// owns nothing.
+// ownsField reports whether a field belongs to an entry. An invalid entry owns nothing.
 func ownsField(entry metav1.ManagedFieldsEntry, field ...any) bool {
 	if entry.FieldsV1 == nil {
 		return false

@@ -16,49 +16,47 @@ import (
 // Enforcement is whether quotas are proven to be enforced.
 type Enforcement struct {
 	metav1.Condition
-	// Scheduler is what the scheduler reported last, nil when it never did.
+	// Scheduler is the last report of the scheduler, nil when there is none.
 	Scheduler *v1alpha1.SchedulerStatus
-	// Until is when to look again although nothing was seen to change, zero for
-	// never.
+	// Until is when the operator must evaluate it again without a change, zero for never.
 	Until time.Time
 }
 
-// Guard is condition BypassGuarded as it was found for one generation of one
-// ServiceTypePolicy.
+// Guard is condition BypassGuarded for one generation of one ServiceTypePolicy.
 type Guard struct {
 	metav1.Condition
 	UID        types.UID
 	Generation int64
 }
 
-// UnknownEnforcement is the verdict while nobody judges enforcement.
+// UnknownEnforcement is the condition before enforcement was evaluated.
 func UnknownEnforcement() Enforcement {
 	return Enforcement{Condition: metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotConfigured, Message: "the scheduler has not been looked at yet"}}
 }
 
-// StatusInput are everything that a status is made of.
+// StatusInput is everything that a status is computed from.
 type StatusInput struct {
-	// Policy is the ServiceTypePolicy with the status it had.
+	// Policy is the ServiceTypePolicy with its previous status.
 	Policy *v1alpha1.ServiceTypePolicy
-	// InForce is the effective spec, nil when the spec was refused: then the matrix
-	// before it stays.
+	// Effective is the effective spec, nil when the spec is invalid: then the previous service
+	// types stay.
 	Effective *v1alpha1.ServiceTypePolicySpec
-	// Sync is how writing the configuration went; Hash is that of the text that
-	// stands in the scheduler's ConfigMap as it was written, "" when none does.
+	// Sync is condition ConfigSynced. Hash is that of the text that the operator wrote into the
+	// scheduler's ConfigMap, "" when there is none.
 	Sync metav1.Condition
 	Hash string
-	// Enforced is whether the scheduler works by it.
+	// Enforced is whether the scheduler enforces that text.
 	Enforced Enforcement
-	// Guard is whether pods are kept from passing the scheduler by, nil or that of
-	// another object while nothing was found out: the condition stays as it was.
+	// Guard is condition BypassGuarded. If it is nil or that of another object, the condition
+	// stays.
 	Guard *Guard
-	// Quotas is how many CardQuotas there are of each service type.
+	// Quotas is the number of CardQuotas by service type.
 	Quotas map[string]int32
-	// Now is the time of conditions that change.
+	// Now is the transition time of conditions that change.
 	Now time.Time
 }
 
-// StatusFor returns the status that the facts make.
+// StatusFor returns the status for its input.
 func StatusFor(f StatusInput) v1alpha1.ServiceTypePolicyStatus {
 	status := *f.Policy.Status.DeepCopy()
 	status.ObservedGeneration = f.Policy.Generation
@@ -101,8 +99,7 @@ func serviceTypeStatuses(types []v1alpha1.ServiceType) []v1alpha1.ServiceTypeSta
 	return out
 }
 
-// readyCondition sums up: the configuration says what the policy says, and the scheduler
-// works by it.
+// readyCondition is True when the configuration is written and the scheduler enforces it.
 func readyCondition(f StatusInput) metav1.Condition {
 	switch {
 	case f.Sync.Status != metav1.ConditionTrue:
@@ -114,7 +111,7 @@ func readyCondition(f StatusInput) metav1.Condition {
 	}
 }
 
-// Events returns what the change from one status to the next is worth telling.
+// Events returns the events for the change from one status to the next.
 func Events(before, after v1alpha1.ServiceTypePolicyStatus) []conditions.Event {
 	return conditions.Events(before.Conditions, after.Conditions, eventRules)
 }

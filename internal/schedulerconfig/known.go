@@ -3,19 +3,19 @@ package schedulerconfig
 // CapacityCard is the name under which the plugin that enforces card quotas is configured.
 const CapacityCard = "capacity-card"
 
-// HashArgument is the capacity-card argument that carries the hash of the text a session runs
-// with. The scheduler's configuration gate writes it; a text that brings its own is refused,
-// because a copied hash would vouch for a text that was never checked.
+// HashArgument is the capacity-card argument for the hash of the configuration that a session
+// runs with. The scheduler's configuration loader writes it. A configuration that brings its
+// own is refused: a copied hash would vouch for a text that was never checked.
 const HashArgument = "configHash"
 
-// CardReclaim is the name under which the action that takes cards back in whole gangs is
-// configured. No scheduler but the one built here has it.
+// CardReclaim is the configured name of the action that reclaims cards in whole gangs. Only the
+// scheduler built here has it.
 const CardReclaim = "cardreclaim"
 
-// Preempt is the name under which Volcano's action that evicts inside a queue is configured.
+// Preempt is the configured name of Volcano's action that evicts inside a queue.
 const Preempt = "preempt"
 
-// BuiltIn is the configuration with which Volcano v1.14.1 works where there is none
+// BuiltIn is the configuration that Volcano v1.14.1 uses when there is none
 // (DefaultSchedulerConf in pkg/scheduler/util.go).
 const BuiltIn = `
 actions: "enqueue, allocate, backfill"
@@ -32,22 +32,22 @@ tiers:
   - name: nodeorder
 `
 
-// Known is what a scheduler binary can do: only such names may stand in its configuration.
+// Known holds the names that a scheduler binary knows. Its configuration may contain no others.
 type Known struct {
 	// Actions are the names of the registered actions.
 	Actions []string
-	// Refused are actions that are registered and must not run, with the reason.
+	// RefusedActions are registered actions that must not run, with the reason.
 	RefusedActions map[string]string
 	// Plugins are the names of the registered plugins, capacity-card among them.
 	Plugins []string
-	// Arguments judges the arguments of capacity-card, so that the plugin alone owns their
-	// rules. It never sees HashArgument. Nil accepts any arguments.
+	// ValidateArguments checks the arguments of capacity-card, so that only the plugin has
+	// rules for them. It never sees HashArgument. Nil accepts any arguments.
 	ValidateArguments func(map[string]any) error
 }
 
-// Shipped is what the scheduler that is built here can do, for programs that write its
-// configuration and do not contain it. It has no rules for arguments: the scheduler applies
-// them itself, and reports a text that breaks them.
+// Shipped returns what the scheduler built here knows, for programs that write its
+// configuration without containing it. It accepts any arguments: the scheduler checks them
+// itself, and reports a configuration that breaks their rules.
 func Shipped() Known {
 	return Known{
 		Actions:        append(VolcanoActions(), CardReclaim),
@@ -56,11 +56,11 @@ func Shipped() Known {
 	}
 }
 
-// RefusedActions are the actions of Volcano that evict without anybody being placed in return, with
-// the reason: no rule of card quota could tell whether such an eviction is worth it.
+// RefusedActions returns the actions of Volcano that evict without placing another pod, with
+// the reason. No rule of card quota can say whether such an eviction is worth it.
 func RefusedActions() map[string]string {
 	return map[string]string{
-		"shuffle": "it evicts pods of queues that are within their quota, for nobody in particular",
+		"shuffle": "it evicts pods of queues that are within their quota, and places no pod in return",
 	}
 }
 
@@ -94,8 +94,8 @@ var (
 	}
 )
 
-// Switches returns the on/off keys of a plugin entry as Volcano v1.14.1 spells them; some
-// begin with enable, some with enabled, one with a capital letter.
+// Switches returns the on/off keys of a plugin entry as Volcano v1.14.1 spells them. Some start
+// with enable, some with enabled, one with a capital letter.
 func Switches() []string {
 	return []string{
 		"enableJobOrder", "enableHierarchy", "enableJobReady", "enableJobPipelined",
@@ -108,10 +108,10 @@ func Switches() []string {
 	}
 }
 
-// mandatorySwitches are the capacity-card switches that must never be off: Volcano can skip the other
-// gates, so these two alone keep a pod from exceeding its queue's quota.
+// mandatorySwitches are the capacity-card switches that must stay on. Volcano can skip the
+// other hooks, so only these two keep a pod within its quota.
 var mandatorySwitches = []string{"enabledAllocatable", "enablePredicate"}
 
-// incompatiblePlugins are the plugins that account for queues themselves. Beside capacity-card they
-// would decide on the same queues by other numbers.
+// incompatiblePlugins account for queues themselves. Beside capacity-card they would decide on
+// the same queues by other numbers.
 var incompatiblePlugins = []string{"capacity", "proportion"}

@@ -29,8 +29,8 @@ func (v *validator) checkPlugin(entry *yaml.Node) {
 	v.pluginLines[name.Value] = name.Line
 }
 
-// checkSwitches demands true or false. Words such as yes or on are booleans to Volcano's parser
-// and texts to others, so they are not accepted.
+// checkSwitches requires true or false. Words such as yes or on are booleans to Volcano's
+// parser and strings to others.
 func (v *validator) checkSwitches(entry *yaml.Node, plugin string) {
 	for _, name := range Switches() {
 		value := fieldValue(entry, name)
@@ -47,7 +47,7 @@ func (v *validator) checkSwitches(entry *yaml.Node, plugin string) {
 	}
 }
 
-// checkArguments demands a mapping whose keys are words.
+// checkArguments requires a mapping with string keys.
 func (v *validator) checkArguments(entry *yaml.Node) {
 	arguments := fieldValue(entry, "arguments")
 	if isUnset(arguments) {
@@ -64,7 +64,7 @@ func (v *validator) checkArguments(entry *yaml.Node) {
 	}
 }
 
-// checkCapacityCard checks that the plugin is there and lets it judge its own arguments.
+// checkCapacityCard requires the plugin and lets it check its own arguments.
 func (v *validator) checkCapacityCard(root *yaml.Node) {
 	if _, present := v.pluginLines[CapacityCard]; !present {
 		v.addFault(root, "plugin %s is missing, so no card quota would be enforced: add - name: %s to a tier", CapacityCard, CapacityCard)
@@ -91,8 +91,8 @@ func (v *validator) checkCapacityCard(root *yaml.Node) {
 	}
 }
 
-// Warnings tells what of a valid text Volcano ignores in silence: of its own arguments
-// those that are a flag or a number in quotes. Capacity-card takes them as meant.
+// Warnings returns what Volcano silently ignores in a valid configuration: arguments of its own
+// plugins and actions that are a boolean or number in quotes. Capacity-card accepts those.
 func Warnings(text string) []string {
 	document, err := parseDocument(text)
 	if err != nil {
@@ -122,16 +122,15 @@ func ignoredArguments(entries []*yaml.Node, kind string) []string {
 	return warnings
 }
 
-// victimSelectingPlugins are the plugins of Volcano v1.14.1 that choose victims (they call
-// AddPreemptableFn or AddReclaimableFn). A plugin that is none of Volcano's may
-// do so as well.
+// victimSelectingPlugins are the plugins of Volcano v1.14.1 that select victims (they call
+// AddPreemptableFn or AddReclaimableFn). A custom plugin may do so as well.
 var victimSelectingPlugins = map[string][]string{
 	switchPreemptable: {"priority", "gang", "conformance", "drf", "pdb", "cdp", "tdm", "extender"},
 	switchReclaimable: {"gang", "conformance", "drf", "pdb", "cdp", "extender"},
 }
 
-// requiredSwitches are the switches of capacity-card that an action which evicts needs, the
-// one that chooses victims first.
+// requiredSwitches are the switches of capacity-card that an evicting action needs, the one
+// that selects victims first.
 var requiredSwitches = map[string][]string{
 	Preempt:     {switchPreemptable},
 	"reclaim":   {switchReclaimable, switchPreemptive},
@@ -144,18 +143,16 @@ const (
 	switchPreemptive  = "enablePreemptive"
 )
 
-// checkEvictions refuses a text under which pods would be evicted past capacity-card.
+// checkEvictions refuses a configuration that would evict pods without capacity-card's consent.
 //
-// Volcano asks the plugins of one tier and takes what all of them allow; when
-// that is nothing it asks the next tier, and when it is nothing after two of
-// three plugins it takes the word of the third (Session.Reclaimable and
-// Session.Preemptable). And victims that another plugin has cut down are evicted
-// although the rest no longer makes room in the quota. So only capacity-card may
-// choose victims. Evicted cards are promised to the one they were taken for, so
-// allocate must have had its turn.
+// Volcano intersects the victims of all plugins in a tier. If none remain it asks the next
+// tier, and if none remain after two of three plugins it takes those of the third
+// (Session.Reclaimable and Session.Preemptable). If another plugin removes some victims,
+// Volcano evicts the rest, although that frees too little quota. So only capacity-card may
+// select victims. Evicted cards are reserved for the preemptor, so allocate must run before.
 //
-// cardreclaim asks no other plugin for victims. The same is demanded of it, so that a text
-// stays good when reclaim takes its place.
+// cardreclaim asks no other plugin for victims. The same rules hold for it, so that a
+// configuration stays valid when reclaim replaces it.
 func (v *validator) checkEvictions(root *yaml.Node) {
 	node, actions := fieldValue(root, "actions"), actionNames(root)
 	if slices.Contains(actions, "reclaim") && slices.Contains(actions, CardReclaim) {
@@ -176,8 +173,8 @@ func (v *validator) checkEvictions(root *yaml.Node) {
 	}
 }
 
-// checkVictims refuses an action whose hooks of capacity-card are switched off, or for which
-// another plugin chooses victims.
+// checkVictims refuses an action if a capacity-card switch that it needs is off, or if another
+// plugin selects its victims.
 func (v *validator) checkVictims(root *yaml.Node, action string) {
 	if card := findCapacityCard(root); card != nil {
 		for _, name := range requiredSwitches[action] {
@@ -194,7 +191,8 @@ func (v *validator) checkVictims(root *yaml.Node, action string) {
 	}
 }
 
-// selectsVictims reports whether a plugin beside capacity-card chooses victims unless the switch is off.
+// selectsVictims reports whether a plugin beside capacity-card selects victims unless the
+// switch is off.
 func selectsVictims(plugin, switchName string) bool {
 	if plugin == "" || plugin == CapacityCard {
 		return false

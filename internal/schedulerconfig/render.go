@@ -10,42 +10,41 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Overlay is what a policy demands of a scheduler configuration.
+// Overlay is what a policy sets in a scheduler configuration.
 type Overlay struct {
-	// Reclaim is the action that takes cards back: "cardreclaim", "reclaim" or "" for none.
+	// Reclaim is the action that reclaims cards: "cardreclaim", "reclaim" or "" for none.
 	Reclaim string
-	// Preempt adds the action preempt, also for jobs that have their minimum. Without it that
-	// action stays where the base has it, and serves whom the base chose.
+	// Preempt adds the action preempt, also for jobs that have their minimum. Otherwise that
+	// action stays as the base has it.
 	Preempt bool
-	// Arguments of capacity-card, by name; values are bool, string, int, float64, []string,
-	// map[string]any.
+	// Arguments are the arguments of capacity-card by name; values are bool, string, int,
+	// float64, []string, map[string]any.
 	Arguments map[string]any
 }
 
 var (
-	// reclaimActions are the actions that take cards back; one of them at most may be configured.
+	// reclaimActions are the actions that reclaim cards; at most one may be configured.
 	reclaimActions = []string{"reclaim", CardReclaim}
-	// replacedPlugins are those that ours stands in for: two account for the same queues,
-	// overcommit admits jobs by the size of the cluster, and capacity-card is laid over anew.
+	// replacedPlugins are those that capacity-card replaces: two account for the same queues,
+	// overcommit enqueues jobs by the size of the cluster, and capacity-card is rendered again.
 	replacedPlugins = append([]string{"overcommit", CapacityCard}, incompatiblePlugins...)
 )
 
-// ErrHierarchy refuses a base in which plugin capacity limits a tree of queues. Capacity
-// cannot stand beside capacity-card, and to leave it out would lift the limits of parents.
+// ErrHierarchy refuses a base in which plugin capacity limits a hierarchy of queues. Capacity
+// cannot run beside capacity-card, and removing it would lift the limits of parents.
 var ErrHierarchy = errors.New("plugin capacity has enableHierarchy: true, and card quotas do not support a hierarchy of queues: " +
 	"the limits of parent queues would no longer hold. First give each queue that runs work its own limits. " +
 	"Then write enableHierarchy: false at plugin capacity, or remove the plugin")
 
-// Render lays what is wanted over a base and writes the whole anew, below a comment. It also
-// names what of the base was replaced.
+// Render lays an overlay over a base and writes the result below a comment. It also names what
+// it replaced in the base.
 //
-// The text has capacity-card in its first tier, before predicates, so that nodes with other
-// cards are left out first, as the only plugin that chooses victims; neither capacity nor
-// proportion nor overcommit; the wanted action behind allocate and not the other one; preempt
-// behind allocate where it is wanted; no shuffle; gang's enableJobStarving off with reclaim,
-// and where preempt is wanted. It satisfies Validate. A base whose text would not, for faults
-// of its own, is refused with all of them, by the lines of the base; and with ErrHierarchy one
-// in which plugin capacity limits a tree of queues.
+// The result has capacity-card in its first tier, before predicates, so that it filters nodes
+// first, and as the only plugin that selects victims. It has neither capacity, proportion,
+// overcommit nor shuffle. It has the reclaim action of the overlay, and no other, behind
+// allocate; preempt, if set, behind allocate as well; and gang's enableJobStarving off with
+// reclaim or preempt. It satisfies Validate. Render refuses a base with errors of its own and
+// lists them all with their lines. It returns ErrHierarchy for a hierarchy of queues.
 func Render(base, comment string, overlay Overlay) (text string, replaced []string, err error) {
 	if overlay.Reclaim != "" && !slices.Contains(reclaimActions, overlay.Reclaim) {
 		return "", nil, fmt.Errorf("%q is no action that takes cards back: known are %s", overlay.Reclaim, strings.Join(reclaimActions, ", "))
@@ -81,7 +80,7 @@ func Render(base, comment string, overlay Overlay) (text string, replaced []stri
 	return text, slices.Compact(r.replaced), nil
 }
 
-// checkTiers refuses a base without a first tier, or with tiers that are none.
+// checkTiers refuses a base without a valid first tier.
 func (v *validator) checkTiers(root *yaml.Node) {
 	tiers := fieldValue(root, "tiers")
 	if isUnset(tiers) || (tiers.Kind == yaml.SequenceNode && len(tiers.Content) == 0) {
@@ -90,8 +89,7 @@ func (v *validator) checkTiers(root *yaml.Node) {
 	v.forEachMapping(tiers, "tiers", func(tier *yaml.Node) { v.forEachPlugin(tier, func(*yaml.Node) {}) })
 }
 
-// renderer changes the tree of a base so that it carries what is wanted, and names what it
-// replaces.
+// renderer applies an overlay to the tree of a base and records what it replaces.
 type renderer struct {
 	root     *yaml.Node
 	overlay  Overlay
@@ -99,7 +97,7 @@ type renderer struct {
 }
 
 func (r *renderer) applyOverlay() error {
-	if node := fieldValue(r.root, "actions"); isString(node) { // else a fault that Validate tells
+	if node := fieldValue(r.root, "actions"); isString(node) { // else an error that Validate reports
 		r.setActions(node)
 	}
 	tiers := fieldValue(r.root, "tiers")
@@ -151,7 +149,7 @@ func (r *renderer) addCapacityCard(plugins *yaml.Node) error {
 	return nil
 }
 
-// setActions puts the wanted actions in the place of those of the base.
+// setActions replaces the actions of the base.
 func (r *renderer) setActions(node *yaml.Node) {
 	base, refused := actionNames(r.root), RefusedActions()
 	now := slices.DeleteFunc(slices.Clone(base), func(action string) bool { return refused[action] != "" })
@@ -167,8 +165,8 @@ func (r *renderer) setActions(node *yaml.Node) {
 	node.Value, node.Style = strings.Join(now, ", "), yaml.DoubleQuotedStyle
 }
 
-// placeAction puts an action where the first of those that it replaces stands behind every allocate,
-// else to the end, where Volcano puts what evicts. The others of them go.
+// placeAction replaces the first action in replaces behind the last allocate by action, or
+// appends it, since Volcano evicts last. It removes the others in replaces.
 func placeAction(actions []string, action string, replaces ...string) []string {
 	afterAllocate, position := 0, -1
 	for i, a := range actions {
@@ -193,13 +191,13 @@ func placeAction(actions []string, action string, replaces ...string) []string {
 	return out
 }
 
-// disableVictimSelection makes capacity-card the only one that chooses victims.
+// disableVictimSelection leaves capacity-card as the only plugin that selects victims.
 func (r *renderer) disableVictimSelection(entry *yaml.Node) {
 	name := entryName(entry)
 	for _, key := range disabledSwitches(name, actionNames(r.root), r.overlay.Preempt) {
 		old := fieldValue(entry, key)
 		if !isUnset(old) && old.Value != "true" {
-			continue // off, or a fault that Validate tells
+			continue // off, or an error that Validate reports
 		}
 		if !isUnset(old) {
 			r.replaced = append(r.replaced, fmt.Sprintf("%s: true of plugin %s", key, name))
@@ -208,8 +206,8 @@ func (r *renderer) disableVictimSelection(entry *yaml.Node) {
 	}
 }
 
-// disabledSwitches are the switches that must be off for a plugin beside capacity-card. elastic is set
-// where preempt serves jobs that have their minimum, too.
+// disabledSwitches returns the switches that must be off for a plugin beside capacity-card.
+// With elastic, preempt also serves jobs that have their minimum.
 func disabledSwitches(plugin string, actions []string, elastic bool) []string {
 	var off []string
 	if selectsVictims(plugin, switchReclaimable) {
@@ -219,15 +217,15 @@ func disabledSwitches(plugin string, actions []string, elastic bool) []string {
 		off = append(off, switchPreemptable)
 	}
 	if plugin == "gang" && (elastic || slices.Contains(actions, "reclaim")) {
-		// A Deployment that grows asks for cards too, although its gang is complete. And
-		// pods of one job take each other's place only in a gang that is complete.
+		// A growing Deployment requests cards too, although its gang is complete. And pods of
+		// one job preempt each other only in a complete gang.
 		off = append(off, "enableJobStarving")
 	}
 	return off
 }
 
-// stripStyle takes comments out of a tree, and all style but that a text stands in quotes: without
-// them a reader of another YAML might take it for a number or a switch.
+// stripStyle removes comments and styles from a tree. It keeps quotes: without them another
+// YAML parser might read a number or a boolean.
 func stripStyle(node *yaml.Node) {
 	node.HeadComment, node.LineComment, node.FootComment = "", "", ""
 	if node.Kind == yaml.ScalarNode && node.Style != 0 {

@@ -1,11 +1,11 @@
-// Package schedulerconfig judges, renders and stamps the text of volcano-scheduler.conf.
+// Package schedulerconfig validates and renders volcano-scheduler.conf, and adds its hash.
 //
-// Volcano reads that text without strictness: unknown keys are dropped, an unknown plugin is
-// an error log in every session, and a text that its parser refuses ends the scheduler when
-// its default configuration is switched off. Nothing of this reaches the author. Here a text
-// is accepted only if every word in it has an effect and if card quotas stay enforced.
+// Volcano parses that text leniently: it drops unknown keys, logs an unknown plugin in every
+// session, and exits on a text that it cannot parse when its default configuration is off. The
+// author learns none of this. This package accepts a text only if every word in it has an
+// effect and card quotas stay enforced.
 //
-// The package is pure: text in, verdict or text out; no client, no clock, no logger.
+// The package is pure: no client, no clock, no logger.
 package schedulerconfig
 
 import (
@@ -16,18 +16,18 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Validate accepts a volcano-scheduler.conf that Volcano reads completely and that enforces
-// card quotas. It returns nil, or all faults joined, each with its line, what is wrong, and
+// Validate accepts a volcano-scheduler.conf in which Volcano ignores nothing and that enforces
+// card quotas. It returns nil or all errors joined, each with its line, what is wrong, and
 // what to write instead. The rules are those of Volcano v1.14.1's parser, made strict:
 //
 //   - one YAML document without anchors, aliases, tags and duplicate keys;
 //   - actions is a comma-separated text of known actions;
 //   - every key on every level is one that Volcano reads, every plugin is a known one and
 //     stands once, every switch is true or false;
-//   - capacity-card stands exactly once, its two indispensable gates are not switched off,
+//   - capacity-card stands exactly once, its two mandatory switches are not off,
 //     its arguments satisfy known.Arguments, and neither capacity nor proportion is beside it;
-//   - an action that evicts stands after allocate, nobody chooses its victims past
-//     capacity-card, and only one of reclaim and cardreclaim takes cards back.
+//   - an action that evicts stands after allocate, only capacity-card selects its victims,
+//     and reclaim and cardreclaim do not stand together.
 func Validate(text string, known Known) error {
 	document, err := parseDocument(text)
 	if err != nil {
@@ -41,11 +41,11 @@ func Validate(text string, known Known) error {
 	return errors.Join(v.errs...)
 }
 
-// validator collects the faults of one text.
+// validator collects the errors of one text.
 type validator struct {
 	known Known
 	errs  []error
-	// seen holds the line in which each plugin was first named.
+	// pluginLines holds the first line of each plugin.
 	pluginLines map[string]int
 }
 
@@ -66,10 +66,10 @@ func (v *validator) checkDocument(root *yaml.Node) {
 	v.checkEvictions(root)
 }
 
-// listKnown says what may be written.
+// listKnown lists the names that may be written.
 func listKnown(known []string) string { return "known are " + strings.Join(known, ", ") }
 
-// checkKeys refuses keys outside the known ones; where names the level in messages.
+// checkKeys refuses unknown keys; where names the level in messages.
 func (v *validator) checkKeys(mapping *yaml.Node, where string, known []string) {
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		key := mapping.Content[i]
@@ -107,7 +107,7 @@ func (v *validator) checkActions(root *yaml.Node) {
 	}
 }
 
-// forEachMapping calls item for the mappings of a list; a value that is not set has none.
+// forEachMapping calls item for the mappings of a list. An unset list has none.
 func (v *validator) forEachMapping(list *yaml.Node, name string, item func(*yaml.Node)) {
 	if isUnset(list) {
 		return

@@ -13,7 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// parseDocument reads a text that must be exactly one YAML document with a mapping at its top.
+// parseDocument parses a text that must be exactly one YAML document with a mapping at its top.
 func parseDocument(text string) (document *yaml.Node, err error) {
 	decoder := yaml.NewDecoder(strings.NewReader(text))
 	document = &yaml.Node{}
@@ -32,8 +32,8 @@ func parseDocument(text string) (document *yaml.Node, err error) {
 	return document, nil
 }
 
-// encodeDocument writes a tree, and makes sure that the text reads as it was meant: it decides what
-// every tenant may use, so it is better refused than altered by a fault of the YAML writer.
+// encodeDocument writes a tree and checks that it parses to the same meaning: a bug of the YAML
+// writer must not change what tenants may use.
 func encodeDocument(document *yaml.Node) (string, error) {
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)
@@ -52,8 +52,8 @@ func sameMeaning(a, b *yaml.Node) bool {
 	return a.Kind == b.Kind && a.ShortTag() == b.ShortTag() && a.Value == b.Value && slices.EqualFunc(a.Content, b.Content, sameMeaning)
 }
 
-// findAmbiguities refuses, anywhere in the tree, what makes one place of the text depend on
-// another or leaves open which of two values counts.
+// findAmbiguities refuses, anywhere in the tree, what makes one place depend on another, and
+// duplicate keys.
 func findAmbiguities(node *yaml.Node) []error {
 	var errs []error
 	if node.Kind == yaml.AliasNode {
@@ -82,7 +82,8 @@ func findAmbiguities(node *yaml.Node) []error {
 	return errs
 }
 
-// errorAt makes an error that begins with the line of the node; what was added to a tree has none.
+// errorAt returns an error that starts with the line of the node. Nodes that Render added have
+// none.
 func errorAt(node *yaml.Node, format string, values ...any) error {
 	err := fmt.Errorf(format, values...)
 	if node.Line == 0 {
@@ -101,7 +102,7 @@ func fieldValue(mapping *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// setField gives a mapping's key a value.
+// setField sets the value of a key in a mapping.
 func setField(mapping *yaml.Node, key string, value *yaml.Node) {
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		if mapping.Content[i].Value == key {
@@ -112,17 +113,17 @@ func setField(mapping *yaml.Node, key string, value *yaml.Node) {
 	mapping.Content = append(mapping.Content, stringNode(key), value)
 }
 
-// stringNode is a plain text in the tree.
+// stringNode returns a string scalar.
 func stringNode(value string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value}
 }
 
-// isUnset tells whether a value is absent or null; Volcano reads both as not set.
+// isUnset reports whether a value is absent or null; Volcano treats both as unset.
 func isUnset(node *yaml.Node) bool {
 	return node == nil || node.ShortTag() == "!!null"
 }
 
-// isString tells whether a value is a scalar that YAML reads as text.
+// isString reports whether a value is a string scalar.
 func isString(node *yaml.Node) bool {
 	return node != nil && node.Kind == yaml.ScalarNode && node.ShortTag() == "!!str"
 }
@@ -178,18 +179,17 @@ func actionNames(root *yaml.Node) []string {
 	return actions
 }
 
-// Hash returns the hash by which a text is known in the heartbeat: the hexadecimal SHA-256 of
-// its bytes, exactly as they stand in the ConfigMap or file.
+// Hash returns the hash of a text in the heartbeat: the hexadecimal SHA-256 of its bytes,
+// exactly as in the ConfigMap or file.
 func Hash(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
 }
 
 // WithHash returns the text with its own Hash as argument HashArgument of capacity-card, and
-// that hash. Everything else keeps its meaning and order. A text that already carries a hash
-// is returned unchanged, so stamping twice is stamping once. The text must have passed
-// Validate: without exactly that one capacity-card entry, or if the result would mean
-// something else, an error is returned.
+// that hash. Everything else keeps its meaning and order. A text that already carries a hash is
+// returned unchanged. The text must have passed Validate: WithHash returns an error without a
+// capacity-card entry, or if the result would change its meaning.
 func WithHash(text string) (stamped, hash string, err error) {
 	document, err := parseDocument(text)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package servicetype knows the service types that need no policy: what a
-// queue of inference or training is worth to the scheduler.
+// Package servicetype defines service types: which may reclaim from which, their built-in
+// priorities, and how a pod gets its type and its priority.
 package servicetype
 
 import (
@@ -17,27 +17,26 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Rule is what a service type may take and whether others may take from it.
+// Rule is what a service type may reclaim, and whether others may reclaim from it.
 type Rule struct {
-	// Reclaimable tells whether cards may be taken back from this type at all.
+	// Reclaimable reports whether other types may reclaim from this one.
 	Reclaimable bool
-	// ReclaimFrom are the types that this one takes cards back from.
+	// ReclaimFrom are the types that this one reclaims from.
 	ReclaimFrom []string
-	// MinimumRuntime is how long a job of this type runs before cards are taken
-	// back from it.
+	// MinimumRuntime is how long a job of this type runs before other types may reclaim from
+	// it.
 	MinimumRuntime time.Duration
 }
 
-// MaxMinimumRuntime bounds Rule.MinimumRuntime: what nobody may take back
-// for longer than a week should not be reclaimable.
+// MaxMinimumRuntime bounds Rule.MinimumRuntime: a type that is protected for longer than a week
+// should not be reclaimable.
 const MaxMinimumRuntime = 7 * 24 * time.Hour
 
-// Matrix says which service types may take cards back from which. A type that
-// it does not name neither takes nor is taken from.
+// Matrix says which service types may reclaim from which. A type without an entry neither
+// reclaims nor is reclaimed from.
 type Matrix map[string]Rule
 
-// DefaultMatrix is the matrix of the tide: inference takes from training, and
-// nobody else takes from anybody.
+// DefaultMatrix returns the matrix without a policy: inference reclaims from training.
 func DefaultMatrix() Matrix {
 	return Matrix{
 		Inference: {ReclaimFrom: []string{Training}},
@@ -45,19 +44,17 @@ func DefaultMatrix() Matrix {
 	}
 }
 
-// CanReclaim tells whether a workload of one type may take cards back from a
-// workload of another.
+// CanReclaim reports whether a workload of one type may reclaim from a workload of another.
 func (m Matrix) CanReclaim(by, from string) bool {
 	return slices.Contains(m[by].ReclaimFrom, from) && m[from].Reclaimable
 }
 
-// Reclaims tells whether a type takes cards back from any other.
+// Reclaims reports whether a type reclaims from any other.
 func (m Matrix) Reclaims(name string) bool { return len(m[name].ReclaimFrom) > 0 }
 
-// Validate refuses a matrix that contradicts itself: a type that takes from
-// itself, from a type that is not defined or not reclaimable, or types that
-// take from each other in a circle, which would let two workloads displace one
-// another for ever. It returns all faults joined.
+// Validate refuses a type that reclaims from itself, or from a type that is not defined or not
+// reclaimable. It refuses cycles as well, in which two workloads would evict each other for
+// ever. It returns all errors joined.
 func (m Matrix) Validate() error {
 	var faults []error
 	for _, name := range slices.Sorted(maps.Keys(m)) {
@@ -91,7 +88,7 @@ func (m Matrix) Validate() error {
 	return errors.Join(faults...)
 }
 
-// findCycle names a chain of types that ends where it begins, "" if there is none.
+// findCycle names a chain of types that ends where it starts, "" if there is none.
 func (m Matrix) findCycle() string {
 	done := map[string]bool{}
 	var visit func(name string, path []string) string
@@ -126,10 +123,9 @@ const (
 
 // Type is what a service type means for its queues.
 type Type struct {
-	// Priority is the Queue's spec.priority; of two queues the higher one is
-	// served first.
+	// Priority is the Queue's spec.priority; the queue with the higher one comes first.
 	Priority int32
-	// Reclaimable tells whether other queues may take cards back from it.
+	// Reclaimable reports whether other queues may reclaim from it.
 	Reclaimable bool
 }
 
@@ -138,30 +134,29 @@ var builtIn = map[string]Type{
 	Training:  {Priority: 20000, Reclaimable: true},
 }
 
-// BuiltIn returns the meaning of a service type. It is false for a name that
-// has no built-in meaning: such a queue keeps the priority it has.
+// BuiltIn returns a built-in service type. It is false for any other name: such a queue keeps
+// its priority.
 func BuiltIn(name string) (Type, bool) {
 	meaning, ok := builtIn[name]
 	return meaning, ok
 }
 
-// OwnerKinds tells the service type of pods by the kind of their owner, for
-// workloads that name no service type. A key is a kind, "Job", which means that
-// kind in every API group, or a kind with its group, "Job.batch.volcano.sh",
-// which goes before the kind alone.
+// OwnerKinds maps the kind of a pod's owner to the service type of workloads that name none. A
+// key is a kind, "Job", for every API group, or a kind with its group, "Job.batch.volcano.sh",
+// which wins over the kind alone.
 //
-// A pod of a Deployment is owned by a ReplicaSet; a key Deployment means such
-// pods and goes before ReplicaSet.
+// A ReplicaSet owns the pods of a Deployment; a key Deployment means such pods and wins over
+// ReplicaSet.
 type OwnerKinds map[string]string
 
-// namePattern is what the name of a service type may be: a label value in
-// lower case, as it stands in annotations and metrics.
+// namePattern is the form of a service type: a label value in lower case, for annotations and
+// metrics.
 var namePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 // kindPattern is a kind with or without its API group.
 var kindPattern = regexp.MustCompile(`^[A-Z][A-Za-z0-9]{0,62}(\.[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?)?$`)
 
-// ValidateName refuses what cannot be the name of a service type.
+// ValidateName refuses an invalid name of a service type.
 func ValidateName(name string) error {
 	if !namePattern.MatchString(name) {
 		return fmt.Errorf("service type %.80q is no name: write lower-case letters, digits and dashes, at most 63", name)
@@ -169,8 +164,7 @@ func ValidateName(name string) error {
 	return nil
 }
 
-// Validate refuses keys that are no kinds and values that are no names of
-// service types. It returns all faults joined.
+// Validate refuses invalid kinds and service types. It returns all errors joined.
 func (o OwnerKinds) Validate() error {
 	var faults []error
 	for _, kind := range slices.Sorted(maps.Keys(o)) {
@@ -184,8 +178,7 @@ func (o OwnerKinds) Validate() error {
 	return errors.Join(faults...)
 }
 
-// TypeFor returns the service type that the kind of the pod's controller stands
-// for, "" when it stands for none.
+// TypeFor returns the service type for the kind of the pod's controller, "" when there is none.
 func (o OwnerKinds) TypeFor(pod *corev1.Pod) string {
 	if len(o) == 0 {
 		return ""
@@ -214,14 +207,13 @@ func (o OwnerKinds) TypeFor(pod *corev1.Pod) string {
 // Kubernetes (schedulingv1.HighestUserDefinablePriority).
 const MaxPriority = 1_000_000_000
 
-// PriorityClasses are the PriorityClasses whose priority counts between queues.
-// In a cluster of several tenants a tenant may have the right to create a class:
-// it must not protect the tenant's jobs from other queues.
+// PriorityClasses are the PriorityClasses whose priority counts between queues. A tenant may
+// have the right to create a class, and must not protect its jobs from other queues with it.
 type PriorityClasses struct {
-	// Values are the priorities by name of the class, as listed: an existing class
-	// of the same name and another value does not change them.
+	// Values are the priorities by name of the class. A class in the cluster with the same name
+	// and another value does not change them.
 	Values map[string]int32
-	// Lowest is the least of the values, 0 without any.
+	// Lowest is the lowest value, 0 without any.
 	Lowest int32
 }
 
@@ -234,14 +226,13 @@ func NewPriorityClasses(values map[string]int32) PriorityClasses {
 	return classes
 }
 
-// DefaultPriorityClasses are the classes that come with the installation.
+// DefaultPriorityClasses returns the classes of the installation.
 func DefaultPriorityClasses() PriorityClasses {
 	return NewPriorityClasses(map[string]int32{"pc-high": 80000, "pc-medium": 60000, "pc-normal": 40000, "pc-low": 20000})
 }
 
-// Priority returns the priority between queues of a pod or PodGroup that names
-// the class: the listed value, and the lowest listed value for any other class and
-// for none.
+// Priority returns the priority between queues of a pod or PodGroup with this class. Any other
+// class, and none, have the lowest listed value.
 func (c PriorityClasses) Priority(class string) int32 {
 	if value, listed := c.Values[class]; listed {
 		return value
@@ -249,11 +240,10 @@ func (c PriorityClasses) Priority(class string) int32 {
 	return c.Lowest
 }
 
-// JobPriority returns the priority between queues of a job whose PodGroup names
-// the class group, and whose pods have at most the priority highestPod. The
-// smaller one counts: a ResourceQuota limits which classes the pods of a namespace
-// may name, and nothing limits what a PodGroup names. A PodGroup that names no
-// class has the priority of its pods.
+// JobPriority returns the priority between queues of a job. group is the class of its PodGroup,
+// highestPod the highest priority of its pods, and the lower one counts: a ResourceQuota limits
+// the classes of pods, but not of PodGroups. A PodGroup without a class has the priority of its
+// pods.
 func (c PriorityClasses) JobPriority(group string, highestPod int32) int32 {
 	if group == "" {
 		return highestPod
@@ -261,8 +251,7 @@ func (c PriorityClasses) JobPriority(group string, highestPod int32) int32 {
 	return min(c.Priority(group), highestPod)
 }
 
-// Validate refuses names that no PriorityClass can have, and values above
-// MaxPriority. It returns all faults joined.
+// Validate refuses invalid names, and values above MaxPriority. It returns all errors joined.
 func (c PriorityClasses) Validate() error {
 	var faults []error
 	for _, name := range slices.Sorted(maps.Keys(c.Values)) {

@@ -19,14 +19,14 @@ const (
 	systemNodeCritical    = "system-node-critical"
 )
 
-// IsEvictable tells whether a running pod may be evicted for another at all: its
-// owner allows it on the pod and on the PodGroup, and the cluster does not
-// depend on it. group are the annotations of its PodGroup.
+// IsEvictable reports whether a scheduler may evict a running pod for another one. The owner
+// must allow it on the pod and on the PodGroup, and the cluster must not depend on the pod.
+// group holds the annotations of its PodGroup.
 //
 // The pod's annotation and label volcano.sh/preemptable have Volcano's meaning
-// (pkg/scheduler/api/pod_info.go, GetPodPreemptable): the annotation goes
-// before the label, a value that is no boolean protects. What is critical is
-// what Volcano's plugin conformance protects.
+// (pkg/scheduler/api/pod_info.go, GetPodPreemptable): the annotation wins over the label, and a
+// value that is no boolean protects the pod. The critical pods are those that Volcano's plugin
+// conformance protects.
 func IsEvictable(pod *corev1.Pod, group map[string]string) bool {
 	switch {
 	case pod.Spec.PriorityClassName == systemClusterCritical, pod.Spec.PriorityClassName == systemNodeCritical:
@@ -54,15 +54,15 @@ func allowsPreemption(value string, set bool) bool {
 // controller replace the pod (pkg/controllers/job, IsOutOfSyncPod), see EvictionPolicy.
 const AnnotationOutOfSync = "volcano.sh/controller-out-of-sync"
 
-// IsMarkedOutOfSync tells that a pod of a vcjob carries AnnotationOutOfSync.
+// IsMarkedOutOfSync reports whether a pod of a vcjob carries AnnotationOutOfSync.
 func IsMarkedOutOfSync(pod *corev1.Pod) bool {
 	_, marked := pod.Annotations[AnnotationOutOfSync]
 	return marked
 }
 
-// EvictedSince tells since when a pod says that a scheduler evicts it, false when it
-// does not say so. Volcano's evictor writes that before it deletes the pod, and does
-// nothing about a pod that says it already.
+// EvictedSince returns when a scheduler marked a pod for eviction, and false for a pod without
+// that mark. Volcano's evictor writes the mark before it deletes the pod, and skips a pod that
+// has it.
 func EvictedSince(pod *corev1.Pod) (time.Time, bool) {
 	for i := range pod.Status.Conditions {
 		c := &pod.Status.Conditions[i]
@@ -73,25 +73,24 @@ func EvictedSince(pod *corev1.Pod) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// EvictionPolicy is how a job takes it when its pods are taken away.
+// EvictionPolicy is how a job reacts to the eviction of its pods.
 //
-// The rules are those of Volcano's job controller v1.14.1 (pkg/controllers/job): a
-// pod that is deleted raises PodEvicted, and before that, as its containers end,
-// PodFailed or TaskCompleted. Whatever policy answers counts a retry of the job, and
-// after spec.maxRetry of them the job is Failed for good. A pod that carries
-// AnnotationOutOfSync raises none of them.
+// The rules are those of Volcano's job controller v1.14.1 (pkg/controllers/job). A deleted pod
+// raises PodEvicted, and before that, when its containers end, PodFailed or TaskCompleted. Each
+// policy that reacts counts as a retry of the job, and after spec.maxRetry of them the job is
+// Failed for good. A pod that carries AnnotationOutOfSync raises none of these events.
 type EvictionPolicy struct {
-	// Inelastic jobs do not go on without some of their pods: a policy of theirs
-	// ends or restarts pods when one is evicted.
+	// Inelastic jobs do not continue without some of their pods: a policy ends or restarts pods
+	// when one is evicted.
 	Inelastic bool
-	// Ends tells that the job's policy on eviction is to end: its pods are to be
-	// deleted, so that the policy hears of it. The pods of other jobs are to be
-	// replaced, so that no policy does.
+	// Terminates reports whether the job's policy ends the job on eviction. The scheduler
+	// deletes the pods of such a job, so that the policy sees it, and recreates those of other
+	// jobs, so that no policy reacts.
 	Terminates bool
 }
 
-// EvictionPolicyFor reads the policies of a job and of its tasks. What a task says goes
-// before what the job says.
+// EvictionPolicyFor returns the eviction policy of a job. The policies of a task win over those
+// of the job.
 func EvictionPolicyFor(job *batch.Job) EvictionPolicy {
 	ofJob, _ := evictionPolicyIn(job.Spec.Policies)
 	if len(job.Spec.Tasks) == 0 {
@@ -109,8 +108,8 @@ func EvictionPolicyFor(job *batch.Job) EvictionPolicy {
 	return policy
 }
 
-// evictionPolicyIn is what policies say of an eviction; false when none does. The first
-// that answers is the one that acts.
+// evictionPolicyIn returns how policies react to an eviction, and false when none does. The
+// first one that handles evictions decides.
 func evictionPolicyIn(policies []batch.LifecyclePolicy) (EvictionPolicy, bool) {
 	first := slices.IndexFunc(policies, HandlesEviction)
 	if first < 0 {
@@ -126,7 +125,7 @@ func evictionPolicyIn(policies []batch.LifecyclePolicy) (EvictionPolicy, bool) {
 	}
 }
 
-// HandlesEviction reports whether a policy says what becomes of an eviction.
+// HandlesEviction reports whether a policy reacts to evictions.
 func HandlesEviction(policy batch.LifecyclePolicy) bool {
 	events := append([]bus.Event{policy.Event}, policy.Events...)
 	return slices.Contains(events, bus.PodEvictedEvent) || slices.Contains(events, bus.AnyEvent)
@@ -142,9 +141,9 @@ func VCJobOwner(object metav1.Object) string {
 	return owner.Name
 }
 
-// ManagedByVCJob tells whether Volcano's job controller takes an object for a pod of the
-// job that controls it: it goes by annotations (job_controller_handler.go), and
-// lets a pod alone that only names the job as its owner.
+// ManagedByVCJob reports whether Volcano's job controller manages an object as a pod of the job
+// that owns it. The controller reads annotations (job_controller_handler.go) and ignores a pod
+// that only names the job as its owner.
 func ManagedByVCJob(object metav1.Object) bool {
 	owner, annotations := VCJobOwner(object), object.GetAnnotations()
 	_, err := strconv.ParseInt(annotations[batch.JobVersion], 10, 32)

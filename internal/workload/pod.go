@@ -1,10 +1,8 @@
-// Package workload is the table of rules that turns pods, PodGroups, Queues
-// and nodes into what card quota means by them: which queue a pod belongs to,
-// which card it holds, whether it counts, and why it may be refused.
+// Package workload turns pods, PodGroups and Queues into the terms of card quota: which queue a
+// pod is charged to, which card it uses, and why it may be refused.
 //
-// The scheduler, the operator and the observer of the tests all ask this
-// package, so that they can disagree about when they look but never about what
-// they see. The rules are spelled out, one line each, in table_test.go.
+// The scheduler, the operator and the tests' observer share these rules, so they cannot
+// disagree about one object. table_test.go lists the rules, one a line.
 package workload
 
 import (
@@ -21,17 +19,16 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 )
 
-// IsAssigned tells whether a pod holds its cards now: it is assigned to a node,
-// has not finished and is not being deleted. These are the states that Volcano
-// calls allocated (Bound and Running); a pod that is terminating gives its
-// quota back at once, while its cards stay busy on the node (see Ending).
+// IsAssigned reports whether a pod uses its quota: it has a node, has not finished and is not
+// terminating. Volcano calls these states allocated (Bound and Running). A terminating pod
+// releases its quota at once, while its cards stay in use on the node (see IsTerminating).
 func IsAssigned(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil &&
 		(pod.Status.Phase == corev1.PodPending || pod.Status.Phase == corev1.PodRunning || pod.Status.Phase == "")
 }
 
-// IsPending tells whether a pod waits for a node and nothing but a scheduler
-// keeps it waiting: gated pods are not waiting.
+// IsPending reports whether a pod waits for a scheduler to place it. A pod with scheduling
+// gates does not.
 func IsPending(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0 &&
 		(pod.Status.Phase == corev1.PodPending || pod.Status.Phase == "")
@@ -41,15 +38,15 @@ func IsPending(pod *corev1.Pod) bool {
 // "" when it has none yet.
 func PodGroupName(pod *corev1.Pod) string { return pod.Annotations[v1beta1.KubeGroupNameAnnotationKey] }
 
-// ChargedQueue returns the queue that was written into a pod when it was bound
-// to its node, "" for a pod that has none, or was bound by somebody else.
+// ChargedQueue returns the queue that the scheduler wrote into a pod when it bound the pod, ""
+// for a pod without one.
 //
-// Our scheduler overwrites it when it binds the pod. Who made a pod that our scheduler
-// never bound may have written it: admission refuses that, but not where its rules only
-// warn, or for exempt accounts. So a Resolver believes it of pods of our schedulers alone.
+// Our scheduler overwrites the annotation when it binds a pod. In a pod that it never bound,
+// the creator may have written it: admission denies that, except for exempt accounts and where
+// its rules only warn. So a Resolver trusts it only in pods of our schedulers.
 func ChargedQueue(pod *corev1.Pod) string {
 	if pod.Spec.NodeName == "" {
-		return "" // whoever made the pod wrote it
+		return "" // the creator of the pod wrote it
 	}
 	return pod.Annotations[v1alpha1.AnnotationChargedQueue]
 }
@@ -62,10 +59,9 @@ func PodGroupQueue(group *v1beta1.PodGroup) string {
 // DefaultQueue is the queue of a PodGroup that names none, as in Volcano.
 const DefaultQueue = "default"
 
-// ServiceTypeFor returns the service type of a workload from the annotations of
-// its queue, pod and PodGroup. The queue's decides when it has one, so that a
-// workload can never claim more than its queue grants; otherwise the pod's,
-// then the PodGroup's, then the one that its owner's kind stands for.
+// ServiceTypeFor returns the service type of a workload from the annotations of its queue, pod
+// and PodGroup. The queue's type wins, so that a workload never gets more than its queue
+// grants. Then come the pod's, the PodGroup's, and ofOwner, the type of the owner's kind.
 func ServiceTypeFor(queue, pod, group map[string]string, ofOwner string) string {
 	for _, annotations := range []map[string]string{queue, pod, group} {
 		if name := annotations[v1alpha1.AnnotationServiceType]; name != "" {
@@ -75,17 +71,15 @@ func ServiceTypeFor(queue, pod, group map[string]string, ofOwner string) string 
 	return ofOwner
 }
 
-// IsTerminating tells whether a pod that is being deleted may still hold its cards: it
-// was given a node and has not finished. The node must be there as well, see
-// Works.
+// IsTerminating reports whether a pod is being deleted and may still hold cards: it has a node
+// and has not finished. Cards of a node that is not ready do not count, see NodeReady.
 func IsTerminating(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName != "" && pod.DeletionTimestamp != nil && MayBeRunning(pod)
 }
 
-// NodeReady tells whether a node's kubelet reports that pods run there. Cards of a
-// node that does not are of use to nobody, and its pods are not ending but stuck:
-// nothing that their owner does makes them go. A node that does not say is taken
-// to work.
+// NodeReady reports whether a node's kubelet is ready. The cards of any other node are
+// unusable, and its pods cannot terminate, whatever their owner does. A node without the
+// condition counts as ready.
 func NodeReady(node *corev1.Node) bool {
 	for i := range node.Status.Conditions {
 		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
@@ -95,8 +89,8 @@ func NodeReady(node *corev1.Node) bool {
 	return true
 }
 
-// TerminationGracePeriod is how long a pod may take to end: as the deletion says, before that as
-// the pod itself does.
+// TerminationGracePeriod returns how long a pod may take to terminate: as its deletion says,
+// otherwise as the pod says.
 func TerminationGracePeriod(pod *corev1.Pod) time.Duration {
 	seconds := int64(corev1.DefaultTerminationGracePeriodSeconds)
 	switch {
@@ -105,7 +99,7 @@ func TerminationGracePeriod(pod *corev1.Pod) time.Duration {
 	case pod.Spec.TerminationGracePeriodSeconds != nil:
 		seconds = *pod.Spec.TerminationGracePeriodSeconds
 	}
-	// Absurd ones are no longer than a century, which a Duration holds.
+	// A Duration holds a century.
 	return time.Duration(min(max(seconds, 0), 100*366*24*3600)) * time.Second
 }
 
@@ -118,28 +112,27 @@ const (
 	StockSchedulerNamespace = "volcano-system"
 )
 
-// MayBeRunning tells that what runs in a pod may be at work, as another scheduler may.
-// A pod without a node has not started, one that ended will not start again; one
-// that is being deleted works until it is gone.
+// MayBeRunning reports whether containers of a pod may be running: it has a node and has not
+// finished. A terminating pod may run until it is gone.
 func MayBeRunning(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName != "" && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }
 
-// ConflictOnNode tells that two pods cannot be on one node: they want the same port
-// of it, or one of them keeps apart from such as the other.
+// ConflictOnNode reports whether two pods cannot share a node, because of a host port or of
+// required pod anti-affinity.
 func ConflictOnNode(a, b *corev1.Pod) bool {
 	return ConflictBetweenNodes(a, b, true, func(key string) bool { return key == corev1.LabelHostname })
 }
 
-// ConflictBetweenNodes is ConflictOnNode for two nodes. same tells that they are one, near
-// that they have the same value of a label.
+// ConflictBetweenNodes is ConflictOnNode for pods on two nodes. sameNode says that the nodes
+// are one, sameTopology that they have the same value of a label.
 func ConflictBetweenNodes(a, b *corev1.Pod, sameNode bool, sameTopology func(key string) bool) bool {
 	ports := HostPorts(&a.Spec)
 	return sameNode && slices.ContainsFunc(HostPorts(&b.Spec), func(port string) bool { return slices.Contains(ports, port) }) ||
 		violatesAntiAffinity(a, b, sameTopology) || violatesAntiAffinity(b, a, sameTopology)
 }
 
-// HostPorts lists the ports of its node that a pod wants, as protocol/port.
+// HostPorts returns the host ports that a pod requests, as protocol/port.
 func HostPorts(spec *corev1.PodSpec) []string {
 	var ports []string
 	for i := range spec.Containers {
@@ -152,8 +145,8 @@ func HostPorts(spec *corev1.PodSpec) []string {
 	return ports
 }
 
-// violatesAntiAffinity tells that a pod must not be near another one. Terms over namespaces by
-// their labels are left to Volcano to find.
+// violatesAntiAffinity reports whether required anti-affinity keeps a pod away from another
+// one. Volcano checks terms with a namespaceSelector itself.
 func violatesAntiAffinity(pod, other *corev1.Pod, sameTopology func(key string) bool) bool {
 	if pod.Spec.Affinity == nil || pod.Spec.Affinity.PodAntiAffinity == nil {
 		return false
@@ -167,7 +160,7 @@ func violatesAntiAffinity(pod, other *corev1.Pod, sameTopology func(key string) 
 	})
 }
 
-// RequiredAffinityTerms lists what a pod requires of its neighbours, near or far.
+// RequiredAffinityTerms returns the required affinity and anti-affinity terms of a pod.
 func RequiredAffinityTerms(pod *corev1.Pod) []corev1.PodAffinityTerm {
 	if pod.Spec.Affinity == nil {
 		return nil

@@ -18,39 +18,37 @@ import (
 	"cardquota.dev/operator/internal/quota"
 )
 
-// RootQueue is Volcano's root of all queues. Its numbers belong to the scheduler
-// and limit no queue.
+// RootQueue is Volcano's root of all queues. Volcano maintains its numbers; they limit no
+// queue.
 const RootQueue = "root"
 
-// QueueRules are what a Queue object says about its use.
+// QueueRules are the limits of a queue and who may use it.
 type QueueRules struct {
-	// Managed tells that the queue carries card.quota.
+	// Managed reports whether the queue carries card.quota.
 	Managed bool
-	// Denied tells that the queue is limited because it carries no card.quota.
+	// Denied reports whether the queue is limited because it carries no card.quota.
 	Denied bool
-	// Limits are in force. They allow nothing when Err is set.
+	// Limits are in force. They allow nothing when card.quota is invalid.
 	Limits quota.Limits
-	// Namespaces selects the namespaces whose pods may use the queue; nil is every
-	// namespace.
+	// Namespaces selects the namespaces whose pods may use the queue; nil selects all.
 	Namespaces labels.Selector
-	// Refusal says why the queue takes no new pods at all, nil when it does.
+	// Refusal says why the queue accepts no new pods, nil when it does.
 	Refusal *Refusal
 
-	// selector is what Namespaces was read from, unreadable what is wrong with it.
+	// selector is the text of Namespaces, selectorRefusal what is wrong with it.
 	selector        string
 	hasSelector     bool
 	selectorRefusal *Refusal
 }
 
-// QueueRulesFor reads the limits of a Queue. last are those of an earlier state of it, nil when
-// there is none: to read a selector of namespaces anew costs more than the rest.
+// QueueRulesFor returns the rules of a Queue. last are its earlier rules, nil when there are
+// none: parsing the namespace selector again costs more than the rest.
 //
-// A queue with card.quota is limited by it and by spec.capability, where CPU or memory
-// that is not set is 0. Any other queue has no cards, or any with unmanaged Ignore, and
-// keeps Volcano's meaning of capability (not set or 0 is unlimited) except with Deny.
-// root is a queue without both: Volcano lets any pod name it, and that must not be a way
-// around the quotas. A quota or a selector of namespaces that cannot be read withholds
-// everything from that queue, and from no other.
+// card.quota and spec.capability limit a managed queue, where CPU or memory that is not set is
+// 0. Any other queue may use no cards, or all cards with unmanaged Ignore. It keeps Volcano's
+// meaning of capability (not set or 0 is unlimited) except with Deny. root counts as a queue
+// without both: Volcano lets any pod name it, and that must not bypass the quotas. A quota or a
+// selector that cannot be parsed blocks that queue and no other.
 func QueueRulesFor(queue *v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues, last *QueueRules) QueueRules {
 	text, managed := queue.Annotations[v1alpha1.AnnotationCardQuota]
 	rules := QueueRules{Managed: managed, Refusal: checkOpen(queue)}
@@ -88,7 +86,7 @@ func QueueRulesFor(queue *v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues, las
 	return rules
 }
 
-// checkOpen refuses everything for a queue that is not Open.
+// checkOpen refuses new pods for a queue that is not Open.
 func checkOpen(queue *v1beta1.Queue) *Refusal {
 	switch {
 	case queue.DeletionTimestamp != nil:
@@ -102,8 +100,8 @@ func checkOpen(queue *v1beta1.Queue) *Refusal {
 	}
 }
 
-// capabilityLimit reads what a Queue states of a resource in units of 10^scale: 0 for nothing, and
-// Unlimited for what no sum of bounded requests reaches.
+// capabilityLimit returns the capability of a Queue in units of 10^scale: 0 when it is not set,
+// and Unlimited above maxQuantity.
 func capabilityLimit(queue *v1beta1.Queue, name corev1.ResourceName, scale resource.Scale) int64 {
 	quantity := queue.Spec.Capability[name]
 	if limit := boundedValue(&quantity, scale); limit < maxQuantity {
@@ -112,14 +110,14 @@ func capabilityLimit(queue *v1beta1.Queue, name corev1.ResourceName, scale resou
 	return quota.Unlimited
 }
 
-// maxSelectorText bounds the annotation text that is read, so that no object can
-// make a reader slow.
+// maxSelectorText bounds the annotation text that is parsed, so that no object slows the
+// programs down.
 const maxSelectorText = 64 << 10
 
-// NamespaceSelectorFor reads which namespaces may use a queue from its annotation
-// volcano.sh/namespace-selector. nil without a refusal is every namespace: the
-// queue does not choose, or chooses all of them with {}. A selector that cannot be
-// read selects nobody: the refusal says what is wrong with the annotation.
+// NamespaceSelectorFor returns which namespaces may use a queue, from its annotation
+// volcano.sh/namespace-selector. nil without a refusal is every namespace: there is no
+// annotation, or it is {}. A selector that cannot be parsed selects no namespace, and the
+// refusal says why.
 func NamespaceSelectorFor(queue *v1beta1.Queue) (labels.Selector, *Refusal) {
 	text, hasSelector := queue.Annotations[v1alpha1.AnnotationNamespaceSelector]
 	if !hasSelector {
@@ -137,10 +135,9 @@ func NamespaceSelectorFor(queue *v1beta1.Queue) (labels.Selector, *Refusal) {
 	return selector, nil
 }
 
-// ParseNamespaceSelector reads one JSON object with the fields of a
-// metav1.LabelSelector. {} selects everything, as in Kubernetes. A field that a
-// LabelSelector does not have, or that stands there twice, is an error: a
-// misspelt matchLabels would otherwise select everything.
+// ParseNamespaceSelector parses a JSON object with the fields of a metav1.LabelSelector. {}
+// selects everything, as in Kubernetes. An unknown or repeated field is an error: a misspelt
+// matchLabels would otherwise select everything.
 func ParseNamespaceSelector(text string) (labels.Selector, error) {
 	const example = `write it like {"matchLabels":{"team":"chat"}}`
 	switch {
@@ -160,8 +157,8 @@ func ParseNamespaceSelector(text string) (labels.Selector, error) {
 	return NewNamespaceSelector(selector)
 }
 
-// NewNamespaceSelector makes the selector that a metav1.LabelSelector describes. The
-// error names the key, operator or value that Kubernetes does not accept.
+// NewNamespaceSelector returns the selector for a metav1.LabelSelector. The error names the
+// key, operator or value that Kubernetes does not accept.
 func NewNamespaceSelector(selector *metav1.LabelSelector) (labels.Selector, error) {
 	parsed, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil {
@@ -170,10 +167,9 @@ func NewNamespaceSelector(selector *metav1.LabelSelector) (labels.Selector, erro
 	return parsed, nil
 }
 
-// CheckNamespace refuses a namespace that a queue's selector leaves out, and returns nil
-// when pods of the namespace may use the queue. A nil selector is every
-// namespace. namespace is nil when it is not known: then nothing is given away,
-// except where the queue does not choose.
+// CheckNamespace returns nil when pods of a namespace may use a queue, otherwise why not. A nil
+// selector allows every namespace. A nil namespace is not in the cache yet, and only a queue
+// without a selector allows it.
 func CheckNamespace(queue string, selector labels.Selector, name string, namespace *corev1.Namespace) *Refusal {
 	switch {
 	case selector == nil:

@@ -7,21 +7,20 @@ import (
 	"cardquota.dev/operator/internal/quota"
 )
 
-// Refusal says why something may not have cards. The reason is a stable word
-// for events and conditions, the message a sentence for people.
+// Refusal is why the scheduler or a webhook refuses cards. Reason is stable, for events and
+// conditions; Message is for people.
 type Refusal struct {
 	Reason  string
 	Message string
-	// Topic is the same for refusals in which only a running total differs, "" where the
-	// message has none.
+	// Topic is equal for refusals that differ only in a running total, "" when the message has
+	// none.
 	Topic string
 }
 
 // Error returns the message.
 func (r *Refusal) Error() string { return r.Message }
 
-// The reasons of refusals. The first five are those of the events that the
-// requirements name; they are kept for tools that look for them.
+// The reasons of refusals. The requirements name the first five, and tools look for them.
 const (
 	ReasonInsufficientScalarQuota = "InsufficientScalarQuota"
 	ReasonInsufficientCPUQuota    = "InsufficientCPUQuota"
@@ -33,22 +32,20 @@ const (
 	ReasonQueueNotFound           = "QueueNotFound"
 	ReasonNotReady                = "SchedulerNotReady"
 	ReasonParentNotFound          = "ParentNotFound"
-	// ReasonCardsEnding: pods that are being deleted hold more cards than the
-	// queue's quota.
+	// ReasonCardsEnding: terminating pods hold more cards than the queue's quota.
 	ReasonCardsEnding = "CardsEnding"
-	// ReasonNamespaceNotAllowed: the queue is not for the pod's namespace.
+	// ReasonNamespaceNotAllowed: the queue's selector does not match the pod's namespace.
 	ReasonNamespaceNotAllowed = "NamespaceNotAllowed"
-	// ReasonInvalidNamespaceSelector: which namespaces the queue is for cannot be
-	// read, so it is for none.
+	// ReasonInvalidNamespaceSelector: the queue's selector cannot be parsed, so it matches no namespace.
 	ReasonInvalidNamespaceSelector = "InvalidNamespaceSelector"
 )
 
-// RefusalFor turns a shortage into the refusal that users read. Cards are whole
-// numbers, CPU is in cores as Kubernetes writes them (500m), memory in Mi.
+// RefusalFor returns the refusal for a shortage. Cards are whole numbers, CPU is in Kubernetes
+// millicores (500m), memory in Mi.
 func RefusalFor(s *quota.InsufficientQuota) *Refusal {
 	refusal := shortageRefusal(s)
 	refusal.Topic = fmt.Sprint(refusal.Reason, s.Kind, s.Queue, s.Names, s.OtherCards, s.Requested, s.Limit, s.GracePeriod)
-	if s.Kind == quota.Terminating { // whoever asks is told the same
+	if s.Kind == quota.Terminating { // equal for all requests
 		refusal.Topic = fmt.Sprint(refusal.Reason, s.Queue, s.Names, s.OtherCards, s.Limit, s.GracePeriod)
 	}
 	return refusal
@@ -82,7 +79,7 @@ func shortageRefusal(s *quota.InsufficientQuota) *Refusal {
 	}
 }
 
-// RefusalFor turns a shortage of this queue into the refusal that users read.
+// RefusalFor returns the refusal for a shortage of this queue.
 func (r QueueRules) RefusalFor(s *quota.InsufficientQuota) *Refusal {
 	refusal := RefusalFor(s)
 	if r.Denied {
@@ -98,7 +95,7 @@ func (r QueueRules) RefusalFor(s *quota.InsufficientQuota) *Refusal {
 	return refusal
 }
 
-// otherAlternatives says of how many further alternatives the same is true.
+// otherAlternatives says how many more cards of the request are short as well.
 func otherAlternatives(n int) string {
 	switch n {
 	case 0:
@@ -110,13 +107,13 @@ func otherAlternatives(n int) string {
 	}
 }
 
-// missingCapability refuses a queue that has card.quota and no capability at all for a
-// resource: nobody who sets up a queue expects unset to mean 0, so it says so.
+// missingCapability refuses a request to a queue with card.quota and without a capability for
+// the resource. It says that unset means 0, which administrators do not expect.
 func missingCapability(s *quota.InsufficientQuota, resource string) *Refusal {
 	return &Refusal{Reason: ReasonEmptyQueueCapability, Message: fmt.Sprintf(
 		"Queue <%s> has no %s capability and may use none: set spec.capability.%s (spec.resources.%s of its CardQuota)",
 		s.Queue, resource, resource, resource)}
 }
 
-// formatMebibytes writes bytes in Mi, rounded up so that a shortage never looks like none.
+// formatMebibytes formats bytes in Mi, rounded up so that a shortage never shows as 0.
 func formatMebibytes(n int64) string { return fmt.Sprintf("%dMi", (n+(1<<20)-1)>>20) }

@@ -17,26 +17,25 @@ import (
 	"cardquota.dev/operator/internal/quota"
 )
 
-// Request is what a pod asks for: cards of the names that it may be placed on,
-// which are those of card.name or every one that its resource stands for, CPU and
-// memory.
+// Request is what a pod requests: CPU, memory, and cards of the names that it may run on. These
+// are the names in card.name, or all that its resource stands for.
 type Request struct {
 	quota.Request
 	// Resource is the card resource, "" for a pod without cards.
 	Resource corev1.ResourceName
-	// Named is what card.name says; it names nothing when there is none.
+	// Named is what card.name says, empty without that annotation.
 	Named card.Request
-	// Claimed is a resource that is a card nowhere, of a placed pod that bears no
-	// record of our binding: Resource and Count are empty then. It says of itself
-	// which card that is, which anybody can; only what was charged before counts.
+	// Unverified is a resource that no node offers as a card, of a placed pod without a record
+	// of our binding. Resource and Count are empty then. The pod names the card itself, as any
+	// pod could, so only an earlier charge counts.
 	Unverified ResourceCount
-	// Others are further card resources the pod asks for. Such a pod is refused;
-	// they still count when it was placed past the rules.
+	// ExtraResources are further card resources that the pod requests. Such a pod is refused,
+	// and charged if it was placed anyway.
 	ExtraResources []ResourceCount
 	// Denied says why the pod can never be placed as it is written.
 	Denied *Refusal
-	// Unreadable is what is wrong with card.name, "" when nothing is. It denies only
-	// a pod that asks for cards.
+	// Unreadable says why card.name cannot be parsed, "" when it can. It denies only a pod that
+	// requests cards.
 	Unreadable string
 }
 
@@ -46,10 +45,10 @@ type ResourceCount struct {
 	Count    card.Count
 }
 
-// Request reads what a pod asks for: containers, init containers, sidecars and
-// overhead together as Kubernetes counts them, its cards by the resources that
-// the inventory knows as cards, and its annotation card.name. Only of a pod of ours
-// a record of a binding proves that a resource was a card.
+// Request returns what a pod requests: containers, init containers, sidecars and overhead as
+// Kubernetes adds them up, the cards by the resources that the inventory knows, and the
+// annotation card.name. A record of a binding proves only for a pod of our schedulers that its
+// resource was a card.
 func (r *Resolver) Request(pod *corev1.Pod) Request {
 	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{UseStatusResources: true})
 	request := Request{Request: quota.Request{MilliCPU: boundedValue(requests.Cpu(), resource.Milli), Memory: boundedValue(requests.Memory(), 0)}}
@@ -72,7 +71,7 @@ func (r *Resolver) Request(pod *corev1.Pod) Request {
 	return request
 }
 
-// resolveCards settles which cards the pod may run on, or why none.
+// resolveCards sets the cards that the pod may run on, or why there are none.
 func (request *Request) resolveCards(pod *corev1.Pod, r *Resolver, unknown []ResourceCount) {
 	text, isNamed := pod.Annotations[v1alpha1.AnnotationCardName]
 	var named card.Request
@@ -83,7 +82,7 @@ func (request *Request) resolveCards(pod *corev1.Pod, r *Resolver, unknown []Res
 		}
 	}
 	if request.Count == 0 && (!isNamed || len(unknown) == 0) {
-		return // no cards: card.name on its own asks for nothing
+		return // no cards: card.name alone requests nothing
 	}
 	inv := r.Inventory
 	request.Named = named
@@ -111,11 +110,10 @@ func (request *Request) resolveCards(pod *corev1.Pod, r *Resolver, unknown []Res
 	}
 }
 
-// denyUnknownResource refuses a pod whose resources are cards on no node. It counts all the
-// same where it can be nothing else than the card that the pod names: what this
-// scheduler placed before the labels were lost is charged as that. Of what others
-// placed anybody could claim so, and withhold the cards of whatever queue the pod
-// names; a kubelet starts it without such a resource at all.
+// denyUnknownResource denies a pod whose resources are cards on no node. A pod that our
+// scheduler placed before the node lost its labels is still charged for the card that it names.
+// A pod of another scheduler is not: its creator could name any card, and take it from any
+// queue.
 func (request *Request) denyUnknownResource(pod *corev1.Pod, unknown []ResourceCount, ours bool) {
 	switch {
 	case len(unknown) != 1:
@@ -128,7 +126,7 @@ func (request *Request) denyUnknownResource(pod *corev1.Pod, unknown []ResourceC
 		request.Named.String(), resourceNames(unknown))
 }
 
-// resourceNames writes resources in a stable order.
+// resourceNames joins the names of resources in a stable order.
 func resourceNames(held []ResourceCount) string {
 	names := make([]string, len(held))
 	for i, h := range held {
@@ -138,12 +136,11 @@ func resourceNames(held []ResourceCount) string {
 	return strings.Join(names, ", ")
 }
 
-// maxQuantity is more bytes or thousandths of a core than any node has, and far from wrapping a
-// sum around.
+// maxQuantity is more bytes or millicores than any node has. Sums of it do not overflow.
 const maxQuantity = 1 << 53
 
-// boundedValue reads a quantity in units of 10^scale. What Quantity.ScaledValue turns into 0 or a
-// negative number becomes absurd.
+// boundedValue returns a quantity in units of 10^scale, at most maxQuantity.
+// Quantity.ScaledValue turns larger ones into 0 or a negative number.
 func boundedValue(quantity *resource.Quantity, scale resource.Scale) int64 {
 	if quantity.AsApproximateFloat64() >= maxQuantity*math.Pow10(int(scale)) {
 		return maxQuantity
@@ -151,18 +148,16 @@ func boundedValue(quantity *resource.Quantity, scale resource.Scale) int64 {
 	return max(quantity.ScaledValue(scale), 0)
 }
 
-// deny leaves no card that the pod may be placed on.
+// deny removes all cards that the pod may run on, and says why.
 func (request *Request) deny(format string, args ...any) {
 	request.Names = nil
 	request.Denied = &Refusal{Reason: ReasonGetTaskRequestFailed, Message: "Pod " + fmt.Sprintf(format, args...)}
 }
 
-// PodGroupRequest is the minimum of a PodGroup whose pods do not exist yet. A
-// card.request states the whole job's total, minResources what the minimum needs
-// of each resource: of each resource the larger counts. Where that is the minimum,
-// the requests of the resource share it in proportion, rounded up. A card resource
-// that no request asks for may be any card it stands for. What is asked for as
-// nothing is no demand.
+// PodGroupRequest returns the minimum of a PodGroup whose pods do not exist yet. card.request
+// states the total of the whole job, minResources what the minimum needs of each resource, and
+// the larger one counts. Requests for one resource share its minimum in proportion, rounded up.
+// A card resource that no request names may be any of its cards.
 func (r *Resolver) PodGroupRequest(total string, written bool, minResources *corev1.ResourceList) (quota.JobRequest, *Refusal) {
 	inv := r.Inventory
 	var totals card.Totals
@@ -201,13 +196,13 @@ func (r *Resolver) PodGroupRequest(total string, written bool, minResources *cor
 	return sum.JobRequest, nil
 }
 
-// proportionalShare is count's part of least, where all counts together are total.
+// proportionalShare returns the part of minimum that count has in total, rounded up.
 func proportionalShare(count, total, minimum card.Count) card.Count {
 	return (minimum*count + total - 1) / total
 }
 
-// CardRequestAnnotation is the text of card.request that the maker of a job wrote down. A Deployment
-// has none: it begins with one pod and grows.
+// CardRequestAnnotation returns the text of card.request that the creator of a job wrote. A
+// Deployment has none: it starts with one pod and grows.
 func CardRequestAnnotation(group metav1.Object) (text string, written bool) {
 	if slices.ContainsFunc(group.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return owner.Kind == "ReplicaSet" }) {
 		return "", false

@@ -11,34 +11,32 @@ import (
 	"cardquota.dev/operator/internal/quota"
 )
 
-// Resolver answers from pods and PodGroups what they ask for, what they hold and
-// which queue pays, with what is known beside what they say of themselves: whoever
-// may create pods can write any queue into them, and take its quota away from those
-// that it is for.
+// Resolver returns what pods and PodGroups request and use, and which queue is charged. It
+// checks what the objects say of themselves: a tenant can write any queue into a pod, and would
+// use up another tenant's quota.
 type Resolver struct {
-	// Inventory are the cards of all nodes; Queue does without.
+	// Inventory holds the cards of all nodes. Method Queue does not need it.
 	Inventory *card.Inventory
-	// Schedulers are ours: they placed the pods that name one of them, and let them
-	// in, unless the pod's maker brought a node along. nil is every scheduler.
+	// Schedulers are the names of our schedulers. They placed and checked the pods that name
+	// one of them, unless the pod's creator set the node. nil is every scheduler.
 	Schedulers []string
-	// Admits tells whether a queue takes work of a namespace; nil is always.
+	// AllowsNamespace reports whether a queue accepts pods of a namespace; nil accepts all.
 	AllowsNamespace func(queue, namespace string) bool
 }
 
-// UsesOurScheduler reports whether a scheduler of ours is asked to place a pod.
+// UsesOurScheduler reports whether a pod names one of our schedulers.
 func (r *Resolver) UsesOurScheduler(pod *corev1.Pod) bool {
 	return r.Schedulers == nil || slices.Contains(r.Schedulers, pod.Spec.SchedulerName)
 }
 
-// Queue returns the queue that pays for a pod: the one charged last, else the one that
-// was written down when it was bound, else its PodGroup's; without a PodGroup (it is
-// deleted for a moment while a vcjob restarts) the one its own annotations name. "" is
-// no queue: the pod was placed by another scheduler and names none.
+// Queue returns the queue that a pod is charged to: the one charged last, else the one that our
+// scheduler recorded when it bound the pod, else its PodGroup's. A pod without a PodGroup (a
+// restarting vcjob deletes it for a moment) names the queue itself. "" is no queue: another
+// scheduler placed the pod, and it names none.
 //
-// Where the queue of a placed pod was charged before, or our scheduler placed the pod
-// and its record or its PodGroup names the queue, that stays, whatever namespaces the
-// queue is for now. Else nobody has judged the pod yet, and the queue pays only if it
-// takes the namespace.
+// The queue stays, whatever its namespace selector says now, if it was charged before, or if
+// our scheduler placed the pod and the record or the PodGroup names it. Otherwise no scheduler
+// of ours has checked the pod, and the queue must accept its namespace.
 func (r *Resolver) Queue(pod *corev1.Pod, group *v1beta1.PodGroup, lastCharged string) string {
 	charged := ChargedQueue(pod)
 	var queue string
@@ -61,9 +59,8 @@ func (r *Resolver) Queue(pod *corev1.Pod, group *v1beta1.PodGroup, lastCharged s
 	return queue
 }
 
-// Usage returns what a pod on a node holds and which queue pays. last is what was
-// charged for the pod before, nil when that is not known. Whether the pod holds
-// anything now say Counted and Ending.
+// Usage returns what a pod on a node uses and which queue is charged. last is its previous
+// charge, nil when there is none. IsAssigned and IsTerminating say whether the pod counts now.
 func (r *Resolver) Usage(pod *corev1.Pod, group *v1beta1.PodGroup, last *quota.Charge) quota.Charge {
 	var lastQueue string
 	if last != nil {
@@ -73,11 +70,9 @@ func (r *Resolver) Usage(pod *corev1.Pod, group *v1beta1.PodGroup, last *quota.C
 	return ChargeFor(&request, r.Queue(pod, group, lastQueue), pod.Spec.NodeName, r.Inventory, last)
 }
 
-// ChargeFor returns the charge for a request that is placed on a node: the card
-// that the node has now. A node that lost its label or is gone moves no number:
-// what was charged last stays. Where nothing is known of the node, every card
-// that it may be is charged, so that uncertainty withholds cards and never
-// gives them away twice.
+// ChargeFor returns the charge for a request on a node: the card that the node has now. If the
+// node lost its label or is gone, the last charge stays. If the node is unknown, every card
+// that the request may use is charged, so that no card is given away twice.
 func ChargeFor(request *Request, queue, node string, inv *card.Inventory, last *quota.Charge) quota.Charge {
 	charge := quota.Charge{Queue: queue, MilliCPU: request.MilliCPU, Memory: request.Memory}
 	if request.Count == 0 {
@@ -100,7 +95,7 @@ func ChargeFor(request *Request, queue, node string, inv *card.Inventory, last *
 	return charge
 }
 
-// possibleCards lists the cards that a held resource may be on a node.
+// possibleCards returns the cards that a resource may be on a node.
 func possibleCards(request *Request, held ResourceCount, node string, inv *card.Inventory, last *quota.Charge) []card.Name {
 	if name, ok := inv.CardOnNode(node, held.Resource); ok {
 		return []card.Name{name}
@@ -121,7 +116,7 @@ func possibleCards(request *Request, held ResourceCount, node string, inv *card.
 	return names
 }
 
-// lastCards lists the cards that a held resource was charged as last.
+// lastCards returns the cards that a resource was charged as last.
 func lastCards(held ResourceCount, inv *card.Inventory, last *quota.Charge) []card.Name {
 	if last == nil || held.Count == 0 {
 		return nil

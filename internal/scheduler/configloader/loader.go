@@ -1,8 +1,7 @@
-// Package configloader stands between the scheduler's configuration, which anyone may break at
-// any moment, and Volcano, which dies of a broken configuration. It watches a ConfigMap or a
-// file, judges every text, and gives Volcano a private file that always holds the last good
-// one, complete. Texts it refuses change nothing but are reported: in the log, as an event on
-// the ConfigMap, and in metrics.
+// Package configloader protects Volcano, which exits on a broken configuration, from broken
+// texts in the scheduler's ConfigMap or file. It watches that source, validates every text, and
+// keeps the last valid one complete in a private file for Volcano. It reports the texts that it
+// refuses in the log, as events on the ConfigMap, and in metrics.
 package configloader
 
 import (
@@ -22,19 +21,19 @@ import (
 	"cardquota.dev/operator/internal/schedulerconfig"
 )
 
-// resyncInterval is the longest time between two looks at the source. It only matters when a
-// notification was lost or the private file could not be written.
+// resyncInterval is the longest time between two reads of the source. It matters only after a
+// lost notification or a failed write of the private file.
 var resyncInterval = build.Wait(10 * time.Second)
 
-// Config is what a Gate needs.
+// Config is what a Loader needs.
 type Config struct {
 	// Source is the configuration to watch.
 	Source Source
-	// Dir is an existing directory that only this process uses. The gate makes its folders in it.
+	// Dir is an existing directory that only this process uses.
 	Dir string
-	// Known is what the scheduler binary can do.
+	// Known holds the names that the scheduler binary knows.
 	Known schedulerconfig.Known
-	// Accept asks the consumer itself whether it can read a stamped text. Nil accepts.
+	// Accept checks that Volcano itself accepts a text with its hash. Nil accepts all.
 	Accept func(stamped string) error
 	// Recorder sends events about the source's object. Nil sends none.
 	Recorder record.EventRecorder
@@ -42,7 +41,7 @@ type Config struct {
 	Log logr.Logger
 }
 
-// Loader hands on good configurations only. Its methods are safe for concurrent use.
+// Loader passes on only valid configurations. Its methods are safe for concurrent use.
 type Loader struct {
 	config    Config
 	file      privateFile
@@ -51,13 +50,13 @@ type Loader struct {
 
 	mu     sync.Mutex
 	status Status
-	// last is the content the status speaks of, to judge nothing twice.
+	// lastContent is what status describes; the same content is not validated again.
 	lastContent content
 	// retry is set when the private file could not be written.
 	retry bool
 }
 
-// New makes the gate's folders. Nothing is read before Run.
+// New creates the directories of a Loader. It reads nothing before Run.
 func New(config Config) (*Loader, error) {
 	file, err := newPrivateFile(config.Dir)
 	if err != nil {
@@ -72,22 +71,22 @@ func New(config Config) (*Loader, error) {
 	}, nil
 }
 
-// File is the path of the private file. It exists once Ready is closed; then it holds a good
-// text at every moment.
+// File returns the path of the private file. From the moment that Ready is closed, it always
+// holds a valid text.
 func (g *Loader) File() string { return g.file.path }
 
-// Ready is closed when the first good text is in the private file.
+// Ready is closed when the first valid text is in the private file.
 func (g *Loader) Ready() <-chan struct{} { return g.ready }
 
-// Status tells what is in force and what is wrong with the source.
+// Status returns what is in force and what is wrong with the source.
 func (g *Loader) Status() Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.status
 }
 
-// Run watches the source until ctx ends, then returns nil. An error means that the source can
-// never be watched, for example because the file's directory does not exist.
+// Run watches the source until ctx ends, then returns nil. An error means that the source
+// cannot be watched, for example because the file's directory does not exist.
 func (g *Loader) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -97,7 +96,7 @@ func (g *Loader) Run(ctx context.Context) error {
 		ended <- g.config.Source.watchChanges(ctx, func() {
 			select {
 			case changed <- struct{}{}:
-			default: // a look is due already
+			default: // a reload is due already
 			}
 		})
 	}()
@@ -121,7 +120,7 @@ func (g *Loader) Run(ctx context.Context) error {
 	}
 }
 
-// reload reads the source and acts if it says something new.
+// reload reads the source and acts on a change.
 func (g *Loader) reload() {
 	now, err := g.config.Source.readContent()
 	if errors.Is(err, errNotRead) {
@@ -147,7 +146,7 @@ func (g *Loader) reload() {
 	}
 }
 
-// applyContent decides about a text and puts a good one into the private file.
+// applyContent validates a text and writes a valid one to the private file.
 func (g *Loader) applyContent(now content) Status {
 	if now.missing != "" {
 		return g.keepLast(ReasonMissing, now.missing)
@@ -171,7 +170,7 @@ func (g *Loader) applyContent(now content) Status {
 	return Status{Reason: ReasonLoaded, Hash: hash, Message: fmt.Sprintf("%s is in force", g.config.Source), Warning: strings.Join(schedulerconfig.Warnings(now.text), "\n")}
 }
 
-// keepLast is the status after a text was not taken: the last good one stays, if there is one.
+// keepLast returns the status for a refused text: the last valid one, if any, stays in force.
 func (g *Loader) keepLast(reason, message string) Status {
 	if g.status.Hash == "" {
 		reason = ReasonNotConfigured
@@ -179,12 +178,12 @@ func (g *Loader) keepLast(reason, message string) Status {
 	return Status{Reason: reason, Hash: g.status.Hash, Message: message}
 }
 
-// privateFile is a file that is only ever replaced as a whole.
+// privateFile is a file that is only replaced as a whole.
 type privateFile struct {
-	// path is in a directory that holds nothing else, because Volcano reloads on every event
-	// of that directory.
+	// path is in a directory of its own, because Volcano reloads on every event in that
+	// directory.
 	path string
-	// stage is a directory on the same file system, where a new text is written first.
+	// stage is a directory on the same file system for the next text.
 	stage string
 }
 
@@ -198,8 +197,8 @@ func newPrivateFile(dir string) (privateFile, error) {
 	return privateFile{path: filepath.Join(live, "volcano-scheduler.conf"), stage: stage}, nil
 }
 
-// replaceText replaces the file's text. The rename is atomic for readers and shows up as one Create
-// event in the directory, which is what Volcano reloads on.
+// replaceText replaces the text. The rename is atomic for readers and causes one Create event
+// in the directory, on which Volcano reloads.
 func (f privateFile) replaceText(text string) (err error) {
 	next, err := os.CreateTemp(f.stage, "volcano-scheduler.conf.*")
 	if err != nil {

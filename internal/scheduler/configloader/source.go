@@ -20,43 +20,43 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Source is a place where a configuration is written; NewConfigMap and NewFile make them.
+// Source is where a configuration is stored; NewConfigMap and NewFile return one.
 type Source interface {
 	// String names the source in messages.
 	String() string
-	// watch calls changed after the source may have changed, at least once at the beginning,
+	// watchChanges calls changed after the source may have changed, and once at the beginning,
 	// until ctx ends. It returns early, with an error, only if watching is impossible.
 	watchChanges(ctx context.Context, changed func()) error
-	// read returns what the source holds now, or errNotRead as long as that is unknown.
+	// readContent returns what the source holds now, or errNotRead as long as that is unknown.
 	readContent() (content, error)
 }
 
-// errNotRead: the source has not answered yet, so nothing can be said about it.
+// errNotRead means that the source has not answered yet.
 var errNotRead = errors.New("not read yet")
 
-// content is what a source holds at one moment.
+// content is what a source holds.
 type content struct {
 	text string
-	// missing says in words why there is no text; empty when there is one.
+	// missing says why there is no text, "" when there is one.
 	missing string
-	// object is what events are about, nil for a file.
+	// object is the object of events, nil for a file.
 	object runtime.Object
 }
 
-// configMap is one key of one ConfigMap, watched through the API: faster than a mounted
-// ConfigMap, which the kubelet renews once a minute, and readable before any pod is changed.
+// configMap is one key of one ConfigMap, watched through the API. The kubelet updates a mounted
+// ConfigMap only once a minute, and mounting needs a change of the pod.
 type configMap struct {
 	name     types.NamespacedName
 	key      string
 	informer cache.SharedInformer
 
 	mu sync.Mutex
-	// trouble is the last error of the watch before it first succeeded.
+	// watchErr is the last error of the watch before it first succeeded.
 	watchErr error
 }
 
-// NewConfigMap returns the source that is one key of one ConfigMap. It needs get, list and
-// watch on that object alone.
+// NewConfigMap returns the source for one key of one ConfigMap. It needs get, list and watch on
+// that object only.
 func NewConfigMap(client kubernetes.Interface, name types.NamespacedName, key string) Source {
 	// The selector limits what is sent and lets RBAC allow this one name only.
 	one := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "configmaps", name.Namespace,
@@ -87,7 +87,7 @@ func (c *configMap) watchChanges(ctx context.Context, changed func()) error {
 		return err
 	}
 	go func() {
-		// An empty list makes no event, so the first answer is announced here.
+		// An empty list causes no event.
 		if cache.WaitForCacheSync(ctx.Done(), handle.HasSynced) {
 			changed()
 		}
@@ -122,17 +122,17 @@ func (c *configMap) readContent() (content, error) {
 	return content{object: object, text: text}, nil
 }
 
-// quietPeriod is how long a directory must be quiet before the file is read, so that a text that
-// is being written in pieces is not taken half. It could be good YAML.
+// quietPeriod is how long the directory must be quiet before the file is read. Half of a text
+// that is still being written could be valid YAML.
 const quietPeriod = 100 * time.Millisecond
 
-// file is a configuration file, watched by its directory: editors replace the file, and a
+// file is a configuration file. Its directory is watched: editors replace the file, and a
 // mounted ConfigMap swaps a symbolic link beside it.
 type file struct {
 	path string
 }
 
-// NewFile returns the source that is a file. Its directory must exist; the file may appear later.
+// NewFile returns the source for a file. Its directory must exist; the file may appear later.
 func NewFile(path string) Source {
 	return file{path: path}
 }

@@ -10,40 +10,40 @@ import (
 	"cardquota.dev/operator/internal/conditions"
 )
 
-// EventSource is the component that events about the configuration come from. It is not the
-// scheduler's own name: the client's spam filter counts per source, and Volcano uses up the
-// scheduler's allowance within seconds.
+// EventSource is the component of events about the configuration. It differs from the
+// scheduler's name: client-go limits events per source, and Volcano uses up the scheduler's
+// limit within seconds.
 const EventSource = "cardquota-scheduler-config"
 
 // Reasons of a Status; they are also the reasons of events.
 const (
 	// ReasonLoaded: the source's text is in force.
 	ReasonLoaded = "ConfigurationLoaded"
-	// ReasonNotConfigured: there has been no good text yet, nothing is scheduled.
+	// ReasonNotConfigured: there has been no valid text yet, and the scheduler places no pods.
 	ReasonNotConfigured = "NotConfigured"
-	// ReasonRejected: the source's text is bad, the last good one stays in force.
+	// ReasonRejected: the source's text is invalid, the last valid one stays in force.
 	ReasonRejected = "ConfigurationRejected"
-	// ReasonMissing: the source is gone, the last good text stays in force.
+	// ReasonMissing: the source is gone, the last valid text stays in force.
 	ReasonMissing = "ConfigurationMissing"
 	// ReasonArgumentIgnored: the source's text is in force, and Volcano ignores some of it.
 	ReasonArgumentIgnored = "ArgumentIgnored"
-	// ReasonNotWritten: the text is good but could not be handed on; it is tried again.
+	// ReasonNotWritten: the text is valid but could not be written; the loader tries again.
 	ReasonNotWritten = "ConfigurationNotWritten"
 )
 
-// Status is what a gate has done with its source.
+// Status is what a Loader did with its source.
 type Status struct {
 	// Reason is one of the Reason constants.
 	Reason string
-	// Message says in words what is in force or what is wrong, one fault per line.
+	// Message says what is in force or what is wrong, one error per line.
 	Message string
 	// Hash is schedulerconfig.Hash of the text in force, empty if there is none.
 	Hash string
-	// Warning names what of the text in force has no effect, one argument per line.
+	// Warning names arguments without effect in the text in force, one per line.
 	Warning string
 }
 
-// String is one line for logs and health pages, or several when there are several faults.
+// String returns one line for logs and health pages, or several when there are several errors.
 func (s Status) String() string {
 	if s.Hash == "" {
 		return fmt.Sprintf("%s: %s", s.Reason, s.Message)
@@ -51,8 +51,7 @@ func (s Status) String() string {
 	return fmt.Sprintf("%s: %s (in force: %s)", s.Reason, s.Message, s.Hash)
 }
 
-// reportChange tells the log, the metrics and the source's object about a status that differs from
-// the one before.
+// reportChange reports a changed status in the log, in the metrics and on the source's object.
 func (g *Loader) reportChange(before Status) {
 	now := g.status
 	if now == before {
@@ -77,7 +76,7 @@ func (g *Loader) reportChange(before Status) {
 	g.recordEvent(corev1.EventTypeWarning, now.Reason, fmt.Sprintf("configuration not taken, %s: %s", consequence, now.Message))
 }
 
-// maxEventNote is the API's bound for an event's note.
+// maxEventNote is the API's limit for an event's note.
 const maxEventNote = 1024
 
 func (g *Loader) recordEvent(kind, reason, message string) {
