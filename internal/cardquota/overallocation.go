@@ -135,11 +135,11 @@ func (b *QuotaTotals) OverAllocated(quota *v1alpha1.CardQuota) []OverAllocatedCa
 }
 
 // otherGrants returns the grants of a card by other queues, the largest first.
-func (b *QuotaTotals) otherGrants(name card.Name, than string) []Grant {
+func (b *QuotaTotals) otherGrants(name card.Name, except string) []Grant {
 	var others []Grant
-	for of, share := range b.grants[name] {
-		if of != than && share.Count > 0 {
-			others = append(others, share)
+	for queue, grant := range b.grants[name] {
+		if queue != except && grant.Count > 0 {
+			others = append(others, grant)
 		}
 	}
 	slices.SortFunc(others, func(x, y Grant) int {

@@ -119,9 +119,9 @@ func (n *NodeInventory) rememberResources(object any) {
 
 // applyChange makes a change under the lock and calls the callbacks if it changed the
 // inventory.
-func (n *NodeInventory) applyChange(make func() bool) {
+func (n *NodeInventory) applyChange(apply func() bool) {
 	n.mu.Lock()
-	changed := make()
+	changed := apply()
 	n.mu.Unlock()
 	if changed {
 		for _, follower := range n.callbacks {

@@ -101,11 +101,11 @@ func (s FirstProvenance) recordNew(pods []*corev1.Pod) {
 	if len(s) == len(pods) { // all pods are known, so no entry is obsolete
 		return
 	}
-	there := make(map[types.UID]bool, len(pods))
+	existing := make(map[types.UID]bool, len(pods))
 	for _, pod := range pods {
-		there[pod.UID] = true
+		existing[pod.UID] = true
 	}
-	maps.DeleteFunc(s, func(uid types.UID, _ Provenance) bool { return !there[uid] })
+	maps.DeleteFunc(s, func(uid types.UID, _ Provenance) bool { return !existing[uid] })
 }
 
 // bypassReason returns how an assigned pod bypassed our scheduler, "" if it did not. A

@@ -122,19 +122,19 @@ func bypassMessage(all []Bypass) string {
 const enforcedMessage = "the scheduler enforces the quotas with the configuration that was written"
 
 // joinFirst joins the first names and counts the rest.
-func joinFirst(names []string, most int) string {
-	if len(names) <= most {
+func joinFirst(names []string, maxNames int) string {
+	if len(names) <= maxNames {
 		return strings.Join(names, ", ")
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), len(names)-maxNames)
 }
 
 // maxNamedAmounts bounds the card names in a message.
 const maxNamedAmounts = 4
 
-func formatAmounts(of []card.Amount) string {
-	parts := make([]string, len(of))
-	for i, amount := range of {
+func formatAmounts(amounts []card.Amount) string {
+	parts := make([]string, len(amounts))
+	for i, amount := range amounts {
 		parts[i] = fmt.Sprintf("%d %s", amount.Count, amount.Name)
 	}
 	return joinFirst(parts, maxNamedAmounts)

@@ -101,7 +101,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	resources := inventory.Resources()
 	result := ctrl.Result{}
-	verdict := GuardCondition(spec, resources)
+	condition := GuardCondition(spec, resources)
 	// A refused policy must not prevent the other one.
 	var errs []error
 	for _, wanted := range Policies(object, spec, resources) {
@@ -111,9 +111,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if !shared.IsRefused(err) && !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
 			return ctrl.Result{}, err
 		}
-		verdict, result.RequeueAfter = GuardRefusedCondition(err), refusedRetry
+		condition, result.RequeueAfter = GuardRefusedCondition(err), refusedRetry
 	}
-	r.guard.setLatest(policy.Guard{Condition: verdict, UID: object.UID, Generation: object.Generation})
+	r.guard.setLatest(policy.Guard{Condition: condition, UID: object.UID, Generation: object.Generation})
 	return result, nil
 }
 
@@ -237,12 +237,12 @@ func cacheByName(name string) map[client.Object]cache.ByObject {
 // allows a second controller in one process, as in tests. It returns the Guard with the
 // result.
 func Setup(mgr ctrl.Manager, nodes *shared.NodeInventory, skipNameValidation bool) (*Guard, error) {
-	second, err := newChargeCache(mgr)
+	chargeCache, err := newChargeCache(mgr)
 	if err != nil {
 		return nil, err
 	}
 	r := &Reconciler{guard: newGuard(), client: mgr.GetClient(), events: mgr.GetEventRecorderFor(shared.Component), inventory: nodes, lastApplied: map[string]appliedState{},
-		readers: map[string]client.Reader{BypassPolicyName: mgr.GetClient(), ChargePolicyName: second}}
+		readers: map[string]client.Reader{BypassPolicyName: mgr.GetClient(), ChargePolicyName: chargeCache}}
 	cards := make(chan event.TypedGenericEvent[string], 1)
 	nodes.OnChange(func() {
 		select {
@@ -250,15 +250,15 @@ func Setup(mgr ctrl.Manager, nodes *shared.NodeInventory, skipNameValidation boo
 		default: // the receiver has not read the last signal yet
 		}
 	})
-	later, woken := shared.DebouncedHandlers(v1alpha1.PolicyName, debounceInterval)
+	onChange, onSignal := shared.DebouncedHandlers(v1alpha1.PolicyName, debounceInterval)
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named("bypass").
-		Watches(&v1alpha1.ServiceTypePolicy{}, later, builder.WithPredicates(shared.SpecChanged)).
-		Watches(&admissionv1.ValidatingAdmissionPolicy{}, later).
-		Watches(&admissionv1.ValidatingAdmissionPolicyBinding{}, later).
-		WatchesRawSource(source.Kind(second, client.Object(&admissionv1.ValidatingAdmissionPolicy{}), later)).
-		WatchesRawSource(source.Kind(second, client.Object(&admissionv1.ValidatingAdmissionPolicyBinding{}), later)).
-		WatchesRawSource(source.TypedChannel(cards, woken)).
+		Watches(&v1alpha1.ServiceTypePolicy{}, onChange, builder.WithPredicates(shared.SpecChanged)).
+		Watches(&admissionv1.ValidatingAdmissionPolicy{}, onChange).
+		Watches(&admissionv1.ValidatingAdmissionPolicyBinding{}, onChange).
+		WatchesRawSource(source.Kind(chargeCache, client.Object(&admissionv1.ValidatingAdmissionPolicy{}), onChange)).
+		WatchesRawSource(source.Kind(chargeCache, client.Object(&admissionv1.ValidatingAdmissionPolicyBinding{}), onChange)).
+		WatchesRawSource(source.TypedChannel(cards, onSignal)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, SkipNameValidation: &skipNameValidation}).
 		Complete(r)
 	if err != nil {

@@ -205,12 +205,12 @@ func (p *reconciliation) allocatedText(live *v1beta1.Queue) string {
 // the change afterwards, so that no event reports what was not stored.
 func (p *reconciliation) updateStatus(ctx context.Context, sync metav1.Condition) (ctrl.Result, error) {
 	before := p.quota.DeepCopy()
-	facts := cardquota.StatusInput{
+	input := cardquota.StatusInput{
 		Quota: p.quota, Queue: p.queue, Sync: sync, Usage: p.usage, Physical: p.Reconciler.usage.Physical(),
 		Totals: p.Reconciler.usage.QuotaTotals(), Now: p.now,
 	}
-	facts.Enforced = p.enforcedCondition()
-	status := cardquota.NewStatus(facts)
+	input.Enforced = p.enforcedCondition()
+	status := cardquota.NewStatus(input)
 	if len(status.Cards) > 0 {
 		p.metrics.setCards(p.quota.QueueName(), p.quota.Name, status.Cards)
 	} else {
@@ -243,14 +243,14 @@ func (p *reconciliation) updateStatus(ctx context.Context, sync metav1.Condition
 // enforcedCondition returns condition Enforced, nil before the policy has it or before the
 // first count.
 func (p *reconciliation) enforcedCondition() *metav1.Condition {
-	var whole *metav1.Condition
+	var policyCondition *metav1.Condition
 	bypasses, counted := p.Reconciler.usage.Bypasses()
 	if p.policy != nil {
-		if whole = meta.FindStatusCondition(p.policy.Status.Conditions, v1alpha1.ConditionEnforced); whole == nil || !counted {
+		if policyCondition = meta.FindStatusCondition(p.policy.Status.Conditions, v1alpha1.ConditionEnforced); policyCondition == nil || !counted {
 			return nil
 		}
 	}
-	own := enforcement.EvaluateQueue(p.quota.QueueName(), whole, bypasses)
+	own := enforcement.EvaluateQueue(p.quota.QueueName(), policyCondition, bypasses)
 	return &own
 }
 

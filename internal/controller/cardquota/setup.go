@@ -154,8 +154,8 @@ var policyChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 
 // enforcedWithoutBypass returns condition Enforced of a queue without bypasses.
 func enforcedWithoutBypass(p *v1alpha1.ServiceTypePolicy) metav1.Condition {
-	if whole := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionEnforced); whole != nil {
-		return enforcement.EvaluateQueue(allQueues, whole, nil)
+	if policyCondition := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionEnforced); policyCondition != nil {
+		return enforcement.EvaluateQueue(allQueues, policyCondition, nil)
 	}
 	return metav1.Condition{}
 }

@@ -50,25 +50,25 @@ func CacheOptions(namespace string) map[client.Object]cache.ByObject {
 type evidence struct {
 	// cached reads the heartbeat and pods from the cache, live the leader Lease.
 	cached, live client.Reader
-	// schedulerNamespace is the namespace of our scheduler's Leases, volcanoNamespace that of Volcano's
-	// own programs.
+	// schedulerNamespace is the namespace of our scheduler's Leases, volcanoNamespace that
+	// of Volcano's programs.
 	schedulerNamespace, volcanoNamespace string
 	bypasses                             BypassSource
 	metric                               *prometheus.GaugeVec
 
 	remembered struct {
-		// begun reports that there was an evaluation before. What the first one finds is
+		// started reports that there was an evaluation before. What the first one finds is
 		// older than the operator.
-		begun bool
+		started bool
 		// report is the time of the last report, arrived is when the operator first saw it.
 		report, arrived time.Time
 		// hash is the wanted hash, since is when it changed.
 		hash  string
 		since time.Time
-		// host is the controller of the pod that sent the reports of an identity. The pod
-		// may be deleted before its replicas lead.
-		identity string
-		host     types.UID
+		// heartbeatOwner is the controller of the pod that sent the reports of identity.
+		// The pod may be deleted before its replicas lead.
+		identity       string
+		heartbeatOwner types.UID
 		// reason is the label of the metric's series.
 		reason string
 	}
@@ -85,13 +85,13 @@ func (e *evidence) evaluateEnforcement(ctx context.Context, p *v1alpha1.ServiceT
 		return policy.Enforcement{}, err
 	}
 	r := &e.remembered
-	if !r.begun {
+	if !r.started {
 		r.hash = p.Status.ConfigHash
 	}
 	if r.hash != hash {
 		r.hash, r.since = hash, now
 	}
-	r.begun, observed.WantedSince = true, r.since
+	r.started, observed.WantedSince = true, r.since
 	if err := e.findOtherSchedulers(ctx, &observed); err != nil {
 		return policy.Enforcement{}, err
 	}
@@ -128,7 +128,7 @@ func (e *evidence) readHeartbeat(ctx context.Context, observed *enforcement.Obse
 	if err == nil {
 		report, fault := enforcement.ReadReport(lease)
 		if fault == nil {
-			if r.begun && !report.At.Equal(r.report) {
+			if r.started && !report.At.Equal(r.report) {
 				r.arrived = observed.Now
 			}
 			r.report, observed.Heartbeat, observed.ReceivedAt = report.At, &report, r.arrived
@@ -146,7 +146,7 @@ func (e *evidence) readHeartbeat(ctx context.Context, observed *enforcement.Obse
 func (e *evidence) findOtherSchedulers(ctx context.Context, observed *enforcement.Observation) error {
 	r := &e.remembered
 	if observed.Heartbeat != nil && r.identity != observed.Heartbeat.Identity {
-		r.identity, r.host = observed.Heartbeat.Identity, ""
+		r.identity, r.heartbeatOwner = observed.Heartbeat.Identity, ""
 	}
 	for _, namespace := range slices.Compact(slices.Sorted(slices.Values([]string{e.schedulerNamespace, e.volcanoNamespace}))) {
 		var pods corev1.PodList
@@ -164,12 +164,12 @@ func (e *evidence) findOtherSchedulers(ctx context.Context, observed *enforcemen
 				found.Owner = owner.UID
 			}
 			if observed.Heartbeat != nil && found.Sent(*observed.Heartbeat) {
-				r.host = found.Owner
+				r.heartbeatOwner = found.Owner
 			}
 			observed.OtherSchedulers = append(observed.OtherSchedulers, found)
 		}
 	}
-	observed.HeartbeatOwner = r.host
+	observed.HeartbeatOwner = r.heartbeatOwner
 	return nil
 }
 

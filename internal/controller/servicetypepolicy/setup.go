@@ -102,19 +102,19 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 			return fmt.Errorf("register metrics: %w", err)
 		}
 	}
-	later, woken := shared.DebouncedHandlers(v1alpha1.PolicyName, debounceInterval)
+	onChange, onSignal := shared.DebouncedHandlers(v1alpha1.PolicyName, debounceInterval)
 	build := ctrl.NewControllerManagedBy(mgr).
 		Named("servicetypepolicy").
 		For(&v1alpha1.ServiceTypePolicy{}, builder.WithPredicates(shared.SpecChanged)).
-		Watches(&v1alpha1.CardQuota{}, later, builder.WithPredicates(serviceTypeChanged)).
-		Watches(&schedulingv1.PriorityClass{}, later).
-		Watches(&coordinationv1.Lease{}, later).
-		Watches(&corev1.Pod{}, later, builder.WithPredicates(isStockScheduler)).
-		WatchesRawSource(source.TypedChannel(options.Bypasses.Changed(), woken)).
-		WatchesRawSource(source.TypedChannel(base.changes, woken)).
+		Watches(&v1alpha1.CardQuota{}, onChange, builder.WithPredicates(serviceTypeChanged)).
+		Watches(&schedulingv1.PriorityClass{}, onChange).
+		Watches(&coordinationv1.Lease{}, onChange).
+		Watches(&corev1.Pod{}, onChange, builder.WithPredicates(isStockScheduler)).
+		WatchesRawSource(source.TypedChannel(options.Bypasses.Changed(), onSignal)).
+		WatchesRawSource(source.TypedChannel(base.changes, onSignal)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, SkipNameValidation: &options.SkipNameValidation})
 	if options.Guard != nil {
-		build = build.WatchesRawSource(source.TypedChannel(options.Guard.Changed(), woken))
+		build = build.WatchesRawSource(source.TypedChannel(options.Guard.Changed(), onSignal))
 	}
 	if err := build.Complete(r); err != nil {
 		return fmt.Errorf("set up controller: %w", err)

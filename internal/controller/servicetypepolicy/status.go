@@ -18,19 +18,19 @@ import (
 // updateStatus writes the status if it changed and no delay is left. It emits the events of
 // the change afterwards, so that no event reports what was not stored.
 func (p *reconciliation) updateStatus(ctx context.Context, out configResult) (ctrl.Result, error) {
-	facts := policy.StatusInput{Policy: p.policy, Sync: out.Condition, Hash: out.hash, Now: p.now}
+	input := policy.StatusInput{Policy: p.policy, Sync: out.Condition, Hash: out.hash, Now: p.now}
 	if out.Status == metav1.ConditionTrue && p.policy.DeletionTimestamp == nil {
-		facts.Effective = &p.spec
+		input.Effective = &p.spec
 	}
 	var err error
-	if facts.Quotas, err = p.quotasByServiceType(ctx); err != nil {
+	if input.Quotas, err = p.quotasByServiceType(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
-	if facts.Enforced, err = p.evaluateEnforcement(ctx, out); err != nil {
+	if input.Enforced, err = p.evaluateEnforcement(ctx, out); err != nil {
 		return ctrl.Result{}, err
 	}
 	if p.guard != nil {
-		facts.Guard = p.guard.Latest()
+		input.Guard = p.guard.Latest()
 	}
 	synced := 0.0
 	if out.Status == metav1.ConditionTrue {
@@ -38,11 +38,11 @@ func (p *reconciliation) updateStatus(ctx context.Context, out configResult) (ct
 	}
 	p.synced.WithLabelValues(p.policy.Name).Set(synced)
 	var result ctrl.Result
-	if until := facts.Enforced.Until; !until.IsZero() {
+	if until := input.Enforced.Until; !until.IsZero() {
 		result.RequeueAfter = max(until.Sub(p.now), time.Millisecond)
 	}
 	before := p.policy.DeepCopy()
-	status := policy.StatusFor(facts)
+	status := policy.StatusFor(input)
 	if equality.Semantic.DeepEqual(before.Status, status) {
 		return result, nil
 	}

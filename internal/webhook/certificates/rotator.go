@@ -285,18 +285,18 @@ func (s *Rotator) Setup(mgr ctrl.Manager, skipNameValidation bool) error {
 	request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: s.namespace, Name: SecretName}}
 	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{request} })
 	// The first request comes from here: a missing Secret causes no event.
-	begin := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	firstRequest := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		queue.Add(request)
 		return nil
 	})
-	everywhere := false
+	needLeader := false
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("webhook-certificate").
 		Watches(&corev1.Secret{}, all).
 		Watches(&admissionv1.ValidatingWebhookConfiguration{}, all).
 		Watches(&admissionv1.MutatingWebhookConfiguration{}, all).
-		WatchesRawSource(begin).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 1, NeedLeaderElection: &everywhere, SkipNameValidation: &skipNameValidation}).
+		WatchesRawSource(firstRequest).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1, NeedLeaderElection: &needLeader, SkipNameValidation: &skipNameValidation}).
 		Complete(s)
 	if err != nil {
 		return fmt.Errorf("set up controller: %w", err)

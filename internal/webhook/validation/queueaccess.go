@@ -124,12 +124,12 @@ func checkPodFitsQuota(result *Result, p queuedPod) {
 	if !managed || err != nil || request.Denied != nil || request.Count == 0 || request.Named.AllowsAny() {
 		return
 	}
-	most := card.Count(0)
+	limit := card.Count(0)
 	for _, name := range request.Names {
-		most = max(most, quota[name])
+		limit = max(limit, quota[name])
 	}
-	if request.Count > most {
-		result.warn(p.Path.Child("spec", "containers"), "asks for %d %s, but the quota of queue %s is %d: the pod waits until the quota is raised", request.Count, request.Named, p.name, most)
+	if request.Count > limit {
+		result.warn(p.Path.Child("spec", "containers"), "asks for %d %s, but the quota of queue %s is %d: the pod waits until the quota is raised", request.Count, request.Named, p.name, limit)
 	}
 }
 
@@ -142,13 +142,13 @@ func checkTotalFitsQuota(result *Result, load *Workload, p queuedPod) {
 		return
 	}
 	for _, total := range load.totals {
-		most := card.Count(0)
+		limit := card.Count(0)
 		for _, name := range total.Request.Names() {
-			most = most.Add(quota[name])
+			limit = limit.Add(quota[name])
 		}
-		if total.Count > most {
+		if total.Count > limit {
 			result.warn(load.annotationPath(v1alpha1.AnnotationCardRequest), "asks for %d %s in total, but the quota of queue %s is %d, and the job waits for the total before its pods exist: write fewer, or remove the annotation if it may start with fewer",
-				total.Count, total.Request, p.name, most)
+				total.Count, total.Request, p.name, limit)
 		}
 	}
 }

@@ -57,13 +57,13 @@ func (r *Result) addResult(other Result) {
 // OnlyNew keeps the errors that the object before the change did not have, and turns the
 // others into warnings. So an object that is older than a rule can still be updated.
 func (r Result) OnlyNew(before Result) Result {
-	had := sets.New[string]()
+	existing := sets.New[string]()
 	for _, err := range before.Errors {
-		had.Insert(err.Error())
+		existing.Insert(err.Error())
 	}
 	out := Result{Warnings: r.Warnings}
 	for _, err := range r.Errors {
-		if text := err.Error(); had.Has(text) {
+		if text := err.Error(); existing.Has(text) {
 			out.Warnings = append(out.Warnings, "as before: "+text)
 		} else {
 			out.Errors = append(out.Errors, err)
@@ -107,14 +107,14 @@ func (r Result) Truncated() Result {
 // firstDistinct returns the first items with distinct texts, and how many more distinct
 // ones there are.
 func firstDistinct[T any](items []T, text func(T) string) (chosen []T, more int) {
-	had := sets.New[string]()
+	seen := sets.New[string]()
 	for _, item := range items {
-		if len(chosen) < maxShown && !had.Has(text(item)) {
+		if len(chosen) < maxShown && !seen.Has(text(item)) {
 			chosen = append(chosen, item)
 		}
-		had.Insert(text(item))
+		seen.Insert(text(item))
 	}
-	return chosen, had.Len() - len(chosen)
+	return chosen, seen.Len() - len(chosen)
 }
 
 // cardKeys are our annotations with cardPrefix.

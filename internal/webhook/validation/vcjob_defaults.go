@@ -49,9 +49,9 @@ func VCJobDefaults(job *vcbatch.Job, input WorkloadInput) JobDefaults {
 	if queue == nil {
 		return JobDefaults{}
 	}
-	meaning, known := policy.ServiceTypes(input.Policy)(queue.Annotations[v1alpha1.AnnotationServiceType])
-	habit := workload.EvictionPolicyFor(job)
-	if !known || !meaning.Reclaimable || habit.Terminates {
+	serviceType, known := policy.ServiceTypes(input.Policy)(queue.Annotations[v1alpha1.AnnotationServiceType])
+	evictionPolicy := workload.EvictionPolicyFor(job)
+	if !known || !serviceType.Reclaimable || evictionPolicy.Terminates {
 		return JobDefaults{}
 	}
 	var out JobDefaults
@@ -77,10 +77,10 @@ func isElastic(job *vcbatch.Job) bool {
 	for i := range job.Spec.Tasks {
 		task := &job.Spec.Tasks[i]
 		pods += task.Replicas
-		if least := task.MinAvailable; least != nil && *least < task.Replicas {
+		if minAvailable := task.MinAvailable; minAvailable != nil && *minAvailable < task.Replicas {
 			return true
 		}
-		if parts := task.PartitionPolicy; parts != nil && parts.MinPartitions > 0 && parts.MinPartitions < parts.TotalPartitions {
+		if partitions := task.PartitionPolicy; partitions != nil && partitions.MinPartitions > 0 && partitions.MinPartitions < partitions.TotalPartitions {
 			return true
 		}
 	}
