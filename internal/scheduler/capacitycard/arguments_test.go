@@ -63,10 +63,10 @@ func mustRefuse(t *testing.T, raw map[string]any, wants ...string) {
 	check.That(t, validated != nil && validated.Error() == err.Error(), "the gate is told %v, the plugin %v", validated, err)
 }
 
-// TestArgumentsRefuseWhatPeopleWrite: both readers must come to a refusal that
+// TestArgumentsRefuseTypicalMistakes: both readers must come to a refusal that
 // says what to write. In a text, % stands for each of the values, and in what is
 // wanted for the value as it was read.
-func TestArgumentsRefuseWhatPeopleWrite(t *testing.T) {
+func TestArgumentsRefuseTypicalMistakes(t *testing.T) {
 	const (
 		flag, factor, weight   = "write true or false", "write a number from 1 to 100", "write a number above 0, at most 1000"
 		queues                 = "write Enforce, Ignore or Deny"
@@ -167,9 +167,9 @@ func asRead(value string) string {
 	return strconv.Quote(value)
 }
 
-// TestArgumentsRefuseWhatIsLong: however long and however many the mistakes,
+// TestArgumentErrorsAreTruncated: however long and however many the mistakes,
 // an event can hold what is said of them, and it still says what to do.
-func TestArgumentsRefuseWhatIsLong(t *testing.T) {
+func TestArgumentErrorsAreTruncated(t *testing.T) {
 	const mebi = 1 << 20
 	deep := any("x")
 	for range 10_000 {
@@ -218,9 +218,9 @@ func undefined(n int) []any {
 	return list
 }
 
-// TestArgumentsRefuseWhatNoReaderGives: types that neither reader makes are
+// TestArgumentsRefuseUnexpectedGoTypes: types that neither reader makes are
 // refused as well and not guessed at.
-func TestArgumentsRefuseWhatNoReaderGives(t *testing.T) {
+func TestArgumentsRefuseUnexpectedGoTypes(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		raw  map[string]any
 		want string

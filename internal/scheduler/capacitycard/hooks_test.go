@@ -16,9 +16,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestEveryHookHoldsByItself asks hooks directly what Volcano's actions already
+// TestEachHookEnforcesQuotaAlone asks hooks directly what Volcano's actions already
 // keep from them: each has to be right when it is the only one that is asked.
-func TestEveryHookHoldsByItself(t *testing.T) {
+func TestEachHookEnforcesQuotaAlone(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		text       string
 		preemptive bool // reclaimable gives the pods of goes
@@ -39,11 +39,11 @@ func TestEveryHookHoldsByItself(t *testing.T) {
 	}
 }
 
-// TestAPlacementBeyondTheQuotaIsUndone: whatever way a placement takes, the
+// TestPlacementOverQuotaIsUndone: whatever way a placement takes, the
 // session does not keep it.
 // Volcano counts pods that succeeded as ready, also those of the last run of a gang whose
 // deletion is under way.
-func TestAGangBeginsAgainWithoutThePodsOfItsLastRun(t *testing.T) {
+func TestRestartedGangDoesNotCountPodsOfItsLastRun(t *testing.T) {
 	ended := func(pod *corev1.Pod) { deleted(pod); pod.Status.Phase = corev1.PodSucceeded }
 	for run, want := range map[string]string{
 		"j q 4: a -*3": "",    // three of four new pods wait, one of the last run is leaving
@@ -62,7 +62,7 @@ func TestAGangBeginsAgainWithoutThePodsOfItsLastRun(t *testing.T) {
 	}
 }
 
-func TestAPlacementBeyondTheQuotaIsUndone(t *testing.T) {
+func TestPlacementOverQuotaIsUndone(t *testing.T) {
 	s := newScene(t, `node a A; node b B; queue q {"A":2}; j q 3: -*3 phase=Pending least=3`).run() // never admitted
 	check.Says(t, s.place("j-0", "b", api.Allocated), "card of node b")
 	for _, pod := range []string{"j-1", "j-2", "j-1"} { // the last event is repeated
@@ -75,9 +75,9 @@ func TestAPlacementBeyondTheQuotaIsUndone(t *testing.T) {
 	}
 }
 
-// TestABindingSaysWhoPays: with the request that binds a pod goes the queue that
+// TestBindingCarriesTheChargedQueue: with the request that binds a pod goes the queue that
 // it is charged to, and the pod that everybody reads stays as it is.
-func TestABindingSaysWhoPays(t *testing.T) {
+func TestBindingCarriesTheChargedQueue(t *testing.T) {
 	s := oneJob(t).add(`queue second {"A":4}`).run()
 	job := s.Job("j")
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -103,9 +103,9 @@ func TestABindingSaysWhoPays(t *testing.T) {
 	}
 }
 
-// TestAnEvictionGivesBackToWhoPays: a pod that another queue pays for makes no
+// TestEvictionReleasesTheChargedQueue: a pod that another queue pays for makes no
 // room in the queue that its PodGroup is in now.
-func TestAnEvictionGivesBackToWhoPays(t *testing.T) {
+func TestEvictionReleasesTheChargedQueue(t *testing.T) {
 	s := oneJob(t).run()
 	give := s.p.releasedAmounts(s.Task("j-0"), "q", "A")
 	check.That(t, give[quotaCards] == 1, "its queue gets back %v, want a card", give)
@@ -113,7 +113,7 @@ func TestAnEvictionGivesBackToWhoPays(t *testing.T) {
 	check.That(t, give[quotaCards] == 0 && give[quotaCPU] == 0 && give[quotaMemory] == 0, "another queue gets back %v", give)
 }
 
-func TestAClosedSessionReports(t *testing.T) {
+func TestClosedSessionReports(t *testing.T) {
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for t, tc := range check.Cases(t, map[string]struct {
 		args    framework.Arguments
@@ -142,9 +142,9 @@ func TestAClosedSessionReports(t *testing.T) {
 	}
 }
 
-// TestALongSessionReportsBeforeItIsClosed: while it decides about pods, and as often
+// TestLongSessionReportsBeforeItCloses: while it decides about pods, and as often
 // as the proof needs it.
-func TestALongSessionReportsBeforeItIsClosed(t *testing.T) {
+func TestLongSessionReportsBeforeItCloses(t *testing.T) {
 	s := newScene(t, `node a A; queue q {"A":8}; j q 1: -*8`).with(framework.Arguments{"configHash": "abc"})
 	s.open()
 	var reports []SessionReport
@@ -164,9 +164,9 @@ func TestALongSessionReportsBeforeItIsClosed(t *testing.T) {
 	check.Equal(t, "reports with that of the close", 13, len(reports))
 }
 
-// TestPlacementsOfASessionAreRemembered: what the session keeps is known as this
+// TestPlacementsOfASessionAreStored: what the session keeps is known as this
 // process's own when the pod shows its node; what it undoes is not.
-func TestPlacementsOfASessionAreRemembered(t *testing.T) {
+func TestPlacementsOfASessionAreStored(t *testing.T) {
 	s := newScene(t, `node a A; queue q {"A":2}; j q 1: -; gang q 3: -*3`).run()
 	got := s.on("j")
 	check.Must(t, got == "a:1", "placed %q", got)
@@ -175,9 +175,9 @@ func TestPlacementsOfASessionAreRemembered(t *testing.T) {
 	check.That(t, len(sent) == 1 && slices.Equal(sent[s.Pod("j-0").UID].nodes, []string{"a"}), "sent to be bound: %v", sent)
 }
 
-// TestQueuesWithoutAWayToRootStopNobody opens and closes sessions with queues
+// TestOrphanQueuesAreReparented opens and closes sessions with queues
 // on which Volcano itself would panic or never return. A job runs in each.
-func TestQueuesWithoutAWayToRootStopNobody(t *testing.T) {
+func TestOrphanQueuesAreReparented(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ queues, adopted string }{ // child:parent
 		"a parent that does not exist":  {"a:gone", "a"},
 		"its own parent":                {"a:a", "a"},

@@ -53,7 +53,7 @@ func busyWorld(t testing.TB) *scene {
 		func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "later"}} })
 }
 
-func TestMetricsSayWhatTheSessionFound(t *testing.T) {
+func TestMetricsShowTheSnapshot(t *testing.T) {
 	s := busyWorld(t).run()
 	for _, job := range s.Ssn.Jobs { // all were admitted, before the quota was lowered
 		if application, refusal := s.p.missingMinimum(job); refusal == nil {
@@ -100,7 +100,7 @@ func TestMetricsSayWhatTheSessionFound(t *testing.T) {
 	check.That(t, got["cardquota_last_session_timestamp_seconds{}"] != 0, "no time of the last session")
 }
 
-func TestAQueueWithoutLimitShowsUseAndNoQuota(t *testing.T) {
+func TestUnlimitedQueueShowsUsageWithoutQuota(t *testing.T) {
 	s := newScene(t, "node a A; queue free - cpu=; runs free 2: a*2").with(framework.Arguments{"unmanagedQueues": "Ignore"}).run()
 	got := s.m.scrape(t)
 	check.Equal(t, "cards allocated", 2, got[`cardquota_queue_card_allocated{card="A",queue="free"}`])
@@ -109,7 +109,7 @@ func TestAQueueWithoutLimitShowsUseAndNoQuota(t *testing.T) {
 	}
 }
 
-func TestReadyTellsWhetherDecisionsAreHeldBack(t *testing.T) {
+func TestReadyShowsWhetherDecisionsAreDelayed(t *testing.T) {
 	s := oneJob(t).run()
 	ready := func(when string, want float64, args framework.Arguments) {
 		t.Helper()
@@ -122,7 +122,7 @@ func TestReadyTellsWhetherDecisionsAreHeldBack(t *testing.T) {
 	ready("Volcano's cache lacks a node", 0, nil)
 }
 
-func TestADeletedQueueVanishes(t *testing.T) {
+func TestDeletedQueueHasNoMetrics(t *testing.T) {
 	s := busyWorld(t).run()
 	ofBusy := func() (found []string) {
 		for series := range s.m.scrape(t) {
@@ -148,7 +148,7 @@ func TestADeletedQueueVanishes(t *testing.T) {
 	check.That(t, !still, "a card without quota and use is still there")
 }
 
-func TestARefusalCountsOnceUntilItIsNewAgain(t *testing.T) {
+func TestRepeatedRefusalCountsOnce(t *testing.T) {
 	s := busyWorld(t).run()
 	count := func() float64 {
 		return s.m.scrape(t)[`cardquota_refusals_total{queue="busy",reason="InsufficientScalarQuota"}`]
@@ -179,9 +179,9 @@ func TestMetricsAreWrittenAsPrometheusWantsThem(t *testing.T) {
 	check.That(t, err == nil && len(problems) == 0, "%v %v", err, problems)
 }
 
-// TestAScrapeSeesOneSession moves a job of two cards back and forth between two
+// TestScrapeReadsOneSession moves a job of two cards back and forth between two
 // queues while others scrape: nobody ever sees it in both or in none.
-func TestAScrapeSeesOneSession(t *testing.T) {
+func TestScrapeReadsOneSession(t *testing.T) {
 	s := oneJob(t).add(`queue r {"A":4}`).run()
 	s.reopen().p.OnSessionClose(s.Ssn)
 	over := make(chan struct{})

@@ -164,14 +164,14 @@ func (l *life) recover(t *rapid.T, saved *draft) {
 	} // else Volcano forgets the statement, and what it did stays for the session
 }
 
-// TestTheBooksFollowVolcanosStatements drives Volcano's own session, statements
+// TestLedgerFollowsVolcanosStatements drives Volcano's own session, statements
 // and cache through random lives: pods are allocated, promised, evicted, undone,
 // replayed and committed, with commits, binds and evictions that fail; between
 // sessions pods come and go, nodes are relabelled, quotas change, and the process
 // restarts. After every step the books equal a recount, nothing that was placed
 // exceeds the quota that was in force, and what could not be placed is not
 // charged.
-func TestTheBooksFollowVolcanosStatements(t *testing.T) {
+func TestLedgerFollowsVolcanosStatements(t *testing.T) {
 	allocation := allocate.New()
 	conf.EnabledActionMap = map[string]bool{allocation.Name(): true}
 	volcano := cache.NewCustomMockSchedulerCache("volcano", util.NewFakeBinder(0), nil, &util.FakeStatusUpdater{}, nil, &record.FakeRecorder{})
@@ -243,10 +243,10 @@ func TestTheBooksFollowVolcanosStatements(t *testing.T) {
 	})
 }
 
-// TestOnlyWhatOthersBindIsTheirs drives Volcano's own sessions, statements and
+// TestOnlyForeignBindingsAreReported drives Volcano's own sessions, statements and
 // cache while somebody else binds pods as well. Named are exactly the pods that
 // were seen waiting and are where no session left them.
-func TestOnlyWhatOthersBindIsTheirs(t *testing.T) {
+func TestOnlyForeignBindingsAreReported(t *testing.T) {
 	conf.EnabledActionMap = map[string]bool{allocate.New().Name(): true}
 	volcano := cache.NewCustomMockSchedulerCache("volcano", util.NewFakeBinder(0), nil, &util.FakeStatusUpdater{}, nil, &record.FakeRecorder{})
 	found := 0

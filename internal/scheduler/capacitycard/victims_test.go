@@ -65,10 +65,10 @@ func (n need) fewest() int {
 	return fewest
 }
 
-// TestVictimsAreAsFewAsNeeded compares with every subset: what is picked is
+// TestVictimsAreMinimal compares with every subset: what is picked is
 // enough, no pick can be left out, and nothing is picked only when not even all
 // together are enough.
-func TestVictimsAreAsFewAsNeeded(t *testing.T) {
+func TestVictimsAreMinimal(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		n := drawNeed(t)
 		picked, fewest := irreducibleSubset(n.lacks, n.gives), n.fewest()

@@ -19,10 +19,10 @@ import (
 // gangs are two nodes of eight cards each, all in use by one queue.
 const gangs = `node a A; node b A; queue q {"A":19} cpu=1000;`
 
-// TestPreemptTakesGangsWhole: no job is left running below its minimum, and those that can
+// TestPreemptEvictsWholeGangs: no job is left running below its minimum, and those that can
 // spare pods give them first. Volcano is told to evict some of the pods; which ones the
 // session evicts is what counts.
-func TestPreemptTakesGangsWhole(t *testing.T) {
+func TestPreemptEvictsWholeGangs(t *testing.T) {
 	const high = "; high q 1: - class=high"
 	urgent := of("j-3", func(p *corev1.Pod) { p.Annotations["volcano.sh/task-priority"] = "10" })
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -81,8 +81,8 @@ func TestPreemptTakesGangsWhole(t *testing.T) {
 	}
 }
 
-// TestAGangComesBackAsAWhole: when the pods for which it went cannot all be placed.
-func TestAGangComesBackAsAWhole(t *testing.T) {
+// TestUndoneEvictionRestoresTheWholeGang: when the pods for which it went cannot all be placed.
+func TestUndoneEvictionRestoresTheWholeGang(t *testing.T) {
 	s := newScene(t, gangs+"low q 4: a*2 b*2 class=low; other q 1: a*6 b*6 class=high; high q 5: -*5 class=high").evict(preempt.New())
 	check.Equal(t, "pods that run", 4, len(s.Job("low").TaskStatusIndex[api.Running]))
 	check.Equal(t, "cards in use", 16, s.used("q", "A"))
@@ -91,9 +91,9 @@ func TestAGangComesBackAsAWhole(t *testing.T) {
 	}
 }
 
-// TestAGangComesBackThoughASparePodOfItGoes: one job takes the spare pod of a gang, and the
+// TestUndoneEvictionRestoresAGangThatLosesAnElasticPod: one job takes the spare pod of a gang, and the
 // next one, which cannot all be placed, would have broken it.
-func TestAGangComesBackThoughASparePodOfItGoes(t *testing.T) {
+func TestUndoneEvictionRestoresAGangThatLosesAnElasticPod(t *testing.T) {
 	s := newScene(t, gangs+"low q 3: a*2 b*2 class=low; other q 1: a*6 b*6 class=high; first q 1: - class=high; next q 5: -*5 class=high").evict(preempt.New())
 	check.Equal(t, "go", "low:1", tally(slices.Concat(s.preempted...)))
 	check.Equal(t, "evicted in the session", "low:1", tally(s.In(api.Releasing)))
@@ -102,8 +102,8 @@ func TestAGangComesBackThoughASparePodOfItGoes(t *testing.T) {
 	check.Equal(t, "pods that run", 3, len(s.Job("low").TaskStatusIndex[api.Running]))
 }
 
-// TestPreemptWithoutItsRulesBreaksNoGang: Volcano's own action takes what jobs can spare.
-func TestPreemptWithoutItsRulesBreaksNoGang(t *testing.T) {
+// TestVolcanosOwnPreemptBreaksNoGang: Volcano's own action takes what jobs can spare.
+func TestVolcanosOwnPreemptBreaksNoGang(t *testing.T) {
 	for jobs, goes := range map[string]string{
 		"low q 2: a*2 class=low; other q 1: a*6 b*8 class=high":       "",
 		"low q 1: a*2 class=low; other q 1: a*6 b*8 class=high":       "low:1",
@@ -115,8 +115,8 @@ func TestPreemptWithoutItsRulesBreaksNoGang(t *testing.T) {
 	}
 }
 
-// TestTopologyAwarePreemptionTakesGangsWhole as well.
-func TestTopologyAwarePreemptionTakesGangsWhole(t *testing.T) {
+// TestTopologyAwarePreemptionEvictsWholeGangs as well.
+func TestTopologyAwarePreemptionEvictsWholeGangs(t *testing.T) {
 	s := newScene(t, gangs+"low q 4: a*2 b*2 class=low; other q 1: a*6 b*6 class=high; high q 1: - class=high")
 	s.evict(preempt.New(), conf.Configuration{Name: "preempt", Arguments: map[string]any{preempt.EnableTopologyAwarePreemptionKey: true}})
 	check.Equal(t, "go", "low:4", tally(slices.Concat(s.preempted...)))

@@ -43,9 +43,9 @@ func (s *scene) leaves(leaving string, charged int) error {
 	return nil
 }
 
-// TestPodsThatAreToldToGo plays what happens to four pods of a gang, sessions
+// TestOutOfSyncPodsAreReleasing plays what happens to four pods of a gang, sessions
 // with the action cardreclaim (next) and without it (alone).
-func TestPodsThatAreToldToGo(t *testing.T) {
+func TestOutOfSyncPodsAreReleasing(t *testing.T) {
 	owned := func(apiVersion, kind string) func(*corev1.Pod) { return session.OwnedBy(apiVersion, kind, "o", "o") }
 	for t, tc := range check.Cases(t, map[string]struct {
 		pod    func(*corev1.Pod)
@@ -142,7 +142,7 @@ func parsed(text string) time.Duration {
 	return d
 }
 
-func TestALeavingPodOnANodeThatIsNotInTheSession(t *testing.T) {
+func TestOutOfSyncPodOnANodeOutsideTheSession(t *testing.T) {
 	s := newTide(t, "t tra 4: a*4 lost", func(p *corev1.Pod) {
 		if vcjobPod(p); p.Spec.NodeName == "lost" {
 			outOfSync(p)
@@ -262,7 +262,7 @@ func TestSecondSchedulerNamesTheFirstFive(t *testing.T) {
 	check.Equal(t, "names", "[ns/1 ns/2 ns/3 ns/4 ns/5]", fmt.Sprint(s.foreignPodNames()))
 }
 
-func TestBindingsOfPodsThatAreGoneAreForgotten(t *testing.T) {
+func TestBindingsOfDeletedPodsAreForgotten(t *testing.T) {
 	s := newSight()
 	s.play("waits +n1, none, after 10m, none")
 	check.That(t, pendingBindingTimeout == 10*time.Minute && len(s.foreignBindings.pending) == 1, "forgotten too early")

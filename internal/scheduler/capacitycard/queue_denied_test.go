@@ -17,9 +17,9 @@ var deny = framework.Arguments{"unmanagedQueues": "Deny"}
 // whatHelps is the end of each refusal of a queue that is denied.
 const whatHelps = "; it has no card quota, and such queues are denied (unmanagedQueues: Deny): submit to a queue that has a CardQuota, or create one for this queue"
 
-// TestADeniedQueueGetsNothing: without unmanagedQueues: Deny every one of these jobs
+// TestDeniedQueueGetsNoCards: without unmanagedQueues: Deny every one of these jobs
 // without cards starts.
-func TestADeniedQueueGetsNothing(t *testing.T) {
+func TestDeniedQueueGetsNoCards(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ text, want, why string }{
 		"CPU and memory":           {"queue q - cpu=; j q 1: - cards=0", "", "Queue <q> has no cpu capability and may use none: set spec.capability.cpu (spec.resources.cpu of its CardQuota)" + whatHelps},
 		"cards":                    {"queue q -; j q 1: -", "", "Queue <q> has insufficient <A> quota: requested <1>, total would be <1>, but capability is <0>" + whatHelps},
@@ -35,7 +35,7 @@ func TestADeniedQueueGetsNothing(t *testing.T) {
 	}
 }
 
-func TestADeniedQueueAdmitsNothing(t *testing.T) {
+func TestDeniedQueueEnqueuesNoJob(t *testing.T) {
 	for job, why := range map[string]string{
 		`j q 1: phase=Pending least=1 request={"A":1}`: "capability is <0>" + whatHelps,
 		"j q 1: phase=Pending least=0 - cards=0":       "Queue <q> has no cpu capability",
@@ -47,9 +47,9 @@ func TestADeniedQueueAdmitsNothing(t *testing.T) {
 	}
 }
 
-// TestADeniedQueueEvictsNobody: what was placed before the queue was denied goes on,
+// TestDeniedQueueEvictsNoPods: what was placed before the queue was denied goes on,
 // and nothing of the queue takes its place.
-func TestADeniedQueueEvictsNobody(t *testing.T) {
+func TestDeniedQueueEvictsNoPods(t *testing.T) {
 	large := requests(corev1.ResourceCPU, "40")
 	world := func(args framework.Arguments) *scene {
 		return newScene(t, "node a A; queue q - cpu=; low q 1: a cards=0 class=low; high q 1: - cards=0 class=high", large).with(args)
@@ -63,8 +63,8 @@ func TestADeniedQueueEvictsNobody(t *testing.T) {
 	check.Equal(t, "pods that go", 0, len(s.In(api.Releasing)))
 }
 
-// TestADeniedQueueStillGives: cards of its pods are taken back as from any queue.
-func TestADeniedQueueStillGives(t *testing.T) {
+// TestDeniedQueueCanStillLoseCards: cards of its pods are taken back as from any queue.
+func TestDeniedQueueCanStillLoseCards(t *testing.T) {
 	s := newTide(t, "queue tra - 20000 training cpu=; t tra 1: a*8; i inf 1: -").with(deny).run()
 	check.That(t, s.tide().CanReclaimFrom(s.Task("i-0"), s.Task("t-0")), "a pod of a denied queue does not give way")
 }

@@ -35,9 +35,9 @@ func asks(name string, cards int) string {
 
 const fourA = `node a A; queue q {"A":4}; ns ns lab;`
 
-// TestOnlyWhatIsAdmittedIsReserved: a PodGroup that Volcano lets in without asking
+// TestOnlyEnqueuedRequestsAreReserved: a PodGroup that Volcano lets in without asking
 // keeps cards from nobody unless a gate would let it in.
-func TestOnlyWhatIsAdmittedIsReserved(t *testing.T) {
+func TestOnlyEnqueuedRequestsAreReserved(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		text string
 		// want is what is reserved when the session ends, when the next one opens, and
@@ -64,9 +64,9 @@ func TestOnlyWhatIsAdmittedIsReserved(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotAdmittedHoldsUpNobody: beside it others are admitted, in its session
+// TestRefusedJobBlocksNoOtherJob: beside it others are admitted, in its session
 // and afterwards.
-func TestWhatIsNotAdmittedHoldsUpNobody(t *testing.T) {
+func TestRefusedJobBlocksNoOtherJob(t *testing.T) {
 	s := newScene(t, fourA+announces("huge", "Pending", `{"A":1000000}`)+asks("j", 4)).run()
 	job := s.Job("j")
 	check.Equal(t, fmt.Sprintf("the job that fits is : %s", job.JobFitErrors), scheduling.PodGroupInqueue, job.PodGroup.Status.Phase)
@@ -75,9 +75,9 @@ func TestWhatIsNotAdmittedHoldsUpNobody(t *testing.T) {
 	check.That(t, refusal == nil, "in the next session: %v", refusal)
 }
 
-// TestAnAdmissionIsForWhatWasAskedFor: what is written into a PodGroup afterwards
+// TestReservationCoversTheEnqueuedRequest: what is written into a PodGroup afterwards
 // counts only as far as it would be admitted now.
-func TestAnAdmissionIsForWhatWasAskedFor(t *testing.T) {
+func TestReservationCoversTheEnqueuedRequest(t *testing.T) {
 	for phase, pods := range map[scheduling.PodGroupPhase]string{scheduling.PodGroupInqueue: "", scheduling.PodGroupRunning: " - cards=1000"} {
 		t.Run(string(phase), func(t *testing.T) {
 			s := newScene(t, fourA+strings.TrimSuffix(asks("j", 2), ";")+pods+";"+asks("other", 2)).run()
@@ -88,17 +88,17 @@ func TestAnAdmissionIsForWhatWasAskedFor(t *testing.T) {
 	}
 }
 
-// TestTheWorthOfManyPodsNeverWraps: however much they ask for, it is not less than nothing.
-func TestTheWorthOfManyPodsNeverWraps(t *testing.T) {
+// TestSumOfManyRequestsDoesNotOverflow: however much they ask for, it is not less than nothing.
+func TestSumOfManyRequestsDoesNotOverflow(t *testing.T) {
 	s := newScene(t, fourA+"j q 1100: -*1100 cards=0 phase=Pending least=0", requests("cpu", "9007199254740992"), requests("memory", "8Ei")).run()
 	application, _ := s.p.missingMinimum(s.Job("j"))
 	check.That(t, application.MilliCPU == math.MaxInt64 && application.Memory == math.MaxInt64, "the minimum is %d thousandths of a core and %d bytes", application.MilliCPU, application.Memory)
 }
 
-// TestALauncherKeepsTheAdmissionOfItsGang: before the pods exist nobody knows that one
+// TestLauncherKeepsTheReservationOfItsGang: before the pods exist nobody knows that one
 // of them asks for no cards, so that its CPU counts. That CPU may be short; the cards
 // that the job was admitted with are its own all the same.
-func TestALauncherKeepsTheAdmissionOfItsGang(t *testing.T) {
+func TestLauncherKeepsTheReservationOfItsGang(t *testing.T) {
 	s := newScene(t, `node a A; queue q {"A":4} cpu=1; j q 3: phase=Pending least=2 request={"A":2} -*2; other q 2: least=2 request={"A":2}`).
 		add("cpu q 1: a cards=0").with(framework.Arguments{"cardUnlimitedCpuMemory": true})
 	launcher := s.PodsOf("j q 3: - cards=0")[0]
@@ -111,10 +111,10 @@ func TestALauncherKeepsTheAdmissionOfItsGang(t *testing.T) {
 	check.Equal(t, "reserved when its pods exist", 4, s.open().reserved())
 }
 
-// TestAnAdmissionOutlastsALoweredQuota: what was admitted keeps its place before
+// TestReservationSurvivesALoweredQuota: what was admitted keeps its place before
 // those who come later, for as long as it waits and may start; when the quota is raised
 // again, it has its place again.
-func TestAnAdmissionOutlastsALoweredQuota(t *testing.T) {
+func TestReservationSurvivesALoweredQuota(t *testing.T) {
 	s := newScene(t, fourA+asks("j", 4)).run()
 	for _, quota := range []int{4, 1, 5} {
 		want := map[int]int{4: 4, 1: 0, 5: 4}[quota]
@@ -132,10 +132,10 @@ func TestAnAdmissionOutlastsALoweredQuota(t *testing.T) {
 	check.Equal(t, "admissions of a PodGroup that is gone", 0, len(s.m.reservations))
 }
 
-// TestACrowdOfInventedCardsIsReadOnceAndReservedNever: the work of a session is
+// TestUnknownCardsAreParsedOnceAndNotReserved: the work of a session is
 // bounded by what queues have, and not by what users write. Each PodGroup of the
 // crowd asks for as many choices among as many cards as a card.request may hold.
-func TestACrowdOfInventedCardsIsReadOnceAndReservedNever(t *testing.T) {
+func TestUnknownCardsAreParsedOnceAndNotReserved(t *testing.T) {
 	s := newScene(t, fourA+asks("j", 4))
 	for g := range 20 {
 		var entries []string
@@ -171,8 +171,8 @@ func TestACrowdOfInventedCardsIsReadOnceAndReservedNever(t *testing.T) {
 	check.That(t, known == 1, "%d PodGroups are remembered after they are gone", known)
 }
 
-// TestADeploymentHasNoTotal: what stands in its template is not asked for in advance.
-func TestADeploymentHasNoTotal(t *testing.T) {
+// TestDeploymentHasNoTotalHint: what stands in its template is not asked for in advance.
+func TestDeploymentHasNoTotalHint(t *testing.T) {
 	s := newScene(t, fourA+`j q 1: phase=Pending least=1 request={"A":9}`)
 	s.Groups[0].OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "j-1", UID: "j-1"}}
 	check.Equal(t, "cards reserved", 1, s.run().reserved())

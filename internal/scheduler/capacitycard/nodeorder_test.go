@@ -14,9 +14,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestTheBestNode opens sessions in which the pod j-0 waits. Nodes are scored as Volcano
+// TestBestNode opens sessions in which the pod j-0 waits. Nodes are scored as Volcano
 // scores them, written "score:node,node".
-func TestTheBestNode(t *testing.T) {
+func TestBestNode(t *testing.T) {
 	for name, tc := range map[string]struct {
 		running, pod, scored, want string
 	}{
@@ -63,9 +63,9 @@ func TestScoresFollowTheSameOrder(t *testing.T) {
 	check.That(t, scores[2]-scores[1] >= packingScore/2, "the first card scores %v more, want much", scores[2]-scores[1])
 }
 
-// TestWhatPackingWeighs: the weight multiplies it, preferences of a pod leave a fifth, and
+// TestPackingWeight: the weight multiplies it, preferences of a pod leave a fifth, and
 // a node to be avoided is not packed.
-func TestWhatPackingWeighs(t *testing.T) {
+func TestPackingWeight(t *testing.T) {
 	preferring := func(p *corev1.Pod) {
 		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 1}}}}
 	}
@@ -105,9 +105,9 @@ func (s *scene) score(pod, node string) float64 {
 	return score
 }
 
-// TestTheOrderIsExactAboveAHundredNodes: the only node of the first card is
+// TestOrderIsExactAboveAHundredNodes: the only node of the first card is
 // found among 300, whatever Volcano looks at first.
-func TestTheOrderIsExactAboveAHundredNodes(t *testing.T) {
+func TestOrderIsExactAboveAHundredNodes(t *testing.T) {
 	s := newScene(t, `node a A; queue q {"A":2,"B":8}; j q 3: -*3 card=A|B`)
 	for i := range 300 {
 		s.add(fmt.Sprintf("node b%d B", i))
@@ -116,9 +116,9 @@ func TestTheOrderIsExactAboveAHundredNodes(t *testing.T) {
 	check.That(t, len(on) == 2 && on[0] == "a:2", "placed %v, want two on the only A, one on a B", on)
 }
 
-// TestANodeOfTheGangIsLookedAt: Volcano looks at a sample of 300 nodes, which need not
+// TestNodeOfTheGangIsCheckedOutsideTheSample: Volcano looks at a sample of 300 nodes, which need not
 // contain the one that holds pods of the same job.
-func TestANodeOfTheGangIsLookedAt(t *testing.T) {
+func TestNodeOfTheGangIsCheckedOutsideTheSample(t *testing.T) {
 	for _, own := range []int{0, 60, 120, 180, 240, 299} {
 		s := newScene(t, `queue q {"A":99}`)
 		for i := range 300 {
@@ -129,9 +129,9 @@ func TestANodeOfTheGangIsLookedAt(t *testing.T) {
 	}
 }
 
-// TestHowManyNodesAreLookedAt: all for a pod that names alternatives, as many as the
+// TestSampleOfNodes: all for a pod that names alternatives, as many as the
 // flag says for any other one, and the flag is as it was when the session is closed.
-func TestHowManyNodesAreLookedAt(t *testing.T) {
+func TestSampleOfNodes(t *testing.T) {
 	s := newScene(t, `node a A; queue q {"A":8}; one q 1: - card=A; any q 1: - card=-; two q 1: - card=A|B; none q 1: - cards=0`).open()
 	for pod, want := range map[string]int32{"one-0": 0, "any-0": 0, "two-0": 100, "none-0": 0} {
 		check.NoError(t, s.Ssn.PrePredicateFn(s.Task(pod)))

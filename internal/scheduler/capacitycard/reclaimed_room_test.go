@@ -11,11 +11,11 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestWhatIsHeldOnANode: cards that were taken back for a gang are not given to those they
+// TestReclaimedRoomIsKeptOnANode: cards that were taken back for a gang are not given to those they
 // were taken from while the gang waits, and for five minutes at most. The gang has two
 // pods of four cards: room for the first is held on a, and b, where the second would be, is
 // away.
-func TestWhatIsHeldOnANode(t *testing.T) {
+func TestReclaimedRoomIsKeptOnANode(t *testing.T) {
 	const gang = `queue inf {"A":8} 80000 inference cpu=1000; queue tra {"A":16} 20000 training cpu=1000; node a A 4; i inf 2: -*2 cards=4; `
 	for t, tc := range check.Cases(t, map[string]struct {
 		text   string
@@ -49,8 +49,8 @@ func TestWhatIsHeldOnANode(t *testing.T) {
 	}
 }
 
-// TestPreemptTakesNothingThatIsHeld: inside training a higher priority evicts elsewhere.
-func TestPreemptTakesNothingThatIsHeld(t *testing.T) {
+// TestPreemptLeavesReclaimedRoom: inside training a higher priority evicts elsewhere.
+func TestPreemptLeavesReclaimedRoom(t *testing.T) {
 	s := newTide(t, `queue inf {"A":8} 80000 inference cpu=1000; queue tra {"A":16} 20000 training cpu=1000; node a A 4; node c A 4
 		i inf 2: -*2 cards=4; low tra 1: c*4 class=low; high tra 1: - class=high`)
 	s.open()

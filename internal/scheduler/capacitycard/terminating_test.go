@@ -32,9 +32,9 @@ func restarted(t *testing.T, ending int, changes ...func(*corev1.Pod)) *scene {
 	}).run()
 }
 
-// TestARestartWaitsForTheOneBefore: a queue may be restarted as a whole at once.
+// TestSecondRestartWaitsForTheFirst: a queue may be restarted as a whole at once.
 // Who does it again and again within the grace period would hold ever more cards.
-func TestARestartWaitsForTheOneBefore(t *testing.T) {
+func TestSecondRestartWaitsForTheFirst(t *testing.T) {
 	phase := func(phase corev1.PodPhase) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Status.Phase = phase } }
 	for t, tc := range check.Cases(t, map[string]struct {
 		ending, placed int
@@ -57,8 +57,8 @@ func TestARestartWaitsForTheOneBefore(t *testing.T) {
 	}
 }
 
-// TestEachGateKnowsWhatEnds: Volcano may skip any of them.
-func TestEachGateKnowsWhatEnds(t *testing.T) {
+// TestEachCheckCountsTerminatingPods: Volcano may skip any of them.
+func TestEachCheckCountsTerminatingPods(t *testing.T) {
 	s := restarted(t, 4)
 	task, queue := s.Task("j-4"), s.Ssn.Queues["q"]
 	check.That(t, !s.p.allocatable(queue, task), "allocatable permits it")
@@ -81,7 +81,7 @@ func TestEachGateKnowsWhatEnds(t *testing.T) {
 	}
 }
 
-func TestPodsThatEndOutsideTheSession(t *testing.T) {
+func TestTerminatingPodsOutsideTheSessionAreCharged(t *testing.T) {
 	s := oneJob(t).run() // two of four cards are used
 	fits := func(count int) bool { return s.p.ledger.FitsCard("q", "A", card.Count(count)) }
 	orphans := s.PodsOf("gone q 1: a*5", deleted, annotate("scheduling.volcano.sh/queue-name", "q"))
@@ -99,9 +99,9 @@ func TestPodsThatEndOutsideTheSession(t *testing.T) {
 	}
 }
 
-// TestDeletingAgainAndAgainHoldsNoMoreThanTwice lives through the attack: pods
+// TestRepeatedDeletionHoldsAtMostTwiceTheQuota lives through the attack: pods
 // ignore that they are told to end, and are deleted and made again for ever.
-func TestDeletingAgainAndAgainHoldsNoMoreThanTwice(t *testing.T) {
+func TestRepeatedDeletionHoldsAtMostTwiceTheQuota(t *testing.T) {
 	s := newScene(t, `node a,more A; queue q {"A":2}; j q 1:`)
 	for round := range 8 {
 		made := s.PodsOf(fmt.Sprintf("j%d q 1: -*2", round), annotate("scheduling.k8s.io/group-name", "j"))

@@ -21,7 +21,7 @@ import (
 // waits for more than are left.
 const tidal = `queue inf {"A":8} 80000 inference; queue tra {"A":8} 20000 training; t tra 1: a*4; i inf 1: - cards=5;`
 
-func TestTideOfTheOpenSessionOnly(t *testing.T) {
+func TestReclaimPolicyBelongsToTheOpenSession(t *testing.T) {
 	s := newTide(t, tidal).run()
 	_, ok := s.m.ReclaimPolicyFor(s.Ssn.UID)
 	check.That(t, ok, "the open session has no rules")
@@ -40,9 +40,9 @@ func TestTideOfTheOpenSessionOnly(t *testing.T) {
 	check.That(t, !ok, "there are rules although the arguments are refused")
 }
 
-// TestAPodOfNoJob takes and gives nothing. What pods of jobs take and give, and of
+// TestPodWithoutJob takes and gives nothing. What pods of jobs take and give, and of
 // whom, is tested with the action that asks, in internal/scheduler/cardreclaim.
-func TestAPodOfNoJob(t *testing.T) {
+func TestPodWithoutJob(t *testing.T) {
 	s := newTide(t, tidal).run()
 	rules, waits, runs := s.tide(), s.Task("i-0"), s.Task("t-0")
 	check.That(t, rules.CanReclaim(waits) && rules.CanReclaimFrom(waits, runs) && !rules.CanReclaimFrom(runs, waits) && !rules.CanReclaimFrom(runs, runs),
@@ -52,7 +52,7 @@ func TestAPodOfNoJob(t *testing.T) {
 	check.That(t, !rules.CanReclaim(stray) && !rules.CanReclaimFrom(stray, runs) && rules.ServiceType(stray) == "", "a pod of no job takes cards")
 }
 
-func TestRoomAndCards(t *testing.T) {
+func TestFreeQuotaAndCards(t *testing.T) {
 	for quota, want := range map[string]card.Count{`{"A":8}`: 4, `{"A":5}`: 1, `{"A":3}`: 0, `{"B":9}`: 0, `nonsense`: 0} {
 		if got := newTide(t, tidal+"queue tra "+quota+" 20000 training").run().tide().FreeQuota("tra", "A"); got != want {
 			t.Errorf("quota %s of which 4 are used: room for %d, want %d", quota, got, want)
@@ -60,9 +60,9 @@ func TestRoomAndCards(t *testing.T) {
 	}
 }
 
-// TestWhatATideSaysOfPods asks about a pod that waits, one that runs, and one
+// TestReclaimPolicyOfPods asks about a pod that waits, one that runs, and one
 // that asks for no card.
-func TestWhatATideSaysOfPods(t *testing.T) {
+func TestReclaimPolicyOfPods(t *testing.T) {
 	s := newTide(t, tidal+"queue tra - 20000 training; other tra 1: a cards=0").with(framework.Arguments{"unmanagedQueues": "Ignore"}).run()
 	rules := s.tide()
 	if got := rules.FreeQuota("tra", "A"); got != card.MaxCount {
@@ -99,9 +99,9 @@ func TestFitsCPUMemory(t *testing.T) {
 	}
 }
 
-// TestAClaimOutweighsNoQueue: whatever a workload of a training queue says of
+// TestClaimedPriorityDoesNotBeatQueuePriority: whatever a workload of a training queue says of
 // itself, it takes nothing from others and gives way to inference.
-func TestAClaimOutweighsNoQueue(t *testing.T) {
+func TestClaimedPriorityDoesNotBeatQueuePriority(t *testing.T) {
 	const onPod, onGroup, byOwner = 1, 2, 4
 	for t, claims := range check.Cases(t, map[string]int{"on the pod": onPod, "on the PodGroup": onGroup, "by its owner": byOwner, "in all three ways": onPod | onGroup | byOwner}) {
 		// The other queue is of training too, and served first.

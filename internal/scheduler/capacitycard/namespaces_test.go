@@ -26,7 +26,7 @@ import (
 // chat is a queue that chooses the namespaces of a team.
 const chat = ` for={"matchLabels":{"team":"chat"}};`
 
-func TestAQueueTakesTheNamespacesItChooses(t *testing.T) {
+func TestQueueAllowsSelectedNamespaces(t *testing.T) {
 	const leftOut = "Namespace <ns> may not use queue <q>, which is only for namespaces with <team=chat>"
 	for name, tc := range map[string]struct {
 		text  string
@@ -63,9 +63,9 @@ func TestAQueueTakesTheNamespacesItChooses(t *testing.T) {
 	}
 }
 
-// TestEveryHookAsksForTheNamespace asks each hook alone, in a tide that only the
+// TestEachHookChecksTheNamespace asks each hook alone, in a tide that only the
 // selector of the inference queue holds back.
-func TestEveryHookAsksForTheNamespace(t *testing.T) {
+func TestEachHookChecksTheNamespace(t *testing.T) {
 	for team, want := range map[string]bool{"lab": true, "chat": false} {
 		t.Run(team, func(t *testing.T) {
 			s := newTide(t, `ns ns lab; queue inf {"A":16} 80000 inference for={"matchLabels":{"team":"`+team+`"}}; t tra 1: a*4; low inf 1: a*4; i inf 1: - cards=2 phase=Pending least=1`).run()
@@ -104,9 +104,9 @@ func TestEveryHookAsksForTheNamespace(t *testing.T) {
 	}
 }
 
-// TestALeftOutNamespaceKeepsWhatItHasAndNothingElse: its running pods stay
+// TestExcludedNamespaceKeepsItsCardsAndGetsNoMore: its running pods stay
 // charged, and what it waited for is free for others.
-func TestALeftOutNamespaceKeepsWhatItHasAndNothingElse(t *testing.T) {
+func TestExcludedNamespaceKeepsItsCardsAndGetsNoMore(t *testing.T) {
 	s := newScene(t, `node a A; queue q {"A":4}`+chat+`ns ns chat; ns lab lab; old q 1: a ns=lab; stuck q 3: -*3 ns=lab least=3; j q 1: -*4 phase=Pending least=1`).run()
 	if got := s.on("j"); got != "a:3" || s.used("q", "A") != 4 {
 		t.Errorf("placed %q of the chosen namespace, %d cards are in use; want the 3 cards that the left-out one does not hold", got, s.used("q", "A"))
@@ -116,8 +116,8 @@ func TestALeftOutNamespaceKeepsWhatItHasAndNothingElse(t *testing.T) {
 	}
 }
 
-// TestAVerdictFollowsLabelsAndSelector: each session looks at both as they are.
-func TestAVerdictFollowsLabelsAndSelector(t *testing.T) {
+// TestNamespaceCheckFollowsLabelsAndSelector: each session looks at both as they are.
+func TestNamespaceCheckFollowsLabelsAndSelector(t *testing.T) {
 	s := newScene(t, "node a A;"+`queue q {"A":8}`+chat+"ns ns lab; j q 1: - phase=Pending least=1")
 	verdictOf := func(change func()) *workload.Refusal {
 		change()
@@ -143,9 +143,9 @@ func TestAVerdictFollowsLabelsAndSelector(t *testing.T) {
 	check.That(t, len(s.p.namespaceRefusals) == 0, "no queue chooses, and %d verdicts are kept", len(s.p.namespaceRefusals))
 }
 
-// TestQueuesThatDoNotChooseCostNothing: looking whether a job may use its queue
+// TestQueuesWithoutSelectorReadNoNamespaces: looking whether a job may use its queue
 // allocates nothing, nor does a verdict that stays.
-func TestQueuesThatDoNotChooseCostNothing(t *testing.T) {
+func TestQueuesWithoutSelectorReadNoNamespaces(t *testing.T) {
 	for _, selector := range []string{";", chat} {
 		t.Run(selector, func(t *testing.T) {
 			s := newScene(t, `node a A; ns ns chat; queue q {"A":8}`+selector+"j q 1: -").run()
@@ -166,10 +166,10 @@ func outsiders(t *testing.T, text string, changes ...func(*corev1.Pod)) *scene {
 	return newScene(t, `node a A; ns ns chat; ns evil evil; queue q {"A":4}`+chat+`queue open {"A":4}; j q 1: a`).add(text, changes...).run()
 }
 
-// TestTheOperatorChargesOutsidersAlike: of a pod that nobody may have let in, the
+// TestOperatorChargesTheSameQueue: of a pod that nobody may have let in, the
 // scheduler and the operator believe the same, in a first session and with what was
 // charged before, also when the queue has come to choose other namespaces.
-func TestTheOperatorChargesOutsidersAlike(t *testing.T) {
+func TestOperatorChargesTheSameQueue(t *testing.T) {
 	s := outsiders(t, "")
 	// Pods of every kind that a tenant may write, but for their PodGroup: by this
 	// scheduler or another, in a namespace that queue q takes or leaves out, with a
@@ -217,9 +217,9 @@ func TestTheOperatorChargesOutsidersAlike(t *testing.T) {
 	agree("when the queue chooses another namespace")
 }
 
-// TestAForgedRecordWithholdsNoCards: whoever may create pods in one namespace could
+// TestForgedChargedQueueWithholdsNoCards: whoever may create pods in one namespace could
 // write a queue that is for others into a pod past every scheduler.
-func TestAForgedRecordWithholdsNoCards(t *testing.T) {
+func TestForgedChargedQueueWithholdsNoCards(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		pod, record string
 		used        int

@@ -109,9 +109,9 @@ func TestPreemptStaysWithinTheQueueAndItsQuota(t *testing.T) {
 	}
 }
 
-// TestPreemptEvictsNobodyInVain: evictions make more pods end, and when more do
+// TestPreemptEvictsOnlyIfThePreemptorCanRun: evictions make more pods end, and when more do
 // than the quota is large, whoever they made room for would wait as well.
-func TestPreemptEvictsNobodyInVain(t *testing.T) {
+func TestPreemptEvictsOnlyIfThePreemptorCanRun(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		ending               int
 		asks, goes, promised string
@@ -178,10 +178,10 @@ func TestReclaimFollowsTheMatrixAndTheCards(t *testing.T) {
 	}
 }
 
-// TestReclaimTakesTheLowestPriorityFirst: a gang of a low class goes before spare pods of a
+// TestReclaimEvictsTheLowestPriorityFirst: a gang of a low class goes before spare pods of a
 // higher one, unless the policy asks for the least loss. A class that is not listed protects
 // nobody.
-func TestReclaimTakesTheLowestPriorityFirst(t *testing.T) {
+func TestReclaimEvictsTheLowestPriorityFirst(t *testing.T) {
 	classes := func(p *corev1.Pod) {
 		p.Spec.PriorityClassName = map[byte]string{'l': "pc-low", 'h': "pc-high", 'o': "own"}[p.Name[0]]
 	}
@@ -197,9 +197,9 @@ func TestReclaimTakesTheLowestPriorityFirst(t *testing.T) {
 	}
 }
 
-// TestTheOwnersKindTellsTheServiceType: a Deployment is inference, a vcjob is
+// TestOwnerKindSetsTheServiceType: a Deployment is inference, a vcjob is
 // training, without any annotation.
-func TestTheOwnersKindTellsTheServiceType(t *testing.T) {
+func TestOwnerKindSetsTheServiceType(t *testing.T) {
 	s := newTide(t, "queue inf FULL 80000 keeps; queue tra FULL 20000 gives; t tra 1: a*8 vcjob").add("i inf 1: -", func(p *corev1.Pod) {
 		p.Labels["pod-template-hash"] = "1"
 		session.OwnedBy("apps/v1", "ReplicaSet", "o", "o")(p)
@@ -207,9 +207,9 @@ func TestTheOwnersKindTellsTheServiceType(t *testing.T) {
 	s.evict(reclaim.New()).expect("t-7", "i-0@a")
 }
 
-// TestReclaimGrantsTheMinimumRuntime: Volcano's own action takes no pod of a job
+// TestReclaimRespectsTheMinimumRuntime: Volcano's own action takes no pod of a job
 // that has not run for as long as its service type grants it.
-func TestReclaimGrantsTheMinimumRuntime(t *testing.T) {
+func TestReclaimRespectsTheMinimumRuntime(t *testing.T) {
 	hour := framework.Arguments{"serviceTypes": map[string]any{
 		"inference": map[string]any{"reclaimFrom": []any{"training"}}, "training": map[string]any{"reclaimable": true, "minimumRuntime": "1h"},
 	}}
@@ -232,9 +232,9 @@ func TestReclaimGrantsTheMinimumRuntime(t *testing.T) {
 	}
 }
 
-// TestTheTideWaitsForWhatEnds: a queue whose own pods end takes cards from nobody
+// TestReclaimWaitsForTerminatingPods: a queue whose own pods end takes cards from nobody
 // for pods that could not be placed.
-func TestTheTideWaitsForWhatEnds(t *testing.T) {
+func TestReclaimWaitsForTerminatingPods(t *testing.T) {
 	for ending, want := range map[int]string{2: "t:2", 3: ""} {
 		t.Run(fmt.Sprint(ending), func(t *testing.T) {
 			s := newTide(t, `queue inf {"A":2} 80000 inference; t tra 1: a*8; i inf 1: - cards=2`)
@@ -256,10 +256,10 @@ func TestTheTideWaitsForWhatEnds(t *testing.T) {
 	}
 }
 
-// TestReclaimClearsNodesOfWhoMayNotStay: a pod of training that the pod must not be beside
+// TestReclaimEvictsConflictingPods: a pod of training that the pod must not be beside
 // goes. Nobody goes where one of them stays, or where Volcano would let one stay: it evicts
 // no more than the resources ask for.
-func TestReclaimClearsNodesOfWhoMayNotStay(t *testing.T) {
+func TestReclaimEvictsConflictingPods(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		runs   string
 		goes   int

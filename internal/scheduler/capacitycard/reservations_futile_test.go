@@ -47,9 +47,9 @@ func gangAndSmall(t *testing.T, quota, gang string) *scene {
 	return newScene(t, "node a A; queue q "+quota+"; gang q "+gang+" least=0; small q 1: - least=1 phase=Pending", func(p *corev1.Pod) { p.CreationTimestamp = metav1.Time{} })
 }
 
-// TestAReservationThatIsInVainHoldsUpNobody: the job behind a gang that cannot start
+// TestFutileReservationBlocksNoOtherJob: the job behind a gang that cannot start
 // is enqueued, and the judge has nothing to say.
-func TestAReservationThatIsInVainHoldsUpNobody(t *testing.T) {
+func TestFutileReservationBlocksNoOtherJob(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		quota, gang string
 		change      func(s *scene, minute int)

@@ -12,9 +12,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestAnEvictionThatFailedIsMadeAgain: a pod that says that it is evicted is not evicted for
+// TestFailedEvictionIsRetried: a pod that says that it is evicted is not evicted for
 // a minute. If it is still there then, it may be evicted again.
-func TestAnEvictionThatFailedIsMadeAgain(t *testing.T) {
+func TestFailedEvictionIsRetried(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		text   string
 		action func() framework.Action

@@ -76,9 +76,9 @@ func (s *scene) nodeGroups() *scene {
 	})
 }
 
-// TestVolcanosScoresDecideWhereTheyWeighMore places the same pods with capacity and with this
+// TestHeavierScoresOfVolcanoDecide places the same pods with capacity and with this
 // plugin. Each scene has one answer with capacity, and another one where packing decides.
-func TestVolcanosScoresDecideWhereTheyWeighMore(t *testing.T) {
+func TestHeavierScoresOfVolcanoDecide(t *testing.T) {
 	arguments := func(plugin, argument string, value any) map[string]framework.Arguments {
 		return map[string]framework.Arguments{plugin: {argument: value}}
 	}
@@ -153,9 +153,9 @@ func newlyPlaced(s *scene, nodes map[string]string) string {
 	return strings.Join(words, " ")
 }
 
-// TestAGangThatFitsOneNodeIsNotSplit draws fleets that are in use, of CPU as well, and a gang.
+// TestGangThatFitsOneNodeIsNotSplit draws fleets that are in use, of CPU as well, and a gang.
 // With the shipped scores the gang is on one node if there is one on which all of it fits.
-func TestAGangThatFitsOneNodeIsNotSplit(t *testing.T) {
+func TestGangThatFitsOneNodeIsNotSplit(t *testing.T) {
 	random := seed.Rand(t)
 	fits := 0
 	for range 150 {
@@ -189,9 +189,9 @@ func TestAGangThatFitsOneNodeIsNotSplit(t *testing.T) {
 	check.That(t, fits > 20, "only %d gangs fit a node", fits)
 }
 
-// TestWhatAGangStillNeeds: which pods of a job are counted as the rest that is to be on one
+// TestGangRest: which pods of a job are counted as the rest that is to be on one
 // node, and what they need.
-func TestWhatAGangStillNeeds(t *testing.T) {
+func TestGangRest(t *testing.T) {
 	as := func(*corev1.Pod) {}
 	for name, tc := range map[string]struct {
 		text   string
@@ -225,9 +225,9 @@ func TestWhatAGangStillNeeds(t *testing.T) {
 	}
 }
 
-// TestTheFirstCardIsFirst draws fleets of two cards and a pod that names both. It is on the
+// TestFirstAlternativeIsPreferred draws fleets of two cards and a pod that names both. It is on the
 // first one if any node with it has room, whatever other plugins score.
-func TestTheFirstCardIsFirst(t *testing.T) {
+func TestFirstAlternativeIsPreferred(t *testing.T) {
 	random := seed.Rand(t)
 	heavy := map[string]framework.Arguments{"binpack": {"binpack.weight": 1000}, "nodeorder": {"leastrequested.weight": 1000 * random.IntN(2)}}
 	seen := map[bool]int{}
@@ -267,9 +267,9 @@ func manyNodes(t *testing.T, change func(*corev1.Pod)) *scene {
 	return s.add("j0 q 4: -*4 cards=2; j1 q 4: -*4 cards=2; j2 q 4: -*4 cards=2; j3 q 4: -*4 cards=2", change)
 }
 
-// TestAGangStaysTogetherWhereASampleIsLookedAt: the node of the first pod need not be in the
+// TestGangStaysTogetherInSampledClusters: the node of the first pod need not be in the
 // sample of the next one.
-func TestAGangStaysTogetherWhereASampleIsLookedAt(t *testing.T) {
+func TestGangStaysTogetherInSampledClusters(t *testing.T) {
 	nodes := manyNodes(t, func(*corev1.Pod) {}).placeWith(PluginName, nil, nil)
 	for job := range 4 {
 		on := map[string]bool{}
@@ -280,9 +280,9 @@ func TestAGangStaysTogetherWhereASampleIsLookedAt(t *testing.T) {
 	}
 }
 
-// TestANodeOfTheGangIsNotForced: pods that would rather not share a node do not where that
+// TestGangNodeNeedsTheHigherScore: pods that would rather not share a node do not where that
 // weighs more, though the score is one that plugins give to nodes together.
-func TestANodeOfTheGangIsNotForced(t *testing.T) {
+func TestGangNodeNeedsTheHigherScore(t *testing.T) {
 	apart := func(p *corev1.Pod) {
 		p.Labels["gang"] = p.Annotations["scheduling.k8s.io/group-name"]
 		p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{
@@ -299,10 +299,10 @@ func TestANodeOfTheGangIsNotForced(t *testing.T) {
 	}
 }
 
-// TestTheShippedWeightPacks fills fleets with gangs and single pods. Beside the scores that
+// TestDefaultWeightPacks fills fleets with gangs and single pods. Beside the scores that
 // Volcano gives by default, which prefer nodes that are empty, the weight of 1 leaves about as
 // many nodes unused as packing alone would, and far more than a weight of next to nothing.
-func TestTheShippedWeightPacks(t *testing.T) {
+func TestDefaultWeightPacks(t *testing.T) {
 	random := seed.Rand(t)
 	unused := map[float64]int{}
 	for range 10 {

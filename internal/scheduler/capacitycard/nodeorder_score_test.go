@@ -10,8 +10,8 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// TestWhichNodeIsPacked compares nodes for one pod, the better one first.
-func TestWhichNodeIsPacked(t *testing.T) {
+// TestPackingPrefersFullerNodes compares nodes for one pod, the better one first.
+func TestPackingPrefersFullerNodes(t *testing.T) {
 	one, gang := [2]float64{1, 1}, [2]float64{2, 8}
 	for name, tc := range map[string]struct {
 		pod           [2]float64 // cards of the pod, and of the rest of its gang
@@ -35,8 +35,8 @@ func TestWhichNodeIsPacked(t *testing.T) {
 	}
 }
 
-// TestStepsAreApart: whatever nodes have, a step is between the scores of two steps.
-func TestStepsAreApart(t *testing.T) {
+// TestScoreStepsDoNotOverlap: whatever nodes have, a step is between the scores of two steps.
+func TestScoreStepsDoNotOverlap(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		node := func(label string) placement {
 			total := rapid.IntRange(0, 80).Draw(t, label+" total")

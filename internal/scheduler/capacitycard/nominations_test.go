@@ -19,11 +19,11 @@ import (
 	"cardquota.dev/operator/internal/testing/session"
 )
 
-// TestPreemptWaitsForWhomItEvicted plays sessions with an API server that is slow or
+// TestPreemptWaitsForItsVictims plays sessions with an API server that is slow or
 // refuses: "next 2" opens the next one, after which two pods are on their way out,
 // in all evicted once for each in the end. What the API server shows is of the first
 // of them, or of the second.
-func TestPreemptWaitsForWhomItEvicted(t *testing.T) {
+func TestPreemptWaitsForItsVictims(t *testing.T) {
 	const full = `node a A; queue q {"A":4}; low q 1: a*4 class=low; high q 1: - class=high`
 	for t, tc := range check.Cases(t, map[string]struct {
 		text, script, placed string
@@ -69,9 +69,9 @@ func TestPreemptWaitsForWhomItEvicted(t *testing.T) {
 	}
 }
 
-// TestPreemptWaitsForAPromiseForABoundedTime: a pod that was evicted and hangs, or whose node
+// TestPreemptWaitsForANominationForABoundedTime: a pod that was evicted and hangs, or whose node
 // takes the preemptor no more, is waited for no longer; another one goes.
-func TestPreemptWaitsForAPromiseForABoundedTime(t *testing.T) {
+func TestPreemptWaitsForANominationForABoundedTime(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		after   time.Duration
 		cordons bool
@@ -104,8 +104,8 @@ func TestPreemptWaitsForAPromiseForABoundedTime(t *testing.T) {
 	}
 }
 
-// TestAPromisedNodeIsLookedAtOnceASearch, not for each node of the search.
-func TestAPromisedNodeIsLookedAtOnceASearch(t *testing.T) {
+// TestNominatedNodeIsCheckedOncePerSearch, not for each node of the search.
+func TestNominatedNodeIsCheckedOncePerSearch(t *testing.T) {
 	s := newScene(t, `node a A; queue q {"A":4}; low q 1: a*4 class=low; high q 1: - class=high`)
 	s.evict(preempt.New())
 	s.open()
@@ -119,9 +119,9 @@ func TestAPromisedNodeIsLookedAtOnceASearch(t *testing.T) {
 	check.That(t, !s.p.awaitsNominatedNode(high), "the next search does not look at the promised node")
 }
 
-// TestNobodyWaitsForPodsThatHang: what a pod holds that is not gone five minutes after it
+// TestPreemptDoesNotWaitForStuckPods: what a pod holds that is not gone five minutes after it
 // should be is not promised. Others go as if it stayed.
-func TestNobodyWaitsForPodsThatHang(t *testing.T) {
+func TestPreemptDoesNotWaitForStuckPods(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		text, goes, promised string
 		after                time.Duration
@@ -185,10 +185,10 @@ func wantsPort(p *corev1.Pod) {
 	p.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 8080, ContainerPort: 8080, Protocol: corev1.ProtocolTCP}}
 }
 
-// TestPreemptClearsNodesOfWhoMayNotStay: whoever a pod must not be beside goes, on as
+// TestPreemptEvictsConflictingPods: whoever a pod must not be beside goes, on as
 // few nodes as its gang needs, and nobody where somebody stays who may not be evicted.
 // Three sessions later, with an API server that shows nothing yet, nobody else went.
-func TestPreemptClearsNodesOfWhoMayNotStay(t *testing.T) {
+func TestPreemptEvictsConflictingPods(t *testing.T) {
 	on := func(node string, change func(*corev1.Pod)) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
 			if avoidsX(p); node != "" && p.Spec.NodeName != node && strings.HasPrefix(p.Name, "low") {
@@ -232,9 +232,9 @@ func TestPreemptClearsNodesOfWhoMayNotStay(t *testing.T) {
 	}
 }
 
-// TestPreemptEvictsNobodyWhereQuotaLacksAnyway: on node a, a pod of low priority has the
+// TestPreemptEvictsNoPodsIfQuotaIsInsufficientAnyway: on node a, a pod of low priority has the
 // port that the pod needs, but the quota of its card is held by an equal.
-func TestPreemptEvictsNobodyWhereQuotaLacksAnyway(t *testing.T) {
+func TestPreemptEvictsNoPodsIfQuotaIsInsufficientAnyway(t *testing.T) {
 	s := newScene(t, `node a A; node b B; queue q {"A":1,"B":1}; eq q 1: a class=high; low q 1: a cards=0 class=low
 		less q 1: b card=B class=low; high q 1: - card=A|B class=high`, func(p *corev1.Pod) {
 		if p.Name == "low-0" || p.Name == "high-0" {

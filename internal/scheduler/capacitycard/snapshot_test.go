@@ -36,17 +36,17 @@ func TestPodsOutsideTheSessionStillHoldTheirCards(t *testing.T) {
 	check.That(t, got == 4 && !s.p.ledger.FitsCard("q", "A", 1), "queue uses %d cards, want 2 of its job and 2 of orphans, and none left", got)
 }
 
-func TestAPodWhosePodGroupGoesIsChargedToTheSameQueue(t *testing.T) {
+func TestDeletedPodGroupKeepsTheChargedQueue(t *testing.T) {
 	s := oneJob(t).run()
 	delete(s.Ssn.Jobs, "ns/j") // what Volcano's snapshot does without a PodGroup
 	s.list(s.Pods...)
 	check.Equal(t, "cards that the queue uses after its PodGroup vanished", 2, s.used("q", "A"))
 }
 
-// TestPlacedPodsStayWithTheirQueue: who may move a PodGroup, or delete it and
+// TestMovedPodGroupKeepsTheChargedQueue: who may move a PodGroup, or delete it and
 // make it again in another queue, would have the quota of the first one back
 // and keep the cards.
-func TestPlacedPodsStayWithTheirQueue(t *testing.T) {
+func TestMovedPodGroupKeepsTheChargedQueue(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		events    string
 		q, second int
@@ -106,7 +106,7 @@ func (s *scene) happens(event string) {
 	}
 }
 
-func TestANodeThatLosesItsLabelMovesNoNumber(t *testing.T) {
+func TestNodeWithoutLabelKeepsTheCharges(t *testing.T) {
 	s := oneJob(t).run()
 	for _, tc := range []struct {
 		model string
@@ -121,7 +121,7 @@ func TestANodeThatLosesItsLabelMovesNoNumber(t *testing.T) {
 	}
 }
 
-func TestEventsMoveTheBooksExactlyOnce(t *testing.T) {
+func TestEventsChangeTheLedgerExactlyOnce(t *testing.T) {
 	s := oneJob(t).run()
 	task := s.Task("j-0").Clone() // Volcano replays clones
 	for _, step := range []struct {
@@ -136,7 +136,7 @@ func TestEventsMoveTheBooksExactlyOnce(t *testing.T) {
 	}
 }
 
-func TestNothingIsDecidedBeforeTheBooksAreComplete(t *testing.T) {
+func TestNoDecisionBeforeTheCacheHasSynced(t *testing.T) {
 	start := time.Now()
 	absent := "node a is not in the session"
 	missing := func() string { return absent }
@@ -155,9 +155,9 @@ func TestNothingIsDecidedBeforeTheBooksAreComplete(t *testing.T) {
 		"a gate is open before the books are complete")
 }
 
-// TestASessionThatMayNotDecideIsEmpty: Volcano writes a refusal to every pod it
+// TestUnsyncedSessionIsEmpty: Volcano writes a refusal to every pod it
 // tried, which would hold up the first session that may decide.
-func TestASessionThatMayNotDecideIsEmpty(t *testing.T) {
+func TestUnsyncedSessionIsEmpty(t *testing.T) {
 	s := oneJob(t).run()
 	got := s.p.missingFromSession()
 	check.Must(t, got == "", "missing %q in a complete session", got)
@@ -177,9 +177,9 @@ func TestASessionThatMayNotDecideIsEmpty(t *testing.T) {
 	check.Equal(t, "missing", "node b is not in the session", s.p.missingFromSession())
 }
 
-// TestNodesOfOthersAreNotWaitedFor: a node that Volcano's cache never takes, and pods there,
+// TestSyncIgnoresNodesOfOtherSchedulers: a node that Volcano's cache never takes, and pods there,
 // hold up no start.
-func TestNodesOfOthersAreNotWaitedFor(t *testing.T) {
+func TestSyncIgnoresNodesOfOtherSchedulers(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		selectors []string
 		several   string
@@ -208,7 +208,7 @@ func TestNodesOfOthersAreNotWaitedFor(t *testing.T) {
 	}
 }
 
-func TestRefusalsAreToldOnce(t *testing.T) {
+func TestRefusalIsReportedOnce(t *testing.T) {
 	s := newScene(t, `node a A; queue q {"A":1}; j q 1: - cards=2`).run()
 	task := s.Task("j-0")
 	refusal := func(total, capability int64) *workload.Refusal {
@@ -237,7 +237,7 @@ func TestRefusalsAreToldOnce(t *testing.T) {
 	}
 }
 
-func TestAReservationEndsWhenNothingButQuotaIsMissing(t *testing.T) {
+func TestReservationEndsWhenSomethingElseThanQuotaBlocks(t *testing.T) {
 	clock := time.Now()
 	p := reservations{}
 	check.That(t, p.isActive("g", clock) && p.isActive("g", clock.Add(reservationTimeout-time.Second)), "the reservation ended early")
@@ -259,7 +259,7 @@ func TestAReservationEndsWhenNothingButQuotaIsMissing(t *testing.T) {
 	}
 }
 
-func TestATaskThatVolcanoEvictsHoldsItsCardsUntilTheAPIKnows(t *testing.T) {
+func TestEvictedTaskKeepsItsCardsUntilThePodIsDeleted(t *testing.T) {
 	s := oneJob(t).run()
 	job, task := s.Job("j"), s.Task("j-0")
 	delete(job.TaskStatusIndex[api.Running], task.UID)
@@ -272,7 +272,7 @@ func TestATaskThatVolcanoEvictsHoldsItsCardsUntilTheAPIKnows(t *testing.T) {
 	check.That(t, s.used("q", "A") == 1, "queue uses %d cards after the pod was deleted, want 1", s.used("q", "A"))
 }
 
-func TestAPodOfAMissingQueueIsTold(t *testing.T) {
+func TestPodOfMissingQueueGetsAnEvent(t *testing.T) {
 	s := oneJob(t).run()
 	lost := s.PodsOf("lost nowhere 1: -", annotate("scheduling.volcano.sh/queue-name", "nowhere"))[0]
 	delete(lost.Annotations, "scheduling.k8s.io/group-name")
@@ -291,9 +291,9 @@ func TestAPodOfAMissingQueueIsTold(t *testing.T) {
 	check.That(t, said == nil, "a pod of another scheduler was told %+v", said)
 }
 
-// TestPodsAskAnewWhenResourcesMeanSomethingElse: what a pod may run on follows
+// TestRequestsFollowChangedResourceMeanings: what a pod may run on follows
 // the nodes, and a failed card alone changes nothing of it.
-func TestPodsAskAnewWhenResourcesMeanSomethingElse(t *testing.T) {
+func TestRequestsFollowChangedResourceMeanings(t *testing.T) {
 	s := newScene(t, `node a A; node b B; queue q {"A":4}; j q 1: a -`, func(p *corev1.Pod) { delete(p.Annotations, "volcano.sh/card.name") }).run()
 	task := s.Task("j-1")
 	before := s.p.RequestFor(task)
@@ -306,9 +306,9 @@ func TestPodsAskAnewWhenResourcesMeanSomethingElse(t *testing.T) {
 	check.That(t, slices.Equal(got, []card.Name{"A", "C"}), "after the node was relabelled the pod may run on %v", got)
 }
 
-// TestANodeThatWasOnlyTriedIsNotCharged: Volcano writes the node into the pod's
+// TestTriedNodeIsNotCharged: Volcano writes the node into the pod's
 // object when it tries it and leaves it there when it gives up.
-func TestANodeThatWasOnlyTriedIsNotCharged(t *testing.T) {
+func TestTriedNodeIsNotCharged(t *testing.T) {
 	s := oneJob(t).add("w q 2: -", annotate("scheduling.volcano.sh/queue-name", "q")).run() // a gang of two with one pod is not tried, so try it here
 	task := s.Task("w-0")
 	task.Pod.Spec.NodeName, task.NodeName, task.Status = "a", "a", api.Allocated

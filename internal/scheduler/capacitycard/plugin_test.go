@@ -285,7 +285,7 @@ func TestTwoQueuesDoNotDisturbEachOther(t *testing.T) {
 	}
 }
 
-func TestInvalidArgumentsAdmitNothing(t *testing.T) {
+func TestInvalidArgumentsAllowNoPods(t *testing.T) {
 	s := newScene(t, `node a A; queue q {"A":8}; j q 1: -`).with(framework.Arguments{"overCommitFactor": 0.5}).run()
 	check.Equal(t, "placed with invalid arguments", "", s.on("j"))
 }
