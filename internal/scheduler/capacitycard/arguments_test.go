@@ -27,8 +27,10 @@ func theDefault() arguments {
 	}
 }
 
-// same compares arguments with all their unexported fields.
-func same(want, got arguments) string { return cmp.Diff(want, got, cmp.AllowUnexported(arguments{})) }
+// diffArguments compares arguments with all their unexported fields.
+func diffArguments(want, got arguments) string {
+	return cmp.Diff(want, got, cmp.AllowUnexported(arguments{}))
+}
 
 // volcanoReads reads the arguments of capacity-card as Volcano's own reader
 // hands them to the plugin.
@@ -58,7 +60,7 @@ func mustRefuse(t *testing.T, raw map[string]any, wants ...string) {
 	got, err := parseArguments(raw)
 	check.Must(t, err != nil, "%.300s is accepted as %+v", fmt.Sprint(raw), got)
 	check.Refused(t, err, wants...)
-	check.Equal(t, "bad arguments took effect", "", same(theDefault(), got))
+	check.Equal(t, "bad arguments took effect", "", diffArguments(theDefault(), got))
 	validated := ValidateArguments(raw)
 	check.That(t, validated != nil && validated.Error() == err.Error(), "the gate is told %v, the plugin %v", validated, err)
 }
@@ -305,7 +307,7 @@ func TestBothReadersGiveTheSameArguments(t *testing.T) {
 			check.NoError(t, err)
 			got, err := parseArguments(raw)
 			check.Must(t, err == nil, "%s: refused: %v", reader, err)
-			check.Equal(t, reader, "", same(tc.want, got))
+			check.Equal(t, reader, "", diffArguments(tc.want, got))
 		}
 	}
 }
@@ -378,11 +380,11 @@ func FuzzArguments(f *testing.F) {
 			return // no YAML, or none whose keys are words
 		}
 		got, err := parseArguments(raw)
-		if again, _ := parseArguments(raw); same(got, again) != "" {
-			t.Fatalf("two results: %s", same(got, again))
+		if again, _ := parseArguments(raw); diffArguments(got, again) != "" {
+			t.Fatalf("two results: %s", diffArguments(got, again))
 		}
 		if err != nil {
-			check.Must(t, check.FitsEvent(err.Error()) && same(theDefault(), got) == "", "refused with %q, in force is %+v", err, got)
+			check.Must(t, check.FitsEvent(err.Error()) && diffArguments(theDefault(), got) == "", "refused with %q, in force is %+v", err, got)
 			return
 		}
 		rendered, err := yaml.Marshal(raw)
@@ -391,7 +393,7 @@ func FuzzArguments(f *testing.F) {
 			anew, err := read(string(rendered))
 			check.Must(t, err == nil, "%s cannot read\n%s\n%v", reader, rendered, err)
 			again, err := parseArguments(anew)
-			diff := same(got, again)
+			diff := diffArguments(got, again)
 			check.Must(t, err == nil && diff == "", "%s reads\n%s\nas something else, error %v (-before +after):\n%s", reader, rendered, err, diff)
 		}
 	})

@@ -23,12 +23,12 @@ func newFleet(t testing.TB, nodes, pods, queues, models int) *scene {
 		quota = append(quota, fmt.Sprintf(`"MODEL-%d":1000`, m))
 	}
 	for i := range nodes {
-		s.add(fmt.Sprintf("node node-%d MODEL-%d 64", i, i%models))
+		s.addObjects(fmt.Sprintf("node node-%d MODEL-%d 64", i, i%models))
 		node := s.Nodes[i].Status.Allocatable
 		node["pods"], node["cpu"] = amount("1000"), amount("1000")
 	}
 	for i := range queues {
-		s.add(fmt.Sprintf("queue queue-%d {%s} cpu=100000", i, strings.Join(quota, ",")))
+		s.addObjects(fmt.Sprintf("queue queue-%d {%s} cpu=100000", i, strings.Join(quota, ",")))
 		s.Queues[i].Spec.Capability["memory"], s.Queues[i].Spec.Capability[gpu] = amount("1000Ti"), amount("100000")
 	}
 	for i := range pods / 8 {
@@ -36,7 +36,7 @@ func newFleet(t testing.TB, nodes, pods, queues, models int) *scene {
 		if i%10 == 0 {
 			at = "-"
 		}
-		s.add(fmt.Sprintf("job-%d queue-%d 8: %s*8 card=MODEL-%d least=8", i, i%queues, at, i%models))
+		s.addObjects(fmt.Sprintf("job-%d queue-%d 8: %s*8 card=MODEL-%d least=8", i, i%queues, at, i%models))
 	}
 	s.Begin()
 	s.Ssn = framework.OpenSession(s.Cache, nil, nil)

@@ -23,8 +23,8 @@ func nameOf(function any) string {
 	return name[strings.LastIndex(name, ".")+1:]
 }
 
-// asked is a request that a test may change, and the queue's rules with it.
-func (s *scene) asked(task, node string) checkInput {
+// checkInputFor is a request that a test may change, and the queue's rules with it.
+func (s *scene) checkInputFor(task, node string) checkInput {
 	s.t.Helper()
 	r, known := s.p.checkInputFor(s.Task(task))
 	check.Must(s.t, known, "pod %s has no job", task)
@@ -70,8 +70,8 @@ func TestEachCheckRefuses(t *testing.T) {
 			}
 			tested[name] = true
 			t.Run(name, func(t *testing.T) {
-				s := newTide(t, "t tra 1: a*4; i inf 1: -").open()
-				r := s.asked("i-0", "a")
+				s := newReclaimScene(t, "t tra 1: a*4; i inf 1: -").openSession()
+				r := s.checkInputFor("i-0", "a")
 				check.That(t, c(s.p, r) == nil, "a pod that fits is refused: %v", c(s.p, r))
 				tc.spoil(s, &r)
 				refusal := c(s.p, r)
@@ -84,7 +84,7 @@ func TestEachCheckRefuses(t *testing.T) {
 
 // TestEachCheckOfNodesRefuses is the same for those of a node.
 func TestEachCheckOfNodesRefuses(t *testing.T) {
-	hung := of("h-0", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(-time.Hour)} })
+	hung := changePod("h-0", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(-time.Hour)} })
 	port := func(p *corev1.Pod) { p.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 80}} }
 	cases := map[string]struct {
 		text   string
@@ -108,8 +108,8 @@ func TestEachCheckOfNodesRefuses(t *testing.T) {
 	}
 	tested := map[string]bool{}
 	for _, c := range nodeChecks {
-		free := newTide(t, "t tra 1: a; i inf 1: -").open()
-		check.Equal(t, "reason of "+nameOf(c)+" against a pod that fits", nodeFits, c(free.p, free.asked("i-0", "a"), free.Ssn.Nodes["a"]))
+		free := newReclaimScene(t, "t tra 1: a; i inf 1: -").openSession()
+		check.Equal(t, "reason of "+nameOf(c)+" against a pod that fits", nodeFits, c(free.p, free.checkInputFor("i-0", "a"), free.Ssn.Nodes["a"]))
 		for name, tc := range cases {
 			if of, _, _ := strings.Cut(name, " "); of != nameOf(c) {
 				continue
@@ -120,8 +120,8 @@ func TestEachCheckOfNodesRefuses(t *testing.T) {
 				if tc.change != nil {
 					changes = append(changes, tc.change)
 				}
-				s := newTide(t, tc.text, changes...).open()
-				r := s.asked("i-0", "a")
+				s := newReclaimScene(t, tc.text, changes...).openSession()
+				r := s.checkInputFor("i-0", "a")
 				if tc.spoil != nil {
 					tc.spoil(s, &r)
 				}

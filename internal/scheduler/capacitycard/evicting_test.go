@@ -22,9 +22,9 @@ func vcjobPod(p *corev1.Pod) {
 
 func outOfSync(p *corev1.Pod) { annotate("volcano.sh/controller-out-of-sync", "true")(p) }
 
-// leaves compares which pods are on their way out, each known as that everywhere,
+// checkReleasing compares which pods are on their way out, each known as that everywhere,
 // and how many cards the queue is charged.
-func (s *scene) leaves(leaving string, charged int) error {
+func (s *scene) checkReleasing(leaving string, charged int) error {
 	tasks := s.In(api.Releasing)
 	for _, task := range tasks {
 		if on := s.Ssn.Nodes["a"].Tasks[api.PodKey(task.Pod)]; on == nil || on.Status != api.Releasing {
@@ -37,7 +37,7 @@ func (s *scene) leaves(leaving string, charged int) error {
 	if got := s.Ssn.Nodes["a"].Releasing.ScalarResources[gpu]; got != float64(1000*len(tasks)) {
 		return fmt.Errorf("the node will get back %v thousandths of a card, want %d", got, 1000*len(tasks))
 	}
-	if got := s.used("tra", "A"); got != charged {
+	if got := s.usedCards("tra", "A"); got != charged {
 		return fmt.Errorf("%d cards are charged, want %d", got, charged)
 	}
 	return nil
@@ -54,7 +54,7 @@ func TestOutOfSyncPodsAreReleasing(t *testing.T) {
 		"one is told, marked and deleted": {vcjobPod, `next, leave - 4, tell t-1, next, leave t-1 4, ready 3, overdue 30s -, after 20s, mark t-1, next, leave t-1 4, overdue 20s -,
 			after 11s, next, overdue 30s t-1, delete t-1, next, leave t-1 3, overdue 0s -, remember 0`},
 		"they are forgotten when they are gone": {vcjobPod, "next, tell t-1, next, tell t-2, next, leave t-1+t-2 4, gone t-1, fail t-2, next, leave - 2, remember 0"},
-		"a mark outlives the process": {func(p *corev1.Pod) { vcjobPod(p); of("t-3", outOfSync)(p) },
+		"a mark outlives the process": {func(p *corev1.Pod) { vcjobPod(p); changePod("t-3", outOfSync)(p) },
 			"next, leave t-3 4, after 31s, overdue 30s t-3, restart, next, leave t-3 4, overdue 30s -"},
 		// Only Volcano's job controller replaces marked pods. Nobody may be evicted
 		// because of an annotation in its template.
@@ -69,7 +69,7 @@ func TestOutOfSyncPodsAreReleasing(t *testing.T) {
 		"a mark without cardreclaim means nothing": {func(p *corev1.Pod) { vcjobPod(p); outOfSync(p) }, `alone, leave t*4 4, after 1h, alone, leave - 4, remember 0, after 1h, alone, leave - 4, remember 0,
 			next, leave - 4, next, leave t*4 4, alone, alone, leave - 4`},
 	}) {
-		e := &ebb{scene: newTide(t, "t tra 4: a*4", tc.pod), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+		e := &ebb{scene: newReclaimScene(t, "t tra 4: a*4", tc.pod), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 		check.NoError(t, steps["restart"](e, "", ""))
 		for _, line := range strings.Split(tc.script, ",") {
 			words := append(strings.Fields(line), "", "")
@@ -88,8 +88,8 @@ type ebb struct {
 }
 
 func (e *ebb) opened() error {
-	e.open()
-	e.rules = e.tide()
+	e.openSession()
+	e.rules = e.reclaimPolicy()
 	return nil
 }
 
@@ -101,7 +101,7 @@ func (e *ebb) updated(pod string, change func(*corev1.Pod)) error {
 // steps are those of the scripts, by their first words.
 var steps = map[string]func(e *ebb, of, want string) error{
 	"next":  func(e *ebb, _, _ string) error { return e.opened() },
-	"alone": func(e *ebb, _, _ string) error { e.open(); return nil },
+	"alone": func(e *ebb, _, _ string) error { e.openSession(); return nil },
 	"restart": func(e *ebb, _, _ string) error {
 		e.m = NewCache()
 		e.m.now = func() time.Time { return e.now }
@@ -116,7 +116,7 @@ var steps = map[string]func(e *ebb, of, want string) error{
 	"gone":  func(e *ebb, pod, _ string) error { e.Cache.DeletePod(e.Pod(pod)); return nil },
 	"after": func(e *ebb, time, _ string) error { e.now = e.now.Add(parsed(time)); return nil },
 	"leave": func(e *ebb, pods, charged string) error {
-		return e.leaves(strings.TrimPrefix(pods+" ", "- "), int(charged[0]-'0'))
+		return e.checkReleasing(strings.TrimPrefix(pods+" ", "- "), int(charged[0]-'0'))
 	},
 	"overdue": func(e *ebb, patience, pods string) error {
 		return equal("overdue", session.Names(e.rules.OverdueEvictions(parsed(patience))), strings.TrimPrefix(pods, "-"))
@@ -143,11 +143,11 @@ func parsed(text string) time.Duration {
 }
 
 func TestOutOfSyncPodOnANodeOutsideTheSession(t *testing.T) {
-	s := newTide(t, "t tra 4: a*4 lost", func(p *corev1.Pod) {
+	s := newReclaimScene(t, "t tra 4: a*4 lost", func(p *corev1.Pod) {
 		if vcjobPod(p); p.Spec.NodeName == "lost" {
 			outOfSync(p)
 		}
-	}).open()
+	}).openSession()
 	check.Equal(t, "the pod", api.Releasing, s.Task("t-4").Status)
 }
 
@@ -181,30 +181,30 @@ func TestSecondScheduler(t *testing.T) {
 		"it is gone":                                                   {"settle, waits, n1, none", false},
 		"it stays":                                                     {"settle, waits, n1, again, n1", true},
 	}) {
-		v := newSight()
-		v.play(tc.script)
+		v := newBindingScript()
+		v.runSteps(tc.script)
 		want := map[bool]string{true: "ns/p"}[tc.foreign]
 		check.Equal(t, "bound by somebody else", want, strings.Join(v.foreignBindings.foreignPodNames(), " "))
 	}
 }
 
-// sight is what a process sees and does, one session after the other.
-type sight struct {
+// bindingScript is what a process sees and does, one session after the other.
+type bindingScript struct {
 	*Cache
 	at        time.Time
 	scheduler string
 	last      *corev1.Pod
 }
 
-func newSight() *sight {
-	s := &sight{Cache: NewCache(), at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), scheduler: "volcano"}
+func newBindingScript() *bindingScript {
+	s := &bindingScript{Cache: NewCache(), at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), scheduler: "volcano"}
 	s.now = func() time.Time { return s.at }
 	s.cacheSync.synced = true
 	s.resolver = workload.Resolver{Inventory: s.inventory, Schedulers: []string{"volcano"}}
 	return s
 }
 
-func (s *sight) play(script string) {
+func (s *bindingScript) runSteps(script string) {
 	for _, step := range strings.Split(script, ",") {
 		words := strings.Fields(step)
 		switch words[0] {
@@ -217,24 +217,24 @@ func (s *sight) play(script string) {
 		case "after":
 			s.at = s.at.Add(parsed(words[1]))
 		case "settle": // lets the time of a predecessor pass
-			s.session(nil, nil)
+			s.runSession(nil, nil)
 			s.at = s.at.Add(bindingGracePeriod)
 		case "none":
-			s.session(nil, nil)
+			s.runSession(nil, nil)
 		default:
 			if words[0] != "again" {
 				s.last = &corev1.Pod{}
 				s.last.Namespace, s.last.Name, s.last.UID = "ns", "p", "p"
 				s.last.Spec.SchedulerName, s.last.Spec.NodeName = s.scheduler, strings.TrimPrefix(words[0], "waits")
 			}
-			s.session(words[1:], s.last)
+			s.runSession(words[1:], s.last)
 		}
 	}
 }
 
-// session opens a session that sees a pod, or none, and closes it after what it
+// runSession opens a session that sees a pod, or none, and closes it after what it
 // does.
-func (s *sight) session(does []string, pod *corev1.Pod) {
+func (s *bindingScript) runSession(does []string, pod *corev1.Pod) {
 	s.Cache.session, s.podsSeen = s.Cache.session+1, 0
 	s.foreignBindings.openSession(s.Cache.session, s.cacheSync.synced, s.at)
 	if pod != nil {
@@ -263,9 +263,9 @@ func TestSecondSchedulerNamesTheFirstFive(t *testing.T) {
 }
 
 func TestBindingsOfDeletedPodsAreForgotten(t *testing.T) {
-	s := newSight()
-	s.play("waits +n1, none, after 10m, none")
+	s := newBindingScript()
+	s.runSteps("waits +n1, none, after 10m, none")
 	check.That(t, pendingBindingTimeout == 10*time.Minute && len(s.foreignBindings.pending) == 1, "forgotten too early")
-	s.play("after 1s, none")
+	s.runSteps("after 1s, none")
 	check.That(t, len(s.foreignBindings.pending) == 0 && len(s.foreignBindings.assumed) == 0, "%d bindings of a pod that is gone are kept", len(s.foreignBindings.pending))
 }

@@ -22,7 +22,7 @@ func TestFailedEvictionIsRetried(t *testing.T) {
 		"preempt": {`queue q {"A":8}; low q 1: a*8 class=low; high q 1: - class=high`, func() framework.Action { return preempt.New() }},
 		"reclaim": {"t tra 1: a*8; i inf 1: -", func() framework.Action { return reclaim.New() }},
 	}) {
-		s := newTide(t, tc.text)
+		s := newReclaimScene(t, tc.text)
 		now := s.Now
 		s.m.now = func() time.Time { return now }
 		for _, pod := range s.Pods {

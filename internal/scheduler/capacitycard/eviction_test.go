@@ -17,8 +17,8 @@ import (
 	"cardquota.dev/operator/internal/testing/session"
 )
 
-// of applies a change to the pod of a name.
-func of(name string, change func(*corev1.Pod)) func(*corev1.Pod) {
+// changePod applies a change to the pod of a name.
+func changePod(name string, change func(*corev1.Pod)) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		if p.Name == name {
 			change(p)
@@ -26,10 +26,10 @@ func of(name string, change func(*corev1.Pod)) func(*corev1.Pod) {
 	}
 }
 
-// preempts runs preempt in both of its manners and compares what it does: so many
+// checkPreemption runs preempt in both of its manners and compares what it does: so many
 // pods of a job go, so many are promised a node. Which of equal pods is
 // Volcano's choice. Pods of the job ended were deleted before.
-func preempts(t *testing.T, world func() *scene, goes, promised string, manners ...bool) {
+func checkPreemption(t *testing.T, world func() *scene, goes, promised string, manners ...bool) {
 	for _, topologyAware := range manners {
 		t.Run(fmt.Sprintf("topologyAware=%v", topologyAware), func(t *testing.T) {
 			s := world()
@@ -41,14 +41,14 @@ func preempts(t *testing.T, world func() *scene, goes, promised string, manners 
 					gone = append(gone, task)
 				}
 			}
-			check.Equal(t, "go", goes, tally(gone))
-			check.Equal(t, "promised", promised, tally(s.In(api.Pipelined)))
+			check.Equal(t, "go", goes, countByState(gone))
+			check.Equal(t, "promised", promised, countByState(s.In(api.Pipelined)))
 		})
 	}
 }
 
-// tally writes tasks as "old:2 new@a:1".
-func tally(tasks []*api.TaskInfo) string {
+// countByState writes tasks as "old:2 new@a:1".
+func countByState(tasks []*api.TaskInfo) string {
 	var order []string
 	count := map[string]int{}
 	for _, word := range strings.Fields(session.Names(tasks)) {
@@ -92,19 +92,19 @@ func TestPreemptStaysWithinTheQueueAndItsQuota(t *testing.T) {
 		"a gang takes the place of one larger pod":               {quota: `{"A":2}`, jobs: "old q 1: a cards=2 class=low; new q 2: -*2 class=high", goes: "old:1", promised: "new@a:2", notAware: true},
 		"a gang uses what is free and takes the rest":            {quota: `{"A":8,"B":8}`, jobs: "old q 1: a*2 class=low; ghost none 1: a*6 b*7; new q 3: -*3 card=A|B class=high", goes: "old:2", promised: "new@a:2 new@b:1", notAware: true},
 		"the smaller victim stays when the larger one is enough": {quota: `{"A":5}`, jobs: "large q 1: a cards=4 class=low; small q 1: a class=low;" + wants + " cards=4", goes: "large:1", promised: "new@a:1"},
-		"nobody is evicted for cards when CPU is short as well":  {quota: `{"A":2} cpu=2`, jobs: "j q 1: a*2 - priority=1", change: of("j-2", func(p *corev1.Pod) { *p.Spec.Priority = 10; requests("cpu", "4")(p) })},
-		"inside a job the pod of higher priority wins":           {quota: `{"A":2}`, jobs: "j q 1: a*2 - priority=1", change: of("j-2", func(p *corev1.Pod) { *p.Spec.Priority = 10 }), goes: "j:1", promised: "j@a:1", notAware: true},
+		"nobody is evicted for cards when CPU is short as well":  {quota: `{"A":2} cpu=2`, jobs: "j q 1: a*2 - priority=1", change: changePod("j-2", func(p *corev1.Pod) { *p.Spec.Priority = 10; requests("cpu", "4")(p) })},
+		"inside a job the pod of higher priority wins":           {quota: `{"A":2}`, jobs: "j q 1: a*2 - priority=1", change: changePod("j-2", func(p *corev1.Pod) { *p.Spec.Priority = 10 }), goes: "j:1", promised: "j@a:1", notAware: true},
 	}) {
 		manners := []bool{false, true}
 		if tc.notAware {
 			manners = manners[:1]
 		}
-		preempts(t, func() *scene {
+		checkPreemption(t, func() *scene {
 			s := newScene(t, "node a A; node b B; queue q "+tc.quota)
 			if tc.change == nil {
-				return s.add(tc.jobs)
+				return s.addObjects(tc.jobs)
 			}
-			return s.add(tc.jobs, tc.change)
+			return s.addObjects(tc.jobs, tc.change)
 		}, tc.goes, tc.promised, manners...)
 	}
 }
@@ -124,12 +124,12 @@ func TestPreemptEvictsOnlyIfThePreemptorCanRun(t *testing.T) {
 		"more than the quota ends":      {3, "-", "", ""},
 		"who asks for no cards is free": {3, "- cards=0", "old:1", "new@a:1"},
 	}) {
-		preempts(t, func() *scene {
+		checkPreemption(t, func() *scene {
 			s := newScene(t, `node a A; queue q {"A":2}; old q 1: a*2 class=low; new q 1: class=high `+tc.asks)
 			if strings.HasSuffix(tc.asks, "cards=0") {
-				s.add(`queue q {"A":2} cpu=2`)
+				s.addObjects(`queue q {"A":2} cpu=2`)
 			}
-			return s.add(fmt.Sprintf("ended q 1: a*%d class=low", tc.ending), deleted)
+			return s.addObjects(fmt.Sprintf("ended q 1: a*%d class=low", tc.ending), deleted)
 		}, tc.goes, tc.promised, false, true)
 	}
 }
@@ -138,8 +138,8 @@ func TestPreemptEvictsOnlyIfThePreemptorCanRun(t *testing.T) {
 // both nodes, and BUSY is training that holds them.
 var tides = strings.NewReplacer("FULL", `{"A":8,"B":8}`, "BUSY", "t1 tra 1: a*8; t2 tra 1: b*8 card=B")
 
-func newTide(t testing.TB, text string, changes ...func(*corev1.Pod)) *scene {
-	return newScene(t, "node a A; node b B").add(tides.Replace("queue inf FULL 80000 inference; queue tra FULL 20000 training;"+text), changes...)
+func newReclaimScene(t testing.TB, text string, changes ...func(*corev1.Pod)) *scene {
+	return newScene(t, "node a A; node b B").addObjects(tides.Replace("queue inf FULL 80000 inference; queue tra FULL 20000 training;"+text), changes...)
 }
 
 func TestReclaimFollowsTheMatrixAndTheCards(t *testing.T) {
@@ -164,17 +164,17 @@ func TestReclaimFollowsTheMatrixAndTheCards(t *testing.T) {
 		"elastic pods go before a gang is broken":                              {"wide tra 1: a*4; gang tra 4: a*4; i inf 1: - cards=2", "wide-2 wide-3", "i-0@a"},
 		"a closed queue reclaims nothing":                                      {"queue inf FULL 80000 inference closed; BUSY; i inf 1: -", "", ""},
 	}) {
-		newTide(t, tc.text).evict(reclaim.New()).expect(tc.goes, tc.promised)
+		newReclaimScene(t, tc.text).evict(reclaim.New()).expectEvictions(tc.goes, tc.promised)
 	}
 	for t, tc := range check.Cases(t, map[string]struct {
 		jobs   string
 		change func(*corev1.Pod)
 	}{
-		"nobody is evicted for a pod that lacks CPU":      {"BUSY; i inf 1: -", of("i-0", requests("cpu", "65"))},
-		"pods without cards are not taken for CPU either": {"cpu tra 1: a cards=0; i inf 1: -", of("cpu-0", requests("cpu", "64"))},
-		"a wrong node selector evicts nobody":             {"BUSY; i inf 1: -", of("i-0", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "x"} })},
+		"nobody is evicted for a pod that lacks CPU":      {"BUSY; i inf 1: -", changePod("i-0", requests("cpu", "65"))},
+		"pods without cards are not taken for CPU either": {"cpu tra 1: a cards=0; i inf 1: -", changePod("cpu-0", requests("cpu", "64"))},
+		"a wrong node selector evicts nobody":             {"BUSY; i inf 1: -", changePod("i-0", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "x"} })},
 	}) {
-		newTide(t, tc.jobs, tc.change).evict(reclaim.New()).expect("", "")
+		newReclaimScene(t, tc.jobs, tc.change).evict(reclaim.New()).expectEvictions("", "")
 	}
 }
 
@@ -192,19 +192,19 @@ func TestReclaimEvictsTheLowestPriorityFirst(t *testing.T) {
 		"within a priority":     {"Priority", "low tra 4: a*4 ran=9h; lax tra 1: a*4", "lax:2"},
 		"the lower queue first": {"Priority", "queue less FULL 10000 training; high less 4: a*4; low tra 1: a*4", "high:2"},
 	}) {
-		s := newTide(t, tc.jobs+"; i inf 1: - cards=2", classes).with(framework.Arguments{"victimOrder": tc.order}).evict(reclaim.New())
-		check.Equal(t, "go", tc.goes, tally(s.In(api.Releasing)))
+		s := newReclaimScene(t, tc.jobs+"; i inf 1: - cards=2", classes).withArguments(framework.Arguments{"victimOrder": tc.order}).evict(reclaim.New())
+		check.Equal(t, "go", tc.goes, countByState(s.In(api.Releasing)))
 	}
 }
 
 // TestOwnerKindSetsTheServiceType: a Deployment is inference, a vcjob is
 // training, without any annotation.
 func TestOwnerKindSetsTheServiceType(t *testing.T) {
-	s := newTide(t, "queue inf FULL 80000 keeps; queue tra FULL 20000 gives; t tra 1: a*8 vcjob").add("i inf 1: -", func(p *corev1.Pod) {
+	s := newReclaimScene(t, "queue inf FULL 80000 keeps; queue tra FULL 20000 gives; t tra 1: a*8 vcjob").addObjects("i inf 1: -", func(p *corev1.Pod) {
 		p.Labels["pod-template-hash"] = "1"
 		session.OwnedBy("apps/v1", "ReplicaSet", "o", "o")(p)
-	}).with(framework.Arguments{"podOwnerReferenceToServiceType": map[any]any{"Deployment": "inference", "Job.batch.volcano.sh": "training"}})
-	s.evict(reclaim.New()).expect("t-7", "i-0@a")
+	}).withArguments(framework.Arguments{"podOwnerReferenceToServiceType": map[any]any{"Deployment": "inference", "Job.batch.volcano.sh": "training"}})
+	s.evict(reclaim.New()).expectEvictions("t-7", "i-0@a")
 }
 
 // TestReclaimRespectsTheMinimumRuntime: Volcano's own action takes no pod of a job
@@ -214,7 +214,7 @@ func TestReclaimRespectsTheMinimumRuntime(t *testing.T) {
 		"inference": map[string]any{"reclaimFrom": []any{"training"}}, "training": map[string]any{"reclaimable": true, "minimumRuntime": "1h"},
 	}}
 	nothing := func(p *corev1.Pod) { p.Status.StartTime = nil }
-	earlier := of("new-0", func(p *corev1.Pod) { p.Status.StartTime.Time = p.Status.StartTime.Add(-2 * time.Hour) })
+	earlier := changePod("new-0", func(p *corev1.Pod) { p.Status.StartTime.Time = p.Status.StartTime.Add(-2 * time.Hour) })
 	as := func(*corev1.Pod) {}
 	for t, tc := range check.Cases(t, map[string]struct {
 		args           framework.Arguments
@@ -228,7 +228,7 @@ func TestReclaimRespectsTheMinimumRuntime(t *testing.T) {
 		"the oldest pod of a job counts":                {hour, "59m", "1m", earlier, "new-3", "i-0@a"},
 		"nobody when nothing has started":               {hour, "2h", "2h", nothing, "", ""},
 	}) {
-		newTide(t, fmt.Sprintf("old tra 1: a*4 ran=%s; new tra 1: a*4 ran=%s; i inf 1: -", tc.old, tc.young), tc.change).with(tc.args).evict(reclaim.New()).expect(tc.goes, tc.promised)
+		newReclaimScene(t, fmt.Sprintf("old tra 1: a*4 ran=%s; new tra 1: a*4 ran=%s; i inf 1: -", tc.old, tc.young), tc.change).withArguments(tc.args).evict(reclaim.New()).expectEvictions(tc.goes, tc.promised)
 	}
 }
 
@@ -237,9 +237,9 @@ func TestReclaimRespectsTheMinimumRuntime(t *testing.T) {
 func TestReclaimWaitsForTerminatingPods(t *testing.T) {
 	for ending, want := range map[int]string{2: "t:2", 3: ""} {
 		t.Run(fmt.Sprint(ending), func(t *testing.T) {
-			s := newTide(t, `queue inf {"A":2} 80000 inference; t tra 1: a*8; i inf 1: - cards=2`)
+			s := newReclaimScene(t, `queue inf {"A":2} 80000 inference; t tra 1: a*8; i inf 1: - cards=2`)
 			for i := range ending { // on a node each, where too few cards become free
-				s.add(fmt.Sprintf("node old%d A; ghost%d none 1: old%d*7", i, i, i)).add(fmt.Sprintf("ended%d inf 1: old%d", i, i), deleted)
+				s.addObjects(fmt.Sprintf("node old%d A; ghost%d none 1: old%d*7", i, i, i)).addObjects(fmt.Sprintf("ended%d inf 1: old%d", i, i), deleted)
 			}
 			s.evict(reclaim.New())
 			var taken []*api.TaskInfo
@@ -248,9 +248,9 @@ func TestReclaimWaitsForTerminatingPods(t *testing.T) {
 					taken = append(taken, task)
 				}
 			}
-			got := tally(taken)
+			got := countByState(taken)
 			check.Must(t, got == want, "taken are %q, want %q", got, want)
-			check.That(t, want != "" || s.tide().FreeQuota("inf", "A") == 0 && !s.tide().CanReclaim(s.Task("i-0")),
+			check.That(t, want != "" || s.reclaimPolicy().FreeQuota("inf", "A") == 0 && !s.reclaimPolicy().CanReclaim(s.Task("i-0")),
 				"there is room, or its pod takes from others")
 		})
 	}
@@ -266,12 +266,12 @@ func TestReclaimEvictsConflictingPods(t *testing.T) {
 		change func(*corev1.Pod)
 	}{
 		"cards are free":               {"a", 1, func(*corev1.Pod) {}},
-		"it may not be taken":          {"a", 0, of("t-0", annotate("volcano.sh/preemptable", "false"))},
-		"one of them may not be taken": {"a*2", 0, of("t-1", annotate("volcano.sh/preemptable", "false"))},
+		"it may not be taken":          {"a", 0, changePod("t-0", annotate("volcano.sh/preemptable", "false"))},
+		"one of them may not be taken": {"a*2", 0, changePod("t-1", annotate("volcano.sh/preemptable", "false"))},
 		"two of them":                  {"a*2", 0, func(*corev1.Pod) {}},
 		"all of them, and cards lack":  {"a*8", 8, func(*corev1.Pod) {}},
 	}) {
-		s := newTide(t, "t tra 1: "+tc.runs+"; high inf 1: - cards=8", func(p *corev1.Pod) {
+		s := newReclaimScene(t, "t tra 1: "+tc.runs+"; high inf 1: - cards=8", func(p *corev1.Pod) {
 			if avoidsX(p); strings.HasPrefix(p.Name, "t-") {
 				p.Labels["app"] = "x"
 			} else if tc.runs != "a*8" {

@@ -29,7 +29,7 @@ func TestEachHookEnforcesQuotaAlone(t *testing.T) {
 		"the quota of the taker":         {`queue inf {"A":1} 80000 inference; t tra 1: a*8; i inf 1: - cards=2 phase=Pending least=1`, false, 0},
 		"the quota of the taker, enough": {`queue inf {"A":2} 80000 inference; t tra 1: a*8; i inf 1: - cards=2 phase=Pending least=1`, true, 2},
 	}) {
-		s := newTide(t, tc.text).run()
+		s := newReclaimScene(t, tc.text).enqueueAndAllocate()
 		reclaimer := s.Task("i-0")
 		check.Equal(t, "preemptive", tc.preemptive, s.p.preemptive(s.Ssn.Queues["inf"], reclaimer))
 		got, _ := s.p.reclaimable(reclaimer, slices.Collect(maps.Values(s.Job("t").Tasks)))
@@ -57,20 +57,20 @@ func TestRestartedGangDoesNotCountPodsOfItsLastRun(t *testing.T) {
 				ended(pod)
 			}
 		}
-		s.run()
-		check.Equal(t, fmt.Sprintf("%s: placed on", run), want, s.on("j"))
+		s.enqueueAndAllocate()
+		check.Equal(t, fmt.Sprintf("%s: placed on", run), want, s.podsByNode("j"))
 	}
 }
 
 func TestPlacementOverQuotaIsUndone(t *testing.T) {
-	s := newScene(t, `node a A; node b B; queue q {"A":2}; j q 3: -*3 phase=Pending least=3`).run() // never admitted
-	check.Says(t, s.place("j-0", "b", api.Allocated), "card of node b")
+	s := newScene(t, `node a A; node b B; queue q {"A":2}; j q 3: -*3 phase=Pending least=3`).enqueueAndAllocate() // never admitted
+	check.Says(t, s.allocateTask("j-0", "b", api.Allocated), "card of node b")
 	for _, pod := range []string{"j-1", "j-2", "j-1"} { // the last event is repeated
-		err := s.place(pod, "a", api.Pipelined)
+		err := s.allocateTask(pod, "a", api.Pipelined)
 		check.That(t, err == nil, "pod %s within the quota: %v", pod, err)
 	}
-	check.Says(t, s.place("j-0", "a", api.Allocated), "requested <1>, total would be <3>, but capability is <2>")
-	if err := s.place("j-0", "a", api.Running); err != nil {
+	check.Says(t, s.allocateTask("j-0", "a", api.Allocated), "requested <1>, total would be <3>, but capability is <2>")
+	if err := s.allocateTask("j-0", "a", api.Running); err != nil {
 		t.Errorf("a pod whose eviction failed was placed before: %v", err)
 	}
 }
@@ -78,7 +78,7 @@ func TestPlacementOverQuotaIsUndone(t *testing.T) {
 // TestBindingCarriesTheChargedQueue: with the request that binds a pod goes the queue that
 // it is charged to, and the pod that everybody reads stays as it is.
 func TestBindingCarriesTheChargedQueue(t *testing.T) {
-	s := oneJob(t).add(`queue second {"A":4}`).run()
+	s := oneJob(t).addObjects(`queue second {"A":4}`).enqueueAndAllocate()
 	job := s.Job("j")
 	for t, tc := range check.Cases(t, map[string]struct {
 		change func(*api.TaskInfo)
@@ -106,7 +106,7 @@ func TestBindingCarriesTheChargedQueue(t *testing.T) {
 // TestEvictionReleasesTheChargedQueue: a pod that another queue pays for makes no
 // room in the queue that its PodGroup is in now.
 func TestEvictionReleasesTheChargedQueue(t *testing.T) {
-	s := oneJob(t).run()
+	s := oneJob(t).enqueueAndAllocate()
 	give := s.p.releasedAmounts(s.Task("j-0"), "q", "A")
 	check.That(t, give[quotaCards] == 1, "its queue gets back %v, want a card", give)
 	give = s.p.releasedAmounts(s.Task("j-0"), "second", "A")
@@ -127,17 +127,17 @@ func TestClosedSessionReports(t *testing.T) {
 		"pods that somebody else bound": {framework.Arguments{"configHash": "abc"},
 			func(p *plugin) { p.cache.foreignBindings.foreignPods["u"] = "ns/p" }, SessionReport{ConfigHash: "abc", BoundByOthers: []string{"ns/p"}, At: noon}},
 	}) {
-		s := newScene(t, "queue q {}").with(tc.args)
+		s := newScene(t, "queue q {}").withArguments(tc.args)
 		var reports []SessionReport
 		s.m.SetSessionObserver(func(r SessionReport) { reports = append(reports, r) })
-		s.run()
+		s.enqueueAndAllocate()
 		check.Must(t, len(reports) == 0, "a session reports before it is closed")
 		tc.prepare(s.p)
 		s.m.now = func() time.Time { return noon }
 		s.Close()
 		check.Equal(t, "reports", []SessionReport{tc.want}, reports)
 		s.m.SetSessionObserver(nil)
-		s.run().Close()
+		s.enqueueAndAllocate().Close()
 		check.That(t, len(reports) == 1, "a session reports to nobody")
 	}
 }
@@ -145,8 +145,8 @@ func TestClosedSessionReports(t *testing.T) {
 // TestLongSessionReportsBeforeItCloses: while it decides about pods, and as often
 // as the proof needs it.
 func TestLongSessionReportsBeforeItCloses(t *testing.T) {
-	s := newScene(t, `node a A; queue q {"A":8}; j q 1: -*8`).with(framework.Arguments{"configHash": "abc"})
-	s.open()
+	s := newScene(t, `node a A; queue q {"A":8}; j q 1: -*8`).withArguments(framework.Arguments{"configHash": "abc"})
+	s.openSession()
 	var reports []SessionReport
 	s.m.SetSessionObserver(func(r SessionReport) { reports = append(reports, r) })
 	began := s.m.now()
@@ -167,8 +167,8 @@ func TestLongSessionReportsBeforeItCloses(t *testing.T) {
 // TestPlacementsOfASessionAreStored: what the session keeps is known as this
 // process's own when the pod shows its node; what it undoes is not.
 func TestPlacementsOfASessionAreStored(t *testing.T) {
-	s := newScene(t, `node a A; queue q {"A":2}; j q 1: -; gang q 3: -*3`).run()
-	got := s.on("j")
+	s := newScene(t, `node a A; queue q {"A":2}; j q 1: -; gang q 3: -*3`).enqueueAndAllocate()
+	got := s.podsByNode("j")
 	check.Must(t, got == "a:1", "placed %q", got)
 	s.Close()
 	sent := s.m.foreignBindings.pending
@@ -191,9 +191,9 @@ func TestOrphanQueuesAreReparented(t *testing.T) {
 		s := newScene(t, "node a A; queue root -")
 		for _, word := range strings.Fields(tc.queues) {
 			child, parent, _ := strings.Cut(word, ":")
-			s.add("queue " + child + ` {"A":1} parent=` + parent + "; j-" + child + " " + child + " 1: -")
+			s.addObjects("queue " + child + ` {"A":1} parent=` + parent + "; j-" + child + " " + child + " 1: -")
 		}
-		s.add("r root 1: a cards=0").run() // a pod in root makes Volcano look for it
+		s.addObjects("r root 1: a cards=0").enqueueAndAllocate() // a pod in root makes Volcano look for it
 		var got []string
 		for _, original := range s.Queues {
 			child := s.Ssn.Queues[api.QueueID(original.Name)].Queue
@@ -208,7 +208,7 @@ func TestOrphanQueuesAreReparented(t *testing.T) {
 		check.That(t, strings.Join(got, " ") == tc.adopted, "adopted %v, want %v", got, tc.adopted)
 		for _, word := range strings.Fields(tc.queues) {
 			child, _, _ := strings.Cut(word, ":")
-			got := s.on("j-" + child)
+			got := s.podsByNode("j-" + child)
 			check.That(t, got == "a:1" || child == "root", "queue %s: placed %q, want its quota of 1", child, got)
 		}
 		s.Close()

@@ -13,7 +13,7 @@ import (
 )
 
 // tasks lists the tasks of the session in one of the states, by UID.
-func (l *life) tasks(states ...api.TaskStatus) []*api.TaskInfo {
+func (l *lifecycle) tasks(states ...api.TaskStatus) []*api.TaskInfo {
 	var found []*api.TaskInfo
 	for _, job := range l.ssn.Jobs {
 		for _, task := range job.Tasks {
@@ -32,10 +32,10 @@ func asked(pod *corev1.Pod) (cards int, names string) {
 	return int(quantity.Value()), pod.Annotations["volcano.sh/card.name"]
 }
 
-// holds is the rule of what counts: pods that run or are on their way to a node,
+// holdsCards is the rule of what counts: pods that run or are on their way to a node,
 // those that this session promised one, and those that an earlier session
 // evicts while the API server has not deleted them.
-func (l *life) holds(task *api.TaskInfo) bool {
+func (l *lifecycle) holdsCards(task *api.TaskInfo) bool {
 	switch task.Status {
 	case api.Allocated, api.Pipelined, api.Binding, api.Bound, api.Running:
 		return true
@@ -45,22 +45,22 @@ func (l *life) holds(task *api.TaskInfo) bool {
 	return false
 }
 
-// ends is the rule of what ends: pods that are being deleted on their node and
+// isTerminating is the rule of what ends: pods that are being deleted on their node and
 // have not finished, whatever Volcano calls them, and those that this session
 // evicted.
-func (l *life) ends(task *api.TaskInfo) bool {
-	return task.Status == api.Releasing && !l.holds(task) && task.NodeName != "" && task.Pod.Status.Phase != corev1.PodSucceeded
+func (l *lifecycle) isTerminating(task *api.TaskInfo) bool {
+	return task.Status == api.Releasing && !l.holdsCards(task) && task.NodeName != "" && task.Pod.Status.Phase != corev1.PodSucceeded
 }
 
 // queueOf is the queue that a task's PodGroup is in.
-func (l *life) queueOf(task *api.TaskInfo) string {
+func (l *lifecycle) queueOf(task *api.TaskInfo) string {
 	return l.groups[strings.TrimPrefix(string(task.Job), "ns/")].Spec.Queue
 }
 
-// payer is the queue that pays for a task: that of its PodGroup when this session
+// chargedQueue is the queue that pays for a task: that of its PodGroup when this session
 // places it; then the one that paid for it on its node, else the one of its
 // binding, else that of its PodGroup, as far as they exist.
-func (l *life) payer(task *api.TaskInfo) string {
+func (l *lifecycle) chargedQueue(task *api.TaskInfo) string {
 	uid, queue := task.Pod.UID, l.queueOf(task)
 	switch last := l.paid[uid]; {
 	case task.Status == api.Allocated || task.Status == api.Pipelined:
@@ -75,7 +75,7 @@ func (l *life) payer(task *api.TaskInfo) string {
 
 // modelOf is the card a task is on: its node's, or while that has no label the
 // one it was charged last.
-func (l *life) modelOf(task *api.TaskInfo) string {
+func (l *lifecycle) modelOf(task *api.TaskInfo) string {
 	if model := l.models[task.NodeName]; model != "" {
 		l.last[task.Pod.UID] = model
 	}
@@ -83,15 +83,15 @@ func (l *life) modelOf(task *api.TaskInfo) string {
 }
 
 // used counts what every queue uses of every model, and what of it ends.
-func (l *life) used() map[use]int {
+func (l *lifecycle) used() map[use]int {
 	sums := map[use]int{}
 	for _, task := range l.tasks() {
 		if task.Status == api.Pending {
 			delete(l.paid, task.Pod.UID) // it is placed anew
 		}
-		if holds, ends := l.holds(task), l.ends(task); holds || ends {
+		if holds, ends := l.holdsCards(task), l.isTerminating(task); holds || ends {
 			cards, _ := asked(task.Pod)
-			sums[use{l.payer(task), l.modelOf(task), ends}] += cards
+			sums[use{l.chargedQueue(task), l.modelOf(task), ends}] += cards
 		}
 	}
 	return sums
@@ -104,7 +104,7 @@ type use struct {
 }
 
 // mayUse tells whether a task may be placed on a node while so much is in use.
-func (l *life) mayUse(task *api.TaskInfo, node string, used map[use]int) bool {
+func (l *lifecycle) mayUse(task *api.TaskInfo, node string, used map[use]int) bool {
 	cards, names := asked(task.Pod)
 	queue, model := l.queueOf(task), l.models[node]
 	if l.quotas[queue] == nil || cards == 0 {
@@ -115,15 +115,15 @@ func (l *life) mayUse(task *api.TaskInfo, node string, used map[use]int) bool {
 }
 
 // check compares the books with the recount.
-func (l *life) check(t *rapid.T) {
+func (l *lifecycle) check(t *rapid.T) {
 	pods, used := map[string]int{}, l.used()
 	for _, task := range l.tasks() {
 		charge := l.plugin.ledger.Charged(string(task.UID))
-		if l.holds(task) != (charge != nil) {
+		if l.holdsCards(task) != (charge != nil) {
 			t.Fatalf("%s is %s on %q, evicted before: %v, and is charged %+v", task.UID, task.Status, task.NodeName, l.leaving[task.Pod.UID], charge)
 		}
 		if charge != nil {
-			pods[l.payer(task)]++
+			pods[l.chargedQueue(task)]++
 		}
 	}
 	for queue := range l.queues {
@@ -145,7 +145,7 @@ func (l *life) check(t *rapid.T) {
 
 // grewWithinQuota checks that what is in use grew only where it is within the
 // quota and no more than that ends, since so much was in use.
-func (l *life) grewWithinQuota(t *rapid.T, before map[use]int) {
+func (l *lifecycle) grewWithinQuota(t *rapid.T, before map[use]int) {
 	after := l.used()
 	for u, used := range after {
 		if u.ends || used <= before[u] {

@@ -23,10 +23,10 @@ import (
 	"cardquota.dev/operator/internal/testing/session"
 )
 
-// life is one scheduler and what it lives on: what the API server knows, kept
+// lifecycle is one scheduler and what it lives on: what the API server knows, kept
 // as plainly as possible, Volcano's real cache of it, and the open session with
 // its statements. Its recount is the oracle of the books.
-type life struct {
+type lifecycle struct {
 	models map[string]string         // node → the model it is labelled with, "" for none
 	quotas map[string]map[string]int // queue → model → quota
 	queues map[string]*v1beta1.Queue
@@ -96,15 +96,15 @@ var quotas = []struct {
 	{"nonsense", nil}, // not even CPU
 }
 
-// newLife begins a life in which some pods run already, within their quotas or
+// newLifecycle begins a life in which some pods run already, within their quotas or
 // not. A cache cannot be stopped, so all lives have the same one.
-func newLife(t *rapid.T, cache *cache.SchedulerCache) *life {
+func newLifecycle(t *rapid.T, cache *cache.SchedulerCache) *lifecycle {
 	yes := true
 	enabled := func(name string) conf.PluginOption {
 		return conf.PluginOption{Name: name, EnabledJobOrder: &yes, EnabledJobReady: &yes, EnabledJobPipelined: &yes, EnabledQueueOrder: &yes,
 			EnabledPredicate: &yes, EnabledBestNode: &yes, EnabledAllocatable: &yes, EnabledSubJobReady: &yes, EnabledSubJobPipelined: &yes}
 	}
-	l := &life{
+	l := &lifecycle{
 		cache:  cache,
 		models: map[string]string{"n1": "A", "n2": "B", "n3": "A"},
 		quotas: map[string]map[string]int{},
@@ -131,13 +131,13 @@ func newLife(t *rapid.T, cache *cache.SchedulerCache) *life {
 		return l.plugin
 	})
 	l.restart()
-	l.open(t)
+	l.openSession(t)
 	return l
 }
 
 // create makes a pod at a place of a job, with a UID of its own; node is "" for
 // one that waits.
-func (l *life) create(t *rapid.T, job, place, node string) {
+func (l *lifecycle) create(t *rapid.T, job, place, node string) {
 	cards := rapid.IntRange(0, 3).Draw(t, "cards")
 	names := rapid.SampledFrom([]string{"A", "B", "A|B", "B|A", "-", "-"}).Draw(t, "card.name")
 	pod := session.New(fmt.Sprintf("%s q 1: %s cards=%d card=%s", job, cmp.Or(node, "-"), cards, names)).Pods[0]
@@ -153,7 +153,7 @@ func (l *life) create(t *rapid.T, job, place, node string) {
 }
 
 // restart is a new process: it knows nothing but what the API server tells.
-func (l *life) restart() {
+func (l *lifecycle) restart() {
 	l.m = NewCache()
 	l.m.messages.recorder = &record.FakeRecorder{}
 	l.binding, l.evicting, l.last, l.paid = map[string]string{}, map[string]bool{}, map[types.UID]string{}, map[types.UID]payment{}
@@ -176,14 +176,14 @@ func (l *life) restart() {
 }
 
 // tellNode hands the cache a node of five cards as it is labelled now.
-func (l *life) tellNode(name string) {
+func (l *lifecycle) tellNode(name string) {
 	if err := l.cache.AddOrUpdateNode(session.Node(name, cmp.Or(l.models[name], "-"), 5)); err != nil {
 		panic(err)
 	}
 }
 
 // requota writes another quota to a queue, which may be new.
-func (l *life) requota(t *rapid.T, name string) {
+func (l *lifecycle) requota(t *rapid.T, name string) {
 	quota := quotas[rapid.IntRange(0, len(quotas)-1).Draw(t, "quota of "+name)]
 	old, queue := l.queues[name], session.Queue(name, quota.text)
 	l.born++
@@ -198,9 +198,9 @@ func (l *life) requota(t *rapid.T, name string) {
 	}
 }
 
-// move puts a PodGroup into a queue that exists, and takes away one in which there
+// movePodGroup puts a PodGroup into a queue that exists, and takes away one in which there
 // is none.
-func (l *life) move(t *rapid.T) {
+func (l *lifecycle) movePodGroup(t *rapid.T) {
 	name, queue := rapid.SampledFrom([]string{"one", "two", "three"}).Draw(t, "PodGroup"), rapid.SampledFrom(slices.Sorted(maps.Keys(l.queues))).Draw(t, "to")
 	old, group := l.groups[name], l.groups[name].DeepCopy()
 	group.Spec.Queue = queue
@@ -217,8 +217,8 @@ func (l *life) move(t *rapid.T) {
 	}
 }
 
-// open opens the next session, of which the metrics say what a recount says.
-func (l *life) open(t *rapid.T) {
+// openSession opens the next session, of which the metrics say what a recount says.
+func (l *lifecycle) openSession(t *rapid.T) {
 	l.ssn = framework.OpenSession(l.cache, l.tiers, nil)
 	l.undecided, l.saved, l.replayed, l.leaving = nil, nil, false, map[types.UID]bool{}
 	for name := range l.evicting {
@@ -248,10 +248,10 @@ func (l *life) open(t *rapid.T) {
 	}
 }
 
-// next closes the session, lets the world change and opens another one.
-func (l *life) next(t *rapid.T) {
+// nextSession closes the session, lets the world change and opens another one.
+func (l *lifecycle) nextSession(t *rapid.T) {
 	framework.CloseSession(l.ssn)
-	l.answer(t)
+	l.answerBindings(t)
 	switch rapid.IntRange(0, 7).Draw(t, "what changes") {
 	case 1:
 		node := rapid.SampledFrom([]string{"n1", "n2", "n3"}).Draw(t, "node")
@@ -263,14 +263,14 @@ func (l *life) next(t *rapid.T) {
 		l.models = map[string]string{"n1": "A", "n2": "B", "n3": "A"}
 		l.restart()
 	case 4, 5:
-		l.move(t)
+		l.movePodGroup(t)
 	}
-	l.open(t)
+	l.openSession(t)
 }
 
 // podsChange lets the owners of pods delete them and make new ones, and pods
 // end, at any time.
-func (l *life) podsChange(t *rapid.T) {
+func (l *lifecycle) podsChange(t *rapid.T) {
 	name := rapid.SampledFrom([]string{"one-0", "one-1", "two-0", "two-1", "three-0", "three-1"}).Draw(t, "pod")
 	pod := l.pods[name]
 	switch {
@@ -289,8 +289,8 @@ func (l *life) podsChange(t *rapid.T) {
 	}
 }
 
-// answer lets the API server answer, late or never, what it was asked.
-func (l *life) answer(t *rapid.T) {
+// answerBindings lets the API server answer, late or never, what it was asked.
+func (l *lifecycle) answerBindings(t *rapid.T) {
 	for _, name := range slices.Sorted(maps.Keys(l.pods)) {
 		pod, node := l.pods[name], l.binding[name]
 		answer := rapid.IntRange(0, 3).Draw(t, "answer about "+name)
@@ -318,7 +318,7 @@ func (l *life) answer(t *rapid.T) {
 
 // bind has a pod show the node where this process asked for it, and the queue that
 // it wrote.
-func (l *life) bind(name, node string) {
+func (l *lifecycle) bind(name, node string) {
 	delete(l.binding, name)
 	l.update(name, func(p *corev1.Pod) {
 		p.Spec.NodeName = node
@@ -328,19 +328,19 @@ func (l *life) bind(name, node string) {
 }
 
 // update changes a pod and tells the cache as an informer does.
-func (l *life) update(name string, change func(*corev1.Pod)) {
+func (l *lifecycle) update(name string, change func(*corev1.Pod)) {
 	old := l.pods[name].DeepCopy()
 	change(l.pods[name])
 	l.cache.UpdatePod(old, l.pods[name].DeepCopy())
 }
 
 // fetch is what Volcano does after a bind or an eviction that failed.
-func (l *life) fetch(name string) {
+func (l *lifecycle) fetch(name string) {
 	l.cache.DeletePod(l.pods[name])
 	l.cache.AddPod(l.pods[name].DeepCopy())
 }
 
-func (l *life) remove(name string) {
+func (l *lifecycle) remove(name string) {
 	l.cache.DeletePod(l.pods[name])
 	delete(l.pods, name)
 	delete(l.binding, name)

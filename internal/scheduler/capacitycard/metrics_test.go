@@ -49,12 +49,12 @@ func (m *Cache) scrape(t check.T) map[string]float64 {
 // is idle, and one without limits.
 func busyWorld(t testing.TB) *scene {
 	return newScene(t, `node a A; node b B; node bare -; queue busy {"A":2,"B":0}; queue idle {"B":4}; queue cpu -
-		runs busy 2: a*2; waits busy 3: -*3; chooses busy 1: -*2 cards=2 card=A|B; wrong busy 1: - card=A_B`).add("gated busy 1: -*3",
+		runs busy 2: a*2; waits busy 3: -*3; chooses busy 1: -*2 cards=2 card=A|B; wrong busy 1: - card=A_B`).addObjects("gated busy 1: -*3",
 		func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "later"}} })
 }
 
 func TestMetricsShowTheSnapshot(t *testing.T) {
-	s := busyWorld(t).run()
+	s := busyWorld(t).enqueueAndAllocate()
 	for _, job := range s.Ssn.Jobs { // all were admitted, before the quota was lowered
 		if application, refusal := s.p.missingMinimum(job); refusal == nil {
 			s.m.reservations.recordEnqueued(job, application)
@@ -101,7 +101,7 @@ func TestMetricsShowTheSnapshot(t *testing.T) {
 }
 
 func TestUnlimitedQueueShowsUsageWithoutQuota(t *testing.T) {
-	s := newScene(t, "node a A; queue free - cpu=; runs free 2: a*2").with(framework.Arguments{"unmanagedQueues": "Ignore"}).run()
+	s := newScene(t, "node a A; queue free - cpu=; runs free 2: a*2").withArguments(framework.Arguments{"unmanagedQueues": "Ignore"}).enqueueAndAllocate()
 	got := s.m.scrape(t)
 	check.Equal(t, "cards allocated", 2, got[`cardquota_queue_card_allocated{card="A",queue="free"}`])
 	for series := range got {
@@ -110,10 +110,10 @@ func TestUnlimitedQueueShowsUsageWithoutQuota(t *testing.T) {
 }
 
 func TestReadyShowsWhetherDecisionsAreDelayed(t *testing.T) {
-	s := oneJob(t).run()
+	s := oneJob(t).enqueueAndAllocate()
 	ready := func(when string, want float64, args framework.Arguments) {
 		t.Helper()
-		check.Equal(t, fmt.Sprintf("%s: ready", when), want, s.with(args).reopen().m.scrape(t)["cardquota_ready{}"])
+		check.Equal(t, fmt.Sprintf("%s: ready", when), want, s.withArguments(args).reopen().m.scrape(t)["cardquota_ready{}"])
 	}
 	ready("all is seen", 1, nil)
 	ready("arguments are invalid", 0, framework.Arguments{"overCommitFactor": 0.5})
@@ -123,7 +123,7 @@ func TestReadyShowsWhetherDecisionsAreDelayed(t *testing.T) {
 }
 
 func TestDeletedQueueHasNoMetrics(t *testing.T) {
-	s := busyWorld(t).run()
+	s := busyWorld(t).enqueueAndAllocate()
 	ofBusy := func() (found []string) {
 		for series := range s.m.scrape(t) {
 			if strings.Contains(series, `queue="busy"`) {
@@ -137,7 +137,7 @@ func TestDeletedQueueHasNoMetrics(t *testing.T) {
 		"series before: %v", before)
 	delete(s.Ssn.Queues, "busy")
 	clear(s.Ssn.Jobs) // what Volcano's snapshot does without the queue
-	s.list(s.Pods[:2]...)
+	s.addToPodLister(s.Pods[:2]...)
 	if after := s.reopen().m.scrape(t); len(ofBusy()) > 0 || after[`cardquota_card_unowned{card="A"}`] != 2 {
 		t.Errorf("a deleted queue is still there: %v; %v cards are unowned, want the 2 that its pods still hold", ofBusy(), after[`cardquota_card_unowned{card="A"}`])
 	}
@@ -149,7 +149,7 @@ func TestDeletedQueueHasNoMetrics(t *testing.T) {
 }
 
 func TestRepeatedRefusalCountsOnce(t *testing.T) {
-	s := busyWorld(t).run()
+	s := busyWorld(t).enqueueAndAllocate()
 	count := func() float64 {
 		return s.m.scrape(t)[`cardquota_refusals_total{queue="busy",reason="InsufficientScalarQuota"}`]
 	}
@@ -174,7 +174,7 @@ func TestRepeatedRefusalCountsOnce(t *testing.T) {
 
 func TestMetricsAreWrittenAsPrometheusWantsThem(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(busyWorld(t).run().m.metrics)
+	registry.MustRegister(busyWorld(t).enqueueAndAllocate().m.metrics)
 	problems, err := testutil.GatherAndLint(registry)
 	check.That(t, err == nil && len(problems) == 0, "%v %v", err, problems)
 }
@@ -182,7 +182,7 @@ func TestMetricsAreWrittenAsPrometheusWantsThem(t *testing.T) {
 // TestScrapeReadsOneSession moves a job of two cards back and forth between two
 // queues while others scrape: nobody ever sees it in both or in none.
 func TestScrapeReadsOneSession(t *testing.T) {
-	s := oneJob(t).add(`queue r {"A":4}`).run()
+	s := oneJob(t).addObjects(`queue r {"A":4}`).enqueueAndAllocate()
 	s.reopen().p.OnSessionClose(s.Ssn)
 	over := make(chan struct{})
 	var scrapers sync.WaitGroup

@@ -47,17 +47,17 @@ func TestQueueAllowsSelectedNamespaces(t *testing.T) {
 		// Before its pods exist, when they do, and when it was admitted earlier.
 		for phase, pods := range map[string]string{"Pending": "", " Pending": " -*2", "Inqueue": " -*2"} {
 			t.Run(name+"/"+phase+pods, func(t *testing.T) {
-				s := newScene(t, fmt.Sprintf("node a A; %s; j q 1: phase=%s least=0 cards=%d", tc.text, strings.TrimSpace(phase), tc.cards)+pods).run()
+				s := newScene(t, fmt.Sprintf("node a A; %s; j q 1: phase=%s least=0 cards=%d", tc.text, strings.TrimSpace(phase), tc.cards)+pods).enqueueAndAllocate()
 				job, want := s.Job("j"), ""
 				if pods != "" && tc.why == "" {
 					want = "a:2"
 				}
-				check.Equal(t, "placed", want, s.on("j"))
-				said := job.JobFitErrors + s.why("j")
+				check.Equal(t, "placed", want, s.podsByNode("j"))
+				said := job.JobFitErrors + s.refusals("j")
 				check.That(t, strings.Contains(said, tc.why), "said %q, want %q", said, tc.why)
 				admitted := job.PodGroup.Status.Phase == scheduling.PodGroupInqueue
 				check.That(t, phase == "Inqueue" || admitted == (tc.why == ""), "admitted %v", admitted)
-				check.That(t, pods != "" || tc.why == "" || told(job.PodGroup, job.JobFitErrors), "the PodGroup's conditions do not tell why")
+				check.That(t, pods != "" || tc.why == "" || hasCondition(job.PodGroup, job.JobFitErrors), "the PodGroup's conditions do not tell why")
 			})
 		}
 	}
@@ -68,12 +68,12 @@ func TestQueueAllowsSelectedNamespaces(t *testing.T) {
 func TestEachHookChecksTheNamespace(t *testing.T) {
 	for team, want := range map[string]bool{"lab": true, "chat": false} {
 		t.Run(team, func(t *testing.T) {
-			s := newTide(t, `ns ns lab; queue inf {"A":16} 80000 inference for={"matchLabels":{"team":"`+team+`"}}; t tra 1: a*4; low inf 1: a*4; i inf 1: - cards=2 phase=Pending least=1`).run()
+			s := newReclaimScene(t, `ns ns lab; queue inf {"A":16} 80000 inference for={"matchLabels":{"team":"`+team+`"}}; t tra 1: a*4; low inf 1: a*4; i inf 1: - cards=2 phase=Pending least=1`).enqueueAndAllocate()
 			p, ssn, job, task := s.p, s.Ssn, s.Job("i"), s.Task("i-0")
 			queue, node := ssn.Queues["inf"], ssn.Nodes["a"]
 			job.Priority = 10
 			victims, own := []*api.TaskInfo{s.Task("t-0"), s.Task("t-1")}, []*api.TaskInfo{s.Task("low-0"), s.Task("low-1")}
-			rules, state, ctx := s.tide(), k8sframework.NewCycleState(), context.Background()
+			rules, state, ctx := s.reclaimPolicy(), k8sframework.NewCycleState(), context.Background()
 			_ = p.simulationHook((*quota.Released).Add)(ctx, state, task, own[0], node)
 			for _, hook := range []struct {
 				name    string
@@ -87,7 +87,7 @@ func TestEachHookChecksTheNamespace(t *testing.T) {
 				{"simulateAllocatable", func() bool { return p.simulateAllocatable(ctx, state, queue, task) }},
 				{"takes", func() bool { return rules.CanReclaim(task) }},
 				{"allocated", func() bool {
-					err := s.place("i-0", "a", api.Allocated)
+					err := s.allocateTask("i-0", "a", api.Allocated)
 					s.p.ledger.Release(string(task.UID))
 					return err == nil
 				}},
@@ -107,9 +107,9 @@ func TestEachHookChecksTheNamespace(t *testing.T) {
 // TestExcludedNamespaceKeepsItsCardsAndGetsNoMore: its running pods stay
 // charged, and what it waited for is free for others.
 func TestExcludedNamespaceKeepsItsCardsAndGetsNoMore(t *testing.T) {
-	s := newScene(t, `node a A; queue q {"A":4}`+chat+`ns ns chat; ns lab lab; old q 1: a ns=lab; stuck q 3: -*3 ns=lab least=3; j q 1: -*4 phase=Pending least=1`).run()
-	if got := s.on("j"); got != "a:3" || s.used("q", "A") != 4 {
-		t.Errorf("placed %q of the chosen namespace, %d cards are in use; want the 3 cards that the left-out one does not hold", got, s.used("q", "A"))
+	s := newScene(t, `node a A; queue q {"A":4}`+chat+`ns ns chat; ns lab lab; old q 1: a ns=lab; stuck q 3: -*3 ns=lab least=3; j q 1: -*4 phase=Pending least=1`).enqueueAndAllocate()
+	if got := s.podsByNode("j"); got != "a:3" || s.usedCards("q", "A") != 4 {
+		t.Errorf("placed %q of the chosen namespace, %d cards are in use; want the 3 cards that the left-out one does not hold", got, s.usedCards("q", "A"))
 	}
 	if got := session.Names(s.In(api.Pending)); strings.Count(got, "stuck") != 3 {
 		t.Errorf("pending are %q", got)
@@ -122,14 +122,14 @@ func TestNamespaceCheckFollowsLabelsAndSelector(t *testing.T) {
 	verdictOf := func(change func()) *workload.Refusal {
 		change()
 		s.Cache = nil // Volcano hands out other objects
-		s.run()
+		s.enqueueAndAllocate()
 		return s.p.namespaceRefusals[queueNamespace{"q", "ns"}]
 	}
 	check.Must(t, verdictOf(func() {}) != nil, "a namespace of another team is not refused")
 	chosen := s.Queues[0]
 	other := verdictOf(func() {
 		s.Queues[0] = chosen.DeepCopy()
-		s.queue("q", func(q *v1beta1.Queue) {
+		s.changeQueue("q", func(q *v1beta1.Queue) {
 			q.Annotations["volcano.sh/namespace-selector"] = `{"matchLabels":{"team":"lab"}}`
 		})
 	})
@@ -139,7 +139,7 @@ func TestNamespaceCheckFollowsLabelsAndSelector(t *testing.T) {
 	check.That(t, labelled == nil, "the namespace is labelled: %v", labelled)
 	check.That(t, verdictOf(func() { s.Namespaces[0] = session.Namespace("ns", "lab") }) != nil,
 		"the namespace lost its label and is not refused")
-	check.That(t, verdictOf(func() { s.add(`queue q {"A":8}`) }) == nil, "a queue for every namespace refuses one")
+	check.That(t, verdictOf(func() { s.addObjects(`queue q {"A":8}`) }) == nil, "a queue for every namespace refuses one")
 	check.That(t, len(s.p.namespaceRefusals) == 0, "no queue chooses, and %d verdicts are kept", len(s.p.namespaceRefusals))
 }
 
@@ -148,7 +148,7 @@ func TestNamespaceCheckFollowsLabelsAndSelector(t *testing.T) {
 func TestQueuesWithoutSelectorReadNoNamespaces(t *testing.T) {
 	for _, selector := range []string{";", chat} {
 		t.Run(selector, func(t *testing.T) {
-			s := newScene(t, `node a A; ns ns chat; queue q {"A":8}`+selector+"j q 1: -").run()
+			s := newScene(t, `node a A; ns ns chat; queue q {"A":8}`+selector+"j q 1: -").enqueueAndAllocate()
 			check.That(t, (s.p.namespaceLister != nil) == (selector == chat), "namespaces are looked up: %v", s.p.namespaceLister != nil)
 			for gate, ask := range map[string]func(){
 				"the next session": func() { clear(s.p.namespaceRefusals); _ = s.p.checkNamespace("q", s.p.queueRules["q"], "ns") },
@@ -161,16 +161,16 @@ func TestQueuesWithoutSelectorReadNoNamespaces(t *testing.T) {
 	}
 }
 
-// outsiders has a queue q that leaves the namespace evil out, and one that takes all.
-func outsiders(t *testing.T, text string, changes ...func(*corev1.Pod)) *scene {
-	return newScene(t, `node a A; ns ns chat; ns evil evil; queue q {"A":4}`+chat+`queue open {"A":4}; j q 1: a`).add(text, changes...).run()
+// newNamespaceScene has a queue q that leaves the namespace evil out, and one that takes all.
+func newNamespaceScene(t *testing.T, text string, changes ...func(*corev1.Pod)) *scene {
+	return newScene(t, `node a A; ns ns chat; ns evil evil; queue q {"A":4}`+chat+`queue open {"A":4}; j q 1: a`).addObjects(text, changes...).enqueueAndAllocate()
 }
 
 // TestOperatorChargesTheSameQueue: of a pod that nobody may have let in, the
 // scheduler and the operator believe the same, in a first session and with what was
 // charged before, also when the queue has come to choose other namespaces.
 func TestOperatorChargesTheSameQueue(t *testing.T) {
-	s := outsiders(t, "")
+	s := newNamespaceScene(t, "")
 	// Pods of every kind that a tenant may write, but for their PodGroup: by this
 	// scheduler or another, in a namespace that queue q takes or leaves out, with a
 	// record of a binding, the name of a queue, or both, for a card, for CPU, and for
@@ -208,7 +208,7 @@ func TestOperatorChargesTheSameQueue(t *testing.T) {
 		}
 		last = charges
 	}
-	s.list(all...)
+	s.addToPodLister(all...)
 	agree("at first")
 	queue := s.Ssn.Queues["q"].Queue.DeepCopy()
 	queue.Annotations["volcano.sh/namespace-selector"] = `{"matchLabels":{"team":"evil"}}`
@@ -245,12 +245,12 @@ func TestForgedChargedQueueWithholdsNoCards(t *testing.T) {
 			requests("evil.example/x", "1000")(p)
 		}
 		text := "forged q 1: a cards=0 " + tc.pod
-		s := outsiders(t, map[bool]string{true: text}[tc.inGroup], forge)
+		s := newNamespaceScene(t, map[bool]string{true: text}[tc.inGroup], forge)
 		pod := s.PodsOf(text, forge)[0]
-		s.list(pod)
+		s.addToPodLister(pod)
 		charge := s.p.ledger.Charged(string(pod.UID))
 		check.Must(t, charge != nil, "the pod is not in the books at all")
-		if used := s.used("q", "A"); used != tc.used+1 {
+		if used := s.usedCards("q", "A"); used != tc.used+1 {
 			t.Errorf("the queue uses %d cards, want %d beside its own", used, tc.used)
 		}
 		cpu := charge.MilliCPU

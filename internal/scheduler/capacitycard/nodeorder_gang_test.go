@@ -45,8 +45,8 @@ func (s *scene) placeWith(queuePlugin string, more []string, args map[string]fra
 	return nodes
 }
 
-// requests sets what the pods of a job ask for of CPU.
-func (s *scene) requests(job, cpu string) *scene {
+// requestCPU sets what the pods of a job ask for of CPU.
+func (s *scene) requestCPU(job, cpu string) *scene {
 	for _, pod := range s.Pods {
 		if strings.HasPrefix(pod.Name, job+"-") {
 			pod.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse(cpu)
@@ -55,8 +55,8 @@ func (s *scene) requests(job, cpu string) *scene {
 	return s
 }
 
-// groups changes every PodGroup.
-func (s *scene) groups(change func(*v1beta1.PodGroup)) *scene {
+// changePodGroups changes every PodGroup.
+func (s *scene) changePodGroups(change func(*v1beta1.PodGroup)) *scene {
 	for _, group := range s.Groups {
 		change(group)
 	}
@@ -69,7 +69,7 @@ func (s *scene) nodeGroups() *scene {
 	for _, node := range s.Nodes {
 		node.Labels["volcano.sh/nodegroup-name"] = node.Name
 	}
-	return s.queue("q", func(q *v1beta1.Queue) {
+	return s.changeQueue("q", func(q *v1beta1.Queue) {
 		q.Spec.Affinity = &v1beta1.Affinity{NodeGroupAffinity: &v1beta1.NodeGroupAffinity{
 			RequiredDuringSchedulingIgnoredDuringExecution: []string{"n1"}, PreferredDuringSchedulingIgnoredDuringExecution: []string{"n1", "n2"},
 		}}
@@ -104,15 +104,15 @@ func TestHeavierScoresOfVolcanoDecide(t *testing.T) {
 		packed string
 	}{
 		"binpack by CPU": {
-			scene: fleet("node n1,n2 A; a q 1: n1; b q 1: n2*5; j q 1: -").requests("a", "40"),
+			scene: fleet("node n1,n2 A; a q 1: n1; b q 1: n2*5; j q 1: -").requestCPU("a", "40"),
 			args:  arguments("binpack", "binpack.weight", 20), want: "j-0@n1", packed: "j-0@n2",
 		},
 		"binpack by another weight of packing": {
-			scene: fleet("node n1,n2 A; a q 1: n1; b q 1: n2*5; j q 1: -").requests("a", "40"),
+			scene: fleet("node n1,n2 A; a q 1: n1; b q 1: n2*5; j q 1: -").requestCPU("a", "40"),
 			args:  map[string]framework.Arguments{"binpack": {"binpack.weight": 1}, PluginName: {"nodeOrderWeight": 0.01}}, want: "j-0@n1", packed: "j-0@n2",
 		},
 		"task-topology keeps tasks apart": {
-			scene: fleet("node n1,n2 A; a q 1: n1 cards=0; b q 1: n2*2; j q 2: - - tasks=w*2/2").requests("a", "30").groups(func(g *v1beta1.PodGroup) {
+			scene: fleet("node n1,n2 A; a q 1: n1 cards=0; b q 1: n2*2; j q 2: - - tasks=w*2/2").requestCPU("a", "30").changePodGroups(func(g *v1beta1.PodGroup) {
 				g.Annotations["volcano.sh/task-topology-anti-affinity"] = "w"
 			}),
 			more: []string{"task-topology"}, args: arguments("task-topology", "task-topology.weight", 20), want: "j-0@n2 j-1@n1", packed: "j-0@n2 j-1@n2",
@@ -163,17 +163,17 @@ func TestGangThatFitsOneNodeIsNotSplit(t *testing.T) {
 		nodes := 2 + random.IntN(7)
 		for i := range nodes {
 			total := []int{4, 8, 8, 16}[random.IntN(4)]
-			s.add(fmt.Sprintf("node n%d A %d", i, total))
+			s.addObjects(fmt.Sprintf("node n%d A %d", i, total))
 			if used := random.IntN(total + 1); used > 0 {
-				s.add(fmt.Sprintf("r%d q 1: n%d cards=%d", i, i, used)).requests(fmt.Sprintf("r%d", i), fmt.Sprint(1+random.IntN(40)))
+				s.addObjects(fmt.Sprintf("r%d q 1: n%d cards=%d", i, i, used)).requestCPU(fmt.Sprintf("r%d", i), fmt.Sprint(1+random.IntN(40)))
 			}
-			s.add(fmt.Sprintf("c%d q 1: n%d cards=0", i, i)).requests(fmt.Sprintf("c%d", i), fmt.Sprint(1+random.IntN(20)))
+			s.addObjects(fmt.Sprintf("c%d q 1: n%d cards=0", i, i)).requestCPU(fmt.Sprintf("c%d", i), fmt.Sprint(1+random.IntN(20)))
 		}
 		gang := 2 + random.IntN(6)
-		s.add(fmt.Sprintf("j q %d: -*%d cards=%d", gang, gang, 1+random.IntN(4))).requests("j", fmt.Sprint(1+random.IntN(6)))
-		differ(s, random)
+		s.addObjects(fmt.Sprintf("j q %d: -*%d cards=%d", gang, gang, 1+random.IntN(4))).requestCPU("j", fmt.Sprint(1+random.IntN(6)))
+		varyRequests(s, random)
 
-		room := roomy(s)
+		room := nodesThatFit(s)
 		placed := s.placeWith(PluginName, nil, nil)
 		own := map[string]bool{}
 		for i := range gang {
@@ -236,10 +236,10 @@ func TestFirstAlternativeIsPreferred(t *testing.T) {
 		roomy := false
 		for i := range 2 + random.IntN(5) {
 			model, used, cpu := []string{"A", "B"}[random.IntN(2)], 5+random.IntN(4), 1+random.IntN(62)
-			s.add(fmt.Sprintf("node n%d %s; r%d q 1: n%d cards=%d card=%s", i, model, i, i, used, model)).requests(fmt.Sprint("r", i), fmt.Sprint(cpu))
+			s.addObjects(fmt.Sprintf("node n%d %s; r%d q 1: n%d cards=%d card=%s", i, model, i, i, used, model)).requestCPU(fmt.Sprint("r", i), fmt.Sprint(cpu))
 			roomy = roomy || model == "A" && used <= 6
 		}
-		s.add("node z B; j q 1: - cards=2 card=A|B")
+		s.addObjects("node z B; j q 1: - cards=2 card=A|B")
 		on := s.placeWith(PluginName, nil, heavy)["j-0"]
 		first := on != "" && s.node(on).Labels["nvidia.com/gpu.product"] == "A"
 		check.Must(t, on != "" && first == roomy, "the pod is on %q, a node with the first card has room: %v\n%s", on, roomy, describe(s))
@@ -259,12 +259,12 @@ func manyNodes(t *testing.T, change func(*corev1.Pod)) *scene {
 	random := seed.Rand(t)
 	s := newScene(t, `queue q {"A":9999} cpu=100000`)
 	for i := range 400 {
-		s.add(fmt.Sprintf("node n%d A", i))
+		s.addObjects(fmt.Sprintf("node n%d A", i))
 		if random.IntN(8) == 0 {
-			s.add(fmt.Sprintf("r%d q 1: n%d cards=7", i, i))
+			s.addObjects(fmt.Sprintf("r%d q 1: n%d cards=7", i, i))
 		}
 	}
-	return s.add("j0 q 4: -*4 cards=2; j1 q 4: -*4 cards=2; j2 q 4: -*4 cards=2; j3 q 4: -*4 cards=2", change)
+	return s.addObjects("j0 q 4: -*4 cards=2; j1 q 4: -*4 cards=2; j2 q 4: -*4 cards=2; j3 q 4: -*4 cards=2", change)
 }
 
 // TestGangStaysTogetherInSampledClusters: the node of the first pod need not be in the
@@ -308,9 +308,9 @@ func TestDefaultWeightPacks(t *testing.T) {
 	for range 10 {
 		s := newScene(t, `queue q {"A":999} cpu=100000`)
 		for i := range 20 {
-			s.add(fmt.Sprintf("node n%d A; c%d q 1: n%d cards=0", i, i, i)).requests(fmt.Sprintf("c%d", i), fmt.Sprint(1+random.IntN(30)))
+			s.addObjects(fmt.Sprintf("node n%d A; c%d q 1: n%d cards=0", i, i, i)).requestCPU(fmt.Sprintf("c%d", i), fmt.Sprint(1+random.IntN(30)))
 			if random.IntN(3) == 0 {
-				s.add(fmt.Sprintf("r%d q 1: n%d cards=%d", i, i, 1+random.IntN(7)))
+				s.addObjects(fmt.Sprintf("r%d q 1: n%d cards=%d", i, i, 1+random.IntN(7)))
 			}
 		}
 		for i := range 14 {
@@ -318,7 +318,7 @@ func TestDefaultWeightPacks(t *testing.T) {
 			if i%3 == 0 {
 				pods, cards = "4: -*4", 1+random.IntN(2)
 			}
-			s.add(fmt.Sprintf("%s q %s cards=%d", name, pods, cards)).requests(name, fmt.Sprint(1+random.IntN(4)))
+			s.addObjects(fmt.Sprintf("%s q %s cards=%d", name, pods, cards)).requestCPU(name, fmt.Sprint(1+random.IntN(4)))
 		}
 		for _, weight := range []float64{0.001, 1, 1000} {
 			used := map[string]bool{}
@@ -335,8 +335,8 @@ func TestDefaultWeightPacks(t *testing.T) {
 		"of 200 nodes are unused, by weight: %v, want about as many at 1 as at 1000, and many more than at 0.001", unused)
 }
 
-// differ lets the pods of the gang ask for different numbers of cards, in every second fleet.
-func differ(s *scene, random *rand.Rand) {
+// varyRequests lets the pods of the gang ask for different numbers of cards, in every second fleet.
+func varyRequests(s *scene, random *rand.Rand) {
 	if random.IntN(2) == 0 {
 		return
 	}
@@ -348,8 +348,8 @@ func differ(s *scene, random *rand.Rand) {
 	}
 }
 
-// roomy are the nodes on which all waiting pods fit together, by a plain sum.
-func roomy(s *scene) []string {
+// nodesThatFit are the nodes on which all waiting pods fit together, by a plain sum.
+func nodesThatFit(s *scene) []string {
 	var names []string
 	for _, node := range s.Nodes {
 		fits := true

@@ -31,7 +31,7 @@ func TestBestNode(t *testing.T) {
 		"only nodes of other cards is left to others": {"", "card=C|D", "9:a1 0:b1", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newScene(t, `node a1,a2,a3 A; node b1,b2 B; node c1 C; queue q {"A":99,"B":99,"C":99}; r q 1: `+tc.running).add("j q 9: - least=9999 phase=Pending " + tc.pod).run()
+			s := newScene(t, `node a1,a2,a3 A; node b1,b2 B; node c1 C; queue q {"A":99,"B":99,"C":99}; r q 1: `+tc.running).addObjects("j q 9: - least=9999 phase=Pending " + tc.pod).enqueueAndAllocate()
 			scored := map[float64][]*api.NodeInfo{}
 			for _, word := range strings.Fields(tc.scored) {
 				var score float64
@@ -55,8 +55,8 @@ func TestBestNode(t *testing.T) {
 
 // TestScoresFollowTheSameOrder: preempt goes by scores alone.
 func TestScoresFollowTheSameOrder(t *testing.T) {
-	s := newScene(t, `node a1 A; node b1,b2 B; node c1 C; queue q {"A":99,"B":99,"C":99}; r q 1: a1*7; x q 1: b2*3 card=B; j q 9: - card=B|A least=9999 phase=Pending`).run()
-	score := func(node string) float64 { return s.score("j-0", node) }
+	s := newScene(t, `node a1 A; node b1,b2 B; node c1 C; queue q {"A":99,"B":99,"C":99}; r q 1: a1*7; x q 1: b2*3 card=B; j q 9: - card=B|A least=9999 phase=Pending`).enqueueAndAllocate()
+	score := func(node string) float64 { return s.scoreOf("j-0", node) }
 	scores := []float64{score("c1"), score("a1"), score("b1"), score("b2")}
 	check.That(t, slices.IsSorted(scores) && len(slices.Compact(slices.Clone(scores))) == 4 && scores[0] == 0,
 		"scores of c1, a1, b1, b2 are %v, want them to rise from 0", scores)
@@ -79,27 +79,27 @@ func TestPackingWeight(t *testing.T) {
 		s.Nodes[1].Spec.Taints = []corev1.Taint{{Key: "drain", Effect: corev1.TaintEffectPreferNoSchedule}}
 		return s
 	}
-	base := scene(as).open().score("j-0", "a1")
+	base := scene(as).openSession().scoreOf("j-0", "a1")
 	check.That(t, base > 0 && base <= packingScore, "the score is %v, want at most %d", base, packingScore)
-	check.Equal(t, "with weight 10", 10*base, scene(as).with(map[string]any{"nodeOrderWeight": 10}).open().score("j-0", "a1"))
-	check.Equal(t, "beside a preferred affinity", base*preferenceFactor, scene(preferring).open().score("j-0", "a1"))
-	check.Equal(t, "beside preferred spreading", base*preferenceFactor, scene(spreading).open().score("j-0", "a1"))
-	check.Equal(t, "to be avoided", 0, scene(as).open().score("j-0", "a2"))
-	check.Equal(t, "to be avoided, and tolerated", base, scene(tolerating).open().score("j-0", "a2"))
+	check.Equal(t, "with weight 10", 10*base, scene(as).withArguments(map[string]any{"nodeOrderWeight": 10}).openSession().scoreOf("j-0", "a1"))
+	check.Equal(t, "beside a preferred affinity", base*preferenceFactor, scene(preferring).openSession().scoreOf("j-0", "a1"))
+	check.Equal(t, "beside preferred spreading", base*preferenceFactor, scene(spreading).openSession().scoreOf("j-0", "a1"))
+	check.Equal(t, "to be avoided", 0, scene(as).openSession().scoreOf("j-0", "a2"))
+	check.Equal(t, "to be avoided, and tolerated", base, scene(tolerating).openSession().scoreOf("j-0", "a2"))
 	topology := scene(as)
 	topology.Groups[1].Annotations["volcano.sh/task-topology-anti-affinity"] = "w"
-	check.Equal(t, "beside a task topology", base*preferenceFactor, topology.open().score("j-0", "a1"))
+	check.Equal(t, "beside a task topology", base*preferenceFactor, topology.openSession().scoreOf("j-0", "a1"))
 	for _, affinity := range []v1beta1.Affinity{
 		{NodeGroupAffinity: &v1beta1.NodeGroupAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []string{"g"}}},
 		{NodeGroupAntiAffinity: &v1beta1.NodeGroupAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []string{"g"}}},
 	} {
-		groups := scene(as).queue("q", func(q *v1beta1.Queue) { q.Spec.Affinity = &affinity })
-		check.Equal(t, "beside preferred node groups", base*preferenceFactor, groups.open().score("j-0", "a1"))
+		groups := scene(as).changeQueue("q", func(q *v1beta1.Queue) { q.Spec.Affinity = &affinity })
+		check.Equal(t, "beside preferred node groups", base*preferenceFactor, groups.openSession().scoreOf("j-0", "a1"))
 	}
 }
 
-// score is the plugin's own score of a node for a pod.
-func (s *scene) score(pod, node string) float64 {
+// scoreOf is the plugin's own score of a node for a pod.
+func (s *scene) scoreOf(pod, node string) float64 {
 	score, err := s.p.nodeOrder(s.Task(pod), s.Ssn.Nodes[node])
 	check.NoError(s.t, err)
 	return score
@@ -110,9 +110,9 @@ func (s *scene) score(pod, node string) float64 {
 func TestOrderIsExactAboveAHundredNodes(t *testing.T) {
 	s := newScene(t, `node a A; queue q {"A":2,"B":8}; j q 3: -*3 card=A|B`)
 	for i := range 300 {
-		s.add(fmt.Sprintf("node b%d B", i))
+		s.addObjects(fmt.Sprintf("node b%d B", i))
 	}
-	on := strings.Fields(s.run().on("j"))
+	on := strings.Fields(s.enqueueAndAllocate().podsByNode("j"))
 	check.That(t, len(on) == 2 && on[0] == "a:2", "placed %v, want two on the only A, one on a B", on)
 }
 
@@ -122,17 +122,17 @@ func TestNodeOfTheGangIsCheckedOutsideTheSample(t *testing.T) {
 	for _, own := range []int{0, 60, 120, 180, 240, 299} {
 		s := newScene(t, `queue q {"A":99}`)
 		for i := range 300 {
-			s.add(fmt.Sprintf("node a%d A", i))
+			s.addObjects(fmt.Sprintf("node a%d A", i))
 		}
-		s.add(fmt.Sprintf("j q 2: a%d -*4", own)).run()
-		check.Equal(t, "placed", fmt.Sprintf("a%d:5", own), s.on("j"))
+		s.addObjects(fmt.Sprintf("j q 2: a%d -*4", own)).enqueueAndAllocate()
+		check.Equal(t, "placed", fmt.Sprintf("a%d:5", own), s.podsByNode("j"))
 	}
 }
 
 // TestSampleOfNodes: all for a pod that names alternatives, as many as the
 // flag says for any other one, and the flag is as it was when the session is closed.
 func TestSampleOfNodes(t *testing.T) {
-	s := newScene(t, `node a A; queue q {"A":8}; one q 1: - card=A; any q 1: - card=-; two q 1: - card=A|B; none q 1: - cards=0`).open()
+	s := newScene(t, `node a A; queue q {"A":8}; one q 1: - card=A; any q 1: - card=-; two q 1: - card=A|B; none q 1: - cards=0`).openSession()
 	for pod, want := range map[string]int32{"one-0": 0, "any-0": 0, "two-0": 100, "none-0": 0} {
 		check.NoError(t, s.Ssn.PrePredicateFn(s.Task(pod)))
 		check.Equal(t, "percentage for "+pod, want, options.ServerOpts.PercentageOfNodesToFind)

@@ -64,7 +64,7 @@ func TestPreemptWaitsForItsVictims(t *testing.T) {
 				s.Update(pod(), map[string]func(*corev1.Pod){"delete": deleted, "says": evictedSince(now), "refuse": func(*corev1.Pod) {}}[step])
 			}
 		}
-		check.Equal(t, "placed", tc.placed, s.on("high"))
+		check.Equal(t, "placed", tc.placed, s.podsByNode("high"))
 		check.Equal(t, "evicted in all", tc.evicted, len(evicted))
 	}
 }
@@ -108,7 +108,7 @@ func TestPreemptWaitsForANominationForABoundedTime(t *testing.T) {
 func TestNominatedNodeIsCheckedOncePerSearch(t *testing.T) {
 	s := newScene(t, `node a A; queue q {"A":4}; low q 1: a*4 class=low; high q 1: - class=high`)
 	s.evict(preempt.New())
-	s.open()
+	s.openSession()
 	high := s.Task("high-0")
 	check.NoError(t, s.p.prePredicate(high))
 	check.That(t, s.p.awaitsNominatedNode(high), "the pod does not await the node that it was promised")
@@ -150,7 +150,7 @@ func TestPreemptDoesNotWaitForStuckPods(t *testing.T) {
 			now := s.Now.Add(tc.after)
 			s.m.now = func() time.Time { return now }
 			s.evict(preempt.New(), conf.Configuration{Name: "preempt", Arguments: map[string]any{preempt.EnableTopologyAwarePreemptionKey: topologyAware}})
-			s.expect(tc.goes, tc.promised)
+			s.expectEvictions(tc.goes, tc.promised)
 		}
 	}
 }
@@ -163,8 +163,8 @@ func evictedSince(since time.Time) func(*corev1.Pod) {
 	}
 }
 
-// avoiding are pods app=x that fill three nodes, and a gang that must not be beside them.
-func avoiding(t testing.TB, quota, high string, change func(*corev1.Pod)) *scene {
+// newConflictScene are pods app=x that fill three nodes, and a gang that must not be beside them.
+func newConflictScene(t testing.TB, quota, high string, change func(*corev1.Pod)) *scene {
 	return newScene(t, "node a A 4; node b A 4; node c A 4; queue q "+quota+"; low q 1: a*4 b*4 c*4 class=low; high q "+high+" class=high", func(p *corev1.Pod) {
 		if change(p); strings.HasPrefix(p.Name, "low") {
 			p.Labels["app"] = "x"
@@ -219,7 +219,7 @@ func TestPreemptEvictsConflictingPods(t *testing.T) {
 			if topologyAware && !strings.HasPrefix(tc.high, "1:") {
 				continue // Volcano's simulation skips nodes where nobody needs to go any more
 			}
-			s := avoiding(t, tc.quota, tc.high, tc.change)
+			s := newConflictScene(t, tc.quota, tc.high, tc.change)
 			preempting := conf.Configuration{Name: "preempt", Arguments: map[string]any{preempt.EnableTopologyAwarePreemptionKey: topologyAware}}
 			s.evict(preempt.New(), preempting)
 			goes, promised := len(s.In(api.Releasing)), len(s.In(api.Pipelined))
@@ -242,5 +242,5 @@ func TestPreemptEvictsNoPodsIfQuotaIsInsufficientAnyway(t *testing.T) {
 		}
 	})
 	s.evict(preempt.New())
-	s.expect("less-0", "high-0@b")
+	s.expectEvictions("less-0", "high-0@b")
 }

@@ -41,7 +41,7 @@ type scene struct {
 	preempted [][]*api.TaskInfo
 }
 
-func (s *scene) habitOf(_, name string) (workload.EvictionPolicy, bool) {
+func (s *scene) evictionPolicyOf(_, name string) (workload.EvictionPolicy, bool) {
 	habit, known := s.habits[name]
 	return habit, known
 }
@@ -53,20 +53,20 @@ func newScene(t testing.TB, text string, changes ...func(*corev1.Pod)) *scene {
 	return s
 }
 
-// add adds a text to the scene.
-func (s *scene) add(text string, changes ...func(*corev1.Pod)) *scene {
+// addObjects adds a text to the scene.
+func (s *scene) addObjects(text string, changes ...func(*corev1.Pod)) *scene {
 	s.Add(text, changes...)
 	return s
 }
 
-// with sets the arguments of the plugin.
-func (s *scene) with(args framework.Arguments) *scene {
+// withArguments sets the arguments of the plugin.
+func (s *scene) withArguments(args framework.Arguments) *scene {
 	s.args = args
 	return s
 }
 
-// open closes the session that is open, and opens the next one.
-func (s *scene) open(configurations ...conf.Configuration) *scene {
+// openSession closes the session that is open, and opens the next one.
+func (s *scene) openSession(configurations ...conf.Configuration) *scene {
 	framework.RegisterPluginBuilder(PluginName, func(a framework.Arguments) framework.Plugin {
 		s.p = buildPlugin(s.m, a)
 		return s.p
@@ -75,9 +75,9 @@ func (s *scene) open(configurations ...conf.Configuration) *scene {
 	return s
 }
 
-// run opens the next session, in which jobs are admitted and pods placed.
-func (s *scene) run() *scene {
-	s.open().Run(enqueue.New(), allocate.New())
+// enqueueAndAllocate opens the next session, in which jobs are admitted and pods placed.
+func (s *scene) enqueueAndAllocate() *scene {
+	s.openSession().Run(enqueue.New(), allocate.New())
 	return s
 }
 
@@ -87,9 +87,9 @@ func (s *scene) evict(action framework.Action, configurations ...conf.Configurat
 	for i, pod := range s.Pods {
 		pod.CreationTimestamp = metav1.NewTime(time.Date(2026, 1, 1, 0, i, 0, 0, time.UTC))
 	}
-	s.open(configurations...).Run(allocate.New())
+	s.openSession(configurations...).Run(allocate.New())
 	if rules, ok := s.m.ReclaimPolicyFor(s.Ssn.UID); ok && action.Name() == "preempt" {
-		s.preempted = rules.Preempt(s.habitOf, func() { s.Run(action) })
+		s.preempted = rules.Preempt(s.evictionPolicyOf, func() { s.Run(action) })
 		return s
 	}
 	s.Run(action)
@@ -104,9 +104,9 @@ func (s *scene) reopen() *scene {
 	return s
 }
 
-// list puts pods into the pod lister and takes stock again, as the next session
+// addToPodLister puts pods into the pod lister and takes stock again, as the next session
 // would.
-func (s *scene) list(pods ...*corev1.Pod) {
+func (s *scene) addToPodLister(pods ...*corev1.Pod) {
 	s.t.Helper()
 	for _, pod := range pods {
 		check.NoError(s.t, s.Ssn.InformerFactory().Core().V1().Pods().Informer().GetIndexer().Add(pod))
@@ -122,19 +122,21 @@ func (s *scene) listNode(node *corev1.Node) {
 	s.m.nodes.Update(node)
 }
 
-// used is how many cards a queue uses.
-func (s *scene) used(queue, name string) int { return int(s.p.ledger.Used(queue, card.Name(name))) }
+// usedCards is how many cards a queue uses.
+func (s *scene) usedCards(queue, name string) int {
+	return int(s.p.ledger.Used(queue, card.Name(name)))
+}
 
-// tide is what the session says to an action that takes cards back.
-func (s *scene) tide() *ReclaimPolicy {
+// reclaimPolicy is what the session says to an action that takes cards back.
+func (s *scene) reclaimPolicy() *ReclaimPolicy {
 	s.t.Helper()
 	rules, ok := s.m.ReclaimPolicyFor(s.Ssn.UID)
 	check.Must(s.t, ok, "the session has no rules")
 	return rules
 }
 
-// on returns how many pods of a job are placed on each node, as "a:2 b:1".
-func (s *scene) on(job string) string {
+// podsByNode returns how many pods of a job are placed on each node, as "a:2 b:1".
+func (s *scene) podsByNode(job string) string {
 	count := map[string]int{}
 	for _, task := range s.Job(job).Tasks {
 		if api.AllocatedStatus(task.Status) {
@@ -148,8 +150,8 @@ func (s *scene) on(job string) string {
 	return strings.Join(words, " ")
 }
 
-// why is what the pods of a job are told.
-func (s *scene) why(job string) string {
+// refusals is what the pods of a job are told.
+func (s *scene) refusals(job string) string {
 	var reasons []string
 	for _, fit := range s.Job(job).NodesFitErrors {
 		reasons = append(reasons, fit.Error())
@@ -157,26 +159,28 @@ func (s *scene) why(job string) string {
 	return strings.Join(reasons, "\n")
 }
 
-// told reports whether a PodGroup's condition tells a text.
-func told(group *api.PodGroup, text string) bool {
+// hasCondition reports whether a PodGroup's condition tells a text.
+func hasCondition(group *api.PodGroup, text string) bool {
 	return slices.ContainsFunc(group.Status.Conditions, func(c scheduling.PodGroupCondition) bool {
 		return c.Type == scheduling.PodGroupUnschedulableType && c.Message == text
 	})
 }
 
-// tells reports whether what is said holds what is wanted, nothing when that is "".
-func tells(said, want string) bool { return strings.Contains(said, want) && (want != "" || said == "") }
+// containsText reports whether what is said holds what is wanted, nothing when that is "".
+func containsText(said, want string) bool {
+	return strings.Contains(said, want) && (want != "" || said == "")
+}
 
-// expect compares who goes and who is promised a node, each as session.Spell reads it.
-func (s *scene) expect(wantGoes, wantPromised string) {
+// expectEvictions compares who goes and who is promised a node, each as session.Spell reads it.
+func (s *scene) expectEvictions(wantGoes, wantPromised string) {
 	s.t.Helper()
 	goes, promised := s.Outcome()
 	check.That(s.t, goes == session.Spell(wantGoes) && promised == session.Spell(wantPromised),
 		"%q go and %q are promised nodes, want %q and %q", goes, promised, wantGoes, wantPromised)
 }
 
-// queue changes a queue before the session opens.
-func (s *scene) queue(name string, change func(*v1beta1.Queue)) *scene {
+// changeQueue changes a queue before the session opens.
+func (s *scene) changeQueue(name string, change func(*v1beta1.Queue)) *scene {
 	for _, queue := range s.Queues {
 		if queue.Name == name {
 			change(queue)
@@ -220,15 +224,15 @@ func TestQuotaIsEnforcedByTheCardAPodLandsOn(t *testing.T) {
 		"an unmanaged queue has no cards":                  {`-`, "1: -", "", "capability is <0>"},
 		"a bad card.name is refused with the reason":       {`{"A":8}`, "1: - card=A_B", "", "must be a label value"},
 	}) {
-		s := newScene(t, "node a A; node b B; queue q "+tc.quota+"; j q "+tc.job).run()
-		check.Equal(t, "placed", tc.want, s.on("j"))
-		got := s.why("j")
-		check.That(t, tells(got, tc.why), "reasons %q, want %q", got, tc.why)
+		s := newScene(t, "node a A; node b B; queue q "+tc.quota+"; j q "+tc.job).enqueueAndAllocate()
+		check.Equal(t, "placed", tc.want, s.podsByNode("j"))
+		got := s.refusals("j")
+		check.That(t, containsText(got, tc.why), "reasons %q, want %q", got, tc.why)
 	}
 }
 
 func TestPredicateAloneKeepsTheQuota(t *testing.T) {
-	s := newScene(t, `node a A; node b B; queue q {"A":1}; j q 1: a -`).run()
+	s := newScene(t, `node a A; node b B; queue q {"A":1}; j q 1: a -`).enqueueAndAllocate()
 	for node, code := range map[string]int{"a": api.Unschedulable, "b": api.UnschedulableAndUnresolvable} {
 		var fit *api.FitError
 		check.That(t, errors.As(s.p.predicate(s.Task("j-1"), s.Ssn.Nodes[node]), &fit) && fit.Status[0].Code == code,
@@ -261,31 +265,31 @@ func TestEnqueue(t *testing.T) {
 		"a bad card.request is refused with the reason": {`{"A":8}`, `j q 1: phase=Pending least=1 request={"A":0.5}`, nil, "write a whole number"},
 		"CPU beyond the capability":                     {`{} cpu=0.5`, "j q 1: phase=Pending least=0", nil, "insufficient CPU quota: requested <1000m>"},
 	}) {
-		s := newScene(t, "node a A; node b B; queue q "+tc.quota+";"+tc.jobs).with(tc.args).run()
+		s := newScene(t, "node a A; node b B; queue q "+tc.quota+";"+tc.jobs).withArguments(tc.args).enqueueAndAllocate()
 		job := s.Job("j")
 		got := job.PodGroup.Status.Phase == "Inqueue"
-		check.That(t, got == (tc.why == "") && tells(job.JobFitErrors, tc.why), "admitted %v, reason %q, want %q", got, job.JobFitErrors, tc.why)
-		check.That(t, tc.why == "" || told(job.PodGroup, job.JobFitErrors),
+		check.That(t, got == (tc.why == "") && containsText(job.JobFitErrors, tc.why), "admitted %v, reason %q, want %q", got, job.JobFitErrors, tc.why)
+		check.That(t, tc.why == "" || hasCondition(job.PodGroup, job.JobFitErrors),
 			"the PodGroup's conditions do not tell why: %v", job.PodGroup.Status.Conditions)
 	}
 }
 
 func TestCardPodsAreFreeOfCPULimitsWhenConfigured(t *testing.T) {
 	for unlimited, want := range map[bool]string{false: "", true: "a:1"} {
-		s := newScene(t, `node a A; queue q {"A":8} cpu=; j q 1: - least=1`).with(framework.Arguments{"cardUnlimitedCpuMemory": unlimited}).run()
-		check.Equal(t, fmt.Sprintf("cardUnlimitedCpuMemory %v: placed", unlimited), want, s.on("j"))
+		s := newScene(t, `node a A; queue q {"A":8} cpu=; j q 1: - least=1`).withArguments(framework.Arguments{"cardUnlimitedCpuMemory": unlimited}).enqueueAndAllocate()
+		check.Equal(t, fmt.Sprintf("cardUnlimitedCpuMemory %v: placed", unlimited), want, s.podsByNode("j"))
 	}
 }
 
 func TestTwoQueuesDoNotDisturbEachOther(t *testing.T) {
 	s := newScene(t, `node a A; queue bad nonsense; queue full {"A":1}; queue q {"A":2}
-		a bad 1: -; b full 1: -*3; j q 1: -*2; l lost 1: -`).run()
+		a bad 1: -; b full 1: -*3; j q 1: -*2; l lost 1: -`).enqueueAndAllocate()
 	for job, want := range map[string]string{"a": "", "b": "a:1", "j": "a:2"} {
-		check.Equal(t, fmt.Sprintf("of job %s is placed", job), want, s.on(job))
+		check.Equal(t, fmt.Sprintf("of job %s is placed", job), want, s.podsByNode(job))
 	}
 }
 
 func TestInvalidArgumentsAllowNoPods(t *testing.T) {
-	s := newScene(t, `node a A; queue q {"A":8}; j q 1: -`).with(framework.Arguments{"overCommitFactor": 0.5}).run()
-	check.Equal(t, "placed with invalid arguments", "", s.on("j"))
+	s := newScene(t, `node a A; queue q {"A":8}; j q 1: -`).withArguments(framework.Arguments{"overCommitFactor": 0.5}).enqueueAndAllocate()
+	check.Equal(t, "placed with invalid arguments", "", s.podsByNode("j"))
 }

@@ -24,7 +24,7 @@ const gangs = `node a A; node b A; queue q {"A":19} cpu=1000;`
 // session evicts is what counts.
 func TestPreemptEvictsWholeGangs(t *testing.T) {
 	const high = "; high q 1: - class=high"
-	urgent := of("j-3", func(p *corev1.Pod) { p.Annotations["volcano.sh/task-priority"] = "10" })
+	urgent := changePod("j-3", func(p *corev1.Pod) { p.Annotations["volcano.sh/task-priority"] = "10" })
 	for t, tc := range check.Cases(t, map[string]struct {
 		jobs, goes string
 		promised   int
@@ -34,20 +34,20 @@ func TestPreemptEvictsWholeGangs(t *testing.T) {
 		"a gang on two nodes":                       {jobs: "low q 4: a*2 b*2 class=low; other q 1: a*6 b*6 class=high" + high, goes: "low:4", promised: 1},
 		"a gang that is larger than its minimum":    {jobs: "low q 3: a*2 b*2 class=low; other q 1: a*6 b*6 class=high" + high, goes: "low:1", promised: 1},
 		"spare pods and one more":                   {jobs: "low q 3: a*4 class=low; other q 1: a*4 b*8 class=high" + high + " cards=2", goes: "low:4", promised: 1},
-		"a gang of which one pod is protected":      {jobs: "low q 4: a*2 b*2 class=low; other q 1: a*6 b*6 class=high" + high, change: of("low-3", annotate("volcano.sh/preemptable", "false"))},
+		"a gang of which one pod is protected":      {jobs: "low q 4: a*2 b*2 class=low; other q 1: a*6 b*6 class=high" + high, change: changePod("low-3", annotate("volcano.sh/preemptable", "false"))},
 		"a pod that another one's gang can spare":   {jobs: "low q 8: a*8 class=low; wide q 1: b*8 class=low" + high, goes: "wide:1", promised: 1},
 		"spare pods of a higher priority stay":      {jobs: "low q 8: a*8 class=low; wide q 1: b*8 class=high" + high, goes: "low:8", promised: 1},
 		"a gang of two takes one gang":              {jobs: "x q 8: a*4 b*4 class=low; y q 8: a*4 b*4 class=low; high q 2: -*2 class=high cards=4", goes: "x:8", promised: 2, equal: true},
 		"a gang of two for which one pod is enough": {jobs: "x q 1: a cards=8 class=low; y q 1: b cards=8 class=low; high q 2: -*2 class=high cards=4", goes: "x:1", promised: 2, equal: true},
 		"a pod that has room where a gang leaves": {jobs: "node c A 3; wide q 1: c*3 class=low; x q 8: a*4 b*4 class=low; other q 1: a*4 b*4 class=high; high q 2: -*2 class=high cards=4",
-			change: of("high-1", requests(gpu, "2")), goes: "x:8", promised: 2},
+			change: changePod("high-1", requests(gpu, "2")), goes: "x:8", promised: 2},
 		"a gang whose pods avoid each other": {jobs: "x q 1: a cards=8 class=low; y q 1: b cards=8 class=low; high q 2: -*2 class=high cards=4",
 			change: func(p *corev1.Pod) {
 				if strings.HasPrefix(p.Name, "high") {
 					wantsPort(p)
 				}
 			}, goes: "x:1 y:1", promised: 2},
-		"who cannot run where pods of its queue are": {jobs: `queue q {"A":8} cpu=1000; low q 1: a*8 class=low; high q 1: - class=high`, change: of("high-0", func(p *corev1.Pod) {
+		"who cannot run where pods of its queue are": {jobs: `queue q {"A":8} cpu=1000; low q 1: a*8 class=low; high q 1: - class=high`, change: changePod("high-0", func(p *corev1.Pod) {
 			p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: "b"}
 		})},
 		"a gang that does not get all":              {jobs: "low q 4: a*2 b*2 class=low; other q 1: a*6 b*6 class=high; high q 5: -*5 class=high"},
@@ -67,12 +67,12 @@ func TestPreemptEvictsWholeGangs(t *testing.T) {
 		})
 		s.habits = map[string]workload.EvictionPolicy{"low": {}, "rigid": {Inelastic: true}}
 		s.evict(preempt.New())
-		gone := tally(slices.Concat(s.preempted...))
+		gone := countByState(slices.Concat(s.preempted...))
 		if tc.equal {
 			gone = strings.Replace(gone, "y:", "x:", 1)
 		}
 		check.Equal(t, "go", tc.goes, gone)
-		check.Equal(t, "evicted in the session", tally(slices.Concat(s.preempted...)), tally(s.In(api.Releasing)))
+		check.Equal(t, "evicted in the session", countByState(slices.Concat(s.preempted...)), countByState(s.In(api.Releasing)))
 		check.Equal(t, "promised a node", tc.promised, len(s.In(api.Pipelined)))
 		for _, job := range s.Ssn.Jobs {
 			running := len(job.TaskStatusIndex[api.Running])
@@ -85,7 +85,7 @@ func TestPreemptEvictsWholeGangs(t *testing.T) {
 func TestUndoneEvictionRestoresTheWholeGang(t *testing.T) {
 	s := newScene(t, gangs+"low q 4: a*2 b*2 class=low; other q 1: a*6 b*6 class=high; high q 5: -*5 class=high").evict(preempt.New())
 	check.Equal(t, "pods that run", 4, len(s.Job("low").TaskStatusIndex[api.Running]))
-	check.Equal(t, "cards in use", 16, s.used("q", "A"))
+	check.Equal(t, "cards in use", 16, s.usedCards("q", "A"))
 	for _, node := range s.Ssn.Nodes {
 		check.Equal(t, "cards on "+node.Name+" that are being released", 0, node.Releasing.Get(gpu))
 	}
@@ -95,8 +95,8 @@ func TestUndoneEvictionRestoresTheWholeGang(t *testing.T) {
 // next one, which cannot all be placed, would have broken it.
 func TestUndoneEvictionRestoresAGangThatLosesAnElasticPod(t *testing.T) {
 	s := newScene(t, gangs+"low q 3: a*2 b*2 class=low; other q 1: a*6 b*6 class=high; first q 1: - class=high; next q 5: -*5 class=high").evict(preempt.New())
-	check.Equal(t, "go", "low:1", tally(slices.Concat(s.preempted...)))
-	check.Equal(t, "evicted in the session", "low:1", tally(s.In(api.Releasing)))
+	check.Equal(t, "go", "low:1", countByState(slices.Concat(s.preempted...)))
+	check.Equal(t, "evicted in the session", "low:1", countByState(s.In(api.Releasing)))
 	check.Equal(t, "pods of the first that are promised a node", 1, len(s.Job("first").TaskStatusIndex[api.Pipelined]))
 	check.Equal(t, "promised a node", 1, len(s.In(api.Pipelined)))
 	check.Equal(t, "pods that run", 3, len(s.Job("low").TaskStatusIndex[api.Running]))
@@ -109,9 +109,9 @@ func TestVolcanosOwnPreemptBreaksNoGang(t *testing.T) {
 		"low q 1: a*2 class=low; other q 1: a*6 b*8 class=high":       "low:1",
 		"low q 1: a*2 class=low vcjob; other q 1: a*6 b*8 class=high": "",
 	} {
-		s := newScene(t, gangs+jobs+"; high q 1: - class=high").open()
+		s := newScene(t, gangs+jobs+"; high q 1: - class=high").openSession()
 		s.Run(preempt.New())
-		check.Equal(t, fmt.Sprintf("of %q go", jobs), goes, tally(s.In(api.Releasing)))
+		check.Equal(t, fmt.Sprintf("of %q go", jobs), goes, countByState(s.In(api.Releasing)))
 	}
 }
 
@@ -119,6 +119,6 @@ func TestVolcanosOwnPreemptBreaksNoGang(t *testing.T) {
 func TestTopologyAwarePreemptionEvictsWholeGangs(t *testing.T) {
 	s := newScene(t, gangs+"low q 4: a*2 b*2 class=low; other q 1: a*6 b*6 class=high; high q 1: - class=high")
 	s.evict(preempt.New(), conf.Configuration{Name: "preempt", Arguments: map[string]any{preempt.EnableTopologyAwarePreemptionKey: true}})
-	check.Equal(t, "go", "low:4", tally(slices.Concat(s.preempted...)))
+	check.Equal(t, "go", "low:4", countByState(slices.Concat(s.preempted...)))
 	check.Equal(t, "evicted in the session", session.Names(slices.Concat(s.preempted...)), session.Names(s.In(api.Releasing)))
 }

@@ -29,9 +29,9 @@ func TestDeniedQueueGetsNoCards(t *testing.T) {
 		"a queue with quota":       {`queue root - cpu=; queue q {"A":1}; j q 1: -`, "a:1", ""},
 		"an empty quota is enough": {`queue q {}; j q 1: - cards=0`, "a:1", ""},
 	}) {
-		s := newScene(t, "node a A; "+tc.text).with(deny).run()
-		check.Equal(t, "placed", tc.want, s.on("j"))
-		check.That(t, tells(s.why("j"), tc.why), "reasons %q, want %q", s.why("j"), tc.why)
+		s := newScene(t, "node a A; "+tc.text).withArguments(deny).enqueueAndAllocate()
+		check.Equal(t, "placed", tc.want, s.podsByNode("j"))
+		check.That(t, containsText(s.refusals("j"), tc.why), "reasons %q, want %q", s.refusals("j"), tc.why)
 	}
 }
 
@@ -40,9 +40,9 @@ func TestDeniedQueueEnqueuesNoJob(t *testing.T) {
 		`j q 1: phase=Pending least=1 request={"A":1}`: "capability is <0>" + whatHelps,
 		"j q 1: phase=Pending least=0 - cards=0":       "Queue <q> has no cpu capability",
 	} {
-		s := newScene(t, "node a A; queue q - cpu=; "+job).with(deny).run()
+		s := newScene(t, "node a A; queue q - cpu=; "+job).withArguments(deny).enqueueAndAllocate()
 		j := s.Job("j")
-		check.That(t, j.PodGroup.Status.Phase == "Pending" && tells(j.JobFitErrors, why) && tells(j.JobFitErrors, whatHelps),
+		check.That(t, j.PodGroup.Status.Phase == "Pending" && containsText(j.JobFitErrors, why) && containsText(j.JobFitErrors, whatHelps),
 			"%s: phase %s, reason %q, want %q", job, j.PodGroup.Status.Phase, j.JobFitErrors, why)
 	}
 }
@@ -52,19 +52,19 @@ func TestDeniedQueueEnqueuesNoJob(t *testing.T) {
 func TestDeniedQueueEvictsNoPods(t *testing.T) {
 	large := requests(corev1.ResourceCPU, "40")
 	world := func(args framework.Arguments) *scene {
-		return newScene(t, "node a A; queue q - cpu=; low q 1: a cards=0 class=low; high q 1: - cards=0 class=high", large).with(args)
+		return newScene(t, "node a A; queue q - cpu=; low q 1: a cards=0 class=low; high q 1: - cards=0 class=high", large).withArguments(args)
 	}
-	world(nil).evict(preempt.New()).expect("low-0", "high-0@a")
-	world(deny).evict(preempt.New()).expect("", "")
+	world(nil).evict(preempt.New()).expectEvictions("low-0", "high-0@a")
+	world(deny).evict(preempt.New()).expectEvictions("", "")
 
-	s := newTide(t, "queue inf - 80000 inference cpu=; t tra 1: a*8; i inf 1: -").with(deny).evict(reclaim.New())
-	s.expect("", "")
-	check.That(t, !s.p.preemptive(s.Ssn.Queues["inf"], s.Task("i-0")) && !s.tide().CanReclaim(s.Task("i-0")), "a pod of a denied queue may take cards back")
+	s := newReclaimScene(t, "queue inf - 80000 inference cpu=; t tra 1: a*8; i inf 1: -").withArguments(deny).evict(reclaim.New())
+	s.expectEvictions("", "")
+	check.That(t, !s.p.preemptive(s.Ssn.Queues["inf"], s.Task("i-0")) && !s.reclaimPolicy().CanReclaim(s.Task("i-0")), "a pod of a denied queue may take cards back")
 	check.Equal(t, "pods that go", 0, len(s.In(api.Releasing)))
 }
 
 // TestDeniedQueueCanStillLoseCards: cards of its pods are taken back as from any queue.
 func TestDeniedQueueCanStillLoseCards(t *testing.T) {
-	s := newTide(t, "queue tra - 20000 training cpu=; t tra 1: a*8; i inf 1: -").with(deny).run()
-	check.That(t, s.tide().CanReclaimFrom(s.Task("i-0"), s.Task("t-0")), "a pod of a denied queue does not give way")
+	s := newReclaimScene(t, "queue tra - 20000 training cpu=; t tra 1: a*8; i inf 1: -").withArguments(deny).enqueueAndAllocate()
+	check.That(t, s.reclaimPolicy().CanReclaimFrom(s.Task("i-0"), s.Task("t-0")), "a pod of a denied queue does not give way")
 }

@@ -22,7 +22,7 @@ import (
 const tidal = `queue inf {"A":8} 80000 inference; queue tra {"A":8} 20000 training; t tra 1: a*4; i inf 1: - cards=5;`
 
 func TestReclaimPolicyBelongsToTheOpenSession(t *testing.T) {
-	s := newTide(t, tidal).run()
+	s := newReclaimScene(t, tidal).enqueueAndAllocate()
 	_, ok := s.m.ReclaimPolicyFor(s.Ssn.UID)
 	check.That(t, ok, "the open session has no rules")
 	_, ok = s.m.ReclaimPolicyFor("another")
@@ -35,7 +35,7 @@ func TestReclaimPolicyBelongsToTheOpenSession(t *testing.T) {
 	s.Close()
 	_, ok = s.m.ReclaimPolicyFor(old.UID)
 	check.That(t, !ok, "a closed session has rules")
-	s.with(framework.Arguments{"overCommitFactor": 0.5}).run()
+	s.withArguments(framework.Arguments{"overCommitFactor": 0.5}).enqueueAndAllocate()
 	_, ok = s.m.ReclaimPolicyFor(s.Ssn.UID)
 	check.That(t, !ok, "there are rules although the arguments are refused")
 }
@@ -43,8 +43,8 @@ func TestReclaimPolicyBelongsToTheOpenSession(t *testing.T) {
 // TestPodWithoutJob takes and gives nothing. What pods of jobs take and give, and of
 // whom, is tested with the action that asks, in internal/scheduler/cardreclaim.
 func TestPodWithoutJob(t *testing.T) {
-	s := newTide(t, tidal).run()
-	rules, waits, runs := s.tide(), s.Task("i-0"), s.Task("t-0")
+	s := newReclaimScene(t, tidal).enqueueAndAllocate()
+	rules, waits, runs := s.reclaimPolicy(), s.Task("i-0"), s.Task("t-0")
 	check.That(t, rules.CanReclaim(waits) && rules.CanReclaimFrom(waits, runs) && !rules.CanReclaimFrom(runs, waits) && !rules.CanReclaimFrom(runs, runs),
 		"inference takes nothing, or training takes something")
 	stray := waits.Clone()
@@ -54,7 +54,7 @@ func TestPodWithoutJob(t *testing.T) {
 
 func TestFreeQuotaAndCards(t *testing.T) {
 	for quota, want := range map[string]card.Count{`{"A":8}`: 4, `{"A":5}`: 1, `{"A":3}`: 0, `{"B":9}`: 0, `nonsense`: 0} {
-		if got := newTide(t, tidal+"queue tra "+quota+" 20000 training").run().tide().FreeQuota("tra", "A"); got != want {
+		if got := newReclaimScene(t, tidal+"queue tra "+quota+" 20000 training").enqueueAndAllocate().reclaimPolicy().FreeQuota("tra", "A"); got != want {
 			t.Errorf("quota %s of which 4 are used: room for %d, want %d", quota, got, want)
 		}
 	}
@@ -63,8 +63,8 @@ func TestFreeQuotaAndCards(t *testing.T) {
 // TestReclaimPolicyOfPods asks about a pod that waits, one that runs, and one
 // that asks for no card.
 func TestReclaimPolicyOfPods(t *testing.T) {
-	s := newTide(t, tidal+"queue tra - 20000 training; other tra 1: a cards=0").with(framework.Arguments{"unmanagedQueues": "Ignore"}).run()
-	rules := s.tide()
+	s := newReclaimScene(t, tidal+"queue tra - 20000 training; other tra 1: a cards=0").withArguments(framework.Arguments{"unmanagedQueues": "Ignore"}).enqueueAndAllocate()
+	rules := s.reclaimPolicy()
 	if got := rules.FreeQuota("tra", "A"); got != card.MaxCount {
 		t.Errorf("a queue that is not limited has room for %d", got)
 	}
@@ -87,7 +87,7 @@ func TestReclaimPolicyOfPods(t *testing.T) {
 }
 
 func TestFitsCPUMemory(t *testing.T) {
-	rules := newTide(t, tidal).run().tide() // 100 cores and 1 Ti, of which four pods use one core and 1 Gi each
+	rules := newReclaimScene(t, tidal).enqueueAndAllocate().reclaimPolicy() // 100 cores and 1 Ti, of which four pods use one core and 1 Gi each
 	const gi = 1 << 30
 	for name, tc := range map[string]struct {
 		milli, memory int64
@@ -105,20 +105,20 @@ func TestClaimedPriorityDoesNotBeatQueuePriority(t *testing.T) {
 	const onPod, onGroup, byOwner = 1, 2, 4
 	for t, claims := range check.Cases(t, map[string]int{"on the pod": onPod, "on the PodGroup": onGroup, "by its owner": byOwner, "in all three ways": onPod | onGroup | byOwner}) {
 		// The other queue is of training too, and served first.
-		s := newTide(t, "queue other FULL 90000 training; i inf 1: -").add("t tra 1: a*8; o other 1: -", func(p *corev1.Pod) {
+		s := newReclaimScene(t, "queue other FULL 90000 training; i inf 1: -").addObjects("t tra 1: a*8; o other 1: -", func(p *corev1.Pod) {
 			if claims&onPod != 0 {
 				annotate("volcano.sh/service.type", "inference")(p)
 			}
 			if claims&byOwner != 0 {
 				session.OwnedBy("apps/v1", "ReplicaSet", "r", "r")(p)
 			}
-		}).with(framework.Arguments{"podOwnerReferenceToServiceType": map[any]any{"ReplicaSet": "inference"}})
+		}).withArguments(framework.Arguments{"podOwnerReferenceToServiceType": map[any]any{"ReplicaSet": "inference"}})
 		for _, group := range s.Groups[1:] {
 			if claims&onGroup != 0 {
 				group.Annotations["volcano.sh/service.type"] = "inference"
 			}
 		}
-		rules := s.run().tide()
+		rules := s.enqueueAndAllocate().reclaimPolicy()
 		claiming, inference, victim := s.Task("o-0"), s.Task("i-0"), s.Task("t-0")
 		check.Equal(t, "the types are", "training training", rules.ServiceType(claiming)+" "+rules.ServiceType(victim))
 		check.That(t, !rules.CanReclaim(claiming) && !s.p.preemptive(s.Ssn.Queues["other"], claiming) && !rules.CanReclaimFrom(claiming, victim),
@@ -128,10 +128,10 @@ func TestClaimedPriorityDoesNotBeatQueuePriority(t *testing.T) {
 }
 
 func TestMinimumRuntimeOfAPod(t *testing.T) {
-	s := newTide(t, tidal).with(framework.Arguments{"serviceTypes": map[string]any{
+	s := newReclaimScene(t, tidal).withArguments(framework.Arguments{"serviceTypes": map[string]any{
 		"inference": map[string]any{"reclaimFrom": []any{"training"}}, "training": map[string]any{"reclaimable": true, "minimumRuntime": "90s"},
-	}}).run()
-	training, inference := s.tide().MinimumRuntime(s.Task("t-0")), s.tide().MinimumRuntime(s.Task("i-0"))
+	}}).enqueueAndAllocate()
+	training, inference := s.reclaimPolicy().MinimumRuntime(s.Task("t-0")), s.reclaimPolicy().MinimumRuntime(s.Task("i-0"))
 	check.That(t, training == 90*time.Second && inference == 0,
 		"training runs for %s at least, inference for %s, want 90s and 0s", training, inference)
 }
@@ -142,14 +142,14 @@ func TestPrioritiesBetweenQueues(t *testing.T) {
 	classOf := func(names ...string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.Spec.PriorityClassName, names = names[0], names[1:] }
 	}
-	s := newTide(t, tidal).
-		add("gang tra 1: a*2 class=high", classOf("low", "middle")).
-		add("claims tra 1: a class=high", classOf("own")).
-		add("modest tra 1: a class=low", classOf("high")).
-		add("plain tra 1: a", classOf("high")).
-		add("own tra 1: a class=own", classOf("own")).
-		with(framework.Arguments{"victimOrder": "Loss", "priorityClasses": map[any]any{"high": 3, "middle": 2, "low": 1}}).run()
-	rules := s.tide()
+	s := newReclaimScene(t, tidal).
+		addObjects("gang tra 1: a*2 class=high", classOf("low", "middle")).
+		addObjects("claims tra 1: a class=high", classOf("own")).
+		addObjects("modest tra 1: a class=low", classOf("high")).
+		addObjects("plain tra 1: a", classOf("high")).
+		addObjects("own tra 1: a class=own", classOf("own")).
+		withArguments(framework.Arguments{"victimOrder": "Loss", "priorityClasses": map[any]any{"high": 3, "middle": 2, "low": 1}}).enqueueAndAllocate()
+	rules := s.reclaimPolicy()
 	check.Equal(t, "the order of victims", v1alpha1.VictimsByLoss, rules.VictimOrder())
 	for job, want := range map[string][2]int32{ // of its first pod and of the job
 		"gang": {1, 2}, "claims": {1, 1}, "modest": {3, 1}, "plain": {3, 3}, "own": {1, 1}, "t": {1, 1},
@@ -157,7 +157,7 @@ func TestPrioritiesBetweenQueues(t *testing.T) {
 		task := s.Task(job + "-0")
 		check.Equal(t, "of job "+job, want, [2]int32{rules.PodPriority(task), rules.JobPriority(s.Ssn.Jobs[task.Job])})
 	}
-	usual := newTide(t, tidal).run().tide()
+	usual := newReclaimScene(t, tidal).enqueueAndAllocate().reclaimPolicy()
 	check.Equal(t, "the usual order of victims", v1alpha1.VictimsByPriority, usual.VictimOrder())
 }
 

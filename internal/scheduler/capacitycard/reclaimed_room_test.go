@@ -33,30 +33,30 @@ func TestReclaimedRoomIsKeptOnANode(t *testing.T) {
 		"the gang is placed when b is back": {gang + "node b A 4; v tra 4: -*4", time.Minute, map[string]string{"v": "", "i": "a:1 b:1"}},
 		"the queue of the gang is closed":   {gang + "queue inf {\"A\":8} 80000 inference closed; v tra 4: -*4", time.Minute, map[string]string{"v": "a:4"}},
 	}) {
-		s := newTide(t, tc.text, of("hung-0", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(-time.Hour)} }))
+		s := newReclaimScene(t, tc.text, changePod("hung-0", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(-time.Hour)} }))
 		now := s.Now
 		s.m.now = func() time.Time { return now }
-		s.open()
+		s.openSession()
 		task := s.Task("i-0")
 		task.NodeName = "a"
-		s.tide().KeepReclaimedRoom(task)
+		s.reclaimPolicy().KeepReclaimedRoom(task)
 		task.NodeName = ""
 		now = now.Add(tc.after)
-		s.run()
+		s.enqueueAndAllocate()
 		for job, placed := range tc.placed {
-			check.Equal(t, job+" is placed on", placed, s.on(job))
+			check.Equal(t, job+" is placed on", placed, s.podsByNode(job))
 		}
 	}
 }
 
 // TestPreemptLeavesReclaimedRoom: inside training a higher priority evicts elsewhere.
 func TestPreemptLeavesReclaimedRoom(t *testing.T) {
-	s := newTide(t, `queue inf {"A":8} 80000 inference cpu=1000; queue tra {"A":16} 20000 training cpu=1000; node a A 4; node c A 4
+	s := newReclaimScene(t, `queue inf {"A":8} 80000 inference cpu=1000; queue tra {"A":16} 20000 training cpu=1000; node a A 4; node c A 4
 		i inf 2: -*2 cards=4; low tra 1: c*4 class=low; high tra 1: - class=high`)
-	s.open()
+	s.openSession()
 	task := s.Task("i-0")
 	task.NodeName = "a"
-	s.tide().KeepReclaimedRoom(task)
+	s.reclaimPolicy().KeepReclaimedRoom(task)
 	task.NodeName = ""
 	var goes string
 	for range 30 { // Volcano begins with any queue, and passes over the pods of the others

@@ -13,10 +13,10 @@ import (
 	"cardquota.dev/operator/test/observer/sessioncheck"
 )
 
-// watched plays a scene, one session a minute, under the eyes of the judge: of what
+// runSessions plays a scene, one session a minute, under the eyes of the judge: of what
 // a session decides the next one sees the phases of PodGroups. It ends when the last
 // PodGroup is enqueued, since nobody binds its pods, and returns what the judge found.
-func (s *scene) watched(minutes int, change func(minute int)) []sessioncheck.Violation {
+func (s *scene) runSessions(minutes int, change func(minute int)) []sessioncheck.Violation {
 	clock := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 	s.m.now = func() time.Time { return clock }
 	j := sessioncheck.New(sessioncheck.Options{})
@@ -27,7 +27,7 @@ func (s *scene) watched(minutes int, change func(minute int)) []sessioncheck.Vio
 			j.Apply(object, false, clock)
 		}
 		s.Cache = nil // nobody binds what a session places
-		s.run()
+		s.enqueueAndAllocate()
 		for _, g := range s.Groups {
 			g.Status.Phase = v1beta1.PodGroupPhase(s.Job(g.Name).PodGroup.Status.Phase)
 		}
@@ -68,19 +68,19 @@ func TestFutileReservationBlocksNoOtherJob(t *testing.T) {
 			s.Nodes[0] = session.Node("a", "A", 0) // no node for either yet
 			if minute >= 2 {
 				s.Nodes[0] = session.Node("a", "A", 8)
-				s.add(`queue q {"A":2}`)
+				s.addObjects(`queue q {"A":2}`)
 			}
 		}},
 		"the quota was lowered below the gang while a part of it runs": {`{"A":4}`, "4: a*2 -*2", func(s *scene, minute int) {
 			s.Nodes[0] = session.Node("a", "A", 2)
 			if minute >= 2 {
 				s.Nodes[0] = session.Node("a", "A", 8)
-				s.add(`queue q {"A":3}`)
+				s.addObjects(`queue q {"A":3}`)
 			}
 		}},
 	}) {
 		s := gangAndSmall(t, tc.quota, tc.gang)
-		found := s.watched(20, func(minute int) { tc.change(s, minute) })
+		found := s.runSessions(20, func(minute int) { tc.change(s, minute) })
 		check.That(t, len(found) == 0, "found %v", found)
 		check.Equal(t, "the job behind the gang", v1beta1.PodGroupInqueue, s.Groups[1].Status.Phase)
 	}

@@ -15,8 +15,8 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// reserved is what waits in the queue q of the session that is open.
-func (s *scene) reserved() (sum int) {
+// reservedCards is what waits in the queue q of the session that is open.
+func (s *scene) reservedCards() (sum int) {
 	for _, d := range s.p.inqueue["q"].Demands {
 		sum += int(d.Count)
 	}
@@ -55,10 +55,10 @@ func TestOnlyEnqueuedRequestsAreReserved(t *testing.T) {
 		"two of which one fits":              {announces("i", "Pending", `{"A":3}`) + announces("j", "Pending", `{"A":3}`), 3},
 		"what was asked about":               {asks("j", 2), 2},
 	}) {
-		s := newScene(t, fourA+tc.text).run()
-		within, next := s.reserved(), s.reopen().reserved()
+		s := newScene(t, fourA+tc.text).enqueueAndAllocate()
+		within, next := s.reservedCards(), s.reopen().reservedCards()
 		s.m = NewCache()
-		afresh := s.reopen().reserved()
+		afresh := s.reopen().reservedCards()
 		check.That(t, within == tc.want && next == tc.want && afresh == tc.want,
 			"%d reserved in the session, %d in the next one, %d by another process; want %d", within, next, afresh, tc.want)
 	}
@@ -67,7 +67,7 @@ func TestOnlyEnqueuedRequestsAreReserved(t *testing.T) {
 // TestRefusedJobBlocksNoOtherJob: beside it others are admitted, in its session
 // and afterwards.
 func TestRefusedJobBlocksNoOtherJob(t *testing.T) {
-	s := newScene(t, fourA+announces("huge", "Pending", `{"A":1000000}`)+asks("j", 4)).run()
+	s := newScene(t, fourA+announces("huge", "Pending", `{"A":1000000}`)+asks("j", 4)).enqueueAndAllocate()
 	job := s.Job("j")
 	check.Equal(t, fmt.Sprintf("the job that fits is : %s", job.JobFitErrors), scheduling.PodGroupInqueue, job.PodGroup.Status.Phase)
 	job.PodGroup.Status.Phase = scheduling.PodGroupPending
@@ -80,17 +80,17 @@ func TestRefusedJobBlocksNoOtherJob(t *testing.T) {
 func TestReservationCoversTheEnqueuedRequest(t *testing.T) {
 	for phase, pods := range map[scheduling.PodGroupPhase]string{scheduling.PodGroupInqueue: "", scheduling.PodGroupRunning: " - cards=1000"} {
 		t.Run(string(phase), func(t *testing.T) {
-			s := newScene(t, fourA+strings.TrimSuffix(asks("j", 2), ";")+pods+";"+asks("other", 2)).run()
+			s := newScene(t, fourA+strings.TrimSuffix(asks("j", 2), ";")+pods+";"+asks("other", 2)).enqueueAndAllocate()
 			group := s.Job("j").PodGroup
 			group.Status.Phase, group.Annotations["volcano.sh/card.request"], group.Spec.MinResources = phase, `{"A":1000000}`, nil
-			check.Equal(t, "cards reserved", 2, s.reopen().reserved())
+			check.Equal(t, "cards reserved", 2, s.reopen().reservedCards())
 		})
 	}
 }
 
 // TestSumOfManyRequestsDoesNotOverflow: however much they ask for, it is not less than nothing.
 func TestSumOfManyRequestsDoesNotOverflow(t *testing.T) {
-	s := newScene(t, fourA+"j q 1100: -*1100 cards=0 phase=Pending least=0", requests("cpu", "9007199254740992"), requests("memory", "8Ei")).run()
+	s := newScene(t, fourA+"j q 1100: -*1100 cards=0 phase=Pending least=0", requests("cpu", "9007199254740992"), requests("memory", "8Ei")).enqueueAndAllocate()
 	application, _ := s.p.missingMinimum(s.Job("j"))
 	check.That(t, application.MilliCPU == math.MaxInt64 && application.Memory == math.MaxInt64, "the minimum is %d thousandths of a core and %d bytes", application.MilliCPU, application.Memory)
 }
@@ -100,29 +100,29 @@ func TestSumOfManyRequestsDoesNotOverflow(t *testing.T) {
 // that the job was admitted with are its own all the same.
 func TestLauncherKeepsTheReservationOfItsGang(t *testing.T) {
 	s := newScene(t, `node a A; queue q {"A":4} cpu=1; j q 3: phase=Pending least=2 request={"A":2} -*2; other q 2: least=2 request={"A":2}`).
-		add("cpu q 1: a cards=0").with(framework.Arguments{"cardUnlimitedCpuMemory": true})
+		addObjects("cpu q 1: a cards=0").withArguments(framework.Arguments{"cardUnlimitedCpuMemory": true})
 	launcher := s.PodsOf("j q 3: - cards=0")[0]
 	launcher.Name, launcher.UID = "launcher", "launcher"
 	pods := s.Pods
 	s.Pods = s.Pods[2:]
-	s.run()
-	check.Equal(t, "reserved when the job is admitted", 4, s.reserved())
+	s.enqueueAndAllocate()
+	check.Equal(t, "reserved when the job is admitted", 4, s.reservedCards())
 	s.Groups[0].Status.Phase, s.Pods, s.Cache = v1beta1.PodGroupInqueue, append(pods, launcher), nil
-	check.Equal(t, "reserved when its pods exist", 4, s.open().reserved())
+	check.Equal(t, "reserved when its pods exist", 4, s.openSession().reservedCards())
 }
 
 // TestReservationSurvivesALoweredQuota: what was admitted keeps its place before
 // those who come later, for as long as it waits and may start; when the quota is raised
 // again, it has its place again.
 func TestReservationSurvivesALoweredQuota(t *testing.T) {
-	s := newScene(t, fourA+asks("j", 4)).run()
+	s := newScene(t, fourA+asks("j", 4)).enqueueAndAllocate()
 	for _, quota := range []int{4, 1, 5} {
 		want := map[int]int{4: 4, 1: 0, 5: 4}[quota]
 		lowered := *s.Ssn.Queues["q"].Queue
 		lowered.Annotations = map[string]string{"volcano.sh/card.quota": fmt.Sprintf(`{"A":%d}`, quota)}
 		s.Ssn.Queues["q"].Queue = &lowered
 		for range 3 {
-			got := s.reopen().reserved()
+			got := s.reopen().reservedCards()
 			check.Must(t, got == want, "%d cards reserved with a quota of %d, want %d", got, quota, want)
 			s.m.reservations.removeStale()
 		}
@@ -146,9 +146,9 @@ func TestUnknownCardsAreParsedOnceAndNotReserved(t *testing.T) {
 			}
 			entries = append(entries, fmt.Sprintf("%q:1", strings.Join(names, "|")))
 		}
-		s.add(announces(fmt.Sprint("crowd-", g), "Pending", "{"+strings.Join(entries, ",")+"}"))
+		s.addObjects(announces(fmt.Sprint("crowd-", g), "Pending", "{"+strings.Join(entries, ",")+"}"))
 	}
-	s.run()
+	s.enqueueAndAllocate()
 	group := s.Job("crowd-7")
 	first := s.p.podGroupRequestFor(group)
 	for session := range 3 {
@@ -175,5 +175,5 @@ func TestUnknownCardsAreParsedOnceAndNotReserved(t *testing.T) {
 func TestDeploymentHasNoTotalHint(t *testing.T) {
 	s := newScene(t, fourA+`j q 1: phase=Pending least=1 request={"A":9}`)
 	s.Groups[0].OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "j-1", UID: "j-1"}}
-	check.Equal(t, "cards reserved", 1, s.run().reserved())
+	check.Equal(t, "cards reserved", 1, s.enqueueAndAllocate().reservedCards())
 }

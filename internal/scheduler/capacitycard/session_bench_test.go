@@ -59,7 +59,7 @@ func BenchmarkSession(b *testing.B) {
 			limits bool
 		}{
 			{"unchanged", func() {}, true},
-			{"churn", func() { churn(s.m, 100) }, false},
+			{"churn", func() { forgetEveryNth(s.m, 100) }, false},
 			{"relabel", func() { relabel(s.m) }, false},
 			{"start", func() { s.m = NewCache() }, false},
 		} {
@@ -84,8 +84,8 @@ func BenchmarkSession(b *testing.B) {
 	}
 }
 
-// churn forgets every nth pod, as if its object were new.
-func churn(m *Cache, nth int) {
+// forgetEveryNth forgets every nth pod, as if its object were new.
+func forgetEveryNth(m *Cache, nth int) {
 	i := 0
 	for object, facts := range m.podsByObject {
 		if i++; i%nth == 0 {

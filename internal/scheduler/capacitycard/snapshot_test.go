@@ -24,23 +24,23 @@ import (
 func amount(quantity string) resource.Quantity { return resource.MustParse(quantity) }
 
 func TestPodsOutsideTheSessionStillHoldTheirCards(t *testing.T) {
-	s := oneJob(t).run()
+	s := oneJob(t).enqueueAndAllocate()
 	orphans := s.PodsOf("gone q 1: a*4")
 	annotate("scheduling.volcano.sh/queue-name", "q")(orphans[0]) // a Deployment's pod whose PodGroup is deleted
 	annotate("volcano.sh/queue-name", "q")(orphans[1])            // a vcjob's pod while the job restarts
 	orphans[2].Spec.SchedulerName = "default-scheduler"           // placed past us, names no queue
 	annotate("volcano.sh/queue-name", "q")(orphans[3])
 	orphans[3].Status.Phase = corev1.PodSucceeded
-	s.list(orphans...)
-	got := s.used("q", "A")
+	s.addToPodLister(orphans...)
+	got := s.usedCards("q", "A")
 	check.That(t, got == 4 && !s.p.ledger.FitsCard("q", "A", 1), "queue uses %d cards, want 2 of its job and 2 of orphans, and none left", got)
 }
 
 func TestDeletedPodGroupKeepsTheChargedQueue(t *testing.T) {
-	s := oneJob(t).run()
+	s := oneJob(t).enqueueAndAllocate()
 	delete(s.Ssn.Jobs, "ns/j") // what Volcano's snapshot does without a PodGroup
-	s.list(s.Pods...)
-	check.Equal(t, "cards that the queue uses after its PodGroup vanished", 2, s.used("q", "A"))
+	s.addToPodLister(s.Pods...)
+	check.Equal(t, "cards that the queue uses after its PodGroup vanished", 2, s.usedCards("q", "A"))
 }
 
 // TestMovedPodGroupKeepsTheChargedQueue: who may move a PodGroup, or delete it and
@@ -66,20 +66,20 @@ func TestMovedPodGroupKeepsTheChargedQueue(t *testing.T) {
 		"its maker wrote a queue, unbound":  {"forged=second", 2, 0},
 		"that, and Volcano tries its nodes": {"forged=second tried", 2, 0},
 	}) {
-		s := oneJob(t).add(`queue second {"A":4}`).run()
+		s := oneJob(t).addObjects(`queue second {"A":4}`).enqueueAndAllocate()
 		for range 2 { // and again in the session after that
 			for _, event := range strings.Fields(tc.events) {
-				s.happens(event)
+				s.applyEvent(event)
 			}
 			s.p.buildSnapshot()
 		}
-		q, second := s.used("q", "A"), s.used("second", "A")
+		q, second := s.usedCards("q", "A"), s.usedCards("second", "A")
 		check.That(t, q == tc.q && second == tc.second, "the queues are charged %d and %d cards, want %d and %d", q, second, tc.q, tc.second)
 	}
 }
 
-// happens plays an event of the job j.
-func (s *scene) happens(event string) {
+// applyEvent plays an event of the job j.
+func (s *scene) applyEvent(event string) {
 	job := s.Job("j")
 	switch event, queue, _ := strings.Cut(event, "="); event {
 	case "anew":
@@ -107,7 +107,7 @@ func (s *scene) happens(event string) {
 }
 
 func TestNodeWithoutLabelKeepsTheCharges(t *testing.T) {
-	s := oneJob(t).run()
+	s := oneJob(t).enqueueAndAllocate()
 	for _, tc := range []struct {
 		model string
 		a, b  int
@@ -115,14 +115,14 @@ func TestNodeWithoutLabelKeepsTheCharges(t *testing.T) {
 	}{{"-", 2, 0, "no named card"}, {"B", 0, 2, "another card than <A>"}} {
 		s.Ssn.Nodes["a"].Node = session.Node("a", tc.model, 8)
 		s.p.buildSnapshot()
-		a, b := s.used("q", "A"), s.used("q", "B")
+		a, b := s.usedCards("q", "A"), s.usedCards("q", "B")
 		check.That(t, a == tc.a && b == tc.b, "labelled %q: %d of A and %d of B are charged, want %d and %d", tc.model, a, b, tc.a, tc.b)
 		check.Says(t, s.p.predicate(s.Task("j-0"), s.Ssn.Nodes["a"]), tc.why)
 	}
 }
 
 func TestEventsChangeTheLedgerExactlyOnce(t *testing.T) {
-	s := oneJob(t).run()
+	s := oneJob(t).enqueueAndAllocate()
 	task := s.Task("j-0").Clone() // Volcano replays clones
 	for _, step := range []struct {
 		name string
@@ -132,7 +132,7 @@ func TestEventsChangeTheLedgerExactlyOnce(t *testing.T) {
 		{"allocate again", s.p.onAllocate, 2}, {"evict", s.p.onDeallocate, 1}, {"evict twice", s.p.onDeallocate, 1}, {"take the eviction back", s.p.onAllocate, 2},
 	} {
 		step.do(&framework.Event{Task: task})
-		check.That(t, s.used("q", "A") == step.want, "%s: %d cards in use, want %d", step.name, s.used("q", "A"), step.want)
+		check.That(t, s.usedCards("q", "A") == step.want, "%s: %d cards in use, want %d", step.name, s.usedCards("q", "A"), step.want)
 	}
 }
 
@@ -148,7 +148,7 @@ func TestNoDecisionBeforeTheCacheHasSynced(t *testing.T) {
 	absent = "pod ns/p is not in the session"
 	check.That(t, c.notReadyReason(missing, start) == "", "complete once is complete for good: later misses are charged, not waited for")
 
-	s := oneJob(t).run()
+	s := oneJob(t).enqueueAndAllocate()
 	s.p.notReadyReason = "waits"
 	task := s.Task("j-0")
 	check.That(t, !s.p.allocatable(s.Ssn.Queues["q"], task) && s.p.predicate(task, s.Ssn.Nodes["a"]) != nil && s.p.jobEnqueueable(s.Job("j")) <= 0,
@@ -158,10 +158,10 @@ func TestNoDecisionBeforeTheCacheHasSynced(t *testing.T) {
 // TestUnsyncedSessionIsEmpty: Volcano writes a refusal to every pod it
 // tried, which would hold up the first session that may decide.
 func TestUnsyncedSessionIsEmpty(t *testing.T) {
-	s := oneJob(t).run()
+	s := oneJob(t).enqueueAndAllocate()
 	got := s.p.missingFromSession()
 	check.Must(t, got == "", "missing %q in a complete session", got)
-	s.list(s.PodsOf("unseen q 1: a")...)
+	s.addToPodLister(s.PodsOf("unseen q 1: a")...)
 	check.Contains(t, "missing", s.p.missingFromSession(), "pod ns/unseen-0 on node a")
 	s.m.cacheSync = cacheSync{}
 	jobs, queues := maps.Clone(s.Ssn.Jobs), maps.Clone(s.Ssn.Queues)
@@ -191,7 +191,7 @@ func TestSyncIgnoresNodesOfOtherSchedulers(t *testing.T) {
 		"what is no selector":           {[]string{"pool", "pool:"}, "", "node b is not in the session"},
 		"nodes are shared among others": {nil, "true", ""},
 	}) {
-		s := oneJob(t).run()
+		s := oneJob(t).enqueueAndAllocate()
 		t.Setenv("MULTI_SCHEDULER_ENABLE", tc.several)
 		kept := options.ServerOpts.NodeSelector
 		t.Cleanup(func() { options.ServerOpts.NodeSelector = kept })
@@ -202,14 +202,14 @@ func TestSyncIgnoresNodesOfOtherSchedulers(t *testing.T) {
 		s.listNode(node)
 		check.Equal(t, "missing", tc.want, s.p.missingFromSession())
 		if tc.want == "" {
-			s.list(s.PodsOf("unseen q 1: b")...)
+			s.addToPodLister(s.PodsOf("unseen q 1: b")...)
 			check.Equal(t, "missing with a pod there", "", s.p.missingFromSession())
 		}
 	}
 }
 
 func TestRefusalIsReportedOnce(t *testing.T) {
-	s := newScene(t, `node a A; queue q {"A":1}; j q 1: - cards=2`).run()
+	s := newScene(t, `node a A; queue q {"A":1}; j q 1: - cards=2`).enqueueAndAllocate()
 	task := s.Task("j-0")
 	refusal := func(total, capability int64) *workload.Refusal {
 		return workload.RefusalFor(&quota.InsufficientQuota{Kind: quota.Cards, Queue: "q", Names: []card.Name{"A"}, Requested: 2, Total: total, Limit: capability})
@@ -249,31 +249,31 @@ func TestReservationEndsWhenSomethingElseThanQuotaBlocks(t *testing.T) {
 	check.That(t, p.isActive("g", clock.Add(time.Hour)), "a PodGroup that waits again has no reservation")
 
 	s := newScene(t, `node a A; queue q {"A":8}; next q 4: -*4 least=4`)
-	s.add("stuck q 4: -*4 least=4", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"nobody": "has-this"} }).run()
+	s.addObjects("stuck q 4: -*4 least=4", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"nobody": "has-this"} }).enqueueAndAllocate()
 	s.p.buildSnapshot()
-	before := s.reserved()
+	before := s.reservedCards()
 	s.m.now = func() time.Time { return time.Now().Add(time.Hour) }
 	s.p.buildSnapshot()
-	if before < 4 || s.reserved() != before-4 {
-		t.Errorf("%d cards reserved at first and %d after an hour, want the stuck job's 4 given up", before, s.reserved())
+	if before < 4 || s.reservedCards() != before-4 {
+		t.Errorf("%d cards reserved at first and %d after an hour, want the stuck job's 4 given up", before, s.reservedCards())
 	}
 }
 
 func TestEvictedTaskKeepsItsCardsUntilThePodIsDeleted(t *testing.T) {
-	s := oneJob(t).run()
+	s := oneJob(t).enqueueAndAllocate()
 	job, task := s.Job("j"), s.Task("j-0")
 	delete(job.TaskStatusIndex[api.Running], task.UID)
 	job.TaskStatusIndex[api.Releasing] = api.TasksMap{task.UID: task}
 	s.p.buildSnapshot()
-	check.That(t, s.used("q", "A") == 2, "queue uses %d cards while an eviction is under way, want 2", s.used("q", "A"))
+	check.That(t, s.usedCards("q", "A") == 2, "queue uses %d cards while an eviction is under way, want 2", s.usedCards("q", "A"))
 	task.Pod = task.Pod.DeepCopy()
 	deleted(task.Pod)
 	s.p.buildSnapshot()
-	check.That(t, s.used("q", "A") == 1, "queue uses %d cards after the pod was deleted, want 1", s.used("q", "A"))
+	check.That(t, s.usedCards("q", "A") == 1, "queue uses %d cards after the pod was deleted, want 1", s.usedCards("q", "A"))
 }
 
 func TestPodOfMissingQueueGetsAnEvent(t *testing.T) {
-	s := oneJob(t).run()
+	s := oneJob(t).enqueueAndAllocate()
 	lost := s.PodsOf("lost nowhere 1: -", annotate("scheduling.volcano.sh/queue-name", "nowhere"))[0]
 	delete(lost.Annotations, "scheduling.k8s.io/group-name")
 	foreign := lost.DeepCopy()
@@ -281,7 +281,7 @@ func TestPodOfMissingQueueGetsAnEvent(t *testing.T) {
 	// What cannot be written is said again, so the pod has to be there.
 	_, err := s.Ssn.KubeClient().CoreV1().Pods(lost.Namespace).Create(t.Context(), lost, metav1.CreateOptions{})
 	check.Must(t, err == nil, "%v", err)
-	s.list(lost, foreign)
+	s.addToPodLister(lost, foreign)
 	voice := s.m.messages
 	voice.mutex.Lock()
 	defer voice.mutex.Unlock()
@@ -294,7 +294,7 @@ func TestPodOfMissingQueueGetsAnEvent(t *testing.T) {
 // TestRequestsFollowChangedResourceMeanings: what a pod may run on follows
 // the nodes, and a failed card alone changes nothing of it.
 func TestRequestsFollowChangedResourceMeanings(t *testing.T) {
-	s := newScene(t, `node a A; node b B; queue q {"A":4}; j q 1: a -`, func(p *corev1.Pod) { delete(p.Annotations, "volcano.sh/card.name") }).run()
+	s := newScene(t, `node a A; node b B; queue q {"A":4}; j q 1: a -`, func(p *corev1.Pod) { delete(p.Annotations, "volcano.sh/card.name") }).enqueueAndAllocate()
 	task := s.Task("j-1")
 	before := s.p.RequestFor(task)
 	s.Ssn.Nodes["b"].Node = session.Node("b", "B", 7)
@@ -309,7 +309,7 @@ func TestRequestsFollowChangedResourceMeanings(t *testing.T) {
 // TestTriedNodeIsNotCharged: Volcano writes the node into the pod's
 // object when it tries it and leaves it there when it gives up.
 func TestTriedNodeIsNotCharged(t *testing.T) {
-	s := oneJob(t).add("w q 2: -", annotate("scheduling.volcano.sh/queue-name", "q")).run() // a gang of two with one pod is not tried, so try it here
+	s := oneJob(t).addObjects("w q 2: -", annotate("scheduling.volcano.sh/queue-name", "q")).enqueueAndAllocate() // a gang of two with one pod is not tried, so try it here
 	task := s.Task("w-0")
 	task.Pod.Spec.NodeName, task.NodeName, task.Status = "a", "a", api.Allocated
 	s.p.onAllocate(&framework.Event{Task: task})
@@ -320,11 +320,11 @@ func TestTriedNodeIsNotCharged(t *testing.T) {
 	s.p.buildSnapshot()
 	delete(s.Ssn.Jobs, "ns/w") // its PodGroup is deleted
 	for range 3 {
-		s.list(task.Pod)
-		check.Must(t, s.used("q", "A") == 2, "queue uses %d cards, want the 2 of its running pods", s.used("q", "A"))
+		s.addToPodLister(task.Pod)
+		check.Must(t, s.usedCards("q", "A") == 2, "queue uses %d cards, want the 2 of its running pods", s.usedCards("q", "A"))
 	}
 	bound := task.Pod.DeepCopy() // what the API server says counts
 	check.NoError(t, s.Ssn.InformerFactory().Core().V1().Pods().Informer().GetIndexer().Delete(task.Pod))
-	s.list(bound)
-	check.That(t, s.used("q", "A") == 3, "queue uses %d cards after the pod was really bound, want 3", s.used("q", "A"))
+	s.addToPodLister(bound)
+	check.That(t, s.usedCards("q", "A") == 3, "queue uses %d cards after the pod was really bound, want 3", s.usedCards("q", "A"))
 }

@@ -23,7 +23,7 @@ import (
 )
 
 // draft returns an undecided statement or begins one.
-func (l *life) draft(t *rapid.T) *draft {
+func (l *lifecycle) draft(t *rapid.T) *draft {
 	if i := rapid.IntRange(0, 3).Draw(t, "statement") / 2; i < len(l.undecided) {
 		return l.undecided[i]
 	}
@@ -43,7 +43,7 @@ func take(t *rapid.T, drafts *[]*draft) *draft {
 }
 
 // choose picks a pending task and a node, mostly where it may run.
-func (l *life) choose(t *rapid.T, used map[use]int) (*api.TaskInfo, string) {
+func (l *lifecycle) choose(t *rapid.T, used map[use]int) (*api.TaskInfo, string) {
 	type place struct {
 		task *api.TaskInfo
 		node string
@@ -69,7 +69,7 @@ func (l *life) choose(t *rapid.T, used map[use]int) (*api.TaskInfo, string) {
 
 // place allocates or pipelines a pending task, by whatever gate was passed
 // before, and undoes it as Volcano's actions do when that fails.
-func (l *life) place(t *rapid.T, do func(*draft, *api.TaskInfo, *api.NodeInfo) error, undo func(*draft, *api.TaskInfo) error) {
+func (l *lifecycle) place(t *rapid.T, do func(*draft, *api.TaskInfo, *api.NodeInfo) error, undo func(*draft, *api.TaskInfo) error) {
 	stmt, before := l.draft(t), l.used()
 	task, node := l.choose(t, before)
 	if task == nil {
@@ -99,7 +99,7 @@ func pipelines(d *draft, task *api.TaskInfo, node *api.NodeInfo) error {
 func unpipelines(d *draft, task *api.TaskInfo) error { return d.UnPipeline(task) }
 
 // commit commits a statement and notes what was asked of the API server.
-func (l *life) commit(t *rapid.T, d *draft) {
+func (l *lifecycle) commit(t *rapid.T, d *draft) {
 	d.Commit()
 	for _, s := range d.steps {
 		if s.node == "" && l.ssn.Jobs[s.job].Tasks[s.task].Status == api.Releasing {
@@ -113,17 +113,17 @@ func (l *life) commit(t *rapid.T, d *draft) {
 
 // noteBindings notes what the API server was asked to bind: with the queue that
 // pays written into it.
-func (l *life) noteBindings(t *rapid.T) {
+func (l *lifecycle) noteBindings(t *rapid.T) {
 	for len(l.cache.BindFlowChannel) > 0 {
 		task := (<-l.cache.BindFlowChannel).TaskInfo
 		l.binding[task.Name] = task.NodeName
-		got, want := task.Pod.Annotations["cardquota.dev/charged-queue"], l.payer(task)
+		got, want := task.Pod.Annotations["cardquota.dev/charged-queue"], l.chargedQueue(task)
 		check.Must(t, got == want, "%s is bound with queue %q, want %q", task.Name, got, want)
 	}
 }
 
-// repeat sends the last event of a task again, of a copy as Volcano does.
-func (l *life) repeat(t *rapid.T) {
+// repeatEvent sends the last event of a task again, of a copy as Volcano does.
+func (l *lifecycle) repeatEvent(t *rapid.T) {
 	tasks := l.tasks(api.Bound, api.Running, api.Pending)
 	if len(tasks) == 0 {
 		t.Skip("none")
@@ -139,7 +139,7 @@ func (l *life) repeat(t *rapid.T) {
 
 // recover replays what a discarded statement had done. It must go through as far
 // as the quota does, whatever else happened in between.
-func (l *life) recover(t *rapid.T, saved *draft) {
+func (l *lifecycle) recover(t *rapid.T, saved *draft) {
 	used, may := l.used(), true
 	for _, s := range saved.steps {
 		task := l.ssn.Jobs[s.job].Tasks[s.task]
@@ -148,8 +148,8 @@ func (l *life) recover(t *rapid.T, saved *draft) {
 		}
 		cards, _ := asked(task.Pod)
 		if s.node == "" {
-			used[use{l.payer(task), l.modelOf(task), false}] -= cards
-			used[use{l.payer(task), l.modelOf(task), true}] += cards
+			used[use{l.chargedQueue(task), l.modelOf(task), false}] -= cards
+			used[use{l.chargedQueue(task), l.modelOf(task), true}] += cards
 		} else {
 			may = may && l.mayUse(task, s.node, used)
 			used[use{l.queueOf(task), l.models[s.node], false}] += cards
@@ -176,7 +176,7 @@ func TestLedgerFollowsVolcanosStatements(t *testing.T) {
 	conf.EnabledActionMap = map[string]bool{allocation.Name(): true}
 	volcano := cache.NewCustomMockSchedulerCache("volcano", util.NewFakeBinder(0), nil, &util.FakeStatusUpdater{}, nil, &record.FakeRecorder{})
 	seed.Check(t, func(t *rapid.T) {
-		l := newLife(t, volcano)
+		l := newLifecycle(t, volcano)
 		actions := map[string]func(*rapid.T){
 			"allocate": func(t *rapid.T) {
 				for range rapid.IntRange(1, 3).Draw(t, "times") {
@@ -231,9 +231,9 @@ func TestLedgerFollowsVolcanosStatements(t *testing.T) {
 				l.noteBindings(t)
 				l.grewWithinQuota(t, before)
 			},
-			"an event comes twice": l.repeat,
+			"an event comes twice": l.repeatEvent,
 			"pods come and go":     l.podsChange, // the open session does not know
-			"the next session":     l.next,
+			"the next session":     l.nextSession,
 			"":                     l.check,
 		}
 		for range 15 { // a long life, so that much comes together
@@ -251,7 +251,7 @@ func TestOnlyForeignBindingsAreReported(t *testing.T) {
 	volcano := cache.NewCustomMockSchedulerCache("volcano", util.NewFakeBinder(0), nil, &util.FakeStatusUpdater{}, nil, &record.FakeRecorder{})
 	found := 0
 	seed.Check(t, func(t *rapid.T) {
-		l := newLife(t, volcano)
+		l := newLifecycle(t, volcano)
 		clock := time.Now()
 		l.m.now = func() time.Time { return clock }
 		sessions := 1 // of this process
@@ -266,7 +266,7 @@ func TestOnlyForeignBindingsAreReported(t *testing.T) {
 				waited[task.Pod.UID] = sessions >= 3 && !slices.Contains([]api.TaskStatus{api.Bound, api.Running}, task.Status)
 			}
 			framework.CloseSession(l.ssn)
-			l.answer(t)
+			l.answerBindings(t)
 			for _, name := range slices.Sorted(maps.Keys(l.pods)) {
 				pod := l.pods[name]
 				if pod.Spec.NodeName != "" || rapid.IntRange(0, 3).Draw(t, "somebody binds "+name) > 0 {
@@ -292,7 +292,7 @@ func TestOnlyForeignBindingsAreReported(t *testing.T) {
 			}
 			clock = clock.Add(time.Hour)
 			sessions++
-			l.open(t)
+			l.openSession(t)
 			alive := map[types.UID]bool{}
 			for _, pod := range l.pods {
 				alive[pod.UID] = true

@@ -17,9 +17,9 @@ import (
 	"cardquota.dev/operator/internal/testing/session"
 )
 
-// restarted is a queue with a quota of two cards, so many pods that end and one
+// newRestartScene is a queue with a quota of two cards, so many pods that end and one
 // that takes their place, on nodes with plenty of cards.
-func restarted(t *testing.T, ending int, changes ...func(*corev1.Pod)) *scene {
+func newRestartScene(t *testing.T, ending int, changes ...func(*corev1.Pod)) *scene {
 	t.Helper()
 	return newScene(t, fmt.Sprintf(`node a,free A; queue q {"A":2}; j q 1: a*%d -`, ending), func(p *corev1.Pod) {
 		if p.Spec.NodeName == "" {
@@ -29,7 +29,7 @@ func restarted(t *testing.T, ending int, changes ...func(*corev1.Pod)) *scene {
 		for _, change := range changes {
 			change(p)
 		}
-	}).run()
+	}).enqueueAndAllocate()
 }
 
 // TestSecondRestartWaitsForTheFirst: a queue may be restarted as a whole at once.
@@ -50,21 +50,21 @@ func TestSecondRestartWaitsForTheFirst(t *testing.T) {
 		"they are starting":        {3, 0, phase(corev1.PodPending)},
 		"they ask for no cards":    {3, 1, func(p *corev1.Pod) { delete(p.Spec.Containers[0].Resources.Requests, gpu) }},
 	}) {
-		s := restarted(t, tc.ending, tc.change)
-		if got := len(strings.Fields(s.on("j"))); got != tc.placed || s.used("q", "A") != tc.placed {
-			t.Errorf("placed %q, %d cards are used, want %d: what ends is not counted", s.on("j"), s.used("q", "A"), tc.placed)
+		s := newRestartScene(t, tc.ending, tc.change)
+		if got := len(strings.Fields(s.podsByNode("j"))); got != tc.placed || s.usedCards("q", "A") != tc.placed {
+			t.Errorf("placed %q, %d cards are used, want %d: what ends is not counted", s.podsByNode("j"), s.usedCards("q", "A"), tc.placed)
 		}
 	}
 }
 
 // TestEachCheckCountsTerminatingPods: Volcano may skip any of them.
 func TestEachCheckCountsTerminatingPods(t *testing.T) {
-	s := restarted(t, 4)
+	s := newRestartScene(t, 4)
 	task, queue := s.Task("j-4"), s.Ssn.Queues["q"]
 	check.That(t, !s.p.allocatable(queue, task), "allocatable permits it")
 	const why = "ueue <q> gets no more <A> while pods that are being deleted hold more than its quota: ending <4>, but capability is <2>; " +
 		"they end within 3600 s, sooner with a shorter terminationGracePeriodSeconds"
-	got := s.why("j")
+	got := s.refusals("j")
 	check.That(t, strings.Contains(got, "Q"+why), "the pod is told %q", got)
 	var unfit *api.FitError
 	if err := s.p.predicate(task, s.Ssn.Nodes["free"]); !errors.As(err, &unfit) || !strings.Contains(err.Error(), "q"+why) {
@@ -72,7 +72,7 @@ func TestEachCheckCountsTerminatingPods(t *testing.T) {
 	} else if unfit.Status[0].Code != api.UnschedulableAndUnresolvable {
 		t.Error("preemption is asked for help, which only makes more pods end")
 	}
-	check.Says(t, s.place("j-4", "free", api.Allocated), "Q"+why)
+	check.Says(t, s.allocateTask("j-4", "free", api.Allocated), "Q"+why)
 	// It is told once, and not whenever one of many pods is gone.
 	before := s.m.messages.lastMessages[task.Pod.UID].text
 	s.p.ledger.Release(string(s.Task("j-0").UID))
@@ -82,12 +82,12 @@ func TestEachCheckCountsTerminatingPods(t *testing.T) {
 }
 
 func TestTerminatingPodsOutsideTheSessionAreCharged(t *testing.T) {
-	s := oneJob(t).run() // two of four cards are used
+	s := oneJob(t).enqueueAndAllocate() // two of four cards are used
 	fits := func(count int) bool { return s.p.ledger.FitsCard("q", "A", card.Count(count)) }
 	orphans := s.PodsOf("gone q 1: a*5", deleted, annotate("scheduling.volcano.sh/queue-name", "q"))
-	s.list(orphans[:4]...)
+	s.addToPodLister(orphans[:4]...)
 	check.That(t, fits(2) && !fits(3), "what ends is counted")
-	s.list(orphans[4])
+	s.addToPodLister(orphans[4])
 	check.That(t, !fits(1), "a card fits although five end and the quota is four")
 	store := s.Ssn.InformerFactory().Core().V1().Nodes().Informer().GetIndexer()
 	for ready, want := range map[corev1.ConditionStatus]bool{corev1.ConditionFalse: true, corev1.ConditionUnknown: true, corev1.ConditionTrue: false} {
@@ -106,7 +106,7 @@ func TestRepeatedDeletionHoldsAtMostTwiceTheQuota(t *testing.T) {
 	for round := range 8 {
 		made := s.PodsOf(fmt.Sprintf("j%d q 1: -*2", round), annotate("scheduling.k8s.io/group-name", "j"))
 		s.Pods, s.Cache = append(s.Pods, made...), nil
-		s.run()
+		s.enqueueAndAllocate()
 		held := 0
 		for _, p := range s.Pods {
 			if task := s.Task(p.Name); p.Spec.NodeName == "" && api.AllocatedStatus(task.Status) {
@@ -124,9 +124,9 @@ func TestRepeatedDeletionHoldsAtMostTwiceTheQuota(t *testing.T) {
 	}
 }
 
-// place sends the event of a placement, and undoes it as Volcano does when it is
+// allocateTask sends the event of a placement, and undoes it as Volcano does when it is
 // refused.
-func (s *scene) place(pod, node string, status api.TaskStatus) error {
+func (s *scene) allocateTask(pod, node string, status api.TaskStatus) error {
 	task := s.Task(pod).Clone()
 	task.NodeName, task.Status = node, status
 	event := &framework.Event{Task: task}
