@@ -70,7 +70,7 @@ var cardMutants = []mutant{
 var quotaMutants = []mutant{
 	{"internal/quota/ledger.go", `	l.Release(pod)
 	l.pods[pod] = podEntry{charge: c}`, `	l.pods[pod] = podEntry{charge: c}`, "charging again replaces"},
-	{"internal/quota/ledger.go", `q.cards[held.Name] = q.cards[held.Name].Sub(held.Count)`, `q.cards[held.Name] = q.cards[held.Name].Sub(1)`, "releasing gives back what was charged"},
+	{"internal/quota/ledger.go", `q.cards[amount.Name] = q.cards[amount.Name].Sub(amount.Count)`, `q.cards[amount.Name] = q.cards[amount.Name].Sub(1)`, "releasing gives back what was charged"},
 	{"internal/quota/ledger.go", `	delete(l.pods, pod)`, ``, "releasing twice gives back once"},
 	{"internal/quota/ledger.go", `	q.milliCPU.subtract(c.MilliCPU)`, `	q.milliCPU.subtract(0)`, "releasing gives back CPU"},
 	{"internal/quota/ledger.go", `	q.memory.add(c.Memory)`, `	q.memory.add(0)`, "memory is charged"},
@@ -90,7 +90,7 @@ var quotaMutants = []mutant{
 	{"internal/quota/ledger.go", `q.terminating[name].count > q.limits.Cards[name]`, `q.terminating[name].count >= q.limits.Cards[name]`, "as many cards as the quota may terminate at once"},
 	{"internal/quota/ledger.go", `	l.Release(pod)
 	if len(c.Cards) == 0 {`, `	if len(c.Cards) == 0 {`, "what terminates is not used"},
-	{"internal/quota/ledger.go", `e.count = e.count.Sub(held.Count); e.count == 0`, `e.count = 0; e.count == 0`, "what terminated gives back its own cards"},
+	{"internal/quota/ledger.go", `e.count = e.count.Sub(amount.Count); e.count == 0`, `e.count = 0; e.count == 0`, "what terminated gives back its own cards"},
 	{"internal/quota/fits.go", `s.Total = int64(used.Add(count)); s.Total > s.Limit`, `s.Total = int64(used.Add(count)); s.Total >= s.Limit`, "a quota may be used up on a node"},
 	{"internal/quota/fits.go", `	if count == 0 || q.limits.AnyCard {`, `	if count == 0 {`, "a queue without limits has room on a node"},
 	{"internal/quota/fits.go", `	if s.Total > s.Limit {`, `	if s.Total >= s.Limit {`, "as many cards as the quota may terminate before a placement"},

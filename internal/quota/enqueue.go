@@ -20,20 +20,20 @@ func (r JobRequest) IsEmpty() bool { return len(r.Demands) == 0 && r.MilliCPU ==
 // Excess returns the part of another request that this one does not cover: its cards, all or
 // none, and the rest of its CPU and memory.
 func (r JobRequest) Excess(other JobRequest) JobRequest {
-	rest := JobRequest{MilliCPU: max(0, other.MilliCPU-r.MilliCPU), Memory: max(0, other.Memory-r.Memory)}
+	excess := JobRequest{MilliCPU: max(0, other.MilliCPU-r.MilliCPU), Memory: max(0, other.Memory-r.Memory)}
 	if !r.coversDemands(other.Demands) {
-		rest.Demands = other.Demands
+		excess.Demands = other.Demands
 	}
-	return rest
+	return excess
 }
 
 // Without returns this request without an excess that Excess returned.
-func (r JobRequest) Without(beyond JobRequest) JobRequest {
-	if len(beyond.Demands) > 0 {
+func (r JobRequest) Without(excess JobRequest) JobRequest {
+	if len(excess.Demands) > 0 {
 		r.Demands = nil
 	}
-	r.MilliCPU -= beyond.MilliCPU
-	r.Memory -= beyond.Memory
+	r.MilliCPU -= excess.MilliCPU
+	r.Memory -= excess.Memory
 	return r
 }
 
@@ -47,12 +47,12 @@ func (r JobRequest) coversDemands(demands []Demand) bool {
 	}) {
 		return true
 	}
-	left := slices.Clone(r.Demands)
+	remaining := slices.Clone(r.Demands)
 	for _, d := range demands {
-		for i := range left {
-			if len(left[i].Names) > 0 && len(removeNames(left[i].Names, func(name card.Name) bool { return slices.Contains(d.Names, name) })) == 0 {
-				met := min(d.Count, left[i].Count)
-				d.Count, left[i].Count = d.Count-met, left[i].Count-met
+		for i := range remaining {
+			if len(remaining[i].Names) > 0 && len(removeNames(remaining[i].Names, func(name card.Name) bool { return slices.Contains(d.Names, name) })) == 0 {
+				met := min(d.Count, remaining[i].Count)
+				d.Count, remaining[i].Count = d.Count-met, remaining[i].Count-met
 			}
 		}
 		if d.Count > 0 {
@@ -66,13 +66,13 @@ func (r JobRequest) coversDemands(demands []Demand) bool {
 // none of them, not even from elastic jobs.
 func (l *Ledger) DropUngranted(queue string, request JobRequest) JobRequest {
 	limits := l.Limits(queue)
-	lacks := func(name card.Name) bool { return limits.Cards[name] == 0 }
-	if limits.AnyCard || !slices.ContainsFunc(request.Demands, func(d Demand) bool { return slices.ContainsFunc(d.Names, lacks) }) {
+	hasNoQuota := func(name card.Name) bool { return limits.Cards[name] == 0 }
+	if limits.AnyCard || !slices.ContainsFunc(request.Demands, func(d Demand) bool { return slices.ContainsFunc(d.Names, hasNoQuota) }) {
 		return request
 	}
 	demands := make([]Demand, len(request.Demands))
 	for i, d := range request.Demands {
-		demands[i] = Demand{Names: removeNames(d.Names, lacks), Count: d.Count}
+		demands[i] = Demand{Names: removeNames(d.Names, hasNoQuota), Count: d.Count}
 	}
 	request.Demands = demands
 	return request
@@ -186,11 +186,11 @@ func sumCompeting(demands []Demand, d Demand) card.Count {
 const factorUnits = 1_000_000
 
 // scaleLimit multiplies a limit and rounds down.
-func scaleLimit(limit int64, by float64) int64 {
-	if limit == Unlimited || by == 1 {
+func scaleLimit(limit int64, factor float64) int64 {
+	if limit == Unlimited || factor == 1 {
 		return limit
 	}
-	high, low := bits.Mul64(uint64(limit), uint64(by*factorUnits+0.001))
+	high, low := bits.Mul64(uint64(limit), uint64(factor*factorUnits+0.001))
 	if high >= factorUnits {
 		return Unlimited
 	}

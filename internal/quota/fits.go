@@ -71,15 +71,15 @@ func (f *Released) addSigned(c *Charge, sign int64) {
 	if f.Cards == nil {
 		f.Cards = map[card.Name]card.Count{}
 	}
-	for _, held := range c.Cards {
-		f.Cards[held.Name] += card.Count(sign) * held.Count
+	for _, amount := range c.Cards {
+		f.Cards[amount.Name] += card.Count(sign) * amount.Count
 	}
 	f.MilliCPU += sign * c.MilliCPU
 	f.Memory += sign * c.Memory
 }
 
-// FitsAnyCard is the check before a node is chosen. It returns nil if at least one of the
-// requested cards fits the quota and CPU and memory fit, else the first limit that is exceeded.
+// FitsAnyCard is the check before a node is chosen. It returns nil if one of the requested
+// cards fits, and CPU and memory too, else the first limit that is exceeded.
 func (l *Ledger) FitsAnyCard(queue string, request Request) *InsufficientQuota {
 	if s := l.insufficientOnAllCards(queue, request); s != nil {
 		return s
@@ -118,8 +118,8 @@ func (l *Ledger) insufficientOnAllCards(queue string, request Request) *Insuffic
 	// with the most free quota, and among equals the one with the largest quota.
 	q := l.readQueue(queue)
 	var best card.Name
-	if waits := slices.IndexFunc(request.Names, func(name card.Name) bool { return q.hasRoom(name, request.Count) }); waits >= 0 {
-		best = request.Names[waits]
+	if index := slices.IndexFunc(request.Names, func(name card.Name) bool { return q.hasRoom(name, request.Count) }); index >= 0 {
+		best = request.Names[index]
 	} else {
 		best = slices.MaxFunc(request.Names, func(x, y card.Name) int {
 			return cmp.Or(cmp.Compare(q.freeQuota(x), q.freeQuota(y)), cmp.Compare(q.limits.Cards[x], q.limits.Cards[y]))

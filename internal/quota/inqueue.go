@@ -106,8 +106,8 @@ func (w *InqueueDemand) AddElastic(e ElasticUsage) {
 	w.elasticCPU, w.elasticMemory = AddSaturating(w.elasticCPU, e.MilliCPU), AddSaturating(w.elasticMemory, e.Memory)
 	var names []card.Name
 	var total card.Count
-	for name, held := range e.Used {
-		if give := min(held, e.Elastic); give > 0 {
+	for name, used := range e.Used {
+		if give := min(used, e.Elastic); give > 0 {
 			names, total = append(names, name), total.Add(give)
 		}
 	}

@@ -108,8 +108,8 @@ func (l *Ledger) Charge(pod string, c *Charge) {
 	l.pods[pod] = podEntry{charge: c}
 	q := l.ensureQueue(c.Queue)
 	q.pods++
-	for _, held := range c.Cards {
-		q.cards[held.Name] = q.cards[held.Name].Add(held.Count)
+	for _, amount := range c.Cards {
+		q.cards[amount.Name] = q.cards[amount.Name].Add(amount.Count)
 		q.listedCards = nil
 	}
 	q.milliCPU.add(c.MilliCPU)
@@ -131,8 +131,8 @@ func (l *Ledger) Release(pod string) {
 		return
 	}
 	q.pods--
-	for _, held := range c.Cards {
-		q.cards[held.Name] = q.cards[held.Name].Sub(held.Count)
+	for _, amount := range c.Cards {
+		q.cards[amount.Name] = q.cards[amount.Name].Sub(amount.Count)
 		q.listedCards = nil
 	}
 	q.milliCPU.subtract(c.MilliCPU)
@@ -211,21 +211,21 @@ type QueueUsage struct {
 // Snapshot returns the usage of all queues, in no order. A queue whose cards did not change
 // shares its list with the previous call. Snapshot stores these lists, so it counts as a write.
 func (l *Ledger) Snapshot() []QueueUsage {
-	books := make([]QueueUsage, 0, len(l.queues))
+	usages := make([]QueueUsage, 0, len(l.queues))
 	for name, q := range l.queues {
 		if q.listedCards == nil {
 			q.listedCards = make([]card.Amount, 0, len(q.cards))
-			for name, held := range q.cards {
-				if held > 0 {
-					q.listedCards = append(q.listedCards, card.Amount{Name: name, Count: held})
+			for name, used := range q.cards {
+				if used > 0 {
+					q.listedCards = append(q.listedCards, card.Amount{Name: name, Count: used})
 				}
 			}
 		}
-		books = append(books, QueueUsage{
+		usages = append(usages, QueueUsage{
 			Queue: name, Limits: q.limits, Used: q.listedCards, MilliCPU: q.milliCPU.clampedInt64(), Memory: q.memory.clampedInt64(), Pods: q.pods,
 		})
 	}
-	return books
+	return usages
 }
 
 // exactSum is a sum that cannot overflow. A pod may request nearly the largest int64, and its
@@ -289,20 +289,20 @@ func (l *Ledger) ChargeTerminating(pod string, c *Charge, gracePeriod time.Durat
 	if q.terminating == nil {
 		q.terminating = map[card.Name]terminatingCards{}
 	}
-	for _, held := range c.Cards {
-		e := q.terminating[held.Name]
-		q.terminating[held.Name] = terminatingCards{count: e.count.Add(held.Count), longestGracePeriod: max(e.longestGracePeriod, gracePeriod)}
+	for _, amount := range c.Cards {
+		e := q.terminating[amount.Name]
+		q.terminating[amount.Name] = terminatingCards{count: e.count.Add(amount.Count), longestGracePeriod: max(e.longestGracePeriod, gracePeriod)}
 	}
 }
 
 // releaseTerminating removes the cards of a terminating pod.
 func (q *queueLedger) releaseTerminating(c *Charge) {
-	for _, held := range c.Cards {
-		e := q.terminating[held.Name]
-		if e.count = e.count.Sub(held.Count); e.count == 0 {
-			delete(q.terminating, held.Name)
+	for _, amount := range c.Cards {
+		e := q.terminating[amount.Name]
+		if e.count = e.count.Sub(amount.Count); e.count == 0 {
+			delete(q.terminating, amount.Name)
 		} else {
-			q.terminating[held.Name] = e
+			q.terminating[amount.Name] = e
 		}
 	}
 	if len(q.terminating) == 0 {

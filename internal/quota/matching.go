@@ -41,8 +41,8 @@ func newMatching(elasticUsages []ElasticUsage, free func(card.Name) int64) *matc
 	for _, e := range elasticUsages {
 		job := m.addVertex()
 		m.addEdge(job, sink, int64(e.Elastic))
-		for name, held := range e.Used {
-			m.addEdge(m.cardVertex(name), job, int64(held))
+		for name, used := range e.Used {
+			m.addEdge(m.cardVertex(name), job, int64(used))
 		}
 	}
 	return m

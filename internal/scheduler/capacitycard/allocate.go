@@ -109,8 +109,7 @@ func (p *plugin) checkPlacement(task *api.TaskInfo, node string, released quota.
 	return nil
 }
 
-// checkConflicts returns why a pod cannot run on a node beside pods that stay there, nil if it
-// can.
+// checkConflicts returns why a pod conflicts with pods that stay on a node, nil if it does not.
 func (p *plugin) checkConflicts(task *api.TaskInfo, node *api.NodeInfo) error {
 	if !p.hasNoConflicts(task, node) {
 		return fmt.Errorf("pod %s conflicts with another pod on node %s by anti-affinity or host port", klog.KObj(task.Pod), node.Name)

@@ -231,9 +231,8 @@ func (c *Cache) forgetUnseenPods() {
 
 // isOutOfSync reports whether Volcano's job controller is about to delete and recreate the pod.
 // The mark counts only on pods of Volcano jobs, and only if the action cardreclaim runs, which
-// enforces it. Otherwise a user could mark a pod to promise its cards to others for ever and
-// protect them from reclaim. In the first session of a process it is unknown whether the action
-// runs.
+// enforces it. Otherwise a user could mark a pod to protect its cards from reclaim. In the
+// first session of a process it is unknown whether the action runs.
 func (c *Cache) isOutOfSync(task *api.TaskInfo, state *podState) bool {
 	if c.session > 1 && c.lastReclaimSession+1 < c.session {
 		return false

@@ -140,12 +140,12 @@ func (p *plugin) withTotalHint(job *api.JobInfo, refusal *workload.Refusal) *wor
 		return refusal
 	}
 	minimum, _ := p.cache.resolver.PodGroupRequest("", false, job.PodGroup.Spec.MinResources)
-	total, least := sumDemands(p.podGroupRequestFor(job).jobRequest.Demands), sumDemands(minimum.Demands)
-	if total <= least {
+	total, minimumCards := sumDemands(p.podGroupRequestFor(job).jobRequest.Demands), sumDemands(minimum.Demands)
+	if total <= minimumCards {
 		return refusal
 	}
 	hinted := *refusal
-	hint := fmt.Sprintf(" (%s asks for %d cards in all, the job's minimum is %d)", v1alpha1.AnnotationCardRequest, total, least)
+	hint := fmt.Sprintf(" (%s asks for %d cards in all, the job's minimum is %d)", v1alpha1.AnnotationCardRequest, total, minimumCards)
 	hinted.Message, hinted.Topic = hinted.Message+hint, hinted.Topic+hint
 	return &hinted
 }
@@ -162,18 +162,18 @@ func sumDemands(demands []quota.Demand) (sum card.Count) {
 // without the rest of the gang.
 func jobValid(obj any) *api.ValidateResult {
 	job := obj.(*api.JobInfo)
-	leaving := int32(0)
+	terminating := int32(0)
 	for _, task := range job.TaskStatusIndex[api.Succeeded] {
 		if task.Pod.DeletionTimestamp != nil {
-			leaving++
+			terminating++
 		}
 	}
-	if leaving == 0 || job.MinAvailable <= 1 || job.ReadyTaskNum()-leaving >= job.MinAvailable {
+	if terminating == 0 || job.MinAvailable <= 1 || job.ReadyTaskNum()-terminating >= job.MinAvailable {
 		return nil
 	}
 	return &api.ValidateResult{
 		Reason:  v1beta1.NotEnoughPodsReason,
-		Message: fmt.Sprintf("%d pods of the last run are still being deleted", leaving),
+		Message: fmt.Sprintf("%d pods of the last run are still being deleted", terminating),
 	}
 }
 

@@ -26,9 +26,9 @@ import (
 )
 
 // RecordEvent emits an event of the plugin.
-func (p *plugin) RecordEvent(object runtime.Object, kind, reason, message string) {
+func (p *plugin) RecordEvent(object runtime.Object, eventType, reason, message string) {
 	if recorder := p.cache.messages.recorderFor(p.ssn.KubeClient()); recorder != nil {
-		recorder.Event(object, kind, reason, message)
+		recorder.Event(object, eventType, reason, message)
 	}
 }
 
@@ -161,8 +161,8 @@ func isOrphan(queues map[api.QueueID]*api.QueueInfo, id api.QueueID) bool {
 func (p *plugin) recordOnQueue(queue *scheduling.Queue, refusal *workload.Refusal) {
 	if _, isNew := p.cache.messages.currentMessage(queue.UID, refusal); isNew {
 		// Volcano's cache keeps a Queue without its type, which an event needs.
-		of := metav1.TypeMeta{APIVersion: v1beta1.SchemeGroupVersion.String(), Kind: "Queue"}
-		p.recordRefusal(&v1beta1.Queue{TypeMeta: of, ObjectMeta: queue.ObjectMeta}, refusal)
+		typeMeta := metav1.TypeMeta{APIVersion: v1beta1.SchemeGroupVersion.String(), Kind: "Queue"}
+		p.recordRefusal(&v1beta1.Queue{TypeMeta: typeMeta, ObjectMeta: queue.ObjectMeta}, refusal)
 	}
 }
 

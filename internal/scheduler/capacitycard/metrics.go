@@ -103,8 +103,8 @@ func (p *plugin) newMetricsSnapshot() *metricsSnapshot {
 		v.pods += b.Pods
 		queue := queueMetrics{usage: b}
 		if _, exists := p.queueRules[queue.queueID()]; !exists {
-			for _, held := range b.Used {
-				v.unowned[held.Name] = v.unowned[held.Name].Add(held.Count)
+			for _, amount := range b.Used {
+				v.unowned[amount.Name] = v.unowned[amount.Name].Add(amount.Count)
 			}
 			continue
 		}
@@ -226,9 +226,9 @@ func (q *queueMetrics) sendMetrics(ch sender, physical map[card.Name]card.Count)
 		used[name] = 0
 		at(string(name))
 	}
-	for _, held := range q.usage.Used {
-		used[held.Name] = held.Count
-		at(string(held.Name))
+	for _, amount := range q.usage.Used {
+		used[amount.Name] = amount.Count
+		at(string(amount.Name))
 	}
 	for i, demands := range [][]quota.Demand{q.inqueue, q.pending} {
 		for _, demand := range demands {
@@ -237,11 +237,11 @@ func (q *queueMetrics) sendMetrics(ch sender, physical map[card.Name]card.Count)
 			}
 		}
 	}
-	for name, held := range used {
+	for name, count := range used {
 		if !limits.AnyCard {
 			ch.sendGauge(quotaDesc, float64(limits.Cards[name]), queue, string(name))
 		}
-		ch.sendGauge(allocatedDesc, float64(held), queue, string(name))
+		ch.sendGauge(allocatedDesc, float64(count), queue, string(name))
 	}
 	for label, sums := range waiting {
 		ch.sendGauge(inqueueDesc, float64(sums[0]), queue, label)

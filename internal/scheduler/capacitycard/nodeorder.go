@@ -53,8 +53,8 @@ func (p *plugin) nodeOrder(task *api.TaskInfo, node *api.NodeInfo) (float64, err
 // score among the nodes with the first available alternative.
 func (p *plugin) bestNode(task *api.TaskInfo, scored map[float64][]*api.NodeInfo) *api.NodeInfo {
 	request := p.RequestFor(task)
-	if promised := p.nominatedAmong(task, scored); promised != nil && request.Denied == nil {
-		return promised
+	if nominated := p.nominatedAmong(task, scored); nominated != nil && request.Denied == nil {
+		return nominated
 	}
 	if request.Count == 0 || request.Denied != nil {
 		return nil // Volcano takes the highest score

@@ -30,26 +30,26 @@ type nomination struct {
 // ones while evicted pods leave the node. The API server may be too slow to show either by the
 // next session.
 func (p *plugin) saveNominations() {
-	promised := map[types.UID]nomination{}
+	nominations := map[types.UID]nomination{}
 	for uid, made := range p.cache.nominations {
 		if p.hasEvictedPods(made.node) {
-			promised[uid] = made
+			nominations[uid] = made
 		}
 	}
 	for _, job := range p.ssn.Jobs {
 		for _, task := range job.TaskStatusIndex[api.Pipelined] {
-			if promised[task.Pod.UID].node != task.NodeName {
-				promised[task.Pod.UID] = nomination{task.NodeName, p.cache.now()}
+			if nominations[task.Pod.UID].node != task.NodeName {
+				nominations[task.Pod.UID] = nomination{task.NodeName, p.cache.now()}
 			}
 		}
 		for _, task := range job.TaskStatusIndex[api.Pending] { // nominated by a previous process
 			node := task.Pod.Status.NominatedNodeName
-			if _, known := promised[task.Pod.UID]; !known && node != "" && p.hasEvictedPods(node) {
-				promised[task.Pod.UID] = nomination{node, p.cache.now()}
+			if _, known := nominations[task.Pod.UID]; !known && node != "" && p.hasEvictedPods(node) {
+				nominations[task.Pod.UID] = nomination{node, p.cache.now()}
 			}
 		}
 	}
-	p.cache.nominations = promised
+	p.cache.nominations = nominations
 }
 
 // nominatedAmong returns the nominated node of a pod, nil if it is not among the scored nodes.

@@ -37,8 +37,8 @@ func (p *plugin) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
 
 // ignoresQuota reports whether the predicate currently checks a pod without quota.
 func (p *plugin) ignoresQuota(task *api.TaskInfo) bool {
-	of := p.ignoringQuota.Load()
-	return of != nil && *of == task.UID
+	ignoring := p.ignoringQuota.Load()
+	return ignoring != nil && *ignoring == task.UID
 }
 
 // isRefusedIgnoringQuota reports whether a node refuses a pod for another reason than quota,
@@ -144,14 +144,14 @@ func (k fitErrorKey) newStatus(used card.Count) *api.Status {
 	case cardNotAllowed:
 		status.Reason = fmt.Sprintf("node(s) have another card than <%s>", k.text)
 	case quotaExceeded, quotaExceededForReclaim, quotaTerminating: // evictions only add terminating pods
-		short := quota.InsufficientQuota{
+		insufficient := quota.InsufficientQuota{
 			Kind: quota.Cards, Queue: string(k.queue), Names: []card.Name{k.name},
 			Requested: int64(k.count), Total: int64(used.Add(k.count)), Limit: int64(k.limit), GracePeriod: k.gracePeriod,
 		}
 		if k.reason == quotaTerminating {
-			short.Kind = quota.Terminating
+			insufficient.Kind = quota.Terminating
 		}
-		text := workload.RefusalFor(&short).Message
+		text := workload.RefusalFor(&insufficient).Message
 		status.Reason = strings.ToLower(text[:1]) + text[1:]
 	}
 	return status

@@ -62,8 +62,8 @@ func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 	return victims, util.Permit
 }
 
-// wouldEvictInVain reports whether the preemptor could not run on the node after the evictions,
-// or whether they break a gang although elastic pods of another node suffice.
+// wouldEvictInVain reports whether the preemptor could not run after the evictions. It also
+// reports true if they break a gang although elastic pods of another node suffice.
 func (p *plugin) wouldEvictInVain(preemptor *api.TaskInfo, node *api.NodeInfo, preemptees, victims []*api.TaskInfo, breaks map[api.TaskID]bool) bool {
 	breaksGang := func(victim *api.TaskInfo) bool { return breaks[victim.UID] }
 	return len(victims) > 0 && p.isRefusedIgnoringQuota(preemptor, node) ||
@@ -204,8 +204,8 @@ func (p *plugin) hasHigherPriority(preemptor, preemptee *api.TaskInfo) bool {
 	if preemptor.Job == preemptee.Job {
 		return preemptor.Priority > preemptee.Priority
 	}
-	by, of := p.ssn.Jobs[preemptor.Job], p.ssn.Jobs[preemptee.Job]
-	return by != nil && of != nil && by.Priority > of.Priority
+	preemptorJob, preempteeJob := p.ssn.Jobs[preemptor.Job], p.ssn.Jobs[preemptee.Job]
+	return preemptorJob != nil && preempteeJob != nil && preemptorJob.Priority > preempteeJob.Priority
 }
 
 // isEvictionInProgress reports whether the eviction of a pod began a moment ago and its writes
@@ -225,9 +225,9 @@ func (p *plugin) isEvictable(task *api.TaskInfo) bool {
 func (p *plugin) releasedAmounts(task *api.TaskInfo, queue api.QueueID, name card.Name) amounts {
 	released := resourceAmounts(task.Resreq)
 	if charge := p.chargeInQueue(queue, task); charge != nil {
-		for _, held := range charge.Cards {
-			if held.Name == name {
-				released[quotaCards] += float64(held.Count)
+		for _, amount := range charge.Cards {
+			if amount.Name == name {
+				released[quotaCards] += float64(amount.Count)
 			}
 		}
 		released[quotaCPU], released[quotaMemory] = float64(charge.MilliCPU), float64(charge.Memory)
@@ -251,8 +251,8 @@ func (p *plugin) allocatableInAttempt(r checkInput, attempt *preemptionAttempt) 
 	}
 	if attempt.node == "" {
 		for name := range p.stuckPods { // the attempt may be on this one
-			of, known := p.ssn.Nodes[name]
-			if _, allowed := p.cardFor(r.request, name); known && allowed && p.needsStuckRoom(r.task, of) && len(p.preemptableTasksOn(of, r.task)) > 0 {
+			node, known := p.ssn.Nodes[name]
+			if _, allowed := p.cardFor(r.request, name); known && allowed && p.needsStuckRoom(r.task, node) && len(p.preemptableTasksOn(node, r.task)) > 0 {
 				return false
 			}
 		}
@@ -284,8 +284,8 @@ const tolerance = 0.1
 func missingResources(request, futureIdle *api.Resource) amounts {
 	idle, missing := resourceAmounts(futureIdle), amounts{}
 	for what, asked := range resourceAmounts(request) {
-		if short := asked - idle[what]; asked > 0 && short > tolerance {
-			missing[what] = short
+		if shortfall := asked - idle[what]; asked > 0 && shortfall > tolerance {
+			missing[what] = shortfall
 		}
 	}
 	return missing
@@ -308,22 +308,22 @@ func resourceAmounts(r *api.Resource) amounts {
 // suffice.
 func irreducibleSubset(missing amounts, released []amounts) []int {
 	var picked []int
-	left := maps.Clone(missing)
+	remaining := maps.Clone(missing)
 	for i, give := range released {
-		if left.isZero() {
+		if remaining.isZero() {
 			break
 		}
-		if left.isReducedBy(give) {
+		if remaining.isReducedBy(give) {
 			picked = append(picked, i)
-			left.add(give, -1)
+			remaining.add(give, -1)
 		}
 	}
-	if !left.isZero() {
+	if !remaining.isZero() {
 		return nil
 	}
 	for i := len(picked) - 1; i >= 0; i-- {
-		if without := maps.Clone(left).add(released[picked[i]], 1); without.isZero() {
-			left = without
+		if without := maps.Clone(remaining).add(released[picked[i]], 1); without.isZero() {
+			remaining = without
 			picked = append(picked[:i], picked[i+1:]...)
 		}
 	}

@@ -25,8 +25,8 @@ type preemption struct {
 	evicted map[api.JobID]map[api.TaskID]*api.TaskInfo
 	// restOfGangs are the other pods of jobs that are evicted as a whole.
 	restOfGangs map[api.JobID]*restOfGang
-	// allowances caches what each job can lose while evictions is unchanged. Volcano asks for
-	// each node, and a large gang is on many.
+	// allowances caches what each job can lose while evictions is unchanged. Volcano calls the
+	// plugin for each node, and a large gang is on many.
 	allowances struct {
 		sync.Mutex
 		evictions int
@@ -249,8 +249,8 @@ func ElasticPods(job *api.JobInfo) (all int32, roles map[string]int32) {
 		return all, nil
 	}
 	_, roles = CountByRole(job, false)
-	for role, least := range job.TaskMinAvailable {
-		roles[role] -= least
+	for role, minimum := range job.TaskMinAvailable {
+		roles[role] -= minimum
 	}
 	return all, roles
 }
@@ -271,19 +271,19 @@ func (l *evictionAllowance) takeElastic(task *api.TaskInfo) bool {
 // evicted as a whole. breaks are the remaining ones that break a gang; they come last within a
 // priority.
 func (p *plugin) protectGangs(preemptor *api.TaskInfo, candidates []*api.TaskInfo) (kept []*api.TaskInfo, breaks map[api.TaskID]bool) {
-	g, left := p.preemption, map[api.JobID]*evictionAllowance{}
+	g, allowances := p.preemption, map[api.JobID]*evictionAllowance{}
 	if g == nil {
 		g = &preemption{p: p} // Volcano's own action runs, which does not complete gangs
 	}
 	breaks = map[api.TaskID]bool{}
 	for _, candidate := range candidates {
 		job := p.ssn.Jobs[candidate.Job]
-		if left[job.UID] == nil {
-			left[job.UID] = g.allowanceFor(job)
+		if allowances[job.UID] == nil {
+			allowances[job.UID] = g.allowanceFor(job)
 		}
-		if left[job.UID].takeElastic(candidate) {
+		if allowances[job.UID].takeElastic(candidate) {
 			kept = append(kept, candidate)
-		} else if left[job.UID].wholeJob && job.UID != preemptor.Job && (p.preemption != nil || len(tasksOnNodes(job)) == 1) {
+		} else if allowances[job.UID].wholeJob && job.UID != preemptor.Job && (p.preemption != nil || len(tasksOnNodes(job)) == 1) {
 			kept = append(kept, candidate)
 			breaks[candidate.UID] = true
 		}

@@ -95,8 +95,8 @@ func (p *plugin) CanReclaimFrom(reclaimer, reclaimee *api.TaskInfo) bool {
 // hasReachedMinRuntime reports whether the pod's job has run for the minimum runtime of its
 // service type.
 func (p *plugin) hasReachedMinRuntime(task *api.TaskInfo) bool {
-	least := p.MinimumRuntime(task)
-	return least == 0 || RunningSince(p.ssn.Jobs[task.Job]).Add(least).Before(p.cache.now())
+	minimum := p.MinimumRuntime(task)
+	return minimum == 0 || RunningSince(p.ssn.Jobs[task.Job]).Add(minimum).Before(p.cache.now())
 }
 
 // RunningSince returns the start of a job's oldest pod on its node, far in the future if
@@ -253,8 +253,8 @@ func (p *plugin) ServiceTypeRules() string { return fmt.Sprint(p.args.serviceTyp
 // CardCount returns how many cards a pod uses, whatever their names.
 func (p *plugin) CardCount(task *api.TaskInfo) (total card.Count) {
 	if charge := p.ledger.Charged(string(task.UID)); charge != nil {
-		for _, held := range charge.Cards {
-			total = total.Add(held.Count)
+		for _, amount := range charge.Cards {
+			total = total.Add(amount.Count)
 		}
 	}
 	return total

@@ -14,7 +14,7 @@ import (
 )
 
 // reservationTimeout is how long an enqueued job keeps its reservation while something other
-// than quota blocks it, such as a node selector that no node matches.
+// than quota blocks it: for example, no node matches its node selector.
 const reservationTimeout = 5 * time.Minute
 
 // reservations holds the reservations of enqueued PodGroups. A refusal for quota, or a placed
@@ -28,7 +28,7 @@ type reservation struct {
 	waitingSince time.Time
 	isWaiting    bool
 	// enqueued is set if the job was enqueued to queue with request, requested if the job still
-	// asks for no more cards than that.
+	// requests no more cards.
 	enqueued, requested bool
 	queue               api.QueueID
 	request             quota.JobRequest
@@ -143,9 +143,9 @@ func (p *plugin) elasticUsage(job *api.JobInfo, aboveMinimum int) quota.ElasticU
 		if charge == nil {
 			continue
 		}
-		for _, held := range charge.Cards {
-			e.Used[held.Name] = e.Used[held.Name].Add(held.Count)
-			cards = append(cards, int64(held.Count))
+		for _, amount := range charge.Cards {
+			e.Used[amount.Name] = e.Used[amount.Name].Add(amount.Count)
+			cards = append(cards, int64(amount.Count))
 		}
 		milliCPU, memory = append(milliCPU, charge.MilliCPU), append(memory, charge.Memory)
 	}

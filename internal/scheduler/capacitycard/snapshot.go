@@ -222,12 +222,12 @@ func (p *plugin) updateCharge(state *podState, queue, node string) (unchanged bo
 // hasSameCharge reports whether the charged card is still the one of the node in a new
 // inventory. It is for most pods when some node changed.
 func (p *plugin) hasSameCharge(state *podState) bool {
-	request, held := &state.request, state.charge.Cards
-	if len(request.ExtraResources) > 0 || len(held) > 1 || (len(held) == 0) != (request.Count == 0) {
+	request, charged := &state.request, state.charge.Cards
+	if len(request.ExtraResources) > 0 || len(charged) > 1 || (len(charged) == 0) != (request.Count == 0) {
 		return false
 	}
-	if len(held) == 1 {
-		if name, ok := p.inventory.CardOnNode(state.chargedNode, request.Resource); !ok || name != held[0].Name || request.Count != held[0].Count {
+	if len(charged) == 1 {
+		if name, ok := p.inventory.CardOnNode(state.chargedNode, request.Resource); !ok || name != charged[0].Name || request.Count != charged[0].Count {
 			return false
 		}
 	}
