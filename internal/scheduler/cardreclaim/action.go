@@ -231,9 +231,9 @@ func undoPartialPipelines(ssn *framework.Session) {
 		if len(job.TaskStatusIndex[api.Pipelined]) == 0 || ssn.JobPipelined(job) {
 			continue
 		}
-		promised := framework.NewStatement(ssn)
+		stmt := framework.NewStatement(ssn)
 		for _, task := range slices.Collect(maps.Values(job.TaskStatusIndex[api.Pipelined])) {
-			if err := promised.UnPipeline(task); err != nil {
+			if err := stmt.UnPipeline(task); err != nil {
 				klog.ErrorS(err, "Pod could not be unpipelined", "pod", klog.KObj(task.Pod))
 			}
 		}

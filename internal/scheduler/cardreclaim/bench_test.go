@@ -105,7 +105,7 @@ func BenchmarkKinds(b *testing.B) {
 			w.Run(w.action)
 			took := time.Since(before)
 			if came := len(w.In(api.Pipelined)); came != 64 {
-				b.Errorf("%d of 64 pods are promised a node", came)
+				b.Errorf("%d of 64 pods are pipelined", came)
 			}
 			if one == 0 {
 				one = took

@@ -39,15 +39,15 @@ func TestPodsOfManyKinds(t *testing.T) {
 	}) {
 		w := fullCluster(10, fmt.Sprintf("i inf %d: -*%d", tc.least, tc.waits), withOwnHostPorts()).runAction(t)
 		goes, comes := len(w.In(api.Releasing)), len(w.In(api.Pipelined))
-		check.That(t, goes == tc.goes && comes == tc.comes, "%d pods go, %d come, want %d and %d", goes, comes, tc.goes, tc.comes)
+		check.That(t, goes == tc.goes && comes == tc.comes, "%d pods are evicted, %d pipelined, want %d and %d", goes, comes, tc.goes, tc.comes)
 	}
 }
 
 // workOfNamespaces returns the work for all namespaces of a session that did not suffice.
 func (w *world) workOfNamespaces() int {
 	total := 0
-	for _, effort := range w.action.fairOrder.work {
-		total += effort
+	for _, work := range w.action.fairOrder.work {
+		total += work
 	}
 	return total
 }
@@ -83,7 +83,7 @@ func TestASessionIsBounded(t *testing.T) {
 		check.That(t, got >= most && got <= 2*most, "%d went into the session, want %d and a look more", got, most)
 		check.Equal(t, "pods of the next queue have a node already: the session sufficed", 0, w.tasksOf("i", api.Pipelined))
 		w.runAction(t)
-		check.Equal(t, "pods of the next queue are promised nodes in its turn", 3, w.tasksOf("i", api.Pipelined))
+		check.Equal(t, "pods of the next queue are pipelined in its turn", 3, w.tasksOf("i", api.Pipelined))
 	}
 }
 
@@ -103,10 +103,10 @@ func TestJobBeginsWithFullBudget(t *testing.T) {
 	w.alone = true
 	w.action.budget = budget{maxPerJob: rs.totalWork() + 1, maxPerSession: rs.totalWork() + workPerTask}
 	w.runAction(t)
-	check.Equal(t, "pods of the first job are promised nodes", 3, w.tasksOf("a", api.Pipelined))
+	check.Equal(t, "pods of the first job are pipelined", 3, w.tasksOf("a", api.Pipelined))
 	check.Equal(t, "turns of the second job", 0, w.action.fairOrder.lastServed[w.Job("b").UID])
 	w.runAction(t)
-	check.Equal(t, "pods of the second job are promised a node in its turn", 1, w.tasksOf("b", api.Pipelined))
+	check.Equal(t, "pods of the second job are pipelined in its turn", 1, w.tasksOf("b", api.Pipelined))
 }
 
 // tasksOf returns how many pods of a job have a status.
@@ -123,13 +123,13 @@ func TestUnsolvableSetsAreRemembered(t *testing.T) {
 	t.Cleanup(w.Close)
 	policy, _ := cards.ReclaimPolicyFor(w.Ssn.UID)
 	rs := newReclaimSession(w.Ssn, policy, w.action)
-	effort := func(name string) int {
+	work := func(name string) int {
 		before := rs.work
 		rs.startJob(len(rs.nodes))
 		rs.placeJob(w.Job(name))
 		return rs.work - before
 	}
-	first, second := effort("i"), effort("j")
+	first, second := work("i"), work("j")
 	asking := 8 * workPerTask
 	check.That(t, second < first && second == asking, "%d went into the first job and %d into the second, want %d", first, second, asking)
 	w.expectEvictedAndPlaced(t, "", "")
@@ -145,16 +145,16 @@ func TestCutSearchIsNotRemembered(t *testing.T) {
 	rs.startJob(len(rs.nodes))
 	job := w.Job("i")
 	podSets, ok := rs.groupTasks(job, rs.missingTasks(job), true)
-	check.Must(t, ok && len(podSets) == 2, "%d claims, want 2", len(podSets))
+	check.Must(t, ok && len(podSets) == 2, "%d pod sets, want 2", len(podSets))
 	full := rs.jobEnd
 	rs.jobEnd = rs.work
 	for _, all := range []bool{true, false} {
 		rs.rememberUnsolvable(podSets, all)
-		check.That(t, len(rs.unsolvable)+len(rs.unsolvableSets) == 0, "all %v: %v and %v are taken for hopeless", all, rs.unsolvable, rs.unsolvableSets)
+		check.That(t, len(rs.unsolvable)+len(rs.unsolvableSets) == 0, "all %v: %v and %v are remembered as unsolvable", all, rs.unsolvable, rs.unsolvableSets)
 		left := rs.dropUnsolvable(slices.Clone(podSets), all)
-		check.That(t, len(left) == 0, "all %v: %d claims are tried without any effort left", all, len(left))
+		check.That(t, len(left) == 0, "all %v: %d pod sets are tried without any budget left", all, len(left))
 	}
 	rs.jobEnd = full
 	rs.placeJob(job)
-	check.That(t, len(w.In(api.Pipelined)) == 2, "promised %v, want both", w.In(api.Pipelined))
+	check.That(t, len(w.In(api.Pipelined)) == 2, "pipelined %v, want both", w.In(api.Pipelined))
 }

@@ -54,15 +54,15 @@ func eventsAbout(t *testing.T, uid, reason string) []corev1.Event {
 }
 
 func TestReclaimEvents(t *testing.T) {
-	for t, tc := range check.Cases(t, map[string]struct{ taken, kind, giver, promise string }{
+	for t, tc := range check.Cases(t, map[string]struct{ taken, kind, victimJob, promise string }{
 		"a vcjob that starts again": {"4: n*4 vcjob", "Job",
 			"4 card(s) are reclaimed for ns/i of queue inf: the whole job is evicted, and starts again when cards are free; no retry is counted; 345600 card-seconds of work are lost",
 			"reclaims cards for 1 pod(s): 4 pod(s) of ns/%s are evicted, 345600 card-seconds of work are lost; its pods start when those are gone"},
 		"a vcjob that ends": {"4: n*4 vcjob=ends", "Job", "the whole job is evicted, and its own policy on evicted pods ends it", "4 pod(s) of ns/%s are evicted"},
 		"a gang of others":  {"4: n*4", "PodGroup", "all of its pods are evicted", "4 pod(s) of ns/%s are evicted"},
-		"a spare pod": {"3: n*4 vcjob", "Job", "1 card(s) are reclaimed for ns/i of queue inf: one of its pods is evicted, the job goes on; 86400 card-seconds of work are lost",
+		"a elastic pod": {"3: n*4 vcjob", "Job", "1 card(s) are reclaimed for ns/i of queue inf: one of its pods is evicted, the job goes on; 86400 card-seconds of work are lost",
 			"1 pod(s) of ns/%s are evicted, 86400 card-seconds"},
-		"spare pods of two cards": {"1: n*2 cards=2", "PodGroup", "2 card(s) are reclaimed for ns/i of queue inf: one of its pods is evicted", "1 pod(s) of ns/%s are evicted, 172800 card-seconds"},
+		"elastic pods of two cards": {"1: n*2 cards=2", "PodGroup", "2 card(s) are reclaimed for ns/i of queue inf: one of its pods is evicted", "1 pod(s) of ns/%s are evicted, 172800 card-seconds"},
 	}) {
 		w := newWorld("node n A 4; i inf 1: -")
 		taken := fmt.Sprintf("t%d", w.ID)
@@ -72,12 +72,12 @@ func TestReclaimEvents(t *testing.T) {
 			uid = fmt.Sprintf("w%d-job-%s", w.ID, taken)
 		}
 		events := eventsAbout(t, uid, "CardsReclaimed")
-		if len(events) != 1 || events[0].Type != "Warning" || events[0].InvolvedObject.Kind != tc.kind || events[0].Source.Component != "capacity-card" || !strings.Contains(events[0].Message, tc.giver) {
-			t.Errorf("the giver is told %+v, want a warning %q on the %s", events, tc.giver, tc.kind)
+		if len(events) != 1 || events[0].Type != "Warning" || events[0].InvolvedObject.Kind != tc.kind || events[0].Source.Component != "capacity-card" || !strings.Contains(events[0].Message, tc.victimJob) {
+			t.Errorf("the victim job has %+v, want a warning %q on the %s", events, tc.victimJob, tc.kind)
 		}
 		events = eventsAbout(t, fmt.Sprintf("w%d-i", w.ID), "ReclaimsCards")
 		if want := fmt.Sprintf(tc.promise, taken); len(events) != 1 || events[0].Type != "Normal" || events[0].InvolvedObject.Kind != "PodGroup" || !strings.Contains(events[0].Message, want) {
-			t.Errorf("the taker is told %+v, want %q", events, want)
+			t.Errorf("the reclaimer has %+v, want %q", events, want)
 		}
 	}
 }
@@ -86,7 +86,7 @@ func TestEventNamesFewJobs(t *testing.T) {
 	w := newWorld("node n A 5; t0 tra 1: n ran=24h; t1 tra 1: n ran=24h; t2 tra 1: n ran=24h; t3 tra 1: n ran=24h; t4 tra 1: n ran=24h; i inf 5: -*5").runAction(t)
 	events := eventsAbout(t, fmt.Sprintf("w%d-i", w.ID), "ReclaimsCards")
 	if message := events[0].Message; !strings.Contains(message, "for 5 pod(s): 5 pod(s) of ns/t") || !strings.Contains(message, ", 2 more are evicted, 432000 card-seconds") || strings.Count(message, "ns/") != 3 {
-		t.Errorf("told %q, want three jobs and how many more", message)
+		t.Errorf("the event is %q, want three jobs and how many more", message)
 	}
 }
 
@@ -113,7 +113,7 @@ func TestReclaimCounters(t *testing.T) {
 	w = newWorld(fmt.Sprintf("node n A 4; queue %sb PLENTY 20000 training; t %sb 2: n*4 ran=1h; i inf 2: -*2", queue, queue)).runAction(t)
 	w.expectEvictedAndPlaced(t, "t-0 t-1", "i@n*2")
 	if jobs, pods := testutil.ToFloat64(w.action.counters.jobs.WithLabelValues(queue+"b")), testutil.ToFloat64(w.action.counters.pods.WithLabelValues(queue+"b")); jobs != 0 || pods != 2 {
-		t.Errorf("%v jobs and %v pods, want spare pods only", jobs, pods)
+		t.Errorf("%v jobs and %v pods, want elastic pods only", jobs, pods)
 	}
 }
 

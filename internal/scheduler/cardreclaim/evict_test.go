@@ -262,7 +262,7 @@ func TestOverduePodsAreDeleted(t *testing.T) {
 	}
 	markTimeout = -time.Second
 	w.runAction(t).expectEvictedAndPlaced(t, "t*4", "i-0@n")
-	eventually(t, "all that were told to go are deleted", func() bool { return len(w.existingPods(t)) == 1 })
+	eventually(t, "all evicted pods are deleted", func() bool { return len(w.existingPods(t)) == 1 })
 }
 
 // TestUnmarkedPodIsDeletedAgain: pods of a vcjob that ends are deleted without an annotation,

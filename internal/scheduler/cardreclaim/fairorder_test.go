@@ -18,9 +18,9 @@ func jobOf(queue, namespace, name string) *api.JobInfo {
 // compareUID is the order of jobs that fairOrder does not decide.
 func compareUID(a, b *api.JobInfo) bool { return a.UID < b.UID }
 
-// playSessions plays sessions with a budget, and lists the jobs that each served. effort is
+// playSessions plays sessions with a budget, and lists the jobs that each served. work is
 // what a job needs.
-func (t *fairOrder) playSessions(jobs []*api.JobInfo, most int, effort func(*api.JobInfo) int) []string {
+func (t *fairOrder) playSessions(jobs []*api.JobInfo, most int, work func(*api.JobInfo) int) []string {
 	var served []string
 	waiting := t.startSession(jobs)
 	for of, any := t.pickNext(waiting, compareUID); any && most > 0; of, any = t.pickNext(waiting, compareUID) {
@@ -28,7 +28,7 @@ func (t *fairOrder) playSessions(jobs []*api.JobInfo, most int, effort func(*api
 		if waiting[of] = waiting[of][1:]; len(waiting[of]) == 0 {
 			delete(waiting, of)
 		}
-		spent := min(most, effort(job))
+		spent := min(most, work(job))
 		most -= spent
 		t.recordServed(job, spent)
 		served = append(served, string(job.UID))
@@ -50,7 +50,7 @@ func TestEveryJobIsServed(t *testing.T) {
 			}
 		}
 		needs := rapid.IntRange(1, most).Draw(t, "needs")
-		effort := func(job *api.JobInfo) int {
+		work := func(job *api.JobInfo) int {
 			if job.Namespace == "evil" {
 				return most
 			}
@@ -64,7 +64,7 @@ func TestEveryJobIsServed(t *testing.T) {
 		served := map[string]bool{}
 		for session := range 2*len(honest) + 2*tenants {
 			evil = append(evil, jobOf("q", "evil", fmt.Sprint("e", session)))
-			for _, name := range state.playSessions(append(evil[:len(evil):len(evil)], honest...), most, effort) {
+			for _, name := range state.playSessions(append(evil[:len(evil):len(evil)], honest...), most, work) {
 				served[name] = true
 			}
 		}

@@ -80,7 +80,7 @@ func TestNoEvictionForPodThatWouldNotRun(t *testing.T) {
 		"a pod that avoids this one":          {as, as, scene{two + web, "ma*4", "i-0@m", applyAll(onJob("w", withLabelAndAntiAffinity("web", "api")), onJob("i", withLabelAndAntiAffinity("api", "")))}},
 		"avoids a pod that goes":              {as, as, scene{one, "na*4", "i-0@n", applyAll(onJob("na", withLabelAndAntiAffinity("trainer", "")), onJob("i", withLabelAndAntiAffinity("api", "trainer")))}},
 		"a pod it must be beside":             {as, as, scene{two + "w inf 1: m cards=0 ran=24h", "ma*4", "i-0@m", applyAll(onJob("w", withLabelAndAntiAffinity("web", "")), onJob("i", withAffinity("web")))}},
-		"beside nobody":                       {as, as, scene{two, "", "", onJob("i", withAffinity("web"))}},
+		"near no pod":                         {as, as, scene{two, "", "", onJob("i", withAffinity("web"))}},
 		"beside a pod that goes":              {as, as, scene{one, "", "", applyAll(onJob("na", withLabelAndAntiAffinity("trainer", "")), onJob("i", withAffinity("trainer")))}},
 		"the node has all the pods it takes":  {has("pods", "4"), as, scene{strings.Replace(two, "i inf 1: -", "i inf 4: -*4", 1) + web, "ma*4", "i@m*4", nil}},
 		"the node has fewer places than cards, the rest goes elsewhere": {has("pods", "4"), has("pods", "4"),
@@ -96,7 +96,7 @@ func TestNoEvictionForPodThatWouldNotRun(t *testing.T) {
 		for i, change := range []nodeChange{tc.first, tc.second}[:len(w.Nodes)] {
 			change(w.Nodes[i])
 		}
-		w.runAction(t).expectEvictedAndPlaced(t, tc.goes, tc.promised)
+		w.runAction(t).expectEvictedAndPlaced(t, tc.goes, tc.pipelined)
 	}
 }
 
@@ -163,6 +163,6 @@ func TestNodesOfTwoCards(t *testing.T) {
 		}
 		w := newWorld("node n A 4; whole tra 4: n*4 ran=24h; slice tra 4: n*4 ran=24h;"+tc.text, change)
 		w.Nodes[0].Status.Allocatable[mig] = amount("4")
-		w.runAction(t).expectEvictedAndPlaced(t, tc.goes, tc.promised)
+		w.runAction(t).expectEvictedAndPlaced(t, tc.goes, tc.pipelined)
 	}
 }

@@ -13,23 +13,23 @@ import (
 func TestWholeGangsAndElasticPods(t *testing.T) {
 	const roles = "node n A 8; t tra 3: n*8 tasks=ps*4/2,worker*4/1; "
 	runScenes(t, map[string]scene{
-		"a whole gang goes for one card":                                {"node n A 8; t tra 8: n*8; i inf 1: -", "t*8", "i-0@n", nil},
+		"a whole gang is evicted for one card":                          {"node n A 8; t tra 8: n*8; i inf 1: -", "t*8", "i-0@n", nil},
 		"a gang over two nodes goes from both":                          {"node n,m A 4; t tra 8: n*4 m*4; i inf 4: -*4", "t*8", "i@n*4", nil},
 		"the gang that has run for less":                                {"node n A 8; old tra 4: n*4 ran=48h; new tra 4: n*4 ran=24h; i inf 1: -", "new*4", "i-0@n", nil},
 		"the smaller gang when they have run as long":                   {"node n A 8; large tra 6: n*6 ran=24h; small tra 2: n*2 ran=24h; i inf 1: -", "small*2", "i-0@n", nil},
 		"the larger gang when the smaller one would not be enough":      {"node n A 8; large tra 6: n*6 ran=24h; small tra 2: n*2 ran=24h; i inf 3: -*3", "large*6", "i@n*3", nil},
 		"one gang rather than two smaller ones that lose more together": {"node n A 8; a tra 2: n*2 ran=72h; b tra 2: n*2 ran=72h; c tra 4: n*4 ran=48h; i inf 4: -*4", "c*4", "i@n*4", nil},
-		"spare pods before a gang, however long they have run":          {"node n A 8; wide tra 1: n*4 ran=216h; gang tra 4: n*4 ran=1h; i inf 1: -", "wide-0", "i-0@n", nil},
-		"spare pods before a gang that has only just been placed":       {"node n A 8; wide tra 1: n*4 ran=216h; gang tra 4: n*4; i inf 1: -", "wide-0", "i-0@n", nil},
+		"elastic pods before a gang, however long they have run":        {"node n A 8; wide tra 1: n*4 ran=216h; gang tra 4: n*4 ran=1h; i inf 1: -", "wide-0", "i-0@n", nil},
+		"elastic pods before a gang that has only just been placed":     {"node n A 8; wide tra 1: n*4 ran=216h; gang tra 4: n*4; i inf 1: -", "wide-0", "i-0@n", nil},
 		"as many as are above the minimum, and no more":                 {"node n A 8; t tra 6: n*8; i inf 2: -*2", "t-0 t-1", "i@n*2", nil},
-		"the whole job when its spare pods are too few":                 {"node n A 8; t tra 6: n*8; i inf 3: -*3", "t*8", "i@n*3", nil},
-		"a job that is below its minimum goes whole":                    {"node n A 8; t tra 4: n*2; u tra 6: n*6 ran=24h; i inf 1: -", "t*2", "i-0@n", nil},
+		"the whole job when its elastic pods are too few":               {"node n A 8; t tra 6: n*8; i inf 3: -*3", "t*8", "i@n*3", nil},
+		"a job that is below its minimum is evicted whole":              {"node n A 8; t tra 4: n*2; u tra 6: n*6 ran=24h; i inf 1: -", "t*2", "i-0@n", nil},
 		"an elastic vcjob gives single pods":                            {"node n A 8; t tra 1: n*8 vcjob; i inf 1: -", "t-0", "i-0@n", nil},
-		"a vcjob with a policy on evicted pods goes whole":              {"node n A 8; t tra 1: n*8 vcjob=inelastic; i inf 1: -", "t*8", "i-0@n", nil},
-		"a vcjob of which the policy ends it goes whole":                {"node n A 8; t tra 1: n*8 vcjob=ends; i inf 1: -", "t*8", "i-0@n", nil},
+		"a vcjob with a policy on evicted pods is evicted whole":        {"node n A 8; t tra 1: n*8 vcjob=inelastic; i inf 1: -", "t*8", "i-0@n", nil},
+		"a vcjob of which the policy ends it is evicted whole":          {"node n A 8; t tra 1: n*8 vcjob=ends; i inf 1: -", "t*8", "i-0@n", nil},
 		"pods without cards go with their gang":                         {"node n A 8; t tra 9: n*9; i inf 1: -", "t*9", "i-0@n", onPod("t-0", withoutCards)},
 		"pods without cards are not taken for cards":                    {"node n A 8; t tra 1: n*9; i inf 1: -", "t-1", "i-0@n", onPod("t-0", withoutCards)},
-		"spare pods are counted for each role":                          {roles + "i inf 3: -*3", "t-0 t-1 t-4", "i@n*3", nil},
+		"elastic pods are counted for each role":                        {roles + "i inf 3: -*3", "t-0 t-1 t-4", "i@n*3", nil},
 		"and for the job as a whole":                                    {"node n A 8; t tra 7: n*8 tasks=ps*4/2,worker*4/1; i inf 2: -*2", "t*8", "i@n*2", nil},
 		"roles do not matter when their minimum is above the job's":     {"node n A 8; t tra 2: n*8 tasks=ps*4/4,worker*4/4; i inf 6: -*6", "t*6", "i@n*6", nil},
 		"pods that ended count for the minimum":                         {"node n A 8; t tra 5: n*8; u tra 1: n ran=24h; i inf 2: -*2", "t-1 t-2", "i@n*2", onPod("t-0", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })},
@@ -38,7 +38,7 @@ func TestWholeGangsAndElasticPods(t *testing.T) {
 		"pods on a node that is not there any more go with their gang":  {"node n A 2; t tra 4: n*2 gone*2 ran=24h; i inf 1: -", "t*4", "i-0@n", nil},
 		"as many as come free on the other node":                        {"node n A 2; t tra 4: n*2 gone*2 ran=24h; i inf 2: -*2", "t*4", "i@n*2", nil},
 		"one more than that":                                            {"node n A 2; t tra 4: n*2 gone*2 ran=24h; i inf 3: -*3", "", "", nil},
-		"spare pods on a node that is not there do not help":            {"node n A 2; t tra 3: gone n*2 gone ran=24h; i inf 1: -", "t-1", "i-0@n", nil},
+		"elastic pods on a node that is not there do not help":          {"node n A 2; t tra 3: gone n*2 gone ran=24h; i inf 1: -", "t-1", "i-0@n", nil},
 	})
 	t.Run("a job without PodGroup stays", func(t *testing.T) {
 		w := newWorld("node n A 8; t tra 1: n*8; i inf 1: -")
@@ -109,7 +109,7 @@ func TestProtectedPods(t *testing.T) {
 				training(p)
 			}
 		})},
-		"training takes from nobody":   {four + "; queue inf PLENTY 80000 training", "", "", nil},
+		"training reclaims nothing":    {four + "; queue inf PLENTY 80000 training", "", "", nil},
 		"unknown types take nothing":   {four + "; queue inf PLENTY 80000 batch", "", "", nil},
 		"a closed queue takes nothing": {four + "; queue inf PLENTY 80000 inference closed", "", "", nil},
 		"a vcjob that is not known":    {four + "vcjob=unknown", "", "", nil},
@@ -137,7 +137,7 @@ func TestMinimumRuntime(t *testing.T) {
 		isTaken, all bool // without a minimum all pods are elastic
 	}{
 		"a job that has run for less is not taken":     {least: 4, ran: "59m"},
-		"nor are its spare pods":                       {least: 1, ran: "59m"},
+		"nor are its elastic pods":                     {least: 1, ran: "59m"},
 		"one that has run for as long is":              {least: 4, ran: "61m", isTaken: true},
 		"the job counts from its oldest pod":           {least: 4, ran: "5m", change: onPod("a-2", older), isTaken: true},
 		"a job of which nothing has started stays":     {least: 4, ran: "9h", change: onJob("a", never)},

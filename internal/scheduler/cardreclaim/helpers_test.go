@@ -140,23 +140,23 @@ func (w *world) executeActions() {
 
 // expectEvictedAndPlaced compares the evicted and the pipelined pods, in the format of
 // session.Spell.
-func (w *world) expectEvictedAndPlaced(t *testing.T, wantGoes, wantPromised string) {
+func (w *world) expectEvictedAndPlaced(t *testing.T, wantGoes, wantPipelined string) {
 	t.Helper()
-	goes, promised := w.Outcome()
-	check.That(t, goes == session.Spell(wantGoes) && promised == session.Spell(wantPromised),
-		"%q go and %q are promised nodes, want %q and %q", goes, promised, session.Spell(wantGoes), session.Spell(wantPromised))
+	goes, pipelined := w.Outcome()
+	check.That(t, goes == session.Spell(wantGoes) && pipelined == session.Spell(wantPipelined),
+		"%q are evicted and %q are pipelined, want %q and %q", goes, pipelined, session.Spell(wantGoes), session.Spell(wantPipelined))
 }
 
 // scene is a world with its expected evicted and pipelined pods.
 type scene struct {
-	text, goes, promised string
-	change               func(*corev1.Pod)
+	text, goes, pipelined string
+	change                func(*corev1.Pod)
 }
 
 func runScenes(t *testing.T, scenes map[string]scene) {
 	t.Helper()
 	for name, s := range scenes {
-		t.Run(name, func(t *testing.T) { s.world().runAction(t).expectEvictedAndPlaced(t, s.goes, s.promised) })
+		t.Run(name, func(t *testing.T) { s.world().runAction(t).expectEvictedAndPlaced(t, s.goes, s.pipelined) })
 	}
 }
 

@@ -114,7 +114,7 @@ func (a *searchScope) addKind(key podKind, task *api.TaskInfo, nodes []int) {
 func (s *reclaimSession) hashPending(job *api.JobInfo) uint64 {
 	sum := hashOf(struct {
 		minimum, ready int32
-		promised       int
+		pipelined      int
 	}{job.MinAvailable, job.ReadyTaskNum(), len(job.TaskStatusIndex[api.Pipelined])})
 	for uid, task := range job.TaskStatusIndex[api.Pending] {
 		sum += hashOf(struct {

@@ -70,7 +70,7 @@ func TestSearchIsRepeatedAfterChange(t *testing.T) {
 		label       func(*corev1.Pod)
 	}{
 		"a pod ends": {full, func(w *world) { w.Cache.DeletePod(w.Pod("p-3")) }, "", "i-0@n", nil},
-		"nobody is protected any more": {full, func(w *world) {
+		"no pod is protected any more": {full, func(w *world) {
 			w.updatePods("p", func(p *corev1.Pod) { delete(p.Annotations, "volcano.sh/preemptable") })
 		}, "p*4", "i-0@n", nil},
 		"the PodGroup is not protected any more": {"node n A 4; p tra 4: n*4 ran=24h protectedgroup; i inf 1: -",
@@ -86,7 +86,7 @@ func TestSearchIsRepeatedAfterChange(t *testing.T) {
 			func(w *world) { queue(w, `queue inf {"A":4} 80000 inference cpu=1000`) }, "t*4", "i@n*3", nil},
 		"the queue may be taken from": {"node n A 4; queue tra PLENTY 20000 training keeps cpu=1000; t tra 4: n*4 ran=24h; i inf 1: -",
 			func(w *world) { queue(w, "queue tra PLENTY 20000 training cpu=1000") }, "t*4", "i-0@n", nil},
-		"a job has pods to spare": {"node n A 2; node m A 2; t tra 4: n*2 m*2 ran=24h; i inf 1: -",
+		"a job has elastic pods": {"node n A 2; node m A 2; t tra 4: n*2 m*2 ran=24h; i inf 1: -",
 			func(w *world) { group(w, func(g *v1beta1.PodGroup) { g.Spec.MinMember = 3 }) }, "t-0", "i-0@n", onPod("t-3", protect)},
 		"a job is known": {"node n A 4; t tra 4: n*4 ran=24h vcjob=unknown; i inf 1: -",
 			func(w *world) { w.habits["ns/t"] = workload.EvictionPolicy{} }, "t*4", "i-0@n", nil},
@@ -181,5 +181,5 @@ func TestSearchIgnoresPodsBeyondQuota(t *testing.T) {
 	rs.startJob(len(rs.nodes))
 	rs.placeJob(w.Job("i"))
 	check.That(t, rs.work < 20*workPerTask+20*workPerMove+100_000, "%d went into the search", rs.work)
-	check.Equal(t, "pods that are promised a node", 3, len(w.In(api.Pipelined)))
+	check.Equal(t, "pods that are pipelined", 3, len(w.In(api.Pipelined)))
 }

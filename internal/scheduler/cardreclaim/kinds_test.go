@@ -58,7 +58,7 @@ func TestKindsOnALargeCluster(t *testing.T) {
 	w := scattered(1000, 32, 16)
 	w.alone = true
 	w.runAction(t)
-	check.Equal(t, "pods that are promised a node", 32, len(w.In(api.Pipelined)))
+	check.Equal(t, "pods that are pipelined", 32, len(w.In(api.Pipelined)))
 }
 
 // TestCutSearchHasEvent: a job has an event if its search ended at the budget, but not if no

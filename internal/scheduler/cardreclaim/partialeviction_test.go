@@ -29,10 +29,10 @@ func TestPartialEvictionIsCompleted(t *testing.T) {
 		change func(*corev1.Pod)
 		want   string
 	}{
-		"the rest of it goes":                       {"t tra 4: n*3 - ran=1h vcjob", ours, "t*3"},
+		"the rest of it is evicted":                 {"t tra 4: n*3 - ran=1h vcjob", ours, "t*3"},
 		"pods of a vcjob that ends are deleted":     {"t tra 4: n*3 - ran=1h vcjob=ends", ours, "t*3"},
 		"a job that has its minimum goes on":        {"t tra 3: n*3 - ran=1h vcjob", ours, ""},
-		"pods that nobody told stay":                {"t tra 4: n*3 - ran=1h vcjob", func(*corev1.Pod) {}, ""},
+		"pods without the condition stay":           {"t tra 4: n*3 - ran=1h vcjob", func(*corev1.Pod) {}, ""},
 		"pods that the kubelet is to evict stay":    {"t tra 4: n*3 - ran=1h vcjob", kubelet, ""},
 		"pods that no job controller keeps go, too": {"t tra 4: n*3 - ran=1h", ours, "t*3"},
 		"what was said a week ago is forgotten":     {"t tra 4: n*3 - ran=192h vcjob", old, ""},

@@ -55,7 +55,7 @@ func TestHowJobsArePreempted(t *testing.T) {
 		replaced, deleted := session.Spell(tc.replaced), session.Spell(tc.deleted)
 		eventually(t, "marked "+replaced, func() bool { return strings.Join(w.markedPods(t), " ") == replaced })
 		eventually(t, "deleted "+deleted, func() bool { return strings.Join(w.deletedPods(t), " ") == deleted })
-		check.Equal(t, "pods that are promised a node", len(strings.Fields(replaced+deleted))/4, len(w.In(api.Pipelined)))
+		check.Equal(t, "pods that are pipelined", len(strings.Fields(replaced+deleted))/4, len(w.In(api.Pipelined)))
 	}
 }
 
@@ -68,7 +68,7 @@ func TestPreemptedPodHasConditions(t *testing.T) {
 			return c.Type == corev1.PodReady && c.Reason == "Evict" && c.Message == "Pod is evicted, because of preempt"
 		})
 	}
-	eventually(t, "every pod of the gang says why it goes", func() bool { return len(w.storedPods(t, says)) == 4 })
+	eventually(t, "every pod of the gang has its conditions", func() bool { return len(w.storedPods(t, says)) == 4 })
 }
 
 // TestPartialPreemptionIsCompleted: a scheduler that ended in between left three pods of a
@@ -116,12 +116,12 @@ func TestPreemptedPodIsDeletedAfterFailedWrite(t *testing.T) {
 	client.PrependReactor("patch", "pods", fail)
 	w.runPreemptAction(preempt)
 	first := session.Names(w.In(api.Releasing))
-	check.Equal(t, "pods that go", 1, len(w.In(api.Releasing)))
+	check.Equal(t, "evicted pods", 1, len(w.In(api.Releasing)))
 	keptPatience := evictionTimeout
 	t.Cleanup(func() { evictionTimeout = keptPatience })
 	evictionTimeout = 0
 	w.runPreemptAction(preempt)
-	check.Equal(t, "pods that go in the next session", first, session.Names(w.In(api.Releasing)))
+	check.Equal(t, "evicted pods in the next session", first, session.Names(w.In(api.Releasing)))
 	down.Store(false)
 	eventually(t, "the pod is gone", func() bool { w.runPreemptAction(preempt); return len(w.deletedPods(t)) == 1 })
 	check.Equal(t, "pods that are gone", []string{first}, w.deletedPods(t))
@@ -143,14 +143,14 @@ func TestPreemptedGangIsEvictedOnce(t *testing.T) {
 	})
 	w.runPreemptAction(preempt)
 	first := session.Names(w.In(api.Releasing))
-	check.Equal(t, "pods that go", 2, len(w.In(api.Releasing)))
+	check.Equal(t, "evicted pods", 2, len(w.In(api.Releasing)))
 	for range 3 {
 		w.runPreemptAction(preempt)
-		check.Equal(t, "pods that go in the next session", first, session.Names(w.In(api.Releasing)))
+		check.Equal(t, "evicted pods in the next session", first, session.Names(w.In(api.Releasing)))
 	}
 	eventually(t, "two pods are gone", func() bool { return len(w.deletedPods(t)) == 2 })
 	for _, name := range w.deletedPods(t) {
-		check.That(t, strings.Contains(first, name), "%s is gone, told to go were %s", name, first)
+		check.That(t, strings.Contains(first, name), "%s is gone, evicted were %s", name, first)
 	}
 }
 

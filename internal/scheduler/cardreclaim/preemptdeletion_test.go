@@ -124,12 +124,12 @@ func TestSessionCheckFindsNoViolation(t *testing.T) {
 		"nodes that refuse":                     {nodesWithBlockingPods(40, corev1.LabelHostname), nil, "i-0@clean"},
 		"zones that refuse":                     {nodesWithBlockingPods(40, zone), nil, "i-0@clean"},
 	}) {
-		promised := ""
+		pipelined := ""
 		found := tc.world.runWatched(10, Name, tc.plugins, func() {
 			tc.world.executeActions()
-			_, promised = tc.world.Outcome()
+			_, pipelined = tc.world.Outcome()
 		})
 		check.That(t, len(found) == 0, "found %v", found)
-		check.Equal(t, "promised", tc.promise, promised)
+		check.Equal(t, "pipelined", tc.promise, pipelined)
 	}
 }

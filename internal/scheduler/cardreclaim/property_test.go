@@ -123,7 +123,7 @@ type tally struct {
 	evicted           map[string][]string
 	// used is what each queue uses of each model.
 	used map[string]map[string]int
-	// came is the highest priority of the queues with a pipelined pod, by model.
+	// came is the highest priority of the queues with a pipelined pod, by node.
 	came map[string]int32
 }
 
@@ -174,7 +174,7 @@ func (w *world) check(t *rapid.T, before, after map[string]pod) {
 		if len(gone) == 0 {
 			continue
 		}
-		w.checkGiver(t, j.Name, gone, before, y.came)
+		w.checkVictimJob(t, j.Name, gone, before, y.came)
 		if y.runs[j.Name] > 0 && (y.runs[j.Name] < least || w.habits["ns/"+j.Name].Inelastic) {
 			t.Fatalf("%s of %d pods is left with %d, its minimum is %d: %q go", j.Name, y.ran[j.Name], y.runs[j.Name], least, gone)
 		}
@@ -183,9 +183,9 @@ func (w *world) check(t *rapid.T, before, after map[string]pod) {
 	for _, n := range w.Ssn.Nodes {
 		idle := n.FutureIdle()
 		check.Must(t, idle.MilliCPU >= 0 && idle.Memory >= 0 && idle.ScalarResources[gpu] >= 0,
-			"node %s is promised more than it has: %s", n.Name, idle)
+			"node %s has more pipelined than it has free: %s", n.Name, idle)
 	}
-	check.Must(t, len(y.evicted) == 0 || !w.suffices(before), "%v go although there is room for all", y.evicted)
+	check.Must(t, len(y.evicted) == 0 || !w.suffices(before), "%v are evicted although all fit", y.evicted)
 }
 
 // checkQuotas compares the usage of every inference queue with its quota.
@@ -201,20 +201,20 @@ func (w *world) checkQuotas(t *rapid.T, y *tally) {
 	}
 }
 
-// checkGiver checks one victim job: whether it may be evicted, and whether that helped a queue
+// checkVictimJob checks one victim job: whether it may be evicted, and whether that helped a queue
 // of higher priority.
-func (w *world) checkGiver(t *rapid.T, name string, gone []string, before map[string]pod, came map[string]int32) {
+func (w *world) checkVictimJob(t *rapid.T, name string, gone []string, before map[string]pod, came map[string]int32) {
 	useful, priorities := false, map[string]int32{"tra": 20000, "old": 75000}
 	for _, of := range gone {
 		p := before[of]
 		useful = useful || came[p.node] > priorities[p.queue] && p.cards > 0
 		check.Must(t, (p.queue == "tra" || p.queue == "old") && p.Annotations["volcano.sh/preemptable"] != "false",
-			"%s of queue %s goes", of, p.queue)
+			"%s of queue %s is evicted", of, p.queue)
 		whole := len(gone) == len(w.podsOf(name))
 		check.Must(t, whole || p.cards > 0 && came[p.node] > priorities[p.queue],
-			"%s alone goes from node %s, where nobody above it comes", of, p.node)
+			"%s alone is evicted from node %s, where no pod above it is placed", of, p.node)
 	}
-	check.Must(t, useful, "%q go, and nobody above them comes where they were", gone)
+	check.Must(t, useful, "%q are evicted, and no pod above them is placed there", gone)
 }
 
 func (w *world) podsOf(name string) []*corev1.Pod {
@@ -229,7 +229,7 @@ func (w *world) podsOf(name string) []*corev1.Pod {
 
 // TestReclaimInvariants runs the action on random small clusters.
 func TestReclaimInvariants(t *testing.T) {
-	tides, victims := 0, 0
+	worlds, victims := 0, 0
 	seed.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)
 		w.openSession()
@@ -238,9 +238,9 @@ func TestReclaimInvariants(t *testing.T) {
 		w.executeActions()
 		after := recount(w.Ssn)
 		w.check(t, before, after)
-		tides++
+		worlds++
 		victims += len(w.In(api.Releasing))
 	})
-	check.That(t, victims != 0, "nobody went in %d worlds: there is nothing to see", tides)
-	t.Logf("%d pods went in %d worlds", victims, tides)
+	check.That(t, victims != 0, "no pod was evicted in %d worlds: nothing was tested", worlds)
+	t.Logf("%d pods were evicted in %d worlds", victims, worlds)
 }

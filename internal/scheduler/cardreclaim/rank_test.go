@@ -48,15 +48,15 @@ func TestLowerPrioritiesAreEvictedFirst(t *testing.T) {
 		"without priorities what loses less":                 {text: gangs, change: classes("", ""), goes: "mb*4"},
 		"the lower priority, though it loses more":           {text: gangs, change: classes("pc-low", "pc-high"), goes: "na*4"},
 		"by loss what loses less":                            {text: gangs, change: classes("pc-low", "pc-high"), byLoss: true, goes: "mb*4"},
-		"a class that is not listed protects nobody":         {text: gangs, change: classes("pc-normal", "mine"), goes: "mb*4"},
+		"a class that is not listed protects no pod":         {text: gangs, change: classes("pc-normal", "mine"), goes: "mb*4"},
 		"and is the same as the lowest":                      {text: gangs, change: classes("pc-low", "mine"), goes: "mb*4"},
 		"the higher priority where the lower one cannot":     {text: "node n A 4; na tra 4: n*4 ran=24h; i inf 4: -*4", change: classes("pc-high", ""), goes: "na*4"},
 		"the queue of the lower priority, whatever the jobs": {text: "queue old PLENTY 10000 training; " + nodes + "na old 4: n*4 ran=24h; mb tra 4: m*4 ran=1h; i inf 4: -*4", change: classes("pc-high", "pc-low"), goes: "na*4"},
-		"a gang before a spare pod of a higher priority":     {text: spare, change: classes("pc-high", "pc-low"), goes: "mb*4"},
-		"a spare pod before a gang of the same priority":     {text: spare, change: classes("pc-low", "pc-low"), goes: "na-0"},
-		"the spare pod of the lower priority": {text: spare,
+		"a gang before a elastic pod of a higher priority":   {text: spare, change: classes("pc-high", "pc-low"), goes: "mb*4"},
+		"a elastic pod before a gang of the same priority":   {text: spare, change: classes("pc-low", "pc-low"), goes: "na-0"},
+		"the elastic pod of the lower priority": {text: spare,
 			change: applyAll(onJob("na", class("pc-normal")), onPod("na-2", class("pc-low")), onJob("mb", class("pc-high"))), goes: "na-2"},
-		"the spare pod that its job ranks lower": {text: spare,
+		"the elastic pod that its job ranks lower": {text: spare,
 			change: onPod("na-3", func(p *corev1.Pod) { p.Annotations["volcano.sh/task-priority"] = "-1" }), goes: "na-3"},
 		"a gang as its highest pod": {text: gangs, change: applyAll(classes("pc-low", "pc-low"), onPod("mb-1", class("pc-normal"))), goes: "na*4"},
 
@@ -72,9 +72,9 @@ func TestLowerPrioritiesAreEvictedFirst(t *testing.T) {
 			budgets: []*policyv1.PodDisruptionBudget{podDisruptionBudget("mb", 0)}, goes: "na*4"},
 		"who has one where all have one": {text: gangs, change: apps,
 			budgets: []*policyv1.PodDisruptionBudget{podDisruptionBudget("mb", 0), podDisruptionBudget("na", 0)}, goes: "mb*4"},
-		"of spare pods the one without": {text: spare, change: applyAll(apps, onPod("na-1", withLabelAndAntiAffinity("other", ""))),
+		"of elastic pods the one without": {text: spare, change: applyAll(apps, onPod("na-1", withLabelAndAntiAffinity("other", ""))),
 			budgets: []*policyv1.PodDisruptionBudget{podDisruptionBudget("na", 0), podDisruptionBudget("mb", 0)}, goes: "na-1"},
-		"a gang before a spare pod with one": {text: spare, change: apps,
+		"a gang before a elastic pod with one": {text: spare, change: apps,
 			budgets: []*policyv1.PodDisruptionBudget{podDisruptionBudget("na", 0)}, goes: "mb*4"},
 	}) {
 		w := newWorld(tc.text, tc.change)
@@ -87,8 +87,8 @@ func TestLowerPrioritiesAreEvictedFirst(t *testing.T) {
 			check.NoError(t, indexer.Add(budget))
 		}
 		w.runAction(t)
-		goes, promised := w.Outcome()
-		check.That(t, goes == session.Spell(tc.goes) && promised != "", "%q go and %q are promised nodes, want %q to go", goes, promised, tc.goes)
+		goes, pipelined := w.Outcome()
+		check.That(t, goes == session.Spell(tc.goes) && pipelined != "", "%q are evicted and %q are pipelined, want %q to be evicted", goes, pipelined, tc.goes)
 	}
 }
 

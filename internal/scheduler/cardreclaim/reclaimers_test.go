@@ -49,7 +49,7 @@ func TestGangsTakeAllOrNothing(t *testing.T) {
 		"too few pods were made yet":           {eight + "i inf 3: -*2", "", "", nil},
 		"the minimum of each role first":       {eight + "i inf 2: -*4 cards=4 tasks=work*3/1,lead*1/1", "na*4 nb*4", "i-0@n i-3@n", nil},
 		"then as many of the others":           {eight + "i inf 2: -*4 cards=2 tasks=work*3/1,lead*1/1", "na*4 nb*4", "i@n*4", nil},
-		"one is not to displace anybody":       {eight + "i inf 4: -*4", "", "", onPod("i-2", neverDisplaces)},
+		"one must not preempt others":          {eight + "i inf 4: -*4", "", "", onPod("i-2", neverDisplaces)},
 		"one is held back":                     {eight + "i inf 4: -*4", "", "", onPod("i-2", isGated)},
 		"pods that need no card":               {eight + "i inf 3: -*3", "na*4", "i@n*3", onPod("i-0", withoutCards)},
 		"pods that ask differently": {two + "ma tra 4: m*4 card=B ran=24h; i inf 4: -*4", "ma*4 na*4", "i-0@n i-1@m i-2@n i-3@m",
@@ -74,13 +74,13 @@ func TestDeploymentsTakeAsManyAsTheyCan(t *testing.T) {
 					wants("B")(p)
 				}
 			})},
-		"a pod that fits nowhere does not keep the others":   {eight + "i inf 1: -*4", "na*4", "i-0@n i-2@n i-3@n", onPod("i-1", unbound)},
-		"a pod that is held back does not keep the others":   {eight + "i inf 1: -*3", "na*4", "i-0@n i-2@n", onPod("i-1", isGated)},
-		"nobody is taken for a job of which no pod may take": {eight + "i inf 1: -*2", "", "", onJob("i", neverDisplaces)},
+		"a pod that fits nowhere does not keep the others": {eight + "i inf 1: -*4", "na*4", "i-0@n i-2@n i-3@n", onPod("i-1", unbound)},
+		"a pod that is held back does not keep the others": {eight + "i inf 1: -*3", "na*4", "i-0@n i-2@n", onPod("i-1", isGated)},
+		"no victims for a job of which no pod may preempt": {eight + "i inf 1: -*2", "", "", onJob("i", neverDisplaces)},
 		// The job with the least loss for the first pod does not help the others.
 		"what all of its pods need decides": {"node n A 5; small tra 1: n ran=100s; large tra 4: n*4 ran=30s; i inf 1: -*4", "large*4", "i@n*4", nil},
 		// What no eviction helps for one pod, none helps for many. The reverse does not hold.
-		"what is hopeless for many may not be for few": {"node n A 4; t tra 4: n*4 ran=1h; a inf 8: -*8; b inf 6: -*6; c inf 3: -*3", "t*4", "c@n*3", nil},
+		"what is unsolvable for many may not be for few": {"node n A 4; t tra 4: n*4 ran=1h; a inf 8: -*8; b inf 6: -*6; c inf 3: -*3", "t*4", "c@n*3", nil},
 	})
 }
 
@@ -115,7 +115,7 @@ func TestFreeRoomIsUsedFirst(t *testing.T) {
 	}) {
 		w := newWorld("node n,m A 8; BUSY; ma tra 4: m*4 ran=24h;" + tc.text)
 		w.alone = true
-		w.runAction(t).expectEvictedAndPlaced(t, tc.goes, tc.promised)
+		w.runAction(t).expectEvictedAndPlaced(t, tc.goes, tc.pipelined)
 	}
 }
 
@@ -163,7 +163,7 @@ func TestNodesOfAnotherShard(t *testing.T) {
 	kept := options.ServerOpts.ShardingMode
 	t.Cleanup(func() { options.ServerOpts.ShardingMode = kept })
 	for t, tc := range check.Cases(t, map[string]struct {
-		mode, shard, goes, promised string
+		mode, shard, goes, pipelined string
 	}{
 		"none": {util.NoneShardingMode, "m", "t*4", "i-0@n"}, "hard": {util.HardShardingMode, "m", "u*4", "i-0@m"}, "hard, of none": {util.HardShardingMode, "", "", ""},
 		"soft": {util.SoftShardingMode, "n", "t*4", "i-0@n"},
@@ -175,6 +175,6 @@ func TestNodesOfAnotherShard(t *testing.T) {
 		t.Cleanup(w.Close)
 		w.Ssn.NodesInShard = sets.New(tc.shard)
 		w.executeActions()
-		w.expectEvictedAndPlaced(t, tc.goes, tc.promised)
+		w.expectEvictedAndPlaced(t, tc.goes, tc.pipelined)
 	}
 }

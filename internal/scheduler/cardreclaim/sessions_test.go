@@ -18,7 +18,7 @@ func TestTheNextSession(t *testing.T) {
 		w := newWorld(fmt.Sprintf("node n A 8; t tra 4: n*4 ran=1h %s; u tra 4: n*4 ran=24h %s; i inf 3: -*3", vcjob, vcjob))
 		w.runAction(t).expectEvictedAndPlaced(t, "t*4", "i@n*3")
 		for range 3 {
-			w.openSession().expectEvictedAndPlaced(t, "t*4", "") // before anybody decides
+			w.openSession().expectEvictedAndPlaced(t, "t*4", "") // before any decision
 			w.executeActions()
 			w.expectEvictedAndPlaced(t, "t*4", "i@n*3")
 		}
@@ -38,15 +38,15 @@ func TestTheNextSession(t *testing.T) {
 func TestReclaimWaitsForTerminatingPods(t *testing.T) {
 	as := func(*corev1.Pod) {}
 	for t, tc := range check.Cases(t, map[string]struct {
-		pods            string // maximum of the node
-		training, taker func(*corev1.Pod)
+		pods                string // maximum of the node
+		training, reclaimer func(*corev1.Pod)
 	}{
 		"its port":                     {"110", hostPort(80), hostPort(80)},
 		"it avoids them":               {"110", withLabelAndAntiAffinity("t", ""), applyAll(withLabelAndAntiAffinity("i", "t"), hostPort(80))},
 		"they avoid it":                {"110", withLabelAndAntiAffinity("t", "i"), applyAll(withLabelAndAntiAffinity("i", ""), hostPort(80))},
 		"as many pods as there may be": {"4", as, as},
 	}) {
-		w := newWorld("node n,m A 4; t tra 4: n*4 ran=1h; u tra 4: m*4 ran=24h; i inf 1: -", applyAll(onJob("t", tc.training), onJob("u", tc.training), onJob("i", tc.taker)))
+		w := newWorld("node n,m A 4; t tra 4: n*4 ran=1h; u tra 4: m*4 ran=24h; i inf 1: -", applyAll(onJob("t", tc.training), onJob("u", tc.training), onJob("i", tc.reclaimer)))
 		for _, n := range w.Nodes {
 			n.Status.Allocatable["pods"] = amount(tc.pods)
 		}
@@ -102,8 +102,8 @@ func TestUnsolvableNeedsAreRemembered(t *testing.T) {
 func TestCardsOfPodsThatHangAreNotWaitedFor(t *testing.T) {
 	since := ago(hour)
 	runScenes(t, map[string]scene{
-		"on its node":   {text: "node n A 4; h inf 1: n ran=24h; t tra 1: n*3 ran=24h; i inf 1: -", goes: "h-0 t-0", promised: "i-0@n", change: onPod("h-0", func(p *corev1.Pod) { p.DeletionTimestamp = &since })},
-		"nobody can go": {text: "node n A 4; h inf 1: n ran=24h; t inf 1: n*3 ran=24h; i inf 1: -", goes: "h-0", promised: "", change: onPod("h-0", func(p *corev1.Pod) { p.DeletionTimestamp = &since })},
+		"on its node":           {text: "node n A 4; h inf 1: n ran=24h; t tra 1: n*3 ran=24h; i inf 1: -", goes: "h-0 t-0", pipelined: "i-0@n", change: onPod("h-0", func(p *corev1.Pod) { p.DeletionTimestamp = &since })},
+		"no pod may be evicted": {text: "node n A 4; h inf 1: n ran=24h; t inf 1: n*3 ran=24h; i inf 1: -", goes: "h-0", pipelined: "", change: onPod("h-0", func(p *corev1.Pod) { p.DeletionTimestamp = &since })},
 	})
 }
 

@@ -17,8 +17,8 @@ func TestSmallBudgetKeepsPlansValid(t *testing.T) {
 		seed.Check(t, func(t *rapid.T) {
 			p := draw(t)
 			answer := Solve(p, maxRefineWork)
-			whole, effort := answer.Plan, answer.Work
-			most := rapid.IntRange(0, effort+1).Draw(t, "most")
+			whole, work := answer.Plan, answer.Work
+			most := rapid.IntRange(0, work+1).Draw(t, "most")
 			less := Solve(p, most)
 			plan := less.Plan
 			switch {
@@ -28,11 +28,11 @@ func TestSmallBudgetKeepsPlansValid(t *testing.T) {
 				t.Fatal("no plan, and the choice was not cut")
 			case plan == nil:
 			case whole == nil:
-				t.Fatalf("%+v, and no plan with more effort", plan)
+				t.Fatalf("%+v, and no plan with more work", plan)
 			case planError(p, plan) != "" || needlessVictim(p, plan) != "":
 				t.Fatalf("%s %s", planError(p, plan), needlessVictim(p, plan))
 			case plan.Loss.compare(whole.Loss) < 0:
-				t.Fatalf("loses %+v, with more effort %+v", plan.Loss, whole.Loss)
+				t.Fatalf("loses %+v, with more work %+v", plan.Loss, whole.Loss)
 			}
 		})
 	}
@@ -61,7 +61,7 @@ func (f fleet) kinds(kinds int) *Problem {
 func TestFirstPlanIsLinear(t *testing.T) {
 	for name, f := range map[string]fleet{"on a node each": {size: 8}, "spread": {size: 8, spread: true}, "elastic": {size: 8, elastic: true}} {
 		t.Run(name, func(t *testing.T) {
-			effort := func(nodes, kinds int) float64 {
+			work := func(nodes, kinds int) float64 {
 				f.nodes, f.gangs = nodes, nodes
 				p := f.kinds(kinds)
 				first := Solve(p, 0)
@@ -70,9 +70,9 @@ func TestFirstPlanIsLinear(t *testing.T) {
 				check.Must(t, why == "", "%v", why)
 				return float64(first.Work)
 			}
-			base := effort(250, 8)
-			nodes, kinds := effort(1000, 8)/base, effort(250, 32)/base
-			check.That(t, nodes < 6 && kinds < 6, "four times the nodes take %.1f times the effort, four times the kinds %.1f", nodes, kinds)
+			base := work(250, 8)
+			nodes, kinds := work(1000, 8)/base, work(250, 32)/base
+			check.That(t, nodes < 6 && kinds < 6, "four times the nodes take %.1f times the work, four times the kinds %.1f", nodes, kinds)
 		})
 	}
 }
@@ -88,7 +88,7 @@ func TestFirstPlanIsBoundedForManyRanks(t *testing.T) {
 		why := planError(p, first.Plan)
 		check.Must(t, why == "", "%v", why)
 		most := (rankVisits + 5*pruneVisits) * workPerVisit * (size.nodes*(1+f.size) + minProblemSize) * size.kinds
-		check.That(t, first.Work <= most, "%+v: effort %d, want at most %d", size, first.Work, most)
+		check.That(t, first.Work <= most, "%+v: work %d, want at most %d", size, first.Work, most)
 	}
 }
 
@@ -102,7 +102,7 @@ func TestSolveReportsOutOfBudget(t *testing.T) {
 	check.That(t, got.Plan != nil && !got.OutOfBudget && reflect.DeepEqual(got.Plan.Victims, singlePods(0, 1)), "%+v, want pod 1", got)
 	p.PodSets[0].Count = 4
 	got = Solve(p, 0)
-	check.That(t, got.Plan == nil && !got.OutOfBudget, "%+v, want no plan, whoever goes", got)
+	check.That(t, got.Plan == nil && !got.OutOfBudget, "%+v, want no plan, whatever is evicted", got)
 }
 
 // TestSolveRefusesMoreThanAllQuotas: no search is needed for that.
@@ -116,7 +116,7 @@ func TestSolveRefusesMoreThanAllQuotas(t *testing.T) {
 		t.Errorf("%+v, want none, and at most a look at each node", got)
 	}
 	p.Quotas[0] = 41
-	check.Must(t, len(p.PodSets) == 41, "41 claims")
+	check.Must(t, len(p.PodSets) == 41, "41 pod sets")
 	if plan, _ := solveAll(p); plan == nil || plan.Placed() != 41 {
 		t.Errorf("%+v, want all 41", plan)
 	}

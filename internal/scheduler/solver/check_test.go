@@ -60,19 +60,19 @@ func victimsError(job *Job, victims JobVictims) string {
 func placesError(p *Problem, place [][]int, avail []Amounts) string {
 	quotas := slices.Clone(p.Quotas)
 	if len(place) != len(p.PodSets) {
-		return fmt.Sprintf("%d claims have places, not %d", len(place), len(p.PodSets))
+		return fmt.Sprintf("%d pod sets have places, not %d", len(place), len(p.PodSets))
 	}
 	for i, nodes := range place {
 		c := &p.PodSets[i]
 		if len(nodes) != c.Count {
-			return fmt.Sprintf("claim %d has %d places, not %d", i, len(nodes), c.Count)
+			return fmt.Sprintf("pod set %d has %d places, not %d", i, len(nodes), c.Count)
 		}
 		for _, node := range nodes {
 			if !slices.Contains(c.Nodes, node) {
-				return fmt.Sprintf("claim %d cannot run on node %d", i, node)
+				return fmt.Sprintf("pod set %d cannot run on node %d", i, node)
 			}
 			if !hasRoom(avail[node], c.Request) {
-				return fmt.Sprintf("claim %d has no room on node %d", i, node)
+				return fmt.Sprintf("pod set %d has no room on node %d", i, node)
 			}
 			addUsage(avail, &Pod{Node: node, Usage: c.Request}, -1)
 			if quotas[p.Nodes[node].Quota] -= c.Cards; c.Cards > 0 && quotas[p.Nodes[node].Quota] < 0 {

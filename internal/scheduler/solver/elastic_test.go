@@ -16,14 +16,14 @@ func TestSolveEvictsElasticPods(t *testing.T) {
 		}
 	}
 	checkVictims(t, map[string]ruleCase{
-		"no more than its spare pods": {problem: fullProblem(1, 2, 1, elasticJob(1, 40, 0, 0, 0), gang(90, 0)),
+		"no more than its elastic pods": {problem: fullProblem(1, 2, 1, elasticJob(1, 40, 0, 0, 0), gang(90, 0)),
 			want: append(singlePods(0, 0), wholeJobs(1)...)},
 		"all of its pods when that loses less than another": {problem: fullProblem(1, 2, 1, elasticJob(1, 2, 0, 0, 0), gang(90, 0)),
 			want: wholeJobs(0)},
-		"spare pods that run out, then the job as a whole, counted once": {problem: fullProblem(1, 3, 1, elasticJob(1, 2, 0, 0, 0)), want: wholeJobs(0)},
+		"elastic pods that run out, then the job as a whole, counted once": {problem: fullProblem(1, 3, 1, elasticJob(1, 2, 0, 0, 0)), want: wholeJobs(0)},
 		"not as a whole when that is not allowed": {
 			problem: fullProblem(1, 3, 1, elasticJob(2, 2, 0, 0, 0)).changed(func(p *Problem) { p.Jobs[0].Whole = false }), refused: true},
-		"spare pods of a job that is never taken whole": {
+		"elastic pods of a job that is never taken whole": {
 			problem: fullProblem(1, 2, 1, elasticJob(2, 2, 0, 0, 0)).changed(func(p *Problem) { p.Jobs[0].Whole = false }), want: singlePods(0, 0, 1)},
 		"no protected pod": {
 			problem: fullProblem(1, 1, 1, elasticJob(2, 2, 0, 0, 0)).changed(func(p *Problem) {
@@ -31,7 +31,7 @@ func TestSolveEvictsElasticPods(t *testing.T) {
 			}),
 			want: singlePods(0, 2),
 		},
-		"nobody when only protected pods could help": {
+		"no victims when only protected pods could help": {
 			problem: fullProblem(1, 1, 1, elasticJob(1, 2, 0)).changed(func(p *Problem) { p.Jobs[0].Whole, p.Jobs[0].Pods[0].Protected = false, true }),
 			refused: true,
 		},
@@ -56,7 +56,7 @@ func TestSolveBreaksTiesByOrder(t *testing.T) {
 		"fewest jobs when none loses anything": {problem: fullProblem(1, 3, 1, gang(0, 0), gang(0, 0), gang(0, 0), gang(0, 0, 0, 0)), want: wholeJobs(3)},
 		"fewest jobs of those that lose as much": {problem: fullProblem(1, 3, 1, gang(2, 0), gang(2, 0), gang(2, 0), gang(2, 0, 0, 0)),
 			want: wholeJobs(3)},
-		"spare pods that lose nothing, no more than are needed": {problem: fullProblem(1, 2, 1, elasticJob(4, 0, 0, 0, 0, 0)), want: singlePods(0, 0, 1)},
+		"elastic pods that lose nothing, no more than are needed": {problem: fullProblem(1, 2, 1, elasticJob(4, 0, 0, 0, 0, 0)), want: singlePods(0, 0, 1)},
 	})
 }
 
@@ -66,13 +66,13 @@ func TestPlanLoss(t *testing.T) {
 		want    Loss
 		total   int64
 	}{
-		"nothing":                {fullProblem(1, 1, 1).changed(func(p *Problem) { p.Nodes[0].Free = Amounts{1} }), Loss{}, 0},
-		"all pods of a gang":     {fullProblem(1, 1, 1, gang(7, 0, 0, 0)), Loss{JobSeconds: 21, Jobs: 1}, 21},
-		"spare pods":             {fullProblem(1, 2, 1, elasticJob(2, 7, 0, 0, 0)), Loss{PodSeconds: 14}, 14},
-		"both":                   {fullProblem(1, 2, 1, elasticJob(1, 7, 0, 0, 0), gang(5, 0)), Loss{JobSeconds: 5, PodSeconds: 7, Jobs: 1}, 12},
-		"an exhausted job, once": {fullProblem(1, 3, 1, elasticJob(1, 7, 0, 0, 0)), Loss{JobSeconds: 21, Jobs: 1}, 21},
-		"more than can be told":  {fullProblem(1, 2, 1, gang(1<<62, 0, 0, 0)), Loss{JobSeconds: 1<<63 - 1, Jobs: 1}, 1<<63 - 1},
-		"more than can be told in all": {fullProblem(1, 2, 1, gang(1<<62, 0), elasticJob(1, 1<<62, 0, 0)),
+		"nothing":                  {fullProblem(1, 1, 1).changed(func(p *Problem) { p.Nodes[0].Free = Amounts{1} }), Loss{}, 0},
+		"all pods of a gang":       {fullProblem(1, 1, 1, gang(7, 0, 0, 0)), Loss{JobSeconds: 21, Jobs: 1}, 21},
+		"elastic pods":             {fullProblem(1, 2, 1, elasticJob(2, 7, 0, 0, 0)), Loss{PodSeconds: 14}, 14},
+		"both":                     {fullProblem(1, 2, 1, elasticJob(1, 7, 0, 0, 0), gang(5, 0)), Loss{JobSeconds: 5, PodSeconds: 7, Jobs: 1}, 12},
+		"an exhausted job, once":   {fullProblem(1, 3, 1, elasticJob(1, 7, 0, 0, 0)), Loss{JobSeconds: 21, Jobs: 1}, 21},
+		"more than can be counted": {fullProblem(1, 2, 1, gang(1<<62, 0, 0, 0)), Loss{JobSeconds: 1<<63 - 1, Jobs: 1}, 1<<63 - 1},
+		"more than can be counted in all": {fullProblem(1, 2, 1, gang(1<<62, 0), elasticJob(1, 1<<62, 0, 0)),
 			Loss{JobSeconds: 1 << 62, PodSeconds: 1 << 62, Jobs: 1}, 1<<63 - 1},
 	}) {
 		plan, ok := solveAll(tc.problem)

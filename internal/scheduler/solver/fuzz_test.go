@@ -22,7 +22,7 @@ func invalidProblem(t *rapid.T) *Problem {
 	for range rapid.IntRange(0, 3).Draw(t, "nodes") {
 		p.Nodes = append(p.Nodes, Node{Free: amounts("room"), Quota: place.Draw(t, "pool")})
 	}
-	for range rapid.IntRange(0, 3).Draw(t, "claims") {
+	for range rapid.IntRange(0, 3).Draw(t, "podSets") {
 		p.PodSets = append(p.PodSets, PodSet{
 			Request: amounts("request"), Cards: big.Draw(t, "cards"), Count: count.Draw(t, "count"),
 			Nodes: rapid.SliceOfN(place, 0, 4).Draw(t, "wanted"),
@@ -53,7 +53,7 @@ func checkInvalidProblem(t *rapid.T) {
 		return
 	}
 	for i, c := range p.PodSets {
-		check.Must(t, len(plan.Places[i]) == max(c.Count, 0), "claim %d has %d places, not %d", i, len(plan.Places[i]), c.Count)
+		check.Must(t, len(plan.Places[i]) == max(c.Count, 0), "pod set %d has %d places, not %d", i, len(plan.Places[i]), c.Count)
 	}
 	for _, victims := range plan.Victims {
 		job := &p.Jobs[victims.Job]
@@ -81,8 +81,8 @@ func FuzzSolve(f *testing.F) {
 func TestSolveOddProblems(t *testing.T) {
 	nan, inf := math.NaN(), math.Inf(1)
 	checkVictims(t, map[string]ruleCase{
-		"empty":                 {problem: &Problem{}},
-		"a claim without nodes": {problem: fullProblem(1, 1, 1, gang(1, 0)).changed(func(p *Problem) { p.PodSets[0].Nodes = nil }), refused: true},
+		"empty":                   {problem: &Problem{}},
+		"a pod set without nodes": {problem: fullProblem(1, 1, 1, gang(1, 0)).changed(func(p *Problem) { p.PodSets[0].Nodes = nil }), refused: true},
 		"a node that is not there": {problem: fullProblem(1, 1, 1, gang(1, 0)).changed(func(p *Problem) { p.PodSets[0].Nodes = []int{5, -1} }),
 			refused: true},
 		"no pools":                         {problem: fullProblem(1, 1, 1, gang(1, 0)).changed(func(p *Problem) { p.Quotas = nil }), refused: true},

@@ -27,8 +27,8 @@ func TestPodLoss(t *testing.T) {
 		"nothing when it starts in the future":  {8, now.Add(time.Hour), time.Time{}, 0},
 		"nothing without cards":                 {0, ago(time.Hour), time.Time{}, 0},
 		"nothing with less than no cards":       {-1, ago(time.Hour), time.Time{}, 0},
-		"no more than can be told":              {math.MaxInt64 / 2, ago(time.Hour), time.Time{}, math.MaxInt64},
-		"since longer than can be told":         {1, time.Unix(0, 0).AddDate(-900, 0, 0), time.Time{}, math.MaxInt64 / int64(time.Second)},
+		"no more than can be counted":           {math.MaxInt64 / 2, ago(time.Hour), time.Time{}, math.MaxInt64},
+		"since longer than can be counted":      {1, time.Unix(0, 0).AddDate(-900, 0, 0), time.Time{}, math.MaxInt64 / int64(time.Second)},
 	}) {
 		check.Equal(t, "loss", tc.want, PodLoss(tc.cards, tc.started, tc.checkpoint, now))
 	}

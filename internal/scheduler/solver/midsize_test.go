@@ -93,5 +93,5 @@ func TestSolveMidsizeProblemsNearLeastLoss(t *testing.T) {
 			least++
 		}
 	})
-	t.Logf("of %d plans that take somebody %d lose the least, the worst %.3f times that", solved, least, worst)
+	t.Logf("of %d plans with victims %d lose the least, the worst %.3f times that", solved, least, worst)
 }

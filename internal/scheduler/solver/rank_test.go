@@ -28,27 +28,27 @@ func TestSolveEvictsLowerRanksFirst(t *testing.T) {
 			problem: fullProblem(1, 3, 1, withRank(7, gang(1, 0, 0, 0)), gang(90, 0), gang(90, 0), gang(90, 0)), want: wholeJobs(1, 2, 3)},
 		"the higher rank when the lower ones do not suffice, and of the lower ones only what is needed": {
 			problem: fullProblem(1, 3, 1, withRank(1, gang(9, 0, 0)), gang(5, 0), gang(4, 0)), want: wholeJobs(0, 2)},
-		"nobody of the lower rank when the higher one must go and is enough": {
+		"no victims of the lower rank when the higher one must lose and suffices": {
 			problem: fullProblem(1, 3, 1, withRank(1, gang(9, 0, 0, 0)), gang(5, 0), gang(4, 0)), want: wholeJobs(0)},
 		"of the higher rank what loses least, with all that the lower one could give": {
 			problem: fullProblem(1, 4, 1, withRank(1, gang(9, 0, 0)), withRank(1, gang(30, 0, 0, 0)), gang(5, 0, 0)), want: wholeJobs(0, 2)},
-		"a gang of the lower rank before a spare pod of the higher": {
+		"a gang of the lower rank before a elastic pod of the higher": {
 			problem: fullProblem(1, 1, 1, withRank(1, elasticJob(1, 1, 0, 0)), gang(500, 0)), want: wholeJobs(1)},
-		"spare pods before their job, where the job ranks higher": {
+		"elastic pods before their job, where the job ranks higher": {
 			problem: fullProblem(1, 1, 1, elasticJob(1, 900, 0, 0), gang(1, 0)).changed(func(p *Problem) { p.Jobs[0].Rank, p.Jobs[1].Rank = 1, 1 }),
 			want:    singlePods(0, 0)},
-		"of its spare pods those of the lower rank": {
+		"of its elastic pods those of the lower rank": {
 			problem: fullProblem(1, 1, 1, elasticJob(1, 5, 0, 0, 0)).changed(func(p *Problem) { p.Jobs[0].Pods[0].Rank, p.Jobs[0].Pods[1].Rank = 2, 1 }),
 			want:    singlePods(0, 2)},
 		"a job as a whole ranks as its highest pod": {
 			problem: fullProblem(1, 1, 1, gang(1, 0, 0), withRank(1, gang(50, 0))).changed(func(p *Problem) { p.Jobs[0].Pods[1].Rank = 2 }),
 			want:    wholeJobs(1)},
-		"the spare pod where it helps, though the other one of the job ranks lower": {
+		"the elastic pod where it helps, though the other one of the job ranks lower": {
 			problem: fullProblem(2, 1, 1, elasticJob(1, 5, 0, 1)).changed(func(p *Problem) {
 				p.Jobs[0].Whole, p.Jobs[0].Pods[1].Rank, p.PodSets[0].Nodes = false, 1, []int{1}
 			}),
 			want: singlePods(0, 1)},
-		"ranks of whoever cannot help do not matter": {problem: fullProblem(1, 1, 1, gang(1, 1), withRank(-5, gang(2, 0))), want: wholeJobs(1)},
+		"ranks of units that cannot help do not matter": {problem: fullProblem(1, 1, 1, gang(1, 1), withRank(-5, gang(2, 0))), want: wholeJobs(1)},
 	})
 }
 
@@ -171,7 +171,7 @@ func TestSmallBudgetStillSparesHighRanks(t *testing.T) {
 			why := planError(p, less.Plan)
 			check.Must(t, why == "", "%v", why)
 			check.Must(t, highestVictimRank(p, less.Plan) == highestVictimRank(p, most.Plan) || less.OutOfBudget,
-				"takes of rank %d, with more effort of %d", highestVictimRank(p, less.Plan), highestVictimRank(p, most.Plan))
+				"takes of rank %d, with more work of %d", highestVictimRank(p, less.Plan), highestVictimRank(p, most.Plan))
 		})
 	}
 }

@@ -33,19 +33,19 @@ func checkVictims(t *testing.T, cases map[string]ruleCase) {
 
 func TestSolveChoosesVictims(t *testing.T) {
 	checkVictims(t, map[string]ruleCase{
-		"nobody when nobody waits": {problem: fullProblem(1, 0, 1, gang(5, 0))},
-		"nobody when free room suffices": {problem: fullProblem(2, 2, 1, gang(5, 0)).changed(func(p *Problem) {
+		"no victims when no pod is pending": {problem: fullProblem(1, 0, 1, gang(5, 0))},
+		"no victims when free room suffices": {problem: fullProblem(2, 2, 1, gang(5, 0)).changed(func(p *Problem) {
 			p.Nodes[0].Free, p.Nodes[1].Free = Amounts{1}, Amounts{1}
 		})},
 		"only what free room lacks": {problem: fullProblem(2, 3, 1, gang(5, 0), gang(4, 1)).changed(func(p *Problem) { p.Nodes[0].Free = Amounts{2} }),
 			want: wholeJobs(1)},
-		"nobody when not all can run":             {problem: fullProblem(1, 3, 1, gang(5, 0), gang(5, 0)), refused: true},
-		"nobody when nobody runs":                 {problem: fullProblem(1, 1, 1), refused: true},
+		"no victims when not all can run":         {problem: fullProblem(1, 3, 1, gang(5, 0), gang(5, 0)), refused: true},
+		"no victims when no job runs":             {problem: fullProblem(1, 1, 1), refused: true},
 		"the job that loses least":                {problem: fullProblem(1, 1, 1, gang(7, 0), gang(5, 0), gang(6, 0)), want: wholeJobs(1)},
 		"pods that a job can spare before a gang": {problem: fullProblem(1, 1, 1, gang(1, 0), elasticJob(1, 900, 0, 0)), want: singlePods(1, 0)},
 		"pods that a job can spare before a gang that loses nothing": {problem: fullProblem(1, 1, 1, gang(0, 0), elasticJob(1, 900, 0, 0)),
 			want: singlePods(1, 0)},
-		"of spare pods those that lose least": {
+		"of elastic pods those that lose least": {
 			problem: fullProblem(1, 2, 1, elasticJob(2, 9, 0, 0, 0, 0)).changed(func(p *Problem) { p.Jobs[0].Pods[1].Loss, p.Jobs[0].Pods[3].Loss = 2, 1 }),
 			want:    singlePods(0, 1, 3),
 		},
@@ -73,7 +73,7 @@ func TestSolveChoosesVictims(t *testing.T) {
 			problem: fullProblem(2, 1, 4, gang(1, 0), gang(1, 1), gang(2, 0, 0), gang(9, 1, 1), gang(1, 0)), want: wholeJobs(0, 2, 4)},
 		"the node that loses least for a pod of several cards": {
 			problem: fullProblem(3, 1, 2, gang(5, 0), gang(5, 0), gang(1, 1), gang(8, 1), gang(2, 2), gang(8, 2)), want: wholeJobs(2, 3)},
-		"spare pods together before the gang that would do alone": {
+		"elastic pods together before the gang that would do alone": {
 			problem: fullProblem(2, 1, 3, gang(1, 0, 0, 0), elasticJob(3, 50, repeatNode(3, 1)...)), want: singlePods(1, 0, 1, 2)},
 		"who gives CPU when that is short as well": {
 			problem: fullProblem(2, 1, 1, gang(1, 0), gang(3, 0), gang(9, 1)).changed(func(p *Problem) {
@@ -103,7 +103,7 @@ func TestSolveWithTwoQuotas(t *testing.T) {
 			}),
 			want: wholeJobs(0, 1, 3),
 		},
-		"nobody when the pools are too small": {
+		"no victims when the quotas are too small": {
 			problem: fullProblem(2, 3, 1, gang(1, 0), gang(2, 0), gang(3, 1)).changed(func(p *Problem) { p.Quotas, p.Nodes[1].Quota = []int64{1, 1}, 1 }),
 			refused: true,
 		},
@@ -133,13 +133,13 @@ func TestSolveWithTwoPodSets(t *testing.T) {
 	checkVictims(t, map[string]ruleCase{
 		"a gang that makes room for the master and the workers": {
 			problem: fullProblem(2, 2, 1, gang(4, 0), gang(4, 0), gang(4, 1), gang(3, 0, 0, 1)).changed(master(1, 1)), want: wholeJobs(3)},
-		"nobody when the master has no place": {problem: fullProblem(2, 2, 1, gang(4, 0), gang(4, 0)).changed(master(1, 1)), refused: true},
+		"no victims when the master has no place": {problem: fullProblem(2, 2, 1, gang(4, 0), gang(4, 0)).changed(master(1, 1)), refused: true},
 		"who is on the only node of the master, though workers would do elsewhere": {
 			problem: fullProblem(2, 1, 1, gang(1, 0), gang(2, 0), gang(50, 1)).changed(master(1, 1)), want: wholeJobs(0, 2)},
-		"free room is left to the claim that has no other": {
+		"free room is left to the pod set that has no other": {
 			problem: fullProblem(2, 1, 1, gang(3, 1), gang(9, 0)).changed(master(1, 0)).changed(func(p *Problem) { p.Nodes[0].Free = Amounts{1} }),
 			want:    wholeJobs(0)},
-		"a resource that nobody asks for changes nothing": {
+		"a resource that no pod requests changes nothing": {
 			problem: fullProblem(3, 3, 2, gang(0, 0, 0, 0, 0), gang(0, 0), elasticJob(2, 0, 0, 0, 1), gang(0, 0), gang(0, 0, 0, 0)).changed(master(1, 0, 1, 2)).changed(func(p *Problem) {
 				for i := range p.PodSets {
 					p.PodSets[i].Request = append(p.PodSets[i].Request, 0, 0)

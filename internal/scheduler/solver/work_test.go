@@ -48,5 +48,5 @@ func TestClearNodeIsLinearInPodsOfGangs(t *testing.T) {
 	large := fleet{nodes: 5120, gangs: 80, size: 512, spread: true}.problem(8, 8)
 	one, eight := Solve(smallProblem, 0), Solve(large, 0)
 	check.Must(t, one.Plan != nil && eight.Plan != nil, "there are no plans")
-	check.That(t, eight.Work < 16*one.Work, "the effort is %d, and %d for gangs eight times as large", one.Work, eight.Work)
+	check.That(t, eight.Work < 16*one.Work, "the work is %d, and %d for gangs eight times as large", one.Work, eight.Work)
 }
