@@ -105,8 +105,8 @@ func (c *testCluster) holder(t *testing.T) string {
 	return *lease.Spec.HolderIdentity
 }
 
-// usurp takes the lease for somebody else.
-func (c *testCluster) usurp(t *testing.T, g *WithT) {
+// takeLease takes the lease for somebody else.
+func (c *testCluster) takeLease(t *testing.T, g *WithT) {
 	t.Helper()
 	g.Eventually(func(g Gomega) {
 		var lease coordinationv1.Lease

@@ -22,8 +22,8 @@ import (
 
 // checkAcceptedByVolcano parses a text with Volcano's own parser and refuses what would end the
 // process: a text that Volcano cannot parse, and arguments of the wrong type.
-func checkAcceptedByVolcano(stamped string) error {
-	_, tiers, _, _, err := scheduler.UnmarshalSchedulerConf(stamped)
+func checkAcceptedByVolcano(text string) error {
+	_, tiers, _, _, err := scheduler.UnmarshalSchedulerConf(text)
 	if err != nil {
 		return fmt.Errorf("not accepted by Volcano's parser: %w", err)
 	}

@@ -12,9 +12,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-func TestLeaseIsReleasedOnlyWhenNoWriteIsUnderWay(t *testing.T) {
-	instant(t, func(t *testing.T, g *WithT) {
-		s, e := newServer(t), newTurn(newLooking()).start(t)
+func TestLeaseIsReleasedOnlyWhenNoWriteIsInFlight(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, g *WithT) {
+		s, e := newFakeAPIServer(t), newElectionFixture(newOtherSchedulersFixture()).startElection(t)
 		g.Expect(e.holder()).To(Equal("this process"))
 		sent := make(chan error, 1)
 		go func() { sent <- s.send(e.fence(), "POST") }()
@@ -22,7 +22,7 @@ func TestLeaseIsReleasedOnlyWhenNoWriteIsUnderWay(t *testing.T) {
 
 		e.stop()
 		time.Sleep(e.writeEnds / 2)
-		g.Expect(e.fence().isShut()).To(BeTrue())
+		g.Expect(e.fence().isClosed()).To(BeTrue())
 		g.Expect(s.send(e.fence(), "POST")).To(MatchError(errFenced))
 		g.Expect(e.holder()).To(Equal("this process"))
 		s.release()
@@ -34,8 +34,8 @@ func TestLeaseIsReleasedOnlyWhenNoWriteIsUnderWay(t *testing.T) {
 }
 
 func TestLeaseRunsOutWhenAWriteDoesNotEnd(t *testing.T) {
-	instant(t, func(t *testing.T, g *WithT) {
-		s, e := newServer(t), newTurn(newLooking()).start(t)
+	inFakeTime(t, func(t *testing.T, g *WithT) {
+		s, e := newFakeAPIServer(t), newElectionFixture(newOtherSchedulersFixture()).startElection(t)
 		go func() { _ = s.send(e.fence(), "POST") }()
 		<-s.arrived
 		e.stop()
@@ -44,12 +44,12 @@ func TestLeaseRunsOutWhenAWriteDoesNotEnd(t *testing.T) {
 	})
 }
 
-func TestUsurperEndsTheTermAtOnce(t *testing.T) {
-	instant(t, func(t *testing.T, g *WithT) {
-		s, e := newServer(t), newTurn(newLooking()).start(t)
+func TestAnotherHolderEndsTheTermAtOnce(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, g *WithT) {
+		s, e := newFakeAPIServer(t), newElectionFixture(newOtherSchedulersFixture()).startElection(t)
 		s.release()
 		g.Expect(s.send(e.fence(), "POST")).To(Succeed())
-		e.usurper.Store(foreignLease("usurper"))
+		e.usurper.Store(leaseHeldBy("usurper"))
 		began := time.Now()
 		g.Expect(<-e.ended).To(MatchError(errLeaseLost))
 		g.Expect(time.Since(began)).To(BeNumerically("<", 10*time.Second), "client-go alone takes its whole deadline")
@@ -59,21 +59,21 @@ func TestUsurperEndsTheTermAtOnce(t *testing.T) {
 }
 
 func TestFailedStartFreesTheLease(t *testing.T) {
-	instant(t, func(t *testing.T, g *WithT) {
+	inFakeTime(t, func(t *testing.T, g *WithT) {
 		broken := errors.New("no queues")
-		e := newTurn(newLooking())
+		e := newElectionFixture(newOtherSchedulersFixture())
 		e.lead = func(context.Context) error { return broken }
-		g.Expect(<-e.start(t).ended).To(MatchError(broken))
+		g.Expect(<-e.startElection(t).ended).To(MatchError(broken))
 		g.Expect(e.holder()).To(BeEmpty())
 	})
 }
 
 // TestWaitingReplicaStopsWithoutATrace: it never led, so the heartbeat is another's.
 func TestWaitingReplicaStopsWithoutATrace(t *testing.T) {
-	instant(t, func(t *testing.T, g *WithT) {
-		e := newTurn(newLooking(), foreignLease("leader"))
+	inFakeTime(t, func(t *testing.T, g *WithT) {
+		e := newElectionFixture(newOtherSchedulersFixture(), leaseHeldBy("leader"))
 		e.farewell = func(context.Context) { t.Error("it says farewell") }
-		e.start(t)
+		e.startElection(t)
 		time.Sleep(long)
 		g.Expect(e.leads()).To(BeFalse())
 		e.stop()
@@ -82,12 +82,12 @@ func TestWaitingReplicaStopsWithoutATrace(t *testing.T) {
 	})
 }
 
-// TestFarewellIsSaidBeforeTheLeaseIsFree: whoever leads next finds it said, and
-// nobody says it over a successor.
-func TestFarewellIsSaidBeforeTheLeaseIsFree(t *testing.T) {
+// TestFinalHeartbeatPrecedesTheReleaseOfTheLease: the next leader finds it, and it never
+// overwrites a successor's.
+func TestFinalHeartbeatPrecedesTheReleaseOfTheLease(t *testing.T) {
 	for t, elect := range check.Cases(t, map[string]bool{"elected": true, "alone": false}) {
-		instant(t, func(t *testing.T, g *WithT) {
-			s, e := newServer(t), newTurn(newLooking())
+		inFakeTime(t, func(t *testing.T, g *WithT) {
+			s, e := newFakeAPIServer(t), newElectionFixture(newOtherSchedulersFixture())
 			s.release()
 			var holders []string
 			e.elect = elect
@@ -95,7 +95,7 @@ func TestFarewellIsSaidBeforeTheLeaseIsFree(t *testing.T) {
 				g.Expect(s.send(e.fence(), "POST")).To(MatchError(errFenced), "no write follows")
 				holders = append(holders, e.holder())
 			}
-			e.start(t)
+			e.startElection(t)
 			g.Expect(s.send(e.fence(), "POST")).To(Succeed(), "the fence is open until the end")
 			e.stop()
 			g.Expect(<-e.ended).To(Succeed())
@@ -105,16 +105,16 @@ func TestFarewellIsSaidBeforeTheLeaseIsFree(t *testing.T) {
 	}
 }
 
-func TestNobodyIsElectedBesideAForeignScheduler(t *testing.T) {
+func TestNoElectionWhileAnotherSchedulerRuns(t *testing.T) {
 	for t, elect := range check.Cases(t, map[string]bool{"with a lease": true, "without election": false}) {
-		instant(t, func(t *testing.T, g *WithT) {
-			e := newTurn(look(t, stranger("one", "n", "Running")))
+		inFakeTime(t, func(t *testing.T, g *WithT) {
+			e := newElectionFixture(listOtherSchedulers(t, otherSchedulerPod("one", "n", "Running")))
 			e.elect = elect
-			e.take(t)
+			e.startRunElections(t)
 			time.Sleep(long)
 			g.Expect(e.leads()).To(BeFalse())
 			g.Expect(e.holder()).To(BeEmpty(), "it does not even stand for election")
-			e.vanishes(g, "one")
+			e.deletePod(g, "one")
 			g.Expect(e.leads()).To(BeTrue())
 			e.stop()
 			g.Expect(<-e.ended).To(Succeed())
@@ -122,37 +122,37 @@ func TestNobodyIsElectedBesideAForeignScheduler(t *testing.T) {
 	}
 }
 
-func TestALeaderStopsWhenAForeignSchedulerAppears(t *testing.T) {
+func TestLeaderStopsWhenAnotherSchedulerAppears(t *testing.T) {
 	for t, elect := range check.Cases(t, map[string]bool{"with a lease": true, "without election": false}) {
-		instant(t, func(t *testing.T, g *WithT) {
-			e := newTurn(look(t))
+		inFakeTime(t, func(t *testing.T, g *WithT) {
+			e := newElectionFixture(listOtherSchedulers(t))
 			e.elect = elect
-			e.take(t)
+			e.startRunElections(t)
 			g.Expect(e.leads()).To(BeTrue())
-			e.appears(g, stranger("waits", "", "Pending"))
+			e.addPod(g, otherSchedulerPod("waits", "", "Pending"))
 			time.Sleep(long)
 			g.Expect(e.ended).NotTo(Receive())
-			e.appears(g, stranger("intruder", "n", "Pending"))
+			e.addPod(g, otherSchedulerPod("intruder", "n", "Pending"))
 			g.Expect(<-e.ended).To(MatchError(ContainSubstring("another scheduler runs in pod ns/intruder,")))
 			g.Expect(e.fences).To(HaveLen(1))
-			g.Expect(e.fence().isShut()).To(BeTrue())
+			g.Expect(e.fence().isClosed()).To(BeTrue())
 			g.Expect(e.holder()).To(BeEmpty(), "the lease is free")
 		})
 	}
 }
 
-func TestACandidateStandsBackWhileAForeignSchedulerRuns(t *testing.T) {
-	instant(t, func(t *testing.T, g *WithT) {
-		e := newTurn(look(t), foreignLease("leader")).take(t)
+func TestCandidateWithdrawsWhileAnotherSchedulerRuns(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, g *WithT) {
+		e := newElectionFixture(listOtherSchedulers(t), leaseHeldBy("leader")).startRunElections(t)
 		time.Sleep(long)
 		g.Expect(len(e.client.Actions())).To(BeNumerically(">", 10), "it tries to become leader")
-		e.appears(g, stranger("one", "n", "Running"))
+		e.addPod(g, otherSchedulerPod("one", "n", "Running"))
 		g.Expect(e.String()).To(ContainSubstring("in pod ns/one,"))
 		g.Expect(e.client.Tracker().Delete(leaseResource, "ns", "lease")).To(Succeed())
 		time.Sleep(long)
 		g.Expect(e.holder()).To(BeEmpty())
 		g.Expect(e.ended).NotTo(Receive(), "it goes on to wait")
-		e.vanishes(g, "one")
+		e.deletePod(g, "one")
 		g.Expect(e.leads()).To(BeTrue())
 		g.Expect(e.holder()).To(Equal("this process"))
 		e.stop()
@@ -160,16 +160,16 @@ func TestACandidateStandsBackWhileAForeignSchedulerRuns(t *testing.T) {
 	})
 }
 
-// TestTheElectedLooksOnceMore: somebody may have come while it waited for its turn
-// and was not brought yet.
-func TestTheElectedLooksOnceMore(t *testing.T) {
-	work := &leader{others: newLooking(stranger("late", "n", "Running")).otherSchedulers}
+// TestLeaderChecksForOtherSchedulersBeforeItStarts: another one may have started while it
+// waited for the lease, and its watch has not reported that yet.
+func TestLeaderChecksForOtherSchedulersBeforeItStarts(t *testing.T) {
+	work := &leader{others: newOtherSchedulersFixture(otherSchedulerPod("late", "n", "Running")).otherSchedulers}
 	NewWithT(t).Expect(work.leadBehind(newFence())(t.Context())).To(MatchError(ContainSubstring("another scheduler runs in pod ns/late,")))
 }
 
-func TestAWaitingProcessStopsWhenAsked(t *testing.T) {
-	instant(t, func(t *testing.T, g *WithT) {
-		e := newTurn(look(t, stranger("one", "n", "Running"))).take(t)
+func TestWaitingProcessStopsOnSignal(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, g *WithT) {
+		e := newElectionFixture(listOtherSchedulers(t, otherSchedulerPod("one", "n", "Running"))).startRunElections(t)
 		g.Expect(e.String()).NotTo(BeEmpty())
 		e.stop()
 		g.Expect(<-e.ended).To(Succeed())
@@ -177,10 +177,10 @@ func TestAWaitingProcessStopsWhenAsked(t *testing.T) {
 	})
 }
 
-// TestAFaultEndsTheWaiting: not asked to stop, but unable to go on.
-func TestAFaultEndsTheWaiting(t *testing.T) {
-	instant(t, func(t *testing.T, g *WithT) {
-		l, broken, ended := look(t, stranger("one", "n", "Running")), errors.New("the configuration cannot be watched"), make(chan error, 1)
+// TestErrorEndsTheWaiting: without a signal the cause is returned.
+func TestErrorEndsTheWaiting(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, g *WithT) {
+		l, broken, ended := listOtherSchedulers(t, otherSchedulerPod("one", "n", "Running")), errors.New("the configuration cannot be watched"), make(chan error, 1)
 		ctx, end := context.WithCancelCause(t.Context())
 		go func() { ended <- runElections(t.Context(), ctx, l.otherSchedulers, nil) }()
 		synctest.Wait()
@@ -201,11 +201,11 @@ func TestOwnPod(t *testing.T) {
 	}
 }
 
-// TestAnElectedSchedulerWaitsForAnAnswer: an API server that is slow for a while must not
+// TestLeaderWaitsForTheAPIServer: an API server that is slow for a while must not
 // make every replica end as soon as it is elected.
-func TestAnElectedSchedulerWaitsForAnAnswer(t *testing.T) {
-	instant(t, func(t *testing.T, g *WithT) {
-		l := newLooking()
+func TestLeaderWaitsForTheAPIServer(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, g *WithT) {
+		l := newOtherSchedulersFixture()
 		slow := errors.New("etcdserver: request timed out")
 		l.trouble.Store(&slow)
 		work := &leader{others: l.otherSchedulers}

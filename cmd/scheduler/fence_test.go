@@ -15,14 +15,14 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-func (f *fence) isShut() bool {
+func (f *fence) isClosed() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.closed
 }
 
 func TestOnlyReadsPassAClosedFence(t *testing.T) {
-	s := newServer(t)
+	s := newFakeAPIServer(t)
 	s.release()
 	for t, set := range check.Cases(t, map[string]func(*fence){
 		"before the first term": func(*fence) {},
@@ -61,8 +61,8 @@ type closeable struct {
 func (c *closeable) Close() error { c.closed = true; return nil }
 
 func TestTermEndsByItself(t *testing.T) {
-	instant(t, func(t *testing.T, g *WithT) {
-		s, f := newServer(t), newFence()
+	inFakeTime(t, func(t *testing.T, g *WithT) {
+		s, f := newFakeAPIServer(t), newFence()
 		s.release()
 		f.extend(time.Now().Add(10 * time.Second))
 		f.extend(time.Now().Add(5 * time.Second)) // an older renewal shortens nothing
@@ -73,9 +73,9 @@ func TestTermEndsByItself(t *testing.T) {
 	})
 }
 
-func TestDrainWaitsForWritesUnderWay(t *testing.T) {
-	instant(t, func(t *testing.T, g *WithT) {
-		s, f, sent := newServer(t), newFence(), make(chan error, 2)
+func TestDrainWaitsForWritesInFlight(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, g *WithT) {
+		s, f, sent := newFakeAPIServer(t), newFence(), make(chan error, 2)
 		f.extend(time.Now().Add(time.Hour))
 		for range 2 {
 			go func() { sent <- s.send(f, "POST") }()

@@ -25,7 +25,7 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-func TestAHeartbeatIsDue(t *testing.T) {
+func TestWhenAHeartbeatIsDue(t *testing.T) {
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	report := func(hash string, after time.Duration) enforcement.Report {
 		return enforcement.Report{Identity: "i", Version: "v", ConfigHash: hash, At: noon.Add(after)}
@@ -58,29 +58,29 @@ func TestConfigProblem(t *testing.T) {
 
 var leaseResource = coordinationv1.SchemeGroupVersion.WithResource("leases")
 
-// beating is a beater under test.
-type beating struct {
+// heartbeatFixture is a heartbeatWriter under test.
+type heartbeatFixture struct {
 	*heartbeatWriter
 	client *fake.Clientset
 	began  time.Time
-	// faulty is what the gate finds wrong.
+	// faulty is what is wrong with the configuration.
 	faulty atomic.Value
 }
 
-func newBeating() *beating {
-	b := &beating{client: fake.NewClientset(), began: time.Now()}
+func newHeartbeatFixture() *heartbeatFixture {
+	b := &heartbeatFixture{client: fake.NewClientset(), began: time.Now()}
 	b.faulty.Store("")
 	b.heartbeatWriter = newHeartbeatWriter(b.client.CoordinationV1().Leases("ns"), "ns", "host_uid", func() string { return b.faulty.Load().(string) })
 	return b
 }
 
 // session is a session with a hash that was closed so long after the beginning.
-func (b *beating) session(hash string, after time.Duration) capacitycard.SessionReport {
+func (b *heartbeatFixture) session(hash string, after time.Duration) capacitycard.SessionReport {
 	return capacitycard.SessionReport{ConfigHash: hash, At: b.began.Add(after)}
 }
 
-// said is what the Lease says.
-func (b *beating) said() (enforcement.Report, error) {
+// writtenReport is what the Lease says.
+func (b *heartbeatFixture) writtenReport() (enforcement.Report, error) {
 	object, err := b.client.Tracker().Get(leaseResource, "ns", enforcement.LeaseName)
 	if err != nil {
 		return enforcement.Report{}, err
@@ -88,8 +88,8 @@ func (b *beating) said() (enforcement.Report, error) {
 	return enforcement.ReadReport(object.(*coordinationv1.Lease))
 }
 
-// writes counts the requests that write.
-func (b *beating) writes() int {
+// countWrites counts the requests that write.
+func (b *heartbeatFixture) countWrites() int {
 	n := 0
 	for _, action := range b.client.Actions() {
 		if action.GetVerb() != "get" {
@@ -99,10 +99,10 @@ func (b *beating) writes() int {
 	return n
 }
 
-func TestHeartbeatSaysWhatTheSessionRanWith(t *testing.T) {
-	g, b := NewWithT(t), newBeating()
+func TestHeartbeatReportsTheConfigurationOfTheSession(t *testing.T) {
+	g, b := NewWithT(t), newHeartbeatFixture()
 	b.reportSession(t.Context(), &capacitycard.SessionReport{ConfigHash: "a", BoundByOthers: []string{"n/p"}, At: b.began})
-	g.Expect(b.said()).To(Equal(enforcement.Report{Identity: "host_uid", Version: "v0.0.0-dev", ConfigHash: "a", SecondScheduler: []string{"n/p"}, At: b.began.Truncate(time.Microsecond)}))
+	g.Expect(b.writtenReport()).To(Equal(enforcement.Report{Identity: "host_uid", Version: "v0.0.0-dev", ConfigHash: "a", SecondScheduler: []string{"n/p"}, At: b.began.Truncate(time.Microsecond)}))
 
 	// A change is said at once, and what others wrote on the Lease stays.
 	_, err := b.client.CoordinationV1().Leases("ns").Patch(t.Context(), enforcement.LeaseName, "application/merge-patch+json", []byte(`{"metadata":{"labels":{"team":"infra"}}}`), metav1.PatchOptions{})
@@ -112,20 +112,20 @@ func TestHeartbeatSaysWhatTheSessionRanWith(t *testing.T) {
 	session := b.session("a", time.Millisecond)
 	session.Problem = "an argument is bad"
 	b.reportSession(t.Context(), &session)
-	g.Expect(b.said()).To(HaveField("ConfigProblem", "the text is bad"))
+	g.Expect(b.writtenReport()).To(HaveField("ConfigProblem", "the text is bad"))
 	b.faulty.Store("")
 	session = b.session("", time.Second)
 	session.Problem = "an argument is bad"
 	b.reportSession(t.Context(), &session)
-	g.Expect(b.said()).To(And(HaveField("ConfigProblem", "an argument is bad"), HaveField("ConfigHash", "")))
+	g.Expect(b.writtenReport()).To(And(HaveField("ConfigProblem", "an argument is bad"), HaveField("ConfigHash", "")))
 	lease, err := b.client.CoordinationV1().Leases("ns").Get(t.Context(), enforcement.LeaseName, metav1.GetOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(lease.Labels).To(HaveKeyWithValue("team", "infra"))
 }
 
-func TestHeartbeatNeverHoldsASessionUpAndNeverLosesTheNewest(t *testing.T) {
-	instant(t, func(t *testing.T, g *WithT) {
-		b, arrived, answer := newBeating(), make(chan struct{}), make(chan struct{})
+func TestHeartbeatNeverBlocksASessionAndWritesTheNewestReport(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, g *WithT) {
+		b, arrived, answer := newHeartbeatFixture(), make(chan struct{}), make(chan struct{})
 		b.client.PrependReactor("create", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 			close(arrived)
 			<-answer
@@ -139,17 +139,17 @@ func TestHeartbeatNeverHoldsASessionUpAndNeverLosesTheNewest(t *testing.T) {
 		}
 		close(answer)
 		synctest.Wait()
-		before, err := b.said()
+		before, err := b.writtenReport()
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(before.ConfigHash).To(Equal("newest"))
 		time.Sleep(long)
-		g.Expect(b.said()).To(Equal(before), "no session, no heartbeat")
-		g.Expect(b.writes()).To(Equal(2), "those between are dropped")
+		g.Expect(b.writtenReport()).To(Equal(before), "no session, no heartbeat")
+		g.Expect(b.countWrites()).To(Equal(2), "those between are dropped")
 	})
 }
 
 func TestHeartbeatIsWrittenAgainAfterFailures(t *testing.T) {
-	g, b := NewWithT(t), newBeating()
+	g, b := NewWithT(t), newHeartbeatFixture()
 	failing := map[string]error{}
 	b.client.PrependReactor("*", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		err := failing[action.GetVerb()]
@@ -163,7 +163,7 @@ func TestHeartbeatIsWrittenAgainAfterFailures(t *testing.T) {
 		at += after
 		session := b.session(hash, at)
 		b.reportSession(t.Context(), &session)
-		said, _ := b.said()
+		said, _ := b.writtenReport()
 		return said.ConfigHash
 	}
 	for _, verb := range []string{"get", "create"} {
@@ -171,9 +171,9 @@ func TestHeartbeatIsWrittenAgainAfterFailures(t *testing.T) {
 		g.Expect(beat("a", heartbeatInterval)).To(BeEmpty())
 		delete(failing, verb)
 	}
-	tries := b.writes()
+	tries := b.countWrites()
 	g.Expect(beat("b", time.Millisecond)).To(BeEmpty(), "tried again at once")
-	g.Expect(b.writes()).To(Equal(tries))
+	g.Expect(b.countWrites()).To(Equal(tries))
 	g.Expect(beat("a", heartbeatInterval)).To(Equal("a"))
 	failing["update"] = apierrors.NewConflict(coordinationv1.Resource("leases"), enforcement.LeaseName, errors.New("changed"))
 	g.Expect(beat("b", time.Millisecond)).To(Equal("b"), "somebody else changed the Lease")
@@ -185,8 +185,8 @@ func TestHeartbeatIsWrittenAgainAfterFailures(t *testing.T) {
 	g.Expect(beat("c", heartbeatInterval)).To(Equal("c"))
 }
 
-// TestOnlyTheLeaderBeats: the fence stands before the heartbeat as well.
-func TestOnlyTheLeaderBeats(t *testing.T) {
+// TestOnlyTheLeaderWritesHeartbeats: the fence refuses heartbeats as well.
+func TestOnlyTheLeaderWritesHeartbeats(t *testing.T) {
 	g := NewWithT(t)
 	var asked, written atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -211,16 +211,16 @@ func TestOnlyTheLeaderBeats(t *testing.T) {
 	g.Expect(written.Load()).To(BeNumerically(">", 0))
 }
 
-// TestTheLastHeartbeat: who stops in order says so, of himself only.
+// TestTheLastHeartbeat: a scheduler that stops writes that into its own heartbeat only.
 func TestTheLastHeartbeat(t *testing.T) {
-	g, b := NewWithT(t), newBeating()
+	g, b := NewWithT(t), newHeartbeatFixture()
 	g.Expect(writeFinalHeartbeat(t.Context(), b.leases, b.identity)).To(Succeed(), "there is none")
-	g.Expect(b.writes()).To(BeZero())
+	g.Expect(b.countWrites()).To(BeZero())
 	b.reportSession(t.Context(), &capacitycard.SessionReport{ConfigHash: "a", At: b.began})
-	before := b.writes()
+	before := b.countWrites()
 
 	g.Expect(writeFinalHeartbeat(t.Context(), b.leases, "another")).To(Succeed())
-	g.Expect(b.writes()).To(Equal(before), "a successor's stays")
+	g.Expect(b.countWrites()).To(Equal(before), "a successor's stays")
 
 	conflicts := 1
 	b.client.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -228,7 +228,7 @@ func TestTheLastHeartbeat(t *testing.T) {
 		return conflicts >= 0, nil, apierrors.NewConflict(coordinationv1.Resource("leases"), enforcement.LeaseName, errors.New("changed"))
 	})
 	g.Expect(writeFinalHeartbeat(t.Context(), b.leases, b.identity)).To(Succeed())
-	g.Expect(b.said()).To(Equal(enforcement.Report{
+	g.Expect(b.writtenReport()).To(Equal(enforcement.Report{
 		Identity: "host_uid", Version: "v0.0.0-dev", ConfigHash: "a", At: b.began.Truncate(time.Microsecond), Ended: true,
 	}))
 }

@@ -18,22 +18,22 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-func TestPodsAtWork(t *testing.T) {
+func TestPodsOfOtherSchedulers(t *testing.T) {
 	now := time.Now()
 	for t, tc := range check.Cases(t, map[string]struct {
 		pod  *builder.PodBuilder
 		want bool
 	}{
-		"it runs":                           {stranger("p", "n", corev1.PodRunning), true},
-		"it starts on its node":             {stranger("p", "n", corev1.PodPending), true},
-		"its node does not answer":          {stranger("p", "n", corev1.PodUnknown), true},
-		"its phase is not written yet":      {stranger("p", "n", ""), true},
-		"it is being deleted":               {stranger("p", "n", corev1.PodRunning).Deleted(now), true},
-		"it waits for a node":               {stranger("p", "", corev1.PodPending), false},
-		"it has ended well":                 {stranger("p", "n", corev1.PodSucceeded), false},
-		"it has ended badly":                {stranger("p", "n", corev1.PodFailed), false},
-		"it has ended and is being deleted": {stranger("p", "n", corev1.PodSucceeded).Deleted(now), false},
-		"it is this process's own":          {stranger("own", "n", corev1.PodRunning), false},
+		"it runs":                           {otherSchedulerPod("p", "n", corev1.PodRunning), true},
+		"it starts on its node":             {otherSchedulerPod("p", "n", corev1.PodPending), true},
+		"its node does not answer":          {otherSchedulerPod("p", "n", corev1.PodUnknown), true},
+		"its phase is not written yet":      {otherSchedulerPod("p", "n", ""), true},
+		"it is being deleted":               {otherSchedulerPod("p", "n", corev1.PodRunning).Deleted(now), true},
+		"it waits for a node":               {otherSchedulerPod("p", "", corev1.PodPending), false},
+		"it has ended well":                 {otherSchedulerPod("p", "n", corev1.PodSucceeded), false},
+		"it has ended badly":                {otherSchedulerPod("p", "n", corev1.PodFailed), false},
+		"it has ended and is being deleted": {otherSchedulerPod("p", "n", corev1.PodSucceeded).Deleted(now), false},
+		"it is this process's own":          {otherSchedulerPod("own", "n", corev1.PodRunning), false},
 	}) {
 		check.Equal(t, "at work", tc.want, len(podsOfOtherSchedulers([]*corev1.Pod{tc.pod.Obj()}, "own")) == 1)
 	}
@@ -42,7 +42,7 @@ func TestPodsAtWork(t *testing.T) {
 func TestPodsAreNamed(t *testing.T) {
 	var pods []*corev1.Pod
 	for _, name := range []string{"d", "b", "a", "c"} {
-		pods = append(pods, stranger(name, "n", corev1.PodRunning).Obj())
+		pods = append(pods, otherSchedulerPod(name, "n", corev1.PodRunning).Obj())
 	}
 	for n, want := range []string{"", "in pod ns/d,", "in pod ns/b, ns/d,", "in pod ns/a, ns/b, ns/d,", "in pod ns/a, ns/b, ns/c and 1 more,"} {
 		if got := describePods(podsOfOtherSchedulers(slices.Clone(pods[:n]), "")); !strings.Contains(got, want) || (got == "") != (n == 0) {
@@ -51,12 +51,12 @@ func TestPodsAreNamed(t *testing.T) {
 	}
 }
 
-// TestReplicasOfOneTemplateAreNotForeign: with the image of Volcano's Deployment replaced,
+// TestReplicasOfOneReplicaSetAreNotOtherSchedulers: with the image of Volcano's Deployment replaced,
 // every replica carries the stock scheduler's label.
-func TestReplicasOfOneTemplateAreNotForeign(t *testing.T) {
-	bare := func(name string) *corev1.Pod { return stranger(name, "n", corev1.PodRunning).Obj() }
+func TestReplicasOfOneReplicaSetAreNotOtherSchedulers(t *testing.T) {
+	bare := func(name string) *corev1.Pod { return otherSchedulerPod(name, "n", corev1.PodRunning).Obj() }
 	of := func(name, replicaSet string) *corev1.Pod {
-		return stranger(name, "n", corev1.PodRunning).Owner("apps/v1", "ReplicaSet", replicaSet).Obj()
+		return otherSchedulerPod(name, "n", corev1.PodRunning).Owner("apps/v1", "ReplicaSet", replicaSet).Obj()
 	}
 	for t, tc := range check.Cases(t, map[string]struct {
 		pods []*corev1.Pod
@@ -74,8 +74,8 @@ func TestReplicasOfOneTemplateAreNotForeign(t *testing.T) {
 	}
 }
 
-// TestOtherNamespacesAreTenants: a label must not be enough to stop the scheduler.
-func TestOtherNamespacesAreTenants(t *testing.T) {
+// TestPodsInTenantNamespacesAreIgnored: a label must not be enough to stop the scheduler.
+func TestPodsInTenantNamespacesAreIgnored(t *testing.T) {
 	client := fake.NewClientset()
 	for _, namespace := range []string{"cards", "tenant", "volcano-system"} {
 		check.NoError(t, client.Tracker().Add(builder.Pod(namespace, "x").Running("n").Obj()))
@@ -87,44 +87,44 @@ func TestOtherNamespacesAreTenants(t *testing.T) {
 	check.Equal(t, "places", "cards, volcano-system", strings.Join(f.namespaces, ", "))
 }
 
-func TestItIsWaitedUntilTheLastOneIsGone(t *testing.T) {
-	instant(t, func(t *testing.T, g *WithT) {
-		l := look(t, stranger("one", "n", corev1.PodRunning), stranger("two", "n", corev1.PodPending), stranger("own", "n", corev1.PodRunning))
-		ended := l.waiting(t.Context())
+func TestWaitsUntilTheLastOtherSchedulerIsGone(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, g *WithT) {
+		l := listOtherSchedulers(t, otherSchedulerPod("one", "n", corev1.PodRunning), otherSchedulerPod("two", "n", corev1.PodPending), otherSchedulerPod("own", "n", corev1.PodRunning))
+		ended := l.startWaiting(t.Context())
 		g.Expect(l.String()).To(Equal("ForeignScheduler: not elected: another scheduler runs in pod ns/one, ns/two, and two must never run at the same time: scale its Deployment to 0"))
 		g.Expect(l.events.Events).To(Receive(HavePrefix("Normal ForeignScheduler cardquota-scheduler waits")))
-		l.vanishes(g, "one")
+		l.deletePod(g, "one")
 		g.Expect(l.String()).To(ContainSubstring("in pod ns/two,"))
 		time.Sleep(long)
 		g.Expect(ended).NotTo(Receive())
-		g.Expect(l.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), stranger("two", "n", corev1.PodFailed).Obj(), "ns")).To(Succeed())
+		g.Expect(l.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), otherSchedulerPod("two", "n", corev1.PodFailed).Obj(), "ns")).To(Succeed())
 		g.Expect(<-ended).To(Succeed())
 		g.Expect(l.String()).To(BeEmpty())
 	})
 }
 
-func TestWhatCannotBeReadIsWaitedFor(t *testing.T) {
+func TestWaitsWhilePodsCannotBeListed(t *testing.T) {
 	forbidden := errors.New("pods is forbidden")
 	for t, tc := range check.Cases(t, map[string]struct {
-		begin func(t *testing.T) *looking
+		begin func(t *testing.T) *otherSchedulersFixture
 		says  string
 	}{
-		"from the start": {func(t *testing.T) *looking {
-			l := newLooking()
+		"from the start": {func(t *testing.T) *otherSchedulersFixture {
+			l := newOtherSchedulersFixture()
 			l.trouble.Store(&forbidden)
 			return l
 		}, "pods app=volcano-scheduler in namespace ns cannot be read: pods is forbidden"},
-		"at the moment of the election": {func(t *testing.T) *looking {
-			l := look(t)
+		"at the moment of the election": {func(t *testing.T) *otherSchedulersFixture {
+			l := listOtherSchedulers(t)
 			pods, err := l.listPods(t.Context())
 			check.That(t, len(pods) == 0 && err == nil, "found %v, error %v", pods, err)
 			l.trouble.Store(&forbidden)
 			return l
 		}, "cannot be read: pods is forbidden"},
 	}) {
-		instant(t, func(t *testing.T, g *WithT) {
+		inFakeTime(t, func(t *testing.T, g *WithT) {
 			l := tc.begin(t)
-			ended := l.waiting(t.Context())
+			ended := l.startWaiting(t.Context())
 			time.Sleep(long)
 			g.Expect(ended).NotTo(Receive())
 			g.Expect(l.String()).To(And(ContainSubstring("not elected"), ContainSubstring(tc.says)))
@@ -135,9 +135,9 @@ func TestWhatCannotBeReadIsWaitedFor(t *testing.T) {
 	}
 }
 
-func TestNobodyIsLookedForWithoutASelector(t *testing.T) {
-	instant(t, func(t *testing.T, g *WithT) {
-		l := newLooking(stranger("one", "n", corev1.PodRunning))
+func TestWithoutASelectorNoPodsAreListed(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, g *WithT) {
+		l := newOtherSchedulersFixture(otherSchedulerPod("one", "n", corev1.PodRunning))
 		l.selector = nil
 		g.Expect(l.waitUntilNone(t.Context())).To(Succeed())
 		g.Expect(l.confirmNone(t.Context())).To(Succeed())

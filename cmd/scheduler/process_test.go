@@ -157,7 +157,7 @@ func TestProcessThroughItsLife(t *testing.T) {
 	c.bindsAPod(t, g, "third")
 
 	// Losing the lease ends the process with a fault, and not only after client-go's deadline.
-	c.usurp(t, g)
+	c.takeLease(t, g)
 	g.Eventually(second.exited).Should(Receive(Equal(1)))
 	g.Expect(second.output()).To(ContainSubstring("the lease is lost"))
 	g.Expect(c.holder(t)).To(Equal("usurper"))

@@ -259,9 +259,9 @@ func (l *leader) leadBehind(fence *fence) func(context.Context) error {
 		if err != nil {
 			return err
 		}
-		beater := newHeartbeatWriter(leases, l.heartbeatNamespace, l.identity, problem)
-		l.cache.SetSessionObserver(beater.observeSession)
-		go beater.run(term)
+		writer := newHeartbeatWriter(leases, l.heartbeatNamespace, l.identity, problem)
+		l.cache.SetSessionObserver(writer.observeSession)
+		go writer.run(term)
 		sched.Run(term.Done())
 		<-term.Done()
 		return nil

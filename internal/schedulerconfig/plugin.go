@@ -19,7 +19,7 @@ func (v *validator) checkPlugin(entry *yaml.Node) {
 	switch line, twice := v.pluginLines[name.Value]; {
 	case twice:
 		// Volcano would open the plugin twice in every session and count every event twice.
-		v.addFault(name, "plugin %s stands twice, first in line %d: remove one", name.Value, line)
+		v.addFault(name, "plugin %s is repeated, first in line %d: remove one", name.Value, line)
 		return
 	case !slices.Contains(v.known.Plugins, name.Value):
 		v.addFault(name, "unknown plugin %q: %s", name.Value, listKnown(v.known.Plugins))
@@ -114,7 +114,7 @@ func ignoredArguments(entries []*yaml.Node, kind string) []string {
 			key, value := arguments.Content[i].Value, arguments.Content[i+1]
 			unquoted := (&yaml.Node{Kind: yaml.ScalarNode, Value: value.Value}).ShortTag()
 			if isString(value) && slices.Contains([]string{"!!bool", "!!int", "!!float"}, unquoted) {
-				warnings = append(warnings, fmt.Sprintf("line %d: argument %s of %s %s stands in quotes, and Volcano ignores it: write %s: %s",
+				warnings = append(warnings, fmt.Sprintf("line %d: argument %s of %s %s is quoted, and Volcano ignores it: write %s: %s",
 					value.Line, key, kind, entryName(entry), key, value.Value))
 			}
 		}
@@ -168,7 +168,7 @@ func (v *validator) checkEvictions(root *yaml.Node) {
 	}
 	for i, action := range actions {
 		if action == "allocate" && slices.ContainsFunc(actions[:i], func(before string) bool { return requiredSwitches[before] != nil }) {
-			v.addFault(node, "allocate stands after an action that evicts, and would hand out cards that are promised to others: write it once, before")
+			v.addFault(node, "allocate stands after an action that evicts, and would give away cards that are reserved for others: write it once, before")
 		}
 	}
 }

@@ -70,7 +70,7 @@ func findAmbiguities(node *yaml.Node) []error {
 		for i := 0; i+1 < len(node.Content); i += 2 {
 			key := node.Content[i]
 			if line, twice := first[key.Value]; twice {
-				errs = append(errs, errorAt(key, "key %q stands twice, first in line %d: remove one", key.Value, line))
+				errs = append(errs, errorAt(key, "key %q is repeated, first in line %d: remove one", key.Value, line))
 				continue
 			}
 			first[key.Value] = key.Line
@@ -190,7 +190,7 @@ func Hash(text string) string {
 // that hash. Everything else keeps its meaning and order. A text that already carries a hash is
 // returned unchanged. The text must have passed Validate: WithHash returns an error without a
 // capacity-card entry, or if the result would change its meaning.
-func WithHash(text string) (stamped, hash string, err error) {
+func WithHash(text string) (withHash, hash string, err error) {
 	document, err := parseDocument(text)
 	if err != nil {
 		return "", "", err
@@ -215,9 +215,9 @@ func WithHash(text string) (stamped, hash string, err error) {
 	value := stringNode(hash)
 	value.Style = yaml.DoubleQuotedStyle
 	setField(arguments, HashArgument, value)
-	stamped, err = encodeDocument(document)
+	withHash, err = encodeDocument(document)
 	if err != nil {
 		return "", "", err
 	}
-	return stamped, hash, nil
+	return withHash, hash, nil
 }

@@ -57,18 +57,18 @@ func TestConfigMapThroughItsLife(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 	}
 
-	// The gate may look at nothing but its one ConfigMap.
+	// The loader may read nothing but its one ConfigMap.
 	user := rest.CopyConfig(config)
-	user.Impersonate.UserName = "gate"
+	user.Impersonate.UserName = "loader"
 	client := kubernetes.NewForConfigOrDie(user)
 	broadcaster := record.NewBroadcaster()
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: admin.CoreV1().Events("")})
 	t.Cleanup(broadcaster.Shutdown)
-	gate := start(t, Config{
+	loader := startLoader(t, Config{
 		Source:   NewConfigMap(client, types.NamespacedName{Namespace: "default", Name: "scheduler"}, key),
 		Recorder: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: EventSource}),
 	})
-	status := func() string { return gate.Status().String() }
+	status := func() string { return loader.Status().String() }
 	event := func(g Gomega, reason, message string) {
 		events, err := admin.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "reason=" + reason})
 		g.Expect(err).NotTo(HaveOccurred())
@@ -89,41 +89,41 @@ func TestConfigMapThroughItsLife(t *testing.T) {
 	set(without)
 	g.Eventually(status).Should(And(HavePrefix("NotConfigured: "), ContainSubstring("capacity-card is missing")))
 	g.Eventually(func(g Gomega) { event(g, ReasonNotConfigured, "nothing is scheduled") }).Should(Succeed())
-	g.Expect(gate.isReady()).To(BeFalse())
+	g.Expect(loader.isReady()).To(BeFalse())
 
 	set(good)
-	g.Eventually(gate.Ready()).Should(BeClosed())
-	holds(g, gate, good)
+	g.Eventually(loader.Ready()).Should(BeClosed())
+	privateFileHolds(g, loader, good)
 	g.Eventually(func(g Gomega) { event(g, ReasonLoaded, schedulerconfig.Hash(good)) }).Should(Succeed())
 
 	set(bad)
 	g.Eventually(status).Should(And(HavePrefix("ConfigurationRejected: "), ContainSubstring(`known are enqueue, allocate`)))
-	holds(g, gate, good)
+	privateFileHolds(g, loader, good)
 	g.Eventually(func(g Gomega) { event(g, ReasonRejected, "the last good one stays in force") }).Should(Succeed())
 
 	g.Expect(maps.Delete(t.Context(), "scheduler", metav1.DeleteOptions{})).To(Succeed())
 	g.Eventually(status).Should(HavePrefix("ConfigurationMissing: ConfigMap default/scheduler does not exist"))
-	holds(g, gate, good)
+	privateFileHolds(g, loader, good)
 	g.Eventually(func(g Gomega) { event(g, ReasonMissing, "does not exist") }).Should(Succeed())
 
 	_, err = maps.Create(t.Context(), configMapObject(better), metav1.CreateOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Eventually(func(g Gomega) { holds(g, gate, better) }).Should(Succeed())
-	g.Expect(gate.Status().Reason).To(Equal(ReasonLoaded))
+	g.Eventually(func(g Gomega) { privateFileHolds(g, loader, better) }).Should(Succeed())
+	g.Expect(loader.Status().Reason).To(Equal(ReasonLoaded))
 }
 
-// allow grants the user gate what NewConfigMap says it needs.
+// allow grants the user of the loader what NewConfigMap says it needs.
 func allow(t *testing.T, admin kubernetes.Interface) {
 	t.Helper()
 	role := &rbacv1.Role{
-		ObjectMeta: metav1.ObjectMeta{Name: "gate"},
+		ObjectMeta: metav1.ObjectMeta{Name: "loader"},
 		Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"scheduler"},
 			Verbs: []string{"get", "list", "watch"}}},
 	}
 	binding := &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "gate"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "gate"}},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "gate"},
+		ObjectMeta: metav1.ObjectMeta{Name: "loader"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "loader"}},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "loader"},
 	}
 	_, roleErr := admin.RbacV1().Roles("default").Create(t.Context(), role, metav1.CreateOptions{})
 	_, bindingErr := admin.RbacV1().RoleBindings("default").Create(t.Context(), binding, metav1.CreateOptions{})

@@ -34,7 +34,7 @@ type Config struct {
 	// Known holds the names that the scheduler binary knows.
 	Known schedulerconfig.Known
 	// Accept checks that Volcano itself accepts a text with its hash. Nil accepts all.
-	Accept func(stamped string) error
+	Accept func(text string) error
 	// Recorder sends events about the source's object. Nil sends none.
 	Recorder record.EventRecorder
 	// Log receives every change of Status.
@@ -154,16 +154,16 @@ func (g *Loader) applyContent(now content) Status {
 	if err := schedulerconfig.Validate(now.text, g.config.Known); err != nil {
 		return g.keepLast(ReasonRejected, err.Error())
 	}
-	stamped, hash, err := schedulerconfig.WithHash(now.text)
+	withHash, hash, err := schedulerconfig.WithHash(now.text)
 	if err != nil {
 		return g.keepLast(ReasonRejected, err.Error())
 	}
 	if g.config.Accept != nil {
-		if err := g.config.Accept(stamped); err != nil {
+		if err := g.config.Accept(withHash); err != nil {
 			return g.keepLast(ReasonRejected, err.Error())
 		}
 	}
-	if err := g.file.replaceText(stamped); err != nil {
+	if err := g.file.replaceText(withHash); err != nil {
 		g.retry = true
 		return g.keepLast(ReasonNotWritten, err.Error())
 	}

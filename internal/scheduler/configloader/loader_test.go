@@ -35,21 +35,21 @@ func known() schedulerconfig.Known {
 	}
 }
 
-// start runs a gate until the test ends.
-func start(t *testing.T, config Config) *Loader {
+// startLoader runs a loader until the test ends.
+func startLoader(t *testing.T, config Config) *Loader {
 	t.Helper()
 	config.Dir, config.Known, config.Log = t.TempDir(), known(), logr.Discard()
-	gate, err := New(config)
+	loader, err := New(config)
 	check.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- gate.Run(ctx) }()
+	go func() { ended <- loader.Run(ctx) }()
 	t.Cleanup(func() {
 		stop()
 		err := <-ended
-		check.That(t, err == nil, "the gate ended: %v", err)
+		check.That(t, err == nil, "the loader ended: %v", err)
 	})
-	return gate
+	return loader
 }
 
 // patient waits long enough on a busy machine.
@@ -69,19 +69,19 @@ func (g *Loader) isReady() bool {
 	}
 }
 
-func put(t *testing.T, path, text string) {
+func writeFile(t *testing.T, path, text string) {
 	t.Helper()
 	check.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
-// holds says that the private file holds exactly the stamped text.
-func holds(g Gomega, gate *Loader, text string) {
+// privateFileHolds says that the private file holds exactly the text with its hash.
+func privateFileHolds(g Gomega, loader *Loader, text string) {
 	want, hash, err := schedulerconfig.WithHash(text)
 	g.Expect(err).NotTo(HaveOccurred())
-	got, err := os.ReadFile(gate.File())
+	got, err := os.ReadFile(loader.File())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(string(got)).To(Equal(want))
-	g.Expect(gate.Status().Hash).To(Equal(hash))
+	g.Expect(loader.Status().Hash).To(Equal(hash))
 	g.Expect(testutil.ToFloat64(configInfo.WithLabelValues(hash))).To(Equal(1.0))
 	g.Expect(testutil.CollectAndCount(configInfo)).To(Equal(1))
 }
@@ -89,8 +89,8 @@ func holds(g Gomega, gate *Loader, text string) {
 func TestFileThroughItsLife(t *testing.T) {
 	g := patient(t)
 	path := filepath.Join(t.TempDir(), "volcano-scheduler.conf")
-	gate := start(t, Config{Source: NewFile(path)})
-	status := func() string { return gate.Status().String() }
+	loader := startLoader(t, Config{Source: NewFile(path)})
+	status := func() string { return loader.Status().String() }
 
 	// Nothing there: it waits and says so.
 	g.Eventually(status).Should(Equal(fmt.Sprintf("NotConfigured: file %s does not exist", path)))
@@ -98,33 +98,33 @@ func TestFileThroughItsLife(t *testing.T) {
 	g.Expect(testutil.CollectAndCount(configInfo)).To(BeZero())
 
 	// Bad from the beginning: it still waits.
-	put(t, path, without)
+	writeFile(t, path, without)
 	g.Eventually(status).Should(And(HavePrefix("NotConfigured: "), ContainSubstring("capacity-card is missing")))
-	g.Expect(gate.isReady()).To(BeFalse())
-	g.Expect(gate.File()).NotTo(BeAnExistingFile())
+	g.Expect(loader.isReady()).To(BeFalse())
+	g.Expect(loader.File()).NotTo(BeAnExistingFile())
 
-	put(t, path, good)
-	g.Eventually(gate.Ready()).Should(BeClosed())
-	holds(g, gate, good)
-	g.Expect(gate.Status().Reason).To(Equal(ReasonLoaded))
+	writeFile(t, path, good)
+	g.Eventually(loader.Ready()).Should(BeClosed())
+	privateFileHolds(g, loader, good)
+	g.Expect(loader.Status().Reason).To(Equal(ReasonLoaded))
 	g.Expect(testutil.ToFloat64(configValid)).To(Equal(1.0))
 
 	// Bad text while running: the last good one stays.
 	for _, text := range []string{bad, without, "", "\""} {
-		put(t, path, text)
+		writeFile(t, path, text)
 		g.Eventually(func() float64 { return testutil.ToFloat64(configValid) }).Should(BeZero())
-		g.Expect(gate.Status().Reason).To(Equal(ReasonRejected))
-		holds(g, gate, good)
-		put(t, path, good)
-		g.Eventually(func() string { return gate.Status().Reason }).Should(Equal(ReasonLoaded))
+		g.Expect(loader.Status().Reason).To(Equal(ReasonRejected))
+		privateFileHolds(g, loader, good)
+		writeFile(t, path, good)
+		g.Eventually(func() string { return loader.Status().Reason }).Should(Equal(ReasonLoaded))
 	}
 
 	g.Expect(os.Remove(path)).To(Succeed())
 	g.Eventually(status).Should(And(HavePrefix("ConfigurationMissing: "), ContainSubstring("does not exist")))
-	holds(g, gate, good)
+	privateFileHolds(g, loader, good)
 
-	put(t, path, better)
-	g.Eventually(func(g Gomega) { holds(g, gate, better) }).Should(Succeed())
+	writeFile(t, path, better)
+	g.Eventually(func(g Gomega) { privateFileHolds(g, loader, better) }).Should(Succeed())
 	g.Expect(testutil.ToFloat64(configValid)).To(Equal(1.0))
 }
 
@@ -134,31 +134,31 @@ func TestMountedConfigMap(t *testing.T) {
 	dir := t.TempDir()
 	version := func(name, text string) {
 		g.Expect(os.Mkdir(filepath.Join(dir, name), 0o700)).To(Succeed())
-		put(t, filepath.Join(dir, name, "scheduler.conf"), text)
+		writeFile(t, filepath.Join(dir, name, "scheduler.conf"), text)
 		g.Expect(os.Symlink(name, filepath.Join(dir, "..data_tmp"))).To(Succeed())
 		g.Expect(os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data"))).To(Succeed())
 	}
 	version("..2026_01_01", good)
 	g.Expect(os.Symlink("..data/scheduler.conf", filepath.Join(dir, "scheduler.conf"))).To(Succeed())
 
-	gate := start(t, Config{Source: NewFile(filepath.Join(dir, "scheduler.conf"))})
-	g.Eventually(func(g Gomega) { holds(g, gate, good) }).Should(Succeed())
+	loader := startLoader(t, Config{Source: NewFile(filepath.Join(dir, "scheduler.conf"))})
+	g.Eventually(func(g Gomega) { privateFileHolds(g, loader, good) }).Should(Succeed())
 	version("..2026_01_02", better)
-	g.Eventually(func(g Gomega) { holds(g, gate, better) }).Should(Succeed())
+	g.Eventually(func(g Gomega) { privateFileHolds(g, loader, better) }).Should(Succeed())
 }
 
 func TestDirectoryOfTheFileMustExist(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "absent", "scheduler.conf")
-	gate, err := New(Config{Source: NewFile(path), Dir: t.TempDir(), Log: logr.Discard()})
+	loader, err := New(Config{Source: NewFile(path), Dir: t.TempDir(), Log: logr.Discard()})
 	check.NoError(t, err)
-	check.Says(t, gate.Run(t.Context()), path)
+	check.Says(t, loader.Run(t.Context()), path)
 }
 
-func TestConsumerHasTheLastWord(t *testing.T) {
+func TestVolcanoMayRejectAValidText(t *testing.T) {
 	g := patient(t)
 	path := filepath.Join(t.TempDir(), "scheduler.conf")
-	put(t, path, good)
-	gate := start(t, Config{Source: NewFile(path), Accept: func(stamped string) error {
+	writeFile(t, path, good)
+	loader := startLoader(t, Config{Source: NewFile(path), Accept: func(stamped string) error {
 		if !strings.Contains(stamped, schedulerconfig.HashArgument) {
 			return errors.New("shown without its stamp")
 		}
@@ -167,23 +167,23 @@ func TestConsumerHasTheLastWord(t *testing.T) {
 		}
 		return nil
 	}})
-	g.Eventually(func() string { return gate.Status().String() }).Should(Equal("NotConfigured: gang is not for me"))
-	put(t, path, better)
-	g.Eventually(func(g Gomega) { holds(g, gate, better) }).Should(Succeed())
+	g.Eventually(func() string { return loader.Status().String() }).Should(Equal("NotConfigured: gang is not for me"))
+	writeFile(t, path, better)
+	g.Eventually(func(g Gomega) { privateFileHolds(g, loader, better) }).Should(Succeed())
 }
 
 func TestPrivateFileThatCannotBeWrittenIsTriedAgain(t *testing.T) {
 	g := NewWithT(t)
 	path := filepath.Join(t.TempDir(), "scheduler.conf")
-	put(t, path, good)
-	gate, err := New(Config{Source: NewFile(path), Dir: t.TempDir(), Known: known(), Log: logr.Discard()})
+	writeFile(t, path, good)
+	loader, err := New(Config{Source: NewFile(path), Dir: t.TempDir(), Known: known(), Log: logr.Discard()})
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(os.Remove(gate.file.stage)).To(Succeed())
-	gate.reload()
-	g.Expect(gate.Status().String()).To(HavePrefix("NotConfigured: make the next private file"))
-	g.Expect(os.Mkdir(gate.file.stage, 0o700)).To(Succeed())
-	gate.reload()
-	holds(g, gate, good)
+	g.Expect(os.Remove(loader.file.stage)).To(Succeed())
+	loader.reload()
+	g.Expect(loader.Status().String()).To(HavePrefix("NotConfigured: make the next private file"))
+	g.Expect(os.Mkdir(loader.file.stage, 0o700)).To(Succeed())
+	loader.reload()
+	privateFileHolds(g, loader, good)
 }
 
 func TestPrivateFileIsPrivate(t *testing.T) {
@@ -246,8 +246,8 @@ func TestVolcanoSeesEveryReplacement(t *testing.T) {
 
 func TestEventsFitTheirBound(t *testing.T) {
 	recorder := record.NewFakeRecorder(1)
-	gate := &Loader{config: Config{Recorder: recorder}, lastContent: content{object: configMapObject(good)}}
-	gate.recordEvent("Warning", ReasonRejected, strings.Repeat("x", 5000)+"%d")
+	loader := &Loader{config: Config{Recorder: recorder}, lastContent: content{object: configMapObject(good)}}
+	loader.recordEvent("Warning", ReasonRejected, strings.Repeat("x", 5000)+"%d")
 	note := <-recorder.Events
 	check.That(t, len(note) == len("Warning ConfigurationRejected ")+maxEventNote && strings.HasSuffix(note, "…"),
 		"event of %d bytes: %s", len(note), note)
@@ -257,22 +257,22 @@ func TestEventsFitTheirBound(t *testing.T) {
 func TestArgumentsWithoutEffectAreWarnedOf(t *testing.T) {
 	recorder := record.NewFakeRecorder(10)
 	text := good + "configurations:\n- name: preempt\n  arguments:\n    enableTopologyAwarePreemption: \"true\"\n"
-	gate, err := New(Config{Source: fixed(text), Dir: t.TempDir(), Known: known(), Recorder: recorder, Log: logr.Discard()})
+	loader, err := New(Config{Source: fixedSource(text), Dir: t.TempDir(), Known: known(), Recorder: recorder, Log: logr.Discard()})
 	check.NoError(t, err)
-	gate.reload()
-	check.Equal(t, "reason", ReasonLoaded, gate.Status().Reason)
+	loader.reload()
+	check.Equal(t, "reason", ReasonLoaded, loader.Status().Reason)
 	loaded, warned := <-recorder.Events, <-recorder.Events
 	check.That(t, strings.HasPrefix(loaded, "Normal ConfigurationLoaded") && strings.HasPrefix(warned, "Warning ArgumentIgnored") && strings.Contains(warned, "enableTopologyAwarePreemption"),
 		"events %q and %q", loaded, warned)
 }
 
-// fixed is a source that never changes.
-type fixed string
+// fixedSource is a source that never changes.
+type fixedSource string
 
-func (f fixed) String() string { return "a text" }
+func (f fixedSource) String() string { return "a text" }
 
-func (f fixed) watchChanges(context.Context, func()) error { return nil }
+func (f fixedSource) watchChanges(context.Context, func()) error { return nil }
 
-func (f fixed) readContent() (content, error) {
+func (f fixedSource) readContent() (content, error) {
 	return content{text: string(f), object: configMapObject(string(f))}, nil
 }

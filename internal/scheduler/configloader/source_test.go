@@ -36,14 +36,14 @@ func TestAConfigMapThatCannotBeReadYet(t *testing.T) {
 				"items":[{"metadata":{"namespace":"default","name":"scheduler","resourceVersion":"7"},"data":{%q:%q}}]}`, key, good)
 		}
 	}))
-	t.Cleanup(server.Close) // after the gate has ended
+	t.Cleanup(server.Close) // after the loader has ended
 	g := NewWithT(t)
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
 	g.Expect(err).NotTo(HaveOccurred())
-	gate := start(t, Config{Source: NewConfigMap(client, types.NamespacedName{Namespace: "default", Name: "scheduler"}, key)})
-	status := func() string { return gate.Status().String() }
+	loader := startLoader(t, Config{Source: NewConfigMap(client, types.NamespacedName{Namespace: "default", Name: "scheduler"}, key)})
+	status := func() string { return loader.Status().String() }
 	g.Eventually(status, 5*time.Second).Should(And(HavePrefix("NotConfigured: "), ContainSubstring("configmaps is forbidden")))
 	allowed.Store(true)
-	g.Eventually(gate.Ready(), 20*time.Second).Should(BeClosed())
-	holds(g, gate, good)
+	g.Eventually(loader.Ready(), 20*time.Second).Should(BeClosed())
+	privateFileHolds(g, loader, good)
 }

@@ -26,37 +26,37 @@ import (
 	"cardquota.dev/operator/internal/testing/builder"
 )
 
-// instant plays a test on a clock that jumps ahead as soon as every goroutine waits.
-func instant(t *testing.T, test func(t *testing.T, g *WithT)) {
+// inFakeTime runs a test with a fake clock that advances when every goroutine waits.
+func inFakeTime(t *testing.T, test func(t *testing.T, g *WithT)) {
 	synctest.Test(t, func(t *testing.T) { test(t, NewWithT(t)) })
 }
 
 // long is longer than anything that is waited for.
 const long = time.Minute
 
-// server counts the requests that reach it and answers when it may.
-type server struct {
+// fakeAPIServer counts the requests that reach it and answers when it may.
+type fakeAPIServer struct {
 	arrived chan string
 	answer  chan struct{}
 	// release lets it answer.
 	release func()
 }
 
-func newServer(t *testing.T) *server {
-	s := &server{arrived: make(chan string, 100), answer: make(chan struct{})}
+func newFakeAPIServer(t *testing.T) *fakeAPIServer {
+	s := &fakeAPIServer{arrived: make(chan string, 100), answer: make(chan struct{})}
 	s.release = sync.OnceFunc(func() { close(s.answer) })
 	t.Cleanup(s.release)
 	return s
 }
 
-func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
+func (s *fakeAPIServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	s.arrived <- r.Method
 	<-s.answer
 	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}, nil
 }
 
 // send sends a request through a fence.
-func (s *server) send(f *fence, method string) error {
+func (s *fakeAPIServer) send(f *fence, method string) error {
 	request, err := http.NewRequest(method, "http://server", strings.NewReader("{}"))
 	if err != nil {
 		return err
@@ -68,22 +68,22 @@ func (s *server) send(f *fence, method string) error {
 	return response.Body.Close()
 }
 
-// stranger is a pod of the stock scheduler.
-func stranger(name, node string, phase corev1.PodPhase) *builder.PodBuilder {
+// otherSchedulerPod is a pod of the stock scheduler.
+func otherSchedulerPod(name, node string, phase corev1.PodPhase) *builder.PodBuilder {
 	return builder.Pod("ns", name).Label("app", "volcano-scheduler").Node(node).Phase(phase)
 }
 
-// looking is a foreign under test, whose API server answers lists with trouble
-// as long as there is some.
-type looking struct {
+// otherSchedulersFixture is an otherSchedulers whose API server answers lists with the error in
+// trouble, if there is one.
+type otherSchedulersFixture struct {
 	*otherSchedulers
 	client  *fake.Clientset
 	trouble atomic.Pointer[error]
 	events  *record.FakeRecorder
 }
 
-func newLooking(pods ...*builder.PodBuilder) *looking {
-	l := &looking{client: fake.NewClientset(), events: record.NewFakeRecorder(10)}
+func newOtherSchedulersFixture(pods ...*builder.PodBuilder) *otherSchedulersFixture {
+	l := &otherSchedulersFixture{client: fake.NewClientset(), events: record.NewFakeRecorder(10)}
 	for _, pod := range pods {
 		_ = l.client.Tracker().Add(pod.Obj())
 	}
@@ -97,42 +97,42 @@ func newLooking(pods ...*builder.PodBuilder) *looking {
 	return l
 }
 
-// look begins to look for the pods.
-func look(t *testing.T, pods ...*builder.PodBuilder) *looking {
+// listOtherSchedulers returns the fixture with the given pods.
+func listOtherSchedulers(t *testing.T, pods ...*builder.PodBuilder) *otherSchedulersFixture {
 	t.Helper()
-	return newLooking(pods...)
+	return newOtherSchedulersFixture(pods...)
 }
 
-func (l *looking) appears(g *WithT, pod *builder.PodBuilder) {
+func (l *otherSchedulersFixture) addPod(g *WithT, pod *builder.PodBuilder) {
 	_, err := l.client.CoreV1().Pods("ns").Create(context.Background(), pod.Obj(), metav1.CreateOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
 	time.Sleep(lookupInterval)
 	synctest.Wait()
 }
 
-func (l *looking) vanishes(g *WithT, name string) {
+func (l *otherSchedulersFixture) deletePod(g *WithT, name string) {
 	g.Expect(l.client.CoreV1().Pods("ns").Delete(context.Background(), name, metav1.DeleteOptions{})).To(Succeed())
 	time.Sleep(lookupInterval)
 	synctest.Wait()
 }
 
-// waiting runs gone in the background.
-func (l *looking) waiting(ctx context.Context) <-chan error {
+// startWaiting runs waitUntilNone in the background.
+func (l *otherSchedulersFixture) startWaiting(ctx context.Context) <-chan error {
 	ended := make(chan error, 1)
 	go func() { ended <- l.waitUntilNone(ctx) }()
 	synctest.Wait()
 	return ended
 }
 
-// turn is an election under test.
-type turn struct {
-	*looking
+// electionFixture is an election under test.
+type electionFixture struct {
+	*otherSchedulersFixture
 	// elect says whether there is a lease at all.
 	elect bool
-	// lead is the work, farewell what is said at its end; both may be nil.
+	// lead and farewell are called as lead and beforeRelease; both may be nil.
 	lead     func(context.Context) error
 	farewell func(context.Context)
-	// writeEnds is how long a write under way may take at the end.
+	// writeEnds is how long a write in flight takes at the end.
 	writeEnds time.Duration
 	fences    []*fence
 	led       chan struct{}
@@ -142,8 +142,8 @@ type turn struct {
 	usurper atomic.Pointer[coordinationv1.Lease]
 }
 
-func newTurn(l *looking, existing ...*coordinationv1.Lease) *turn {
-	e := &turn{looking: l, elect: true, writeEnds: 20 * time.Second, led: make(chan struct{}), ended: make(chan error, 1)}
+func newElectionFixture(l *otherSchedulersFixture, existing ...*coordinationv1.Lease) *electionFixture {
+	e := &electionFixture{otherSchedulersFixture: l, elect: true, writeEnds: 20 * time.Second, led: make(chan struct{}), ended: make(chan error, 1)}
 	for _, lease := range existing {
 		_ = e.client.Tracker().Add(lease)
 	}
@@ -163,7 +163,7 @@ func newTurn(l *looking, existing ...*coordinationv1.Lease) *turn {
 }
 
 // election is one for the Lease ns/lease.
-func (e *turn) election() *election {
+func (e *electionFixture) election() *election {
 	e.fences = append(e.fences, newFence())
 	const deadline = 40 * time.Second
 	return &election{
@@ -186,17 +186,19 @@ func (e *turn) election() *election {
 }
 
 // fence is that of the newest election.
-func (e *turn) fence() *fence { return e.fences[len(e.fences)-1] }
+func (e *electionFixture) fence() *fence { return e.fences[len(e.fences)-1] }
 
-// start runs one election until it is stopped.
-func (e *turn) start(t *testing.T) *turn { return e.begin(t, e.election().run) }
-
-// take runs elections whenever no foreign scheduler is there.
-func (e *turn) take(t *testing.T) *turn {
-	return e.begin(t, func(ctx context.Context) error { return runElections(ctx, ctx, e.otherSchedulers, e.election) })
+// startElection runs one election until it is stopped.
+func (e *electionFixture) startElection(t *testing.T) *electionFixture {
+	return e.startFunc(t, e.election().run)
 }
 
-func (e *turn) begin(t *testing.T, run func(context.Context) error) *turn {
+// startRunElections runs runElections in the background.
+func (e *electionFixture) startRunElections(t *testing.T) *electionFixture {
+	return e.startFunc(t, func(ctx context.Context) error { return runElections(ctx, ctx, e.otherSchedulers, e.election) })
+}
+
+func (e *electionFixture) startFunc(t *testing.T, run func(context.Context) error) *electionFixture {
 	ctx, stop := context.WithCancel(t.Context())
 	e.stop = stop
 	go func() { e.ended <- run(ctx) }()
@@ -206,7 +208,7 @@ func (e *turn) begin(t *testing.T, run func(context.Context) error) *turn {
 }
 
 // leads reports whether it has begun to lead.
-func (e *turn) leads() bool {
+func (e *electionFixture) leads() bool {
 	select {
 	case <-e.led:
 		return true
@@ -215,8 +217,8 @@ func (e *turn) leads() bool {
 	}
 }
 
-// holder is who holds the lease, "" for nobody.
-func (e *turn) holder() string {
+// holder is the holder of the lease, "" when it is free.
+func (e *electionFixture) holder() string {
 	lease, err := e.client.CoordinationV1().Leases("ns").Get(context.Background(), "lease", metav1.GetOptions{})
 	if err != nil || lease.Spec.HolderIdentity == nil {
 		return ""
@@ -224,7 +226,7 @@ func (e *turn) holder() string {
 	return *lease.Spec.HolderIdentity
 }
 
-func foreignLease(holder string) *coordinationv1.Lease {
+func leaseHeldBy(holder string) *coordinationv1.Lease {
 	seconds, now := int32(3600), metav1.NowMicro()
 	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "lease"}, Spec: coordinationv1.LeaseSpec{
 		HolderIdentity: &holder, LeaseDurationSeconds: &seconds, AcquireTime: &now, RenewTime: &now,
