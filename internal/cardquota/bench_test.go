@@ -9,11 +9,11 @@ import (
 	"cardquota.dev/operator/internal/testing/builder"
 )
 
-// BenchmarkRecount counts 10,000 pods of 200 queues, a tenth of them waiting,
+// BenchmarkCountUsage counts 10,000 pods of 200 queues, a tenth of them waiting,
 // in gangs of 8. The operator counts at most once a second; 20 ms are 2% of a
 // core. Measured on a shared 2-core machine: 10 ms of CPU, 23 to 30 ms of wall
 // clock while it was busy otherwise.
-func BenchmarkRecount(b *testing.B) {
+func BenchmarkCountUsage(b *testing.B) {
 	nodes := []string{"h200", "h800", "4090", "4090d"}
 	world := CountInput{Inventory: fleet()}
 	for i := range 10_000 {

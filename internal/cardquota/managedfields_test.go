@@ -92,7 +92,7 @@ func TestInSync(t *testing.T) {
 	})
 }
 
-func TestRedefined(t *testing.T) {
+func TestServiceTypeChanged(t *testing.T) {
 	none := plannedFields
 	both := strings.Replace(none, `"f:parent":{}`, `"f:parent":{},"f:priority":{},"f:reclaimable":{}`, 1)
 	means := func(priority int32) ServiceTypeLookup {
@@ -123,7 +123,7 @@ func TestRedefined(t *testing.T) {
 	}
 }
 
-func TestDisowned(t *testing.T) {
+func TestManagedFieldsWithoutOperator(t *testing.T) {
 	helm := wrote("helm", "Update", `{"f:spec":{"f:weight":{}}}`)
 	status := wrote("cardquota", "Update", `{"f:status":{}}`)
 	status.Subresource = "status"
@@ -167,7 +167,7 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
-func TestDescribe(t *testing.T) {
+func TestDescribeConflicts(t *testing.T) {
 	got := DescribeConflicts([]FieldConflict{
 		{Manager: "kubectl-edit", Field: ".spec.priority"},
 		{Field: ".spec.capability.cpu"},
@@ -179,7 +179,7 @@ func TestDescribe(t *testing.T) {
 	check.Equal(t, "Describe", want, got)
 }
 
-func TestOwner(t *testing.T) {
+func TestQueueOwner(t *testing.T) {
 	at := func(name string, age time.Duration, deleting bool) *v1alpha1.CardQuota {
 		q := &v1alpha1.CardQuota{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(time.Unix(1e9, 0).Add(-age))}}
 		if deleting {
@@ -214,7 +214,7 @@ func TestOwner(t *testing.T) {
 	check.That(t, QueueOwner(nil) == nil, "nobody owns a queue that nobody wants")
 }
 
-func TestOwnerDoesNotDependOnTheOrder(t *testing.T) {
+func TestQueueOwnerDoesNotDependOnTheOrder(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		rivals := make([]*v1alpha1.CardQuota, rapid.IntRange(1, 6).Draw(t, "rivals"))
 		for i := range rivals {

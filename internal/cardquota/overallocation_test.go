@@ -105,9 +105,9 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// TestMovedIsWhoseExcessIsAnother: whoever's excess changed without a change of its
+// TestChangedQueuesAreThoseWithAnotherExcess: whoever's excess changed without a change of its
 // own is told of, and nobody is when no card is granted too often.
-func TestMovedIsWhoseExcessIsAnother(t *testing.T) {
+func TestChangedQueuesAreThoseWithAnotherExcess(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		was, old := drawBalance(t, "before")
 		is, fresh := drawBalance(t, "after")

@@ -15,10 +15,10 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// TestWhoPaysAgreesWithAPlainReading: a pod that somebody let in, or that was
+// TestChargedQueueAgreesWithASimpleModel: a pod that somebody let in, or that was
 // charged before, stays where it was; what is its own word alone needs a queue that
 // takes its namespace.
-func TestWhoPaysAgreesWithAPlainReading(t *testing.T) {
+func TestChargedQueueAgreesWithASimpleModel(t *testing.T) {
 	queues := rapid.SampledFrom([]string{"", "open", "lab's"})
 	admits := func(queue, namespace string) bool { return queue != "lab's" || namespace == "lab" }
 	seed.Check(t, func(t *rapid.T) {

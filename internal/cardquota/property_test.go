@@ -57,9 +57,9 @@ func TestCountTwiceIsTheSameAsOnce(t *testing.T) {
 	})
 }
 
-// TestCountAgreesWithANaiveOne counts the plain case (known nodes, one model
+// TestCountAgreesWithASimpleModel counts the plain case (known nodes, one model
 // each) in the most obvious way.
-func TestCountAgreesWithANaiveOne(t *testing.T) {
+func TestCountAgreesWithASimpleModel(t *testing.T) {
 	models := map[string]card.Name{"h200": "NVIDIA-H200", "h800": "NVIDIA-H800",
 		"4090": "NVIDIA-GeForce-RTX-4090", "4090d": "NVIDIA-GeForce-RTX-4090-D"}
 	seed.Check(t, func(t *rapid.T) {

@@ -39,7 +39,7 @@ func wrote(manager string, operation metav1.ManagedFieldsOperationType, fields s
 	return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
 }
 
-func TestDesired(t *testing.T) {
+func TestNewDesiredQueue(t *testing.T) {
 	annotations := func(extra map[string]string) map[string]string {
 		all := map[string]string{
 			"volcano.sh/card.quota": "{}", "volcano.sh/service.type": "notebook", "volcano.sh/closed-by-parent": "false",
@@ -130,7 +130,7 @@ func TestDesired(t *testing.T) {
 // createdBy is the entry of the operator on a Queue that it made.
 var createdBy = wrote("cardquota", "Apply", `{"f:metadata":{"f:annotations":{"f:cardquota.dev/created-by":{}}}}`)
 
-func TestCreated(t *testing.T) {
+func TestCreatedByOperator(t *testing.T) {
 	says := func(q *v1beta1.Queue) {
 		q.UID = "1-2-3"
 		q.Annotations["cardquota.dev/created-by"] = "first"
@@ -164,7 +164,7 @@ func TestCreated(t *testing.T) {
 	}
 }
 
-func TestTakingQuotaAndCapabilityAway(t *testing.T) {
+func TestDrainedAndAbandonedQueuesHaveNoQuota(t *testing.T) {
 	quota := quotaOf(func(q *v1alpha1.CardQuota) {
 		q.Spec.ServiceType = "training"
 		q.Spec.Cards = []v1alpha1.Card{{Name: "NVIDIA-H200", Quota: 8}}
@@ -181,7 +181,7 @@ func TestTakingQuotaAndCapabilityAway(t *testing.T) {
 	check.Equal(t, "drained", want, NewDrainedQueue(quota, liveQueue(nil), `{"NVIDIA-H200":3}`).Config)
 }
 
-func TestYield(t *testing.T) {
+func TestYieldField(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		conflict   FieldConflict
 		want       bool
@@ -215,7 +215,7 @@ func TestYield(t *testing.T) {
 	})
 }
 
-func TestTheTypesInForceDecide(t *testing.T) {
+func TestServiceTypesInForceDecide(t *testing.T) {
 	quota := quotaOf(func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = "inference" })
 	types := func(name string) (servicetype.Type, bool) {
 		return servicetype.Type{Priority: 5, Reclaimable: true}, name == "inference"

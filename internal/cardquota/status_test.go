@@ -257,7 +257,7 @@ func TestEvents(t *testing.T) {
 }
 
 // Whoever may create pods can name any number of cards that there are not.
-func TestNamesThatPodsMakeUpPushNothingOut(t *testing.T) {
+func TestUnknownNamesOfPodsDoNotDisplaceCards(t *testing.T) {
 	f := facts(cards{"held": 1}, nil)
 	f.Physical = cards{"there": 4}
 	f.Usage.Pending = cards{"there": 1}

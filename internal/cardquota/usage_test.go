@@ -172,9 +172,9 @@ func waits(group, kind, namespace, name string) v1alpha1.WorkloadReference {
 	return v1alpha1.WorkloadReference{APIGroup: group, Kind: kind, Namespace: namespace, Name: name}
 }
 
-// TestWhoWaitsLongestIsListed: by the oldest of a workload's pods, whatever the order
+// TestBlockedListsTheLongestWait: by the oldest of a workload's pods, whatever the order
 // in which they are counted.
-func TestWhoWaitsLongestIsListed(t *testing.T) {
+func TestBlockedListsTheLongestWait(t *testing.T) {
 	var all pods
 	for i := range 12 {
 		all = append(all, pod(string(rune('a'+i))).Queue("q").Unschedulable("full").Created(noon.Add(-time.Duration(i)*time.Minute)))

@@ -14,7 +14,7 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-func TestNodes(t *testing.T) {
+func TestNodeInventory(t *testing.T) {
 	const gpu, npu = corev1.ResourceName("nvidia.com/gpu"), corev1.ResourceName("example.com/npu")
 	n := NewNodeInventory(nil)
 	told := 0

@@ -8,7 +8,7 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-func TestPace(t *testing.T) {
+func TestStatusThrottle(t *testing.T) {
 	now := time.Unix(0, 0)
 	p := NewStatusThrottle(time.Second)
 	p.now = func() time.Time { return now }
@@ -38,9 +38,9 @@ func TestACardQuotaOlderThanItsLastReportIsStale(t *testing.T) {
 	check.That(t, !p.CacheIsStale("b", "1"), "a CardQuota that was never reported is stale")
 }
 
-// TestARestoredAPIServerStopsNobody: after a restore of etcd resource versions begin
+// TestARestoredEtcdDelaysNoStatus: after a restore of etcd resource versions begin
 // again below those that were written before.
-func TestARestoredAPIServerStopsNobody(t *testing.T) {
+func TestARestoredEtcdDelaysNoStatus(t *testing.T) {
 	now := time.Unix(0, 0)
 	p := NewStatusThrottle(time.Second)
 	p.now = func() time.Time { return now }

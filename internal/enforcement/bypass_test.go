@@ -50,7 +50,7 @@ func TestProvenance(t *testing.T) {
 	}
 }
 
-func TestBypasses(t *testing.T) {
+func TestFindBypasses(t *testing.T) {
 	inv := card.NewInventory(map[string]card.Node{
 		"h200":    {Model: "NVIDIA-H200", Cards: []card.NodeCard{{Name: "NVIDIA-H200", Resource: "nvidia.com/gpu", Count: 8}}},
 		"unnamed": {Unnamed: []corev1.ResourceName{"huawei.com/Ascend910"}},
@@ -127,8 +127,8 @@ func TestBypassesAreSorted(t *testing.T) {
 	check.Equal(t, "order", "lab/a lab/b lab/c ", names)
 }
 
-// TestAPresetIsRemembered although the record is rewritten as if it never was.
-func TestAPresetIsRemembered(t *testing.T) {
+// TestANodeNameSetByItsCreatorIsRemembered although the record is rewritten as if it never was.
+func TestANodeNameSetByItsCreatorIsRemembered(t *testing.T) {
 	inv := card.NewInventory(nil, "nvidia.com/gpu")
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "a", UID: "a", ManagedFields: []metav1.ManagedFieldsEntry{entry("kubectl-create", presetText)}},
 		Spec: corev1.PodSpec{NodeName: "n", SchedulerName: "volcano"}}
@@ -142,9 +142,9 @@ func TestAPresetIsRemembered(t *testing.T) {
 	check.Equal(t, "another pod is judged by what is gone", 0, look(pod))
 }
 
-// TestTheFirstRecordDecides: whoever may patch a pod can rewrite its record, and
+// TestTheFirstProvenanceDecides: whoever may patch a pod can rewrite its record, and
 // neither hides a node name nor raises an alarm by it.
-func TestTheFirstRecordDecides(t *testing.T) {
+func TestTheFirstProvenanceDecides(t *testing.T) {
 	const (
 		bound  = "bound"
 		preset = "preset"

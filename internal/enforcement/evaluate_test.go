@@ -55,7 +55,7 @@ func foreign(names ...string) []SchedulerPod {
 	return pods
 }
 
-func TestJudge(t *testing.T) {
+func TestEvaluate(t *testing.T) {
 	stale := StaleAfter
 	cases := []struct {
 		name   string
@@ -181,9 +181,9 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestOfQueue: pods of one queue are not held against the others, not even
+// TestEvaluateQueue: pods of one queue are not held against the others, not even
 // through the scheduler's list of pods that somebody else bound.
-func TestOfQueue(t *testing.T) {
+func TestEvaluateQueue(t *testing.T) {
 	f := working()
 	f.Bypasses = []Bypass{bypass("lab/a", "team", 2), bypass("lab/b", "", 1)}
 	f.Heartbeat.SecondScheduler = []string{"lab/a", "lab/b"}

@@ -123,8 +123,8 @@ func TestReadReportRefuses(t *testing.T) {
 	}
 }
 
-// TestWhatIsMalformedIsBroughtIntoBounds: nothing else gets into a status.
-func TestWhatIsMalformedIsBroughtIntoBounds(t *testing.T) {
+// TestMalformedReportsAreBounded: nothing else gets into a status.
+func TestMalformedReportsAreBounded(t *testing.T) {
 	lease := full().Lease("ns")
 	lease.Spec.HolderIdentity = ptr.To("a\nb")
 	lease.Annotations[AnnotationConfigHash] = "a\x1b"

@@ -85,9 +85,9 @@ func TestTrueNeedsEveryProof(t *testing.T) {
 	})
 }
 
-// TestUntilIsTheNextChange: between now and Until the verdict stays, so that
+// TestNextCheckIsTheNextChange: between now and Until the verdict stays, so that
 // nobody has to look more often.
-func TestUntilIsTheNextChange(t *testing.T) {
+func TestNextCheckIsTheNextChange(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		f := drawFacts(t)
 		now := Evaluate(f)
@@ -119,8 +119,8 @@ func TestRenewalsAreSilent(t *testing.T) {
 	})
 }
 
-// TestFactsAreNotChanged: one set of facts serves all queues.
-func TestFactsAreNotChanged(t *testing.T) {
+// TestEvaluateDoesNotChangeTheObservation: one set of facts serves all queues.
+func TestEvaluateDoesNotChangeTheObservation(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		f := drawFacts(t)
 		before := fmt.Sprintf("%+v %+v", f, f.Heartbeat)

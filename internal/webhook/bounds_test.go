@@ -37,8 +37,8 @@ func TestHonestWorkloadsAreNotTooLarge(t *testing.T) {
 	}
 }
 
-// TestFewAreJudgedAtATime: the others wait, and go when the API server does.
-func TestFewAreJudgedAtATime(t *testing.T) {
+// TestConcurrentValidationsAreBounded: the others wait, and go when the API server does.
+func TestConcurrentValidationsAreBounded(t *testing.T) {
 	var now, most atomic.Int32
 	inside, leave := make(chan struct{}, 100), make(chan struct{})
 	l := newLimiter()

@@ -14,8 +14,8 @@ import (
 	rules "cardquota.dev/operator/internal/webhook/validation"
 )
 
-// TestCompletingKeepsTheRest: also fields that this version does not know.
-func TestCompletingKeepsTheRest(t *testing.T) {
+// TestCompleteJobKeepsOtherFields: also fields that this version does not know.
+func TestCompleteJobKeepsOtherFields(t *testing.T) {
 	policies := []vcbatch.LifecyclePolicy{{Event: "PodEvicted", Action: "RestartJob"}}
 	for t, tc := range check.Cases(t, map[string]struct {
 		job, want string
@@ -39,7 +39,7 @@ func TestCompletingKeepsTheRest(t *testing.T) {
 	}
 }
 
-func TestRespond(t *testing.T) {
+func TestResponseFor(t *testing.T) {
 	path := field.NewPath("spec")
 	answer := responseFor(admission.Request{}, rules.Result{Errors: field.ErrorList{field.Forbidden(path, "one"), field.Forbidden(path, "two")}, Warnings: []string{"a\nb"}})
 	check.Contains(t, "refusal", answer.Result.Message, "spec: Forbidden: one", "spec: Forbidden: two")

@@ -54,7 +54,7 @@ func TestPolicyNamesTheCardsAndTheSchedulers(t *testing.T) {
 	check.That(t, BypassPolicy(owner, hostile, nil) == nil, "a policy about no card")
 }
 
-func TestWhoIsExempt(t *testing.T) {
+func TestExemptAccounts(t *testing.T) {
 	if p := BypassPolicy(owner, effective(nil), cards); len(p.Spec.MatchConditions) != 1 {
 		t.Errorf("conditions %+v, want that of mirror pods alone", p.Spec.MatchConditions)
 	}

@@ -61,7 +61,7 @@ func TestVariablesComeBeforeTheirUse(t *testing.T) {
 	}
 }
 
-func TestTheLongestGoodbye(t *testing.T) {
+func TestMaxGracePeriod(t *testing.T) {
 	for seconds, want := range map[int64]string{0: "3600", 30: "30"} {
 		spec := effective(func(s *v1alpha1.ServiceTypePolicySpec) { s.Admission.MaxTerminationGracePeriodSeconds = seconds })
 		rule := BypassPolicy(owner, spec, cards).Spec.Validations[2].Expression
@@ -76,7 +76,7 @@ func TestTheLongestGoodbye(t *testing.T) {
 	}
 }
 
-func TestWhoIsExemptFromCharges(t *testing.T) {
+func TestExemptAccountsOfCharges(t *testing.T) {
 	without := ChargePolicy(owner, effective(nil), cards).Spec.MatchConditions
 	with := ChargePolicy(owner, effective(func(s *v1alpha1.ServiceTypePolicySpec) {
 		s.Admission.ExemptServiceAccounts = []v1alpha1.ServiceAccountReference{{Namespace: "n", Name: "a"}}

@@ -11,7 +11,7 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-func TestAdmits(t *testing.T) {
+func TestNamespaceCheck(t *testing.T) {
 	of := func(selector *metav1.LabelSelector) *v1alpha1.CardQuota {
 		return &v1alpha1.CardQuota{Spec: v1alpha1.CardQuotaSpec{NamespaceSelector: selector}}
 	}
@@ -35,7 +35,7 @@ func TestAdmits(t *testing.T) {
 	}
 }
 
-func TestSchedulersOf(t *testing.T) {
+func TestOurSchedulers(t *testing.T) {
 	named := func(name string, schedulers ...string) *v1alpha1.ServiceTypePolicy {
 		p := &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		p.Spec.Scheduler.Names = schedulers

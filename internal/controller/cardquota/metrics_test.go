@@ -10,7 +10,7 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-func TestSeries(t *testing.T) {
+func TestMetrics(t *testing.T) {
 	s := newMetricsCollector()
 	expect := func(when, want string) {
 		t.Helper()
@@ -40,7 +40,7 @@ cardquota_used_cards{card="NVIDIA-H200",queue="q"} 6
 }
 
 // Whoever may create pods may name cards that there are not, others each minute.
-func TestCardsThatPodsMakeUpAreOneSeries(t *testing.T) {
+func TestUnknownCardsAreOneSeries(t *testing.T) {
 	s := newMetricsCollector()
 	s.setCards("q", "team", []v1alpha1.CardStatus{
 		{Name: "NVIDIA-H200", Quota: 8}, {Name: "held", Used: 1}, {Name: "there", Physical: 4, Pending: 1},

@@ -29,9 +29,9 @@ func (t *tracked) Inventory() (*card.Inventory, bool) { return t.Tracker.Invento
 
 func (*tracked) OnChange(func()) {}
 
-// TestWhoIsWokenByNodes: a driver that is rolled out changes labels of each node several
+// TestQueuesWithChangedCards: a driver that is rolled out changes labels of each node several
 // times. Only CardQuotas that show another number of cards have news.
-func TestWhoIsWokenByNodes(t *testing.T) {
+func TestQueuesWithChangedCards(t *testing.T) {
 	h200 := func() *builder.NodeBuilder { return builder.Node("a").GPUs("NVIDIA-H200", 8) }
 	for t, tc := range check.Cases(t, map[string]struct {
 		change *corev1.Node

@@ -188,7 +188,7 @@ func TestLeader(t *testing.T) {
 	}
 }
 
-func TestForeignSchedulers(t *testing.T) {
+func TestOtherSchedulers(t *testing.T) {
 	c := newCourt(t)
 	pod := func(namespace, name, app, node string, phase corev1.PodPhase) {
 		c.put(builder.Pod(namespace, name).Label("app", app).Node(node).Phase(phase).Obj())

@@ -21,9 +21,9 @@ type found struct{ last *policy.Guard }
 func (f *found) Latest() *policy.Guard                         { return f.last }
 func (*found) Changed() <-chan event.TypedGenericEvent[string] { return nil }
 
-// TestWhatTheGuardFindsIsWrittenWithTheRest: no write loses the condition, whatever it is
+// TestGuardConditionIsWrittenByThePolicyController: no write loses the condition, whatever it is
 // found to be while the API server refuses a write.
-func TestWhatTheGuardFindsIsWrittenWithTheRest(t *testing.T) {
+func TestGuardConditionIsWrittenByThePolicyController(t *testing.T) {
 	w := newWorld(t, newConfigMap(place.Name, plain), newPolicy())
 	guard := &found{}
 	w.r.guard = guard

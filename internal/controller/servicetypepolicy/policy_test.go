@@ -145,7 +145,7 @@ func TestWithoutAGoodBaseTheLastTextStays(t *testing.T) {
 	check.Equal(t, "the text", good, w.text())
 }
 
-func TestHandEditsArePutBack(t *testing.T) {
+func TestManualChangesAreReverted(t *testing.T) {
 	w := newWorld(t, newConfigMap(place.Name, plain), newPolicy())
 	w.settle()
 	good := w.text()
@@ -171,8 +171,8 @@ func TestHandEditsArePutBack(t *testing.T) {
 	check.Equal(t, "events", 0, len(w.told()))
 }
 
-// TestAConfigurationByHandIsTakenOver: it was there before the policy.
-func TestAConfigurationByHandIsTakenOver(t *testing.T) {
+// TestAManualConfigurationIsAdopted: it was there before the policy.
+func TestAManualConfigurationIsAdopted(t *testing.T) {
 	byHand := newConfigMap(policy.ConfigMapName, plain)
 	byHand.Namespace = home
 	w := newWorld(t, newConfigMap(place.Name, plain), byHand, newPolicy())
@@ -182,7 +182,7 @@ func TestAConfigurationByHandIsTakenOver(t *testing.T) {
 	check.Contains(t, "events", strings.Join(w.told(), "\n"), "Warning ConfigCorrected")
 }
 
-func TestAWriterWhoNeverGivesInCostsOneWriteASecond(t *testing.T) {
+func TestAPersistentWriterCostsOneWriteASecond(t *testing.T) {
 	w := newWorld(t, newConfigMap(place.Name, plain), newPolicy())
 	w.settle()
 	puts := 0
@@ -202,7 +202,7 @@ func TestAWriterWhoNeverGivesInCostsOneWriteASecond(t *testing.T) {
 	check.That(t, w.text() != plain, "the last change stays")
 }
 
-func TestARefusalIsToldAndTriedAgain(t *testing.T) {
+func TestARefusedWriteIsReportedAndRetried(t *testing.T) {
 	w := newWorld(t, newConfigMap(place.Name, plain), newPolicy())
 	w.refuse = func(object client.Object) error {
 		if _, ok := object.(*corev1.ConfigMap); ok {
@@ -219,11 +219,11 @@ func TestARefusalIsToldAndTriedAgain(t *testing.T) {
 	w.expect("True/Synced: ")
 }
 
-// TestItGoesOnWhereverItWasKilled does the same with a new process after every single write:
+// TestReconcileResumesAfterACrashAnywhere does the same with a new process after every single write:
 // whatever was done is done neither twice nor by halves.
-// TestAnErrorIsReportedAndTriedAgain: a webhook that does not answer must not freeze what the
+// TestAnErrorIsReportedAndRetried: a webhook that does not answer must not freeze what the
 // status says, and whether quotas are enforced is still looked at.
-func TestAnErrorIsReportedAndTriedAgain(t *testing.T) {
+func TestAnErrorIsReportedAndRetried(t *testing.T) {
 	w := newWorld(t, newConfigMap(place.Name, plain), newPolicy())
 	w.settle()
 	w.refuse = func(object client.Object) error {
@@ -241,7 +241,7 @@ func TestAnErrorIsReportedAndTriedAgain(t *testing.T) {
 	check.Contains(t, "status", w.says(), "True/Synced")
 }
 
-func TestItGoesOnWhereverItWasKilled(t *testing.T) {
+func TestReconcileResumesAfterACrashAnywhere(t *testing.T) {
 	other := newConfigMap("other", strings.Replace(plain, "nodeorder", "binpack", 1))
 	for t, change := range check.Cases(t, map[string]func(*v1alpha1.ServiceTypePolicySpec){
 		"making it":    nil,

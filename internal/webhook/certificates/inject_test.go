@@ -12,9 +12,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestTheAuthorityHasOneWriter: while an installation changes over to
+// TestTheCAHasOneWriter: while an installation changes over to
 // cert-manager, the old pod and cainjector would overwrite each other.
-func TestTheAuthorityHasOneWriter(t *testing.T) {
+func TestTheCAHasOneWriter(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		annotations map[string]string
 		want, error string

@@ -16,8 +16,8 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestAResultIsShownInShort: whoever asks for many sentences gets a few.
-func TestAResultIsShownInShort(t *testing.T) {
+// TestTruncatedResult: whoever asks for many sentences gets a few.
+func TestTruncatedResult(t *testing.T) {
 	var result Result
 	for i := range 5_000 {
 		result.refuse(specPath, "no %d", i/2)
@@ -30,9 +30,9 @@ func TestAResultIsShownInShort(t *testing.T) {
 	check.That(t, size <= maxShown*maxShownBytes+100 && got.Warnings[maxShown+1] == "4980 more warnings are not shown", "%d bytes of warnings are shown, then %q", size, got.Warnings[maxShown+1:])
 }
 
-// TestWhatIsNotShownIsStillCompared: of an object that was wrong in many ways, one
+// TestTruncatedErrorsAreStillCompared: of an object that was wrong in many ways, one
 // more is refused, and it alone.
-func TestWhatIsNotShownIsStillCompared(t *testing.T) {
+func TestTruncatedErrorsAreStillCompared(t *testing.T) {
 	var before, after Result
 	for i := range 3 * maxShown {
 		before.refuse(specPath, "no %d", i)
@@ -124,8 +124,8 @@ func TestLongValuesMakeShortSentences(t *testing.T) {
 	}
 }
 
-// TestNobodyIsJudgedForNobody: the API server waits for two seconds.
-func TestNobodyIsJudgedForNobody(t *testing.T) {
+// TestValidationEndsWithItsContext: the API server waits for two seconds.
+func TestValidationEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	load, _ := WorkloadOf(vcjobOf("open", nil, task(1, notes{name: "?"}, nil)))

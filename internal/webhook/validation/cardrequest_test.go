@@ -13,8 +13,8 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestWhatAWorkloadMayAskFor: one line per rule. Words are parted by "…".
-func TestWhatAWorkloadMayAskFor(t *testing.T) {
+// TestCardRequests: one line per rule. Words are parted by "…".
+func TestCardRequests(t *testing.T) {
 	one := amounts{gpu: "1"}
 	for t, tc := range check.Cases(t, map[string]struct {
 		object           runtime.Object
@@ -70,8 +70,8 @@ func TestNothingIsKnownOfNodes(t *testing.T) {
 	}
 }
 
-// TestAChangeIsAnsweredForWhatItMakesWorse.
-func TestAChangeIsAnsweredForWhatItMakesWorse(t *testing.T) {
+// TestUpdatesAreRefusedForNewErrorsOnly.
+func TestUpdatesAreRefusedForNewErrorsOnly(t *testing.T) {
 	bad, other, good := notes{name: "?"}, notes{name: "|"}, notes{name: "NVIDIA-H200"}
 	for t, tc := range check.Cases(t, map[string]struct {
 		before, after    notes

@@ -23,8 +23,8 @@ func elsewhere(w *WorkloadInput) { w.Namespace.Labels = map[string]string{"team"
 
 func groupOf(queue string) *v1beta1.PodGroup { return builder.PodGroup("chat", "g").Queue(queue).Obj() }
 
-// TestWhoMayUseAQueue: one line per rule.
-func TestWhoMayUseAQueue(t *testing.T) {
+// TestQueueAccess: one line per rule.
+func TestQueueAccess(t *testing.T) {
 	const leftOut = "Namespace <chat> may not use queue <training>…team=chat"
 	in := func(queue string) notes { return notes{inQueue: queue} }
 	byGroup := requested(in("open"), nil, func(p *corev1.Pod) { p.Annotations[v1beta1.KubeGroupNameAnnotationKey] = "g" })
@@ -71,9 +71,9 @@ func TestWhoMayUseAQueue(t *testing.T) {
 	}
 }
 
-// TestWhoPassesTheSchedulerBy: templates, since the API server itself looks at
+// TestTemplatesThatBypassTheScheduler: templates, since the API server itself looks at
 // pods.
-func TestWhoPassesTheSchedulerBy(t *testing.T) {
+func TestTemplatesThatBypassTheScheduler(t *testing.T) {
 	one := amounts{gpu: "1"}
 	stock := func(d *appsv1.Deployment) { d.Spec.Template.Spec.SchedulerName = "default-scheduler" }
 	preset := func(d *appsv1.Deployment) { d.Spec.Template.Spec.NodeName = "a" }
@@ -110,9 +110,9 @@ func TestWhoPassesTheSchedulerBy(t *testing.T) {
 	}
 }
 
-// TestANamespaceThatIsLeftOutSince: what is there may be changed, what comes may
+// TestANamespaceThatIsNoLongerAllowed: what is there may be changed, what comes may
 // not come.
-func TestANamespaceThatIsLeftOutSince(t *testing.T) {
+func TestANamespaceThatIsNoLongerAllowed(t *testing.T) {
 	there, _ := WorkloadOf(deployment(notes{inQueue: "training"}, nil, nil))
 	answers(t, judged(t, there, &there, worldOf(elsewhere)), "", "as before: …Namespace <chat> may not use queue <training>")
 	from, _ := WorkloadOf(deployment(notes{inQueue: "open"}, nil, nil))

@@ -11,8 +11,8 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestWhatAJobMaySayInAdvance: card.request against the pods of the job.
-func TestWhatAJobMaySayInAdvance(t *testing.T) {
+// TestCardRequestTotals: card.request against the pods of the job.
+func TestCardRequestTotals(t *testing.T) {
 	worker := func(cards string) []notes { return []notes{{name: cards}} }
 	job := func(text string, cards []notes, limits amounts) runtime.Object {
 		var annotations notes

@@ -12,7 +12,7 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-func TestTideDefaults(t *testing.T) {
+func TestVCJobDefaults(t *testing.T) {
 	restart := []vcbatch.LifecyclePolicy{{Event: bus.PodEvictedEvent, Action: bus.RestartJobAction}}
 	both, retries, none := JobDefaults{DefaultMaxRetry, restart}, JobDefaults{MaxRetry: DefaultMaxRetry}, JobDefaults{}
 	job := func(change func(*vcbatch.Job)) *vcbatch.Job {

@@ -10,9 +10,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestWhoLooksOnRefusesNobody: what ran before Cardquota came must go on being
+// TestWarnOnlyRefusesNothing: what ran before Cardquota came must go on being
 // created until somebody decides otherwise.
-func TestWhoLooksOnRefusesNobody(t *testing.T) {
+func TestWarnOnlyRefusesNothing(t *testing.T) {
 	mode := func(mode v1alpha1.SchedulerBypassPolicy) *v1alpha1.ServiceTypePolicy {
 		return &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Admission: v1alpha1.Admission{SchedulerBypassPolicy: mode}}}
 	}
