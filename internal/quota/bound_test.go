@@ -142,9 +142,9 @@ func BenchmarkVote(b *testing.B) {
 	}
 }
 
-// TestTooManyChoicesWithholdAndNeverGive: whatever is admitted beside demands that
-// were taken apart is admitted beside them as they are.
-func TestTooManyChoicesWithholdAndNeverGive(t *testing.T) {
+// TestTooManyChoicesReserveNeverTooLittle: what fits beside split demands also fits beside the
+// original ones.
+func TestTooManyChoicesReserveNeverTooLittle(t *testing.T) {
 	names := []card.Name{"A", "B", "C"}
 	seed.Check(t, func(t *rapid.T) {
 		free := map[card.Name]int64{}

@@ -43,7 +43,7 @@ func TestFits(t *testing.T) {
 	}
 }
 
-// TestAcceptedPodsNeverExceedTheQuota places whatever the gates accept.
+// TestAcceptedPodsNeverExceedTheQuota places whatever the checks accept.
 func TestAcceptedPodsNeverExceedTheQuota(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		quota := card.Quota{"A": card.Count(rapid.IntRange(0, 8).Draw(t, "A")), "B": card.Count(rapid.IntRange(0, 8).Draw(t, "B"))}

@@ -13,8 +13,8 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// sums writes books as a text that equal books share. An account may keep the
-// empty books of a queue that once had pods.
+// sums writes usages as text, the same for equal usages. A ledger may keep the empty usage of a
+// queue that once had pods.
 func sums(books []QueueUsage) string {
 	var lines []string
 	for _, b := range books {
@@ -31,7 +31,7 @@ func sums(books []QueueUsage) string {
 	return fmt.Sprint(lines)
 }
 
-// recount is what the books must be, from nothing but the pods and limits.
+// recount computes the usages from the pods and limits alone.
 func recount(limits map[string]Limits, pods map[string]Charge) []QueueUsage {
 	all := map[string]QueueUsage{}
 	for queue, l := range limits {
@@ -61,10 +61,9 @@ func recount(limits map[string]Limits, pods map[string]Charge) []QueueUsage {
 	return slices.Collect(maps.Values(all))
 }
 
-// TestBooksEqualARecountAndNeverChange takes books at every step of a random
-// life and looks at all of them again after each: what was handed out before
-// must still say what it said then.
-func TestBooksEqualARecountAndNeverChange(t *testing.T) {
+// TestSnapshotEqualsARecountAndNeverChanges takes a snapshot at every step of a random
+// sequence. It compares all earlier ones again after each step.
+func TestSnapshotEqualsARecountAndNeverChanges(t *testing.T) {
 	queues, names := []string{"q", "r", "s"}, []card.Name{"A", "B"}
 	seed.Check(t, func(t *rapid.T) {
 		a := New(0)

@@ -51,7 +51,7 @@ func TestWhatEndsKeepsOthersOut(t *testing.T) {
 		"the wrong queues are crowded")
 }
 
-// fitsOnSome asks the gates of single cards and nodes, which must agree.
+// fitsOnSome runs the checks of single cards and nodes, which must agree.
 func fitsOnSome(t *testing.T, a *Ledger, queue string, ask Request) (fits bool) {
 	for _, name := range ask.Names {
 		on := a.FitsCard(queue, name, ask.Count)
@@ -133,11 +133,10 @@ func recountEnding(pods map[string]*lived, queue string, name card.Name) (used, 
 	return used, ends
 }
 
-// TestWhatEndsEqualsARecountAndIsBounded drives random lives: pods are placed when
-// the gates permit, begin to end, are restored, go and come back at once; quotas
-// stay, but for their sizes. Every number equals a recount, and no queue ever holds
-// more than twice its quota.
-func TestWhatEndsEqualsARecountAndIsBounded(t *testing.T) {
+// TestTerminatingEqualsARecountAndIsBounded runs random sequences: pods are placed when the
+// checks accept them, terminate, are restored, end and return; quotas change only in size.
+// Every number equals a recount, and no queue ever holds more than twice its quota.
+func TestTerminatingEqualsARecountAndIsBounded(t *testing.T) {
 	queues, names := []string{"q", "r"}, []card.Name{"A", "B"}
 	seed.Check(t, func(t *rapid.T) {
 		a, pods := New(0), map[string]*lived{}

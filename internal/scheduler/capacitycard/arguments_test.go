@@ -44,7 +44,7 @@ func volcanoReads(text string) (map[string]any, error) {
 	return tiers[0].Plugins[0].Arguments, nil
 }
 
-// gateReads reads arguments as the configuration gate does.
+// gateReads reads arguments as the configuration loader does.
 func gateReads(text string) (map[string]any, error) {
 	values := map[string]any{}
 	err := yaml.Unmarshal([]byte(text), &values)
@@ -161,7 +161,7 @@ func TestArgumentsRefuseTypicalMistakes(t *testing.T) {
 // minimum is the argument serviceTypes with a minimumRuntime.
 const minimum = "serviceTypes: {inference: {reclaimFrom: [training]}, training: {reclaimable: true, minimumRuntime: %}}"
 
-// asRead writes a YAML value as a refusal tells it: words in quotes.
+// asRead writes a YAML value as an error quotes it: text in quotes.
 func asRead(value string) string {
 	if _, err := strconv.ParseFloat(value, 64); err == nil || value == "true" || value == "false" || strings.HasPrefix(value, `"`) {
 		return value
@@ -211,7 +211,7 @@ func many(n int, entry func(i int) (string, any)) map[string]any {
 	return all
 }
 
-// undefined lists n service types that nobody defines.
+// undefined lists n service types that are not defined.
 func undefined(n int) []any {
 	list := make([]any, n)
 	for i := range list {
@@ -312,8 +312,8 @@ func TestBothReadersGiveTheSameArguments(t *testing.T) {
 	}
 }
 
-// TestMinimumRuntimeIsReadByBothReaders: Volcano's own reader and that of the
-// configuration gate come to the same duration.
+// TestMinimumRuntimeIsReadByBothReaders: Volcano's reader and the configuration loader return
+// the same duration.
 func TestMinimumRuntimeIsReadByBothReaders(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"10m": 10 * time.Minute, `"10m"`: 10 * time.Minute, "10m0s": 10 * time.Minute, "1h30m": 90 * time.Minute, "1.5h": 90 * time.Minute,
@@ -355,9 +355,9 @@ func TestTheReadersGiveBothShapes(t *testing.T) {
 	}
 }
 
-// FuzzArguments: whatever YAML stands below arguments, it is refused with a
-// line that an event can hold and has no effect, or it is accepted and then
-// means the same when it is written anew, to Volcano's reader and to the gate's.
+// FuzzArguments: any YAML below arguments is either refused without effect, with one line that
+// fits an event, or accepted. Accepted arguments mean the same after they are written and read
+// again, by both readers.
 func FuzzArguments(f *testing.F) {
 	for _, text := range []string{
 		"", "{}", "cardUnlimitedCpuMemory: true", "overCommitFactor: 1.5\nnodeOrderWeight: 1e3", "overCommitFactor: 1.0000000000000002",

@@ -56,9 +56,9 @@ func newFleet(t testing.TB, nodes, pods, queues, models int) *scene {
 	return s
 }
 
-// BenchmarkGates measures what is asked once for a pod (allocatable) and once
-// for every pod and node (predicate). It fails when a gate that permits takes
-// longer than it may, by the median of batches, or allocates.
+// BenchmarkGates measures the check per pod (allocatable) and the check per pod and node
+// (predicate). It fails if a check that accepts is too slow, by the median of batches, or
+// allocates.
 func BenchmarkGates(b *testing.B) {
 	s := newFleet(b, 100, 1000, 10, 4)
 	p := s.reopen().p

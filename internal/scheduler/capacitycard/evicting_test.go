@@ -56,16 +56,15 @@ func TestOutOfSyncPodsAreReleasing(t *testing.T) {
 		"they are forgotten when they are gone": {vcjobPod, "next, tell t-1, next, tell t-2, next, leave t-1+t-2 4, gone t-1, fail t-2, next, leave - 2, remember 0"},
 		"a mark outlives the process": {func(p *corev1.Pod) { vcjobPod(p); changePod("t-3", outOfSync)(p) },
 			"next, leave t-3 4, after 31s, overdue 30s t-3, restart, next, leave t-3 4, overdue 30s -"},
-		// Only Volcano's job controller replaces marked pods. Nobody may be evicted
-		// because of an annotation in its template.
+		// Only Volcano's job controller recreates marked pods. An annotation in a pod template
+		// must cause no eviction.
 		"a mark on a bare pod means nothing":             {func(p *corev1.Pod) { outOfSync(p) }, "next, leave - 4, after 1h, overdue 0s -"},
 		"a mark on a Deployment's pod means nothing":     {func(p *corev1.Pod) { owned("apps/v1", "ReplicaSet")(p); outOfSync(p) }, "next, leave - 4, after 1h, overdue 0s -"},
 		"a mark on a Kubernetes job's pod means nothing": {func(p *corev1.Pod) { owned("batch/v1", "Job")(p); outOfSync(p) }, "next, leave - 4, after 1h, overdue 0s -"},
 		"a made-up owner is no mark": {func(p *corev1.Pod) { vcjobPod(p); outOfSync(p); delete(p.Annotations, "volcano.sh/job-name") },
 			"next, leave - 4, overdue 0s -, after 1h, next, leave - 4, overdue 0s -, after 1h, next, leave - 4, overdue 0s -"},
-		// Volcano's action reclaim does not see to it that who bears the mark goes, and
-		// its owner may be made up. In the first session of a process nobody knows which
-		// of them is at work.
+		// Volcano's action reclaim does not delete marked pods, and their owner may be forged.
+		// In the first session of a process it is unknown which action runs.
 		"a mark without cardreclaim means nothing": {func(p *corev1.Pod) { vcjobPod(p); outOfSync(p) }, `alone, leave t*4 4, after 1h, alone, leave - 4, remember 0, after 1h, alone, leave - 4, remember 0,
 			next, leave - 4, next, leave t*4 4, alone, alone, leave - 4`},
 	}) {

@@ -26,9 +26,9 @@ func changePod(name string, change func(*corev1.Pod)) func(*corev1.Pod) {
 	}
 }
 
-// checkPreemption runs preempt in both of its manners and compares what it does: so many
-// pods of a job go, so many are promised a node. Which of equal pods is
-// Volcano's choice. Pods of the job ended were deleted before.
+// checkPreemption runs preempt in both variants and compares how many pods of a job are evicted
+// and how many are pipelined. Volcano chooses among equal pods. Pods of the job ended were
+// deleted before.
 func checkPreemption(t *testing.T, world func() *scene, goes, promised string, manners ...bool) {
 	for _, topologyAware := range manners {
 		t.Run(fmt.Sprintf("topologyAware=%v", topologyAware), func(t *testing.T) {
@@ -109,8 +109,8 @@ func TestPreemptStaysWithinTheQueueAndItsQuota(t *testing.T) {
 	}
 }
 
-// TestPreemptEvictsOnlyIfThePreemptorCanRun: evictions make more pods end, and when more do
-// than the quota is large, whoever they made room for would wait as well.
+// TestPreemptEvictsOnlyIfThePreemptorCanRun: if more cards terminate than the quota has, the
+// preemptor would have to wait anyway.
 func TestPreemptEvictsOnlyIfThePreemptorCanRun(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		ending               int
@@ -178,9 +178,9 @@ func TestReclaimFollowsTheMatrixAndTheCards(t *testing.T) {
 	}
 }
 
-// TestReclaimEvictsTheLowestPriorityFirst: a gang of a low class goes before spare pods of a
-// higher one, unless the policy asks for the least loss. A class that is not listed protects
-// nobody.
+// TestReclaimEvictsTheLowestPriorityFirst: a gang of a low class is evicted before elastic pods
+// of a higher one, unless the policy selects the smallest loss. A class that the policy does
+// not list protects no pod.
 func TestReclaimEvictsTheLowestPriorityFirst(t *testing.T) {
 	classes := func(p *corev1.Pod) {
 		p.Spec.PriorityClassName = map[byte]string{'l': "pc-low", 'h': "pc-high", 'o': "own"}[p.Name[0]]
@@ -232,7 +232,7 @@ func TestReclaimRespectsTheMinimumRuntime(t *testing.T) {
 	}
 }
 
-// TestReclaimWaitsForTerminatingPods: a queue whose own pods end takes cards from nobody
+// TestReclaimWaitsForTerminatingPods: a queue with too many terminating pods reclaims nothing
 // for pods that could not be placed.
 func TestReclaimWaitsForTerminatingPods(t *testing.T) {
 	for ending, want := range map[int]string{2: "t:2", 3: ""} {
@@ -256,9 +256,9 @@ func TestReclaimWaitsForTerminatingPods(t *testing.T) {
 	}
 }
 
-// TestReclaimEvictsConflictingPods: a pod of training that the pod must not be beside
-// goes. Nobody goes where one of them stays, or where Volcano would let one stay: it evicts
-// no more than the resources ask for.
+// TestReclaimEvictsConflictingPods: reclaim evicts a training pod that conflicts with the
+// reclaimer. It evicts none if a conflicting pod would stay, also because Volcano evicts only
+// as much as the resources need.
 func TestReclaimEvictsConflictingPods(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		runs   string

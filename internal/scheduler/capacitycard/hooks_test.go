@@ -75,8 +75,8 @@ func TestPlacementOverQuotaIsUndone(t *testing.T) {
 	}
 }
 
-// TestBindingCarriesTheChargedQueue: with the request that binds a pod goes the queue that
-// it is charged to, and the pod that everybody reads stays as it is.
+// TestBindingCarriesTheChargedQueue: the binding of a pod carries the charged queue, and the
+// shared pod object stays unchanged.
 func TestBindingCarriesTheChargedQueue(t *testing.T) {
 	s := oneJob(t).addObjects(`queue second {"A":4}`).enqueueAndAllocate()
 	job := s.Job("j")

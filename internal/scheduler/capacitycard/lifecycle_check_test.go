@@ -32,9 +32,9 @@ func asked(pod *corev1.Pod) (cards int, names string) {
 	return int(quantity.Value()), pod.Annotations["volcano.sh/card.name"]
 }
 
-// holdsCards is the rule of what counts: pods that run or are on their way to a node,
-// those that this session promised one, and those that an earlier session
-// evicts while the API server has not deleted them.
+// holdsCards is the rule of the recount. Cards belong to pods that run or are being bound, that
+// this session pipelined, or that an earlier session evicted and the API server has not
+// deleted.
 func (l *lifecycle) holdsCards(task *api.TaskInfo) bool {
 	switch task.Status {
 	case api.Allocated, api.Pipelined, api.Binding, api.Bound, api.Running:
@@ -103,7 +103,7 @@ type use struct {
 	ends         bool
 }
 
-// mayUse tells whether a task may be placed on a node while so much is in use.
+// mayUse reports whether a task may be placed on a node with this usage.
 func (l *lifecycle) mayUse(task *api.TaskInfo, node string, used map[use]int) bool {
 	cards, names := asked(task.Pod)
 	queue, model := l.queueOf(task), l.models[node]
@@ -114,7 +114,7 @@ func (l *lifecycle) mayUse(task *api.TaskInfo, node string, used map[use]int) bo
 		used[use{queue, model, false}]+cards <= l.quotas[queue][model] && used[use{queue, model, true}] <= l.quotas[queue][model]
 }
 
-// check compares the books with the recount.
+// check compares the ledger with the recount.
 func (l *lifecycle) check(t *rapid.T) {
 	pods, used := map[string]int{}, l.used()
 	for _, task := range l.tasks() {

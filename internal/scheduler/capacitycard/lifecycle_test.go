@@ -23,9 +23,9 @@ import (
 	"cardquota.dev/operator/internal/testing/session"
 )
 
-// lifecycle is one scheduler and what it lives on: what the API server knows, kept
-// as plainly as possible, Volcano's real cache of it, and the open session with
-// its statements. Its recount is the oracle of the books.
+// lifecycle is one scheduler and its environment: a plain model of the API server, Volcano's
+// real cache of it, and the open session with its statements. Its recount is the oracle of the
+// ledger.
 type lifecycle struct {
 	models map[string]string         // node → the model it is labelled with, "" for none
 	quotas map[string]map[string]int // queue → model → quota
@@ -33,12 +33,11 @@ type lifecycle struct {
 	groups map[string]*v1beta1.PodGroup
 	pods   map[string]*corev1.Pod // by name
 	born   int
-	// binding tells the node of pods that the API server was asked to bind,
-	// evicting the pods it was asked to evict; it has not answered yet.
+	// binding are the nodes of pods with a binding request, evicting the pods with an eviction
+	// request, both without an answer so far.
 	binding  map[string]string
 	evicting map[string]bool
-	// written is the queue that was written into a pod when it was bound, "" by its
-	// maker.
+	// written is the queue in the annotation of a bound pod, "" from its creator.
 	written map[types.UID]string
 
 	cache   *cache.SchedulerCache
@@ -51,8 +50,8 @@ type lifecycle struct {
 	// undecided are statements that were neither committed nor discarded, saved
 	// the operations of discarded ones.
 	undecided, saved []*draft
-	// replayed tells that operations were replayed in this session. Volcano's
-	// sub-jobs then still list the tasks that the replay replaced by clones.
+	// replayed is set if this session replayed operations. Volcano's sub-jobs then still list
+	// the tasks that the replay replaced by clones.
 	replayed bool
 	// leaving are tasks that an earlier session evicted.
 	leaving map[types.UID]bool
@@ -152,7 +151,7 @@ func (l *lifecycle) create(t *rapid.T, job, place, node string) {
 	}
 }
 
-// restart is a new process: it knows nothing but what the API server tells.
+// restart is a new process: it knows only what the API server returns.
 func (l *lifecycle) restart() {
 	l.m = NewCache()
 	l.m.messages.recorder = &record.FakeRecorder{}
@@ -327,7 +326,7 @@ func (l *lifecycle) bind(name, node string) {
 	})
 }
 
-// update changes a pod and tells the cache as an informer does.
+// update changes a pod and updates the cache as an informer does.
 func (l *lifecycle) update(name string, change func(*corev1.Pod)) {
 	old := l.pods[name].DeepCopy()
 	change(l.pods[name])

@@ -179,8 +179,8 @@ func TestMetricsAreWrittenAsPrometheusWantsThem(t *testing.T) {
 	check.That(t, err == nil && len(problems) == 0, "%v %v", err, problems)
 }
 
-// TestScrapeReadsOneSession moves a job of two cards back and forth between two
-// queues while others scrape: nobody ever sees it in both or in none.
+// TestScrapeReadsOneSession moves a job of two cards back and forth between two queues during
+// scrapes. No scrape sees it in both or in none.
 func TestScrapeReadsOneSession(t *testing.T) {
 	s := oneJob(t).addObjects(`queue r {"A":4}`).enqueueAndAllocate()
 	s.reopen().p.OnSessionClose(s.Ssn)

@@ -44,7 +44,7 @@ func TestQueueAllowsSelectedNamespaces(t *testing.T) {
 		"not known yet, and every namespace may":     {`queue q {"A":8} for={}`, 1, ""},
 		"a selector that cannot be read is nobody's": {`queue q {"A":8} for={"matchLabel":{}}; ns ns chat`, 1, "Queue <q> has an invalid volcano.sh/namespace-selector, so no namespace may use it"},
 	} {
-		// Before its pods exist, when they do, and when it was admitted earlier.
+		// Before its pods exist, when they do, and when it was enqueued earlier.
 		for phase, pods := range map[string]string{"Pending": "", " Pending": " -*2", "Inqueue": " -*2"} {
 			t.Run(name+"/"+phase+pods, func(t *testing.T) {
 				s := newScene(t, fmt.Sprintf("node a A; %s; j q 1: phase=%s least=0 cards=%d", tc.text, strings.TrimSpace(phase), tc.cards)+pods).enqueueAndAllocate()
@@ -166,9 +166,9 @@ func newNamespaceScene(t *testing.T, text string, changes ...func(*corev1.Pod)) 
 	return newScene(t, `node a A; ns ns chat; ns evil evil; queue q {"A":4}`+chat+`queue open {"A":4}; j q 1: a`).addObjects(text, changes...).enqueueAndAllocate()
 }
 
-// TestOperatorChargesTheSameQueue: of a pod that nobody may have let in, the
-// scheduler and the operator believe the same, in a first session and with what was
-// charged before, also when the queue has come to choose other namespaces.
+// TestOperatorChargesTheSameQueue: scheduler and operator charge the same queue for a pod of
+// another scheduler, in a first session and with an earlier charge, also after the queue's
+// selector changed.
 func TestOperatorChargesTheSameQueue(t *testing.T) {
 	s := newNamespaceScene(t, "")
 	// Pods of every kind that a tenant may write, but for their PodGroup: by this
@@ -217,8 +217,8 @@ func TestOperatorChargesTheSameQueue(t *testing.T) {
 	agree("when the queue chooses another namespace")
 }
 
-// TestForgedChargedQueueWithholdsNoCards: whoever may create pods in one namespace could
-// write a queue that is for others into a pod past every scheduler.
+// TestForgedChargedQueueWithholdsNoCards: a user who may create pods in one namespace could
+// annotate a pod of no scheduler with another tenant's queue.
 func TestForgedChargedQueueWithholdsNoCards(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		pod, record string

@@ -53,7 +53,7 @@ func TestBestNode(t *testing.T) {
 	}
 }
 
-// TestScoresFollowTheSameOrder: preempt goes by scores alone.
+// TestScoresFollowTheSameOrder: preempt uses only the scores.
 func TestScoresFollowTheSameOrder(t *testing.T) {
 	s := newScene(t, `node a1 A; node b1,b2 B; node c1 C; queue q {"A":99,"B":99,"C":99}; r q 1: a1*7; x q 1: b2*3 card=B; j q 9: - card=B|A least=9999 phase=Pending`).enqueueAndAllocate()
 	score := func(node string) float64 { return s.scoreOf("j-0", node) }

@@ -69,8 +69,8 @@ func TestPreemptWaitsForItsVictims(t *testing.T) {
 	}
 }
 
-// TestPreemptWaitsForANominationForABoundedTime: a pod that was evicted and hangs, or whose node
-// takes the preemptor no more, is waited for no longer; another one goes.
+// TestPreemptWaitsForANominationForABoundedTime: preempt stops waiting for a stuck victim, or
+// for a node that no longer accepts the preemptor. It then evicts another pod.
 func TestPreemptWaitsForANominationForABoundedTime(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		after   time.Duration
@@ -119,8 +119,8 @@ func TestNominatedNodeIsCheckedOncePerSearch(t *testing.T) {
 	check.That(t, !s.p.awaitsNominatedNode(high), "the next search does not look at the promised node")
 }
 
-// TestPreemptDoesNotWaitForStuckPods: what a pod holds that is not gone five minutes after it
-// should be is not promised. Others go as if it stayed.
+// TestPreemptDoesNotWaitForStuckPods: five minutes after its grace period a pod's resources are
+// no longer expected back. Other pods are evicted as if it stayed.
 func TestPreemptDoesNotWaitForStuckPods(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		text, goes, promised string
@@ -185,9 +185,9 @@ func wantsPort(p *corev1.Pod) {
 	p.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 8080, ContainerPort: 8080, Protocol: corev1.ProtocolTCP}}
 }
 
-// TestPreemptEvictsConflictingPods: whoever a pod must not be beside goes, on as
-// few nodes as its gang needs, and nobody where somebody stays who may not be evicted.
-// Three sessions later, with an API server that shows nothing yet, nobody else went.
+// TestPreemptEvictsConflictingPods: preempt evicts the pods that conflict with the preemptor,
+// on as few nodes as its gang needs, and none where a conflicting pod cannot be evicted. After
+// three sessions with an outdated API server it has evicted no other pod.
 func TestPreemptEvictsConflictingPods(t *testing.T) {
 	on := func(node string, change func(*corev1.Pod)) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {

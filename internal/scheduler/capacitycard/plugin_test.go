@@ -75,7 +75,7 @@ func (s *scene) openSession(configurations ...conf.Configuration) *scene {
 	return s
 }
 
-// enqueueAndAllocate opens the next session, in which jobs are admitted and pods placed.
+// enqueueAndAllocate opens the next session, which enqueues jobs and places pods.
 func (s *scene) enqueueAndAllocate() *scene {
 	s.openSession().Run(enqueue.New(), allocate.New())
 	return s
@@ -150,7 +150,7 @@ func (s *scene) podsByNode(job string) string {
 	return strings.Join(words, " ")
 }
 
-// refusals is what the pods of a job are told.
+// refusals returns the fit errors of a job's pods.
 func (s *scene) refusals(job string) string {
 	var reasons []string
 	for _, fit := range s.Job(job).NodesFitErrors {
@@ -159,7 +159,7 @@ func (s *scene) refusals(job string) string {
 	return strings.Join(reasons, "\n")
 }
 
-// hasCondition reports whether a PodGroup's condition tells a text.
+// hasCondition reports whether a condition of a PodGroup has the message.
 func hasCondition(group *api.PodGroup, text string) bool {
 	return slices.ContainsFunc(group.Status.Conditions, func(c scheduling.PodGroupCondition) bool {
 		return c.Type == scheduling.PodGroupUnschedulableType && c.Message == text
@@ -171,7 +171,8 @@ func containsText(said, want string) bool {
 	return strings.Contains(said, want) && (want != "" || said == "")
 }
 
-// expectEvictions compares who goes and who is promised a node, each as session.Spell reads it.
+// expectEvictions compares which pods are evicted and which are pipelined, in the notation of
+// session.Spell.
 func (s *scene) expectEvictions(wantGoes, wantPromised string) {
 	s.t.Helper()
 	goes, promised := s.Outcome()

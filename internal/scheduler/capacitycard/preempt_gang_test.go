@@ -19,9 +19,8 @@ import (
 // gangs are two nodes of eight cards each, all in use by one queue.
 const gangs = `node a A; node b A; queue q {"A":19} cpu=1000;`
 
-// TestPreemptEvictsWholeGangs: no job is left running below its minimum, and those that can
-// spare pods give them first. Volcano is told to evict some of the pods; which ones the
-// session evicts is what counts.
+// TestPreemptEvictsWholeGangs: no job runs below its minimum, and elastic pods are evicted
+// first. Volcano selects some of the pods; the test compares what the session evicts.
 func TestPreemptEvictsWholeGangs(t *testing.T) {
 	const high = "; high q 1: - class=high"
 	urgent := changePod("j-3", func(p *corev1.Pod) { p.Annotations["volcano.sh/task-priority"] = "10" })
@@ -91,8 +90,8 @@ func TestUndoneEvictionRestoresTheWholeGang(t *testing.T) {
 	}
 }
 
-// TestUndoneEvictionRestoresAGangThatLosesAnElasticPod: one job takes the spare pod of a gang, and the
-// next one, which cannot all be placed, would have broken it.
+// TestUndoneEvictionRestoresAGangThatLosesAnElasticPod: one job takes the elastic pod of a
+// gang. The next one, which does not fit as a whole, would have broken the gang.
 func TestUndoneEvictionRestoresAGangThatLosesAnElasticPod(t *testing.T) {
 	s := newScene(t, gangs+"low q 3: a*2 b*2 class=low; other q 1: a*6 b*6 class=high; first q 1: - class=high; next q 5: -*5 class=high").evict(preempt.New())
 	check.Equal(t, "go", "low:1", countByState(slices.Concat(s.preempted...)))
@@ -102,7 +101,7 @@ func TestUndoneEvictionRestoresAGangThatLosesAnElasticPod(t *testing.T) {
 	check.Equal(t, "pods that run", 3, len(s.Job("low").TaskStatusIndex[api.Running]))
 }
 
-// TestVolcanosOwnPreemptBreaksNoGang: Volcano's own action takes what jobs can spare.
+// TestVolcanosOwnPreemptBreaksNoGang: Volcano's own action evicts only elastic pods.
 func TestVolcanosOwnPreemptBreaksNoGang(t *testing.T) {
 	for jobs, goes := range map[string]string{
 		"low q 2: a*2 class=low; other q 1: a*6 b*8 class=high":       "",

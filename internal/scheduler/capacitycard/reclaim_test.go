@@ -40,8 +40,8 @@ func TestReclaimPolicyBelongsToTheOpenSession(t *testing.T) {
 	check.That(t, !ok, "there are rules although the arguments are refused")
 }
 
-// TestPodWithoutJob takes and gives nothing. What pods of jobs take and give, and of
-// whom, is tested with the action that asks, in internal/scheduler/cardreclaim.
+// TestPodWithoutJob neither reclaims nor is reclaimed. Pods of jobs are tested with the action
+// in internal/scheduler/cardreclaim.
 func TestPodWithoutJob(t *testing.T) {
 	s := newReclaimScene(t, tidal).enqueueAndAllocate()
 	rules, waits, runs := s.reclaimPolicy(), s.Task("i-0"), s.Task("t-0")
@@ -99,8 +99,8 @@ func TestFitsCPUMemory(t *testing.T) {
 	}
 }
 
-// TestClaimedPriorityDoesNotBeatQueuePriority: whatever a workload of a training queue says of
-// itself, it takes nothing from others and gives way to inference.
+// TestClaimedPriorityDoesNotBeatQueuePriority: whatever a workload of a training queue claims,
+// it reclaims nothing, and inference may reclaim from it.
 func TestClaimedPriorityDoesNotBeatQueuePriority(t *testing.T) {
 	const onPod, onGroup, byOwner = 1, 2, 4
 	for t, claims := range check.Cases(t, map[string]int{"on the pod": onPod, "on the PodGroup": onGroup, "by its owner": byOwner, "in all three ways": onPod | onGroup | byOwner}) {

@@ -13,9 +13,9 @@ import (
 	"cardquota.dev/operator/test/observer/sessioncheck"
 )
 
-// runSessions plays a scene, one session a minute, under the eyes of the judge: of what
-// a session decides the next one sees the phases of PodGroups. It ends when the last
-// PodGroup is enqueued, since nobody binds its pods, and returns what the judge found.
+// runSessions runs one session a minute under sessioncheck. The next session sees the PodGroup
+// phases of the previous one. It ends when the last PodGroup is enqueued, since its pods are
+// not bound, and returns the violations.
 func (s *scene) runSessions(minutes int, change func(minute int)) []sessioncheck.Violation {
 	clock := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 	s.m.now = func() time.Time { return clock }

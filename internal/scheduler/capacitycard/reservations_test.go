@@ -23,8 +23,8 @@ func (s *scene) reservedCards() (sum int) {
 	return sum
 }
 
-// announces is a PodGroup without pods or minResources, about which Volcano asks no
-// gate before it is Inqueue. asks is that of a vcjob: its minResources are asked about.
+// announces is a PodGroup without pods or minResources, which Volcano enqueues unasked. asks is
+// that of a Volcano job, whose minResources are checked.
 func announces(name, phase, request string) string {
 	return fmt.Sprintf("%s q 1: phase=%s request=%s;", name, phase, request)
 }
@@ -35,8 +35,8 @@ func asks(name string, cards int) string {
 
 const fourA = `node a A; queue q {"A":4}; ns ns lab;`
 
-// TestOnlyEnqueuedRequestsAreReserved: a PodGroup that Volcano lets in without asking
-// keeps cards from nobody unless a gate would let it in.
+// TestOnlyEnqueuedRequestsAreReserved: a PodGroup that Volcano enqueued unasked reserves cards
+// only if the check would accept it.
 func TestOnlyEnqueuedRequestsAreReserved(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		text string
@@ -64,8 +64,7 @@ func TestOnlyEnqueuedRequestsAreReserved(t *testing.T) {
 	}
 }
 
-// TestRefusedJobBlocksNoOtherJob: beside it others are admitted, in its session
-// and afterwards.
+// TestRefusedJobBlocksNoOtherJob: other jobs are enqueued in its session and afterwards.
 func TestRefusedJobBlocksNoOtherJob(t *testing.T) {
 	s := newScene(t, fourA+announces("huge", "Pending", `{"A":1000000}`)+asks("j", 4)).enqueueAndAllocate()
 	job := s.Job("j")
@@ -75,8 +74,8 @@ func TestRefusedJobBlocksNoOtherJob(t *testing.T) {
 	check.That(t, refusal == nil, "in the next session: %v", refusal)
 }
 
-// TestReservationCoversTheEnqueuedRequest: what is written into a PodGroup afterwards
-// counts only as far as it would be admitted now.
+// TestReservationCoversTheEnqueuedRequest: a later change of the PodGroup counts only as far as
+// it would be enqueued now.
 func TestReservationCoversTheEnqueuedRequest(t *testing.T) {
 	for phase, pods := range map[scheduling.PodGroupPhase]string{scheduling.PodGroupInqueue: "", scheduling.PodGroupRunning: " - cards=1000"} {
 		t.Run(string(phase), func(t *testing.T) {
@@ -95,9 +94,9 @@ func TestSumOfManyRequestsDoesNotOverflow(t *testing.T) {
 	check.That(t, application.MilliCPU == math.MaxInt64 && application.Memory == math.MaxInt64, "the minimum is %d thousandths of a core and %d bytes", application.MilliCPU, application.Memory)
 }
 
-// TestLauncherKeepsTheReservationOfItsGang: before the pods exist nobody knows that one
-// of them asks for no cards, so that its CPU counts. That CPU may be short; the cards
-// that the job was admitted with are its own all the same.
+// TestLauncherKeepsTheReservationOfItsGang: before the pods exist it is unknown that one of
+// them requests no cards, so its CPU counts. That CPU may be insufficient, but the job keeps
+// its reserved cards.
 func TestLauncherKeepsTheReservationOfItsGang(t *testing.T) {
 	s := newScene(t, `node a A; queue q {"A":4} cpu=1; j q 3: phase=Pending least=2 request={"A":2} -*2; other q 2: least=2 request={"A":2}`).
 		addObjects("cpu q 1: a cards=0").withArguments(framework.Arguments{"cardUnlimitedCpuMemory": true})
@@ -111,9 +110,8 @@ func TestLauncherKeepsTheReservationOfItsGang(t *testing.T) {
 	check.Equal(t, "reserved when its pods exist", 4, s.openSession().reservedCards())
 }
 
-// TestReservationSurvivesALoweredQuota: what was admitted keeps its place before
-// those who come later, for as long as it waits and may start; when the quota is raised
-// again, it has its place again.
+// TestReservationSurvivesALoweredQuota: an enqueued job stays ahead of later ones while it
+// waits and may start. When the quota is raised again, it has its reservation again.
 func TestReservationSurvivesALoweredQuota(t *testing.T) {
 	s := newScene(t, fourA+asks("j", 4)).enqueueAndAllocate()
 	for _, quota := range []int{4, 1, 5} {

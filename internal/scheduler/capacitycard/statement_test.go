@@ -67,8 +67,8 @@ func (l *lifecycle) choose(t *rapid.T, used map[use]int) (*api.TaskInfo, string)
 	return chosen.task, chosen.node
 }
 
-// place allocates or pipelines a pending task, by whatever gate was passed
-// before, and undoes it as Volcano's actions do when that fails.
+// place allocates or pipelines a pending task after any check, and undoes it as Volcano's
+// actions do if that fails.
 func (l *lifecycle) place(t *rapid.T, do func(*draft, *api.TaskInfo, *api.NodeInfo) error, undo func(*draft, *api.TaskInfo) error) {
 	stmt, before := l.draft(t), l.used()
 	task, node := l.choose(t, before)
@@ -164,13 +164,11 @@ func (l *lifecycle) recover(t *rapid.T, saved *draft) {
 	} // else Volcano forgets the statement, and what it did stays for the session
 }
 
-// TestLedgerFollowsVolcanosStatements drives Volcano's own session, statements
-// and cache through random lives: pods are allocated, promised, evicted, undone,
-// replayed and committed, with commits, binds and evictions that fail; between
-// sessions pods come and go, nodes are relabelled, quotas change, and the process
-// restarts. After every step the books equal a recount, nothing that was placed
-// exceeds the quota that was in force, and what could not be placed is not
-// charged.
+// TestLedgerFollowsVolcanosStatements runs Volcano's own session, statements and cache through
+// random sequences. Pods are allocated, pipelined, evicted, undone, replayed and committed, and
+// commits, bindings and evictions may fail. Between sessions pods come and go, nodes are
+// relabelled, quotas change, and the process restarts. After every step the ledger equals a
+// recount. No placement exceeds the quota in force, and failed placements are not charged.
 func TestLedgerFollowsVolcanosStatements(t *testing.T) {
 	allocation := allocate.New()
 	conf.EnabledActionMap = map[string]bool{allocation.Name(): true}
@@ -243,9 +241,9 @@ func TestLedgerFollowsVolcanosStatements(t *testing.T) {
 	})
 }
 
-// TestOnlyForeignBindingsAreReported drives Volcano's own sessions, statements and
-// cache while somebody else binds pods as well. Named are exactly the pods that
-// were seen waiting and are where no session left them.
+// TestOnlyForeignBindingsAreReported runs Volcano's own sessions, statements and cache while
+// another scheduler binds pods. The report contains exactly the pods that were pending and are
+// where no session placed them.
 func TestOnlyForeignBindingsAreReported(t *testing.T) {
 	conf.EnabledActionMap = map[string]bool{allocate.New().Name(): true}
 	volcano := cache.NewCustomMockSchedulerCache("volcano", util.NewFakeBinder(0), nil, &util.FakeStatusUpdater{}, nil, &record.FakeRecorder{})

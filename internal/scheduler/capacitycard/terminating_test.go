@@ -73,7 +73,7 @@ func TestEachCheckCountsTerminatingPods(t *testing.T) {
 		t.Error("preemption is asked for help, which only makes more pods end")
 	}
 	check.Says(t, s.allocateTask("j-4", "free", api.Allocated), "Q"+why)
-	// It is told once, and not whenever one of many pods is gone.
+	// It is reported once, and not whenever one of many pods is gone.
 	before := s.m.messages.lastMessages[task.Pod.UID].text
 	s.p.ledger.Release(string(s.Task("j-0").UID))
 	if s.p.allocatable(queue, task); before == "" || s.m.messages.lastMessages[task.Pod.UID].text != before {
@@ -99,8 +99,8 @@ func TestTerminatingPodsOutsideTheSessionAreCharged(t *testing.T) {
 	}
 }
 
-// TestRepeatedDeletionHoldsAtMostTwiceTheQuota lives through the attack: pods
-// ignore that they are told to end, and are deleted and made again for ever.
+// TestRepeatedDeletionHoldsAtMostTwiceTheQuota runs the attack: pods ignore their termination,
+// and their owner deletes and creates them again and again.
 func TestRepeatedDeletionHoldsAtMostTwiceTheQuota(t *testing.T) {
 	s := newScene(t, `node a,more A; queue q {"A":2}; j q 1:`)
 	for round := range 8 {

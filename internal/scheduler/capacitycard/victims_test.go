@@ -34,7 +34,7 @@ func drawNeed(t *rapid.T) need {
 	return n
 }
 
-// covers tells whether the picked candidates give all that is lacking.
+// covers reports whether the picked candidates release everything that is missing.
 func (n need) covers(picked []int) bool {
 	for _, what := range whats {
 		left := n.lacks[what]
