@@ -154,19 +154,19 @@ var workloadMutants = []mutant{
 	{"internal/workload/pod.go", ` && pod.Status.Phase != corev1.PodFailed`, ``, "a deleted pod that has failed holds nothing"},
 
 	// Which pods may be evicted.
-	{"internal/workload/eviction.go", `case pod.Spec.PriorityClassName == systemClusterCritical, pod`, `case pod`, "pods critical for the cluster stay"},
-	{"internal/workload/eviction.go", `, pod.Spec.PriorityClassName == systemNodeCritical:`, `:`, "pods critical for a node stay"},
-	{"internal/workload/eviction.go", `	case pod.Namespace == metav1.NamespaceSystem:`, `	case pod.Namespace == metav1.NamespacePublic:`, "pods of kube-system stay"},
-	{"internal/workload/eviction.go", `value, set = pod.Labels[v1beta1.PodPreemptable]`, `value, set = pod.Labels["none"]`, "the label preemptable counts"},
-	{"internal/workload/eviction.go", `	if !set {
+	{"internal/workload/evictable.go", `case pod.Spec.PriorityClassName == systemClusterCritical, pod`, `case pod`, "pods critical for the cluster stay"},
+	{"internal/workload/evictable.go", `, pod.Spec.PriorityClassName == systemNodeCritical:`, `:`, "pods critical for a node stay"},
+	{"internal/workload/evictable.go", `	case pod.Namespace == metav1.NamespaceSystem:`, `	case pod.Namespace == metav1.NamespacePublic:`, "pods of kube-system stay"},
+	{"internal/workload/evictable.go", `value, set = pod.Labels[v1beta1.PodPreemptable]`, `value, set = pod.Labels["none"]`, "the label preemptable counts"},
+	{"internal/workload/evictable.go", `	if !set {
 		value, set = pod`, `	if _, labelled := pod.Labels[v1beta1.PodPreemptable]; labelled {
 		value, set = pod`, "the annotation preemptable has precedence over the label"},
-	{"internal/workload/eviction.go", `return allowsPreemption(value, set) && allowsPreemption(ofGroup, setByGroup)`, `return allowsPreemption(value, set) && (setByGroup || ofGroup == "")`, "the PodGroup may protect its pods"},
-	{"internal/workload/eviction.go", `return allowsPreemption(value, set) && allowsPreemption(ofGroup, setByGroup)`, `return allowsPreemption(ofGroup, setByGroup) && (allowsPreemption(value, set) || len(group) > 0)`, "a pod may protect itself in a PodGroup that allows it"},
-	{"internal/workload/eviction.go", `	if !set {
+	{"internal/workload/evictable.go", `return allowsPreemption(value, set) && allowsPreemption(ofGroup, setByGroup)`, `return allowsPreemption(value, set) && (setByGroup || ofGroup == "")`, "the PodGroup may protect its pods"},
+	{"internal/workload/evictable.go", `return allowsPreemption(value, set) && allowsPreemption(ofGroup, setByGroup)`, `return allowsPreemption(ofGroup, setByGroup) && (allowsPreemption(value, set) || len(group) > 0)`, "a pod may protect itself in a PodGroup that allows it"},
+	{"internal/workload/evictable.go", `	if !set {
 		return true`, `	if !set {
 		return false`, "a pod that says nothing may be evicted"},
-	{"internal/workload/eviction.go", `return err == nil && preemptable`, `return err != nil || preemptable`, "a value that is no boolean protects"},
+	{"internal/workload/evictable.go", `return err == nil && preemptable`, `return err != nil || preemptable`, "a value that is no boolean protects"},
 
 	// Which namespaces.
 	{"internal/workload/queue.go", `	if !hasSelector {`, `	if !hasSelector || text == "" {`, "an empty selector text is none that can be read"},

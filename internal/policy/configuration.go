@@ -103,7 +103,7 @@ func headerComment(from string) string {
 	if from == renderedFromDefault {
 		where = "the ConfigMap that it names as base"
 	}
-	return fmt.Sprintf("Rendered by cardquota-manager from %s,\nwith ServiceTypePolicy %s laid over it. Changes by hand are put back:\nmake them in the policy or in %s.",
+	return fmt.Sprintf("Rendered by cardquota-manager from %s,\nwith ServiceTypePolicy %s laid over it. The operator reverts manual changes:\nmake them in the policy or in %s.",
 		from, v1alpha1.PolicyName, where)
 }
 

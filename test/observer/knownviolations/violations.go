@@ -1,6 +1,6 @@
 // Package knownviolations lists the violations that the scheduler is known to cause, as package
 // sessioncheck reports them. A test reproduces each entry. It fails when the violation no
-// longer appears, and when another one appears. Whoever fixes the scheduler removes the entry
+// longer appears, and when another one appears. A fix of the scheduler removes the entry
 // and inverts the test.
 package knownviolations
 
