@@ -40,7 +40,7 @@ func buildPlugin(cache *Cache, arguments framework.Arguments) *plugin {
 	if err != nil {
 		// The configuration loader refuses such arguments. If they arrive all the same, the
 		// plugin gives no cards away.
-		klog.ErrorS(err, "Arguments of capacity-card are invalid, no pod is admitted")
+		klog.ErrorS(err, "Arguments of capacity-card are invalid, the scheduler places no pods")
 	}
 	return &plugin{args: args, argumentsErr: err, cache: cache}
 }
