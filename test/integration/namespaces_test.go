@@ -211,7 +211,7 @@ func TestQuotasAreBalancedAgainstHealthyCards(t *testing.T) {
 	sum := model + ": 11 granted, 8 healthy, 3 too many (%d here, "
 	g.Eventually(satisfied("-a")).Should(gomega.HavePrefix("False/OverAllocated: " + fmt.Sprintf(sum, 6) + "3 by " + name + "-c, 2 by " + name + "-b)"))
 	g.Eventually(satisfied("-b")).Should(gomega.HavePrefix("True/OverAllocationAllowed: " + fmt.Sprintf(sum, 2)))
-	g.Eventually(satisfied("-c")).Should(gomega.SatisfyAll(gomega.HavePrefix("False/OverAllocated: "+fmt.Sprintf(sum, 3)), gomega.ContainSubstring("denies raising it")))
+	g.Eventually(satisfied("-c")).Should(gomega.SatisfyAll(gomega.HavePrefix("False/OverAllocated: "+fmt.Sprintf(sum, 3)), gomega.ContainSubstring("denies raising them")))
 	g.Eventually(admin.EventMessages(t, warns, "OverAllocated")).Should(gomega.HaveLen(1))
 	g.Expect(admin.EventMessages(t, allows, "OverAllocated")()).To(gomega.BeEmpty())
 	for _, suffix := range []string{"-a", "-b", "-c"} {
