@@ -160,6 +160,8 @@ func FuzzRulesOf(f *testing.F) {
 	f.Add(`{"H200":8}`, true, "4", "4Gi", false, uint8(0))
 	f.Add(`{"H200":8,"H200":4}`, true, "1u", "1500m", true, uint8(0))
 	f.Add(`{}`, false, "-1", "1e30", true, uint8(1))
+	f.Add(`{}`, true, "-10000000000000000000000000000000", "10000000000000", true, uint8(0))
+	f.Add(`{}`, true, "10000000000000", "-10000000000000000000000000000000", true, uint8(0))
 	f.Add("\ufeff{}", true, "9223372036854775807", "0", false, uint8(3))
 	f.Fuzz(func(t *testing.T, text string, managed bool, cpu, memory string, ignore bool, state uint8) {
 		c, good := fuzzedQuantity(cpu)

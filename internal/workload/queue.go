@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -100,15 +101,21 @@ func checkOpen(queue *v1beta1.Queue) *Refusal {
 	}
 }
 
-// capabilityLimit returns the capability of a Queue in units of 10^scale: 0 when it is not set,
-// and Unlimited above maxQuantity.
+// capabilityLimit returns the capability of a Queue in units of 10^scale: 0 when it is not set or
+// negative, and Unlimited from maxCapability on.
 func capabilityLimit(queue *v1beta1.Queue, name corev1.ResourceName, scale resource.Scale) int64 {
 	quantity := queue.Spec.Capability[name]
-	if limit := boundedValue(&quantity, scale); limit < maxQuantity {
-		return limit
+	switch {
+	case quantity.Sign() <= 0:
+		return 0
+	case quantity.AsApproximateFloat64() >= maxCapability:
+		return quota.Unlimited
 	}
-	return quota.Unlimited
+	return quantity.ScaledValue(scale)
 }
+
+// maxCapability is more cores or bytes than any cluster has. In millicores it still fits an int64.
+const maxCapability = math.MaxInt64 / 1000
 
 // maxSelectorText bounds the annotation text that is parsed, so that no object slows the
 // programs down.

@@ -139,13 +139,16 @@ func resourceNames(held []ResourceCount) string {
 // maxQuantity is more bytes or millicores than any node has. Sums of it do not overflow.
 const maxQuantity = 1 << 53
 
-// boundedValue returns a quantity in units of 10^scale, at most maxQuantity.
-// Quantity.ScaledValue turns larger ones into 0 or a negative number.
+// boundedValue returns a quantity in units of 10^scale, at least 0 and at most maxQuantity.
+// Quantity.ScaledValue turns quantities of more digits than an int64 has into any number.
 func boundedValue(quantity *resource.Quantity, scale resource.Scale) int64 {
+	if quantity.Sign() <= 0 {
+		return 0
+	}
 	if quantity.AsApproximateFloat64() >= maxQuantity*math.Pow10(int(scale)) {
 		return maxQuantity
 	}
-	return max(quantity.ScaledValue(scale), 0)
+	return quantity.ScaledValue(scale)
 }
 
 // deny removes all cards that the pod may run on, and says why.

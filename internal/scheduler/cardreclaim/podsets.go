@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	"volcano.sh/volcano/cmd/scheduler/app/options"
 	"volcano.sh/volcano/pkg/scheduler/api"
@@ -279,6 +280,9 @@ func (s *reclaimSession) isBlockedByOthers(c *podSet, node *api.NodeInfo) bool {
 		return false
 	}
 	wants := countPorts(by.Pod)+countAntiAffinityTerms(by.Pod) > 0
+	if !wants && !s.hasAntiAffinity(node) {
+		return false
+	}
 	for _, other := range node.Tasks {
 		if !wants && countAntiAffinityTerms(other.Pod) == 0 {
 			continue
@@ -289,6 +293,23 @@ func (s *reclaimSession) isBlockedByOthers(c *podSet, node *api.NodeInfo) bool {
 		}
 	}
 	return false
+}
+
+// hasAntiAffinity reports whether any pod of a node has required anti-affinity. The session asks
+// it for every kind of pod on every node, so it looks at all pods only once.
+func (s *reclaimSession) hasAntiAffinity(node *api.NodeInfo) bool {
+	if s.antiAffinityNodes == nil {
+		s.antiAffinityNodes = sets.New[string]()
+		for _, n := range s.nodes {
+			for _, task := range n.Tasks {
+				if countAntiAffinityTerms(task.Pod) > 0 {
+					s.antiAffinityNodes.Insert(n.Name)
+					break
+				}
+			}
+		}
+	}
+	return s.antiAffinityNodes.Has(node.Name)
 }
 
 // evictablePodsFor returns the pods that may be evicted for a reclaiming pod.

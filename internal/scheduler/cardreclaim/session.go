@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
@@ -42,6 +43,8 @@ type reclaimSession struct {
 	// unfinished reports whether the budget ended before some job was served.
 	unfinished bool
 	budget
+	// antiAffinityNodes are the nodes with a pod that has anti-affinity, nil until needed.
+	antiAffinityNodes sets.Set[string]
 	// evictablePods are the pods that may be evicted, by who reclaims.
 	evictablePods     map[reclaimerKey]map[api.TaskID]bool
 	disruptionBudgets disruptionBudgets

@@ -69,7 +69,8 @@ func (c *configMap) String() string {
 }
 
 func (c *configMap) watchChanges(ctx context.Context, changed func()) error {
-	err := c.informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+	err := c.informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, reflector *cache.Reflector, err error) {
+		cache.DefaultWatchErrorHandler(ctx, reflector, err)
 		c.mu.Lock()
 		c.watchErr = err
 		c.mu.Unlock()

@@ -89,7 +89,11 @@ func warnBaseConfigMap(result *Result, effective v1alpha1.ServiceTypePolicySpec,
 		return
 	}
 	at := specPath.Child("scheduler", "baseConfigMap")
-	switch found := policy.RenderConfiguration(effective, policy.BaseFor(effective, input.Volcano), input.Base, nil, written); {
+	var live *corev1.ConfigMap // the webhook does not read it; a written hash says that there is one
+	if written != "" {
+		live = &corev1.ConfigMap{}
+	}
+	switch found := policy.RenderConfiguration(effective, policy.BaseFor(effective, input.Volcano), input.Base, live, written); {
 	case found.Text == "":
 		result.warn(at, "the policy waits: %s", found.Message)
 	case found.BuiltIn:

@@ -58,6 +58,8 @@ func TestServiceTypePolicy(t *testing.T) {
 		"denied before":                   {policy: policy(func(s *v1alpha1.ServiceTypePolicySpec) { denying(s); s.Reclaim = "Off" }), before: policy(denying), base: good},
 		"a ConfigMap that is not known":   {policy: policy(nil), unknown: true},
 		"the base is gone":                {policy: rendered, warning: "the policy waits: there is no ConfigMap volcano-system/volcano-scheduler-configmap"},
+		"what is rendered stays":          {policy: rendered, warning: "; what was rendered last stays"},
+		"nothing is rendered":             {policy: policy(nil), base: text("actions: ["), warning: "; there is no rendered configuration"},
 		"no ConfigMap yet":                {policy: policy(nil), warning: "Volcano's built-in default with this policy laid over it; there was never another: there is no ConfigMap volcano-system/volcano-scheduler-configmap"},
 		"a ConfigMap that nobody can use": {policy: policy(nil), base: text("actions: ["), warning: "the policy waits: ConfigMap volcano-system/volcano-scheduler-configmap, key volcano-scheduler.conf: the text is not YAML"},
 	}) {

@@ -117,10 +117,13 @@ func cardsFor(ask Request, inv *Inventory) (cards []string, refusal string) {
 // amountOf returns CPU or memory, at most 2^53 units.
 func amountOf(quantity resource.Quantity, scale resource.Scale) int64 {
 	const most = 1 << 53
+	if quantity.Sign() <= 0 { // ScaledValue turns a long negative number into any number
+		return 0
+	}
 	if quantity.Cmp(*resource.NewScaledQuantity(most, scale)) >= 0 {
 		return most
 	}
-	return max(0, quantity.ScaledValue(scale))
+	return quantity.ScaledValue(scale)
 }
 
 // isActive reports whether a pod is in a phase in which Volcano counts it.

@@ -97,10 +97,13 @@ func capabilityOf(queue *v1beta1.Queue, name corev1.ResourceName) int64 {
 	if name == corev1.ResourceCPU {
 		scale = resource.Milli
 	}
+	if quantity.Sign() <= 0 { // ScaledValue turns a long negative number into any number
+		return 0
+	}
 	if quantity.Cmp(*resource.NewScaledQuantity(math.MaxInt64/1000, 0)) >= 0 {
 		return Unlimited
 	}
-	return max(0, quantity.ScaledValue(scale))
+	return quantity.ScaledValue(scale)
 }
 
 // Selector selects the namespaces that may use a queue.
