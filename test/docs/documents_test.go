@@ -76,6 +76,27 @@ func constantsOf(t *testing.T, file, prefix string) map[string]string {
 	return found
 }
 
+// TestBreakGlassUsesCommandsOfAdopting tests that docs/break-glass.md has commands that
+// TestADayOfAPlatformEngineer types from docs/adopt.md.
+func TestBreakGlassUsesCommandsOfAdopting(t *testing.T) {
+	breakGlass, adopt := readDocument(t, "docs/break-glass.md"), readDocument(t, "docs/adopt.md")
+	for heading, step := range map[string]string{
+		"## Stop evictions":                   "## Cards are taken back",
+		"## Let pods bypass the scheduler":    "## No bypass of the scheduler",
+		"## A queue must run without a quota": "## A quota for each queue",
+	} {
+		blocks, err := Commands(breakGlass, heading)
+		check.NoError(t, err)
+		typed, err := Commands(adopt, step)
+		check.NoError(t, err)
+		for _, block := range blocks {
+			if !strings.Contains(strings.Join(typed, ""), block) {
+				t.Errorf("docs/break-glass.md, %q: docs/adopt.md, %q does not have the command %q", heading, step, block)
+			}
+		}
+	}
+}
+
 // TestAdoptingEndsWithThePolicy tests that the first policy of docs/adopt.md is the one of the
 // README, except for the fields that the steps change.
 func TestAdoptingEndsWithThePolicy(t *testing.T) {
