@@ -61,7 +61,7 @@ mapfile -t sources < <(sort <<<"$sources" | sed '/^$/d')
 settings=("$version" "$registry" "$revision" "$SOURCE_DATE_EPOCH" "$(buildah --version)")
 stamped_build images "images of $version" "${sources[@]}" Dockerfile hack/build-programs.sh hack/sbom/{go.mod,go.sum,*.go} go.mod go.sum
 
-# Whoever used sudo owns what is made, folders included: make test writes beside it as that user.
+# The user who ran sudo owns the files and folders: make test writes beside them as that user.
 mapfile -t made < <(for folder in "$(dirname "$final")" "$final"; do [ -d "$folder" ] || echo "$folder"; done)
 mkdir -p "$final"
 for image in cardquota-manager cardquota-scheduler; do

@@ -17,6 +17,20 @@
 // oldest list are known. The observer then checks them in their order. It reports
 // a change that arrives later than that.
 //
+// # Invariants
+//
+//   - I1: no placement exceeds the quota of its queue, and no queue serves a namespace that it
+//     does not allow.
+//   - I2: each pod runs on a card that its request names.
+//   - I3: the usage in CardQuotas and Queues equals a recount of the pods.
+//   - I4: each eviction follows the rules of preempt and reclaim, and its preemptor or reclaimer
+//     is placed.
+//   - I5: no program panics, has a data race or ends by itself.
+//   - I6: each workload that waits for cards states a reason.
+//   - I7: a workload that fits the quota and the nodes starts within a few sessions.
+//   - I8: a quota that a message calls insufficient was insufficient at that time.
+//   - I9: no placement exceeds the CPU and memory of its queue or node.
+//
 // # Rules
 //
 // Package rule states the rules of card quota from the documents alone. The
