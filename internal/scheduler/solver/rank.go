@@ -38,7 +38,7 @@ func (m *model) chooseByRank() *state {
 	}
 	highest, fixed := m.currentRank, []int(nil)
 	m.prepareRank(highest, fixed)
-	if m.initialState().capacityWithout(m.openUnits()).isInsufficient() {
+	if m.initialState().cannotSuffice(m.openUnits()) {
 		return nil
 	}
 	top, end := m.highestNeededRank(highest, fixed), m.work+m.linearWork(rankVisits)
@@ -106,7 +106,7 @@ func (m *model) ranksSuffice(rank int, fixed []int) (enough bool) {
 	defer func() { m.outOfBudget = cut || m.outOfBudget && !enough }()
 	m.outOfBudget = false
 	m.prepareRank(rank, fixed)
-	if m.initialState().capacityWithout(m.openUnits()).isInsufficient() {
+	if m.initialState().cannotSuffice(m.openUnits()) {
 		return false
 	}
 	m.allowPruning()

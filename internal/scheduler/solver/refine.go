@@ -122,6 +122,7 @@ func (s *state) searchCheaper(units []int) bool {
 		}
 	}
 	r := s.newBranchAndBound(units)
+	r.potential = s.capacityWithout(units)
 	r.lossBound, r.hasBound = before, true
 	r.triesLeft = maxSearchTries
 	r.searchFrom(0, true)
@@ -138,6 +139,7 @@ func (s *state) searchCheaper(units []int) bool {
 // sets.
 func (s *state) searchAllSets() (found, complete bool) {
 	r := s.newBranchAndBound(s.openUnits())
+	r.potential = s.capacityWithout(s.openUnits())
 	r.triesLeft = 10 * maxSearchTries
 	r.searchFrom(0, true)
 	for _, u := range r.bestSet {
@@ -155,7 +157,8 @@ type branchAndBound struct {
 	options      []option
 	cheapest     []int // indexes of options, the lowest rate first
 	need, gained float64
-	lossBound    Loss // what a set must stay below
+	potential    *capacity // the capacity if all units that are not left out are victims
+	lossBound    Loss      // what a set must stay below
 	hasBound     bool
 	triesLeft    int
 	bestSet      []int
@@ -198,7 +201,7 @@ func (r *branchAndBound) searchFrom(at int, fresh bool) {
 		}
 		return
 	}
-	if at == len(r.options) {
+	if at == len(r.options) || r.potential.isInsufficient() {
 		return
 	}
 	u := r.options[at].unit
@@ -213,7 +216,27 @@ func (r *branchAndBound) searchFrom(at int, fresh bool) {
 		r.gained -= r.options[at].amount
 		r.dropVictim(u, none)
 	}
+	r.leaveOut(u, -1)
 	r.searchFrom(at+1, false)
+	r.leaveOut(u, 1)
+}
+
+// leaveOut subtracts from the potential capacity what a unit frees, or adds it if sign is 1. A
+// job that is not evicted as a whole can still lose its elastic pods.
+func (r *branchAndBound) leaveOut(u int, sign float64) {
+	if p := r.units[u].pod; p != wholeJob {
+		r.potential.addAvailable(r.jobNodes[r.pods[p].jobNode].node, r.pods[p].usage, sign)
+		return
+	}
+	job := &r.jobs[r.units[u].job]
+	for i := job.jobNodes.from; i < job.jobNodes.end; i++ {
+		r.potential.addAvailable(r.jobNodes[i].node, r.jobNodes[i].usage, sign)
+	}
+	for v := job.units.from; v < job.units.end; v++ {
+		if r.units[v].pod != wholeJob {
+			r.leaveOut(v, -sign)
+		}
+	}
 }
 
 // capacityWithout returns the capacity if all units were gone, even more than their jobs can
@@ -232,6 +255,48 @@ func (s *state) capacityWithout(units []int) *capacity {
 		}
 	}
 	return all
+}
+
+// cannotSuffice reports whether the pod sets do not fit even if all units were gone. On each
+// node, a job that stays can lose its elastic pods at most.
+func (s *state) cannotSuffice(units []int) bool {
+	all := s.capacityWithout(units)
+	if all.isInsufficient() {
+		return true
+	}
+	wholly, podsAt := make([]bool, len(s.jobs)), make([][]int, len(s.jobNodes))
+	for _, u := range units {
+		if x := s.units[u]; x.pod == wholeJob {
+			wholly[x.job] = true
+		} else {
+			podsAt[s.pods[x.pod].jobNode] = append(podsAt[s.pods[x.pod].jobNode], x.pod)
+		}
+	}
+	for j := range s.jobs {
+		job, left := &s.jobs[j], max(0, s.jobs[j].elastic-s.jobStates[j].pods)
+		for i := job.jobNodes.from; i < job.jobNodes.end && !wholly[j]; i++ {
+			if len(podsAt[i]) > left {
+				all.addAvailable(s.jobNodes[i].node, s.smallestUsages(podsAt[i], len(podsAt[i])-left), -1)
+			}
+		}
+	}
+	return all.isInsufficient()
+}
+
+// smallestUsages returns the sum of the n smallest usages of each resource.
+func (s *state) smallestUsages(pods []int, n int) []float64 {
+	s.countVisits(len(pods))
+	sum, usages := make([]float64, s.dims), make([]float64, len(pods))
+	for r := range sum {
+		for i, p := range pods {
+			usages[i] = s.pods[p].usage[r]
+		}
+		slices.Sort(usages)
+		for _, usage := range usages[:n] {
+			sum[r] += usage
+		}
+	}
+	return sum
 }
 
 // option is a unit with its loss and its amount of the scarcest resource.

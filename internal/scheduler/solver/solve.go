@@ -56,7 +56,7 @@ func (m *model) findPlan(p *Problem, most int) *Plan {
 func (m *model) chooseUnits() *state {
 	s := m.firstPlan()
 	if s == nil {
-		if s = m.initialState(); s.capacityWithout(m.openUnits()).isInsufficient() {
+		if s = m.initialState(); s.cannotSuffice(m.openUnits()) {
 			m.outOfBudget = false
 			return nil
 		}
