@@ -95,12 +95,12 @@ func run(f flags) error {
 	}
 	quotas, policies := cardquota.DefaultOptions(), servicetypepolicy.DefaultOptions()
 	quotas.Inventory = nodes
-	recounter, err := cardquota.Setup(ctx, mgr, quotas)
+	usageCollector, err := cardquota.Setup(ctx, mgr, quotas)
 	if err != nil {
 		return err
 	}
 	policies.SchedulerNamespace, policies.VolcanoNamespace = f.schedulerNamespace, f.volcanoNamespace
-	policies.Bypasses, policies.Guard = recounter, guard
+	policies.Bypasses, policies.Guard = usageCollector, guard
 	if err := servicetypepolicy.Setup(ctx, mgr, policies); err != nil {
 		return err
 	}
@@ -184,19 +184,19 @@ func requireClientCertificates(file string) (func(*tls.Config), error) {
 }
 
 // setupWebhooks adds the webhooks to the manager, which is ready when they answer.
-func (h *webhookServer) setupWebhooks(ctx context.Context, mgr ctrl.Manager, nodes *controller.NodeInventory) error {
-	if h.certificates == certificatesOff {
+func (w *webhookServer) setupWebhooks(ctx context.Context, mgr ctrl.Manager, nodes *controller.NodeInventory) error {
+	if w.certificates == certificatesOff {
 		return nil
 	}
-	if err := webhook.Setup(ctx, mgr, nodes, h.volcanoNamespace); err != nil {
+	if err := webhook.Setup(ctx, mgr, nodes, w.volcanoNamespace); err != nil {
 		return err
 	}
-	checks := map[string]healthz.Checker{"cards": webhook.Ready(nodes), "webhooks": h.startedCheck()}
-	if h.rotator != nil {
-		if err := h.rotator.Setup(mgr, false); err != nil {
+	checks := map[string]healthz.Checker{"cards": webhook.Ready(nodes), "webhooks": w.startedCheck()}
+	if w.rotator != nil {
+		if err := w.rotator.Setup(mgr, false); err != nil {
 			return err
 		}
-		checks["certificate"] = h.rotator.Ready
+		checks["certificate"] = w.rotator.Ready
 	}
 	for name, check := range checks {
 		if err := mgr.AddReadyzCheck(name, check); err != nil {
@@ -209,9 +209,9 @@ func (h *webhookServer) setupWebhooks(ctx context.Context, mgr ctrl.Manager, nod
 // startedCheck is a readiness check: it connects to the server. A server that requires client
 // certificates refuses that with a line in its log, so there the check runs until it first
 // succeeds: the program ends when the server stops.
-func (h *webhookServer) startedCheck() healthz.Checker {
-	look := h.server.StartedChecker()
-	if h.webhookClientCA == "" {
+func (w *webhookServer) startedCheck() healthz.Checker {
+	look := w.server.StartedChecker()
+	if w.webhookClientCA == "" {
 		return look
 	}
 	var once atomic.Bool

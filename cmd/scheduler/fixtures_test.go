@@ -103,23 +103,23 @@ func listOtherSchedulers(t *testing.T, pods ...*builder.PodBuilder) *otherSchedu
 	return newOtherSchedulersFixture(pods...)
 }
 
-func (l *otherSchedulersFixture) addPod(g *WithT, pod *builder.PodBuilder) {
-	_, err := l.client.CoreV1().Pods("ns").Create(context.Background(), pod.Obj(), metav1.CreateOptions{})
+func (o *otherSchedulersFixture) addPod(g *WithT, pod *builder.PodBuilder) {
+	_, err := o.client.CoreV1().Pods("ns").Create(context.Background(), pod.Obj(), metav1.CreateOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
 	time.Sleep(lookupInterval)
 	synctest.Wait()
 }
 
-func (l *otherSchedulersFixture) deletePod(g *WithT, name string) {
-	g.Expect(l.client.CoreV1().Pods("ns").Delete(context.Background(), name, metav1.DeleteOptions{})).To(Succeed())
+func (o *otherSchedulersFixture) deletePod(g *WithT, name string) {
+	g.Expect(o.client.CoreV1().Pods("ns").Delete(context.Background(), name, metav1.DeleteOptions{})).To(Succeed())
 	time.Sleep(lookupInterval)
 	synctest.Wait()
 }
 
 // startWaiting runs waitUntilNone in the background.
-func (l *otherSchedulersFixture) startWaiting(ctx context.Context) <-chan error {
+func (o *otherSchedulersFixture) startWaiting(ctx context.Context) <-chan error {
 	ended := make(chan error, 1)
-	go func() { ended <- l.waitUntilNone(ctx) }()
+	go func() { ended <- o.waitUntilNone(ctx) }()
 	synctest.Wait()
 	return ended
 }

@@ -64,43 +64,43 @@ func newHeartbeatWriter(leases typedcoordinationv1.LeaseInterface, namespace, id
 }
 
 // observeSession takes the report of a closed session. It never blocks.
-func (b *heartbeatWriter) observeSession(report capacitycard.SessionReport) {
-	b.newestSession.Store(&report)
+func (h *heartbeatWriter) observeSession(report capacitycard.SessionReport) {
+	h.newestSession.Store(&report)
 	select {
-	case b.wake <- struct{}{}:
+	case h.wake <- struct{}{}:
 	default: // run reads the newest report after the current write
 	}
 }
 
 // run writes reports until ctx ends.
-func (b *heartbeatWriter) run(ctx context.Context) {
+func (h *heartbeatWriter) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-b.wake:
-			b.reportSession(ctx, b.newestSession.Load())
+		case <-h.wake:
+			h.reportSession(ctx, h.newestSession.Load())
 		}
 	}
 }
 
 // reportSession writes the report of a session, if that is due.
-func (b *heartbeatWriter) reportSession(ctx context.Context, session *capacitycard.SessionReport) {
+func (h *heartbeatWriter) reportSession(ctx context.Context, session *capacitycard.SessionReport) {
 	report := enforcement.Report{
-		Identity: b.identity, Version: build.Version, ConfigHash: session.ConfigHash,
-		ConfigProblem: b.configProblem(), SecondScheduler: session.BoundByOthers, At: session.At,
+		Identity: h.identity, Version: build.Version, ConfigHash: session.ConfigHash,
+		ConfigProblem: h.configProblem(), SecondScheduler: session.BoundByOthers, At: session.At,
 	}
 	if report.ConfigProblem == "" {
 		report.ConfigProblem = session.Problem
 	}
-	if !isDue(report, b.lastReport, b.lastFailed) {
+	if !isDue(report, h.lastReport, h.lastFailed) {
 		return
 	}
-	err := b.writeReport(ctx, report)
+	err := h.writeReport(ctx, report)
 	if err != nil && !errors.Is(err, errFenced) && ctx.Err() == nil {
-		klog.ErrorS(err, "the heartbeat is not written", "lease", b.namespace+"/"+enforcement.LeaseName)
+		klog.ErrorS(err, "the heartbeat is not written", "lease", h.namespace+"/"+enforcement.LeaseName)
 	}
-	b.lastReport, b.lastFailed = &report, err != nil
+	h.lastReport, h.lastFailed = &report, err != nil
 }
 
 // isDue reports whether a report must be written after the last one.
@@ -109,32 +109,32 @@ func isDue(report enforcement.Report, last *enforcement.Report, failed bool) boo
 }
 
 // writeReport writes a report, and retries once on a conflict.
-func (b *heartbeatWriter) writeReport(ctx context.Context, report enforcement.Report) error {
+func (h *heartbeatWriter) writeReport(ctx context.Context, report enforcement.Report) error {
 	ctx, cancel := context.WithTimeout(ctx, heartbeatTimeout)
 	defer cancel()
-	err := b.tryWrite(ctx, report)
+	err := h.tryWrite(ctx, report)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
-		err = b.tryWrite(ctx, report)
+		err = h.tryWrite(ctx, report)
 	}
 	return err
 }
 
 // tryWrite writes a report once. After an error it reads the Lease again.
-func (b *heartbeatWriter) tryWrite(ctx context.Context, report enforcement.Report) (err error) {
-	lease := b.lease.DeepCopy()
-	b.lease = nil
+func (h *heartbeatWriter) tryWrite(ctx context.Context, report enforcement.Report) (err error) {
+	lease := h.lease.DeepCopy()
+	h.lease = nil
 	if lease == nil {
-		lease, err = b.leases.Get(ctx, enforcement.LeaseName, metav1.GetOptions{})
+		lease, err = h.leases.Get(ctx, enforcement.LeaseName, metav1.GetOptions{})
 	}
 	switch {
 	case apierrors.IsNotFound(err):
-		lease, err = b.leases.Create(ctx, report.Lease(b.namespace), metav1.CreateOptions{})
+		lease, err = h.leases.Create(ctx, report.Lease(h.namespace), metav1.CreateOptions{})
 	case err == nil:
 		report.WriteTo(lease)
-		lease, err = b.leases.Update(ctx, lease, metav1.UpdateOptions{})
+		lease, err = h.leases.Update(ctx, lease, metav1.UpdateOptions{})
 	}
 	if err == nil {
-		b.lease = lease
+		h.lease = lease
 	}
 	return err
 }

@@ -75,13 +75,13 @@ func newHeartbeatFixture() *heartbeatFixture {
 }
 
 // session is a session with a hash that was closed so long after the beginning.
-func (b *heartbeatFixture) session(hash string, after time.Duration) capacitycard.SessionReport {
-	return capacitycard.SessionReport{ConfigHash: hash, At: b.began.Add(after)}
+func (h *heartbeatFixture) session(hash string, after time.Duration) capacitycard.SessionReport {
+	return capacitycard.SessionReport{ConfigHash: hash, At: h.began.Add(after)}
 }
 
 // writtenReport is what the Lease says.
-func (b *heartbeatFixture) writtenReport() (enforcement.Report, error) {
-	object, err := b.client.Tracker().Get(leaseResource, "ns", enforcement.LeaseName)
+func (h *heartbeatFixture) writtenReport() (enforcement.Report, error) {
+	object, err := h.client.Tracker().Get(leaseResource, "ns", enforcement.LeaseName)
 	if err != nil {
 		return enforcement.Report{}, err
 	}
@@ -89,9 +89,9 @@ func (b *heartbeatFixture) writtenReport() (enforcement.Report, error) {
 }
 
 // countWrites counts the requests that write.
-func (b *heartbeatFixture) countWrites() int {
+func (h *heartbeatFixture) countWrites() int {
 	n := 0
-	for _, action := range b.client.Actions() {
+	for _, action := range h.client.Actions() {
 		if action.GetVerb() != "get" {
 			n++
 		}

@@ -109,16 +109,16 @@ func describePods(pods []*corev1.Pod) string {
 }
 
 // waitUntilNone waits until no other scheduler runs, or ctx ends, which is an error.
-func (f *otherSchedulers) waitUntilNone(ctx context.Context) error {
-	defer f.reportObstacle("", nil)
+func (o *otherSchedulers) waitUntilNone(ctx context.Context) error {
+	defer o.reportObstacle("", nil)
 	return wait.PollUntilContextCancel(ctx, lookupInterval, true, func(ctx context.Context) (bool, error) {
-		pods, err := f.listPods(ctx)
+		pods, err := o.listPods(ctx)
 		obstacle := describePods(pods)
 		if err != nil && len(pods) == 0 {
 			obstacle = err.Error()
 		}
 		if ctx.Err() == nil && obstacle != "" {
-			f.reportObstacle(obstacle, pods)
+			o.reportObstacle(obstacle, pods)
 		}
 		return obstacle == "", ctx.Err()
 	})
@@ -126,8 +126,8 @@ func (f *otherSchedulers) waitUntilNone(ctx context.Context) error {
 
 // confirmNone waits until the API server says whether another scheduler runs, or ctx ends. A
 // running one is an error, the end of ctx is not.
-func (f *otherSchedulers) confirmNone(ctx context.Context) error {
-	return f.pollForAny(ctx, func(err error) bool {
+func (o *otherSchedulers) confirmNone(ctx context.Context) error {
+	return o.pollForAny(ctx, func(err error) bool {
 		if err != nil {
 			klog.ErrorS(err, "elected, but nothing is scheduled yet")
 		}
@@ -137,15 +137,15 @@ func (f *otherSchedulers) confirmNone(ctx context.Context) error {
 
 // waitForAny waits until another scheduler runs and returns it as an error; nil when ctx ends
 // first.
-func (f *otherSchedulers) waitForAny(ctx context.Context) error {
-	return f.pollForAny(ctx, func(error) bool { return false }) // the leader continues while the API server does not answer
+func (o *otherSchedulers) waitForAny(ctx context.Context) error {
+	return o.pollForAny(ctx, func(error) bool { return false }) // the leader continues while the API server does not answer
 }
 
 // pollForAny lists pods until it finds another scheduler, which is the error, until isDone
 // accepts a result without one, or until ctx ends.
-func (f *otherSchedulers) pollForAny(ctx context.Context, isDone func(error) bool) error {
+func (o *otherSchedulers) pollForAny(ctx context.Context, isDone func(error) bool) error {
 	err := wait.PollUntilContextCancel(ctx, lookupInterval, true, func(ctx context.Context) (bool, error) {
-		pods, err := f.listPods(ctx)
+		pods, err := o.listPods(ctx)
 		if len(pods) > 0 {
 			return false, fmt.Errorf("%s: %s", reasonForeignScheduler, describePods(pods))
 		}
@@ -158,55 +158,55 @@ func (f *otherSchedulers) pollForAny(ctx context.Context, isDone func(error) boo
 }
 
 // listPods returns the pods of other schedulers, as the API server knows them now.
-func (f *otherSchedulers) listPods(ctx context.Context) ([]*corev1.Pod, error) {
-	if f.selector == nil {
+func (o *otherSchedulers) listPods(ctx context.Context) ([]*corev1.Pod, error) {
+	if o.selector == nil {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	var pods []*corev1.Pod
 	var unread error
-	for _, namespace := range f.namespaces {
-		list, err := f.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: f.selector.String()})
+	for _, namespace := range o.namespaces {
+		list, err := o.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: o.selector.String()})
 		if err != nil {
-			unread = errors.Join(unread, fmt.Errorf("whether another scheduler runs is not known: pods %s in namespace %s cannot be read: %w", f.selector, namespace, err))
+			unread = errors.Join(unread, fmt.Errorf("whether another scheduler runs is not known: pods %s in namespace %s cannot be read: %w", o.selector, namespace, err))
 			continue
 		}
 		for i := range list.Items {
 			pods = append(pods, &list.Items[i])
 		}
 	}
-	return podsOfOtherSchedulers(pods, f.ownPod), unread
+	return podsOfOtherSchedulers(pods, o.ownPod), unread
 }
 
 // reportObstacle reports what this process waits for in the log, on the pods and on the
 // readiness page.
-func (f *otherSchedulers) reportObstacle(obstacle string, pods []*corev1.Pod) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.obstacle == obstacle {
+func (o *otherSchedulers) reportObstacle(obstacle string, pods []*corev1.Pod) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.obstacle == obstacle {
 		return
 	}
-	f.obstacle = obstacle
+	o.obstacle = obstacle
 	if obstacle == "" {
 		klog.InfoS("no other scheduler runs")
 		return
 	}
 	klog.InfoS("not a candidate for leader election", "reason", obstacle)
 	for _, pod := range pods {
-		if !f.notified[pod.UID] && f.recorder != nil {
-			f.recorder.Event(pod, corev1.EventTypeNormal, reasonForeignScheduler, "cardquota-scheduler waits until this pod is gone: two schedulers must never run at the same time")
-			f.notified[pod.UID] = true
+		if !o.notified[pod.UID] && o.recorder != nil {
+			o.recorder.Event(pod, corev1.EventTypeNormal, reasonForeignScheduler, "cardquota-scheduler waits until this pod is gone: two schedulers must never run at the same time")
+			o.notified[pod.UID] = true
 		}
 	}
 }
 
 // String returns the line of the readiness page, "" when this process waits for nothing.
-func (f *otherSchedulers) String() string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.obstacle == "" {
+func (o *otherSchedulers) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.obstacle == "" {
 		return ""
 	}
-	return reasonForeignScheduler + ": not elected: " + f.obstacle
+	return reasonForeignScheduler + ": not elected: " + o.obstacle
 }

@@ -126,9 +126,9 @@ type readiness struct {
 	others *otherSchedulers
 }
 
-func (s readiness) String() string {
-	text := s.loader.Status().String()
-	if waits := s.others.String(); waits != "" {
+func (r readiness) String() string {
+	text := r.loader.Status().String()
+	if waits := r.others.String(); waits != "" {
 		text += "\n" + waits
 	}
 	return text

@@ -134,7 +134,7 @@ func (c *counter) countPodGroupRequest(t *queueUsage, queue string, group *v1bet
 	entry := v1alpha1.BlockedStatus{
 		Workload: controllerReference(group, v1beta1.GroupName, "PodGroup"), Since: group.CreationTimestamp, Reason: why.Reason, Message: why.Message,
 	}
-	for _, d := range request.Demands {
+	for _, d := range request.Cards {
 		if name, ok := c.displayedCard(queue, d.Names); ok {
 			t.usage.Pending[name] = t.usage.Pending[name].Add(d.Count)
 		}
@@ -146,7 +146,7 @@ func (c *counter) countPodGroupRequest(t *queueUsage, queue string, group *v1bet
 			t.blocked.add(entry)
 		}
 	}
-	if blocked && len(request.Demands) == 0 {
+	if blocked && len(request.Cards) == 0 {
 		t.blocked.add(entry)
 	}
 }

@@ -77,12 +77,12 @@ func compareFields(config *apply.QueueApplyConfiguration, live *v1beta1.Queue) m
 
 // InSync reports whether applying the desired Queue would change nothing: every value is in
 // place, and the operator owns exactly the desired fields.
-func (p DesiredQueue) InSync(live *v1beta1.Queue) bool {
+func (d DesiredQueue) InSync(live *v1beta1.Queue) bool {
 	if live == nil {
 		return false
 	}
 	owned := managersByField(live.ManagedFields, isOwnApply)
-	fields := compareFields(p.Config, live)
+	fields := compareFields(d.Config, live)
 	for field, inPlace := range fields {
 		if _, ok := owned[field]; !ok || !inPlace {
 			return false
@@ -93,9 +93,9 @@ func (p DesiredQueue) InSync(live *v1beta1.Queue) bool {
 
 // DriftedFields returns, sorted, the desired fields with another value on the live Queue.
 // Fields that may differ, such as card.allocated, are left out.
-func (p DesiredQueue) DriftedFields(live *v1beta1.Queue) []string {
+func (d DesiredQueue) DriftedFields(live *v1beta1.Queue) []string {
 	var drift []string
-	for field, inPlace := range compareFields(p.Config, live) {
+	for field, inPlace := range compareFields(d.Config, live) {
 		if !inPlace && !slices.Contains(fieldsThatMayDiffer, field) {
 			drift = append(drift, field)
 		}
@@ -108,11 +108,11 @@ func (p DesiredQueue) DriftedFields(live *v1beta1.Queue) []string {
 // wrote the live Queue. Then the operator's own priority or reclaimable differs from the
 // desired one. Or the operator owns the quota, and no manager owns either field. Writing
 // the desired Queue then replaces no other manager's value.
-func (p DesiredQueue) ServiceTypeChanged(live *v1beta1.Queue) bool {
+func (d DesiredQueue) ServiceTypeChanged(live *v1beta1.Queue) bool {
 	if live == nil {
 		return false
 	}
-	fields := compareFields(p.Config, live)
+	fields := compareFields(d.Config, live)
 	ours, theirs := managersByField(live.ManagedFields, isOwnApply), managersByField(live.ManagedFields, isOtherManager)
 	_, fresh := ours[annotationField(v1alpha1.AnnotationCardQuota)]
 	for _, field := range []string{fieldPriority, fieldReclaimable} {

@@ -69,13 +69,13 @@ func NewQuotaTotals(quotas []*v1alpha1.CardQuota, unowned map[string]card.Quota,
 	return b
 }
 
-func (b *QuotaTotals) addGrants(queue, by string, quota card.Quota) {
+func (q *QuotaTotals) addGrants(queue, by string, quota card.Quota) {
 	for name, count := range quota {
-		if b.grants[name] == nil {
-			b.grants[name] = map[string]Grant{}
+		if q.grants[name] == nil {
+			q.grants[name] = map[string]Grant{}
 		}
-		b.grants[name][queue] = Grant{by, count}
-		b.totals[name] = b.totals[name].Add(count)
+		q.grants[name][queue] = Grant{by, count}
+		q.totals[name] = q.totals[name].Add(count)
 	}
 }
 
@@ -83,14 +83,14 @@ func (b *QuotaTotals) addGrants(queue, by string, quota card.Quota) {
 // changed. They grant a card that is or was over-allocated and whose numbers changed.
 // turned reports whether a card became over-allocated or stopped being so. It is also true
 // if the number of healthy cards changed.
-func (b *QuotaTotals) ChangedQueues(before *QuotaTotals) (queues []string, turned bool) {
+func (q *QuotaTotals) ChangedQueues(before *QuotaTotals) (queues []string, turned bool) {
 	moved := map[string]bool{}
-	for _, side := range []*QuotaTotals{before, b} {
+	for _, side := range []*QuotaTotals{before, q} {
 		for name := range side.grants {
-			cards := before.healthy[name] != b.healthy[name]
-			was, is := before.totals[name] > before.healthy[name], b.totals[name] > b.healthy[name]
+			cards := before.healthy[name] != q.healthy[name]
+			was, is := before.totals[name] > before.healthy[name], q.totals[name] > q.healthy[name]
 			turned = turned || cards || was != is
-			if !was && !is || !cards && maps.Equal(before.grants[name], b.grants[name]) {
+			if !was && !is || !cards && maps.Equal(before.grants[name], q.grants[name]) {
 				continue
 			}
 			for queue := range side.grants[name] {
@@ -113,20 +113,20 @@ type OverAllocatedCard struct {
 }
 
 // Excess returns how many cards too many are granted.
-func (e OverAllocatedCard) Excess() card.Count { return e.Granted.Sub(e.Healthy) }
+func (o OverAllocatedCard) Excess() card.Count { return o.Granted.Sub(o.Healthy) }
 
 // OverAllocated returns, sorted, the over-allocated cards that a CardQuota grants. The
 // given CardQuota replaces the one that owns the same queue in the totals.
-func (b *QuotaTotals) OverAllocated(quota *v1alpha1.CardQuota) []OverAllocatedCard {
+func (q *QuotaTotals) OverAllocated(quota *v1alpha1.CardQuota) []OverAllocatedCard {
 	if quota.DeletionTimestamp != nil {
 		return nil
 	}
 	var found []OverAllocatedCard
 	for name, count := range QuotaOf(quota) {
-		others := b.totals[name].Sub(b.grants[name][quota.QueueName()].Count)
-		excess := OverAllocatedCard{Card: name, Quota: count, Granted: others.Add(count), Healthy: b.healthy[name]}
+		others := q.totals[name].Sub(q.grants[name][quota.QueueName()].Count)
+		excess := OverAllocatedCard{Card: name, Quota: count, Granted: others.Add(count), Healthy: q.healthy[name]}
 		if count > 0 && excess.Excess() > 0 {
-			excess.Others = b.otherGrants(name, quota.QueueName())
+			excess.Others = q.otherGrants(name, quota.QueueName())
 			found = append(found, excess)
 		}
 	}
@@ -135,9 +135,9 @@ func (b *QuotaTotals) OverAllocated(quota *v1alpha1.CardQuota) []OverAllocatedCa
 }
 
 // otherGrants returns the grants of a card by other queues, the largest first.
-func (b *QuotaTotals) otherGrants(name card.Name, except string) []Grant {
+func (q *QuotaTotals) otherGrants(name card.Name, except string) []Grant {
 	var others []Grant
-	for queue, grant := range b.grants[name] {
+	for queue, grant := range q.grants[name] {
 		if queue != except && grant.Count > 0 {
 			others = append(others, grant)
 		}
@@ -151,7 +151,7 @@ func (b *QuotaTotals) otherGrants(name card.Name, except string) []Grant {
 // Denied returns the cards for which overAllocation Deny refuses a new or changed
 // CardQuota: over-allocated cards whose quota is new or raised. before is nil for a new
 // CardQuota. An existing quota may always stay or be lowered.
-func (b *QuotaTotals) Denied(before, after *v1alpha1.CardQuota) []OverAllocatedCard {
+func (q *QuotaTotals) Denied(before, after *v1alpha1.CardQuota) []OverAllocatedCard {
 	if after.Spec.OverAllocation != v1alpha1.OverAllocationDeny {
 		return nil
 	}
@@ -159,7 +159,7 @@ func (b *QuotaTotals) Denied(before, after *v1alpha1.CardQuota) []OverAllocatedC
 	if before != nil {
 		had = QuotaOf(before)
 	}
-	return slices.DeleteFunc(b.OverAllocated(after), func(e OverAllocatedCard) bool { return e.Quota <= had[e.Card] })
+	return slices.DeleteFunc(q.OverAllocated(after), func(e OverAllocatedCard) bool { return e.Quota <= had[e.Card] })
 }
 
 // maxNamedGrants is the number of other CardQuotas that a message names.
@@ -167,16 +167,16 @@ const maxNamedGrants = 3
 
 // String returns one clause, such as "NVIDIA-H200: 12 granted, 8 healthy, 4 too many (6
 // here, 4 by search, 2 by ads)".
-func (e OverAllocatedCard) String() string {
-	parts := []string{fmt.Sprintf("%d here", e.Quota)}
-	for i, other := range e.Others {
+func (o OverAllocatedCard) String() string {
+	parts := []string{fmt.Sprintf("%d here", o.Quota)}
+	for i, other := range o.Others {
 		if i == maxNamedGrants {
-			parts = append(parts, fmt.Sprintf("the rest by %d more", len(e.Others)-i))
+			parts = append(parts, fmt.Sprintf("the rest by %d more", len(o.Others)-i))
 			break
 		}
 		parts = append(parts, fmt.Sprintf("%d by %s", other.Count, other.By))
 	}
-	return fmt.Sprintf("%s: %d granted, %d healthy, %d too many (%s)", e.Card, e.Granted, e.Healthy, e.Excess(), strings.Join(parts, ", "))
+	return fmt.Sprintf("%s: %d granted, %d healthy, %d too many (%s)", o.Card, o.Granted, o.Healthy, o.Excess(), strings.Join(parts, ", "))
 }
 
 // DescribeOverAllocation returns the clauses of several cards in one text.

@@ -171,30 +171,30 @@ func capabilityList(resources *v1alpha1.Resources) corev1.ResourceList {
 
 // YieldField drops a field that another manager keeps. It returns false for a field that
 // the operator must own.
-func (p *DesiredQueue) YieldField(c FieldConflict) bool {
+func (d *DesiredQueue) YieldField(c FieldConflict) bool {
 	switch c.Field {
 	case fieldWeight:
-		p.Config.Spec.Weight = nil
-		p.WeightHeldBy = c.Manager
+		d.Config.Spec.Weight = nil
+		d.WeightHeldBy = c.Manager
 	case fieldParent:
-		p.Config.Spec.Parent = nil
+		d.Config.Spec.Parent = nil
 	case labelField(LabelManagedBy):
-		p.Config.Labels = nil
+		d.Config.Labels = nil
 	case annotationField(annotationClosedByParent):
-		delete(p.Config.Annotations, annotationClosedByParent)
+		delete(d.Config.Annotations, annotationClosedByParent)
 	default:
 		return false
 	}
-	p.dropEmptySpec()
+	d.dropEmptySpec()
 	return true
 }
 
 // dropEmptySpec drops an empty spec. Applied, it would make the operator own spec as a
 // whole.
-func (p *DesiredQueue) dropEmptySpec() {
-	if spec := p.Config.Spec; spec != nil && spec.Capability == nil && spec.Parent == nil &&
+func (d *DesiredQueue) dropEmptySpec() {
+	if spec := d.Config.Spec; spec != nil && spec.Capability == nil && spec.Parent == nil &&
 		spec.Priority == nil && spec.Reclaimable == nil && spec.Weight == nil {
-		p.Config.Spec = nil
+		d.Config.Spec = nil
 	}
 }
 

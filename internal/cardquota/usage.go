@@ -57,9 +57,9 @@ type Usage struct {
 }
 
 // Equal reports whether two usages are equal.
-func (q Usage) Equal(o Usage) bool {
-	return q.MilliCPU == o.MilliCPU && q.Memory == o.Memory && q.Members == o.Members && q.BlockedTotal == o.BlockedTotal &&
-		maps.Equal(q.Used, o.Used) && maps.Equal(q.Pending, o.Pending) && slices.Equal(q.Blocked, o.Blocked)
+func (u Usage) Equal(o Usage) bool {
+	return u.MilliCPU == o.MilliCPU && u.Memory == o.Memory && u.Members == o.Members && u.BlockedTotal == o.BlockedTotal &&
+		maps.Equal(u.Used, o.Used) && maps.Equal(u.Pending, o.Pending) && slices.Equal(u.Blocked, o.Blocked)
 }
 
 // CountUsage returns the usage of every queue that a pod or PodGroup names.
@@ -174,12 +174,12 @@ func (c *counter) podGroupOf(pod *corev1.Pod) *v1beta1.PodGroup {
 	return c.groups[key]
 }
 
-func (t *queueUsage) addCharge(charge quota.Charge) {
+func (q *queueUsage) addCharge(charge quota.Charge) {
 	for _, held := range charge.Cards {
-		t.usage.Used[held.Name] = t.usage.Used[held.Name].Add(held.Count)
+		q.usage.Used[held.Name] = q.usage.Used[held.Name].Add(held.Count)
 	}
-	t.usage.MilliCPU = quota.AddSaturating(t.usage.MilliCPU, charge.MilliCPU)
-	t.usage.Memory = quota.AddSaturating(t.usage.Memory, charge.Memory)
+	q.usage.MilliCPU = quota.AddSaturating(q.usage.MilliCPU, charge.MilliCPU)
+	q.usage.Memory = quota.AddSaturating(q.usage.Memory, charge.Memory)
 }
 
 // countPending counts a pending pod under the first card of its request that the queue has

@@ -44,35 +44,35 @@ func NewStatusThrottle(interval time.Duration) *StatusThrottle {
 }
 
 // Wait returns how long the next status write of an object must wait, 0 for not at all.
-func (p *StatusThrottle) Wait(name string) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return max(0, p.interval-p.now().Sub(p.writes[name].at))
+func (s *StatusThrottle) Wait(name string) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return max(0, s.interval-s.now().Sub(s.writes[name].at))
 }
 
 // RecordWrite records a status write and the resource version that it made.
-func (p *StatusThrottle) RecordWrite(name, resourceVersion string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.writes[name] = lastWrite{p.now(), resourceVersion}
+func (s *StatusThrottle) RecordWrite(name, resourceVersion string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.writes[name] = lastWrite{s.now(), resourceVersion}
 }
 
 // Delay delays the next status write of an object as if one had just been made.
-func (p *StatusThrottle) Delay(name string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.writes[name] = lastWrite{p.now(), p.writes[name].resourceVersion}
+func (s *StatusThrottle) Delay(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.writes[name] = lastWrite{s.now(), s.writes[name].resourceVersion}
 }
 
 // CacheIsStale reports whether an object from the cache is older than its last status
 // write. Its status is outdated then: a state that changes and changes back would be
 // written once and never corrected.
-func (p *StatusThrottle) CacheIsStale(name, resourceVersion string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	last := p.writes[name]
+func (s *StatusThrottle) CacheIsStale(name, resourceVersion string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := s.writes[name]
 	written, err := strconv.ParseUint(last.resourceVersion, 10, 64)
-	if err != nil || p.now().Sub(last.at) >= maxCacheLag {
+	if err != nil || s.now().Sub(last.at) >= maxCacheLag {
 		return false
 	}
 	read, err := strconv.ParseUint(resourceVersion, 10, 64)
@@ -80,10 +80,10 @@ func (p *StatusThrottle) CacheIsStale(name, resourceVersion string) bool {
 }
 
 // Forget drops a deleted object.
-func (p *StatusThrottle) Forget(name string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.writes, name)
+func (s *StatusThrottle) Forget(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.writes, name)
 }
 
 // RequeueWithin requeues after the given time at the latest; 0 means no such time.

@@ -86,26 +86,26 @@ func FindBypasses(pods []*corev1.Pod, charges map[types.UID]quota.Charge, inv *c
 // UID.
 type FirstProvenance map[types.UID]Provenance
 
-func (s FirstProvenance) recordNew(pods []*corev1.Pod) {
+func (f FirstProvenance) recordNew(pods []*corev1.Pod) {
 	for _, pod := range pods {
-		first, seen := s[pod.UID]
+		first, seen := f[pod.UID]
 		if seen && !first.ManagedFieldsRemoved {
 			continue
 		}
 		// Managed fields that were removed at first and are back prove nothing, unless they
 		// hold a node name.
 		if now := ProvenanceOf(pod); !seen || now.NodeNameSetByCreator {
-			s[pod.UID] = now
+			f[pod.UID] = now
 		}
 	}
-	if len(s) == len(pods) { // all pods are known, so no entry is obsolete
+	if len(f) == len(pods) { // all pods are known, so no entry is obsolete
 		return
 	}
 	existing := make(map[types.UID]bool, len(pods))
 	for _, pod := range pods {
 		existing[pod.UID] = true
 	}
-	maps.DeleteFunc(s, func(uid types.UID, _ Provenance) bool { return !existing[uid] })
+	maps.DeleteFunc(f, func(uid types.UID, _ Provenance) bool { return !existing[uid] })
 }
 
 // bypassReason returns how an assigned pod bypassed our scheduler, "" if it did not. A

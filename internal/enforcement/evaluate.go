@@ -112,19 +112,19 @@ func EvaluateQueue(queue string, policyCondition *metav1.Condition, all []Bypass
 // withoutExplainedPods leaves out pods that do not prove another scheduler. A pod that was
 // created with its node name needs no second scheduler. The pod that sends the heartbeat is
 // ours, whatever its labels, and so are the other replicas of its ReplicaSet.
-func (f Observation) withoutExplainedPods() Observation {
-	if f.Heartbeat == nil {
-		return f
+func (o Observation) withoutExplainedPods() Observation {
+	if o.Heartbeat == nil {
+		return o
 	}
-	report := *f.Heartbeat
+	report := *o.Heartbeat
 	report.SecondScheduler = slices.DeleteFunc(slices.Clone(report.SecondScheduler), func(pod string) bool {
-		return slices.ContainsFunc(f.Bypasses, func(b Bypass) bool { return b.Pod == pod })
+		return slices.ContainsFunc(o.Bypasses, func(b Bypass) bool { return b.Pod == pod })
 	})
-	f.Heartbeat = &report
-	f.OtherSchedulers = slices.DeleteFunc(slices.Clone(f.OtherSchedulers), func(pod SchedulerPod) bool {
-		return pod.Sent(report) || f.HeartbeatOwner != "" && pod.Owner == f.HeartbeatOwner
+	o.Heartbeat = &report
+	o.OtherSchedulers = slices.DeleteFunc(slices.Clone(o.OtherSchedulers), func(pod SchedulerPod) bool {
+		return pod.Sent(report) || o.HeartbeatOwner != "" && pod.Owner == o.HeartbeatOwner
 	})
-	return f
+	return o
 }
 
 // Sent reports whether the pod sent a report.
@@ -146,54 +146,54 @@ func isIdentityOf(pod, identity string) bool {
 // SchedulerAlive reports whether the last report proves that our scheduler runs. It must be
 // fresh by the scheduler's clock and received lately by the operator's. Neither a clock
 // that is ahead nor an old report is proof.
-func (f Observation) SchedulerAlive() bool {
-	return f.Heartbeat != nil && f.Heartbeat.Fresh(f.Now) && (f.ReceivedAt.IsZero() || f.receivesHeartbeats()) && !f.stoppedCleanly()
+func (o Observation) SchedulerAlive() bool {
+	return o.Heartbeat != nil && o.Heartbeat.Fresh(o.Now) && (o.ReceivedAt.IsZero() || o.receivesHeartbeats()) && !o.stoppedCleanly()
 }
 
 // stoppedCleanly reports whether the scheduler stopped cleanly without a successor. While
 // its reports arrived and there is no other scheduler, one of its replicas has StaleAfter
 // to take over. An update of the scheduler changes no condition, since no scheduler assigns
 // cards in between.
-func (f Observation) stoppedCleanly() bool {
-	return f.Heartbeat != nil && f.Heartbeat.Ended && (f.ReceivedAt.IsZero() || len(f.OtherSchedulers) > 0)
+func (o Observation) stoppedCleanly() bool {
+	return o.Heartbeat != nil && o.Heartbeat.Ended && (o.ReceivedAt.IsZero() || len(o.OtherSchedulers) > 0)
 }
 
 // receivesHeartbeats reports whether reports still arrive, whatever their time.
-func (f Observation) receivesHeartbeats() bool {
-	return !f.ReceivedAt.IsZero() && f.Now.Sub(f.ReceivedAt) < StaleAfter
+func (o Observation) receivesHeartbeats() bool {
+	return !o.ReceivedAt.IsZero() && o.Now.Sub(o.ReceivedAt) < StaleAfter
 }
 
 // leaseHeldByOther reports whether the leader sends no heartbeat although it had time for
 // one. A leader that was just elected may still be ours. Without readable heartbeats the
 // leader is unknown.
-func (f Observation) leaseHeldByOther() bool {
-	return f.Leader != nil && f.Unreadable == "" && f.Now.Before(f.Leader.Expires) && f.Now.Sub(f.Leader.Acquired) >= StaleAfter &&
-		(f.Heartbeat == nil || f.Heartbeat.Identity != f.Leader.Identity)
+func (o Observation) leaseHeldByOther() bool {
+	return o.Leader != nil && o.Unreadable == "" && o.Now.Before(o.Leader.Expires) && o.Now.Sub(o.Leader.Acquired) >= StaleAfter &&
+		(o.Heartbeat == nil || o.Heartbeat.Identity != o.Leader.Identity)
 }
 
 // NextCheck returns the next moment at which the condition may change without a new report,
 // zero for never.
-func (f Observation) NextCheck() time.Time {
+func (o Observation) NextCheck() time.Time {
 	var at time.Time
 	consider := func(t time.Time) {
-		if t.After(f.Now) && (at.IsZero() || t.Before(at)) {
+		if t.After(o.Now) && (at.IsZero() || t.Before(at)) {
 			at = t
 		}
 	}
-	if f.Heartbeat != nil {
-		consider(f.Heartbeat.At.Add(StaleAfter))
+	if o.Heartbeat != nil {
+		consider(o.Heartbeat.At.Add(StaleAfter))
 		// A report from the future becomes fresh after this.
-		consider(f.Heartbeat.At.Add(-StaleAfter + time.Nanosecond))
-		if !f.ReceivedAt.IsZero() {
-			consider(f.ReceivedAt.Add(StaleAfter))
+		consider(o.Heartbeat.At.Add(-StaleAfter + time.Nanosecond))
+		if !o.ReceivedAt.IsZero() {
+			consider(o.ReceivedAt.Add(StaleAfter))
 		}
 	}
-	if f.Leader != nil {
-		consider(f.Leader.Acquired.Add(StaleAfter))
-		consider(f.Leader.Expires)
+	if o.Leader != nil {
+		consider(o.Leader.Acquired.Add(StaleAfter))
+		consider(o.Leader.Expires)
 	}
-	if !f.WantedSince.IsZero() {
-		consider(f.WantedSince.Add(configLoadTimeout))
+	if !o.WantedSince.IsZero() {
+		consider(o.WantedSince.Add(configLoadTimeout))
 	}
 	return at
 }

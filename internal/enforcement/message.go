@@ -24,45 +24,45 @@ const (
 	shortHashLength = 12
 )
 
-func (f Observation) stockSchedulerMessage() string {
-	if len(f.OtherSchedulers) > 0 {
+func (o Observation) stockSchedulerMessage() string {
+	if len(o.OtherSchedulers) > 0 {
 		return "another scheduler runs in place of Cardquota's and enforces no card quota; " +
-			"scale it to 0, and Cardquota's takes over when its pods are gone: " + f.describeOtherSchedulers()
+			"scale it to 0, and Cardquota's takes over when its pods are gone: " + o.describeOtherSchedulers()
 	}
 	return fmt.Sprintf("%s has held the leader Lease volcano in namespace %s since %s and sends no heartbeat: "+
 		"it is not a scheduler of Cardquota, or an old one, and enforces no card quota; put cardquota-scheduler in its place",
-		f.Leader.Identity, f.Namespace, formatTime(f.Leader.Acquired))
+		o.Leader.Identity, o.Namespace, formatTime(o.Leader.Acquired))
 }
 
 // describeOtherSchedulers returns the names of the pods of other schedulers.
-func (f Observation) describeOtherSchedulers() string {
-	names := make([]string, len(f.OtherSchedulers))
-	for i, pod := range f.OtherSchedulers {
+func (o Observation) describeOtherSchedulers() string {
+	names := make([]string, len(o.OtherSchedulers))
+	for i, pod := range o.OtherSchedulers {
 		names[i] = pod.Name
 	}
 	return podNoun(len(names)) + " " + joinFirst(names, maxNamedPods)
 }
 
-func (f Observation) notConfiguredMessage() string {
-	why := cmp.Or(f.NotConfigured, "no configuration was written yet")
+func (o Observation) notConfiguredMessage() string {
+	why := cmp.Or(o.NotConfigured, "no configuration was written yet")
 	return "the scheduler is not configured as the ServiceTypePolicy says: " + conditions.Truncate(why, maxQuotedBytes)
 }
 
-func (f Observation) noHeartbeatMessage() string {
+func (o Observation) noHeartbeatMessage() string {
 	const look = "check whether a pod of cardquota-scheduler runs and leads, and what its /readyz says"
-	lease := fmt.Sprintf("Lease %s in namespace %s", LeaseName, f.Namespace)
-	switch report := f.Heartbeat; {
-	case report == nil && f.Unreadable != "":
-		return fmt.Sprintf("the scheduler's heartbeat, %s, cannot be read: %s", lease, conditions.Truncate(f.Unreadable, maxQuotedBytes))
+	lease := fmt.Sprintf("Lease %s in namespace %s", LeaseName, o.Namespace)
+	switch report := o.Heartbeat; {
+	case report == nil && o.Unreadable != "":
+		return fmt.Sprintf("the scheduler's heartbeat, %s, cannot be read: %s", lease, conditions.Truncate(o.Unreadable, maxQuotedBytes))
 	case report == nil:
 		return fmt.Sprintf("no Cardquota scheduler has ever finished a session: there is no %s; %s", lease, look)
 	case report.Ended:
 		return fmt.Sprintf("the scheduler %s stopped cleanly after its session of %s, and none has taken over: no card is assigned and nothing is enforced; %s",
 			report.Identity, formatTime(report.At), look)
-	case report.At.Sub(f.Now) >= StaleAfter:
+	case report.At.Sub(o.Now) >= StaleAfter:
 		return fmt.Sprintf("the heartbeat of %s, %s, has a time that is %s or more in the future and proves nothing: "+
 			"correct the clocks of the scheduler's and the operator's node", report.Identity, lease, StaleAfter)
-	case f.receivesHeartbeats() && f.ReceivedAt.Sub(report.At) >= StaleAfter:
+	case o.receivesHeartbeats() && o.ReceivedAt.Sub(report.At) >= StaleAfter:
 		return fmt.Sprintf("heartbeats of %s arrive in %s, but their time is %s or more in the past: "+
 			"correct the clocks of the scheduler's and the operator's node", report.Identity, lease, StaleAfter)
 	default:
@@ -71,22 +71,22 @@ func (f Observation) noHeartbeatMessage() string {
 	}
 }
 
-func (f Observation) secondSchedulerMessage() string {
-	if len(f.OtherSchedulers) > 0 {
+func (o Observation) secondSchedulerMessage() string {
+	if len(o.OtherSchedulers) > 0 {
 		return fmt.Sprintf("another scheduler runs beside %s, and neither knows what the other assigns; scale it to 0: %s",
-			f.Heartbeat.Identity, f.describeOtherSchedulers())
+			o.Heartbeat.Identity, o.describeOtherSchedulers())
 	}
-	bound := f.Heartbeat.SecondScheduler
+	bound := o.Heartbeat.SecondScheduler
 	return fmt.Sprintf("another client than %s binds pods of its schedulerName; find the second scheduler of that name and stop it, "+
-		"or delete the pods if they were bound by hand: %s %s", f.Heartbeat.Identity, podNoun(len(bound)), joinFirst(bound, maxNamedPods))
+		"or delete the pods if they were bound by hand: %s %s", o.Heartbeat.Identity, podNoun(len(bound)), joinFirst(bound, maxNamedPods))
 }
 
-func (f Observation) configNotLoadedMessage() string {
-	state := fmt.Sprintf("%s uses configuration %s, but %s was written", f.Heartbeat.Identity, shortHash(f.Heartbeat.ConfigHash), shortHash(f.WantedHash))
+func (o Observation) configNotLoadedMessage() string {
+	state := fmt.Sprintf("%s uses configuration %s, but %s was written", o.Heartbeat.Identity, shortHash(o.Heartbeat.ConfigHash), shortHash(o.WantedHash))
 	switch {
-	case f.Heartbeat.ConfigProblem != "":
-		return fmt.Sprintf("%s, which it refuses: %s", state, conditions.Truncate(f.Heartbeat.ConfigProblem, maxQuotedBytes))
-	case !f.WantedSince.IsZero() && f.Now.Sub(f.WantedSince) < configLoadTimeout:
+	case o.Heartbeat.ConfigProblem != "":
+		return fmt.Sprintf("%s, which it refuses: %s", state, conditions.Truncate(o.Heartbeat.ConfigProblem, maxQuotedBytes))
+	case !o.WantedSince.IsZero() && o.Now.Sub(o.WantedSince) < configLoadTimeout:
 		return state + " and is being loaded"
 	default:
 		return fmt.Sprintf("%s, which it has not loaded: a ConfigMap that is mounted into its pod, as in Volcano's own Deployment, takes up to two minutes to arrive; "+

@@ -26,13 +26,13 @@ func named(prefix string, n int) []card.Name {
 func choosing(names []card.Name, n int, count card.Count) JobRequest {
 	random := rand.New(rand.NewPCG(1, 2))
 	var all JobRequestBuilder
-	for len(all.Demands) < n {
+	for len(all.Cards) < n {
 		choice := slices.DeleteFunc(slices.Clone(names), func(card.Name) bool { return random.IntN(2) == 0 })
-		if len(choice) > 1 && all.index.find(all.Demands, choice) < 0 {
+		if len(choice) > 1 && all.index.find(all.Cards, choice) < 0 {
 			all.Add(Request{Names: choice, Count: count})
 		}
 	}
-	return JobRequest{Demands: all.Demands}
+	return JobRequest{Cards: all.Cards}
 }
 
 // limited is an account of one queue with so many of each card.
@@ -50,27 +50,27 @@ func limited(names []card.Name, each card.Count) *Ledger {
 func TestInventedCardsAreNoWork(t *testing.T) {
 	real := named("REAL-", 2)
 	a := limited(real, 100)
-	var waiting InqueueDemand
+	var waiting Reservations
 	for i := range 20 {
 		var app JobRequest
 		for j := range 256 {
-			app.Demands = append(app.Demands, Demand{Names: append(named(fmt.Sprintf("X-%d-%d-", i, j), 15), real[j%2]), Count: 1})
-			app.Demands = append(app.Demands, Demand{Names: named(fmt.Sprintf("Y-%d-%d-", i, j), 16), Count: 1000})
+			app.Cards = append(app.Cards, CardRequest{Names: append(named(fmt.Sprintf("X-%d-%d-", i, j), 15), real[j%2]), Count: 1})
+			app.Cards = append(app.Cards, CardRequest{Names: named(fmt.Sprintf("Y-%d-%d-", i, j), 16), Count: 1000})
 		}
 		waiting.Add(a.DropUngranted("q", app))
 	}
-	check.Must(t, len(waiting.Demands) == 2 && waiting.Demands[0].Count == 2560,
-		"%d demands wait, want the 2 for cards that can be given", len(waiting.Demands))
-	m, short := a.matchCards("q", &waiting, JobRequest{Demands: []Demand{{Names: real[:1], Count: 1}}}, 1)
+	check.Must(t, len(waiting.Cards) == 2 && waiting.Cards[0].Count == 2560,
+		"%d demands wait, want the 2 for cards that can be given", len(waiting.Cards))
+	m, short := a.matchCards("q", &waiting, JobRequest{Cards: []CardRequest{{Names: real[:1], Count: 1}}}, 1)
 	check.That(t, short != nil && len(m.edgesFrom) == 3 && len(m.edges) == 4 && m.steps <= 20,
 		"%d vertices, %d edges, %d steps, refused: %v, want the cards and the sink alone", len(m.edgesFrom), len(m.edges), m.steps, short)
 	// One who applies for them is refused for the names as they were written.
-	invented := Demand{Names: named("Z", 16), Count: 3}
-	if _, short := a.matchCards("q", &InqueueDemand{}, JobRequest{Demands: []Demand{invented}}, 1); short == nil ||
+	invented := CardRequest{Names: named("Z", 16), Count: 3}
+	if _, short := a.matchCards("q", &Reservations{}, JobRequest{Cards: []CardRequest{invented}}, 1); short == nil ||
 		!slices.Equal(short.Names, invented.Names) || short.Requested != 3 || short.Total != 3 || short.Limit != 0 {
 		t.Errorf("refused with %+v", short)
 	}
-	s := a.CheckEnqueue("q", waiting, JobRequest{MilliCPU: 1, Demands: []Demand{{Names: invented.Names}}}, 1)
+	s := a.CheckEnqueue("q", waiting, JobRequest{MilliCPU: 1, Cards: []CardRequest{{Names: invented.Names}}}, 1)
 	check.That(t, s == nil, "who asks for no cards is refused for cards: %+v", s)
 }
 
@@ -78,20 +78,20 @@ func TestInventedCardsAreNoWork(t *testing.T) {
 func TestManyChoicesAreBoundedWork(t *testing.T) {
 	names := named("M", 16)
 	a := limited(names, 10_000)
-	var waiting InqueueDemand
-	for _, d := range choosing(names, maxChoices, 1).Demands {
-		waiting.Add(JobRequest{Demands: []Demand{d}})
+	var waiting Reservations
+	for _, d := range choosing(names, maxChoices, 1).Cards {
+		waiting.Add(JobRequest{Cards: []CardRequest{d}})
 	}
-	check.Must(t, !waiting.split && len(waiting.Demands) == maxChoices, "%d choices are %d demands", maxChoices, len(waiting.Demands))
+	check.Must(t, !waiting.split && len(waiting.Cards) == maxChoices, "%d choices are %d demands", maxChoices, len(waiting.Cards))
 	m, short := a.matchCards("q", &waiting, choosing(names, 2000, 1), 1)
 	check.That(t, short == nil && len(m.edgesFrom) <= 1+16+maxChoices+maxJobChoices && len(m.edges) <= 2*16*(1+maxChoices+maxJobChoices) && m.steps <= 1_000_000,
 		"%d vertices, %d edges, %d steps, refused: %v", len(m.edgesFrom), len(m.edges), m.steps, short)
 	waiting.Add(choosing(names, 2000, 1))
-	check.That(t, waiting.split && len(waiting.Demands) == 16, "2000 choices among 16 cards are %d demands", len(waiting.Demands))
+	check.That(t, waiting.split && len(waiting.Cards) == 16, "2000 choices among 16 cards are %d demands", len(waiting.Cards))
 	for range 3 { // a queue without limits
-		waiting.Add(JobRequest{Demands: choosing(named("any", 1000), 20, 1).Demands})
+		waiting.Add(JobRequest{Cards: choosing(named("any", 1000), 20, 1).Cards})
 	}
-	check.That(t, len(waiting.Demands) <= maxDemands, "%d demands wait, at most %d", len(waiting.Demands), maxDemands)
+	check.That(t, len(waiting.Cards) <= maxCardRequests, "%d demands wait, at most %d", len(waiting.Cards), maxCardRequests)
 }
 
 // TestElasticJobsArePooled: a vote looks at the cards that jobs could give back, and not
@@ -102,13 +102,13 @@ func TestElasticJobsArePooled(t *testing.T) {
 	for _, n := range names { // only what elastic jobs give is left
 		a.Charge("p"+string(n), &Charge{Queue: "q", Cards: []card.Amount{{Name: n, Count: 20_000}}})
 	}
-	var waiting InqueueDemand
+	var waiting Reservations
 	for i := range 2000 {
 		waiting.AddElastic(ElasticUsage{Used: map[card.Name]card.Count{names[0]: 2, names[1]: card.Count(i % 7)}, Elastic: card.Count(i % 5)})
 		waiting.AddElastic(ElasticUsage{Used: map[card.Name]card.Count{names[0]: 1, names[1]: 1, names[2]: 1}, Elastic: 2})
 	}
-	waiting.Add(JobRequest{Demands: []Demand{{Names: names, Count: 8}}})
-	m, short := a.matchCards("q", &waiting, JobRequest{Demands: []Demand{{Names: names, Count: 5000}}}, 1)
+	waiting.Add(JobRequest{Cards: []CardRequest{{Names: names, Count: 8}}})
+	m, short := a.matchCards("q", &waiting, JobRequest{Cards: []CardRequest{{Names: names, Count: 5000}}}, 1)
 	check.That(t, short == nil && len(m.edgesFrom) <= 10 && m.steps <= 200, "%d vertices, %d steps, refused: %v", len(m.edgesFrom), m.steps, short)
 }
 
@@ -116,22 +116,22 @@ func TestElasticJobsArePooled(t *testing.T) {
 // wait for many choices of cards.
 func BenchmarkVote(b *testing.B) {
 	names := named("M", 16)
-	for name, fill := range map[string]func(*InqueueDemand){
-		"nothing waits": func(*InqueueDemand) {},
-		"2000 elastic jobs with two cards": func(w *InqueueDemand) {
+	for name, fill := range map[string]func(*Reservations){
+		"nothing waits": func(*Reservations) {},
+		"2000 elastic jobs with two cards": func(w *Reservations) {
 			for range 2000 {
 				w.AddElastic(ElasticUsage{Used: map[card.Name]card.Count{names[0]: 2, names[1]: 2}, Elastic: 3})
 			}
 		},
-		"64 choices wait": func(w *InqueueDemand) {
-			for _, d := range choosing(names, maxChoices, 1).Demands {
-				w.Add(JobRequest{Demands: []Demand{d}})
+		"64 choices wait": func(w *Reservations) {
+			for _, d := range choosing(names, maxChoices, 1).Cards {
+				w.Add(JobRequest{Cards: []CardRequest{d}})
 			}
 		},
 	} {
 		b.Run(name, func(b *testing.B) {
-			a, app := limited(names, 20_000), JobRequest{Demands: []Demand{{Names: names[:2], Count: 8}}}
-			var waiting InqueueDemand
+			a, app := limited(names, 20_000), JobRequest{Cards: []CardRequest{{Names: names[:2], Count: 8}}}
+			var waiting Reservations
 			fill(&waiting)
 			for range b.N {
 				if s := a.CheckEnqueue("q", waiting, app, 1); s != nil {
@@ -155,14 +155,14 @@ func TestTooManyChoicesReserveNeverTooLittle(t *testing.T) {
 		}
 		a := New(0)
 		a.SetLimits("q", Limits{Cards: quota, MilliCPU: Unlimited, Memory: Unlimited})
-		demand := rapid.Custom(func(t *rapid.T) Demand {
+		demand := rapid.Custom(func(t *rapid.T) CardRequest {
 			some := rapid.SliceOfNDistinct(rapid.SampledFrom(names), 1, 3, rapid.ID[card.Name]).Draw(t, "names")
-			return Demand{Names: some, Count: card.Count(rapid.IntRange(0, 2).Draw(t, "count"))}
+			return CardRequest{Names: some, Count: card.Count(rapid.IntRange(0, 2).Draw(t, "count"))}
 		})
 		waits := rapid.SliceOfN(demand, 0, 3).Draw(t, "waiting")
-		app := JobRequest{Demands: rapid.SliceOfN(demand, 1, 3).Draw(t, "application")}
-		waiting := InqueueDemand{split: rapid.Bool().Draw(t, "too many wait")}
-		waiting.Add(a.DropUngranted("q", JobRequest{Demands: waits}))
+		app := JobRequest{Cards: rapid.SliceOfN(demand, 1, 3).Draw(t, "application")}
+		waiting := Reservations{split: rapid.Bool().Draw(t, "too many wait")}
+		waiting.Add(a.DropUngranted("q", JobRequest{Cards: waits}))
 
 		m := newMatching(nil, func(name card.Name) int64 { return free[name] })
 		if rapid.Bool().Draw(t, "too many in the flow") {
@@ -171,24 +171,24 @@ func TestTooManyChoicesReserveNeverTooLittle(t *testing.T) {
 				m.choices[fmt.Sprint("another ", i)] = sink
 			}
 		}
-		for _, d := range waiting.Demands {
-			m.addDemand(d)
+		for _, d := range waiting.Cards {
+			m.addRequest(d)
 		}
-		admitted := !slices.ContainsFunc(app.Demands, func(d Demand) bool { return m.addDemand(d) < d.Count })
+		admitted := !slices.ContainsFunc(app.Cards, func(d CardRequest) bool { return m.addRequest(d) < d.Count })
 		var asked int64
-		for _, d := range app.Demands {
+		for _, d := range app.Cards {
 			asked += int64(d.Count)
 		}
-		fits := most(slices.Concat(waits, app.Demands), free, nil) == most(waits, free, nil)+asked
-		check.Must(t, !admitted || fits, "%v is admitted beside %v in %v, brute force says it does not fit", app.Demands, waits, quota)
+		fits := most(slices.Concat(waits, app.Cards), free, nil) == most(waits, free, nil)+asked
+		check.Must(t, !admitted || fits, "%v is admitted beside %v in %v, brute force says it does not fit", app.Cards, waits, quota)
 	})
 }
 
 // TestWhatWaitsDoesNotDependOnTheOrder: jobs come in the order of a map.
 func TestWhatWaitsDoesNotDependOnTheOrder(t *testing.T) {
-	text := func(w *InqueueDemand) string {
+	text := func(w *Reservations) string {
 		var lines []string
-		for _, d := range w.Demands {
+		for _, d := range w.Cards {
 			lines = append(lines, fmt.Sprint(joinNames(d.Names), d.Count))
 		}
 		slices.Sort(lines)
@@ -196,28 +196,28 @@ func TestWhatWaitsDoesNotDependOnTheOrder(t *testing.T) {
 	}
 	random := seed.Rand(t)
 	for _, choices := range []int{4, maxChoices, maxChoices + 1, 300} {
-		demands := choosing(named("M", 16), choices, 3).Demands
+		demands := choosing(named("M", 16), choices, 3).Cards
 		demands = append(demands, demands[:2]...)
-		var first, second InqueueDemand
-		first.Add(JobRequest{Demands: demands})
+		var first, second Reservations
+		first.Add(JobRequest{Cards: demands})
 		random.Shuffle(len(demands), func(i, j int) { demands[i], demands[j] = demands[j], demands[i] })
 		for _, d := range demands {
 			backwards := slices.Clone(d.Names)
 			slices.Reverse(backwards) // another order of preference
-			second.Add(JobRequest{Demands: []Demand{{Names: backwards, Count: d.Count}}})
+			second.Add(JobRequest{Cards: []CardRequest{{Names: backwards, Count: d.Count}}})
 		}
 		check.Equal(t, fmt.Sprintf("%d choices: in another order", choices), text(&second), text(&first))
 		want := min(choices, maxChoices)
-		check.That(t, choices > maxChoices || len(first.Demands) == want, "%d choices are %d demands", choices, len(first.Demands))
+		check.That(t, choices > maxChoices || len(first.Cards) == want, "%d choices are %d demands", choices, len(first.Cards))
 	}
 }
 
 func TestAnApplicationCoversWhatIsPartOfIt(t *testing.T) {
-	of := func(milliCPU int64, demands ...Demand) JobRequest {
-		return JobRequest{Demands: demands, MilliCPU: milliCPU}
+	of := func(milliCPU int64, demands ...CardRequest) JobRequest {
+		return JobRequest{Cards: demands, MilliCPU: milliCPU}
 	}
-	a, b := Demand{Names: []card.Name{"A"}, Count: 4}, Demand{Names: []card.Name{"B", "C"}, Count: 1}
-	more := Demand{Names: a.Names, Count: 5}
+	a, b := CardRequest{Names: []card.Name{"A"}, Count: 4}, CardRequest{Names: []card.Name{"B", "C"}, Count: 1}
+	more := CardRequest{Names: a.Names, Count: 5}
 	for name, tc := range map[string]struct {
 		whole, part JobRequest
 		want        bool
@@ -228,12 +228,12 @@ func TestAnApplicationCoversWhatIsPartOfIt(t *testing.T) {
 		"nothing":            {of(0), of(0), true},
 		"more cards":         {of(5, a, b), of(5, more), false},
 		"another card":       {of(5, a), of(5, b), false},
-		"another order":      {of(5, b), of(5, Demand{Names: []card.Name{"C", "B"}, Count: 1}), true},
-		"one more choice":    {of(5, a), of(5, Demand{Names: []card.Name{"B", "A"}, Count: 4}), true},
-		"one choice less":    {of(5, b), of(5, Demand{Names: []card.Name{"B"}, Count: 1}), false},
-		"of two at once":     {of(5, a, b), of(5, Demand{Names: []card.Name{"A", "B", "C"}, Count: 5}), true},
-		"of two, and one":    {of(5, a, b), of(5, Demand{Names: []card.Name{"A", "B", "C"}, Count: 5}, b), false},
-		"of none":            {of(5, Demand{Count: 5}), of(5, a), false},
+		"another order":      {of(5, b), of(5, CardRequest{Names: []card.Name{"C", "B"}, Count: 1}), true},
+		"one more choice":    {of(5, a), of(5, CardRequest{Names: []card.Name{"B", "A"}, Count: 4}), true},
+		"one choice less":    {of(5, b), of(5, CardRequest{Names: []card.Name{"B"}, Count: 1}), false},
+		"of two at once":     {of(5, a, b), of(5, CardRequest{Names: []card.Name{"A", "B", "C"}, Count: 5}), true},
+		"of two, and one":    {of(5, a, b), of(5, CardRequest{Names: []card.Name{"A", "B", "C"}, Count: 5}, b), false},
+		"of none":            {of(5, CardRequest{Count: 5}), of(5, a), false},
 		"more CPU":           {of(5, a), of(6, a), false},
 		"many and the same":  {choosing(named("M", 8), 100, 2), choosing(named("M", 8), 100, 1), true},
 		"many and one other": {choosing(named("M", 8), 99, 2), choosing(named("M", 8), 100, 2), false},

@@ -10,45 +10,45 @@ import (
 
 // JobRequest is what one job requests at enqueue.
 type JobRequest struct {
-	Demands          []Demand
+	Cards            []CardRequest
 	MilliCPU, Memory int64
 }
 
 // IsEmpty reports whether nothing is requested.
-func (r JobRequest) IsEmpty() bool { return len(r.Demands) == 0 && r.MilliCPU == 0 && r.Memory == 0 }
+func (r JobRequest) IsEmpty() bool { return len(r.Cards) == 0 && r.MilliCPU == 0 && r.Memory == 0 }
 
 // Excess returns the part of another request that this one does not cover: its cards, all or
 // none, and the rest of its CPU and memory.
 func (r JobRequest) Excess(other JobRequest) JobRequest {
 	excess := JobRequest{MilliCPU: max(0, other.MilliCPU-r.MilliCPU), Memory: max(0, other.Memory-r.Memory)}
-	if !r.coversDemands(other.Demands) {
-		excess.Demands = other.Demands
+	if !r.coversCards(other.Cards) {
+		excess.Cards = other.Cards
 	}
 	return excess
 }
 
 // Without returns this request without an excess that Excess returned.
 func (r JobRequest) Without(excess JobRequest) JobRequest {
-	if len(excess.Demands) > 0 {
-		r.Demands = nil
+	if len(excess.Cards) > 0 {
+		r.Cards = nil
 	}
 	r.MilliCPU -= excess.MilliCPU
 	r.Memory -= excess.Memory
 	return r
 }
 
-// coversDemands reports whether this request covers demands. A demand for A is covered by one
+// coversCards reports whether this request covers demands. A demand for A is covered by one
 // for A, and one for A or B by one for A.
-func (r JobRequest) coversDemands(demands []Demand) bool {
-	var own demandIndex
-	if !slices.ContainsFunc(demands, func(d Demand) bool {
-		i := own.find(r.Demands, d.Names)
-		return i < 0 || r.Demands[i].Count < d.Count
+func (r JobRequest) coversCards(requests []CardRequest) bool {
+	var own cardRequestIndex
+	if !slices.ContainsFunc(requests, func(d CardRequest) bool {
+		i := own.find(r.Cards, d.Names)
+		return i < 0 || r.Cards[i].Count < d.Count
 	}) {
 		return true
 	}
-	remaining := slices.Clone(r.Demands)
-	for _, d := range demands {
+	remaining := slices.Clone(r.Cards)
+	for _, d := range requests {
 		for i := range remaining {
 			if len(remaining[i].Names) > 0 && len(removeNames(remaining[i].Names, func(name card.Name) bool { return slices.Contains(d.Names, name) })) == 0 {
 				met := min(d.Count, remaining[i].Count)
@@ -67,14 +67,14 @@ func (r JobRequest) coversDemands(demands []Demand) bool {
 func (l *Ledger) DropUngranted(queue string, request JobRequest) JobRequest {
 	limits := l.Limits(queue)
 	hasNoQuota := func(name card.Name) bool { return limits.Cards[name] == 0 }
-	if limits.AnyCard || !slices.ContainsFunc(request.Demands, func(d Demand) bool { return slices.ContainsFunc(d.Names, hasNoQuota) }) {
+	if limits.AnyCard || !slices.ContainsFunc(request.Cards, func(d CardRequest) bool { return slices.ContainsFunc(d.Names, hasNoQuota) }) {
 		return request
 	}
-	demands := make([]Demand, len(request.Demands))
-	for i, d := range request.Demands {
-		demands[i] = Demand{Names: removeNames(d.Names, hasNoQuota), Count: d.Count}
+	cards := make([]CardRequest, len(request.Cards))
+	for i, d := range request.Cards {
+		cards[i] = CardRequest{Names: removeNames(d.Names, hasNoQuota), Count: d.Count}
 	}
-	request.Demands = demands
+	request.Cards = cards
 	return request
 }
 
@@ -92,9 +92,9 @@ func removeNames(names []card.Name, some func(card.Name) bool) []card.Name {
 //
 // With alternatives a sum per card is wrong in both directions, so this is a matching: a
 // maximum flow from demands to card names. It is exact up to maxChoices different choices.
-func (l *Ledger) CheckEnqueue(queue string, inqueue InqueueDemand, request JobRequest, overCommit float64) *InsufficientQuota {
+func (l *Ledger) CheckEnqueue(queue string, inqueue Reservations, request JobRequest, overCommit float64) *InsufficientQuota {
 	limits := l.Limits(queue)
-	if !limits.AnyCard && slices.ContainsFunc(request.Demands, func(d Demand) bool { return d.Count > 0 }) {
+	if !limits.AnyCard && slices.ContainsFunc(request.Cards, func(d CardRequest) bool { return d.Count > 0 }) {
 		if _, s := l.matchCards(queue, &inqueue, request, overCommit); s != nil {
 			return s
 		}
@@ -109,10 +109,10 @@ func (l *Ledger) CheckEnqueue(queue string, inqueue InqueueDemand, request JobRe
 // charges.
 func (l *Ledger) FitsAlone(queue string, own []*Charge, request JobRequest, overCommit float64) bool {
 	limits, total, one := l.Limits(queue), card.Count(0), len(own) == 0
-	for _, d := range request.Demands {
+	for _, d := range request.Cards {
 		total = total.Add(d.Count)
 	}
-	for _, d := range request.Demands { // usually one card has quota for the whole request
+	for _, d := range request.Cards { // usually one card has quota for the whole request
 		one = one && slices.ContainsFunc(d.Names, func(name card.Name) bool { return total <= limits.Cards[name] })
 	}
 	if one && request.MilliCPU <= limits.MilliCPU && request.Memory <= limits.Memory {
@@ -123,28 +123,28 @@ func (l *Ledger) FitsAlone(queue string, own []*Charge, request JobRequest, over
 	for i, c := range own {
 		alone.Charge(strconv.Itoa(i), c)
 	}
-	return alone.CheckEnqueue(queue, InqueueDemand{}, request, overCommit) == nil
+	return alone.CheckEnqueue(queue, Reservations{}, request, overCommit) == nil
 }
 
 // matchCards adds the demands of the request one by one, so the result names the first that
 // does not fit. Usage and reservations above a lowered quota block only demands for the same
 // cards.
-func (l *Ledger) matchCards(queue string, inqueue *InqueueDemand, request JobRequest, overCommit float64) (*matching, *InsufficientQuota) {
+func (l *Ledger) matchCards(queue string, inqueue *Reservations, request JobRequest, overCommit float64) (*matching, *InsufficientQuota) {
 	limits := l.Limits(queue)
 	limit := func(name card.Name) int64 { return scaleLimit(int64(limits.Cards[name]), overCommit) }
 	m := newMatching(inqueue.Elastic, func(name card.Name) int64 {
 		return max(0, limit(name)-int64(l.Used(queue, name)))
 	})
 	for _, name := range l.cardsOverLimit(queue, limit) {
-		m.addDemand(Demand{Names: []card.Name{name}, Count: card.Count(int64(l.Used(queue, name)) - limit(name))})
+		m.addRequest(CardRequest{Names: []card.Name{name}, Count: card.Count(int64(l.Used(queue, name)) - limit(name))})
 	}
-	for _, d := range inqueue.Demands {
-		m.addDemand(d)
+	for _, d := range inqueue.Cards {
+		m.addRequest(d)
 	}
-	for i, d := range request.Demands {
-		if got := m.addDemand(d); got < d.Count {
+	for i, d := range request.Cards {
+		if got := m.addRequest(d); got < d.Count {
 			s := &InsufficientQuota{Kind: Cards, Queue: queue, Names: d.Names, Requested: int64(d.Count)}
-			s.Total = s.Requested + int64(sumCompeting(inqueue.Demands, d).Add(sumCompeting(request.Demands[:i], d)))
+			s.Total = s.Requested + int64(sumCompeting(inqueue.Cards, d).Add(sumCompeting(request.Cards[:i], d)))
 			for _, name := range d.Names {
 				s.Total += int64(l.Used(queue, name))
 				s.Limit += limit(name)
@@ -171,7 +171,7 @@ func (l *Ledger) cardsOverLimit(queue string, limit func(card.Name) int64) []car
 }
 
 // sumCompeting sums the demands that share a card name with d.
-func sumCompeting(demands []Demand, d Demand) card.Count {
+func sumCompeting(demands []CardRequest, d CardRequest) card.Count {
 	var total card.Count
 	for _, other := range demands {
 		if slices.ContainsFunc(other.Names, func(name card.Name) bool { return slices.Contains(d.Names, name) }) {

@@ -49,7 +49,7 @@ type InsufficientQuota struct {
 }
 
 // CardLabel returns the alternatives as users write them, "A|B".
-func (s *InsufficientQuota) CardLabel() string { return joinNames(s.Names) }
+func (i *InsufficientQuota) CardLabel() string { return joinNames(i.Names) }
 
 // Released are charges that a check treats as released: those of pods to evict, or of the pod
 // that is checked.
@@ -62,20 +62,20 @@ type Released struct {
 }
 
 // Add adds the charge of one more pod.
-func (f *Released) Add(c *Charge) { f.addSigned(c, 1) }
+func (r *Released) Add(c *Charge) { r.addSigned(c, 1) }
 
 // Remove undoes Add.
-func (f *Released) Remove(c *Charge) { f.addSigned(c, -1) }
+func (r *Released) Remove(c *Charge) { r.addSigned(c, -1) }
 
-func (f *Released) addSigned(c *Charge, sign int64) {
-	if f.Cards == nil {
-		f.Cards = map[card.Name]card.Count{}
+func (r *Released) addSigned(c *Charge, sign int64) {
+	if r.Cards == nil {
+		r.Cards = map[card.Name]card.Count{}
 	}
 	for _, amount := range c.Cards {
-		f.Cards[amount.Name] += card.Count(sign) * amount.Count
+		r.Cards[amount.Name] += card.Count(sign) * amount.Count
 	}
-	f.MilliCPU += sign * c.MilliCPU
-	f.Memory += sign * c.Memory
+	r.MilliCPU += sign * c.MilliCPU
+	r.Memory += sign * c.Memory
 }
 
 // FitsAnyCard is the check before a node is chosen. It returns nil if one of the requested

@@ -7,9 +7,9 @@ import (
 	"cardquota.dev/operator/internal/card"
 )
 
-// Demand is how many cards of any of the Names a whole job needs. Whether the cards of one pod
+// CardRequest is how many cards of any of the Names a whole job needs. Whether the cards of one pod
 // come from one node is checked per pod.
-type Demand struct {
+type CardRequest struct {
 	Names []card.Name
 	Count card.Count
 }
@@ -33,23 +33,23 @@ const (
 	maxChoices = 64
 	// maxJobChoices is how many more choices one job request may add.
 	maxJobChoices = 16
-	// maxDemands covers all choices and all cards that a quota can name. Only a queue without
+	// maxCardRequests covers all choices and all cards that a quota can name. Only a queue without
 	// limits sees more, and there the demands decide nothing.
-	maxDemands = maxChoices + card.MaxQuotaEntries
+	maxCardRequests = maxChoices + card.MaxQuotaEntries
 )
 
-// InqueueDemand is what enqueued jobs of a queue still wait for.
-type InqueueDemand struct {
+// Reservations is what enqueued jobs of a queue still wait for.
+type Reservations struct {
 	// Demands has at most one entry for the same cards, each with sorted names and a count
 	// above 0.
-	Demands          []Demand
+	Cards            []CardRequest
 	Elastic          []ElasticUsage
 	MilliCPU, Memory int64
 
 	// elasticCPU and elasticMemory are used by running jobs above their minimum.
 	elasticCPU, elasticMemory int64
 
-	index   demandIndex
+	index   cardRequestIndex
 	pools   map[string]int // joined card names → index of their pool in Elastic
 	choices int            // how many Demands have several names
 	// split is set when there were too many choices.
@@ -58,52 +58,52 @@ type InqueueDemand struct {
 
 // Add adds the request of an enqueued job. Demands for the same cards become one, so a thousand
 // equal jobs cost no more than one. The result does not depend on the order of the calls.
-func (w *InqueueDemand) Add(request JobRequest) {
-	for _, d := range request.Demands {
+func (r *Reservations) Add(request JobRequest) {
+	for _, d := range request.Cards {
 		if d.Count > 0 {
-			w.addDemand(sortNames(d.Names), d.Count)
+			r.addCards(sortNames(d.Names), d.Count)
 		}
 	}
-	w.MilliCPU = AddSaturating(w.MilliCPU, request.MilliCPU)
-	w.Memory = AddSaturating(w.Memory, request.Memory)
+	r.MilliCPU = AddSaturating(r.MilliCPU, request.MilliCPU)
+	r.Memory = AddSaturating(r.Memory, request.Memory)
 }
 
-func (w *InqueueDemand) addDemand(names []card.Name, count card.Count) {
-	if len(names) > 1 && w.split {
+func (r *Reservations) addCards(names []card.Name, count card.Count) {
+	if len(names) > 1 && r.split {
 		for i := range names {
-			w.addDemand(names[i:i+1], count)
+			r.addCards(names[i:i+1], count)
 		}
 		return
 	}
-	switch i := w.index.find(w.Demands, names); {
+	switch i := r.index.find(r.Cards, names); {
 	case i >= 0:
-		w.Demands[i].Count = w.Demands[i].Count.Add(count)
+		r.Cards[i].Count = r.Cards[i].Count.Add(count)
 	case len(names) == 0: // gets nothing
-	case len(names) > 1 && w.choices == maxChoices:
-		w.splitAlternatives()
-		w.addDemand(names, count)
-	case len(w.Demands) < maxDemands:
-		w.Demands = append(w.Demands, Demand{Names: names, Count: count})
+	case len(names) > 1 && r.choices == maxChoices:
+		r.splitAlternatives()
+		r.addCards(names, count)
+	case len(r.Cards) < maxCardRequests:
+		r.Cards = append(r.Cards, CardRequest{Names: names, Count: count})
 		if len(names) > 1 {
-			w.choices++
+			r.choices++
 		}
 	}
 }
 
 // splitAlternatives makes every demand reserve each of its cards.
-func (w *InqueueDemand) splitAlternatives() {
-	demands := w.Demands
-	w.Demands, w.index, w.choices, w.split = nil, demandIndex{}, 0, true
-	for _, d := range demands {
-		w.addDemand(d.Names, d.Count)
+func (r *Reservations) splitAlternatives() {
+	requests := r.Cards
+	r.Cards, r.index, r.choices, r.split = nil, cardRequestIndex{}, 0, true
+	for _, d := range requests {
+		r.addCards(d.Names, d.Count)
 	}
 }
 
 // AddElastic adds the elastic usage of a running job. Jobs that use the same one or two cards
 // form one pool, which is exact. With more cards only jobs that use as many of each form a
 // pool.
-func (w *InqueueDemand) AddElastic(e ElasticUsage) {
-	w.elasticCPU, w.elasticMemory = AddSaturating(w.elasticCPU, e.MilliCPU), AddSaturating(w.elasticMemory, e.Memory)
+func (r *Reservations) AddElastic(e ElasticUsage) {
+	r.elasticCPU, r.elasticMemory = AddSaturating(r.elasticCPU, e.MilliCPU), AddSaturating(r.elasticMemory, e.Memory)
 	var names []card.Name
 	var total card.Count
 	for name, used := range e.Used {
@@ -122,15 +122,15 @@ func (w *InqueueDemand) AddElastic(e ElasticUsage) {
 		}
 		key = fmt.Sprint(key, " ", e.Elastic)
 	}
-	i, known := w.pools[key]
+	i, known := r.pools[key]
 	if !known {
-		if w.pools == nil {
-			w.pools = map[string]int{}
+		if r.pools == nil {
+			r.pools = map[string]int{}
 		}
-		i = len(w.Elastic)
-		w.pools[key], w.Elastic = i, append(w.Elastic, ElasticUsage{Used: map[card.Name]card.Count{}})
+		i = len(r.Elastic)
+		r.pools[key], r.Elastic = i, append(r.Elastic, ElasticUsage{Used: map[card.Name]card.Count{}})
 	}
-	pool := &w.Elastic[i]
+	pool := &r.Elastic[i]
 	for _, name := range names {
 		pool.Used[name] = pool.Used[name].Add(min(e.Used[name], e.Elastic))
 	}
@@ -152,46 +152,46 @@ func sortNames(names []card.Name) []card.Name {
 // order become one, in the order of their first pods.
 type JobRequestBuilder struct {
 	JobRequest
-	index demandIndex
+	index cardRequestIndex
 }
 
 // Add adds the request of one pod.
-func (m *JobRequestBuilder) Add(r Request) {
-	m.MilliCPU, m.Memory = AddSaturating(m.MilliCPU, r.MilliCPU), AddSaturating(m.Memory, r.Memory)
+func (j *JobRequestBuilder) Add(r Request) {
+	j.MilliCPU, j.Memory = AddSaturating(j.MilliCPU, r.MilliCPU), AddSaturating(j.Memory, r.Memory)
 	if r.Count == 0 {
 		return
 	}
-	if i := m.index.find(m.Demands, r.Names); i >= 0 {
-		m.Demands[i].Count = m.Demands[i].Count.Add(r.Count)
+	if i := j.index.find(j.Cards, r.Names); i >= 0 {
+		j.Cards[i].Count = j.Cards[i].Count.Add(r.Count)
 		return
 	}
-	m.Demands = append(m.Demands, Demand{Names: r.Names, Count: r.Count})
+	j.Cards = append(j.Cards, CardRequest{Names: r.Names, Count: r.Count})
 }
 
-// demandIndex finds a demand by its names in a list that only grows.
-type demandIndex struct{ byNames map[string]int }
+// cardRequestIndex finds a demand by its names in a list that only grows.
+type cardRequestIndex struct{ byNames map[string]int }
 
 // maxLinearSearch is the length up to which a list is scanned: most are short, and a map costs
 // more.
 const maxLinearSearch = 8
 
 // find returns the index of the demand for these names, -1 if there is none.
-func (x *demandIndex) find(demands []Demand, names []card.Name) int {
-	if len(demands) <= maxLinearSearch {
-		for i := range demands {
-			if slices.Equal(demands[i].Names, names) {
+func (d *cardRequestIndex) find(requests []CardRequest, names []card.Name) int {
+	if len(requests) <= maxLinearSearch {
+		for i := range requests {
+			if slices.Equal(requests[i].Names, names) {
 				return i
 			}
 		}
 		return -1
 	}
-	if x.byNames == nil {
-		x.byNames = make(map[string]int, 2*len(demands))
+	if d.byNames == nil {
+		d.byNames = make(map[string]int, 2*len(requests))
 	}
-	for i := len(x.byNames); i < len(demands); i++ {
-		x.byNames[joinNames(demands[i].Names)] = i
+	for i := len(d.byNames); i < len(requests); i++ {
+		d.byNames[joinNames(requests[i].Names)] = i
 	}
-	if i, ok := x.byNames[joinNames(names)]; ok {
+	if i, ok := d.byNames[joinNames(names)]; ok {
 		return i
 	}
 	return -1

@@ -233,25 +233,25 @@ func (l *Ledger) Snapshot() []QueueUsage {
 type exactSum struct{ high, low uint64 }
 
 // add adds an amount that is not negative.
-func (t *exactSum) add(amount int64) {
+func (e *exactSum) add(amount int64) {
 	var carry uint64
-	t.low, carry = bits.Add64(t.low, uint64(max(0, amount)), 0)
-	t.high += carry
+	e.low, carry = bits.Add64(e.low, uint64(max(0, amount)), 0)
+	e.high += carry
 }
 
 // subtract removes an amount that was added.
-func (t *exactSum) subtract(amount int64) {
+func (e *exactSum) subtract(amount int64) {
 	var borrow uint64
-	t.low, borrow = bits.Sub64(t.low, uint64(max(0, amount)), 0)
-	t.high -= borrow
+	e.low, borrow = bits.Sub64(e.low, uint64(max(0, amount)), 0)
+	e.high -= borrow
 }
 
 // clampedInt64 returns the sum, at most the largest int64.
-func (t *exactSum) clampedInt64() int64 {
-	if t.high > 0 || t.low > math.MaxInt64 {
+func (e *exactSum) clampedInt64() int64 {
+	if e.high > 0 || e.low > math.MaxInt64 {
 		return math.MaxInt64
 	}
-	return int64(t.low)
+	return int64(e.low)
 }
 
 // A pod releases its quota as soon as it is deleted, as in Volcano, so that its successor can

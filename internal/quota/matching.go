@@ -95,10 +95,10 @@ func (m *matching) isExhausted(name card.Name) bool {
 	return !known && m.free(name) == 0
 }
 
-// addDemand gives the demand as many cards as possible and returns how many. It moves earlier
+// addRequest gives the demand as many cards as possible and returns how many. It moves earlier
 // demands to other alternatives where that helps. A demand beyond the bound on choices takes as
 // many of each of its cards, which is never too generous.
-func (m *matching) addDemand(d Demand) card.Count {
+func (m *matching) addRequest(d CardRequest) card.Count {
 	if d.Count == 0 {
 		return 0
 	}

@@ -15,8 +15,8 @@ import (
 
 // most tries every way to hand out single cards and returns how many can be
 // given at most: the oracle of Admit.
-func most(demands []Demand, free map[card.Name]int64, elastic []ElasticUsage) int64 {
-	i := slices.IndexFunc(demands, func(d Demand) bool { return d.Count > 0 })
+func most(demands []CardRequest, free map[card.Name]int64, elastic []ElasticUsage) int64 {
+	i := slices.IndexFunc(demands, func(d CardRequest) bool { return d.Count > 0 })
 	if i < 0 {
 		return 0
 	}
@@ -55,13 +55,13 @@ func TestAdmitPermitsExactlyWhatBruteForceCanHandOut(t *testing.T) {
 		}
 		a.SetLimits("q", Limits{Cards: quota, MilliCPU: Unlimited, Memory: Unlimited})
 		a.Charge("pods", &used)
-		demand := rapid.Custom(func(t *rapid.T) Demand {
+		demand := rapid.Custom(func(t *rapid.T) CardRequest {
 			some := rapid.SliceOfNDistinct(rapid.SampledFrom(names), 1, 3, rapid.ID[card.Name]).Draw(t, "names")
-			return Demand{Names: some, Count: card.Count(rapid.IntRange(0, 2).Draw(t, "count"))}
+			return CardRequest{Names: some, Count: card.Count(rapid.IntRange(0, 2).Draw(t, "count"))}
 		})
-		var waiting InqueueDemand
+		var waiting Reservations
 		waitingDemands := rapid.SliceOfN(demand, 0, 2).Draw(t, "waiting")
-		waiting.Add(JobRequest{Demands: slices.Clone(waitingDemands)})
+		waiting.Add(JobRequest{Cards: slices.Clone(waitingDemands)})
 		var elastic []ElasticUsage
 		for i := range rapid.IntRange(0, 3).Draw(t, "elastic jobs") {
 			held := map[card.Name]card.Count{}
@@ -72,7 +72,7 @@ func TestAdmitPermitsExactlyWhatBruteForceCanHandOut(t *testing.T) {
 			elastic = append(elastic, e)
 			waiting.AddElastic(ElasticUsage{Used: maps.Clone(held), Elastic: e.Elastic})
 		}
-		app := JobRequest{Demands: rapid.SliceOfN(demand, 1, 2).Draw(t, "application")}
+		app := JobRequest{Cards: rapid.SliceOfN(demand, 1, 2).Draw(t, "application")}
 		factor := rapid.SampledFrom([]float64{1, 1.5, 2}).Draw(t, "factor")
 
 		free := map[card.Name]int64{}
@@ -81,14 +81,14 @@ func TestAdmitPermitsExactlyWhatBruteForceCanHandOut(t *testing.T) {
 			left := scaleLimit(int64(quota[n]), factor) - int64(a.Used("q", n))
 			free[n] = max(0, left)
 			if left < 0 {
-				before = append(before, Demand{Names: []card.Name{n}, Count: card.Count(-left)})
+				before = append(before, CardRequest{Names: []card.Name{n}, Count: card.Count(-left)})
 			}
 		}
 		var asked int64
-		for _, d := range app.Demands {
+		for _, d := range app.Cards {
 			asked += int64(d.Count)
 		}
-		with := append(slices.Clone(before), app.Demands...)
+		with := append(slices.Clone(before), app.Cards...)
 		want := most(with, free, elastic) == most(before, free, elastic)+asked
 		got := a.CheckEnqueue("q", waiting, app, factor)
 		check.Must(t, (got == nil) == want, "Admit = %+v, brute force says fits=%v", got, want)

@@ -28,11 +28,11 @@ func least(pairs ...string) *corev1.ResourceList {
 }
 
 // demand is one demand of an application.
-func demand(count card.Count, names ...card.Name) quota.Demand {
-	return quota.Demand{Names: names, Count: count}
+func demand(count card.Count, names ...card.Name) quota.CardRequest {
+	return quota.CardRequest{Names: names, Count: count}
 }
 
-func demands(list ...quota.Demand) quota.JobRequest { return quota.JobRequest{Demands: list} }
+func demands(list ...quota.CardRequest) quota.JobRequest { return quota.JobRequest{Cards: list} }
 
 func TestWhatAJobWithoutPodsAnnounces(t *testing.T) {
 	const gpu, npu, slice = "nvidia.com/gpu", "huawei.com/Ascend910", "nvidia.com/mig-1g.18gb"
@@ -67,7 +67,7 @@ func TestWhatAJobWithoutPodsAnnounces(t *testing.T) {
 
 		// a request, no minResources of it
 		"the whole job without minResources":            {`{"H200":8}`, nil, demands(demand(8, "H200"))},
-		"the whole job, as minResources has other ones": {`{"H200":8}`, least("cpu", "1"), quota.JobRequest{Demands: []quota.Demand{demand(8, "H200")}, MilliCPU: 1000}},
+		"the whole job, as minResources has other ones": {`{"H200":8}`, least("cpu", "1"), quota.JobRequest{Cards: []quota.CardRequest{demand(8, "H200")}, MilliCPU: 1000}},
 		"a card that no node has":                       {`{"B300":8}`, least(gpu, "2"), demands(demand(8, "B300"), demand(2, "4090", "H200"))},
 		"alternatives keep their order":                 {`{"H200|4090":8}`, nil, demands(demand(8, "H200", "4090"))},
 		"the second alternative is the known one":       {`{"B300|H200":8}`, least(gpu, "2"), demands(demand(8, "B300", "H200"))},
@@ -167,10 +167,10 @@ func TestWhatIsAnnouncedEqualsAPlainReading(t *testing.T) {
 		got, refusal := announced("{"+strings.Join(entries, ",")+"}", least(pairs...), inv)
 		check.Must(t, refusal == nil, "refused: %v", refusal)
 		found := map[string]card.Count{}
-		for _, d := range got.Demands {
+		for _, d := range got.Cards {
 			label := card.NewRequest(d.Names...).String()
 			_, twice := found[label]
-			check.Must(t, !twice, "two demands for %q: %v", label, got.Demands)
+			check.Must(t, !twice, "two demands for %q: %v", label, got.Cards)
 			found[label] = d.Count
 		}
 		check.Equal(t, fmt.Sprintf("%v with at least %v", counts, minimum), want, found)

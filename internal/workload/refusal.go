@@ -43,7 +43,7 @@ const (
 // RefusalFor returns the refusal for a shortage. Cards are whole numbers, CPU is in Kubernetes
 // millicores (500m), memory in Mi.
 func RefusalFor(s *quota.InsufficientQuota) *Refusal {
-	refusal := shortageRefusal(s)
+	refusal := insufficientRefusal(s)
 	refusal.Topic = fmt.Sprint(refusal.Reason, s.Kind, s.Queue, s.Names, s.OtherCards, s.Requested, s.Limit, s.GracePeriod)
 	if s.Kind == quota.Terminating { // equal for all requests
 		refusal.Topic = fmt.Sprint(refusal.Reason, s.Queue, s.Names, s.OtherCards, s.Limit, s.GracePeriod)
@@ -51,7 +51,7 @@ func RefusalFor(s *quota.InsufficientQuota) *Refusal {
 	return refusal
 }
 
-func shortageRefusal(s *quota.InsufficientQuota) *Refusal {
+func insufficientRefusal(s *quota.InsufficientQuota) *Refusal {
 	switch s.Kind {
 	case quota.CPU:
 		if s.Limit == 0 {

@@ -130,8 +130,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // patchMeta writes the metadata of the CardQuota with an optimistic lock, since other
 // clients write finalizers as well. It requeues a CardQuota that is newer than the cache.
-func (p *reconciliation) patchMeta(ctx context.Context, before *v1alpha1.CardQuota) (ctrl.Result, error) {
-	err := p.client.Patch(ctx, p.quota, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+func (r *reconciliation) patchMeta(ctx context.Context, before *v1alpha1.CardQuota) (ctrl.Result, error) {
+	err := r.client.Patch(ctx, r.quota, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	}
@@ -142,47 +142,47 @@ func (p *reconciliation) patchMeta(ctx context.Context, before *v1alpha1.CardQuo
 }
 
 // syncQueue writes the Queue of the CardQuota that owns it, then the status.
-func (p *reconciliation) syncQueue(ctx context.Context) (ctrl.Result, error) {
-	if selector := p.quota.Spec.NamespaceSelector; selector != nil {
+func (r *reconciliation) syncQueue(ctx context.Context) (ctrl.Result, error) {
+	if selector := r.quota.Spec.NamespaceSelector; selector != nil {
 		if _, err := workload.NewNamespaceSelector(selector); err != nil {
-			return p.updateStatus(ctx, cardquota.InvalidSelectorCondition(p.quota.QueueName(), err))
+			return r.updateStatus(ctx, cardquota.InvalidSelectorCondition(r.quota.QueueName(), err))
 		}
 	}
 	desired := func(live *v1beta1.Queue) cardquota.DesiredQueue {
-		return cardquota.NewDesiredQueue(p.quota, p.types, live, p.allocatedText(live))
+		return cardquota.NewDesiredQueue(r.quota, r.types, live, r.allocatedText(live))
 	}
-	before := conditions.Get(p.quota.Status.Conditions, v1alpha1.ConditionQueueSynced)
-	inSync, err := p.inSync(ctx, desired)
+	before := conditions.Get(r.quota.Status.Conditions, v1alpha1.ConditionQueueSynced)
+	inSync, err := r.inSync(ctx, desired)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	// If the Queue carried this spec and its service type is unchanged, another manager
 	// caused the difference.
-	wasInSync := before.Status == metav1.ConditionTrue && before.ObservedGeneration == p.quota.Generation && !desired(p.queue).ServiceTypeChanged(p.queue)
-	if !inSync && wasInSync && p.statusDelay > 0 {
+	wasInSync := before.Status == metav1.ConditionTrue && before.ObservedGeneration == r.quota.Generation && !desired(r.queue).ServiceTypeChanged(r.queue)
+	if !inSync && wasInSync && r.statusDelay > 0 {
 		// The operator writes a changed spec or policy at once. It reverts changes of other
 		// managers with the next status write, so that constant writes of another manager
 		// do not cause constant writes of the operator.
-		return ctrl.Result{RequeueAfter: p.statusDelay}, nil
+		return ctrl.Result{RequeueAfter: r.statusDelay}, nil
 	}
-	written := cardquota.QueueWrite{WeightHeldBy: desired(p.queue).WeightHeldBy}
+	written := cardquota.QueueWrite{WeightHeldBy: desired(r.queue).WeightHeldBy}
 	if !inSync {
-		if written, err = p.writeQueue(ctx, desired, wasInSync); err != nil {
-			return p.reportWriteError(ctx, err)
+		if written, err = r.writeQueue(ctx, desired, wasInSync); err != nil {
+			return r.reportWriteError(ctx, err)
 		}
 	}
-	return p.updateStatus(ctx, cardquota.QueueSyncedCondition(p.quota, before, written, p.now))
+	return r.updateStatus(ctx, cardquota.QueueSyncedCondition(r.quota, before, written, r.now))
 }
 
 // reportWriteError reports a refused write in the status and returns any other error. The
 // operator retries a refused write when the Queue's state changes, otherwise after
 // refusedRetry.
-func (p *reconciliation) reportWriteError(ctx context.Context, err error) (ctrl.Result, error) {
+func (r *reconciliation) reportWriteError(ctx context.Context, err error) (ctrl.Result, error) {
 	if !shared.IsRefused(err) {
 		return ctrl.Result{}, err
 	}
-	result, err := p.updateStatus(ctx, cardquota.QueueRefusedCondition(p.quota.QueueName(), p.queue, err))
-	if err == nil && result.IsZero() && !cardquota.RefusesChanges(p.queue) {
+	result, err := r.updateStatus(ctx, cardquota.QueueRefusedCondition(r.quota.QueueName(), r.queue, err))
+	if err == nil && result.IsZero() && !cardquota.RefusesChanges(r.queue) {
 		result.RequeueAfter = refusedRetry
 	}
 	return result, err
@@ -190,10 +190,10 @@ func (p *reconciliation) reportWriteError(ctx context.Context, err error) (ctrl.
 
 // allocatedText returns the value of volcano.sh/card.allocated: the cards in use, or the
 // current value before the first count.
-func (p *reconciliation) allocatedText(live *v1beta1.Queue) string {
+func (r *reconciliation) allocatedText(live *v1beta1.Queue) string {
 	switch {
-	case p.usage != nil:
-		return card.Quota(p.usage.Used).String()
+	case r.usage != nil:
+		return card.Quota(r.usage.Used).String()
 	case live != nil:
 		return live.Annotations[v1alpha1.AnnotationCardAllocated]
 	default:
@@ -203,38 +203,38 @@ func (p *reconciliation) allocatedText(live *v1beta1.Queue) string {
 
 // updateStatus writes the status if it changed and no delay is left. It emits the events of
 // the change afterwards, so that no event reports what was not stored.
-func (p *reconciliation) updateStatus(ctx context.Context, sync metav1.Condition) (ctrl.Result, error) {
-	before := p.quota.DeepCopy()
+func (r *reconciliation) updateStatus(ctx context.Context, sync metav1.Condition) (ctrl.Result, error) {
+	before := r.quota.DeepCopy()
 	input := cardquota.StatusInput{
-		Quota: p.quota, Queue: p.queue, Sync: sync, Usage: p.usage, Physical: p.Reconciler.usage.Physical(),
-		Totals: p.Reconciler.usage.QuotaTotals(), Now: p.now,
+		Quota: r.quota, Queue: r.queue, Sync: sync, Usage: r.usage, Physical: r.Reconciler.usage.Physical(),
+		Totals: r.Reconciler.usage.QuotaTotals(), Now: r.now,
 	}
-	input.Enforced = p.enforcedCondition()
+	input.Enforced = r.enforcedCondition()
 	status := cardquota.NewStatus(input)
 	if len(status.Cards) > 0 {
-		p.metrics.setCards(p.quota.QueueName(), p.quota.Name, status.Cards)
+		r.metrics.setCards(r.quota.QueueName(), r.quota.Name, status.Cards)
 	} else {
-		p.metrics.forgetQuota(p.quota.Name)
+		r.metrics.forgetQuota(r.quota.Name)
 	}
 	if equality.Semantic.DeepEqual(before.Status, status) {
-		if p.throttle.CacheIsStale(p.quota.Name, p.quota.ResourceVersion) {
+		if r.throttle.CacheIsStale(r.quota.Name, r.quota.ResourceVersion) {
 			return ctrl.Result{RequeueAfter: staleRetry}, nil
 		}
 		return ctrl.Result{}, nil
 	}
-	if p.statusDelay > 0 {
-		return ctrl.Result{RequeueAfter: p.statusDelay}, nil
+	if r.statusDelay > 0 {
+		return ctrl.Result{RequeueAfter: r.statusDelay}, nil
 	}
-	p.quota.Status = status
+	r.quota.Status = status
 	// No optimistic lock: this is the only writer of the status, and observedGeneration
 	// names the generation of the spec that it describes.
-	if err := p.client.Status().Patch(ctx, p.quota, client.MergeFrom(before)); err != nil {
+	if err := r.client.Status().Patch(ctx, r.quota, client.MergeFrom(before)); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	p.throttle.RecordWrite(p.quota.Name, p.quota.ResourceVersion)
-	if p.quota.DeletionTimestamp == nil {
+	r.throttle.RecordWrite(r.quota.Name, r.quota.ResourceVersion)
+	if r.quota.DeletionTimestamp == nil {
 		for _, event := range cardquota.Events(before.Status, status) {
-			p.events.Event(p.quota, event.Type, event.Reason, event.Message)
+			r.events.Event(r.quota, event.Type, event.Reason, event.Message)
 		}
 	}
 	return ctrl.Result{}, nil
@@ -242,15 +242,15 @@ func (p *reconciliation) updateStatus(ctx context.Context, sync metav1.Condition
 
 // enforcedCondition returns condition Enforced, nil before the policy has it or before the
 // first count.
-func (p *reconciliation) enforcedCondition() *metav1.Condition {
+func (r *reconciliation) enforcedCondition() *metav1.Condition {
 	var policyCondition *metav1.Condition
-	bypasses, counted := p.Reconciler.usage.Bypasses()
-	if p.policy != nil {
-		if policyCondition = meta.FindStatusCondition(p.policy.Status.Conditions, v1alpha1.ConditionEnforced); policyCondition == nil || !counted {
+	bypasses, counted := r.Reconciler.usage.Bypasses()
+	if r.policy != nil {
+		if policyCondition = meta.FindStatusCondition(r.policy.Status.Conditions, v1alpha1.ConditionEnforced); policyCondition == nil || !counted {
 			return nil
 		}
 	}
-	own := enforcement.EvaluateQueue(p.quota.QueueName(), policyCondition, bypasses)
+	own := enforcement.EvaluateQueue(r.quota.QueueName(), policyCondition, bypasses)
 	return &own
 }
 

@@ -38,31 +38,31 @@ func newMetricsCollector() *metricsCollector {
 }
 
 // setCards replaces the numbers of a queue; quota is the CardQuota that owns it.
-func (s *metricsCollector) setCards(queue, quota string, cards []v1alpha1.CardStatus) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.queues[queue] = queueCards{quota: quota, cards: cards}
+func (m *metricsCollector) setCards(queue, quota string, cards []v1alpha1.CardStatus) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.queues[queue] = queueCards{quota: quota, cards: cards}
 }
 
 // forgetQuota drops the numbers of the queue that the CardQuota owned.
-func (s *metricsCollector) forgetQuota(quota string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	maps.DeleteFunc(s.queues, func(_ string, q queueCards) bool { return q.quota == quota })
+func (m *metricsCollector) forgetQuota(quota string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.queues, func(_ string, q queueCards) bool { return q.quota == quota })
 }
 
 // Describe implements prometheus.Collector.
-func (s *metricsCollector) Describe(ch chan<- *prometheus.Desc) {
+func (m *metricsCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- quotaDesc
 	ch <- usedDesc
 	ch <- pendingDesc
 }
 
 // Collect implements prometheus.Collector.
-func (s *metricsCollector) Collect(ch chan<- prometheus.Metric) {
-	s.mu.Lock()
-	queues := maps.Clone(s.queues)
-	s.mu.Unlock()
+func (m *metricsCollector) Collect(ch chan<- prometheus.Metric) {
+	m.mu.Lock()
+	queues := maps.Clone(m.queues)
+	m.mu.Unlock()
 	for queue, q := range queues {
 		unknown := 0.0
 		for _, c := range q.cards {

@@ -37,107 +37,107 @@ type queueBuilder func(live *v1beta1.Queue) cardquota.DesiredQueue
 // inSync reports whether the Queue is as desired. If the cache says no, it reads the API
 // server: a stale cache would make the operator's own last write look like another
 // manager's change.
-func (p *reconciliation) inSync(ctx context.Context, desired queueBuilder) (bool, error) {
-	if desired(p.queue).InSync(p.queue) {
+func (r *reconciliation) inSync(ctx context.Context, desired queueBuilder) (bool, error) {
+	if desired(r.queue).InSync(r.queue) {
 		return true, nil
 	}
 	var err error
-	if p.queue, err = getQueue(ctx, p.live, p.quota.QueueName()); err != nil {
+	if r.queue, err = getQueue(ctx, r.live, r.quota.QueueName()); err != nil {
 		return false, err
 	}
-	return desired(p.queue).InSync(p.queue), nil
+	return desired(r.queue).InSync(r.queue), nil
 }
 
 // writeQueue applies the desired Queue and emits an event for the changes that it replaced.
 // wasInSync means that another manager caused any difference.
-func (p *reconciliation) writeQueue(ctx context.Context, desired queueBuilder, wasInSync bool) (cardquota.QueueWrite, error) {
-	want := desired(p.queue)
-	replaced, err := p.applyQueue(ctx, &want, wasInSync)
+func (r *reconciliation) writeQueue(ctx context.Context, desired queueBuilder, wasInSync bool) (cardquota.QueueWrite, error) {
+	want := desired(r.queue)
+	replaced, err := r.applyQueue(ctx, &want, wasInSync)
 	if err != nil {
 		return cardquota.QueueWrite{}, err
 	}
 	if wasInSync { // the next status write reverts further changes
-		p.throttle.Delay(p.quota.Name)
+		r.throttle.Delay(r.quota.Name)
 	}
-	if p.queue != nil && !cardquota.HasOwnedFields(p.queue) {
-		p.events.Eventf(p.quota, corev1.EventTypeNormal, v1alpha1.EventAdopted,
-			"queue %s already existed and now carries this quota; it will not be deleted with this CardQuota", p.quota.QueueName())
+	if r.queue != nil && !cardquota.HasOwnedFields(r.queue) {
+		r.events.Eventf(r.quota, corev1.EventTypeNormal, v1alpha1.EventAdopted,
+			"queue %s already existed and now carries this quota; it will not be deleted with this CardQuota", r.quota.QueueName())
 	}
 	if len(replaced) > 0 {
-		p.events.Eventf(p.quota, corev1.EventTypeWarning, v1alpha1.ReasonForeignChangeReplaced,
-			"%s on queue %s; replaced by what this CardQuota says", cardquota.DescribeConflicts(replaced), p.quota.QueueName())
+		r.events.Eventf(r.quota, corev1.EventTypeWarning, v1alpha1.ReasonForeignChangeReplaced,
+			"%s on queue %s; replaced by what this CardQuota says", cardquota.DescribeConflicts(replaced), r.quota.QueueName())
 	}
-	if p.queue == nil && wasInSync {
-		p.events.Eventf(p.quota, corev1.EventTypeWarning, v1alpha1.EventQueueRecreated, "queue %s had been deleted and was created again", p.quota.QueueName())
+	if r.queue == nil && wasInSync {
+		r.events.Eventf(r.quota, corev1.EventTypeWarning, v1alpha1.EventQueueRecreated, "queue %s had been deleted and was created again", r.quota.QueueName())
 	}
 	return cardquota.QueueWrite{Replaced: replaced, WeightHeldBy: want.WeightHeldBy}, nil
 }
 
 // applyQueue applies the desired Queue without force first. On a conflict it yields the
 // fields that other managers may keep, forces the others and returns them.
-func (p *reconciliation) applyQueue(ctx context.Context, want *cardquota.DesiredQueue, wasInSync bool) ([]cardquota.FieldConflict, error) {
+func (r *reconciliation) applyQueue(ctx context.Context, want *cardquota.DesiredQueue, wasInSync bool) ([]cardquota.FieldConflict, error) {
 	log := logf.FromContext(ctx)
 	var drift []cardquota.FieldConflict
-	if wasInSync && p.queue != nil {
-		for _, field := range want.DriftedFields(p.queue) {
+	if wasInSync && r.queue != nil {
+		for _, field := range want.DriftedFields(r.queue) {
 			drift = append(drift, cardquota.FieldConflict{Field: field})
 		}
 	}
-	err := p.client.Apply(ctx, want.Config, client.FieldOwner(v1alpha1.FieldManager))
+	err := r.client.Apply(ctx, want.Config, client.FieldOwner(v1alpha1.FieldManager))
 	if !cardquota.IsFieldConflict(err) {
 		if err != nil {
-			return nil, fmt.Errorf("apply queue %s: %w", p.quota.QueueName(), err)
+			return nil, fmt.Errorf("apply queue %s: %w", r.quota.QueueName(), err)
 		}
-		log.V(1).Info("queue written", "queue", p.quota.QueueName())
+		log.V(1).Info("queue written", "queue", r.quota.QueueName())
 		return drift, nil
 	}
 	replaced := slices.DeleteFunc(cardquota.FieldConflicts(err), want.YieldField)
-	log.Info("queue has other writers", "queue", p.quota.QueueName(), "replaced", cardquota.DescribeConflicts(replaced), "weightLeftTo", want.WeightHeldBy)
-	if err := p.client.Apply(ctx, want.Config, client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership); err != nil {
-		return nil, fmt.Errorf("apply queue %s with force: %w", p.quota.QueueName(), err)
+	log.Info("queue has other writers", "queue", r.quota.QueueName(), "replaced", cardquota.DescribeConflicts(replaced), "weightLeftTo", want.WeightHeldBy)
+	if err := r.client.Apply(ctx, want.Config, client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership); err != nil {
+		return nil, fmt.Errorf("apply queue %s with force: %w", r.quota.QueueName(), err)
 	}
 	return replaced, nil
 }
 
 // finalizeQueue releases or deletes the Queue, as the deletionPolicy says, and removes the
 // finalizer.
-func (p *reconciliation) finalizeQueue(ctx context.Context, owner *v1alpha1.CardQuota, candidates []*v1alpha1.CardQuota) (ctrl.Result, error) {
-	if !controllerutil.ContainsFinalizer(p.quota, finalizer) {
+func (r *reconciliation) finalizeQueue(ctx context.Context, owner *v1alpha1.CardQuota, candidates []*v1alpha1.CardQuota) (ctrl.Result, error) {
+	if !controllerutil.ContainsFinalizer(r.quota, finalizer) {
 		return ctrl.Result{}, nil
 	}
 	// The next owner takes the Queue as it is: draining it would stop pods that have quota.
-	inherited := owner == nil || owner.Name != p.quota.Name || cardquota.NextOwner(p.quota, candidates) != nil
+	inherited := owner == nil || owner.Name != r.quota.Name || cardquota.NextOwner(r.quota, candidates) != nil
 	// Read the API server, not the cache: a Queue that was just created would be left
 	// behind.
 	var err error
-	if p.queue, err = getQueue(ctx, p.live, p.quota.QueueName()); err != nil {
+	if r.queue, err = getQueue(ctx, r.live, r.quota.QueueName()); err != nil {
 		return ctrl.Result{}, err
 	}
-	if p.queue == nil || inherited {
-		return p.removeFinalizer(ctx)
+	if r.queue == nil || inherited {
+		return r.removeFinalizer(ctx)
 	}
 	drained := drainStatus{done: true}
 	switch {
-	case p.quota.Spec.DeletionPolicy == v1alpha1.DeletionPolicyRetain:
-		err = p.removeManagedFields(ctx)
-	case p.quota.QueueName() == workload.DefaultQueue:
-		err = p.releaseFields(ctx)
-	case !cardquota.CreatedByOperator(p.queue):
-		err = p.abandonQueue(ctx)
+	case r.quota.Spec.DeletionPolicy == v1alpha1.DeletionPolicyRetain:
+		err = r.removeManagedFields(ctx)
+	case r.quota.QueueName() == workload.DefaultQueue:
+		err = r.releaseFields(ctx)
+	case !cardquota.CreatedByOperator(r.queue):
+		err = r.abandonQueue(ctx)
 	default:
-		drained, err = p.drainQueue(ctx)
+		drained, err = r.drainQueue(ctx)
 	}
 	switch {
 	case err != nil:
-		return p.reportWriteError(ctx, err)
+		return r.reportWriteError(ctx, err)
 	case !drained.done:
-		result, err := p.updateStatus(ctx, cardquota.DrainingCondition(p.quota.QueueName(), drained.members))
+		result, err := r.updateStatus(ctx, cardquota.DrainingCondition(r.quota.QueueName(), drained.members))
 		if err != nil {
 			return ctrl.Result{}, err
 		}
 		return shared.RequeueWithin(result, drained.requeueAfter), nil
 	}
-	return p.removeFinalizer(ctx)
+	return r.removeFinalizer(ctx)
 }
 
 // drainStatus is the progress of draining a Queue.
@@ -150,28 +150,28 @@ type drainStatus struct {
 }
 
 // drainQueue removes quota and capability, and deletes the Queue once it has no members.
-func (p *reconciliation) drainQueue(ctx context.Context) (drainStatus, error) {
+func (r *reconciliation) drainQueue(ctx context.Context) (drainStatus, error) {
 	desired := func(live *v1beta1.Queue) cardquota.DesiredQueue {
-		return cardquota.NewDrainedQueue(p.quota, live, p.allocatedText(live))
+		return cardquota.NewDrainedQueue(r.quota, live, r.allocatedText(live))
 	}
-	wasInSync := conditions.Get(p.quota.Status.Conditions, v1alpha1.ConditionQueueSynced).Reason == v1alpha1.ReasonDraining
+	wasInSync := conditions.Get(r.quota.Status.Conditions, v1alpha1.ConditionQueueSynced).Reason == v1alpha1.ReasonDraining
 	var requeueAfter time.Duration
-	if !desired(p.queue).InSync(p.queue) {
-		if wasInSync && p.statusDelay > 0 { // another manager's change, see syncQueue
-			requeueAfter = p.statusDelay
-		} else if _, err := p.writeQueue(ctx, desired, wasInSync); err != nil {
+	if !desired(r.queue).InSync(r.queue) {
+		if wasInSync && r.statusDelay > 0 { // another manager's change, see syncQueue
+			requeueAfter = r.statusDelay
+		} else if _, err := r.writeQueue(ctx, desired, wasInSync); err != nil {
 			return drainStatus{}, err
 		}
 	}
 	switch {
-	case p.usage == nil:
+	case r.usage == nil:
 		return drainStatus{requeueAfter: requeueAfter}, nil
-	case p.usage.Members > 0:
-		return drainStatus{members: p.usage.Members, requeueAfter: requeueAfter}, nil
+	case r.usage.Members > 0:
+		return drainStatus{members: r.usage.Members, requeueAfter: requeueAfter}, nil
 	}
 	// The last count is up to a second old, and a deletion is final.
-	members, counted, err := p.memberCounts.membersOf(p.quota, func(owners map[string]*v1alpha1.CardQuota) (map[string]int, error) {
-		return p.countMembers(ctx, owners)
+	members, counted, err := r.memberCounts.membersOf(r.quota, func(owners map[string]*v1alpha1.CardQuota) (map[string]int, error) {
+		return r.countMembers(ctx, owners)
 	})
 	if err != nil {
 		return drainStatus{}, err
@@ -179,44 +179,44 @@ func (p *reconciliation) drainQueue(ctx context.Context) (drainStatus, error) {
 	if !counted || members > 0 {
 		return drainStatus{members: members, requeueAfter: memberRetry}, nil
 	}
-	uid := p.queue.UID
-	err = p.client.Delete(ctx, p.queue, client.Preconditions{UID: &uid})
+	uid := r.queue.UID
+	err = r.client.Delete(ctx, r.queue, client.Preconditions{UID: &uid})
 	if client.IgnoreNotFound(err) != nil {
-		return drainStatus{}, fmt.Errorf("delete queue %s: %w", p.quota.QueueName(), err)
+		return drainStatus{}, fmt.Errorf("delete queue %s: %w", r.quota.QueueName(), err)
 	}
-	logf.FromContext(ctx).Info("queue deleted", "queue", p.quota.QueueName())
+	logf.FromContext(ctx).Info("queue deleted", "queue", r.quota.QueueName())
 	return drainStatus{done: true}, nil
 }
 
 // abandonQueue releases a Queue that the operator did not create, without quota and
 // capability, so that nothing new starts. Running pods go on, and the operator does not
 // wait for them.
-func (p *reconciliation) abandonQueue(ctx context.Context) error {
-	if !cardquota.HasOwnedFields(p.queue) {
+func (r *reconciliation) abandonQueue(ctx context.Context) error {
+	if !cardquota.HasOwnedFields(r.queue) {
 		return nil
 	}
-	desired := func(live *v1beta1.Queue) cardquota.DesiredQueue { return cardquota.NewAbandonedQueue(p.quota, live) }
-	if !desired(p.queue).InSync(p.queue) {
-		if _, err := p.writeQueue(ctx, desired, false); err != nil {
+	desired := func(live *v1beta1.Queue) cardquota.DesiredQueue { return cardquota.NewAbandonedQueue(r.quota, live) }
+	if !desired(r.queue).InSync(r.queue) {
+		if _, err := r.writeQueue(ctx, desired, false); err != nil {
 			return err
 		}
 	}
-	if err := p.removeManagedFields(ctx); err != nil {
+	if err := r.removeManagedFields(ctx); err != nil {
 		return err
 	}
-	logf.FromContext(ctx).Info("queue given up, since it was not made for a CardQuota", "queue", p.quota.QueueName())
+	logf.FromContext(ctx).Info("queue given up, since it was not made for a CardQuota", "queue", r.quota.QueueName())
 	return nil
 }
 
 // releaseFields applies an empty Queue, which removes every field that only the operator
 // owned.
-func (p *reconciliation) releaseFields(ctx context.Context) error {
-	if !cardquota.HasOwnedFields(p.queue) {
+func (r *reconciliation) releaseFields(ctx context.Context) error {
+	if !cardquota.HasOwnedFields(r.queue) {
 		return nil
 	}
-	err := p.client.Apply(ctx, apply.Queue(p.quota.QueueName()), client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership)
+	err := r.client.Apply(ctx, apply.Queue(r.quota.QueueName()), client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership)
 	if err != nil {
-		return fmt.Errorf("release queue %s: %w", p.quota.QueueName(), err)
+		return fmt.Errorf("release queue %s: %w", r.quota.QueueName(), err)
 	}
 	return nil
 }
@@ -227,8 +227,8 @@ var jsonPointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
 // removeManagedFields keeps every value but LabelManagedBy and drops the operator's
 // ownership of the fields. Server-side apply cannot do that, so it patches managedFields,
 // with the resource version as a lock.
-func (p *reconciliation) removeManagedFields(ctx context.Context) error {
-	live, err := getQueue(ctx, p.live, p.quota.QueueName())
+func (r *reconciliation) removeManagedFields(ctx context.Context) error {
+	live, err := getQueue(ctx, r.live, r.quota.QueueName())
 	if err != nil {
 		return err
 	}
@@ -246,16 +246,16 @@ func (p *reconciliation) removeManagedFields(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("encode managed fields: %w", err)
 	}
-	if err := p.client.Patch(ctx, live, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(v1alpha1.FieldManager)); err != nil {
-		return fmt.Errorf("give up queue %s: %w", p.quota.QueueName(), err)
+	if err := r.client.Patch(ctx, live, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(v1alpha1.FieldManager)); err != nil {
+		return fmt.Errorf("give up queue %s: %w", r.quota.QueueName(), err)
 	}
 	return nil
 }
 
 // removeFinalizer removes the finalizer, after which the API server deletes the CardQuota.
-func (p *reconciliation) removeFinalizer(ctx context.Context) (ctrl.Result, error) {
-	before := p.quota.DeepCopy()
-	controllerutil.RemoveFinalizer(p.quota, finalizer)
-	p.metrics.forgetQuota(p.quota.Name)
-	return p.patchMeta(ctx, before)
+func (r *reconciliation) removeFinalizer(ctx context.Context) (ctrl.Result, error) {
+	before := r.quota.DeepCopy()
+	controllerutil.RemoveFinalizer(r.quota, finalizer)
+	r.metrics.forgetQuota(r.quota.Name)
+	return r.patchMeta(ctx, before)
 }

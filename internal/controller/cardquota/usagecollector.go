@@ -91,73 +91,73 @@ func newUsageCollector(c cache.Cache, interval time.Duration, cards InventorySou
 }
 
 // QueueUsage returns the usage of a queue. It returns false before the first count.
-func (r *UsageCollector) QueueUsage(name string) (cardquota.Usage, bool) {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	return r.queues[name], r.queues != nil
+func (u *UsageCollector) QueueUsage(name string) (cardquota.Usage, bool) {
+	u.mu.RLock()
+	defer u.mu.RUnlock()
+	return u.queues[name], u.queues != nil
 }
 
 // Physical returns how many of each card all nodes offer.
-func (r *UsageCollector) Physical() map[card.Name]card.Count {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	return r.physical
+func (u *UsageCollector) Physical() map[card.Name]card.Count {
+	u.mu.RLock()
+	defer u.mu.RUnlock()
+	return u.physical
 }
 
 // Bypasses returns the pods that hold cards that our scheduler did not assign. It returns
 // false before the first count.
-func (r *UsageCollector) Bypasses() ([]enforcement.Bypass, bool) {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	return r.bypasses, r.queues != nil
+func (u *UsageCollector) Bypasses() ([]enforcement.Bypass, bool) {
+	u.mu.RLock()
+	defer u.mu.RUnlock()
+	return u.bypasses, u.queues != nil
 }
 
 // Changed signals that the result of Bypasses changed.
-func (r *UsageCollector) Changed() <-chan event.TypedGenericEvent[string] { return r.bypassesChanged }
+func (u *UsageCollector) Changed() <-chan event.TypedGenericEvent[string] { return u.bypassesChanged }
 
 // QuotaTotals returns what all CardQuotas grant and the healthy cards, nil before the first
 // count. The numbers of an over-allocated card may be as old as totalsRefreshInterval.
-func (r *UsageCollector) QuotaTotals() *cardquota.QuotaTotals {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	return r.totals
+func (u *UsageCollector) QuotaTotals() *cardquota.QuotaTotals {
+	u.mu.RLock()
+	defer u.mu.RUnlock()
+	return u.totals
 }
 
 // Start counts until the context ends. It counts the first change after a quiet time at
 // once.
-func (r *UsageCollector) Start(ctx context.Context) error {
-	stores, err := r.watchObjects(ctx)
+func (u *UsageCollector) Start(ctx context.Context) error {
+	stores, err := u.watchObjects(ctx)
 	if err != nil {
 		return err
 	}
-	r.markDirty()
+	u.markDirty()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-r.dirty:
+		case <-u.dirty:
 		}
 		began := time.Now()
-		changed := r.countUsage(stores)
-		r.duration.Observe(time.Since(began).Seconds())
+		changed := u.countUsage(stores)
+		u.duration.Observe(time.Since(began).Seconds())
 		for _, name := range changed {
 			select {
 			case <-ctx.Done():
 				return nil
-			case r.wakeups <- event.TypedGenericEvent[string]{Object: name}:
+			case u.wakeups <- event.TypedGenericEvent[string]{Object: name}:
 			}
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(r.interval - time.Since(began)):
+		case <-time.After(u.interval - time.Since(began)):
 		}
 	}
 }
 
-func (r *UsageCollector) markDirty() {
+func (u *UsageCollector) markDirty() {
 	select {
-	case r.dirty <- struct{}{}:
+	case u.dirty <- struct{}{}:
 	default: // a count is already due
 	}
 }
@@ -166,7 +166,7 @@ func (r *UsageCollector) markDirty() {
 type objectStores struct{ pods, groups, queues, namespaces, quotas, policies toolscache.Store }
 
 // watchObjects waits for the caches and calls markDirty on every change.
-func (r *UsageCollector) watchObjects(ctx context.Context) (objectStores, error) {
+func (u *UsageCollector) watchObjects(ctx context.Context) (objectStores, error) {
 	var s objectStores
 	specChanged := func(before, after client.Object) bool { return before.GetGeneration() != after.GetGeneration() }
 	for _, w := range []struct {
@@ -185,7 +185,7 @@ func (r *UsageCollector) watchObjects(ctx context.Context) (objectStores, error)
 		{&v1alpha1.CardQuota{}, &s.quotas, specChanged},
 		{&v1alpha1.ServiceTypePolicy{}, &s.policies, specChanged},
 	} {
-		informer, err := r.cache.GetInformer(ctx, w.object)
+		informer, err := u.cache.GetInformer(ctx, w.object)
 		if err != nil {
 			return objectStores{}, fmt.Errorf("watch %T: %w", w.object, err)
 		}
@@ -194,13 +194,13 @@ func (r *UsageCollector) watchObjects(ctx context.Context) (objectStores, error)
 			return objectStores{}, fmt.Errorf("watch %T: informer %T has no store", w.object, informer)
 		}
 		handle, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    func(any) { r.markDirty() },
-			DeleteFunc: func(any) { r.markDirty() },
+			AddFunc:    func(any) { u.markDirty() },
+			DeleteFunc: func(any) { u.markDirty() },
 			UpdateFunc: func(before, after any) {
 				was, ok := before.(client.Object)
 				is, isObject := after.(client.Object)
 				if w.changed == nil || !ok || !isObject || w.changed(was, is) {
-					r.markDirty()
+					u.markDirty()
 				}
 			},
 		})
@@ -217,8 +217,8 @@ func (r *UsageCollector) watchObjects(ctx context.Context) (objectStores, error)
 
 // countUsage counts once and returns the queues to reconcile. It counts nothing before all
 // nodes were read.
-func (r *UsageCollector) countUsage(s objectStores) []string {
-	inventory, known := r.inventory.Inventory()
+func (u *UsageCollector) countUsage(s objectStores) []string {
+	inventory, known := u.inventory.Inventory()
 	if !known {
 		return nil
 	}
@@ -229,56 +229,56 @@ func (r *UsageCollector) countUsage(s objectStores) []string {
 		quotas[queue] = cardquota.QuotaOf(owner)
 	}
 	var queues map[string]cardquota.Usage
-	queues, r.lastCharges = cardquota.CountUsageAndCharges(cardquota.CountInput{
+	queues, u.lastCharges = cardquota.CountUsageAndCharges(cardquota.CountInput{
 		Pods:            pods,
 		PodGroups:       storedObjects[v1beta1.PodGroup](s.groups),
 		Inventory:       inventory,
 		Quotas:          quotas,
-		LastCharges:     r.lastCharges,
+		LastCharges:     u.lastCharges,
 		Schedulers:      schedulers,
 		AllowsNamespace: namespaceCheck(owners, storedObjects[corev1.Namespace](s.namespaces)),
 	})
 	var bypasses []enforcement.Bypass
 	if len(schedulers) > 0 { // without a policy, our schedulers are unknown
-		bypasses = enforcement.FindBypasses(pods, r.lastCharges, inventory, schedulers, r.provenance)
+		bypasses = enforcement.FindBypasses(pods, u.lastCharges, inventory, schedulers, u.provenance)
 	}
 	unowned := cardquota.UnownedQuotas(granted, storedObjects[v1beta1.Queue](s.queues))
-	r.updateUnownedMetric(unowned)
-	totals, physical := cardquota.NewQuotaTotals(granted, unowned, r.inventory.Healthy()), inventory.Physical()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.queues == nil || !slices.EqualFunc(r.bypasses, bypasses, enforcement.Bypass.Equal) {
+	u.updateUnownedMetric(unowned)
+	totals, physical := cardquota.NewQuotaTotals(granted, unowned, u.inventory.Healthy()), inventory.Physical()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.queues == nil || !slices.EqualFunc(u.bypasses, bypasses, enforcement.Bypass.Equal) {
 		select {
-		case r.bypassesChanged <- event.TypedGenericEvent[string]{}:
+		case u.bypassesChanged <- event.TypedGenericEvent[string]{}:
 		default: // the receiver has not read the last signal yet
 		}
 	}
 	wakeups, now := []string{allQueues}, time.Now()
-	if r.queues != nil {
-		moved, excessChanged := totals.ChangedQueues(r.totals)
-		switch wait := totalsRefreshInterval - now.Sub(r.totalsUpdatedAt); {
+	if u.queues != nil {
+		moved, excessChanged := totals.ChangedQueues(u.totals)
+		switch wait := totalsRefreshInterval - now.Sub(u.totalsUpdatedAt); {
 		case len(moved) == 0: // no condition changes
 		case wait <= 0 || excessChanged:
-			r.totalsUpdatedAt = now
+			u.totalsUpdatedAt = now
 		default:
-			time.AfterFunc(wait, r.markDirty)
-			moved, totals = nil, r.totals
+			time.AfterFunc(wait, u.markDirty)
+			moved, totals = nil, u.totals
 		}
-		wakeups = slices.Concat(changedKeys(r.queues, queues, cardquota.Usage.Equal), moved,
-			queuesWithCards(changedKeys(r.physical, physical, func(a, b card.Count) bool { return a == b }), queues, quotas), enforcement.ChangedQueues(r.bypasses, bypasses))
+		wakeups = slices.Concat(changedKeys(u.queues, queues, cardquota.Usage.Equal), moved,
+			queuesWithCards(changedKeys(u.physical, physical, func(a, b card.Count) bool { return a == b }), queues, quotas), enforcement.ChangedQueues(u.bypasses, bypasses))
 		slices.Sort(wakeups)
 		wakeups = slices.Compact(wakeups)
 	}
-	r.queues, r.physical, r.totals, r.bypasses = queues, physical, totals, bypasses
+	u.queues, u.physical, u.totals, u.bypasses = queues, physical, totals, bypasses
 	return wakeups
 }
 
 // updateUnownedMetric updates the metric of quotas without a CardQuota.
-func (r *UsageCollector) updateUnownedMetric(unowned map[string]card.Quota) {
-	r.unowned.Reset()
+func (u *UsageCollector) updateUnownedMetric(unowned map[string]card.Quota) {
+	u.unowned.Reset()
 	for queue, quota := range unowned {
 		for name, count := range quota {
-			r.unowned.WithLabelValues(queue, string(name)).Set(float64(count))
+			u.unowned.WithLabelValues(queue, string(name)).Set(float64(count))
 		}
 	}
 }

@@ -28,67 +28,67 @@ import (
 
 // syncConfigMap renders the scheduler's configuration and writes it if the ConfigMap
 // differs.
-func (p *reconciliation) syncConfigMap(ctx context.Context, live *corev1.ConfigMap) (configResult, error) {
-	ref := policy.BaseFor(p.spec, p.volcanoNamespace)
-	p.watchBase(types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name})
-	base, err := p.readConfigMap(ctx, ref.Namespace, ref.Name)
+func (r *reconciliation) syncConfigMap(ctx context.Context, live *corev1.ConfigMap) (configResult, error) {
+	ref := policy.BaseFor(r.spec, r.volcanoNamespace)
+	r.watchBase(types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name})
+	base, err := r.readConfigMap(ctx, ref.Namespace, ref.Name)
 	if err != nil {
 		return configResult{}, err
 	}
-	p.history.existed = p.history.existed || live != nil
-	wanted := policy.RenderConfiguration(p.spec, ref, base, live, p.policy.Status.ConfigHash)
+	r.history.existed = r.history.existed || live != nil
+	wanted := policy.RenderConfiguration(r.spec, ref, base, live, r.policy.Status.ConfigHash)
 	if wanted.Text == "" {
 		return configResult{Condition: wanted.Condition}, nil
 	}
-	if !p.isUpToDate(live, wanted) {
-		if err := p.writeConfigMap(ctx, live, wanted); err != nil {
+	if !r.isUpToDate(live, wanted) {
+		if err := r.writeConfigMap(ctx, live, wanted); err != nil {
 			return configResult{}, err
 		}
-		p.history.existed = true
+		r.history.existed = true
 	}
 	return configResult{Condition: wanted.Condition, hash: schedulerconfig.Hash(wanted.Text)}, nil
 }
 
 // isUpToDate reports whether the scheduler's ConfigMap is as wanted.
-func (p *reconciliation) isUpToDate(live *corev1.ConfigMap, wanted policy.Configuration) bool {
+func (r *reconciliation) isUpToDate(live *corev1.ConfigMap, wanted policy.Configuration) bool {
 	return live != nil && live.Data[policy.ConfigMapKey] == wanted.Text && live.Annotations[v1alpha1.AnnotationRenderedFrom] == wanted.From &&
-		len(live.OwnerReferences) > 0 && live.OwnerReferences[0].UID == p.policy.UID
+		len(live.OwnerReferences) > 0 && live.OwnerReferences[0].UID == r.policy.UID
 }
 
 // writeConfigMap applies the configuration, also over another manager's change, which it
 // reports in an event.
-func (p *reconciliation) writeConfigMap(ctx context.Context, live *corev1.ConfigMap, wanted policy.Configuration) error {
-	by, displaced := "another client deleted it", live == nil && p.history.existed
+func (r *reconciliation) writeConfigMap(ctx context.Context, live *corev1.ConfigMap, wanted policy.Configuration) error {
+	by, displaced := "another client deleted it", live == nil && r.history.existed
 	if live != nil && live.Data[policy.ConfigMapKey] != wanted.Text {
 		by, displaced = policy.DriftedBy(live)
 		by += " wrote it"
 	}
-	if displaced && p.now.Sub(p.history.correctedAt) < minCorrectionInterval {
+	if displaced && r.now.Sub(r.history.correctedAt) < minCorrectionInterval {
 		return errCacheStale
 	}
-	apply := corev1ac.ConfigMap(policy.ConfigMapName, p.schedulerNamespace).
+	apply := corev1ac.ConfigMap(policy.ConfigMapName, r.schedulerNamespace).
 		WithLabels(map[string]string{"app.kubernetes.io/managed-by": "cardquota"}).
 		WithAnnotations(map[string]string{v1alpha1.AnnotationRenderedFrom: wanted.From}).
 		WithOwnerReferences(metav1ac.OwnerReference().WithAPIVersion(v1alpha1.GroupVersion.String()).WithKind("ServiceTypePolicy").
-			WithName(p.policy.Name).WithUID(p.policy.UID)).
+			WithName(r.policy.Name).WithUID(r.policy.UID)).
 		WithData(map[string]string{policy.ConfigMapKey: wanted.Text})
-	if err := p.client.Apply(ctx, apply, client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership); err != nil {
-		return fmt.Errorf("write ConfigMap %s/%s: %w", p.schedulerNamespace, policy.ConfigMapName, err)
+	if err := r.client.Apply(ctx, apply, client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership); err != nil {
+		return fmt.Errorf("write ConfigMap %s/%s: %w", r.schedulerNamespace, policy.ConfigMapName, err)
 	}
 	logf.FromContext(ctx).Info("scheduler configuration written", "from", wanted.From, "displaced", displaced, "by", by)
 	if displaced {
-		p.history.correctedAt = p.now
-		p.events.Event(p.policy, corev1.EventTypeWarning, v1alpha1.EventConfigCorrected, fmt.Sprintf(
-			"ConfigMap %s/%s: %s, and the operator restored it: change the base or this policy instead", p.schedulerNamespace, policy.ConfigMapName, by))
+		r.history.correctedAt = r.now
+		r.events.Event(r.policy, corev1.EventTypeWarning, v1alpha1.EventConfigCorrected, fmt.Sprintf(
+			"ConfigMap %s/%s: %s, and the operator restored it: change the base or this policy instead", r.schedulerNamespace, policy.ConfigMapName, by))
 	}
 	return nil
 }
 
 // readConfigMap reads a ConfigMap from the API server, nil when there is none. The cache
 // may be stale, and the policy must be merged into the current text.
-func (p *reconciliation) readConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
+func (r *reconciliation) readConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
 	live := &corev1.ConfigMap{}
-	err := p.live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, live)
+	err := r.live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, live)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -100,21 +100,21 @@ func (p *reconciliation) readConfigMap(ctx context.Context, namespace, name stri
 
 // syncPriorityClasses creates the wanted PriorityClasses and deletes its own that are no
 // longer wanted. It leaves those of other owners unchanged.
-func (p *reconciliation) syncPriorityClasses(ctx context.Context, wanted []v1alpha1.PriorityClass) error {
+func (r *reconciliation) syncPriorityClasses(ctx context.Context, wanted []v1alpha1.PriorityClass) error {
 	var list schedulingv1.PriorityClassList
-	if err := p.client.List(ctx, &list); err != nil {
+	if err := r.client.List(ctx, &list); err != nil {
 		return fmt.Errorf("list PriorityClasses: %w", err)
 	}
-	plan := policy.PlanPriorityClasses(p.policy, wanted, list.Items)
+	plan := policy.PlanPriorityClasses(r.policy, wanted, list.Items)
 	var faults []error
 	for _, class := range plan.Delete {
 		uid := class.UID
-		if err := p.client.Delete(ctx, class, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		if err := r.client.Delete(ctx, class, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 			faults = append(faults, fmt.Errorf("delete PriorityClass %s: %w", class.Name, err))
 		}
 	}
 	for _, class := range plan.Create {
-		switch err := p.client.Create(ctx, class, client.FieldOwner(v1alpha1.FieldManager)); {
+		switch err := r.client.Create(ctx, class, client.FieldOwner(v1alpha1.FieldManager)); {
 		case err == nil:
 			logf.FromContext(ctx).Info("PriorityClass created", "name", class.Name, "value", class.Value)
 		case !apierrors.IsAlreadyExists(err):
@@ -122,11 +122,11 @@ func (p *reconciliation) syncPriorityClasses(ctx context.Context, wanted []v1alp
 		}
 	}
 	for name, message := range plan.Conflicts {
-		if p.history.reportedClasses[name] != message {
-			p.events.Event(p.policy, corev1.EventTypeWarning, v1alpha1.EventPriorityClassKept, message)
+		if r.history.reportedClasses[name] != message {
+			r.events.Event(r.policy, corev1.EventTypeWarning, v1alpha1.EventPriorityClassKept, message)
 		}
 	}
-	p.history.reportedClasses = plan.Conflicts
+	r.history.reportedClasses = plan.Conflicts
 	return errors.Join(faults...)
 }
 

@@ -134,25 +134,25 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // applyAndReport applies the policy and writes the status, also after a failed write:
 // enforcement must be reported in any case.
-func (p *reconciliation) applyAndReport(ctx context.Context) (ctrl.Result, error) {
-	live, writeErr := p.readConfigMap(ctx, p.schedulerNamespace, policy.ConfigMapName)
+func (r *reconciliation) applyAndReport(ctx context.Context) (ctrl.Result, error) {
+	live, writeErr := r.readConfigMap(ctx, r.schedulerNamespace, policy.ConfigMapName)
 	if writeErr != nil && !isRefused(writeErr) { // then no status can be written either
 		return ctrl.Result{}, writeErr
 	}
 	var classErr error
-	out := configResult{Condition: conditions.Get(p.policy.Status.Conditions, v1alpha1.ConditionConfigSynced)}
+	out := configResult{Condition: conditions.Get(r.policy.Status.Conditions, v1alpha1.ConditionConfigSynced)}
 	switch {
 	case writeErr != nil:
-	case p.policy.DeletionTimestamp != nil: // the garbage collector deletes the objects
+	case r.policy.DeletionTimestamp != nil: // the garbage collector deletes the objects
 		if out.Reason == "" {
 			return ctrl.Result{}, nil // deleted before the first run: there is no status to keep
 		}
-	case len(p.faults) > 0:
-		out.Condition = policy.InvalidCondition(p.faults)
+	case len(r.faults) > 0:
+		out.Condition = policy.InvalidCondition(r.faults)
 	default:
 		// A PriorityClass that cannot be created must not delay the configuration.
-		classErr = p.syncPriorityClasses(ctx, p.spec.PriorityClasses)
-		out, writeErr = p.syncConfigMap(ctx, live)
+		classErr = r.syncPriorityClasses(ctx, r.spec.PriorityClasses)
+		out, writeErr = r.syncConfigMap(ctx, live)
 	}
 	if errors.Is(writeErr, errCacheStale) {
 		return ctrl.Result{}, errors.Join(writeErr, classErr)
@@ -165,10 +165,10 @@ func (p *reconciliation) applyAndReport(ctx context.Context) (ctrl.Result, error
 			requeueAfter, writeErr = refusedRetry, nil
 		}
 	}
-	if out.hash == "" && live != nil && schedulerconfig.Hash(live.Data[policy.ConfigMapKey]) == p.policy.Status.ConfigHash {
-		out.hash = p.policy.Status.ConfigHash // the last written text is still in place
+	if out.hash == "" && live != nil && schedulerconfig.Hash(live.Data[policy.ConfigMapKey]) == r.policy.Status.ConfigHash {
+		out.hash = r.policy.Status.ConfigHash // the last written text is still in place
 	}
-	result, err := p.updateStatus(ctx, out)
+	result, err := r.updateStatus(ctx, out)
 	if err := errors.Join(err, writeErr, classErr); err != nil {
 		return ctrl.Result{}, err
 	}

@@ -124,7 +124,7 @@ func (p *plugin) podGroupRequestFor(job *api.JobInfo) *podGroupRequest {
 	}
 	fresh := &podGroupRequest{annotation: annotation, hasAnnotation: hasAnnotation, minResources: minResources, generation: p.cache.requestGeneration, lastSession: p.cache.session}
 	fresh.jobRequest, fresh.refusal = p.cache.resolver.PodGroupRequest(annotation, hasAnnotation, minResources)
-	if p.cache.cardUnlimitedCPUMemory && len(fresh.jobRequest.Demands) > 0 {
+	if p.cache.cardUnlimitedCPUMemory && len(fresh.jobRequest.Cards) > 0 {
 		// minResources does not say which pods the CPU is for. The pods are checked one by one
 		// when they exist.
 		fresh.jobRequest.MilliCPU, fresh.jobRequest.Memory = 0, 0
@@ -140,7 +140,7 @@ func (p *plugin) withTotalHint(job *api.JobInfo, refusal *workload.Refusal) *wor
 		return refusal
 	}
 	minimum, _ := p.cache.resolver.PodGroupRequest("", false, job.PodGroup.Spec.MinResources)
-	total, minimumCards := sumDemands(p.podGroupRequestFor(job).jobRequest.Demands), sumDemands(minimum.Demands)
+	total, minimumCards := sumCards(p.podGroupRequestFor(job).jobRequest.Cards), sumCards(minimum.Cards)
 	if total <= minimumCards {
 		return refusal
 	}
@@ -150,8 +150,8 @@ func (p *plugin) withTotalHint(job *api.JobInfo, refusal *workload.Refusal) *wor
 	return &hinted
 }
 
-func sumDemands(demands []quota.Demand) (sum card.Count) {
-	for _, d := range demands {
+func sumCards(cards []quota.CardRequest) (sum card.Count) {
+	for _, d := range cards {
 		sum = sum.Add(d.Count)
 	}
 	return sum

@@ -67,10 +67,10 @@ func (p *plugin) recordPodUnschedulable(task *api.TaskInfo, refusal *workload.Re
 func (p *plugin) recordJobUnschedulable(job *api.JobInfo, refusal *workload.Refusal) {
 	text := p.recordIfNew(job.PgUID, job, nil, refusal)
 	job.JobFitErrors = text
-	isTold := func(c scheduling.PodGroupCondition) bool {
+	isReported := func(c scheduling.PodGroupCondition) bool {
 		return c.Type == scheduling.PodGroupUnschedulableType && c.Message == text
 	}
-	if len(job.Tasks) > 0 || slices.ContainsFunc(job.PodGroup.Status.Conditions, isTold) {
+	if len(job.Tasks) > 0 || slices.ContainsFunc(job.PodGroup.Status.Conditions, isReported) {
 		return
 	}
 	err := p.ssn.UpdatePodGroupCondition(job, &scheduling.PodGroupCondition{
@@ -187,53 +187,53 @@ func newMessageDeduper() *messageDeduper {
 }
 
 // currentMessage returns the message about an object, and whether it is new.
-func (v *messageDeduper) currentMessage(uid types.UID, refusal *workload.Refusal) (text string, isNew bool) {
-	v.mutex.Lock()
-	defer v.mutex.Unlock()
+func (m *messageDeduper) currentMessage(uid types.UID, refusal *workload.Refusal) (text string, isNew bool) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
 	topic := cmp.Or(refusal.Topic, refusal.Reason+refusal.Message)
-	if s, ok := v.lastMessages[uid]; ok && s.topic == topic {
-		s.session = v.session
+	if s, ok := m.lastMessages[uid]; ok && s.topic == topic {
+		s.session = m.session
 		return s.text, false
 	}
-	v.lastMessages[uid] = &lastMessage{topic: topic, text: refusal.Message, session: v.session}
+	m.lastMessages[uid] = &lastMessage{topic: topic, text: refusal.Message, session: m.session}
 	return refusal.Message, true
 }
 
 // forget makes the next refusal of an object new.
-func (v *messageDeduper) forget(uid types.UID) {
-	v.mutex.Lock()
-	defer v.mutex.Unlock()
-	delete(v.lastMessages, uid)
+func (m *messageDeduper) forget(uid types.UID) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	delete(m.lastMessages, uid)
 }
 
 // removeStale removes objects without a refusal for two sessions.
-func (v *messageDeduper) removeStale() {
-	v.mutex.Lock()
-	defer v.mutex.Unlock()
-	for uid, s := range v.lastMessages {
-		if s.session+1 < v.session {
-			delete(v.lastMessages, uid)
+func (m *messageDeduper) removeStale() {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	for uid, s := range m.lastMessages {
+		if s.session+1 < m.session {
+			delete(m.lastMessages, uid)
 		}
 	}
-	v.session++
+	m.session++
 }
 
 // recorderFor returns the event recorder. It has a source of its own, because Volcano's events
 // use up the rate limit of theirs.
-func (v *messageDeduper) recorderFor(client kubernetes.Interface) record.EventRecorder {
-	v.mutex.Lock()
-	defer v.mutex.Unlock()
-	if v.recorder == nil && client != nil {
+func (m *messageDeduper) recorderFor(client kubernetes.Interface) record.EventRecorder {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	if m.recorder == nil && client != nil {
 		broadcaster := record.NewBroadcaster()
 		broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events(metav1.NamespaceAll)})
-		v.recorder = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: PluginName})
+		m.recorder = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: PluginName})
 	}
-	return v.recorder
+	return m.recorder
 }
 
 // setPodUnschedulable sets the condition PodScheduled outside the session, because it calls the
 // API server. After a failed write the next session tries again.
-func (v *messageDeduper) setPodUnschedulable(client kubernetes.Interface, pod *corev1.Pod, refusal *workload.Refusal) {
+func (m *messageDeduper) setPodUnschedulable(client kubernetes.Interface, pod *corev1.Pod, refusal *workload.Refusal) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	changed := podutil.UpdatePodCondition(&pod.Status, &corev1.PodCondition{
@@ -244,6 +244,6 @@ func (v *messageDeduper) setPodUnschedulable(client kubernetes.Interface, pod *c
 	}
 	if _, err := client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err != nil {
 		klog.V(2).InfoS("Cannot set a pod's condition yet", "pod", klog.KObj(pod), "err", err)
-		v.forget(pod.UID)
+		m.forget(pod.UID)
 	}
 }

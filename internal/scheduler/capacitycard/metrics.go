@@ -86,7 +86,7 @@ type metricsSnapshot struct {
 type queueMetrics struct {
 	usage quota.QueueUsage
 	// inqueue is reserved for enqueued jobs, pending is requested by pending pods.
-	inqueue, pending []quota.Demand
+	inqueue, pending []quota.CardRequest
 }
 
 func (q *queueMetrics) queueID() api.QueueID { return api.QueueID(q.usage.Queue) }
@@ -94,7 +94,7 @@ func (q *queueMetrics) queueID() api.QueueID { return api.QueueID(q.usage.Queue)
 // newMetricsSnapshot copies the state at the opening of the session. Then ledger and
 // reservations agree. Later in the session a placed pod is in both.
 func (p *plugin) newMetricsSnapshot() *metricsSnapshot {
-	usages, pending := p.ledger.Snapshot(), p.pendingDemands()
+	usages, pending := p.ledger.Snapshot(), p.pendingCards()
 	v := &metricsSnapshot{
 		at: p.cache.now(), ready: p.notReadyReason == "" && p.argumentsErr == nil, inventory: p.inventory,
 		queues: make([]queueMetrics, 0, len(usages)), unowned: map[card.Name]card.Count{},
@@ -108,34 +108,34 @@ func (p *plugin) newMetricsSnapshot() *metricsSnapshot {
 			}
 			continue
 		}
-		queue.inqueue, queue.pending = slices.Clone(p.inqueue[queue.queueID()].Demands), pending[queue.queueID()]
+		queue.inqueue, queue.pending = slices.Clone(p.inqueue[queue.queueID()].Cards), pending[queue.queueID()]
 		v.queues = append(v.queues, queue)
 	}
 	return v
 }
 
-// pendingDemands sums the requests of pending pods by queue, without gated pods and refused
+// pendingCards sums the requests of pending pods by queue, without gated pods and refused
 // requests.
-func (p *plugin) pendingDemands() map[api.QueueID][]quota.Demand {
-	type demandKey struct {
+func (p *plugin) pendingCards() map[api.QueueID][]quota.CardRequest {
+	type requestKey struct {
 		queue   api.QueueID
 		request string // "" for any card of the resource
 		of      corev1.ResourceName
 	}
-	sums := map[demandKey]quota.Demand{}
+	sums := map[requestKey]quota.CardRequest{}
 	for _, job := range p.ssn.Jobs {
 		for _, task := range job.TaskStatusIndex[api.Pending] {
 			state := p.cache.podsByObject[task.Pod] // buildSnapshot saw every pod of a job
 			if task.SchGated || state == nil || state.request.Count == 0 || len(state.request.Names) == 0 {
 				continue
 			}
-			key := demandKey{job.Queue, state.request.Named.String(), state.request.Resource}
-			sums[key] = quota.Demand{Names: state.request.Names, Count: sums[key].Count.Add(state.request.Count)}
+			key := requestKey{job.Queue, state.request.Named.String(), state.request.Resource}
+			sums[key] = quota.CardRequest{Names: state.request.Names, Count: sums[key].Count.Add(state.request.Count)}
 		}
 	}
-	all := map[api.QueueID][]quota.Demand{}
-	for key, demand := range sums {
-		all[key.queue] = append(all[key.queue], demand)
+	all := map[api.QueueID][]quota.CardRequest{}
+	for key, request := range sums {
+		all[key.queue] = append(all[key.queue], request)
 	}
 	return all
 }
@@ -230,7 +230,7 @@ func (q *queueMetrics) sendMetrics(ch sender, physical map[card.Name]card.Count)
 		used[amount.Name] = amount.Count
 		at(string(amount.Name))
 	}
-	for i, demands := range [][]quota.Demand{q.inqueue, q.pending} {
+	for i, demands := range [][]quota.CardRequest{q.inqueue, q.pending} {
 		for _, demand := range demands {
 			if len(demand.Names) > 0 { // an unreadable request names no card
 				at(q.cardLabel(demand, physical))[i] += demand.Count
@@ -263,9 +263,9 @@ const unknownCard = "unknown"
 
 // cardLabel returns the label for the cards of a demand, sorted, because preference does not
 // matter here.
-func (q *queueMetrics) cardLabel(demand quota.Demand, physical map[card.Name]card.Count) string {
-	texts := make([]string, len(demand.Names))
-	for i, name := range demand.Names {
+func (q *queueMetrics) cardLabel(request quota.CardRequest, physical map[card.Name]card.Count) string {
+	texts := make([]string, len(request.Names))
+	for i, name := range request.Names {
 		_, offered := physical[name]
 		_, granted := q.usage.Limits.Cards[name]
 		if !offered && !granted {

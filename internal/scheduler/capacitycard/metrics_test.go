@@ -19,10 +19,10 @@ import (
 
 // scrape returns what a scrape shows now: series, as it is written, to value.
 // Histograms are left out, they hold times.
-func (m *Cache) scrape(t check.T) map[string]float64 {
+func (c *Cache) scrape(t check.T) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(m.metrics)
+	registry.MustRegister(c.metrics)
 	families, err := registry.Gather()
 	check.NoError(t, err)
 	series := map[string]float64{}

@@ -56,7 +56,7 @@ type plugin struct {
 	inventory  *card.Inventory
 	ledger     *quota.Ledger
 	queueRules map[api.QueueID]*workload.QueueRules
-	inqueue    map[api.QueueID]*quota.InqueueDemand
+	inqueue    map[api.QueueID]*quota.Reservations
 	// namespaceLister is nil if no queue has a namespace selector.
 	namespaceLister corev1listers.NamespaceLister
 	// namespaceRefusals says for each namespace why a queue does not allow it.

@@ -78,34 +78,34 @@ func (p *plugin) Preempt(policyFor func(namespace, name string) (workload.Evicti
 }
 
 // recordEviction records a pod that Volcano evicts.
-func (g *preemption) recordEviction(task *api.TaskInfo) {
-	if g == nil || g.evictingRest {
+func (p *preemption) recordEviction(task *api.TaskInfo) {
+	if p == nil || p.evictingRest {
 		return
 	}
-	g.evictions++
-	if g.evicted[task.Job] == nil {
-		g.evicted[task.Job] = map[api.TaskID]*api.TaskInfo{}
+	p.evictions++
+	if p.evicted[task.Job] == nil {
+		p.evicted[task.Job] = map[api.TaskID]*api.TaskInfo{}
 	}
-	g.evicted[task.Job][task.UID] = task
+	p.evicted[task.Job][task.UID] = task
 }
 
 // undoEviction records an undone eviction and restores the rest of the gang. The rest is
 // evicted again if the gang is still broken.
-func (g *preemption) undoEviction(task *api.TaskInfo) {
-	if g == nil || g.evictingRest {
+func (p *preemption) undoEviction(task *api.TaskInfo) {
+	if p == nil || p.evictingRest {
 		return
 	}
-	g.evictions++
-	delete(g.evicted[task.Job], task.UID)
-	rest := g.restOfGangs[task.Job]
+	p.evictions++
+	delete(p.evicted[task.Job], task.UID)
+	rest := p.restOfGangs[task.Job]
 	if rest == nil {
 		return
 	}
-	delete(g.restOfGangs, task.Job)
-	g.evictingRest = true
-	defer func() { g.evictingRest = false }()
+	delete(p.restOfGangs, task.Job)
+	p.evictingRest = true
+	defer func() { p.evictingRest = false }()
 	rest.statement.Discard()
-	RestoreBound(g.p.ssn, rest.bound)
+	RestoreBound(p.p.ssn, rest.bound)
 }
 
 // RestoreBound sets the status of pods back to Bound after an undone eviction. Volcano sets
@@ -123,18 +123,18 @@ func RestoreBound(ssn *framework.Session, tasks []*api.TaskInfo) {
 }
 
 // completeGangs evicts, in the session, the rest of each job that would run below its minimum.
-func (g *preemption) completeGangs() {
-	if g == nil {
+func (p *preemption) completeGangs() {
+	if p == nil {
 		return
 	}
-	g.evictingRest = true
-	defer func() { g.evictingRest = false }()
-	for id, evicted := range g.evicted {
-		job := g.p.ssn.Jobs[id]
-		if len(evicted) == 0 || g.restOfGangs[id] != nil || job == nil || !g.isBroken(job) {
+	p.evictingRest = true
+	defer func() { p.evictingRest = false }()
+	for id, evicted := range p.evicted {
+		job := p.p.ssn.Jobs[id]
+		if len(evicted) == 0 || p.restOfGangs[id] != nil || job == nil || !p.isBroken(job) {
 			continue
 		}
-		rest := &restOfGang{statement: framework.NewStatement(g.p.ssn)}
+		rest := &restOfGang{statement: framework.NewStatement(p.p.ssn)}
 		for _, task := range tasksOnNodes(job) {
 			status := task.Status
 			if err := rest.statement.Evict(task, "preempt"); err != nil {
@@ -146,18 +146,18 @@ func (g *preemption) completeGangs() {
 				rest.bound = append(rest.bound, task)
 			}
 		}
-		g.restOfGangs[id] = rest
-		g.evictions++
+		p.restOfGangs[id] = rest
+		p.evictions++
 	}
 }
 
 // vacatedNodes returns the nodes that evicted gangs leave.
-func (g *preemption) vacatedNodes() []string {
-	if g == nil {
+func (p *preemption) vacatedNodes() []string {
+	if p == nil {
 		return nil
 	}
 	var names []string
-	for _, rest := range g.restOfGangs {
+	for _, rest := range p.restOfGangs {
 		for _, task := range rest.tasks {
 			names = append(names, task.NodeName)
 		}
@@ -167,24 +167,24 @@ func (g *preemption) vacatedNodes() []string {
 }
 
 // isBroken reports whether a job cannot continue after its evictions.
-func (g *preemption) isBroken(job *api.JobInfo) bool {
-	return job.ReadyTaskNum() < job.MinAvailable || !job.CheckTaskReady() || g.isInelastic(job)
+func (p *preemption) isBroken(job *api.JobInfo) bool {
+	return job.ReadyTaskNum() < job.MinAvailable || !job.CheckTaskReady() || p.isInelastic(job)
 }
 
 // isInelastic reports whether a job loses all of its pods when it loses one.
-func (g *preemption) isInelastic(job *api.JobInfo) bool {
-	policy, known := g.evictionPolicy(job)
+func (p *preemption) isInelastic(job *api.JobInfo) bool {
+	policy, known := p.evictionPolicy(job)
 	return !known || policy.Inelastic || job.ContainsSubJobPolicy()
 }
 
 // evictionPolicy returns how a job handles evictions, false if that is not known.
-func (g *preemption) evictionPolicy(job *api.JobInfo) (workload.EvictionPolicy, bool) {
+func (p *preemption) evictionPolicy(job *api.JobInfo) (workload.EvictionPolicy, bool) {
 	for _, task := range job.Tasks {
 		if name := workload.VCJobOwner(task.Pod); name != "" {
-			if g.policyFor == nil {
+			if p.policyFor == nil {
 				return workload.EvictionPolicy{}, false
 			}
-			return g.policyFor(job.Namespace, name)
+			return p.policyFor(job.Namespace, name)
 		}
 		break
 	}
@@ -193,12 +193,12 @@ func (g *preemption) evictionPolicy(job *api.JobInfo) (workload.EvictionPolicy, 
 
 // canEvictWholeJob reports whether a job can be evicted as a whole: each pod with a charge is
 // on its node and may be evicted.
-func (g *preemption) canEvictWholeJob(job *api.JobInfo) bool {
-	if _, known := g.evictionPolicy(job); !known {
+func (p *preemption) canEvictWholeJob(job *api.JobInfo) bool {
+	if _, known := p.evictionPolicy(job); !known {
 		return false
 	}
 	for task := range tasksIn(job, api.AllocatedStatus) {
-		if !api.PreemptableStatus(task.Status) || !task.Preemptable || !g.p.isEvictable(task) || g.p.isEvictionInProgress(task) {
+		if !api.PreemptableStatus(task.Status) || !task.Preemptable || !p.p.isEvictable(task) || p.p.isEvictionInProgress(task) {
 			return false
 		}
 	}
@@ -224,19 +224,19 @@ type evictionAllowance struct {
 }
 
 // allowanceFor returns what a job can lose, as a copy that the caller may change.
-func (g *preemption) allowanceFor(job *api.JobInfo) *evictionAllowance {
-	g.allowances.Lock()
-	defer g.allowances.Unlock()
-	if g.allowances.jobs == nil || g.allowances.evictions != g.evictions {
-		g.allowances.jobs, g.allowances.evictions = map[api.JobID]*evictionAllowance{}, g.evictions
+func (p *preemption) allowanceFor(job *api.JobInfo) *evictionAllowance {
+	p.allowances.Lock()
+	defer p.allowances.Unlock()
+	if p.allowances.jobs == nil || p.allowances.evictions != p.evictions {
+		p.allowances.jobs, p.allowances.evictions = map[api.JobID]*evictionAllowance{}, p.evictions
 	}
-	known := g.allowances.jobs[job.UID]
+	known := p.allowances.jobs[job.UID]
 	if known == nil {
-		known = &evictionAllowance{wholeJob: g.canEvictWholeJob(job)}
-		if !g.isInelastic(job) {
+		known = &evictionAllowance{wholeJob: p.canEvictWholeJob(job)}
+		if !p.isInelastic(job) {
 			known.elastic, known.elasticByRole = ElasticPods(job)
 		}
-		g.allowances.jobs[job.UID] = known
+		p.allowances.jobs[job.UID] = known
 	}
 	return &evictionAllowance{elastic: known.elastic, elasticByRole: maps.Clone(known.elasticByRole), wholeJob: known.wholeJob}
 }
@@ -256,13 +256,13 @@ func ElasticPods(job *api.JobInfo) (all int32, roles map[string]int32) {
 }
 
 // takeElastic uses up one elastic pod, and reports whether there was one.
-func (l *evictionAllowance) takeElastic(task *api.TaskInfo) bool {
-	if l.elastic <= 0 || l.elasticByRole != nil && l.elasticByRole[task.TaskRole] <= 0 {
+func (e *evictionAllowance) takeElastic(task *api.TaskInfo) bool {
+	if e.elastic <= 0 || e.elasticByRole != nil && e.elasticByRole[task.TaskRole] <= 0 {
 		return false
 	}
-	l.elastic--
-	if l.elasticByRole != nil {
-		l.elasticByRole[task.TaskRole]--
+	e.elastic--
+	if e.elasticByRole != nil {
+		e.elasticByRole[task.TaskRole]--
 	}
 	return true
 }

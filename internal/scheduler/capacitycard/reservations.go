@@ -55,7 +55,7 @@ func (r reservations) unreservedExcess(job *api.JobInfo, request quota.JobReques
 		return request
 	}
 	excess := entry.request.Excess(request)
-	entry.requested = len(excess.Demands) == 0
+	entry.requested = len(excess.Cards) == 0
 	return excess
 }
 

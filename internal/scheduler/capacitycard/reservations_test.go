@@ -17,7 +17,7 @@ import (
 
 // reservedCards is what waits in the queue q of the session that is open.
 func (s *scene) reservedCards() (sum int) {
-	for _, d := range s.p.inqueue["q"].Demands {
+	for _, d := range s.p.inqueue["q"].Cards {
 		sum += int(d.Count)
 	}
 	return sum
@@ -150,13 +150,13 @@ func TestUnknownCardsAreParsedOnceAndNotReserved(t *testing.T) {
 	group := s.Job("crowd-7")
 	first := s.p.podGroupRequestFor(group)
 	for session := range 3 {
-		got := s.p.inqueue["q"].Demands
+		got := s.p.inqueue["q"].Cards
 		check.That(t, len(got) == 1, "session %d: %d demands wait, want that of the job with quota alone", session, len(got))
 		check.That(t, s.p.podGroupRequestFor(group) == first, "session %d: an unchanged PodGroup was read again", session)
 		s.reopen()
 	}
 	group.PodGroup.Annotations["volcano.sh/card.request"] = `{"A":1}`
-	if got := s.reopen().p.podGroupRequestFor(group).jobRequest.Demands; len(got) != 1 {
+	if got := s.reopen().p.podGroupRequestFor(group).jobRequest.Cards; len(got) != 1 {
 		t.Errorf("after a change the PodGroup announces %v", got)
 	}
 	last := s.Job("j")

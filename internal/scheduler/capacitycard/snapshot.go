@@ -114,7 +114,7 @@ func isEvictionPending(task *api.TaskInfo, status api.TaskStatus) bool {
 // loadQueueRules reads the limits and rules of every queue.
 func (p *plugin) loadQueueRules() {
 	p.queueRules = make(map[api.QueueID]*workload.QueueRules, len(p.ssn.Queues))
-	p.inqueue = make(map[api.QueueID]*quota.InqueueDemand, len(p.ssn.Queues))
+	p.inqueue = make(map[api.QueueID]*quota.Reservations, len(p.ssn.Queues))
 	p.namespaceRefusals = map[queueNamespace]*workload.Refusal{}
 	for id, queue := range p.ssn.Queues {
 		rules := p.cache.rulesFor(queue.Queue, p.args.unmanagedQueues)
@@ -126,7 +126,7 @@ func (p *plugin) loadQueueRules() {
 			p.recordOnQueue(queue.Queue, rules.Refusal)
 		}
 		p.ledger.SetLimits(queue.Name, rules.Limits)
-		p.inqueue[id] = &quota.InqueueDemand{}
+		p.inqueue[id] = &quota.Reservations{}
 	}
 	p.ledger.Retain(p.hasQueue)
 	maps.DeleteFunc(p.cache.queues, func(name string, _ cachedQueue) bool { return !p.hasQueue(name) })

@@ -165,24 +165,24 @@ func NewPreempt(reclaim *Action) *Preempt {
 }
 
 // Evictor returns the evictor that Volcano's cache must use.
-func (a *Preempt) Evictor() *Evictor { return a.evictor }
+func (p *Preempt) Evictor() *Evictor { return p.evictor }
 
 // Execute evicts pods for others of their queue or of their job.
-func (a *Preempt) Execute(ssn *framework.Session) {
-	policy, ok := a.reclaim.cache.ReclaimPolicyFor(ssn.UID)
+func (p *Preempt) Execute(ssn *framework.Session) {
+	policy, ok := p.reclaim.cache.ReclaimPolicyFor(ssn.UID)
 	if !ok {
 		return
 	}
-	a.reclaim.jobPolicies.OpenSession(ssn)
-	a.reclaim.deleteOverdue(ssn, policy)
-	s := &reclaimSession{ssn: ssn, policy: policy, action: a.reclaim, now: policy.Now()}
+	p.reclaim.jobPolicies.OpenSession(ssn)
+	p.reclaim.deleteOverdue(ssn, policy)
+	s := &reclaimSession{ssn: ssn, policy: policy, action: p.reclaim, now: policy.Now()}
 	s.completePartialEvictions(PreemptName)
-	for _, tasks := range policy.Preempt(a.reclaim.jobPolicies.EvictionPolicyFor, func() { a.Action.Execute(ssn) }) {
-		recreated := a.reclaim.isRecreated(tasks[0].Namespace, workload.VCJobOwner(tasks[0].Pod))
+	for _, tasks := range policy.Preempt(p.reclaim.jobPolicies.EvictionPolicyFor, func() { p.Action.Execute(ssn) }) {
+		recreated := p.reclaim.isRecreated(tasks[0].Namespace, workload.VCJobOwner(tasks[0].Pod))
 		klog.InfoS("Pods of a job are preempted", "job", klog.KRef(tasks[0].Namespace, ssn.Jobs[tasks[0].Job].Name), "pods", len(tasks), "recreated", recreated)
 		s.evictTasks(tasks, recreated, PreemptName)
 		for _, task := range tasks {
-			a.evictor.recordEvicted(task.Pod, PreemptName)
+			p.evictor.recordEvicted(task.Pod, PreemptName)
 		}
 	}
 }

@@ -116,10 +116,10 @@ func (s *reclaimSession) evictTasks(tasks []*api.TaskInfo, recreated bool, actio
 }
 
 // rollBack leaves the session unchanged.
-func (e *simulation) rollBack(ssn *framework.Session) {
-	e.placed.Discard()
-	e.evicted.Discard()
-	capacitycard.RestoreBound(ssn, e.bound)
+func (s *simulation) rollBack(ssn *framework.Session) {
+	s.placed.Discard()
+	s.evicted.Discard()
+	capacitycard.RestoreBound(ssn, s.bound)
 }
 
 // simulateEvictions evicts the victims of a plan in the session only.

@@ -94,10 +94,10 @@ func displayName(job *api.JobInfo) string {
 }
 
 // totalLoss returns the loss of the eviction in card-seconds.
-func (p *jobEviction) totalLoss() int64 {
+func (j *jobEviction) totalLoss() int64 {
 	var total int64
-	for _, i := range p.indexes {
-		total += p.victimJob.solverJob.Pods[i].Loss
+	for _, i := range j.indexes {
+		total += j.victimJob.solverJob.Pods[i].Loss
 	}
 	return total
 }

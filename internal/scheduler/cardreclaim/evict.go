@@ -60,13 +60,13 @@ var writeBackoff = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jit
 // evictPods evicts the pods of one job, and returns the writes that failed, by pod. All pods
 // get their condition before the first is evicted. If this process ends in between, the next
 // one sees that and completes the eviction.
-func (m *podEvictor) evictPods(client kubernetes.Interface, tasks []*api.TaskInfo, recreated bool, action string) map[types.UID]error {
+func (p *podEvictor) evictPods(client kubernetes.Interface, tasks []*api.TaskInfo, recreated bool, action string) map[types.UID]error {
 	last := deletePod
 	if recreated {
 		last = markOutOfSync
 	}
-	left, _ := m.writeAll(client, tasks, setDisruptionTarget(action))
-	_, failed := m.writeAll(client, left, last)
+	left, _ := p.writeAll(client, tasks, setDisruptionTarget(action))
+	_, failed := p.writeAll(client, left, last)
 	return failed
 }
 
@@ -75,12 +75,12 @@ type podWrite func(context.Context, kubernetes.Interface, *corev1.Pod) error
 
 // writeAll writes to all pods until that succeeds or fails for good. It returns the pods that
 // still exist, and the errors.
-func (m *podEvictor) writeAll(client kubernetes.Interface, tasks []*api.TaskInfo, write podWrite) ([]*api.TaskInfo, map[types.UID]error) {
+func (p *podEvictor) writeAll(client kubernetes.Interface, tasks []*api.TaskInfo, write podWrite) ([]*api.TaskInfo, map[types.UID]error) {
 	var all sync.WaitGroup
 	there, errs := make([]bool, len(tasks)), make([]error, len(tasks))
 	for i, task := range tasks {
 		all.Go(func() {
-			if there[i], errs[i] = m.writeWithRetry(client, task.Pod, write); errs[i] != nil {
+			if there[i], errs[i] = p.writeWithRetry(client, task.Pod, write); errs[i] != nil {
 				klog.ErrorS(errs[i], "Pod could not be evicted", "pod", klog.KObj(task.Pod))
 			}
 		})
@@ -101,11 +101,11 @@ func (m *podEvictor) writeAll(client kubernetes.Interface, tasks []*api.TaskInfo
 
 // writeWithRetry writes to a pod until that succeeds or the pod is gone, and reports whether
 // it still exists.
-func (m *podEvictor) writeWithRetry(client kubernetes.Interface, pod *corev1.Pod, write podWrite) (there bool, err error) {
+func (p *podEvictor) writeWithRetry(client kubernetes.Interface, pod *corev1.Pod, write podWrite) (there bool, err error) {
 	there = true
-	err = wait.ExponentialBackoff(m.backoff, func() (bool, error) {
-		m.slots <- struct{}{} // when one is free
-		defer func() { <-m.slots }()
+	err = wait.ExponentialBackoff(p.backoff, func() (bool, error) {
+		p.slots <- struct{}{} // when one is free
+		defer func() { <-p.slots }()
 		ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
 		defer cancel()
 		err := write(ctx, client, pod)

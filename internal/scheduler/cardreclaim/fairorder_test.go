@@ -20,20 +20,20 @@ func compareUID(a, b *api.JobInfo) bool { return a.UID < b.UID }
 
 // playSessions plays sessions with a budget, and lists the jobs that each served. work is
 // what a job needs.
-func (t *fairOrder) playSessions(jobs []*api.JobInfo, most int, work func(*api.JobInfo) int) []string {
+func (f *fairOrder) playSessions(jobs []*api.JobInfo, most int, work func(*api.JobInfo) int) []string {
 	var served []string
-	waiting := t.startSession(jobs)
-	for of, any := t.pickNext(waiting, compareUID); any && most > 0; of, any = t.pickNext(waiting, compareUID) {
+	waiting := f.startSession(jobs)
+	for of, any := f.pickNext(waiting, compareUID); any && most > 0; of, any = f.pickNext(waiting, compareUID) {
 		job := waiting[of][0]
 		if waiting[of] = waiting[of][1:]; len(waiting[of]) == 0 {
 			delete(waiting, of)
 		}
 		spent := min(most, work(job))
 		most -= spent
-		t.recordServed(job, spent)
+		f.recordServed(job, spent)
 		served = append(served, string(job.UID))
 	}
-	t.endSession(most > 0)
+	f.endSession(most > 0)
 	return served
 }
 

@@ -44,10 +44,10 @@ const (
 // fakePolicies has the policies of Volcano jobs. Other jobs are unknown.
 type fakePolicies map[string]workload.EvictionPolicy
 
-func (h fakePolicies) OpenSession(*framework.Session) {}
+func (f fakePolicies) OpenSession(*framework.Session) {}
 
-func (h fakePolicies) EvictionPolicyFor(namespace, name string) (workload.EvictionPolicy, bool) {
-	evictionPolicy, known := h[namespace+"/"+name]
+func (f fakePolicies) EvictionPolicyFor(namespace, name string) (workload.EvictionPolicy, bool) {
+	evictionPolicy, known := f[namespace+"/"+name]
 	return evictionPolicy, known
 }
 

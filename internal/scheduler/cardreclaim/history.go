@@ -47,36 +47,36 @@ type failedSearch struct {
 }
 
 // startSession begins a session in which some jobs need cards, and forgets the others.
-func (a *searchHistory) startSession(s *reclaimSession, waiting []*api.JobInfo) {
-	a.observeSession(s)
-	failed := make(map[api.JobID]*failedSearch, len(a.failed))
+func (h *searchHistory) startSession(s *reclaimSession, waiting []*api.JobInfo) {
+	h.observeSession(s)
+	failed := make(map[api.JobID]*failedSearch, len(h.failed))
 	for _, job := range waiting {
-		if known := a.failed[job.UID]; known != nil {
+		if known := h.failed[job.UID]; known != nil {
 			failed[job.UID] = known
 		}
 	}
-	a.failed = failed
+	h.failed = failed
 }
 
 // canSkip reports whether the search for a job would find no more than the last one did.
-func (a *searchHistory) canSkip(s *reclaimSession, job *api.JobInfo, pendingHash uint64) bool {
-	last := a.failed[job.UID]
-	return last != nil && a.isUnchanged(last, pendingHash) && a.session-last.session <= last.skipped && s.now.Before(last.until)
+func (h *searchHistory) canSkip(s *reclaimSession, job *api.JobInfo, pendingHash uint64) bool {
+	last := h.failed[job.UID]
+	return last != nil && h.isUnchanged(last, pendingHash) && h.session-last.session <= last.skipped && s.now.Before(last.until)
 }
 
 // isUnchanged reports whether nothing has changed that a search looked at.
-func (a *searchHistory) isUnchanged(last *failedSearch, pendingHash uint64) bool {
-	return last.pendingHash == pendingHash && !a.changedAfter(last.session, last.nodes, last.everywhere)
+func (h *searchHistory) isUnchanged(last *failedSearch, pendingHash uint64) bool {
+	return last.pendingHash == pendingHash && !h.changedAfter(last.session, last.nodes, last.everywhere)
 }
 
 // recordSearch remembers the search for a job if it placed no pod.
-func (a *searchHistory) recordSearch(s *reclaimSession, job *api.JobInfo, pendingHash uint64, placed bool) {
+func (h *searchHistory) recordSearch(s *reclaimSession, job *api.JobInfo, pendingHash uint64, placed bool) {
 	if placed || len(s.scope.kinds) == 0 || s.scope.unbound {
-		delete(a.failed, job.UID)
+		delete(h.failed, job.UID)
 		return
 	}
-	made := &failedSearch{session: a.session, skipped: 1, until: s.now.Add(maxSearchWait), pendingHash: pendingHash, nodes: s.scope.nodes, everywhere: s.scope.everywhere}
-	if last := a.failed[job.UID]; last != nil && a.isUnchanged(last, pendingHash) {
+	made := &failedSearch{session: h.session, skipped: 1, until: s.now.Add(maxSearchWait), pendingHash: pendingHash, nodes: s.scope.nodes, everywhere: s.scope.everywhere}
+	if last := h.failed[job.UID]; last != nil && h.isUnchanged(last, pendingHash) {
 		made.skipped = min(2*last.skipped, maxSkippedSessions)
 	}
 	for key := range s.scope.kinds {
@@ -84,7 +84,7 @@ func (a *searchHistory) recordSearch(s *reclaimSession, job *api.JobInfo, pendin
 			made.until = at
 		}
 	}
-	a.failed[job.UID] = made
+	h.failed[job.UID] = made
 }
 
 // searchScope is what the search for one job looked at.
@@ -98,16 +98,16 @@ type searchScope struct {
 }
 
 // addKind records that the search checks nodes for pods of one kind.
-func (a *searchScope) addKind(key podKind, task *api.TaskInfo, nodes []int) {
-	if a.kinds[key] {
+func (s *searchScope) addKind(key podKind, task *api.TaskInfo, nodes []int) {
+	if s.kinds[key] {
 		return
 	}
-	if a.kinds == nil {
-		a.kinds = map[podKind]bool{}
+	if s.kinds == nil {
+		s.kinds = map[podKind]bool{}
 	}
-	a.kinds[key] = true
-	a.nodes = append(a.nodes, nodes)
-	a.everywhere = a.everywhere || dependsOnOtherNodes(task.Pod)
+	s.kinds[key] = true
+	s.nodes = append(s.nodes, nodes)
+	s.everywhere = s.everywhere || dependsOnOtherNodes(task.Pod)
 }
 
 // hashPending returns a hash of a job's pending pods and of what their queue's quota has left.

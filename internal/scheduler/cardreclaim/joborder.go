@@ -288,15 +288,15 @@ func queueNamespaceOf(job *api.JobInfo) queueNamespace {
 
 // startSession begins a session and sorts the jobs of each namespace by when they were served,
 // those never served first. A new namespace begins with the least work of the others.
-func (t *fairOrder) startSession(jobs []*api.JobInfo) map[queueNamespace][]*api.JobInfo {
+func (f *fairOrder) startSession(jobs []*api.JobInfo) map[queueNamespace][]*api.JobInfo {
 	waiting, last := map[queueNamespace][]*api.JobInfo{}, map[api.JobID]int{}
 	for _, job := range jobs {
 		waiting[queueNamespaceOf(job)] = append(waiting[queueNamespaceOf(job)], job)
-		last[job.UID] = t.lastServed[job.UID]
+		last[job.UID] = f.lastServed[job.UID]
 	}
 	least, used := 0, map[queueNamespace]int{}
 	for of := range waiting {
-		if n, known := t.work[of]; known {
+		if n, known := f.work[of]; known {
 			if used[of] = n; len(used) == 1 || n < least {
 				least = n
 			}
@@ -308,19 +308,19 @@ func (t *fairOrder) startSession(jobs []*api.JobInfo) map[queueNamespace][]*api.
 		}
 		slices.SortStableFunc(all, func(a, b *api.JobInfo) int { return cmp.Compare(last[a.UID], last[b.UID]) })
 	}
-	t.work, t.lastServed = used, last
+	f.work, f.lastServed = used, last
 	return waiting
 }
 
 // pickNext returns the namespace with the least work. The function before decides between
 // equal ones.
-func (t *fairOrder) pickNext(waiting map[queueNamespace][]*api.JobInfo, before func(a, b *api.JobInfo) bool) (queueNamespace, bool) {
+func (f *fairOrder) pickNext(waiting map[queueNamespace][]*api.JobInfo, before func(a, b *api.JobInfo) bool) (queueNamespace, bool) {
 	var first queueNamespace
 	found := false
 	for of, jobs := range waiting {
 		by := 0
 		if found {
-			by = cmp.Compare(t.work[of], t.work[first])
+			by = cmp.Compare(f.work[of], f.work[first])
 		}
 		if !found || by < 0 || by == 0 && before(jobs[0], waiting[first][0]) {
 			first, found = of, true
@@ -330,15 +330,15 @@ func (t *fairOrder) pickNext(waiting map[queueNamespace][]*api.JobInfo, before f
 }
 
 // recordServed records that a job was served, and the work for it.
-func (t *fairOrder) recordServed(job *api.JobInfo, work int) {
-	t.work[queueNamespaceOf(job)] += work
-	t.lastServed[job.UID] = t.session + 1
+func (f *fairOrder) recordServed(job *api.JobInfo, work int) {
+	f.work[queueNamespaceOf(job)] += work
+	f.lastServed[job.UID] = f.session + 1
 }
 
 // endSession ends a session. sufficed means that the budget sufficed for all jobs.
-func (t *fairOrder) endSession(sufficed bool) {
-	t.session++
-	if t.isScarce = !sufficed; sufficed {
-		t.work, t.lastServed = nil, nil
+func (f *fairOrder) endSession(sufficed bool) {
+	f.session++
+	if f.isScarce = !sufficed; sufficed {
+		f.work, f.lastServed = nil, nil
 	}
 }

@@ -112,8 +112,8 @@ func isClaimed(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || 
 type needsCache struct{ now, before map[*corev1.Pod]string }
 
 // startSession begins a session, and forgets what the last one did not use.
-func (t *needsCache) startSession() {
-	t.now, t.before = make(map[*corev1.Pod]string, len(t.now)), t.now
+func (n *needsCache) startSession() {
+	n.now, n.before = make(map[*corev1.Pod]string, len(n.now)), n.now
 }
 
 // needsKey returns a pod's needs as text.
@@ -224,15 +224,15 @@ func (s *reclaimSession) sortByPreference(task *api.TaskInfo, request quota.Requ
 }
 
 // maxOnNode returns how many pods of a pod set a node accepts, whatever it has free.
-func (c *podSet) maxOnNode(node int) int {
-	if n, known := c.maxByNode[node]; known {
+func (p *podSet) maxOnNode(node int) int {
+	if n, known := p.maxByNode[node]; known {
 		return n
 	}
 	switch {
-	case c.isAlone:
+	case p.isAlone:
 		return 1
-	case c.maxSkew > 0:
-		return c.maxSkew
+	case p.maxSkew > 0:
+		return p.maxSkew
 	}
 	return math.MaxInt32
 }

@@ -113,28 +113,28 @@ func firstReclaimer(podSets []*podSet) int {
 
 // solve returns the best plan that places all pods, or as many as possible, within a budget.
 // It returns nil if there is none.
-func (q *problem) solve(budget *budget, all bool) *solver.Plan {
-	if plan := budget.solveProblem(&q.input); plan != nil || all {
+func (p *problem) solve(budget *budget, all bool) *solver.Plan {
+	if plan := budget.solveProblem(&p.input); plan != nil || all {
 		return plan
 	}
 	// Bisection finds the largest count of a pod set that has a plan, for one pod set after
 	// the other.
-	counts := make([]int, len(q.input.PodSets))
-	for i := range q.input.PodSets {
-		counts[i], q.input.PodSets[i].Count = q.input.PodSets[i].Count, 0
+	counts := make([]int, len(p.input.PodSets))
+	for i := range p.input.PodSets {
+		counts[i], p.input.PodSets[i].Count = p.input.PodSets[i].Count, 0
 	}
 	var best *solver.Plan
 	for i := range counts {
 		low, high := 0, counts[i]
 		for low < high {
-			q.input.PodSets[i].Count = (low + high + 1) / 2
-			if plan := budget.solveProblem(&q.input); plan != nil {
-				low, best = q.input.PodSets[i].Count, plan
+			p.input.PodSets[i].Count = (low + high + 1) / 2
+			if plan := budget.solveProblem(&p.input); plan != nil {
+				low, best = p.input.PodSets[i].Count, plan
 			} else {
-				high = q.input.PodSets[i].Count - 1
+				high = p.input.PodSets[i].Count - 1
 			}
 		}
-		q.input.PodSets[i].Count = low
+		p.input.PodSets[i].Count = low
 	}
 	return best
 }

@@ -73,27 +73,27 @@ func New(config Config) (*Loader, error) {
 
 // File returns the path of the private file. From the moment that Ready is closed, it always
 // holds a valid text.
-func (g *Loader) File() string { return g.file.path }
+func (l *Loader) File() string { return l.file.path }
 
 // Ready is closed when the first valid text is in the private file.
-func (g *Loader) Ready() <-chan struct{} { return g.ready }
+func (l *Loader) Ready() <-chan struct{} { return l.ready }
 
 // Status returns what is in force and what is wrong with the source.
-func (g *Loader) Status() Status {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.status
+func (l *Loader) Status() Status {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.status
 }
 
 // Run watches the source until ctx ends, then returns nil. An error means that the source
 // cannot be watched, for example because the file's directory does not exist.
-func (g *Loader) Run(ctx context.Context) error {
+func (l *Loader) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	changed := make(chan struct{}, 1)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- g.config.Source.watchChanges(ctx, func() {
+		ended <- l.config.Source.watchChanges(ctx, func() {
 			select {
 			case changed <- struct{}{}:
 			default: // a reload is due already
@@ -108,74 +108,74 @@ func (g *Loader) Run(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return nil
 			}
-			return fmt.Errorf("watch %s: %w", g.config.Source, err)
+			return fmt.Errorf("watch %s: %w", l.config.Source, err)
 		case <-ctx.Done():
 			<-ended
 			return nil
 		case <-changed:
-			g.reload()
+			l.reload()
 		case <-resync.C:
-			g.reload()
+			l.reload()
 		}
 	}
 }
 
 // reload reads the source and acts on a change.
-func (g *Loader) reload() {
-	now, err := g.config.Source.readContent()
+func (l *Loader) reload() {
+	now, err := l.config.Source.readContent()
 	if errors.Is(err, errNotRead) {
 		return
 	}
 	if err != nil {
-		now = content{missing: fmt.Sprintf("%s cannot be read: %v", g.config.Source, err)}
+		now = content{missing: fmt.Sprintf("%s cannot be read: %v", l.config.Source, err)}
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if now.text == g.lastContent.text && now.missing == g.lastContent.missing && !g.retry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now.text == l.lastContent.text && now.missing == l.lastContent.missing && !l.retry {
 		return
 	}
 	if now.object == nil {
-		now.object = g.lastContent.object // a deleted ConfigMap can still carry events
+		now.object = l.lastContent.object // a deleted ConfigMap can still carry events
 	}
-	g.lastContent, g.retry = now, false
-	before := g.status
-	g.status = g.applyContent(now)
-	g.reportChange(before)
-	if g.status.Reason == ReasonLoaded {
-		g.readyOnce.Do(func() { close(g.ready) })
+	l.lastContent, l.retry = now, false
+	before := l.status
+	l.status = l.applyContent(now)
+	l.reportChange(before)
+	if l.status.Reason == ReasonLoaded {
+		l.readyOnce.Do(func() { close(l.ready) })
 	}
 }
 
 // applyContent validates a text and writes a valid one to the private file.
-func (g *Loader) applyContent(now content) Status {
+func (l *Loader) applyContent(now content) Status {
 	if now.missing != "" {
-		return g.keepLast(ReasonMissing, now.missing)
+		return l.keepLast(ReasonMissing, now.missing)
 	}
-	if err := schedulerconfig.Validate(now.text, g.config.Known); err != nil {
-		return g.keepLast(ReasonRejected, err.Error())
+	if err := schedulerconfig.Validate(now.text, l.config.Known); err != nil {
+		return l.keepLast(ReasonRejected, err.Error())
 	}
 	withHash, hash, err := schedulerconfig.WithHash(now.text)
 	if err != nil {
-		return g.keepLast(ReasonRejected, err.Error())
+		return l.keepLast(ReasonRejected, err.Error())
 	}
-	if g.config.Accept != nil {
-		if err := g.config.Accept(withHash); err != nil {
-			return g.keepLast(ReasonRejected, err.Error())
+	if l.config.Accept != nil {
+		if err := l.config.Accept(withHash); err != nil {
+			return l.keepLast(ReasonRejected, err.Error())
 		}
 	}
-	if err := g.file.replaceText(withHash); err != nil {
-		g.retry = true
-		return g.keepLast(ReasonNotWritten, err.Error())
+	if err := l.file.replaceText(withHash); err != nil {
+		l.retry = true
+		return l.keepLast(ReasonNotWritten, err.Error())
 	}
-	return Status{Reason: ReasonLoaded, Hash: hash, Message: fmt.Sprintf("%s is in force", g.config.Source), Warning: strings.Join(schedulerconfig.Warnings(now.text), "\n")}
+	return Status{Reason: ReasonLoaded, Hash: hash, Message: fmt.Sprintf("%s is in force", l.config.Source), Warning: strings.Join(schedulerconfig.Warnings(now.text), "\n")}
 }
 
 // keepLast returns the status for a refused text: the last valid one, if any, stays in force.
-func (g *Loader) keepLast(reason, message string) Status {
-	if g.status.Hash == "" {
+func (l *Loader) keepLast(reason, message string) Status {
+	if l.status.Hash == "" {
 		reason = ReasonNotConfigured
 	}
-	return Status{Reason: reason, Hash: g.status.Hash, Message: message}
+	return Status{Reason: reason, Hash: l.status.Hash, Message: message}
 }
 
 // privateFile is a file that is only replaced as a whole.

@@ -60,9 +60,9 @@ func patient(t *testing.T) *WithT {
 	return g
 }
 
-func (g *Loader) isReady() bool {
+func (l *Loader) isReady() bool {
 	select {
-	case <-g.Ready():
+	case <-l.Ready():
 		return true
 	default:
 		return false

@@ -52,18 +52,18 @@ func (s Status) String() string {
 }
 
 // reportChange reports a changed status in the log, in the metrics and on the source's object.
-func (g *Loader) reportChange(before Status) {
-	now := g.status
+func (l *Loader) reportChange(before Status) {
+	now := l.status
 	if now == before {
 		return
 	}
 	setMetrics(now)
 	if now.Reason == ReasonLoaded {
-		g.config.Log.Info("configuration loaded", "source", g.config.Source.String(), "hash", now.Hash)
-		g.recordEvent(corev1.EventTypeNormal, now.Reason, fmt.Sprintf("configuration %s is handed to the scheduler", now.Hash))
+		l.config.Log.Info("configuration loaded", "source", l.config.Source.String(), "hash", now.Hash)
+		l.recordEvent(corev1.EventTypeNormal, now.Reason, fmt.Sprintf("configuration %s is handed to the scheduler", now.Hash))
 		if now.Warning != "" {
-			g.config.Log.Info("arguments without effect", "source", g.config.Source.String(), "message", now.Warning)
-			g.recordEvent(corev1.EventTypeWarning, ReasonArgumentIgnored, now.Warning)
+			l.config.Log.Info("arguments without effect", "source", l.config.Source.String(), "message", now.Warning)
+			l.recordEvent(corev1.EventTypeWarning, ReasonArgumentIgnored, now.Warning)
 		}
 		return
 	}
@@ -71,19 +71,19 @@ func (g *Loader) reportChange(before Status) {
 	if now.Hash != "" {
 		consequence = "the last good one stays in force"
 	}
-	g.config.Log.Info("configuration not taken: "+consequence,
-		"source", g.config.Source.String(), "reason", now.Reason, "message", now.Message, "hashInForce", now.Hash)
-	g.recordEvent(corev1.EventTypeWarning, now.Reason, fmt.Sprintf("configuration not taken, %s: %s", consequence, now.Message))
+	l.config.Log.Info("configuration not taken: "+consequence,
+		"source", l.config.Source.String(), "reason", now.Reason, "message", now.Message, "hashInForce", now.Hash)
+	l.recordEvent(corev1.EventTypeWarning, now.Reason, fmt.Sprintf("configuration not taken, %s: %s", consequence, now.Message))
 }
 
 // maxEventNote is the API's limit for an event's note.
 const maxEventNote = 1024
 
-func (g *Loader) recordEvent(kind, reason, message string) {
-	if g.config.Recorder == nil || g.lastContent.object == nil {
+func (l *Loader) recordEvent(kind, reason, message string) {
+	if l.config.Recorder == nil || l.lastContent.object == nil {
 		return
 	}
-	g.config.Recorder.Event(g.lastContent.object, kind, reason, conditions.Truncate(message, maxEventNote))
+	l.config.Recorder.Event(l.lastContent.object, kind, reason, conditions.Truncate(message, maxEventNote))
 }
 
 var (

@@ -52,160 +52,160 @@ type greedySearch struct {
 // makeMoves adds victims until all pods of the pod set fit, or until nothing helps any more.
 // It evaluates a queued move again before it makes it. The move can only have become worse:
 // what makes a move better is a change on its nodes, and that queues it again.
-func (h *greedySearch) makeMoves() bool {
-	count := h.podSets[h.podSet].Count
-	room := h.countPlaceable(h.podSet, h.quotas)
+func (g *greedySearch) makeMoves() bool {
+	count := g.podSets[g.podSet].Count
+	room := g.countPlaceable(g.podSet, g.quotas)
 	if room >= count {
 		return true
 	}
-	h.queueMoves(count - room)
+	g.queueMoves(count - room)
 	for room < count {
-		if len(h.moves) == 0 {
+		if len(g.moves) == 0 {
 			return false
 		}
-		m := heap.Pop(&h.moves).(move)
-		if m.version != h.versions[m.id] {
+		m := heap.Pop(&g.moves).(move)
+		if m.version != g.versions[m.id] {
 			continue
 		}
-		now := h.evaluateMove(m.id, count-room)
+		now := g.evaluateMove(m.id, count-room)
 		if now.gain == 0 {
 			continue
 		}
 		if now.loss != m.loss || now.gain != m.gain {
-			heap.Push(&h.moves, now)
+			heap.Push(&g.moves, now)
 			continue
 		}
 		taken := []int{m.id}
-		if m.id >= len(h.units) {
-			taken, _ = h.clearNode(m.id - len(h.units))
+		if m.id >= len(g.units) {
+			taken, _ = g.clearNode(m.id - len(g.units))
 		}
 		for _, u := range taken {
-			if h.canChoose(u) {
-				h.addVictim(u, none)
+			if g.canChoose(u) {
+				g.addVictim(u, none)
 			}
 		}
-		room = h.countPlaceable(h.podSet, h.quotas)
+		room = g.countPlaceable(g.podSet, g.quotas)
 		if room < count {
-			h.requeueAffected(taken, count-room)
+			g.requeueAffected(taken, count-room)
 		}
 	}
 	return true
 }
 
 // queueMoves queues all moves that help: units, and nodes that can be cleared.
-func (h *greedySearch) queueMoves(need int) {
-	h.versions = make([]int, len(h.units)+len(h.nodeQuota))
-	h.gainByQuota = make([]int, len(h.quotas))
-	for id := range h.versions {
-		if m := h.evaluateMove(id, need); m.gain > 0 {
-			h.moves = append(h.moves, m)
+func (g *greedySearch) queueMoves(need int) {
+	g.versions = make([]int, len(g.units)+len(g.nodeQuota))
+	g.gainByQuota = make([]int, len(g.quotas))
+	for id := range g.versions {
+		if m := g.evaluateMove(id, need); m.gain > 0 {
+			g.moves = append(g.moves, m)
 		}
 	}
-	heap.Init(&h.moves)
+	heap.Init(&g.moves)
 }
 
 // requeueAffected queues the moves that new victims may have made better: those on their
 // nodes, and their whole jobs.
-func (h *greedySearch) requeueAffected(taken []int, need int) {
+func (g *greedySearch) requeueAffected(taken []int, need int) {
 	changed := map[int]bool{}
 	requeue := func(id int) {
 		if changed[id] {
 			return
 		}
 		changed[id] = true
-		h.versions[id]++
-		if m := h.evaluateMove(id, need); m.gain > 0 {
-			heap.Push(&h.moves, m)
+		g.versions[id]++
+		if m := g.evaluateMove(id, need); m.gain > 0 {
+			heap.Push(&g.moves, m)
 		}
 	}
 	for _, u := range taken {
-		if job := h.jobs[h.units[u].job]; job.wholeUnit != none {
+		if job := g.jobs[g.units[u].job]; job.wholeUnit != none {
 			requeue(job.wholeUnit)
 		}
-		h.forEachJobNode(u, func(s int) {
-			node := h.jobNodes[s].node
-			for _, other := range h.unitsOn[node] {
+		g.forEachJobNode(u, func(s int) {
+			node := g.jobNodes[s].node
+			for _, other := range g.unitsOn[node] {
 				requeue(other.unit)
 			}
-			requeue(len(h.units) + node)
+			requeue(len(g.units) + node)
 		})
 	}
 }
 
 // evaluateMove returns a move with its current loss and gain.
-func (h *greedySearch) evaluateMove(id, need int) move {
-	m := move{id: id, version: h.versions[id]}
-	if id >= len(h.units) {
+func (g *greedySearch) evaluateMove(id, need int) move {
+	m := move{id: id, version: g.versions[id]}
+	if id >= len(g.units) {
 		var units []int
-		if units, m.loss = h.clearNode(id - len(h.units)); len(units) > 0 {
+		if units, m.loss = g.clearNode(id - len(g.units)); len(units) > 0 {
 			m.gain = 1
 		}
-	} else if h.canChoose(id) {
-		m.loss, m.gain = h.addedLoss(id), min(need, h.countGain(id))
+	} else if g.canChoose(id) {
+		m.loss, m.gain = g.addedLoss(id), min(need, g.countGain(id))
 	}
 	return m
 }
 
 // countGain returns how many more pods can be placed once a unit is a victim.
-func (h *greedySearch) countGain(u int) int {
-	c, helps := &h.podSets[h.podSet], false
-	h.forEachJobNode(u, func(s int) {
-		node := h.jobNodes[s].node
+func (g *greedySearch) countGain(u int) int {
+	c, helps := &g.podSets[g.podSet], false
+	g.forEachJobNode(u, func(s int) {
+		node := g.jobNodes[s].node
 		if !c.wantsNode[node] {
 			return
 		}
-		if more := h.countFittingWith(node, h.freedBy(u, s)) - h.fitCounts[h.podSet][node]; more > 0 {
+		if more := g.countFittingWith(node, g.freedBy(u, s)) - g.fitCounts[g.podSet][node]; more > 0 {
 			helps = true
-			h.gainByQuota[h.nodeQuota[node]] += more
+			g.gainByQuota[g.nodeQuota[node]] += more
 		}
 	})
 	if !helps {
 		return 0
 	}
 	gain := 0
-	for quota, more := range h.gainByQuota {
+	for quota, more := range g.gainByQuota {
 		if more > 0 {
-			room, most := h.capacity.fitByQuota[h.podSet][quota], c.countWithinQuota(h.quotas[quota])
+			room, most := g.capacity.fitByQuota[g.podSet][quota], c.countWithinQuota(g.quotas[quota])
 			gain += min(room+more, most) - min(room, most)
-			h.gainByQuota[quota] = 0
+			g.gainByQuota[quota] = 0
 		}
 	}
 	return gain
 }
 
 // countFittingWith returns how many of the pods fit on a node with so much more available.
-func (h *greedySearch) countFittingWith(node int, more []float64) int {
-	h.countVisits(1)
-	have := h.availableOn(node)
+func (g *greedySearch) countFittingWith(node int, more []float64) int {
+	g.countVisits(1)
+	have := g.availableOn(node)
 	var few [8]float64
 	sum := append(few[:0], have...)
 	for i := range sum {
 		sum[i] += more[i]
 	}
-	return h.podSets[h.podSet].countFitting(sum)
+	return g.podSets[g.podSet].countFitting(sum)
 }
 
 // clearNode returns a cheap set of units that together make room for one more pod on a node,
 // and its loss. It is useful where no single unit makes room, or none as cheaply. The set is
 // empty if there is none. Only this node counts, because gangs may run on hundreds of others.
-func (h *greedySearch) clearNode(node int) ([]int, Loss) {
-	if !h.podSets[h.podSet].wantsNode[node] || h.podSets[h.podSet].countWithinQuota(h.quotas[h.nodeQuota[node]]) == 0 {
+func (g *greedySearch) clearNode(node int) ([]int, Loss) {
+	if !g.podSets[g.podSet].wantsNode[node] || g.podSets[g.podSet].countWithinQuota(g.quotas[g.nodeQuota[node]]) == 0 {
 		return nil, Loss{}
 	}
-	before, target := h.loss, h.fitCounts[h.podSet][node]+1
+	before, target := g.loss, g.fitCounts[g.podSet][node]+1
 	var taken []unitOnNode
-	for h.fitCounts[h.podSet][node] < target {
-		x, found := h.bestUnitTowards(node, target)
+	for g.fitCounts[g.podSet][node] < target {
+		x, found := g.bestUnitTowards(node, target)
 		if !found {
 			break
 		}
-		h.addVictim(x.unit, x.jobNode)
+		g.addVictim(x.unit, x.jobNode)
 		taken = append(taken, x)
 	}
-	loss, enough := h.loss.minus(before), h.fitCounts[h.podSet][node] >= target
+	loss, enough := g.loss.minus(before), g.fitCounts[g.podSet][node] >= target
 	var units []int
 	for _, x := range slices.Backward(taken) {
-		h.dropVictim(x.unit, x.jobNode)
+		g.dropVictim(x.unit, x.jobNode)
 		if enough {
 			units = append(units, x.unit)
 		}
@@ -215,24 +215,24 @@ func (h *greedySearch) clearNode(node int) ([]int, Loss) {
 
 // bestUnitTowards returns the unit with the least loss for its part of what is missing on a
 // node for target pods.
-func (h *greedySearch) bestUnitTowards(node, target int) (best unitOnNode, found bool) {
-	have, request := h.availableOn(node), h.podSets[h.podSet].Request
+func (g *greedySearch) bestUnitTowards(node, target int) (best unitOnNode, found bool) {
+	have, request := g.availableOn(node), g.podSets[g.podSet].Request
 	gained := 0.0
 	var loss Loss
-	h.countVisits(len(h.unitsOn[node]))
-	for _, x := range h.unitsOn[node] {
+	g.countVisits(len(g.unitsOn[node]))
+	for _, x := range g.unitsOn[node] {
 		u := x.unit
-		if !h.canChoose(u) {
+		if !g.canChoose(u) {
 			continue
 		}
-		gives, part := h.freedBy(u, x.jobNode), 0.0
+		gives, part := g.freedBy(u, x.jobNode), 0.0
 		for i, amount := range request {
 			if lack := amount*float64(target) - have[i]; amount > 0 && lack > tolerance {
 				part += min(gives[i], lack) / lack
 			}
 		}
 		if part > 0 {
-			if c := h.addedLoss(u); !found || c.ratePer(part).compare(loss.ratePer(gained)) < 0 {
+			if c := g.addedLoss(u); !found || c.ratePer(part).compare(loss.ratePer(gained)) < 0 {
 				best, found, loss, gained = x, true, c, part
 			}
 		}

@@ -153,15 +153,15 @@ func hardestFirst(podSets []podSet) []int {
 }
 
 // countFitting returns how many pods fit into what is available.
-func (c *podSet) countFitting(available []float64) int {
+func (p *podSet) countFitting(available []float64) int {
 	n := math.MaxInt
-	for i, request := range c.Request {
+	for i, request := range p.Request {
 		if request > 0 {
 			n = min(n, int(max(0, min(math.Floor((available[i]+tolerance)/request), math.MaxInt32))))
 		}
 	}
 	if n == math.MaxInt {
-		return c.Count // requests nothing that is counted
+		return p.Count // requests nothing that is counted
 	}
 	return n
 }
@@ -171,11 +171,11 @@ func (c *podSet) countFitting(available []float64) int {
 const tolerance = 0.1
 
 // countWithinQuota returns how many pods the cards left in a quota suffice for.
-func (c *podSet) countWithinQuota(quota int64) int {
-	if c.Cards == 0 {
+func (p *podSet) countWithinQuota(quota int64) int {
+	if p.Cards == 0 {
 		return math.MaxInt32
 	}
-	return int(min(max(quota, 0)/c.Cards, math.MaxInt32))
+	return int(min(max(quota, 0)/p.Cards, math.MaxInt32))
 }
 
 // wholeJob, as the pod of a unit, means all pods of the job.
@@ -246,52 +246,52 @@ type jobBuilder struct {
 	maxPodLoss  int64 // bounds the loss of a pod so that the sum cannot overflow
 }
 
-func (l *jobBuilder) addJob(i int, from *Job) {
-	j := &l.jobs[i]
+func (b *jobBuilder) addJob(i int, from *Job) {
+	j := &b.jobs[i]
 	j.elastic, j.firstRole, j.wholeUnit = max(from.Elastic, 0), none, none
 	if from.RoleElastic != nil {
-		j.firstRole = len(l.roleElastic)
+		j.firstRole = len(b.roleElastic)
 		for _, spare := range from.RoleElastic {
-			l.roleElastic = append(l.roleElastic, max(spare, 0))
+			b.roleElastic = append(b.roleElastic, max(spare, 0))
 		}
 	}
-	j.pods.from, j.jobNodes.from, j.units.from = len(l.pods), len(l.jobNodes), len(l.units)
+	j.pods.from, j.jobNodes.from, j.units.from = len(b.pods), len(b.jobNodes), len(b.units)
 	for k := range from.Pods {
 		x := &from.Pods[k]
-		made := pod{loss: min(max(x.Loss, 0), l.maxPodLoss), jobNode: none, role: none}
+		made := pod{loss: min(max(x.Loss, 0), b.maxPodLoss), jobNode: none, role: none}
 		j.loss += made.loss
-		if x.Node >= 0 && x.Node < len(l.wantedNodes) && l.wantedNodes[x.Node] {
-			l.addUsage(j, x, &made)
+		if x.Node >= 0 && x.Node < len(b.wantedNodes) && b.wantedNodes[x.Node] {
+			b.addUsage(j, x, &made)
 			if j.isElastic(from, x) {
 				if from.RoleElastic != nil {
 					made.role = j.firstRole + x.Role
 				}
-				l.units = append(l.units, unit{i, len(l.pods)})
+				b.units = append(b.units, unit{i, len(b.pods)})
 			}
 		}
-		l.pods = append(l.pods, made)
+		b.pods = append(b.pods, made)
 	}
-	j.pods.end, j.jobNodes.end = len(l.pods), len(l.jobNodes)
+	j.pods.end, j.jobNodes.end = len(b.pods), len(b.jobNodes)
 	if from.Whole && j.jobNodes.end > j.jobNodes.from {
-		j.wholeUnit = len(l.units)
-		l.units = append(l.units, unit{i, wholeJob})
+		j.wholeUnit = len(b.units)
+		b.units = append(b.units, unit{i, wholeJob})
 	}
-	j.units.end = len(l.units)
+	j.units.end = len(b.units)
 }
 
 // addUsage adds what a pod holds, to the pod and to its job on that node.
-func (l *jobBuilder) addUsage(j *job, x *Pod, made *pod) {
-	made.usage = make([]float64, l.dims)
-	for r, amount := range x.Usage[:min(len(x.Usage), l.dims)] {
-		made.usage[r] = max(l.sanitizeAmount(r, amount), 0)
+func (b *jobBuilder) addUsage(j *job, x *Pod, made *pod) {
+	made.usage = make([]float64, b.dims)
+	for r, amount := range x.Usage[:min(len(x.Usage), b.dims)] {
+		made.usage[r] = max(b.sanitizeAmount(r, amount), 0)
 	}
-	if s := l.lastJobNode[x.Node]; s < j.jobNodes.from || s >= len(l.jobNodes) || l.jobNodes[s].node != x.Node {
-		l.lastJobNode[x.Node] = len(l.jobNodes)
-		l.jobNodes = append(l.jobNodes, jobNode{node: x.Node, usage: make([]float64, l.dims)})
+	if s := b.lastJobNode[x.Node]; s < j.jobNodes.from || s >= len(b.jobNodes) || b.jobNodes[s].node != x.Node {
+		b.lastJobNode[x.Node] = len(b.jobNodes)
+		b.jobNodes = append(b.jobNodes, jobNode{node: x.Node, usage: make([]float64, b.dims)})
 	}
-	made.jobNode = l.lastJobNode[x.Node]
+	made.jobNode = b.lastJobNode[x.Node]
 	for r, amount := range made.usage {
-		l.jobNodes[made.jobNode].usage[r] += amount
+		b.jobNodes[made.jobNode].usage[r] += amount
 	}
 }
 

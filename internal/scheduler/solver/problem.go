@@ -136,8 +136,8 @@ func (l Loss) ratePer(gain float64) lossRate {
 	return lossRate{float64(l.JobSeconds) / gain, float64(l.Jobs) / gain, float64(l.PodSeconds) / gain}
 }
 
-func (s lossRate) compare(other lossRate) int {
-	return cmp.Or(cmp.Compare(s[0], other[0]), cmp.Compare(s[1], other[1]), cmp.Compare(s[2], other[2]))
+func (l lossRate) compare(other lossRate) int {
+	return cmp.Or(cmp.Compare(l[0], other[0]), cmp.Compare(l[1], other[1]), cmp.Compare(l[2], other[2]))
 }
 
 func addSaturating(a, b int64) int64 {

@@ -188,53 +188,53 @@ func (s *state) newBranchAndBound(units []int) *branchAndBound {
 
 // searchFrom decides about the options from one on. fresh means that the current set was not
 // checked yet.
-func (r *branchAndBound) searchFrom(at int, fresh bool) {
-	if r.triesLeft--; r.triesLeft < 0 || r.exceedsBudget() || r.hasBound && !r.canImprove(at, r.lossBound) {
+func (b *branchAndBound) searchFrom(at int, fresh bool) {
+	if b.triesLeft--; b.triesLeft < 0 || b.exceedsBudget() || b.hasBound && !b.canImprove(at, b.lossBound) {
 		return
 	}
-	if fresh && r.fitsAll() {
-		r.lossBound, r.hasBound, r.found, r.bestSet = r.loss, true, true, r.bestSet[:0]
-		for i := range r.options[:at] {
-			if u := r.options[i].unit; r.isVictim[u] {
-				r.bestSet = append(r.bestSet, u)
+	if fresh && b.fitsAll() {
+		b.lossBound, b.hasBound, b.found, b.bestSet = b.loss, true, true, b.bestSet[:0]
+		for i := range b.options[:at] {
+			if u := b.options[i].unit; b.isVictim[u] {
+				b.bestSet = append(b.bestSet, u)
 			}
 		}
 		return
 	}
-	if at == len(r.options) || r.potential.isInsufficient() {
+	if at == len(b.options) || b.potential.isInsufficient() {
 		return
 	}
-	u := r.options[at].unit
-	if r.jobStates[r.model.units[u].job].whole {
-		r.searchFrom(at+1, false)
+	u := b.options[at].unit
+	if b.jobStates[b.model.units[u].job].whole {
+		b.searchFrom(at+1, false)
 		return
 	}
-	if r.canChoose(u) {
-		r.addVictim(u, none)
-		r.gained += r.options[at].amount
-		r.searchFrom(at+1, true)
-		r.gained -= r.options[at].amount
-		r.dropVictim(u, none)
+	if b.canChoose(u) {
+		b.addVictim(u, none)
+		b.gained += b.options[at].amount
+		b.searchFrom(at+1, true)
+		b.gained -= b.options[at].amount
+		b.dropVictim(u, none)
 	}
-	r.leaveOut(u, -1)
-	r.searchFrom(at+1, false)
-	r.leaveOut(u, 1)
+	b.leaveOut(u, -1)
+	b.searchFrom(at+1, false)
+	b.leaveOut(u, 1)
 }
 
 // leaveOut subtracts from the potential capacity what a unit frees, or adds it if sign is 1. A
 // job that is not evicted as a whole can still lose its elastic pods.
-func (r *branchAndBound) leaveOut(u int, sign float64) {
-	if p := r.units[u].pod; p != wholeJob {
-		r.potential.addAvailable(r.jobNodes[r.pods[p].jobNode].node, r.pods[p].usage, sign)
+func (b *branchAndBound) leaveOut(u int, sign float64) {
+	if p := b.units[u].pod; p != wholeJob {
+		b.potential.addAvailable(b.jobNodes[b.pods[p].jobNode].node, b.pods[p].usage, sign)
 		return
 	}
-	job := &r.jobs[r.units[u].job]
+	job := &b.jobs[b.units[u].job]
 	for i := job.jobNodes.from; i < job.jobNodes.end; i++ {
-		r.potential.addAvailable(r.jobNodes[i].node, r.jobNodes[i].usage, sign)
+		b.potential.addAvailable(b.jobNodes[i].node, b.jobNodes[i].usage, sign)
 	}
 	for v := job.units.from; v < job.units.end; v++ {
-		if r.units[v].pod != wholeJob {
-			r.leaveOut(v, -sign)
+		if b.units[v].pod != wholeJob {
+			b.leaveOut(v, -sign)
 		}
 	}
 }
@@ -343,14 +343,14 @@ func (s *state) scarcestResource(units []int) (resource int, need float64) {
 
 // canImprove reports whether decisions about the options from one on can stay below a loss, as
 // far as the lower bound shows.
-func (r *branchAndBound) canImprove(at int, most Loss) bool {
-	if r.loss.compare(most) >= 0 {
+func (b *branchAndBound) canImprove(at int, most Loss) bool {
+	if b.loss.compare(most) >= 0 {
 		return false
 	}
-	need := r.need - r.gained
-	least := r.loss.ratePer(1)
-	for _, i := range r.cheapest {
-		x := &r.options[i]
+	need := b.need - b.gained
+	least := b.loss.ratePer(1)
+	for _, i := range b.cheapest {
+		x := &b.options[i]
 		if need <= 0 {
 			break
 		}
@@ -363,17 +363,17 @@ func (r *branchAndBound) canImprove(at int, most Loss) bool {
 		}
 		need -= x.amount
 	}
-	return need <= epsilon*r.need && least.canBeBelow(most.ratePer(1))
+	return need <= epsilon*b.need && least.canBeBelow(most.ratePer(1))
 }
 
 // epsilon allows for the rounding of sums.
 const epsilon = 1e-9
 
-// canBeBelow reports whether a loss of at least s can be below most.
-func (s lossRate) canBeBelow(most lossRate) bool {
+// canBeBelow reports whether a loss of at least l can be below most.
+func (l lossRate) canBeBelow(most lossRate) bool {
 	for i, part := range most {
-		if margin := epsilon * math.Max(1, part); math.Abs(s[i]-part) > margin {
-			return s[i] < part
+		if margin := epsilon * math.Max(1, part); math.Abs(l[i]-part) > margin {
+			return l[i] < part
 		}
 	}
 	return false

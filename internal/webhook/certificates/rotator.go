@@ -88,8 +88,8 @@ type servingCert struct {
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=cardquota,verbs=get;list;watch;patch
 
 // GetCertificate implements the hook of tls.Config.
-func (s *Rotator) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	if certificate := s.serving.Load(); certificate != nil {
+func (r *Rotator) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if certificate := r.serving.Load(); certificate != nil {
 		return &certificate.Certificate, nil
 	}
 	return nil, errors.New("the webhook certificate does not exist yet")
@@ -97,25 +97,25 @@ func (s *Rotator) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
 
 // Ready is a readiness check: there is a certificate, the configurations have its CA, and
 // both are valid now.
-func (s *Rotator) Ready(*http.Request) error {
-	certificate := s.serving.Load()
+func (r *Rotator) Ready(*http.Request) error {
+	certificate := r.serving.Load()
 	switch {
 	case certificate == nil:
-		return fmt.Errorf("the Secret %s/%s holds no certificate yet", s.namespace, SecretName)
-	case !s.trusted.Load():
+		return fmt.Errorf("the Secret %s/%s holds no certificate yet", r.namespace, SecretName)
+	case !r.trusted.Load():
 		return fmt.Errorf("the CA of the certificate is not in the webhook configurations %s yet", ConfigurationName)
 	}
-	_, err := certificate.Leaf.Verify(x509.VerifyOptions{Roots: certificate.authority, DNSName: s.dnsName(), CurrentTime: s.now()})
+	_, err := certificate.Leaf.Verify(x509.VerifyOptions{Roots: certificate.authority, DNSName: r.dnsName(), CurrentTime: r.now()})
 	if err != nil {
-		return fmt.Errorf("the API server cannot trust the certificate in Secret %s/%s now, the operator renews it within %s: %w", s.namespace, SecretName, checkInterval, err)
+		return fmt.Errorf("the API server cannot trust the certificate in Secret %s/%s now, the operator renews it within %s: %w", r.namespace, SecretName, checkInterval, err)
 	}
 	return nil
 }
 
 // Reconcile creates or renews the certificate, writes its CA into the configurations and
 // serves it.
-func (s *Rotator) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
-	switch err := s.syncCertificate(ctx); {
+func (r *Rotator) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	switch err := r.syncCertificate(ctx); {
 	case apierrors.IsConflict(err):
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	case err != nil:
@@ -124,31 +124,31 @@ func (s *Rotator) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, e
 	return ctrl.Result{RequeueAfter: checkInterval}, nil
 }
 
-func (s *Rotator) syncCertificate(ctx context.Context) error {
+func (r *Rotator) syncCertificate(ctx context.Context) error {
 	secret := &corev1.Secret{}
-	err := s.client.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: SecretName}, secret)
+	err := r.client.Get(ctx, client.ObjectKey{Namespace: r.namespace, Name: SecretName}, secret)
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("read Secret %s/%s: %w", s.namespace, SecretName, err)
+		return fmt.Errorf("read Secret %s/%s: %w", r.namespace, SecretName, err)
 	}
-	data, renewed, err := s.renewCertificate(secret.Data)
+	data, renewed, err := r.renewCertificate(secret.Data)
 	if err != nil {
 		return err
 	}
 	if renewed {
-		if err := s.writeSecret(ctx, secret, data); err != nil {
+		if err := r.writeSecret(ctx, secret, data); err != nil {
 			return err
 		}
-		logf.FromContext(ctx).Info("webhook certificate renewed", "secret", s.namespace+"/"+SecretName)
+		logf.FromContext(ctx).Info("webhook certificate renewed", "secret", r.namespace+"/"+SecretName)
 	}
 	certificate, err := newServingCert(data)
 	if err != nil {
 		return err
 	}
-	s.serving.Store(certificate)
-	if err := s.injectCABundles(ctx, data[corev1.ServiceAccountRootCAKey]); err != nil {
+	r.serving.Store(certificate)
+	if err := r.injectCABundles(ctx, data[corev1.ServiceAccountRootCAKey]); err != nil {
 		return err
 	}
-	s.trusted.Store(true)
+	r.trusted.Store(true)
 	return nil
 }
 
@@ -164,13 +164,13 @@ func newServingCert(data map[string][]byte) (*servingCert, error) {
 }
 
 // dnsName returns the name by which the API server calls the Service.
-func (s *Rotator) dnsName() string { return ServiceName + "." + s.namespace + ".svc" }
+func (r *Rotator) dnsName() string { return ServiceName + "." + r.namespace + ".svc" }
 
 // renewCertificate returns the data that the Secret must hold, and whether they changed.
-func (s *Rotator) renewCertificate(data map[string][]byte) (map[string][]byte, bool, error) {
-	now := s.now()
+func (r *Rotator) renewCertificate(data map[string][]byte) (map[string][]byte, bool, error) {
+	now := r.now()
 	usages := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	signer := &rotator.CertRotator{CAName: caName, CAOrganization: "cardquota", DNSName: s.dnsName(), ExtKeyUsages: &usages}
+	signer := &rotator.CertRotator{CAName: caName, CAOrganization: "cardquota", DNSName: r.dnsName(), ExtKeyUsages: &usages}
 	valid := func(certificate, key, host string, purpose *[]x509.ExtKeyUsage) bool {
 		for _, at := range []time.Time{now, now.Add(renewBefore)} {
 			if ok, err := rotator.ValidCert(data[corev1.ServiceAccountRootCAKey], data[certificate], data[key], host, purpose, at); err != nil || !ok {
@@ -181,7 +181,7 @@ func (s *Rotator) renewCertificate(data map[string][]byte) (map[string][]byte, b
 	}
 	var ca *rotator.KeyPairArtifacts
 	if valid(corev1.ServiceAccountRootCAKey, caKeyName, caName, nil) {
-		if valid(corev1.TLSCertKey, corev1.TLSPrivateKeyKey, s.dnsName(), &usages) {
+		if valid(corev1.TLSCertKey, corev1.TLSPrivateKeyKey, r.dnsName(), &usages) {
 			return data, false, nil
 		}
 		ca = signingKeyPair(data[corev1.ServiceAccountRootCAKey], data[caKeyName])
@@ -204,30 +204,30 @@ func (s *Rotator) renewCertificate(data map[string][]byte) (map[string][]byte, b
 
 // writeSecret writes the Secret, with a conflict if it is not the one that was read.
 // Creating it by apply needs no permission on other Secrets.
-func (s *Rotator) writeSecret(ctx context.Context, read *corev1.Secret, data map[string][]byte) error {
+func (r *Rotator) writeSecret(ctx context.Context, read *corev1.Secret, data map[string][]byte) error {
 	version, kind := read.ResourceVersion, read.Type
 	if version == "" {
 		version, kind = nonexistentVersion, corev1.SecretTypeTLS
 	}
-	wanted := corev1ac.Secret(SecretName, s.namespace).WithResourceVersion(version).WithType(kind).
+	wanted := corev1ac.Secret(SecretName, r.namespace).WithResourceVersion(version).WithType(kind).
 		WithLabels(map[string]string{"app.kubernetes.io/managed-by": "cardquota"}).WithData(data)
-	if err := s.client.Apply(ctx, wanted, client.FieldOwner(fieldManager), client.ForceOwnership); err != nil {
-		return fmt.Errorf("write Secret %s/%s: %w", s.namespace, SecretName, err)
+	if err := r.client.Apply(ctx, wanted, client.FieldOwner(fieldManager), client.ForceOwnership); err != nil {
+		return fmt.Errorf("write Secret %s/%s: %w", r.namespace, SecretName, err)
 	}
 	return nil
 }
 
 // injectCABundles writes the CA into both configurations, if they are installed.
-func (s *Rotator) injectCABundles(ctx context.Context, bundle []byte) error {
+func (r *Rotator) injectCABundles(ctx context.Context, bundle []byte) error {
 	validating := &admissionv1.ValidatingWebhookConfiguration{}
 	mutating := &admissionv1.MutatingWebhookConfiguration{}
 	return errors.Join(
-		s.updateConfiguration(ctx, validating, func() {
+		r.updateConfiguration(ctx, validating, func() {
 			for i := range validating.Webhooks {
 				validating.Webhooks[i].ClientConfig.CABundle = bundle
 			}
 		}),
-		s.updateConfiguration(ctx, mutating, func() {
+		r.updateConfiguration(ctx, mutating, func() {
 			for i := range mutating.Webhooks {
 				mutating.Webhooks[i].ClientConfig.CABundle = bundle
 			}
@@ -235,8 +235,8 @@ func (s *Rotator) injectCABundles(ctx context.Context, bundle []byte) error {
 }
 
 // updateConfiguration applies a change to a configuration and writes it if it differs.
-func (s *Rotator) updateConfiguration(ctx context.Context, object client.Object, change func()) error {
-	if err := s.client.Get(ctx, client.ObjectKey{Name: ConfigurationName}, object); err != nil {
+func (r *Rotator) updateConfiguration(ctx context.Context, object client.Object, change func()) error {
+	if err := r.client.Get(ctx, client.ObjectKey{Name: ConfigurationName}, object); err != nil {
 		if apierrors.IsNotFound(err) {
 			logf.FromContext(ctx).Info("webhook configuration is not installed", "kind", fmt.Sprintf("%T", object), "name", ConfigurationName)
 			return nil
@@ -255,7 +255,7 @@ func (s *Rotator) updateConfiguration(ctx context.Context, object client.Object,
 	if equality.Semantic.DeepEqual(before, object) || object.GetDeletionTimestamp() != nil {
 		return nil
 	}
-	if err := s.client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldManager)); err != nil {
+	if err := r.client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldManager)); err != nil {
 		return fmt.Errorf("write webhook configuration %s: %w", ConfigurationName, err)
 	}
 	return nil
@@ -280,9 +280,9 @@ func New(namespace string) *Rotator { return &Rotator{namespace: namespace, now:
 
 // Setup adds the Rotator to a manager whose cache has CacheOptions. skipNameValidation
 // allows a second one in one process, as in tests.
-func (s *Rotator) Setup(mgr ctrl.Manager, skipNameValidation bool) error {
-	s.client = mgr.GetClient()
-	request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: s.namespace, Name: SecretName}}
+func (r *Rotator) Setup(mgr ctrl.Manager, skipNameValidation bool) error {
+	r.client = mgr.GetClient()
+	request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: r.namespace, Name: SecretName}}
 	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{request} })
 	// The first request comes from here: a missing Secret causes no event.
 	firstRequest := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
@@ -297,7 +297,7 @@ func (s *Rotator) Setup(mgr ctrl.Manager, skipNameValidation bool) error {
 		Watches(&admissionv1.MutatingWebhookConfiguration{}, all).
 		WatchesRawSource(firstRequest).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, NeedLeaderElection: &needLeader, SkipNameValidation: &skipNameValidation}).
-		Complete(s)
+		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up controller: %w", err)
 	}

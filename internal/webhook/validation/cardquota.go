@@ -111,13 +111,13 @@ func checkServiceTypeDefined(result *Result, quota *v1alpha1.CardQuota, in *v1al
 
 // checkOverAllocation refuses over-allocation with overAllocation Deny, and warns of it
 // with Warn.
-func checkOverAllocation(result *Result, quota, before *v1alpha1.CardQuota, balance *cardquota.QuotaTotals) {
-	if denied := balance.Denied(before, quota); len(denied) > 0 {
+func checkOverAllocation(result *Result, quota, before *v1alpha1.CardQuota, totals *cardquota.QuotaTotals) {
+	if denied := totals.Denied(before, quota); len(denied) > 0 {
 		result.refuse(specPath.Child("cards"), "spec.overAllocation is Deny: %s: lower the quota here or there, add cards, or set overAllocation to Warn",
 			cardquota.DescribeOverAllocation(denied))
 		return
 	}
-	if excess := balance.OverAllocated(quota); len(excess) > 0 && quota.Spec.OverAllocation == v1alpha1.OverAllocationWarn {
+	if excess := totals.OverAllocated(quota); len(excess) > 0 && quota.Spec.OverAllocation == v1alpha1.OverAllocationWarn {
 		result.warn(specPath.Child("cards"), "grants more cards than there are: %s: the quota is enforced as written", cardquota.DescribeOverAllocation(excess))
 	}
 }

@@ -80,13 +80,13 @@ func checkServiceTypeAndQuota(result *Result, load *Workload, input *WorkloadInp
 		if p.Pod != nil {
 			own = p.Pod.Annotations
 		}
-		claimed := workload.ServiceTypeFor(nil, own, load.Annotations, "")
-		if claimed != "" {
+		requestedType := workload.ServiceTypeFor(nil, own, load.Annotations, "")
+		if requestedType != "" {
 			at := load.annotationPath(v1alpha1.AnnotationServiceType)
 			if own[v1alpha1.AnnotationServiceType] != "" {
 				at = p.annotationPath(v1alpha1.AnnotationServiceType)
 			}
-			checkServiceType(result, at, p, claimed, input.Policy)
+			checkServiceType(result, at, p, requestedType, input.Policy)
 		}
 		if p.Pod != nil && p.queue != nil {
 			checkPodFitsQuota(result, p)
@@ -97,22 +97,22 @@ func checkServiceTypeAndQuota(result *Result, load *Workload, input *WorkloadInp
 	}
 }
 
-func checkServiceType(result *Result, at *field.Path, p queuedPod, claimed string, in *v1alpha1.ServiceTypePolicy) {
-	if err := servicetype.ValidateName(claimed); err != nil {
-		result.invalid(at, claimed, "%v", err)
+func checkServiceType(result *Result, at *field.Path, p queuedPod, requestedType string, in *v1alpha1.ServiceTypePolicy) {
+	if err := servicetype.ValidateName(requestedType); err != nil {
+		result.invalid(at, requestedType, "%v", err)
 		return
 	}
 	granted := ""
 	if p.queue != nil {
 		granted = p.queue.Annotations[v1alpha1.AnnotationServiceType]
 	}
-	_, known := policy.ServiceTypes(in)(claimed)
+	_, known := policy.ServiceTypes(in)(requestedType)
 	switch {
-	case granted != "" && granted != claimed:
+	case granted != "" && granted != requestedType:
 		result.refuse(at, "requests service type %s, but queue %s has %s, and the queue decides: remove the annotation, or name a queue of type %s",
-			claimed, p.name, granted, claimed)
+			requestedType, p.name, granted, requestedType)
 	case granted == "" && !known:
-		result.warn(at, "service type %s is not defined: its pods neither reclaim cards nor lose any to a reclaim", claimed)
+		result.warn(at, "service type %s is not defined: its pods neither reclaim cards nor lose any to a reclaim", requestedType)
 	}
 }
 

@@ -71,7 +71,7 @@ func (w *clusterState) startablePods(u *unit, claims []reservation) int64 {
 		if !c.quota {
 			continue
 		}
-		for _, d := range c.unit.demands {
+		for _, d := range c.unit.requests {
 			for _, card := range d.cards {
 				room[card] -= d.count
 			}

@@ -45,7 +45,7 @@ func (h *history) record(w *clusterState, at time.Time) {
 		if sum.cards == nil {
 			sum.cards = rule.Quota{}
 		}
-		for _, d := range u.demands {
+		for _, d := range u.requests {
 			for _, card := range d.cards {
 				sum.cards[card] += d.count
 			}

@@ -130,7 +130,7 @@ func (w *clusterState) announcementFits(u *unit, claims []reservation) bool {
 	limits, asked := w.queues[u.queue].limits, int64(0)
 	taken := w.usageWith(u.queue, claims)
 	for _, d := range u.announced {
-		taken.addDemand(d)
+		taken.addRequest(d)
 		asked += d.count
 		fits := func(card string) bool { return taken.cards[card] <= limits.Cards[card] }
 		if !limits.AnyCard && d.count > 0 && !slices.ContainsFunc(d.cards, fits) {
@@ -147,8 +147,8 @@ func (w *clusterState) usageWith(queue string, claims []reservation) usage {
 	sum.cards = maps.Clone(sum.cards)
 	for _, c := range claims {
 		if c.quota {
-			for _, d := range c.unit.demands {
-				sum.addDemand(d)
+			for _, d := range c.unit.requests {
+				sum.addRequest(d)
 			}
 		}
 	}

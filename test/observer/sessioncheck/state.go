@@ -217,7 +217,7 @@ type usage struct {
 	milliCPU, memory   int64
 }
 
-func (u *usage) addDemand(d demand) {
+func (u *usage) addRequest(d request) {
 	for _, card := range d.cards {
 		u.cards[card] += d.count
 	}

@@ -24,7 +24,7 @@ type unit struct {
 	placed int
 	// announced is what the PodGroup announces, demands the most that the unit may use of its
 	// queue.
-	announced, demands []demand
+	announced, requests []request
 	// unsupported is why the unit is out of scope, "" when it is checked.
 	unsupported string
 }
@@ -87,8 +87,8 @@ func (w *clusterState) unitOf(group *v1beta1.PodGroup, pods []*podState) *unit {
 	u.minPods = max(1, int(group.Spec.MinMember)-u.placed)
 	slices.SortFunc(u.pods, func(a, b *podState) int { return strings.Compare(a.pod.Name, b.pod.Name) })
 	u.unsupported = cmp.Or(u.unsupported, u.whyUnsupported())
-	u.announced = w.announcedDemands(group)
-	u.demands = u.maxDemands()
+	u.announced = w.announcedRequests(group)
+	u.requests = u.maxRequests()
 	return u
 }
 
@@ -144,18 +144,18 @@ func unsupportedFeature(pod *corev1.Pod) string {
 	return ""
 }
 
-// demand is what a unit requests from its queue.
-type demand struct {
+// request is what a unit requests from its queue.
+type request struct {
 	// cards are the alternatives, empty for no cards.
 	cards            []string
 	count            int64
 	milliCPU, memory int64
 }
 
-// maxDemands returns the most that a unit may use of its queue: all its waiting pods, or what
+// maxRequests returns the most that a unit may use of its queue: all its waiting pods, or what
 // it announces.
-func (u *unit) maxDemands() []demand {
-	ofPods := demand{}
+func (u *unit) maxRequests() []request {
+	ofPods := request{}
 	for _, state := range u.pods {
 		ofPods.cards, ofPods.count = mergeCards(ofPods.cards, state.request.Cards), ofPods.count+state.request.Count
 		ofPods.milliCPU += state.request.MilliCPU
@@ -164,7 +164,7 @@ func (u *unit) maxDemands() []demand {
 	if len(u.pods) == 0 || u.group.Status.Phase == v1beta1.PodGroupPending || u.group.Status.Phase == "" {
 		return append(slices.Clone(u.announced), ofPods)
 	}
-	return []demand{ofPods}
+	return []request{ofPods}
 }
 
 func mergeCards(a, b []string) []string {
@@ -186,25 +186,25 @@ func (w *clusterState) cardsOf(resource corev1.ResourceName) []string {
 	return cards
 }
 
-// announcedDemands returns what a PodGroup announces: card.request and minResources, which both
+// announcedRequests returns what a PodGroup announces: card.request and minResources, which both
 // count in full here.
-func (w *clusterState) announcedDemands(group *v1beta1.PodGroup) []demand {
-	var all []demand
+func (w *clusterState) announcedRequests(group *v1beta1.PodGroup) []request {
+	var all []request
 	totals, err := rule.ParseTotals(group.Annotations[v1alpha1.AnnotationCardRequest])
 	if err == nil {
 		for _, total := range totals {
-			all = append(all, demand{cards: total.Cards, count: total.Count})
+			all = append(all, request{cards: total.Cards, count: total.Count})
 		}
 	}
 	minimum := group.Spec.MinResources
 	if minimum == nil {
 		return all
 	}
-	all = append(all, demand{milliCPU: minimum.Cpu().MilliValue(), memory: minimum.Memory().Value()})
+	all = append(all, request{milliCPU: minimum.Cpu().MilliValue(), memory: minimum.Memory().Value()})
 	if len(totals) == 0 {
 		for name, quantity := range *minimum {
 			if w.inventory.IsCard(name) {
-				all = append(all, demand{cards: w.cardsOf(name), count: quantity.Value()})
+				all = append(all, request{cards: w.cardsOf(name), count: quantity.Value()})
 			}
 		}
 	}
