@@ -127,9 +127,9 @@ func containerPort(deployment *appsv1.Deployment, port intstr.IntOrString) intst
 // checkOLMCertificate checks that a Deployment serves webhooks with the files that OLM mounts,
 // and that nothing else is mounted there.
 func checkOLMCertificate(deployment *appsv1.Deployment) error {
-	told := false
+	hasFlag := false
 	for _, container := range deployment.Spec.Template.Spec.Containers {
-		told = told || slices.Contains(container.Args, certificatesFlag)
+		hasFlag = hasFlag || slices.Contains(container.Args, certificatesFlag)
 		if n := len(slices.DeleteFunc(slices.Clone(container.Args), func(arg string) bool {
 			return !strings.HasPrefix(arg, "--webhook-certificates=")
 		})); n > 1 {
@@ -141,7 +141,7 @@ func checkOLMCertificate(deployment *appsv1.Deployment) error {
 			}
 		}
 	}
-	if !told {
+	if !hasFlag {
 		return fmt.Errorf("%s is missing, so that OLM's certificate would not be used", certificatesFlag)
 	}
 	return nil

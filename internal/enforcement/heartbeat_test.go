@@ -167,10 +167,9 @@ func TestSameContent(t *testing.T) {
 	}
 }
 
-// TestWhatIsWrittenIsRead: whatever a report holds, its Lease is read, and what
-// is read is written as the same Lease again. A report within the bounds comes
-// back as it was.
-func TestWhatIsWrittenIsReadReport(t *testing.T) {
+// TestReportRoundTripsThroughLease checks that the Lease of any report can be read, and that the
+// report read from it makes the same Lease. A report within the bounds stays as it was.
+func TestReportRoundTripsThroughLease(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		pod := rapid.OneOf(rapid.StringMatching(`[a-z0-9-]{1,6}/[a-z0-9.-]{1,6}`), rapid.String())
 		r := Report{

@@ -22,7 +22,7 @@ func named(prefix string, n int) []card.Name {
 	return names
 }
 
-// choosing makes an application of n demands, each for another choice among names.
+// choosing makes an application of n requests, each for another choice among names.
 func choosing(names []card.Name, n int, count card.Count) JobRequest {
 	random := rand.New(rand.NewPCG(1, 2))
 	var all JobRequestBuilder
@@ -60,7 +60,7 @@ func TestInventedCardsAreNoWork(t *testing.T) {
 		waiting.Add(a.DropUngranted("q", app))
 	}
 	check.Must(t, len(waiting.Cards) == 2 && waiting.Cards[0].Count == 2560,
-		"%d demands wait, want the 2 for cards that can be given", len(waiting.Cards))
+		"%d requests wait, want the 2 for cards that can be given", len(waiting.Cards))
 	m, short := a.matchCards("q", &waiting, JobRequest{Cards: []CardRequest{{Names: real[:1], Count: 1}}}, 1)
 	check.That(t, short != nil && len(m.edgesFrom) == 3 && len(m.edges) == 4 && m.steps <= 20,
 		"%d vertices, %d edges, %d steps, refused: %v, want the cards and the sink alone", len(m.edgesFrom), len(m.edges), m.steps, short)
@@ -82,16 +82,16 @@ func TestManyChoicesAreBoundedWork(t *testing.T) {
 	for _, d := range choosing(names, maxChoices, 1).Cards {
 		waiting.Add(JobRequest{Cards: []CardRequest{d}})
 	}
-	check.Must(t, !waiting.split && len(waiting.Cards) == maxChoices, "%d choices are %d demands", maxChoices, len(waiting.Cards))
+	check.Must(t, !waiting.split && len(waiting.Cards) == maxChoices, "%d choices are %d requests", maxChoices, len(waiting.Cards))
 	m, short := a.matchCards("q", &waiting, choosing(names, 2000, 1), 1)
 	check.That(t, short == nil && len(m.edgesFrom) <= 1+16+maxChoices+maxJobChoices && len(m.edges) <= 2*16*(1+maxChoices+maxJobChoices) && m.steps <= 1_000_000,
 		"%d vertices, %d edges, %d steps, refused: %v", len(m.edgesFrom), len(m.edges), m.steps, short)
 	waiting.Add(choosing(names, 2000, 1))
-	check.That(t, waiting.split && len(waiting.Cards) == 16, "2000 choices among 16 cards are %d demands", len(waiting.Cards))
+	check.That(t, waiting.split && len(waiting.Cards) == 16, "2000 choices among 16 cards are %d requests", len(waiting.Cards))
 	for range 3 { // a queue without limits
 		waiting.Add(JobRequest{Cards: choosing(named("any", 1000), 20, 1).Cards})
 	}
-	check.That(t, len(waiting.Cards) <= maxCardRequests, "%d demands wait, at most %d", len(waiting.Cards), maxCardRequests)
+	check.That(t, len(waiting.Cards) <= maxCardRequests, "%d requests wait, at most %d", len(waiting.Cards), maxCardRequests)
 }
 
 // TestElasticJobsArePooled: a vote looks at the cards that jobs could give back, and not
@@ -142,7 +142,7 @@ func BenchmarkVote(b *testing.B) {
 	}
 }
 
-// TestTooManyChoicesReserveNeverTooLittle: what fits beside split demands also fits beside the
+// TestTooManyChoicesReserveNeverTooLittle: what fits beside split requests also fits beside the
 // original ones.
 func TestTooManyChoicesReserveNeverTooLittle(t *testing.T) {
 	names := []card.Name{"A", "B", "C"}
@@ -155,12 +155,12 @@ func TestTooManyChoicesReserveNeverTooLittle(t *testing.T) {
 		}
 		a := New(0)
 		a.SetLimits("q", Limits{Cards: quota, MilliCPU: Unlimited, Memory: Unlimited})
-		demand := rapid.Custom(func(t *rapid.T) CardRequest {
+		request := rapid.Custom(func(t *rapid.T) CardRequest {
 			some := rapid.SliceOfNDistinct(rapid.SampledFrom(names), 1, 3, rapid.ID[card.Name]).Draw(t, "names")
 			return CardRequest{Names: some, Count: card.Count(rapid.IntRange(0, 2).Draw(t, "count"))}
 		})
-		waits := rapid.SliceOfN(demand, 0, 3).Draw(t, "waiting")
-		app := JobRequest{Cards: rapid.SliceOfN(demand, 1, 3).Draw(t, "application")}
+		waits := rapid.SliceOfN(request, 0, 3).Draw(t, "waiting")
+		app := JobRequest{Cards: rapid.SliceOfN(request, 1, 3).Draw(t, "application")}
 		waiting := Reservations{split: rapid.Bool().Draw(t, "too many wait")}
 		waiting.Add(a.DropUngranted("q", JobRequest{Cards: waits}))
 
@@ -196,25 +196,25 @@ func TestWhatWaitsDoesNotDependOnTheOrder(t *testing.T) {
 	}
 	random := seed.Rand(t)
 	for _, choices := range []int{4, maxChoices, maxChoices + 1, 300} {
-		demands := choosing(named("M", 16), choices, 3).Cards
-		demands = append(demands, demands[:2]...)
+		requests := choosing(named("M", 16), choices, 3).Cards
+		requests = append(requests, requests[:2]...)
 		var first, second Reservations
-		first.Add(JobRequest{Cards: demands})
-		random.Shuffle(len(demands), func(i, j int) { demands[i], demands[j] = demands[j], demands[i] })
-		for _, d := range demands {
+		first.Add(JobRequest{Cards: requests})
+		random.Shuffle(len(requests), func(i, j int) { requests[i], requests[j] = requests[j], requests[i] })
+		for _, d := range requests {
 			backwards := slices.Clone(d.Names)
 			slices.Reverse(backwards) // another order of preference
 			second.Add(JobRequest{Cards: []CardRequest{{Names: backwards, Count: d.Count}}})
 		}
 		check.Equal(t, fmt.Sprintf("%d choices: in another order", choices), text(&second), text(&first))
 		want := min(choices, maxChoices)
-		check.That(t, choices > maxChoices || len(first.Cards) == want, "%d choices are %d demands", choices, len(first.Cards))
+		check.That(t, choices > maxChoices || len(first.Cards) == want, "%d choices are %d requests", choices, len(first.Cards))
 	}
 }
 
 func TestAnApplicationCoversWhatIsPartOfIt(t *testing.T) {
-	of := func(milliCPU int64, demands ...CardRequest) JobRequest {
-		return JobRequest{Cards: demands, MilliCPU: milliCPU}
+	of := func(milliCPU int64, requests ...CardRequest) JobRequest {
+		return JobRequest{Cards: requests, MilliCPU: milliCPU}
 	}
 	a, b := CardRequest{Names: []card.Name{"A"}, Count: 4}, CardRequest{Names: []card.Name{"B", "C"}, Count: 1}
 	more := CardRequest{Names: a.Names, Count: 5}

@@ -37,8 +37,8 @@ func (r JobRequest) Without(excess JobRequest) JobRequest {
 	return r
 }
 
-// coversCards reports whether this request covers demands. A demand for A is covered by one
-// for A, and one for A or B by one for A.
+// coversCards reports whether this request covers requests of another job. A request for A is
+// covered by one for A, and one for A or B by one for A.
 func (r JobRequest) coversCards(requests []CardRequest) bool {
 	var own cardRequestIndex
 	if !slices.ContainsFunc(requests, func(d CardRequest) bool {
@@ -86,12 +86,12 @@ func removeNames(names []card.Name, some func(card.Name) bool) []card.Name {
 	return slices.DeleteFunc(slices.Clone(names), some)
 }
 
-// CheckEnqueue is the check of Volcano's enqueue. It returns nil if all inqueue demands and the
+// CheckEnqueue is the check of Volcano's enqueue. It returns nil if all reservations and the
 // request fit together into ⌊quota × overCommit⌋ − used, and CPU and memory fit likewise.
 // overCommit is at least 1.
 //
 // With alternatives a sum per card is wrong in both directions, so this is a matching: a
-// maximum flow from demands to card names. It is exact up to maxChoices different choices.
+// maximum flow from requests to card names. It is exact up to maxChoices different choices.
 func (l *Ledger) CheckEnqueue(queue string, inqueue Reservations, request JobRequest, overCommit float64) *InsufficientQuota {
 	limits := l.Limits(queue)
 	if !limits.AnyCard && slices.ContainsFunc(request.Cards, func(d CardRequest) bool { return d.Count > 0 }) {
@@ -126,8 +126,8 @@ func (l *Ledger) FitsAlone(queue string, own []*Charge, request JobRequest, over
 	return alone.CheckEnqueue(queue, Reservations{}, request, overCommit) == nil
 }
 
-// matchCards adds the demands of the request one by one, so the result names the first that
-// does not fit. Usage and reservations above a lowered quota block only demands for the same
+// matchCards adds the requests of the request one by one, so the result names the first that
+// does not fit. Usage and reservations above a lowered quota block only requests for the same
 // cards.
 func (l *Ledger) matchCards(queue string, inqueue *Reservations, request JobRequest, overCommit float64) (*matching, *InsufficientQuota) {
 	limits := l.Limits(queue)
@@ -170,10 +170,10 @@ func (l *Ledger) cardsOverLimit(queue string, limit func(card.Name) int64) []car
 	return over
 }
 
-// sumCompeting sums the demands that share a card name with d.
-func sumCompeting(demands []CardRequest, d CardRequest) card.Count {
+// sumCompeting sums the requests that share a card name with d.
+func sumCompeting(requests []CardRequest, d CardRequest) card.Count {
 	var total card.Count
-	for _, other := range demands {
+	for _, other := range requests {
 		if slices.ContainsFunc(other.Names, func(name card.Name) bool { return slices.Contains(d.Names, name) }) {
 			total = total.Add(other.Count)
 		}

@@ -7,7 +7,7 @@ import (
 	"cardquota.dev/operator/internal/card"
 )
 
-// CardRequest is how many cards of any of the Names a whole job needs. Whether the cards of one pod
+// CardRequest is how many cards of any of the Names a whole job requests. Whether the cards of one pod
 // come from one node is checked per pod.
 type CardRequest struct {
 	Names []card.Name
@@ -25,22 +25,22 @@ type ElasticUsage struct {
 	MilliCPU, Memory int64
 }
 
-// Bounds of the demands of one queue. Users choose the alternatives of a job, and 16 cards
+// Bounds of the reservations of one queue. Users choose the alternatives of a job, and 16 cards
 // allow any number of choices.
 const (
 	// maxChoices is how many different choices among several cards are distinguished. Beyond
-	// that a demand reserves each of its cards: more than it needs, never less.
+	// that a request reserves each of its cards: more than it needs, never less.
 	maxChoices = 64
 	// maxJobChoices is how many more choices one job request may add.
 	maxJobChoices = 16
 	// maxCardRequests covers all choices and all cards that a quota can name. Only a queue without
-	// limits sees more, and there the demands decide nothing.
+	// limits sees more, and there the requests decide nothing.
 	maxCardRequests = maxChoices + card.MaxQuotaEntries
 )
 
-// Reservations is what enqueued jobs of a queue still wait for.
+// Reservations are what the enqueued jobs of a queue still wait for.
 type Reservations struct {
-	// Demands has at most one entry for the same cards, each with sorted names and a count
+	// Cards has at most one entry for the same cards, each with sorted names and a count
 	// above 0.
 	Cards            []CardRequest
 	Elastic          []ElasticUsage
@@ -51,12 +51,12 @@ type Reservations struct {
 
 	index   cardRequestIndex
 	pools   map[string]int // joined card names → index of their pool in Elastic
-	choices int            // how many Demands have several names
+	choices int            // how many of Cards have several names
 	// split is set when there were too many choices.
 	split bool
 }
 
-// Add adds the request of an enqueued job. Demands for the same cards become one, so a thousand
+// Add adds the request of an enqueued job. Requests for the same cards become one, so a thousand
 // equal jobs cost no more than one. The result does not depend on the order of the calls.
 func (r *Reservations) Add(request JobRequest) {
 	for _, d := range request.Cards {
@@ -90,7 +90,7 @@ func (r *Reservations) addCards(names []card.Name, count card.Count) {
 	}
 }
 
-// splitAlternatives makes every demand reserve each of its cards.
+// splitAlternatives makes every request reserve each of its cards.
 func (r *Reservations) splitAlternatives() {
 	requests := r.Cards
 	r.Cards, r.index, r.choices, r.split = nil, cardRequestIndex{}, 0, true
@@ -148,7 +148,7 @@ func sortNames(names []card.Name) []card.Name {
 	return names
 }
 
-// JobRequestBuilder sums the requests of a job's pods. Demands for the same names in the same
+// JobRequestBuilder sums the requests of a job's pods. Requests for the same names in the same
 // order become one, in the order of their first pods.
 type JobRequestBuilder struct {
 	JobRequest
@@ -168,14 +168,14 @@ func (j *JobRequestBuilder) Add(r Request) {
 	j.Cards = append(j.Cards, CardRequest{Names: r.Names, Count: r.Count})
 }
 
-// cardRequestIndex finds a demand by its names in a list that only grows.
+// cardRequestIndex finds a request by its names in a list that only grows.
 type cardRequestIndex struct{ byNames map[string]int }
 
-// maxLinearSearch is the length up to which a list is scanned: most are short, and a map costs
+// maxLinearSearch is the length up to which a list is scanned: most have few entries, and a map costs
 // more.
 const maxLinearSearch = 8
 
-// find returns the index of the demand for these names, -1 if there is none.
+// find returns the index of the request for these names, -1 if there is none.
 func (d *cardRequestIndex) find(requests []CardRequest, names []card.Name) int {
 	if len(requests) <= maxLinearSearch {
 		for i := range requests {

@@ -36,9 +36,9 @@ func TestFits(t *testing.T) {
 		"asks for nothing of a full queue":    {"x", Request{}, nil},
 	}) {
 		got := a.FitsAnyCard(tc.queue, tc.ask)
-		check.Must(t, (got == nil) == (tc.want == nil), "shortage %+v, want %+v", got, tc.want)
+		check.Must(t, (got == nil) == (tc.want == nil), "insufficient %+v, want %+v", got, tc.want)
 		if got != nil && (got.Kind != tc.want.Kind || got.Requested != tc.want.Requested || got.Total != tc.want.Total || got.Limit != tc.want.Limit) {
-			t.Fatalf("shortage %+v, want %+v", got, tc.want)
+			t.Fatalf("insufficient %+v, want %+v", got, tc.want)
 		}
 	}
 }

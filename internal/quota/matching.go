@@ -6,14 +6,14 @@ import (
 	"cardquota.dev/operator/internal/card"
 )
 
-// matching is a maximum flow from demands over card names to capacity. The capacity of a name
+// matching is a maximum flow from requests over card names to capacity. The capacity of a name
 // is its free quota, plus what elastic jobs use of it, bounded by their Elastic.
 //
-// Demands are added one at a time. The flow stays maximal for the demands added so far, and
-// none loses a card to a later one. So one pass of augmenting paths per demand suffices.
+// Requests are added one at a time. The flow stays maximal for the requests added so far, and
+// none loses a card to a later one. So one pass of augmenting paths per request suffices.
 //
-// The size is bounded by the cards with capacity and the number of elastic jobs. A demand for
-// one card starts at the card's vertex. Demands for the same choice share a vertex, and there
+// The size is bounded by the cards with capacity and the number of elastic jobs. A request for
+// one card starts at the card's vertex. Requests for the same choice share a vertex, and there
 // are at most maxChoices + maxJobChoices of these.
 type matching struct {
 	free       func(card.Name) int64
@@ -34,7 +34,7 @@ type edge struct {
 // sink is the vertex that all flow reaches.
 const sink = 0
 
-// newMatching returns a matching without demands. free returns the free quota of a card.
+// newMatching returns a matching without requests. free returns the free quota of a card.
 func newMatching(elasticUsages []ElasticUsage, free func(card.Name) int64) *matching {
 	m := &matching{free: free, names: map[card.Name]int{}}
 	m.addVertex() // the sink
@@ -84,7 +84,7 @@ func (m *matching) choiceVertex(names []card.Name) (int, bool) {
 	v = m.addVertex()
 	m.choices[key] = v
 	for _, name := range names {
-		m.addEdge(v, m.cardVertex(name), math.MaxInt64/2) // bounded by the demand
+		m.addEdge(v, m.cardVertex(name), math.MaxInt64/2) // bounded by the request
 	}
 	return v, true
 }
@@ -95,8 +95,8 @@ func (m *matching) isExhausted(name card.Name) bool {
 	return !known && m.free(name) == 0
 }
 
-// addRequest gives the demand as many cards as possible and returns how many. It moves earlier
-// demands to other alternatives where that helps. A demand beyond the bound on choices takes as
+// addRequest gives the request as many cards as possible and returns how many. It moves earlier
+// requests to other alternatives where that helps. A request beyond the bound on choices takes as
 // many of each of its cards, which is never too generous.
 func (m *matching) addRequest(d CardRequest) card.Count {
 	if d.Count == 0 {

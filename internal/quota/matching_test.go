@@ -15,12 +15,12 @@ import (
 
 // most tries every way to hand out single cards and returns how many can be
 // given at most: the oracle of Admit.
-func most(demands []CardRequest, free map[card.Name]int64, elastic []ElasticUsage) int64 {
-	i := slices.IndexFunc(demands, func(d CardRequest) bool { return d.Count > 0 })
+func most(requests []CardRequest, free map[card.Name]int64, elastic []ElasticUsage) int64 {
+	i := slices.IndexFunc(requests, func(d CardRequest) bool { return d.Count > 0 })
 	if i < 0 {
 		return 0
 	}
-	rest := slices.Clone(demands)
+	rest := slices.Clone(requests)
 	rest[i].Count--
 	best := most(rest, free, elastic) // this card is not given
 	for _, name := range rest[i].Names {
@@ -55,13 +55,13 @@ func TestAdmitPermitsExactlyWhatBruteForceCanHandOut(t *testing.T) {
 		}
 		a.SetLimits("q", Limits{Cards: quota, MilliCPU: Unlimited, Memory: Unlimited})
 		a.Charge("pods", &used)
-		demand := rapid.Custom(func(t *rapid.T) CardRequest {
+		request := rapid.Custom(func(t *rapid.T) CardRequest {
 			some := rapid.SliceOfNDistinct(rapid.SampledFrom(names), 1, 3, rapid.ID[card.Name]).Draw(t, "names")
 			return CardRequest{Names: some, Count: card.Count(rapid.IntRange(0, 2).Draw(t, "count"))}
 		})
 		var waiting Reservations
-		waitingDemands := rapid.SliceOfN(demand, 0, 2).Draw(t, "waiting")
-		waiting.Add(JobRequest{Cards: slices.Clone(waitingDemands)})
+		waitingRequests := rapid.SliceOfN(request, 0, 2).Draw(t, "waiting")
+		waiting.Add(JobRequest{Cards: slices.Clone(waitingRequests)})
 		var elastic []ElasticUsage
 		for i := range rapid.IntRange(0, 3).Draw(t, "elastic jobs") {
 			held := map[card.Name]card.Count{}
@@ -72,11 +72,11 @@ func TestAdmitPermitsExactlyWhatBruteForceCanHandOut(t *testing.T) {
 			elastic = append(elastic, e)
 			waiting.AddElastic(ElasticUsage{Used: maps.Clone(held), Elastic: e.Elastic})
 		}
-		app := JobRequest{Cards: rapid.SliceOfN(demand, 1, 2).Draw(t, "application")}
+		app := JobRequest{Cards: rapid.SliceOfN(request, 1, 2).Draw(t, "application")}
 		factor := rapid.SampledFrom([]float64{1, 1.5, 2}).Draw(t, "factor")
 
 		free := map[card.Name]int64{}
-		before := slices.Clone(waitingDemands)
+		before := slices.Clone(waitingRequests)
 		for _, n := range names {
 			left := scaleLimit(int64(quota[n]), factor) - int64(a.Used("q", n))
 			free[n] = max(0, left)

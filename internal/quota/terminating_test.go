@@ -43,7 +43,7 @@ func TestWhatEndsKeepsOthersOut(t *testing.T) {
 		"a queue that may use any card":      {"open", asks("A"), nil},
 		"what ends uses no CPU of the queue": {"q", Request{Names: []card.Name{"A"}, Count: 1, MilliCPU: 1}, nil},
 	}) {
-		check.Equal(t, "shortage", tc.want, a.FitsAnyCard(tc.queue, tc.ask))
+		check.Equal(t, "insufficient", tc.want, a.FitsAnyCard(tc.queue, tc.ask))
 		fits := fitsOnSome(t, a, tc.queue, tc.ask)
 		check.That(t, fits == (tc.want == nil) || len(tc.ask.Names) == 0, "fits on a card: %v, in all %+v", fits, tc.want)
 	}
@@ -78,7 +78,7 @@ func TestWhatWouldBeEvictedEnds(t *testing.T) {
 	got = a.FitsAfterRelease("q", ask, "A", evicted)
 	check.That(t, got != nil && got.Kind == Terminating && got.Total == 5, "in the place of another one: %+v, want 5 ending", got)
 	got = a.FitsAfterRelease("q", ask, "A", Released{})
-	check.That(t, got != nil && got.Kind == Cards, "beside all: %+v, want a shortage of cards", got)
+	check.That(t, got != nil && got.Kind == Cards, "beside all: %+v, want insufficient cards", got)
 	check.Equal(t, "more may end", 0, a.EvictionHeadroom("q", "A"))
 	a.Release("all")
 	more := a.EvictionHeadroom("q", "A")

@@ -23,8 +23,8 @@ func refused(t *testing.T, refusal *Refusal, reason string, wants ...string) {
 }
 
 // What people write on pods that can never be placed, beside the cases of
-// TestWhatAPodMayAskFor.
-func TestAskOfRefusesWhatPeopleWrite(t *testing.T) {
+// TestRequestForReadsWaitingPods.
+func TestRequestForRefusesPodsThatCannotBePlaced(t *testing.T) {
 	const slice, npu, ppu = "nvidia.com/mig-1g.18gb", "huawei.com/Ascend910", "vendor.example/ppu"
 	for t, tc := range check.Cases(t, map[string]struct {
 		pod   *builder.PodBuilder
@@ -75,14 +75,14 @@ func TestAskOfRefusesWhatPeopleWrite(t *testing.T) {
 	}) {
 		pod := tc.pod.Obj()
 		got := requestFor(pod)
-		agreeOnAsk(t, pod, got)
+		checkAgainstObserver(t, pod, got)
 		refused(t, got.Denied, ReasonGetTaskRequestFailed, tc.wants...)
 		check.Equal(t, "names", 0, len(got.Names))
 	}
 }
 
 // A refusal fits into an event, however much the pod asks for.
-func TestAskOfRefusesBriefly(t *testing.T) {
+func TestRequestRefusalFitsIntoEvent(t *testing.T) {
 	many := pod()
 	for i := range 40 {
 		many.Requests(corev1.ResourceName("example.com/"+strings.Repeat("r", 50)+string(rune('a'+i%26))+string(rune('a'+i/26))), "1")
@@ -97,7 +97,7 @@ func TestAskOfRefusesBriefly(t *testing.T) {
 }
 
 // Quantities that look odd are read so that nothing is counted too low.
-func TestAskOfReadsOddQuantities(t *testing.T) {
+func TestRequestForReadsOddQuantities(t *testing.T) {
 	asks := func(what string, b *builder.PodBuilder, cards card.Count, milliCPU, memory int64) {
 		t.Helper()
 		got := requestFor(b.Obj())

@@ -50,11 +50,11 @@ func roundedUp(value *big.Rat) *big.Int {
 	return up.Sub(up, big.NewInt(1)).Div(up, value.Denom())
 }
 
-// FuzzAskOf: whatever a pod asks for, the count is that of exact arithmetic up
+// FuzzRequestFor: whatever a pod asks for, the count is that of exact arithmetic up
 // to the largest one; a pod that asks for cards either may use some, all of
 // them handed out as what it asks for, or is refused with a reason that an event
 // can hold; and nothing is ever below zero.
-func FuzzAskOf(f *testing.F) {
+func FuzzRequestFor(f *testing.F) {
 	f.Add("H200|4090", true, "1", "0", uint8(0))
 	f.Add("H200/mig-1g.18gb-mixed", true, "500m", "1.5", uint8(4))
 	f.Add("", true, "9223372036854775807", "9223372036854775807", uint8(0))

@@ -27,12 +27,12 @@ func least(pairs ...string) *corev1.ResourceList {
 	return &list
 }
 
-// demand is one demand of an application.
-func demand(count card.Count, names ...card.Name) quota.CardRequest {
+// cardRequest is one card request of a job.
+func cardRequest(count card.Count, names ...card.Name) quota.CardRequest {
 	return quota.CardRequest{Names: names, Count: count}
 }
 
-func demands(list ...quota.CardRequest) quota.JobRequest { return quota.JobRequest{Cards: list} }
+func jobRequest(list ...quota.CardRequest) quota.JobRequest { return quota.JobRequest{Cards: list} }
 
 func TestWhatAJobWithoutPodsAnnounces(t *testing.T) {
 	const gpu, npu, slice = "nvidia.com/gpu", "huawei.com/Ascend910", "nvidia.com/mig-1g.18gb"
@@ -41,58 +41,58 @@ func TestWhatAJobWithoutPodsAnnounces(t *testing.T) {
 		least   *corev1.ResourceList
 		want    quota.JobRequest
 	}{
-		"nothing at all":          {"-", nil, demands()},
-		"empty minResources":      {"-", least(), demands()},
-		"an empty request":        {"{}", nil, demands()},
+		"nothing at all":          {"-", nil, jobRequest()},
+		"empty minResources":      {"-", least(), jobRequest()},
+		"an empty request":        {"{}", nil, jobRequest()},
 		"CPU and memory alone":    {"-", least("cpu", "1500m", "memory", "2Gi"), quota.JobRequest{MilliCPU: 1500, Memory: 2 << 30}},
 		"a part of a core":        {"-", least("cpu", "1u"), quota.JobRequest{MilliCPU: 1}},
-		"negative CPU is none":    {"-", least("cpu", "-1", "memory", "-1Gi"), demands()},
+		"negative CPU is none":    {"-", least("cpu", "-1", "memory", "-1Gi"), jobRequest()},
 		"CPU beyond 64 bits":      {"-", least("cpu", "1e30"), quota.JobRequest{MilliCPU: 1 << 53}},
 		"memory beyond 64 bits":   {"-", least("memory", "18446744073709551616"), quota.JobRequest{Memory: 1 << 53}},
-		"RDMA is no card":         {"-", least("rdma/hca", "4", "hugepages-2Mi", "1Gi"), demands()},
-		"other things than cards": {`{"H200":1}`, least("rdma/hca", "4", gpu, "1"), demands(demand(1, "H200"))},
+		"RDMA is no card":         {"-", least("rdma/hca", "4", "hugepages-2Mi", "1Gi"), jobRequest()},
+		"other things than cards": {`{"H200":1}`, least("rdma/hca", "4", gpu, "1"), jobRequest(cardRequest(1, "H200"))},
 
 		// minResources, no request
-		"any card of its resource":                 {"-", least(gpu, "8"), demands(demand(8, "4090", "H200"))},
-		"any card of two resources":                {"-", least(gpu, "8", npu, "4"), demands(demand(4, "910B"), demand(8, "4090", "H200"))},
-		"no cards of its resource":                 {"-", least(gpu, "0"), demands()},
-		"a negative number of cards":               {"-", least(gpu, "-8"), demands()},
-		"a part of a card":                         {"-", least(gpu, "500m"), demands(demand(1, "4090", "H200"))},
-		"cards beyond 64 bits":                     {"-", least(gpu, "1e30"), demands(demand(card.MaxCount+1, "4090", "H200"))},
-		"the largest number of 64 bits":            {"-", least(gpu, "9223372036854775807"), demands(demand(card.MaxCount+1, "4090", "H200"))},
-		"a card that nobody names fits no quota":   {"-", least("vendor.example/ppu", "2"), demands(demand(2))},
-		"another resource than the request's":      {`{"H200":2}`, least(gpu, "2", npu, "4"), demands(demand(2, "H200"), demand(4, "910B"))},
-		"a resource that is requested as nothing":  {`{"H200":0}`, least(gpu, "2"), demands(demand(2, "4090", "H200"))},
-		"a resource that nobody needs of the rest": {`{"910B":2}`, least(gpu, "0", npu, "2"), demands(demand(2, "910B"))},
+		"any card of its resource":                 {"-", least(gpu, "8"), jobRequest(cardRequest(8, "4090", "H200"))},
+		"any card of two resources":                {"-", least(gpu, "8", npu, "4"), jobRequest(cardRequest(4, "910B"), cardRequest(8, "4090", "H200"))},
+		"no cards of its resource":                 {"-", least(gpu, "0"), jobRequest()},
+		"a negative number of cards":               {"-", least(gpu, "-8"), jobRequest()},
+		"a part of a card":                         {"-", least(gpu, "500m"), jobRequest(cardRequest(1, "4090", "H200"))},
+		"cards beyond 64 bits":                     {"-", least(gpu, "1e30"), jobRequest(cardRequest(card.MaxCount+1, "4090", "H200"))},
+		"the largest number of 64 bits":            {"-", least(gpu, "9223372036854775807"), jobRequest(cardRequest(card.MaxCount+1, "4090", "H200"))},
+		"a card that nobody names fits no quota":   {"-", least("vendor.example/ppu", "2"), jobRequest(cardRequest(2))},
+		"another resource than the request's":      {`{"H200":2}`, least(gpu, "2", npu, "4"), jobRequest(cardRequest(2, "H200"), cardRequest(4, "910B"))},
+		"a resource that is requested as nothing":  {`{"H200":0}`, least(gpu, "2"), jobRequest(cardRequest(2, "4090", "H200"))},
+		"a resource that nobody needs of the rest": {`{"910B":2}`, least(gpu, "0", npu, "2"), jobRequest(cardRequest(2, "910B"))},
 
 		// a request, no minResources of it
-		"the whole job without minResources":            {`{"H200":8}`, nil, demands(demand(8, "H200"))},
-		"the whole job, as minResources has other ones": {`{"H200":8}`, least("cpu", "1"), quota.JobRequest{Cards: []quota.CardRequest{demand(8, "H200")}, MilliCPU: 1000}},
-		"a card that no node has":                       {`{"B300":8}`, least(gpu, "2"), demands(demand(8, "B300"), demand(2, "4090", "H200"))},
-		"alternatives keep their order":                 {`{"H200|4090":8}`, nil, demands(demand(8, "H200", "4090"))},
-		"the second alternative is the known one":       {`{"B300|H200":8}`, least(gpu, "2"), demands(demand(8, "B300", "H200"))},
-		"requests in the order of their texts":          {`{"H200":1,"4090":2,"910B":3}`, nil, demands(demand(2, "4090"), demand(3, "910B"), demand(1, "H200"))},
-		"two orders of the same cards are two demands":  {`{"H200|4090":1,"4090|H200":1}`, nil, demands(demand(1, "4090", "H200"), demand(1, "H200", "4090"))},
+		"the whole job without minResources":            {`{"H200":8}`, nil, jobRequest(cardRequest(8, "H200"))},
+		"the whole job, as minResources has other ones": {`{"H200":8}`, least("cpu", "1"), quota.JobRequest{Cards: []quota.CardRequest{cardRequest(8, "H200")}, MilliCPU: 1000}},
+		"a card that no node has":                       {`{"B300":8}`, least(gpu, "2"), jobRequest(cardRequest(8, "B300"), cardRequest(2, "4090", "H200"))},
+		"alternatives keep their order":                 {`{"H200|4090":8}`, nil, jobRequest(cardRequest(8, "H200", "4090"))},
+		"the second alternative is the known one":       {`{"B300|H200":8}`, least(gpu, "2"), jobRequest(cardRequest(8, "B300", "H200"))},
+		"requests in the order of their texts":          {`{"H200":1,"4090":2,"910B":3}`, nil, jobRequest(cardRequest(2, "4090"), cardRequest(3, "910B"), cardRequest(1, "H200"))},
+		"two orders of the same cards are two requests": {`{"H200|4090":1,"4090|H200":1}`, nil, jobRequest(cardRequest(1, "4090", "H200"), cardRequest(1, "H200", "4090"))},
 
 		// both
-		"the minimum is a part of the job":               {`{"H200":8}`, least(gpu, "2"), demands(demand(8, "H200"))},
-		"the job is smaller than its minimum":            {`{"H200":2}`, least(gpu, "8"), demands(demand(8, "H200"))},
-		"as much as the job":                             {`{"H200":8}`, least(gpu, "8"), demands(demand(8, "H200"))},
-		"a minimum of no cards":                          {`{"H200":8}`, least(gpu, "0"), demands(demand(8, "H200"))},
-		"a negative minimum":                             {`{"H200":8}`, least(gpu, "-1"), demands(demand(8, "H200"))},
-		"a minimum of a part of a card":                  {`{"H200":1}`, least(gpu, "1200m"), demands(demand(2, "H200"))},
-		"a minimum beyond 64 bits":                       {`{"H200":8}`, least(gpu, "1e30"), demands(demand(card.MaxCount+1, "H200"))},
-		"the largest request and its minimum":            {`{"H200":1000000}`, least(gpu, "999999"), demands(demand(1000000, "H200"))},
-		"twice as much of each":                          {`{"H200":8,"4090":4}`, least(gpu, "24"), demands(demand(8, "4090"), demand(16, "H200"))},
-		"what is shared is rounded up":                   {`{"H200":8,"4090":4}`, least(gpu, "13"), demands(demand(5, "4090"), demand(9, "H200"))},
-		"less than either":                               {`{"H200":8,"4090":1}`, least(gpu, "1"), demands(demand(1, "4090"), demand(8, "H200"))},
-		"a request of none takes no part":                {`{"H200":8,"4090":0}`, least(gpu, "16"), demands(demand(16, "H200"))},
-		"alternatives share with the rest":               {`{"H200|4090":6,"H200":2}`, least(gpu, "16"), demands(demand(4, "H200"), demand(12, "H200", "4090"))},
-		"each resource for itself":                       {`{"H200":8,"910B":4}`, least(gpu, "2", npu, "6"), demands(demand(6, "910B"), demand(8, "H200"))},
-		"a slice and the card are two resources":         {`{"H200":8,"H200/mig-1g.18gb-mixed":4}`, least(gpu, "2", slice, "5"), demands(demand(8, "H200"), demand(5, "H200/mig-1g.18gb-mixed"))},
-		"a card that no node has does not share":         {`{"B300":8,"H200":8}`, least(gpu, "16"), demands(demand(8, "B300"), demand(16, "H200"))},
-		"counts near the largest do not wrap around":     {`{"H200":1000000,"4090":1000000}`, least(gpu, "1000001"), demands(demand(1000000, "4090"), demand(1000000, "H200"))},
-		"a request that names no resource of the minima": {`{"H200":8}`, least(npu, "4"), demands(demand(8, "H200"), demand(4, "910B"))},
+		"the minimum is a part of the job":               {`{"H200":8}`, least(gpu, "2"), jobRequest(cardRequest(8, "H200"))},
+		"the job is smaller than its minimum":            {`{"H200":2}`, least(gpu, "8"), jobRequest(cardRequest(8, "H200"))},
+		"as much as the job":                             {`{"H200":8}`, least(gpu, "8"), jobRequest(cardRequest(8, "H200"))},
+		"a minimum of no cards":                          {`{"H200":8}`, least(gpu, "0"), jobRequest(cardRequest(8, "H200"))},
+		"a negative minimum":                             {`{"H200":8}`, least(gpu, "-1"), jobRequest(cardRequest(8, "H200"))},
+		"a minimum of a part of a card":                  {`{"H200":1}`, least(gpu, "1200m"), jobRequest(cardRequest(2, "H200"))},
+		"a minimum beyond 64 bits":                       {`{"H200":8}`, least(gpu, "1e30"), jobRequest(cardRequest(card.MaxCount+1, "H200"))},
+		"the largest request and its minimum":            {`{"H200":1000000}`, least(gpu, "999999"), jobRequest(cardRequest(1000000, "H200"))},
+		"twice as much of each":                          {`{"H200":8,"4090":4}`, least(gpu, "24"), jobRequest(cardRequest(8, "4090"), cardRequest(16, "H200"))},
+		"what is shared is rounded up":                   {`{"H200":8,"4090":4}`, least(gpu, "13"), jobRequest(cardRequest(5, "4090"), cardRequest(9, "H200"))},
+		"less than either":                               {`{"H200":8,"4090":1}`, least(gpu, "1"), jobRequest(cardRequest(1, "4090"), cardRequest(8, "H200"))},
+		"a request of none takes no part":                {`{"H200":8,"4090":0}`, least(gpu, "16"), jobRequest(cardRequest(16, "H200"))},
+		"alternatives share with the rest":               {`{"H200|4090":6,"H200":2}`, least(gpu, "16"), jobRequest(cardRequest(4, "H200"), cardRequest(12, "H200", "4090"))},
+		"each resource for itself":                       {`{"H200":8,"910B":4}`, least(gpu, "2", npu, "6"), jobRequest(cardRequest(6, "910B"), cardRequest(8, "H200"))},
+		"a slice and the card are two resources":         {`{"H200":8,"H200/mig-1g.18gb-mixed":4}`, least(gpu, "2", slice, "5"), jobRequest(cardRequest(8, "H200"), cardRequest(5, "H200/mig-1g.18gb-mixed"))},
+		"a card that no node has does not share":         {`{"B300":8,"H200":8}`, least(gpu, "16"), jobRequest(cardRequest(8, "B300"), cardRequest(16, "H200"))},
+		"counts near the largest do not wrap around":     {`{"H200":1000000,"4090":1000000}`, least(gpu, "1000001"), jobRequest(cardRequest(1000000, "4090"), cardRequest(1000000, "H200"))},
+		"a request that names no resource of the minima": {`{"H200":8}`, least(npu, "4"), jobRequest(cardRequest(8, "H200"), cardRequest(4, "910B"))},
 	}) {
 		got, refusal := announced(tc.request, tc.least)
 		check.Must(t, refusal == nil, "refused: %v", refusal)
@@ -161,7 +161,7 @@ func TestWhatIsAnnouncedEqualsAPlainReading(t *testing.T) {
 		}
 		for name, label := range anyCard {
 			if n := cardsIn(minimum[name]); totals[name] == 0 && n > 0 {
-				want[label] += card.Count(n) // equal demands are one
+				want[label] += card.Count(n) // equal requests are one
 			}
 		}
 		got, refusal := announced("{"+strings.Join(entries, ",")+"}", least(pairs...), inv)
@@ -170,7 +170,7 @@ func TestWhatIsAnnouncedEqualsAPlainReading(t *testing.T) {
 		for _, d := range got.Cards {
 			label := card.NewRequest(d.Names...).String()
 			_, twice := found[label]
-			check.Must(t, !twice, "two demands for %q: %v", label, got.Cards)
+			check.Must(t, !twice, "two requests for %q: %v", label, got.Cards)
 			found[label] = d.Count
 		}
 		check.Equal(t, fmt.Sprintf("%v with at least %v", counts, minimum), want, found)

@@ -40,7 +40,7 @@ const (
 	ReasonInvalidNamespaceSelector = "InvalidNamespaceSelector"
 )
 
-// RefusalFor returns the refusal for a shortage. Cards are whole numbers, CPU is in Kubernetes
+// RefusalFor returns the refusal for an insufficient quota. Cards are whole numbers, CPU is in Kubernetes
 // millicores (500m), memory in Mi.
 func RefusalFor(s *quota.InsufficientQuota) *Refusal {
 	refusal := insufficientRefusal(s)
@@ -79,7 +79,7 @@ func insufficientRefusal(s *quota.InsufficientQuota) *Refusal {
 	}
 }
 
-// RefusalFor returns the refusal for a shortage of this queue.
+// RefusalFor returns the refusal for an insufficient quota of this queue.
 func (r QueueRules) RefusalFor(s *quota.InsufficientQuota) *Refusal {
 	refusal := RefusalFor(s)
 	if r.Denied {
@@ -95,7 +95,7 @@ func (r QueueRules) RefusalFor(s *quota.InsufficientQuota) *Refusal {
 	return refusal
 }
 
-// otherAlternatives says how many more cards of the request are short as well.
+// otherAlternatives says how many more cards of the request are insufficient as well.
 func otherAlternatives(n int) string {
 	switch n {
 	case 0:
@@ -115,5 +115,5 @@ func missingCapability(s *quota.InsufficientQuota, resource string) *Refusal {
 		s.Queue, resource, resource, resource)}
 }
 
-// formatMebibytes formats bytes in Mi, rounded up so that a shortage never shows as 0.
+// formatMebibytes formats bytes in Mi, rounded up so that an insufficient amount never shows as 0.
 func formatMebibytes(n int64) string { return fmt.Sprintf("%dMi", (n+(1<<20)-1)>>20) }

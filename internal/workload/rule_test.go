@@ -53,8 +53,8 @@ func agreeOnCharge(t *testing.T, pod *corev1.Pod, group *v1beta1.PodGroup, last 
 		"counted %v as %s, by the observer's rules %v as %s", holds, got, counts, want)
 }
 
-// agreeOnAsk asks a row of the observer's rules.
-func agreeOnAsk(t *testing.T, pod *corev1.Pod, ask Request) {
+// checkAgainstObserver asks a row of the observer's rules.
+func checkAgainstObserver(t *testing.T, pod *corev1.Pod, ask Request) {
 	t.Helper()
 	want := rule.RequestOf(pod, ruleCluster())
 	same := len(ask.Names) == len(want.Cards) && (ask.Denied != nil) == (want.Denial != "")

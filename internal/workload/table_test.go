@@ -130,9 +130,9 @@ func TestWhatAPodIsCharged(t *testing.T) {
 	}
 }
 
-// TestWhatAPodMayAskFor is the part of the table that reads a waiting pod. What is
-// refused is in TestAskOfRefusesWhatPeopleWrite.
-func TestWhatAPodMayAskFor(t *testing.T) {
+// TestRequestForReadsWaitingPods is the part of the table that reads a waiting pod. What is
+// refused is in TestRequestForRefusesPodsThatCannotBePlaced.
+func TestRequestForReadsWaitingPods(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		pod  *builder.PodBuilder
 		want []card.Name
@@ -145,7 +145,7 @@ func TestWhatAPodMayAskFor(t *testing.T) {
 	}) {
 		pod := tc.pod.Obj()
 		got := requestFor(pod)
-		agreeOnAsk(t, pod, got)
+		checkAgainstObserver(t, pod, got)
 		check.Equal(t, "names", tc.want, got.Names, cmpopts.EquateEmpty())
 		check.Equal(t, "refusal", nil, got.Denied)
 	}

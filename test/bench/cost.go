@@ -53,10 +53,10 @@ func parseAPIWrites(metrics []byte) (map[string]int, error) {
 
 // waitUntilIdle waits until no API write has happened for a while.
 func waitUntilIdle(ctx context.Context, client kubernetes.Interface) error {
-	const rest, patience = 2 * time.Second, 2 * time.Minute
+	const rest, timeout = 2 * time.Second, 2 * time.Minute
 	var last map[string]int
 	since := time.Now()
-	err := wait.PollUntilContextTimeout(ctx, 250*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, 250*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
 		now, err := countAPIWrites(ctx, client)
 		if !maps.Equal(now, last) {
 			last, since = now, time.Now()

@@ -147,12 +147,12 @@ func TestAClusterBesideAnother(t *testing.T) {
 }
 
 // startScript runs a script that prints $GREETING when it is up.
-func startScript(t *testing.T, c *cluster.Cluster, name, script string, patience time.Duration) *cluster.Process {
+func startScript(t *testing.T, c *cluster.Cluster, name, script string, stopTimeout time.Duration) *cluster.Process {
 	t.Helper()
 	g := NewWithT(t)
 	g.Expect(os.RemoveAll(c.LogFile(name))).To(Succeed()) // of an earlier run
 	p, err := c.StartProcess(t.Context(), cluster.ProcessSpec{
-		Name: name, Path: "/bin/sh", Args: []string{"-c", script}, Env: []string{"GREETING=hello"}, StopTimeout: patience,
+		Name: name, Path: "/bin/sh", Args: []string{"-c", script}, Env: []string{"GREETING=hello"}, StopTimeout: stopTimeout,
 		Ready: func(context.Context) error {
 			if text, err := os.ReadFile(c.LogFile(name)); string(text) != "hello\n" {
 				return fmt.Errorf("it says %q: %w", text, err)

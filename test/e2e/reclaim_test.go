@@ -16,7 +16,7 @@ var reclaimScenes = []reclaimScene{
 	{name: "failed", run: restartedJobSurvives(5, map[string]string{endsWith: "143"})},
 	{name: "succeeded", run: restartedJobSurvives(5, map[string]string{endsWith: "0"})},
 	{name: "matrix", run: inferenceReclaimsFromTrainingOnly, worksWithStockReclaim: true},
-	{name: "givers", run: onlyTrainingIsReclaimed, worksWithStockReclaim: true},
+	{name: "only-training", run: onlyTrainingIsReclaimed, worksWithStockReclaim: true},
 	{name: "protected", run: protectedPodsStay, worksWithStockReclaim: true},
 	{name: "wrongcard", run: reclaimsTheNamedCard, worksWithStockReclaim: true},
 	{name: "suffices", run: noEvictionWhileCardsAreFree, worksWithStockReclaim: true},

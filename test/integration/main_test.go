@@ -187,13 +187,13 @@ func newOperator(ctx context.Context) (ctrl.Manager, error) {
 	}
 	quotas := cardquota.DefaultOptions()
 	quotas.Metrics, quotas.Inventory = metrics, nodes
-	recounter, err := cardquota.Setup(ctx, mgr, quotas)
+	usageCollector, err := cardquota.Setup(ctx, mgr, quotas)
 	if err != nil {
 		return nil, err
 	}
 	policies := servicetypepolicy.DefaultOptions()
 	policies.Metrics, policies.SchedulerNamespace, policies.VolcanoNamespace = metrics, systemNamespace, systemNamespace
-	policies.Bypasses = recounter
+	policies.Bypasses = usageCollector
 	return mgr, servicetypepolicy.Setup(ctx, mgr, policies)
 }
 

@@ -168,14 +168,14 @@ func (w *simulation) reclaimedFrom(now *sessionView, by *group, victims map[stri
 
 // mayTake reports whether pods of one group may be evicted for another one.
 func (w *simulation) mayTake(now *sessionView, by, of *group) bool {
-	taker, giver := now.queues[by.queue], now.queues[of.queue]
+	reclaimer, victim := now.queues[by.queue], now.queues[of.queue]
 	switch {
 	case by.name == of.name || of.isProtected:
 		return false
 	case by.queue == of.queue:
 		return w.preempts && by.priority > of.priority
 	}
-	return taker.kind == "inference" && giver.kind == "training" && giver.gives && giver.priority < taker.priority
+	return reclaimer.kind == "inference" && victim.kind == "training" && victim.gives && victim.priority < reclaimer.priority
 }
 
 // checkVictim checks the state of one group with evicted pods.
@@ -186,25 +186,25 @@ func (w *simulation) checkVictim(now *sessionView, g *group, promised []*pod) st
 	if w.unfinished[g.name] { // the rest of an earlier eviction
 		return ""
 	}
-	var takers []string
+	var reclaimers []string
 	for _, p := range promised {
 		by := now.groups[slices.IndexFunc(now.groups, func(other *group) bool { return other.name == p.group })]
-		if w.mayTake(now, by, g) && !slices.Contains(takers, by.name) {
-			takers = append(takers, by.name)
+		if w.mayTake(now, by, g) && !slices.Contains(reclaimers, by.name) {
+			reclaimers = append(reclaimers, by.name)
 		}
 	}
-	if len(takers) == 0 {
+	if len(reclaimers) == 0 {
 		return fmt.Sprintf("evicted for no pod: %s is evicted, and no pod that may reclaim from it is pipelined", g.name)
 	}
-	if len(takers) > 1 {
+	if len(reclaimers) > 1 {
 		return ""
 	}
-	return w.checkReclaimedForOne(now, g, takers[0])
+	return w.checkReclaimedForOne(now, g, reclaimers[0])
 }
 
 // checkReclaimedForOne checks that a group was evicted for one other group.
-func (w *simulation) checkReclaimedForOne(now *sessionView, g *group, taker string) string {
-	by := now.groups[slices.IndexFunc(now.groups, func(other *group) bool { return other.name == taker })]
+func (w *simulation) checkReclaimedForOne(now *sessionView, g *group, reclaimer string) string {
+	by := now.groups[slices.IndexFunc(now.groups, func(other *group) bool { return other.name == reclaimer })]
 	made := reclaimRecord{from: g.name, at: time.Now(), placed: now.placedPods(), promised: map[string]bool{}}
 	twice := false
 	last, known := w.reclaimed[g.name+" for "+by.name]
@@ -246,9 +246,9 @@ func (v *sessionView) placedPods() map[string]bool {
 // isOvertaken reports whether a job with precedence over a reclaimer has got pods placed since:
 // it may have used what was freed. Precedence is a higher priority of the queue, or within the
 // queue.
-func (v *sessionView) isOvertaken(taker *group, since reclaimRecord) bool {
+func (v *sessionView) isOvertaken(reclaimer *group, since reclaimRecord) bool {
 	return slices.ContainsFunc(v.groups, func(g *group) bool {
-		ahead := v.queues[g.queue].priority > v.queues[taker.queue].priority || g.queue == taker.queue && g.priority > taker.priority
+		ahead := v.queues[g.queue].priority > v.queues[reclaimer.queue].priority || g.queue == reclaimer.queue && g.priority > reclaimer.priority
 		return ahead && slices.ContainsFunc(g.placed, func(p *pod) bool { return !since.placed[p.uid] })
 	})
 }

@@ -33,7 +33,7 @@ const (
 	// Progress: what fits its queue's quota and the nodes starts within three closed sessions,
 	// unless another unit may go first.
 	Progress Invariant = sessioncheck.Progress
-	// Truth: a shortage that a pod, PodGroup or CardQuota states existed when a session stated
+	// Truth: the insufficient quota that a pod, PodGroup or CardQuota states existed when a session stated
 	// it.
 	Truth Invariant = sessioncheck.Truth
 	// Capacity: no placement exceeds the CPU or memory of its queue, or what its

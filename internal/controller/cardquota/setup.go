@@ -80,7 +80,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*UsageCollec
 		}
 	}
 	if err := mgr.Add(r.usage); err != nil {
-		return nil, fmt.Errorf("add recounter: %w", err)
+		return nil, fmt.Errorf("add usage collector: %w", err)
 	}
 	// A created or deleted CardQuota may change the owner of its queue.
 	comesOrGoes := predicate.Funcs{

@@ -27,7 +27,7 @@ import (
 
 const system = "volcano-system"
 
-// bypasses plays the Recounter.
+// bypasses stands in for the UsageCollector.
 type bypasses struct {
 	uncounted bool
 	pods      []enforcement.Bypass

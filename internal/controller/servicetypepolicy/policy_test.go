@@ -219,8 +219,6 @@ func TestARefusedWriteIsReportedAndRetried(t *testing.T) {
 	w.expect("True/Synced: ")
 }
 
-// TestReconcileResumesAfterACrashAnywhere does the same with a new process after every single write:
-// whatever was done is done neither twice nor by halves.
 // TestAnErrorIsReportedAndRetried: a webhook that does not answer must not freeze what the
 // status says, and whether quotas are enforced is still looked at.
 func TestAnErrorIsReportedAndRetried(t *testing.T) {
@@ -241,6 +239,8 @@ func TestAnErrorIsReportedAndRetried(t *testing.T) {
 	check.Contains(t, "status", w.says(), "True/Synced")
 }
 
+// TestReconcileResumesAfterACrashAnywhere starts a new operator after every single write:
+// nothing is done twice or left incomplete.
 func TestReconcileResumesAfterACrashAnywhere(t *testing.T) {
 	other := newConfigMap("other", strings.Replace(plain, "nodeorder", "binpack", 1))
 	for t, change := range check.Cases(t, map[string]func(*v1alpha1.ServiceTypePolicySpec){

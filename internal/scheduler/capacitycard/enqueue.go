@@ -113,7 +113,7 @@ func SelectToMinimum(job *api.JobInfo, have int32, roles map[string]int32, pendi
 
 // podGroupRequestFor returns what a PodGroup without pods requests. It parses only a changed
 // PodGroup, since the longest card.request takes milliseconds. Callers must not change the
-// demands. Volcano copies the PodGroup in each session, but its strings stay the same.
+// requests. Volcano copies the PodGroup in each session, but its strings stay the same.
 func (p *plugin) podGroupRequestFor(job *api.JobInfo) *podGroupRequest {
 	annotation, hasAnnotation := workload.CardRequestAnnotation(&job.PodGroup.PodGroup)
 	minResources := job.PodGroup.Spec.MinResources

@@ -24,10 +24,10 @@ func TestEachHookEnforcesQuotaAlone(t *testing.T) {
 		preemptive bool // reclaimable gives the pods of goes
 		goes       int
 	}{
-		"a queue that does not give":     {"queue tra FULL 20000 training keeps; t tra 1: a*8; i inf 1: - phase=Pending least=1", true, 0},
-		"as much as is needed":           {"t tra 1: a*8; i inf 1: - cards=3 phase=Pending least=1", true, 3},
-		"the quota of the taker":         {`queue inf {"A":1} 80000 inference; t tra 1: a*8; i inf 1: - cards=2 phase=Pending least=1`, false, 0},
-		"the quota of the taker, enough": {`queue inf {"A":2} 80000 inference; t tra 1: a*8; i inf 1: - cards=2 phase=Pending least=1`, true, 2},
+		"a queue that does not give":         {"queue tra FULL 20000 training keeps; t tra 1: a*8; i inf 1: - phase=Pending least=1", true, 0},
+		"as much as is needed":               {"t tra 1: a*8; i inf 1: - cards=3 phase=Pending least=1", true, 3},
+		"the quota of the reclaimer":         {`queue inf {"A":1} 80000 inference; t tra 1: a*8; i inf 1: - cards=2 phase=Pending least=1`, false, 0},
+		"the quota of the reclaimer, enough": {`queue inf {"A":2} 80000 inference; t tra 1: a*8; i inf 1: - cards=2 phase=Pending least=1`, true, 2},
 	}) {
 		s := newReclaimScene(t, tc.text).enqueueAndAllocate()
 		reclaimer := s.Task("i-0")
@@ -39,10 +39,8 @@ func TestEachHookEnforcesQuotaAlone(t *testing.T) {
 	}
 }
 
-// TestPlacementOverQuotaIsUndone: whatever way a placement takes, the
-// session does not keep it.
-// Volcano counts pods that succeeded as ready, also those of the last run of a gang whose
-// deletion is under way.
+// TestRestartedGangDoesNotCountPodsOfItsLastRun: Volcano counts pods that succeeded as ready,
+// also the terminating ones of the last run of a gang.
 func TestRestartedGangDoesNotCountPodsOfItsLastRun(t *testing.T) {
 	ended := func(pod *corev1.Pod) { deleted(pod); pod.Status.Phase = corev1.PodSucceeded }
 	for run, want := range map[string]string{
@@ -62,6 +60,8 @@ func TestRestartedGangDoesNotCountPodsOfItsLastRun(t *testing.T) {
 	}
 }
 
+// TestPlacementOverQuotaIsUndone checks that the session keeps no placement over quota,
+// whichever path it takes.
 func TestPlacementOverQuotaIsUndone(t *testing.T) {
 	s := newScene(t, `node a A; node b B; queue q {"A":2}; j q 3: -*3 phase=Pending least=3`).enqueueAndAllocate() // never admitted
 	check.Says(t, s.allocateTask("j-0", "b", api.Allocated), "card of node b")

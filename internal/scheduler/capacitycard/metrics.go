@@ -212,7 +212,7 @@ func (s sender) sendGauge(desc *prometheus.Desc, value float64, labels ...string
 }
 
 // sendMetrics sends the gauges of one queue: all four of every card with quota or usage, so
-// that they can be compared, and the demands for one of several cards.
+// that they can be compared, and the requests for one of several cards.
 func (q *queueMetrics) sendMetrics(ch sender, physical map[card.Name]card.Count) {
 	queue, limits := q.usage.Queue, q.usage.Limits
 	used, waiting := map[card.Name]card.Count{}, map[string]*[2]card.Count{}
@@ -230,10 +230,10 @@ func (q *queueMetrics) sendMetrics(ch sender, physical map[card.Name]card.Count)
 		used[amount.Name] = amount.Count
 		at(string(amount.Name))
 	}
-	for i, demands := range [][]quota.CardRequest{q.inqueue, q.pending} {
-		for _, demand := range demands {
-			if len(demand.Names) > 0 { // an unreadable request names no card
-				at(q.cardLabel(demand, physical))[i] += demand.Count
+	for i, requests := range [][]quota.CardRequest{q.inqueue, q.pending} {
+		for _, request := range requests {
+			if len(request.Names) > 0 { // an unreadable request names no card
+				at(q.cardLabel(request, physical))[i] += request.Count
 			}
 		}
 	}
@@ -261,7 +261,7 @@ func (q *queueMetrics) sendMetrics(ch sender, physical map[card.Name]card.Count)
 // could be any number.
 const unknownCard = "unknown"
 
-// cardLabel returns the label for the cards of a demand, sorted, because preference does not
+// cardLabel returns the label for the cards of a request, sorted, because preference does not
 // matter here.
 func (q *queueMetrics) cardLabel(request quota.CardRequest, physical map[card.Name]card.Count) string {
 	texts := make([]string, len(request.Names))

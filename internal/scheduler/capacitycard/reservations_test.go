@@ -151,7 +151,7 @@ func TestUnknownCardsAreParsedOnceAndNotReserved(t *testing.T) {
 	first := s.p.podGroupRequestFor(group)
 	for session := range 3 {
 		got := s.p.inqueue["q"].Cards
-		check.That(t, len(got) == 1, "session %d: %d demands wait, want that of the job with quota alone", session, len(got))
+		check.That(t, len(got) == 1, "session %d: %d requests wait, want that of the job with quota alone", session, len(got))
 		check.That(t, s.p.podGroupRequestFor(group) == first, "session %d: an unchanged PodGroup was read again", session)
 		s.reopen()
 	}

@@ -117,8 +117,8 @@ func TestPreemptedPodIsDeletedAfterFailedWrite(t *testing.T) {
 	w.runPreemptAction(preempt)
 	first := session.Names(w.In(api.Releasing))
 	check.Equal(t, "evicted pods", 1, len(w.In(api.Releasing)))
-	keptPatience := evictionTimeout
-	t.Cleanup(func() { evictionTimeout = keptPatience })
+	originalTimeout := evictionTimeout
+	t.Cleanup(func() { evictionTimeout = originalTimeout })
 	evictionTimeout = 0
 	w.runPreemptAction(preempt)
 	check.Equal(t, "evicted pods in the next session", first, session.Names(w.In(api.Releasing)))

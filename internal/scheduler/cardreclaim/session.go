@@ -237,51 +237,51 @@ func newBudget() budget { return budget{maxPerJob: maxWorkPerJob, maxPerSession:
 // startJob begins the budget of a job in a cluster of so many nodes. Predicates for as many
 // kinds of pods as are placed together are free. Without their result no search can begin, and
 // in a large cluster they would use up the budget.
-func (l *budget) startJob(nodes int) {
-	l.jobEnd = l.work + l.maxPerJob
-	l.predicateBudget, l.anySearchCut = workPerPredicate*maxPodKinds*nodes, false
+func (b *budget) startJob(nodes int) {
+	b.jobEnd = b.work + b.maxPerJob
+	b.predicateBudget, b.anySearchCut = workPerPredicate*maxPodKinds*nodes, false
 }
 
-func (l *budget) addWork(work int) { l.work += work }
+func (b *budget) addWork(work int) { b.work += work }
 
 // addPredicateWork adds the work of predicates.
-func (l *budget) addPredicateWork(work int) {
-	free := min(work, l.predicateBudget)
-	l.predicateBudget -= free
-	l.predicateWork += free
-	l.addWork(work - free)
+func (b *budget) addPredicateWork(work int) {
+	free := min(work, b.predicateBudget)
+	b.predicateBudget -= free
+	b.predicateWork += free
+	b.addWork(work - free)
 }
 
 // totalWork returns all work of the session.
-func (l *budget) totalWork() int { return l.work + l.predicateWork }
+func (b *budget) totalWork() int { return b.work + b.predicateWork }
 
 // jobExhausted reports whether the budget of the job is used up.
-func (l *budget) jobExhausted() bool { return l.work >= l.jobEnd }
+func (b *budget) jobExhausted() bool { return b.work >= b.jobEnd }
 
 // sessionExhausted reports whether no other job may begin. Each job begins with its full
 // budget. With less it might fail although its search is not too large.
-func (l *budget) sessionExhausted() bool {
-	return l.totalWork() > 0 && l.maxPerSession-l.totalWork() < l.maxPerJob
+func (b *budget) sessionExhausted() bool {
+	return b.totalWork() > 0 && b.maxPerSession-b.totalWork() < b.maxPerJob
 }
 
 // solveProblem returns a plan for a problem, nil if it finds none. The rest of the job's
 // budget bounds how much cheaper the solver makes the plan. It looks for a first plan in any
 // case.
-func (l *budget) solveProblem(p *solver.Problem) *solver.Plan {
-	if l.jobExhausted() {
+func (b *budget) solveProblem(p *solver.Problem) *solver.Plan {
+	if b.jobExhausted() {
 		return nil
 	}
-	answer := solver.Solve(p, l.jobEnd-l.work)
-	l.addWork(answer.Work)
-	l.searchCut = answer.Plan == nil && answer.OutOfBudget
-	l.anySearchCut = l.anySearchCut || l.searchCut
+	answer := solver.Solve(p, b.jobEnd-b.work)
+	b.addWork(answer.Work)
+	b.searchCut = answer.Plan == nil && answer.OutOfBudget
+	b.anySearchCut = b.anySearchCut || b.searchCut
 	return answer.Plan
 }
 
 // addPairWork adds the work of checking whether two pods conflict.
-func (l *budget) addPairWork(a, b *corev1.Pod) {
-	ports, others := countPorts(a), countPorts(b)
-	l.addWork(workPerPair*(2+ports+others+countAntiAffinityTerms(a)+countAntiAffinityTerms(b)) + ports*others)
+func (b *budget) addPairWork(a, other *corev1.Pod) {
+	ports, others := countPorts(a), countPorts(other)
+	b.addWork(workPerPair*(2+ports+others+countAntiAffinityTerms(a)+countAntiAffinityTerms(other)) + ports*others)
 }
 
 func countPorts(pod *corev1.Pod) int {

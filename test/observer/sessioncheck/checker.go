@@ -18,7 +18,7 @@ const (
 	// Progress: what fits its quota and the nodes starts within Options.Sessions sessions,
 	// unless another unit may go first.
 	Progress = "I7 progress"
-	// Truth: a stated shortage of a pod or PodGroup existed when it was stated.
+	// Truth: the insufficient quota that a pod or PodGroup states existed when it was stated.
 	Truth = "I8 truth"
 	// Eviction: preempt evicts no more than the waiting pods need.
 	Eviction = "I4 eviction"

@@ -149,7 +149,7 @@ func isClosed(now moment, queue, how string) bool {
 	return limits.Closed != ""
 }
 
-// checkInsufficient checks a stated shortage: its queue, the requested count, the quota, the
+// checkInsufficient checks the statement that quota is insufficient: queue, requested count, quota, the
 // total, and that it was insufficient. Between the observed moment and the session, some
 // waiting pods may have been placed. So the usage lies between what is held, and what is held
 // and waited for.

@@ -22,7 +22,7 @@ type unit struct {
 	minPods int
 	// placed is how many pods of the group have a node or succeeded.
 	placed int
-	// announced is what the PodGroup announces, demands the most that the unit may use of its
+	// announced is what the PodGroup announces, requests the most that the unit may use of its
 	// queue.
 	announced, requests []request
 	// unsupported is why the unit is out of scope, "" when it is checked.
