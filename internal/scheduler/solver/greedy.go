@@ -20,8 +20,8 @@ func (s *state) chooseGreedily() bool {
 	}()
 	for _, podSet := range s.order {
 		s.countFor(podSet)
-		h := &greedySearch{state: s, podSet: podSet, quotas: quotas}
-		if !h.makeMoves() {
+		g := &greedySearch{state: s, podSet: podSet, quotas: quotas}
+		if !g.makeMoves() {
 			return false
 		}
 		// The state reserves its places for the pod sets that follow.
@@ -187,9 +187,11 @@ func (g *greedySearch) countFittingWith(node int, more []float64) int {
 
 // clearNode returns a cheap set of units that together make room for one more pod on a node,
 // and its loss. It is useful where no single unit makes room, or none as cheaply. The set is
-// empty if there is none. Only this node counts, because gangs may run on hundreds of others.
+// empty if there is none, if the quota has no cards left for the pod, or if each unit makes room
+// alone. Only this node counts, because gangs may run on hundreds of others.
 func (g *greedySearch) clearNode(node int) ([]int, Loss) {
-	if !g.podSets[g.podSet].wantsNode[node] || g.podSets[g.podSet].countWithinQuota(g.quotas[g.nodeQuota[node]]) == 0 {
+	c, quota := &g.podSets[g.podSet], g.nodeQuota[node]
+	if !c.wantsNode[node] || g.capacity.fitByQuota[g.podSet][quota] >= c.countWithinQuota(g.quotas[quota]) || !g.needsSeveralUnits(node) {
 		return nil, Loss{}
 	}
 	before, target := g.loss, g.fitCounts[g.podSet][node]+1
@@ -202,7 +204,11 @@ func (g *greedySearch) clearNode(node int) ([]int, Loss) {
 		g.addVictim(x.unit, x.jobNode)
 		taken = append(taken, x)
 	}
-	loss, enough := g.loss.minus(before), g.fitCounts[g.podSet][node] >= target
+	enough := g.fitCounts[g.podSet][node] >= target
+	if enough {
+		taken = g.dropSuperfluous(taken, node, target)
+	}
+	loss := g.loss.minus(before)
 	var units []int
 	for _, x := range slices.Backward(taken) {
 		g.dropVictim(x.unit, x.jobNode)
@@ -211,6 +217,30 @@ func (g *greedySearch) clearNode(node int) ([]int, Loss) {
 		}
 	}
 	return units, loss
+}
+
+// needsSeveralUnits reports whether a node has a unit that alone makes no room there.
+func (g *greedySearch) needsSeveralUnits(node int) bool {
+	return slices.ContainsFunc(g.unitsOn[node], func(x unitOnNode) bool {
+		return g.canChoose(x.unit) && g.countFittingWith(node, g.freedBy(x.unit, x.jobNode)) <= g.fitCounts[g.podSet][node]
+	})
+}
+
+// dropSuperfluous drops the victims on a node that its target does not need, those with the
+// largest loss first. It returns the others in the order in which they are victims now.
+func (g *greedySearch) dropSuperfluous(taken []unitOnNode, node, target int) (needed []unitOnNode) {
+	jobNodes, units := make(map[int]int, len(taken)), make([]int, len(taken))
+	for i, x := range taken {
+		jobNodes[x.unit], units[i] = x.jobNode, x.unit
+	}
+	for _, u := range g.byDescendingLoss(units) {
+		g.dropVictim(u, jobNodes[u])
+		if g.fitCounts[g.podSet][node] < target {
+			g.addVictim(u, jobNodes[u])
+			needed = append(needed, unitOnNode{u, jobNodes[u]})
+		}
+	}
+	return needed
 }
 
 // bestUnitTowards returns the unit with the least loss for its part of what is missing on a
