@@ -75,7 +75,7 @@ func (p *plugin) waitsForQuota(job *api.JobInfo, request *workload.Request) bool
 func (p *plugin) onAllocate(event *framework.Event) {
 	task, status := event.Task, event.Task.Status
 	if status == api.Allocated {
-		p.cache.foreignBindings.assume(task.Pod.UID, task.NodeName)
+		p.cache.otherBindings.assume(task.Pod.UID, task.NodeName)
 	}
 	job, ok := p.ssn.Jobs[task.Job]
 	if !ok {
@@ -122,7 +122,7 @@ func (p *plugin) checkConflicts(task *api.TaskInfo, node *api.NodeInfo) error {
 func (p *plugin) onDeallocate(event *framework.Event) {
 	task, state := event.Task, p.cache.observePod(event.Task.Pod)
 	if state.assumedNodeInvalid = task.Status == api.Pending; state.assumedNodeInvalid {
-		p.cache.foreignBindings.forgetAssumed(task.Pod.UID, task.NodeName)
+		p.cache.otherBindings.forgetAssumed(task.Pod.UID, task.NodeName)
 	}
 	if task.Status != api.Releasing {
 		p.cache.releasePod(state)

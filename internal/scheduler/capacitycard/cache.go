@@ -58,7 +58,7 @@ type Cache struct {
 	now              func() time.Time
 	messages         *messageDeduper
 	session          uint64
-	foreignBindings  foreignBindingDetector
+	otherBindings    otherBindings
 	metrics          *pluginMetrics
 	// openPlugin is the plugin of the open session, nil between sessions.
 	openPlugin *plugin
@@ -131,7 +131,7 @@ func NewCache() *Cache {
 		messages:         newMessageDeduper(),
 		podGroupRequests: map[types.UID]*podGroupRequest{},
 		reservations:     reservations{},
-		foreignBindings:  newForeignBindingDetector(),
+		otherBindings:    newOtherBindings(),
 		now:              time.Now,
 		metrics:          newPluginMetrics(),
 	}
@@ -169,7 +169,7 @@ func (c *Cache) refreshPod(pod *corev1.Pod) *podState {
 		fresh.unassigned = old.unassigned && (old.object == pod || fresh.unassigned)
 		fresh.assumedNodeInvalid = old.assumedNodeInvalid && old.object == pod
 		if old.unassigned && !fresh.unassigned {
-			c.foreignBindings.observeBinding(pod, fresh.isOurs, old.lastSession)
+			c.otherBindings.observeBinding(pod, fresh.isOurs, old.lastSession)
 		}
 		delete(c.podsByObject, old.object)
 	}
@@ -224,7 +224,7 @@ func (c *Cache) forgetUnseenPods() {
 			c.releasePod(state)
 			delete(c.pods, uid)
 			delete(c.podsByObject, state.object)
-			delete(c.foreignBindings.foreignPods, uid)
+			delete(c.otherBindings.boundByOthers, uid)
 		}
 	}
 }
@@ -256,14 +256,14 @@ const (
 	maxReportedPods = 5
 )
 
-// foreignBindingDetector detects another scheduler with our name: a pod of ours was pending in
+// otherBindings detects bindings by another scheduler with our name: a pod of ours was pending in
 // one session and later has a node where this process never placed it.
 //
 // Every binding of this process starts as an allocation that its session keeps. The detector
 // stores it until the pod shows its node. A pod that was never seen pending proves nothing, and
 // neither does one last seen pending before bindingGracePeriod ended. The detector cannot see
 // two schedulers that choose the same node.
-type foreignBindingDetector struct {
+type otherBindings struct {
 	// syncedSince is when the first synced session opened, zero before. detectFrom is the first
 	// session after bindingGracePeriod, 0 before.
 	syncedSince time.Time
@@ -274,8 +274,8 @@ type foreignBindingDetector struct {
 	assumed map[types.UID]string
 	// pending are the nodes on which earlier sessions placed pods that do not show it yet.
 	pending map[types.UID]*pendingBinding
-	// foreignPods are the names of pods that another scheduler bound.
-	foreignPods map[types.UID]string
+	// boundByOthers are the names of pods that another scheduler bound.
+	boundByOthers map[types.UID]string
 }
 
 // pendingBinding is where a pod may have been bound, and when the last binding was sent.
@@ -284,39 +284,39 @@ type pendingBinding struct {
 	lastSent time.Time
 }
 
-func newForeignBindingDetector() foreignBindingDetector {
-	return foreignBindingDetector{assumed: map[types.UID]string{}, pending: map[types.UID]*pendingBinding{}, foreignPods: map[types.UID]string{}}
+func newOtherBindings() otherBindings {
+	return otherBindings{assumed: map[types.UID]string{}, pending: map[types.UID]*pendingBinding{}, boundByOthers: map[types.UID]string{}}
 }
 
 // openSession starts a session. synced is set once every node and pod was seen together.
-func (d *foreignBindingDetector) openSession(session uint64, complete bool, now time.Time) {
-	d.now = now
-	if complete && d.syncedSince.IsZero() {
-		d.syncedSince = now
+func (o *otherBindings) openSession(session uint64, synced bool, now time.Time) {
+	o.now = now
+	if synced && o.syncedSince.IsZero() {
+		o.syncedSince = now
 	}
-	if complete && d.detectFrom == 0 && now.Sub(d.syncedSince) >= bindingGracePeriod {
-		d.detectFrom = session
+	if synced && o.detectFrom == 0 && now.Sub(o.syncedSince) >= bindingGracePeriod {
+		o.detectFrom = session
 	}
 }
 
 // assume records that this session placed a pod on a node.
-func (d *foreignBindingDetector) assume(pod types.UID, node string) {
-	if before, ok := d.assumed[pod]; ok && before != node {
-		d.addPending(pod, before)
+func (o *otherBindings) assume(pod types.UID, node string) {
+	if before, ok := o.assumed[pod]; ok && before != node {
+		o.addPending(pod, before)
 	}
-	d.assumed[pod] = node
+	o.assumed[pod] = node
 }
 
 // forgetAssumed records that a placement was undone.
-func (d *foreignBindingDetector) forgetAssumed(pod types.UID, node string) {
-	if d.assumed[pod] == node {
-		delete(d.assumed, pod)
+func (o *otherBindings) forgetAssumed(pod types.UID, node string) {
+	if o.assumed[pod] == node {
+		delete(o.assumed, pod)
 	}
 }
 
-// closeForeignBindings closes a session: what it assumed is bound, or will be.
-func (c *Cache) closeForeignBindings() {
-	s := &c.foreignBindings
+// closeOtherBindings closes a session: what it assumed is bound, or will be.
+func (c *Cache) closeOtherBindings() {
+	s := &c.otherBindings
 	for pod, node := range s.assumed {
 		s.addPending(pod, node)
 	}
@@ -327,33 +327,33 @@ func (c *Cache) closeForeignBindings() {
 	})
 }
 
-func (d *foreignBindingDetector) addPending(pod types.UID, node string) {
-	known, ok := d.pending[pod]
+func (o *otherBindings) addPending(pod types.UID, node string) {
+	known, ok := o.pending[pod]
 	if !ok {
 		known = &pendingBinding{}
-		d.pending[pod] = known
+		o.pending[pod] = known
 	}
 	if !slices.Contains(known.nodes, node) {
 		known.nodes = append(known.nodes, node)
 	}
-	known.lastSent = d.now
+	known.lastSent = o.now
 }
 
-// observeBinding checks a pod that shows its node for the first time. waited is the last
+// observeBinding checks a pod that shows its node for the first time. lastPending is the last
 // session that saw the pod pending.
-func (d *foreignBindingDetector) observeBinding(pod *corev1.Pod, isOurs bool, waited uint64) {
-	known, ok := d.pending[pod.UID]
-	delete(d.pending, pod.UID)
+func (o *otherBindings) observeBinding(pod *corev1.Pod, isOurs bool, lastPending uint64) {
+	known, ok := o.pending[pod.UID]
+	delete(o.pending, pod.UID)
 	if ok && slices.Contains(known.nodes, pod.Spec.NodeName) {
 		return
 	}
-	if d.detectFrom > 0 && waited >= d.detectFrom && isOurs {
-		d.foreignPods[pod.UID] = pod.Namespace + "/" + pod.Name
+	if o.detectFrom > 0 && lastPending >= o.detectFrom && isOurs {
+		o.boundByOthers[pod.UID] = pod.Namespace + "/" + pod.Name
 	}
 }
 
-// foreignPodNames returns the first pods that another scheduler bound, sorted.
-func (d *foreignBindingDetector) foreignPodNames() []string {
-	names := slices.Sorted(maps.Values(d.foreignPods))
+// boundByOthersNames returns the first pods that another scheduler bound, sorted.
+func (o *otherBindings) boundByOthersNames() []string {
+	names := slices.Sorted(maps.Values(o.boundByOthers))
 	return names[:min(len(names), maxReportedPods)]
 }

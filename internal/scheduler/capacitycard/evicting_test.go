@@ -183,7 +183,7 @@ func TestSecondScheduler(t *testing.T) {
 		v := newBindingScript()
 		v.runSteps(tc.script)
 		want := map[bool]string{true: "ns/p"}[tc.foreign]
-		check.Equal(t, "bound by somebody else", want, strings.Join(v.foreignBindings.foreignPodNames(), " "))
+		check.Equal(t, "bound by somebody else", want, strings.Join(v.otherBindings.boundByOthersNames(), " "))
 	}
 }
 
@@ -235,7 +235,7 @@ func (s *bindingScript) runSteps(script string) {
 // does.
 func (s *bindingScript) runSession(does []string, pod *corev1.Pod) {
 	s.Cache.session, s.podsSeen = s.Cache.session+1, 0
-	s.foreignBindings.openSession(s.Cache.session, s.cacheSync.synced, s.at)
+	s.otherBindings.openSession(s.Cache.session, s.cacheSync.synced, s.at)
 	if pod != nil {
 		s.observePod(pod)
 	}
@@ -243,28 +243,28 @@ func (s *bindingScript) runSession(does []string, pod *corev1.Pod) {
 	for _, word := range does {
 		switch node := word[1:]; word[0] {
 		case '+':
-			s.foreignBindings.assume("p", node)
+			s.otherBindings.assume("p", node)
 		case '-':
-			s.foreignBindings.forgetAssumed("p", node)
+			s.otherBindings.forgetAssumed("p", node)
 		default:
 			pod.Spec.NodeName = strings.TrimPrefix(word, "write=")
 		}
 	}
-	s.closeForeignBindings()
+	s.closeOtherBindings()
 }
 
 func TestSecondSchedulerNamesTheFirstFive(t *testing.T) {
-	s := newForeignBindingDetector()
+	s := newOtherBindings()
 	for _, n := range []int{6, 2, 7, 4, 1, 3, 5} {
-		s.foreignPods[types.UID(fmt.Sprint(n))] = fmt.Sprint("ns/", n)
+		s.boundByOthers[types.UID(fmt.Sprint(n))] = fmt.Sprint("ns/", n)
 	}
-	check.Equal(t, "names", "[ns/1 ns/2 ns/3 ns/4 ns/5]", fmt.Sprint(s.foreignPodNames()))
+	check.Equal(t, "names", "[ns/1 ns/2 ns/3 ns/4 ns/5]", fmt.Sprint(s.boundByOthersNames()))
 }
 
 func TestBindingsOfDeletedPodsAreForgotten(t *testing.T) {
 	s := newBindingScript()
 	s.runSteps("waits +n1, none, after 10m, none")
-	check.That(t, pendingBindingTimeout == 10*time.Minute && len(s.foreignBindings.pending) == 1, "forgotten too early")
+	check.That(t, pendingBindingTimeout == 10*time.Minute && len(s.otherBindings.pending) == 1, "forgotten too early")
 	s.runSteps("after 1s, none")
-	check.That(t, len(s.foreignBindings.pending) == 0 && len(s.foreignBindings.assumed) == 0, "%d bindings of a pod that is gone are kept", len(s.foreignBindings.pending))
+	check.That(t, len(s.otherBindings.pending) == 0 && len(s.otherBindings.assumed) == 0, "%d bindings of a pod that is gone are kept", len(s.otherBindings.pending))
 }

@@ -125,7 +125,7 @@ func TestClosedSessionReports(t *testing.T) {
 		"no hash whose arguments it could not read": {framework.Arguments{"configHash": "abc", "overCommitFactor": 0}, func(*plugin) {},
 			SessionReport{Problem: "argument overCommitFactor is 0: write a number from 1 to 100", At: noon}},
 		"pods that somebody else bound": {framework.Arguments{"configHash": "abc"},
-			func(p *plugin) { p.cache.foreignBindings.foreignPods["u"] = "ns/p" }, SessionReport{ConfigHash: "abc", BoundByOthers: []string{"ns/p"}, At: noon}},
+			func(p *plugin) { p.cache.otherBindings.boundByOthers["u"] = "ns/p" }, SessionReport{ConfigHash: "abc", BoundByOthers: []string{"ns/p"}, At: noon}},
 	}) {
 		s := newScene(t, "queue q {}").withArguments(tc.args)
 		var reports []SessionReport
@@ -171,7 +171,7 @@ func TestPlacementsOfASessionAreStored(t *testing.T) {
 	got := s.podsByNode("j")
 	check.Must(t, got == "a:1", "placed %q", got)
 	s.Close()
-	sent := s.m.foreignBindings.pending
+	sent := s.m.otherBindings.pending
 	check.That(t, len(sent) == 1 && slices.Equal(sent[s.Pod("j-0").UID].nodes, []string{"a"}), "sent to be bound: %v", sent)
 }
 

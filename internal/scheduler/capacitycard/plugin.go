@@ -147,7 +147,7 @@ func (p *plugin) OnSessionClose(*framework.Session) {
 	p.cache.reservations.removeStale()
 	p.cache.removeStalePodGroupRequests()
 	p.saveNominations()
-	p.cache.closeForeignBindings()
+	p.cache.closeOtherBindings()
 	p.reportSession()
 	p.ssn, p.inventory, p.ledger, p.queueRules, p.inqueue, p.evictingTasks, p.namespaceLister, p.namespaceRefusals, p.reclaimedRoom, p.stuckPods = nil, nil, nil, nil, nil, nil, nil, nil, nil, nil
 }
@@ -211,7 +211,7 @@ func (p *plugin) reportSession() {
 	if p.cache.sessionObserver == nil {
 		return
 	}
-	report := SessionReport{ConfigHash: p.args.configHash, BoundByOthers: p.cache.foreignBindings.foreignPodNames(), At: p.cache.now()}
+	report := SessionReport{ConfigHash: p.args.configHash, BoundByOthers: p.cache.otherBindings.boundByOthersNames(), At: p.cache.now()}
 	if p.argumentsErr != nil {
 		report.ConfigHash, report.Problem = "", p.argumentsErr.Error()
 	}

@@ -23,7 +23,7 @@ import (
 func (p *plugin) buildSnapshot() {
 	c := p.cache
 	c.session, c.podsSeen = c.session+1, 0
-	c.foreignBindings.openSession(c.session, c.cacheSync.synced, c.now())
+	c.otherBindings.openSession(c.session, c.cacheSync.synced, c.now())
 	before, unlimited := c.inventory, c.cardUnlimitedCPUMemory
 	c.nodes.Replace(p.listNodes())
 	c.inventory, c.cardUnlimitedCPUMemory = c.nodes.Inventory(), p.args.cardUnlimitedCPUMemory

@@ -241,10 +241,10 @@ func TestLedgerFollowsVolcanosStatements(t *testing.T) {
 	})
 }
 
-// TestOnlyForeignBindingsAreReported runs Volcano's own sessions, statements and cache while
+// TestOnlyOtherBindingsAreReported runs Volcano's own sessions, statements and cache while
 // another scheduler binds pods. The report contains exactly the pods that were pending and are
 // where no session placed them.
-func TestOnlyForeignBindingsAreReported(t *testing.T) {
+func TestOnlyOtherBindingsAreReported(t *testing.T) {
 	conf.EnabledActionMap = map[string]bool{allocate.New().Name(): true}
 	volcano := cache.NewCustomMockSchedulerCache("volcano", util.NewFakeBinder(0), nil, &util.FakeStatusUpdater{}, nil, &record.FakeRecorder{})
 	found := 0
@@ -297,8 +297,8 @@ func TestOnlyForeignBindingsAreReported(t *testing.T) {
 			}
 			maps.DeleteFunc(want, func(pod types.UID, _ string) bool { return !alive[pod] })
 			expected := slices.Sorted(maps.Values(want))
-			diff := cmp.Diff(expected[:min(len(expected), 5)], l.m.foreignBindings.foreignPodNames())
-			check.Must(t, diff == "" || len(expected)+len(l.m.foreignBindings.foreignPodNames()) <= 0, "bound by somebody else (-want +got):\n%s", diff)
+			diff := cmp.Diff(expected[:min(len(expected), 5)], l.m.otherBindings.boundByOthersNames())
+			check.Must(t, diff == "" || len(expected)+len(l.m.otherBindings.boundByOthersNames()) <= 0, "bound by somebody else (-want +got):\n%s", diff)
 		}
 		actions := map[string]func(*rapid.T){
 			"allocate":         func(t *rapid.T) { l.place(t, allocates, unallocates) },
