@@ -69,7 +69,7 @@ func parseFlags(args []string) (flags, error) {
 	set.StringVar(&f.schedulerNamespace, "scheduler-namespace", "",
 		"The namespace of cardquota-scheduler: of the ConfigMap that is rendered for it, and of its Leases. The operator's own when not set.")
 	set.StringVar(&f.volcanoNamespace, "volcano-namespace", workload.StockSchedulerNamespace,
-		"The namespace of Volcano's own programs: of the ConfigMap that the policy is laid over, unless it names another, and of the stock scheduler.")
+		"The namespace of Volcano's own programs: of the ConfigMap that the policy is merged with, unless it names another, and of the stock scheduler.")
 	set.Float64Var(&f.qps, "kube-api-qps", 500, "Requests per second to the API server; bursts may be twice as many.")
 	set.Var(&f.certificates, "webhook-certificates",
 		"Where the certificate of the webhook server comes from. Self: the operator signs it, keeps it in the Secret cardquota-webhook-cert and "+

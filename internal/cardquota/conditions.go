@@ -38,7 +38,7 @@ func ownsQueue(f StatusInput) bool {
 
 // notOwnedCondition is the condition of a CardQuota whose queue belongs to another one.
 func notOwnedCondition() metav1.Condition {
-	return conditions.New(metav1.ConditionUnknown, v1alpha1.ReasonNotCounted, "this CardQuota does not have its queue")
+	return conditions.New(metav1.ConditionUnknown, v1alpha1.ReasonNotCounted, "this CardQuota does not own its queue, so its usage is not counted")
 }
 
 // withinQuotaCondition compares usage with quota, for cards only. Whether CPU and memory
@@ -101,11 +101,11 @@ func readyCondition(s *v1alpha1.CardQuotaStatus, f StatusInput) metav1.Condition
 		return conditions.New(no, v1alpha1.ReasonQueueNotOpen, "queue %s is not open yet: Volcano's controller manager opens it", name)
 	case f.Queue.Status.State != v1beta1.QueueStateOpen:
 		return conditions.New(no, v1alpha1.ReasonQueueNotOpen,
-			"queue %s is %s and takes no work: it was closed by hand or with its parent", name, f.Queue.Status.State)
+			"queue %s is %s and starts no pods: it was closed by hand or with its parent", name, f.Queue.Status.State)
 	case enforced.Status == no:
 		return conditions.New(no, enforced.Reason, "queue %s carries this quota, but it is not proven to be enforced: %s", name, enforced.Message)
 	}
-	return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonReady, "queue %s carries this quota and takes work", name)
+	return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonReady, "queue %s carries this quota and starts pods", name)
 }
 
 // QueueWrite is the result of writing a Queue.
@@ -166,7 +166,7 @@ func InvalidSelectorCondition(name string, err error) metav1.Condition {
 func QueueRefusedCondition(name string, live *v1beta1.Queue, err error) metav1.Condition {
 	hint := ""
 	if RefusesChanges(live) {
-		hint = fmt.Sprintf(" (Volcano refuses changes of a queue that is %s; they are made when that is over)", live.Status.State)
+		hint = fmt.Sprintf(" (Volcano refuses changes of a queue that is %s; the operator writes them when the Queue has left that state)", live.Status.State)
 	}
 	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonQueueRefused, "queue %s could not be written%s: %v", name, hint, err)
 }

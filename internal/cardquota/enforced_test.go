@@ -35,11 +35,11 @@ func TestEnforced(t *testing.T) {
 		facts           StatusInput
 		enforced, ready string
 	}{
-		"proven":                               {judged(&proven), "True/Enforced: ours enforces", "True/Ready: queue team carries this quota and takes work"},
+		"proven":                               {judged(&proven), "True/Enforced: ours enforces", "True/Ready: queue team carries this quota and starts pods"},
 		"not proven":                           {judged(&silent), "False/NoHeartbeat: no session since noon", "False/NoHeartbeat: queue team carries this quota, but it is not proven to be enforced: no session since noon"},
-		"no policy says nothing":               {judged(&noPolicy), "Unknown/NoPolicy: no policy", "True/Ready: queue team carries this quota and takes work"},
+		"no policy says nothing":               {judged(&noPolicy), "Unknown/NoPolicy: no policy", "True/Ready: queue team carries this quota and starts pods"},
 		"a queue that is not open goes before": {closed, "False/NoHeartbeat: no session since noon", "False/QueueNotOpen: queue team is not open yet: Volcano's controller manager opens it"},
-		"not judged yet":                       {judged(nil), "", "True/Ready: queue team carries this quota and takes work"},
+		"not judged yet":                       {judged(nil), "", "True/Ready: queue team carries this quota and starts pods"},
 		"judged before the restart":            {judged(nil, was), "False/NoHeartbeat: before the restart", "False/NoHeartbeat: queue team carries this quota, but it is not proven to be enforced: before the restart"},
 	}) {
 		status := NewStatus(tc.facts)
@@ -67,7 +67,7 @@ func TestEventsOfEnforced(t *testing.T) {
 		"proven for the first time":     {nil, &proven, []string{"Normal Enforced: ours enforces"}},
 		"not proven from the beginning": {nil, &silent, []string{"Warning NotEnforced: NoHeartbeat: no session since noon"}},
 		"lost":                          {&proven, &silent, []string{"Warning NotEnforced: NoHeartbeat: no session since noon"}},
-		"won back":                      {&silent, &proven, []string{"Normal Enforced: ours enforces", "Normal Ready: queue team carries this quota and takes work"}},
+		"won back":                      {&silent, &proven, []string{"Normal Enforced: ours enforces", "Normal Ready: queue team carries this quota and starts pods"}},
 		"other words only":              {&silent, &other, nil},
 		"another reason":                {&silent, &metav1.Condition{Status: "False", Reason: "StockScheduler", Message: "stock"}, []string{"Warning NotEnforced: StockScheduler: stock"}},
 		"no policy":                     {nil, &noPolicy, nil},

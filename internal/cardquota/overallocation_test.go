@@ -207,7 +207,7 @@ func TestInventorySatisfiedAtTheEdges(t *testing.T) {
 	t.Run("another one has the queue", func(t *testing.T) {
 		f := facts(nil, nil)
 		f.Sync, f.Totals = QueueConflictCondition("team", "older"), NewQuotaTotals(nil, nil, nil)
-		check.Equal(t, "condition", "Unknown/NotCounted: this CardQuota does not have its queue", said(NewStatus(f), "InventorySatisfied"))
+		check.Equal(t, "condition", "Unknown/NotCounted: this CardQuota does not own its queue, so its usage is not counted", said(NewStatus(f), "InventorySatisfied"))
 	})
 	t.Run("a long list ends with what it means", func(t *testing.T) {
 		f := facts(nil, nil)

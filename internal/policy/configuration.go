@@ -78,11 +78,11 @@ func RenderConfiguration(spec v1alpha1.ServiceTypePolicySpec, ref v1alpha1.Confi
 		return out
 	}
 	out.Text = rendered
-	message := "the scheduler's configuration is " + out.From + " with this policy laid over it"
+	message := "the scheduler's configuration is " + out.From + " merged with this policy"
 	if out.BuiltIn {
-		message += "; there was never another: " + describeMissingBase(ref, base)
+		message += "; the base has never existed: " + describeMissingBase(ref, base)
 	} else if len(replaced) > 0 {
-		message += "; replaced of it: " + strings.Join(replaced, ", ")
+		message += "; changed from it: " + strings.Join(replaced, ", ")
 	}
 	out.Condition = conditions.New(metav1.ConditionTrue, v1alpha1.ReasonSynced, "%s", message)
 	return out
@@ -103,7 +103,7 @@ func headerComment(from string) string {
 	if from == renderedFromDefault {
 		where = "the ConfigMap that it names as base"
 	}
-	return fmt.Sprintf("Rendered by cardquota-manager from %s,\nwith ServiceTypePolicy %s laid over it. The operator reverts manual changes:\nmake them in the policy or in %s.",
+	return fmt.Sprintf("Rendered by cardquota-manager from %s,\nmerged with ServiceTypePolicy %s. The operator reverts manual changes:\nmake them in the policy or in %s.",
 		from, v1alpha1.PolicyName, where)
 }
 
@@ -124,7 +124,7 @@ func describeMissingBase(ref v1alpha1.ConfigMapKeyReference, base *corev1.Config
 // InvalidCondition returns the condition for an invalid spec.
 func InvalidCondition(faults field.ErrorList) metav1.Condition {
 	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonInvalidPolicy,
-		"nothing of this spec was written and what was in force before stays: %s", faults.ToAggregate())
+		"this spec is not applied, and the previous configuration stays in force: %s", faults.ToAggregate())
 }
 
 // RefusedCondition returns the condition for a ConfigMap that the operator could not read or

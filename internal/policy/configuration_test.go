@@ -73,7 +73,7 @@ func TestWantedOf(t *testing.T) {
 }
 
 func TestConfigure(t *testing.T) {
-	const from, rendered = "ConfigMap volcano-system/scheduler, key conf", "True/Synced: the scheduler's configuration is ConfigMap volcano-system/scheduler, key conf with this policy laid over it"
+	const from, rendered = "ConfigMap volcano-system/scheduler, key conf", "True/Synced: the scheduler's configuration is ConfigMap volcano-system/scheduler, key conf merged with this policy"
 	defaults := schedulerconfig.Hash(configured(nil, "-", "").Text)
 	outside := strings.Replace(plain, "- name: gang", "- name: gang\n  - name: proportion", 1)
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -84,8 +84,8 @@ func TestConfigure(t *testing.T) {
 	}{
 		"a base":                              {base: written(plain), from: "-", says: rendered, text: true},
 		"a base after none":                   {base: written(plain), from: renderedFromDefault, hash: "x", says: rendered, text: true},
-		"what it replaces":                    {base: written(outside), from: "-", says: rendered + "; replaced of it: plugin proportion", text: true},
-		"never a base":                        {from: "-", says: "True/Synced: the scheduler's configuration is Volcano's built-in default with this policy laid over it; there was never another: there is no ConfigMap volcano-system/scheduler: install Volcano, create it with Volcano's configuration as key conf, or name another one in spec.scheduler.baseConfigMap", text: true},
+		"what it replaces":                    {base: written(outside), from: "-", says: rendered + "; changed from it: plugin proportion", text: true},
+		"never a base":                        {from: "-", says: "True/Synced: the scheduler's configuration is Volcano's built-in default merged with this policy; the base has never existed: there is no ConfigMap volcano-system/scheduler: install Volcano, create it with Volcano's configuration as key conf, or name another one in spec.scheduler.baseConfigMap", text: true},
 		"never a base, and rendered before":   {from: renderedFromDefault, hash: "x", says: "True/Synced: the scheduler's configuration is Volcano's built-in default", text: true},
 		"never a base, and ours was deleted":  {from: "-", hash: defaults, says: "True/Synced: the scheduler's configuration is Volcano's built-in default", text: true},
 		"the base is gone":                    {from: from, hash: "x", says: "False/BaseMissing: there is no ConfigMap volcano-system/scheduler: install Volcano"},
@@ -97,8 +97,8 @@ func TestConfigure(t *testing.T) {
 		"no YAML":                             {base: written("{{"), from: "-", says: "False/BaseInvalid: ConfigMap volcano-system/scheduler, key conf: the text is not YAML"},
 		"two faults":                          {base: written(strings.NewReplacer("gang", "gank", "predicates", "pred").Replace(plain)), from: from, hash: "x", says: `False/BaseInvalid: ConfigMap volcano-system/scheduler, key conf: line 5: unknown plugin "gank": known are `},
 		"a hierarchy":                         {base: written(strings.Replace(plain, "- name: gang", "- name: capacity\n    enableHierarchy: true", 1)), from: from, hash: "x", says: "False/HierarchyNotSupported: ConfigMap volcano-system/scheduler, key conf: plugin capacity has enableHierarchy: true"},
-		"the same switched off":               {base: written(strings.Replace(plain, "- name: gang", "- name: gang\n  - name: capacity\n    enableHierarchy: false", 1)), from: from, hash: "x", says: rendered + "; replaced of it: plugin capacity", text: true},
-		"what an earlier version wrote":       {base: written(configured(written(plain), "-", "").Text), from: "-", says: rendered + "; replaced of it: action cardreclaim, plugin capacity-card", text: true},
+		"the same switched off":               {base: written(strings.Replace(plain, "- name: gang", "- name: gang\n  - name: capacity\n    enableHierarchy: false", 1)), from: from, hash: "x", says: rendered + "; changed from it: plugin capacity", text: true},
+		"what an earlier version wrote":       {base: written(configured(written(plain), "-", "").Text), from: "-", says: rendered + "; changed from it: action cardreclaim, plugin capacity-card", text: true},
 	}) {
 		got := configured(tc.base, tc.from, tc.hash)
 		said := string(got.Status) + "/" + got.Reason + ": " + got.Message

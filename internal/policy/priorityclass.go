@@ -43,7 +43,7 @@ func PlanPriorityClasses(owner *v1alpha1.ServiceTypePolicy, wanted []v1alpha1.Pr
 			plan.Delete = append(plan.Delete, class)
 			continue
 		default:
-			plan.Conflicts[class.Name] = fmt.Sprintf("PriorityClass %s has value %d and was not made by this policy, which says %d: it is left as it is; delete it or write %d here",
+			plan.Conflicts[class.Name] = fmt.Sprintf("PriorityClass %s has value %d and was not created by the operator, and this policy says %d: it is left as it is; delete it or write %d here",
 				class.Name, class.Value, unmet[at].Value, class.Value)
 		}
 		unmet = slices.Delete(unmet, at, at+1)
@@ -54,7 +54,7 @@ func PlanPriorityClasses(owner *v1alpha1.ServiceTypePolicy, wanted []v1alpha1.Pr
 				APIVersion: v1alpha1.GroupVersion.String(), Kind: "ServiceTypePolicy", Name: owner.Name, UID: owner.UID,
 			}}},
 			Value:       w.Value,
-			Description: fmt.Sprintf("Made for ServiceTypePolicy %s; it goes with it.", v1alpha1.PolicyName),
+			Description: fmt.Sprintf("Created for ServiceTypePolicy %s and deleted with it.", v1alpha1.PolicyName),
 		})
 	}
 	return plan

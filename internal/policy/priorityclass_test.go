@@ -59,6 +59,6 @@ func TestPlanPriorityClasses(t *testing.T) {
 		})
 	}
 	kept := PlanPriorityClasses(owner, high, []schedulingv1.PriorityClass{class("pc-high", 5, "", "")}).Conflicts["pc-high"]
-	want := "PriorityClass pc-high has value 5 and was not made by this policy, which says 80000: it is left as it is; delete it or write 5 here"
+	want := "PriorityClass pc-high has value 5 and was not created by the operator, and this policy says 80000: it is left as it is; delete it or write 5 here"
 	check.That(t, kept == want, "told\n%s\nwant\n%s", kept, want)
 }

@@ -31,7 +31,7 @@ type Guard struct {
 
 // UnknownEnforcement is the condition before enforcement was evaluated.
 func UnknownEnforcement() Enforcement {
-	return Enforcement{Condition: metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotConfigured, Message: "the scheduler has not been looked at yet"}}
+	return Enforcement{Condition: metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotConfigured, Message: "enforcement has not been evaluated yet"}}
 }
 
 // StatusInput is everything that a status is computed from.

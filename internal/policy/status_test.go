@@ -60,7 +60,7 @@ func TestStatusSaysWhatIsInForce(t *testing.T) {
 	check.That(t, got.Reclaim == "Gangs" && got.ConfigHash == "abc" && got.ObservedGeneration == 3 && got.Scheduler.Version == "v1",
 		"status is %+v", got)
 	for kind, want := range map[string]string{
-		"ConfigSynced": "True/Synced: the scheduler's configuration is ConfigMap volcano-system/scheduler, key conf with this policy laid over it",
+		"ConfigSynced": "True/Synced: the scheduler's configuration is ConfigMap volcano-system/scheduler, key conf merged with this policy",
 		"Enforced":     "True/Enforced: proven",
 		"Ready":        "True/Ready: the policy is in the scheduler's configuration and in force",
 	} {
@@ -79,7 +79,7 @@ func TestARefusedSpecLeavesWhatIsInForce(t *testing.T) {
 	want[0].CardQuotas, want[1].CardQuotas = 9, 0
 	check.Equal(t, "matrix", want, got.ServiceTypes)
 	check.That(t, got.ConfigHash == "abc" && got.Reclaim == "Gangs" && got.ObservedGeneration == 4, "status is %+v", got)
-	want1 := "False/InvalidPolicy: nothing of this spec was written and what was in force before stays: spec: Forbidden: a takes from b"
+	want1 := "False/InvalidPolicy: this spec is not applied, and the previous configuration stays in force: spec: Forbidden: a takes from b"
 	for _, kind := range []string{"ConfigSynced", "Ready"} {
 		check.Equal(t, fmt.Sprintf("%s says", kind), want1, says(got, kind))
 	}

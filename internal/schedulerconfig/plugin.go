@@ -42,7 +42,7 @@ func (v *validator) checkSwitches(entry *yaml.Node, plugin string) {
 			continue
 		}
 		if plugin == CapacityCard && value.Value == "false" && slices.Contains(mandatorySwitches, name) {
-			v.addFault(value, "%s: false would let pods past their quota: remove it from %s", name, CapacityCard)
+			v.addFault(value, "%s: false would let pods exceed their quota: remove it from %s", name, CapacityCard)
 		}
 	}
 }
@@ -168,7 +168,7 @@ func (v *validator) checkEvictions(root *yaml.Node) {
 	}
 	for i, action := range actions {
 		if action == "allocate" && slices.ContainsFunc(actions[:i], func(before string) bool { return requiredSwitches[before] != nil }) {
-			v.addFault(node, "allocate stands after an action that evicts, and would give away cards that are reserved for others: write it once, before")
+			v.addFault(node, "allocate comes after an action that evicts, and would give away cards that are reserved for others: write it once, before")
 		}
 	}
 }
@@ -179,7 +179,7 @@ func (v *validator) checkVictims(root *yaml.Node, action string) {
 	if card := findCapacityCard(root); card != nil {
 		for _, name := range requiredSwitches[action] {
 			if value := fieldValue(card, name); value != nil && value.Value == "false" {
-				v.addFault(value, "%s: false of %s lets %s evict without asking about card quota: remove it, or %s from actions", name, CapacityCard, action, action)
+				v.addFault(value, "%s: false of %s lets %s evict without checking card quota: remove it, or %s from actions", name, CapacityCard, action, action)
 			}
 		}
 	}

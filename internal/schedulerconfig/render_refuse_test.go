@@ -26,7 +26,7 @@ func TestRenderRefuses(t *testing.T) {
 		"no allocate":                      {strings.Replace(plugins("  - name: gang"), "allocate, ", "", 1), "line 1: cardreclaim has no allocate before it"},
 		"preempt before allocate":          {strings.Replace(plugins("  - name: gang"), "allocate", "preempt, allocate", 1), "line 1: preempt has no allocate before it"},
 		"a plugin of a vendor":             {plugins("  - name: gang", "  - name: rack-power"), `line 5: unknown plugin "rack-power": known are binpack, capacity`},
-		"an action that evicts in between": {strings.Replace(plugins("  - name: gang"), "backfill", "preempt, allocate", 1), "line 1: allocate stands after an action that evicts"},
+		"an action that evicts in between": {strings.Replace(plugins("  - name: gang"), "backfill", "preempt, allocate", 1), "line 1: allocate comes after an action that evicts"},
 	}) {
 		renderRefuses(t, tc.text, tc.want)
 	}

@@ -42,7 +42,7 @@ func encodeDocument(document *yaml.Node) (string, error) {
 		return "", fmt.Errorf("write the text: %w", err)
 	}
 	if written, err := parseDocument(out.String()); err != nil || !sameMeaning(document, written) {
-		return "", errors.New("the text cannot be written anew without changing its meaning: write it in plain block style")
+		return "", errors.New("the text cannot be rewritten without changing its meaning: write it in plain block style")
 	}
 	return out.String(), nil
 }

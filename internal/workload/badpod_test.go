@@ -56,7 +56,7 @@ func TestRequestForRefusesPodsThatCannotBePlaced(t *testing.T) {
 		// two card resources
 		"two containers with cards of two vendors":     {pod().GPUs(1).Container(npu, "1"), []string{"requests two card resources, huawei.com/Ascend910 and nvidia.com/gpu"}},
 		"an init container with a card of another":     {pod().GPUs(1).InitContainer(npu, "1"), []string{"requests two card resources"}},
-		"a sidecar with a slice":                       {pod().GPUs(1).Sidecar(slice, "1").Card("H200"), []string{"requests two card resources, nvidia.com/gpu and nvidia.com/mig-1g.18gb", "one pod uses one card"}},
+		"a sidecar with a slice":                       {pod().GPUs(1).Sidecar(slice, "1").Card("H200"), []string{"requests two card resources, nvidia.com/gpu and nvidia.com/mig-1g.18gb", "a pod may request only one card resource"}},
 		"three card resources":                         {pod().GPUs(1).Requests(slice, "1").Requests(npu, "1"), []string{"requests two card resources, huawei.com/Ascend910 and nvidia.com/gpu"}},
 		"a card that is named and one that nobody is":  {pod().GPUs(1).Requests(ppu, "1").Card("H200"), []string{"requests two card resources, nvidia.com/gpu and vendor.example/ppu"}},
 		"two card resources and a name that is no one": {pod().GPUs(1).Requests(npu, "1").Card("H 200"), []string{"Pod annotation volcano.sh/card.name", "must be a label value"}},

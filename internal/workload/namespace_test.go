@@ -22,7 +22,7 @@ func choosing(selector string) func(*v1beta1.Queue) {
 func TestWhichNamespacesMayUseAQueue(t *testing.T) {
 	chat := map[string]string{"kubernetes.io/metadata.name": "chat-1", "team": "chat", "stage": "test"}
 	leftOut := func(requirement string) string {
-		return "Namespace <chat-1> may not use queue <q>, which is only for namespaces with <" + requirement + ">: have the namespace labelled so, or name a queue that is for it"
+		return "Namespace <chat-1> may not use queue <q>, which is only for namespaces with <" + requirement + ">: ask an administrator to label the namespace, or name a queue that allows it"
 	}
 	for t, tc := range check.Cases(t, map[string]struct {
 		selector string

@@ -189,7 +189,7 @@ func CheckNamespace(queue string, selector labels.Selector, name string, namespa
 		return nil
 	default:
 		return &Refusal{Reason: ReasonNamespaceNotAllowed, Message: fmt.Sprintf(
-			"Namespace <%s> may not use queue <%s>, which is only for namespaces with <%.300s>: have the namespace labelled so, or name a queue that is for it",
+			"Namespace <%s> may not use queue <%s>, which is only for namespaces with <%.300s>: ask an administrator to label the namespace, or name a queue that allows it",
 			name, queue, selector)}
 	}
 }

@@ -69,7 +69,7 @@ func insufficientRefusal(s *quota.InsufficientQuota) *Refusal {
 			s.Queue, formatMebibytes(s.Requested), formatMebibytes(s.Total), formatMebibytes(s.Limit))}
 	case quota.Terminating:
 		return &Refusal{Reason: ReasonCardsEnding, Message: fmt.Sprintf(
-			"Queue <%s> gets no more <%s> while pods that are being deleted hold more than its quota: terminating <%d>, but capability is <%d>; "+
+			"Queue <%s> gets no more <%s> while pods that are being deleted hold more than its quota: terminating <%d>, but quota is <%d>; "+
 				"they end within %d s, sooner with a shorter terminationGracePeriodSeconds",
 			s.Queue, s.CardLabel(), s.Total, s.Limit, int64(s.GracePeriod.Seconds())) + otherAlternatives(s.OtherCards)}
 	default:

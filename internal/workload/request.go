@@ -92,7 +92,7 @@ func (request *Request) resolveCards(pod *corev1.Pod, r *Resolver, unknown []Res
 	case request.Count == 0:
 		request.denyUnknownResource(pod, unknown, r.UsesOurScheduler(pod))
 	case len(request.ExtraResources) > 0:
-		request.deny("requests two card resources, %s and %s: one pod uses one card, keep one of them", request.Resource, request.ExtraResources[0].Resource)
+		request.deny("requests two card resources, %s and %s: a pod may request only one card resource, remove the other", request.Resource, request.ExtraResources[0].Resource)
 	case request.Count > card.MaxCount:
 		request.deny("requests more than %d of %s, which is more than any quota can give", card.MaxCount, request.Resource)
 	case request.Named.AllowsAny():

@@ -179,7 +179,7 @@ func TestRefusalsAreWrittenInWholeNumbers(t *testing.T) {
 		"cards": {quota.InsufficientQuota{Kind: quota.Cards, Queue: "q", Names: []card.Name{"NVIDIA-H200"}, Requested: 5, Total: 5, Limit: 3},
 			Refusal{Reason: "InsufficientScalarQuota", Message: "Queue <q> has insufficient <NVIDIA-H200> quota: requested <5>, total would be <5>, but capability is <3>"}},
 		"cards that are ending": {quota.InsufficientQuota{Kind: quota.Terminating, Queue: "q", Names: []card.Name{"NVIDIA-H200"}, Requested: 1, Total: 12, Limit: 8, GracePeriod: time.Hour},
-			Refusal{Reason: "CardsEnding", Message: "Queue <q> gets no more <NVIDIA-H200> while pods that are being deleted hold more than its quota: terminating <12>, but capability is <8>; " +
+			Refusal{Reason: "CardsEnding", Message: "Queue <q> gets no more <NVIDIA-H200> while pods that are being deleted hold more than its quota: terminating <12>, but quota is <8>; " +
 				"they end within 3600 s, sooner with a shorter terminationGracePeriodSeconds"}},
 		"CPU": {quota.InsufficientQuota{Kind: quota.CPU, Queue: "q", Requested: 500, Total: 4500, Limit: 4000},
 			Refusal{Reason: "InsufficientCPUQuota", Message: "Queue <q> has insufficient CPU quota: requested <500m>, total would be <4500m>, but capability is <4000m>"}},

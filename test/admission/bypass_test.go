@@ -39,7 +39,7 @@ func bypassTests(t *testing.T, w *env) {
 	g.Eventually(w.bypassGuarded(t)).Should(gomega.HavePrefix("True/Denied:"))
 	// The API server's own view of its policies follows within seconds.
 	g.Eventually(func() error { return dryRun(t, tenant, past) }).Should(beDenied(
-		"asks for nvidia.com/gpu and names schedulerName default-scheduler", "write schedulerName: volcano"))
+		"requests nvidia.com/gpu and names schedulerName default-scheduler", "write schedulerName: volcano"))
 
 	preset := podSpecWith("volcano", gpu, 1)
 	preset.NodeName = "h200-0"
@@ -95,7 +95,7 @@ func bypassTests(t *testing.T, w *env) {
 		"no cards, said so":                     {tenant, podOf("chat", none), nil},
 		"another resource":                      {tenant, podOf("chat", podSpecWith("", "rdma/hca", 1)), nil},
 		"a node of its own":                     {tenant, podOf("chat", preset), []string{"sets spec.nodeName h200-0", "nodeSelector"}},
-		"an init container asks":                {tenant, podOf("chat", sidecar), []string{"asks for huawei.com/Ascend910"}},
+		"an init container asks":                {tenant, podOf("chat", sidecar), []string{"requests huawei.com/Ascend910"}},
 		"a slice":                               {tenant, podOf("chat", podSpecWith("", "nvidia.com/mig-1g.18gb", 1)), []string{"nvidia.com/mig-1g.18gb"}},
 		"administrators are held to it as well": {w, podOf("chat", podSpecWith("", gpu, 1)), []string{"schedulerName"}},
 		"a tenant's pod that says it is static": {tenant, static, []string{"schedulerName"}},

@@ -258,7 +258,7 @@ func templateTests(t *testing.T, w *env, p chargeClients) {
 	const without = `{"spec":{"template":{"metadata":{"annotations":null},"spec":{"containers":[{"name":"main","image":"none","resources":null}]}}}}`
 	const scaled = `{"spec":{"replicas":1,"template":{"metadata":{"annotations":{"a":"b"}}}}}`
 	runAttempts(t, admissionpolicy.ChargePolicyName, map[string]attempt{
-		"a StatefulSet":                     {p.tenant, dryRunPatch(t, set, other), []string{"StatefulSet set of namespace chat asks for nvidia.com/gpu", "somebody@chat", "delete it and submit it again"}},
+		"a StatefulSet":                     {p.tenant, dryRunPatch(t, set, other), []string{"StatefulSet set of namespace chat requests nvidia.com/gpu", "somebody@chat", "delete it and submit it again"}},
 		"a StatefulSet, no queue":           {p.tenant, dryRunPatch(t, set, unsaid), []string{"StatefulSet set"}},
 		"a StatefulSet that asks no more":   {p.tenant, dryRunPatch(t, set, without), []string{"StatefulSet set"}},
 		"a ReplicaSet":                      {p.tenant, dryRunPatch(t, replicas, other), []string{"ReplicaSet replicas"}},
@@ -298,7 +298,7 @@ func gracePeriodTests(t *testing.T, w *env, p chargeClients, exempt client.Clien
 		// This is Kubernetes' way to remove a pod from a dead node; see docs/security.md for
 		// its cost.
 		"deleted by force":          {p.tenant, dryRunDelete(t, on, seconds(0)), nil},
-		"deleted later":             {p.tenant, dryRunDelete(t, on, seconds(over)), append(late, "pod leaving of namespace chat asks for nvidia.com/gpu")},
+		"deleted later":             {p.tenant, dryRunDelete(t, on, seconds(over)), append(late, "pod leaving of namespace chat requests nvidia.com/gpu")},
 		"deleted as it says itself": {p.tenant, dryRunDelete(t, on), nil},
 		"without cards":             {p.tenant, dryRunDelete(t, free, seconds(over)), nil},
 		"by an exempt account":      {exempt, dryRunDelete(t, on, seconds(over)), nil},

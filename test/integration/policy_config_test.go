@@ -82,7 +82,7 @@ func TestConfigDriftIsRevertedAndTheWriterNamed(t *testing.T) {
 func TestABaseThatComesAndGoes(t *testing.T) {
 	g := requireControlPlane(t)
 	policy := newPolicy(t, nil)
-	g.Eventually(configSynced(t)).Should(gomega.HavePrefix("True/Synced: the scheduler's configuration is Volcano's built-in default with this policy laid over it; there was never another: there is no ConfigMap volcano-system/volcano-scheduler-configmap"))
+	g.Eventually(configSynced(t)).Should(gomega.HavePrefix("True/Synced: the scheduler's configuration is Volcano's built-in default merged with this policy; the base has never existed: there is no ConfigMap volcano-system/volcano-scheduler-configmap"))
 	builtIn, err := schedulerText(t, schedulerConfigMap)()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	cm := newBase(t, baseConfigMap, byHand)
@@ -100,7 +100,7 @@ func TestABaseThatComesAndGoes(t *testing.T) {
 	g.Eventually(configSynced(t)).Should(gomega.SatisfyAll(gomega.HavePrefix("False/HierarchyNotSupported"), gomega.ContainSubstring("write enableHierarchy: false")))
 	g.Consistently(schedulerText(t, schedulerConfigMap)).Should(gomega.Equal(good))
 	writeConfigMap(t, baseConfigMap, "somebody", byHand+"  - name: proportion\n")
-	g.Eventually(configSynced(t)).Should(gomega.SatisfyAll(gomega.HavePrefix("True/Synced"), gomega.HaveSuffix("; replaced of it: plugin proportion")))
+	g.Eventually(configSynced(t)).Should(gomega.SatisfyAll(gomega.HavePrefix("True/Synced"), gomega.HaveSuffix("; changed from it: plugin proportion")))
 
 	g.Expect(admin.Delete(t.Context(), cm)).To(gomega.Succeed())
 	g.Eventually(configSynced(t)).Should(gomega.HavePrefix("False/BaseMissing: there is no ConfigMap volcano-system/volcano-scheduler-configmap"))
@@ -119,7 +119,7 @@ func TestWhatAnEarlierVersionWrote(t *testing.T) {
 	merged := strings.NewReplacer("backfill\"", "backfill, cardreclaim\"", "  - name: conformance\n", "  - name: conformance\n    enableReclaimable: false\n  - name: capacity-card\n    arguments: {nodeOrderWeight: 7}\n").Replace(byHand)
 	writeConfigMap(t, baseConfigMap, "cardquota", merged)
 	newPolicy(t, nil)
-	g.Eventually(configSynced(t)).Should(gomega.SatisfyAll(gomega.HavePrefix("True/Synced"), gomega.HaveSuffix("; replaced of it: action cardreclaim, plugin capacity-card")))
+	g.Eventually(configSynced(t)).Should(gomega.SatisfyAll(gomega.HavePrefix("True/Synced"), gomega.HaveSuffix("; changed from it: action cardreclaim, plugin capacity-card")))
 	g.Expect(schedulerText(t, schedulerConfigMap)()).To(gomega.Equal(want))
 	g.Expect(schedulerText(t, baseConfigMap)()).To(gomega.Equal(merged))
 }

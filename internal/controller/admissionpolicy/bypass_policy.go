@@ -47,20 +47,20 @@ func BypassPolicy(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePo
 			Validations: []admissionv1.Validation{
 				{
 					Expression: `variables.asked.size() == 0 || variables.scheduler in variables.schedulers`,
-					Message:    "a pod that asks for a card must be placed by the scheduler that enforces card quotas",
-					MessageExpression: `'pod ' + variables.pod + ' asks for ' + variables.asked.join(', ') + ' and names schedulerName ' + variables.scheduler +` +
-						` ', but only the scheduler ' + variables.schedulers.join(' or ') + ' hands out cards within the quota of a queue: write schedulerName: ' + variables.schedulers[0]`,
+					Message:    "a pod that requests a card must be placed by the scheduler that enforces card quotas",
+					MessageExpression: `'pod ' + variables.pod + ' requests ' + variables.asked.join(', ') + ' and names schedulerName ' + variables.scheduler +` +
+						` ', but only the scheduler ' + variables.schedulers.join(' or ') + ' assigns cards within the quota of a queue: write schedulerName: ' + variables.schedulers[0]`,
 				},
 				{
 					Expression: `variables.asked.size() == 0 || variables.node == ''`,
-					Message:    "a pod that asks for a card must not set its node",
-					MessageExpression: `'pod ' + variables.pod + ' asks for ' + variables.asked.join(', ') + ' and sets spec.nodeName ' + variables.node +` +
+					Message:    "a pod that requests a card must not set its node",
+					MessageExpression: `'pod ' + variables.pod + ' requests ' + variables.asked.join(', ') + ' and sets spec.nodeName ' + variables.node +` +
 						` ', which bypasses the scheduler and every quota: leave nodeName out, and choose the node by a nodeSelector such as kubernetes.io/hostname'`,
 				},
 				{
 					Expression: `variables.asked.size() == 0 || variables.grace <= ` + longest,
-					Message:    "a pod that asks for a card must not have a grace period that long",
-					MessageExpression: `'pod ' + variables.pod + ' asks for ' + variables.asked.join(', ') + ' and sets spec.terminationGracePeriodSeconds ' + string(variables.grace) +` +
+					Message:    "a pod that requests a card must not have a grace period that long",
+					MessageExpression: `'pod ' + variables.pod + ' requests ' + variables.asked.join(', ') + ' and sets spec.terminationGracePeriodSeconds ' + string(variables.grace) +` +
 						` ', but cards that a pod holds after its deletion are charged to no queue: write ` + longest + ` or less (spec.admission.maxTerminationGracePeriodSeconds of the ServiceTypePolicy)'`,
 				},
 				forgedChargeValidation(),

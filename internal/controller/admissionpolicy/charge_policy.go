@@ -206,13 +206,13 @@ func chargeRules(longest string) []admissionv1.Validation {
 		{
 			Expression: `!variables.template || variables.asked.size() == 0 || variables.mayUpdateQueues`,
 			Message:    "the queue of a template with cards cannot be changed",
-			MessageExpression: `request.kind.kind + ' ' + variables.name + ' asks for ' + variables.asked.join(', ') + ', and ' + ` + who + ` + ' may not change ` + v1beta1.QueueNameAnnotationKey +
+			MessageExpression: `request.kind.kind + ' ' + variables.name + ' requests ' + variables.asked.join(', ') + ', and ' + ` + who + ` + ' may not change ` + v1beta1.QueueNameAnnotationKey +
 				` of its template, which would move the running pods as well: delete it and submit it again with the other queue'`,
 		},
 		{
 			Expression: `!variables.pod || !variables.deletion || variables.asked.size() == 0`,
 			Message:    "a pod with cards cannot be deleted with a grace period that long",
-			MessageExpression: `'pod ' + variables.name + ' asks for ' + variables.asked.join(', ') + ', and ' + ` + who + ` + ' deletes it with a grace period of ' + string(` + deletionGrace + `) +` +
+			MessageExpression: `'pod ' + variables.name + ' requests ' + variables.asked.join(', ') + ', and ' + ` + who + ` + ' deletes it with a grace period of ' + string(` + deletionGrace + `) +` +
 				` ' seconds, in which its cards are charged to no queue: give it` + limit,
 		},
 		{

@@ -120,10 +120,10 @@ func GuardCondition(spec v1alpha1.ServiceTypePolicySpec, resources []corev1.Reso
 			"no node has offered a card yet: label nodes with <vendor>/<type>.product and .memory, and run the vendor's device plugin")
 	case spec.Admission.SchedulerBypassPolicy == v1alpha1.SchedulerBypassWarn:
 		return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonBypassWarned,
-			"pods that ask for %s under another schedulerName, or set nodeName, are created with a warning, and requests that move or end the charge for cards are allowed with one: set spec.admission.schedulerBypassPolicy to Deny to refuse them", card.JoinResources(resources))
+			"pods that request %s under another schedulerName, or set nodeName, are created with a warning, and requests that move or end the charge for cards are allowed with one: set spec.admission.schedulerBypassPolicy to Deny to refuse them", card.JoinResources(resources))
 	default:
 		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonBypassDenied,
-			"pods that ask for %s under another schedulerName, or set nodeName, are refused by ValidatingAdmissionPolicy %s, and requests that would move or end the charge for used cards by %s",
+			"pods that request %s under another schedulerName, or set nodeName, are refused by ValidatingAdmissionPolicy %s, and requests that would move or end the charge for used cards by %s",
 			card.JoinResources(resources), BypassPolicyName, ChargePolicyName)
 	}
 }

@@ -114,7 +114,7 @@ func TestEvidence(t *testing.T) {
 		"a Lease of somebody else": {func(c *court) {
 			c.put(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: enforcement.LeaseName}})
 		}, "False/NoHeartbeat", "is no heartbeat"},
-		"not counted yet": {func(c *court) { c.past.uncounted = true }, "Unknown/NotConfigured", "not been looked at"},
+		"not counted yet": {func(c *court) { c.past.uncounted = true }, "Unknown/NotConfigured", "not been evaluated"},
 		"not counted after a restart": {func(c *court) {
 			c.past.uncounted = true
 			c.policy.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionEnforced, Status: "False", Reason: "NoHeartbeat", Message: "before"}}

@@ -30,7 +30,7 @@ func (w *world) expect(want string) {
 func TestTheConfigurationIsRendered(t *testing.T) {
 	w := newWorld(t, newConfigMap(place.Name, plain), newPolicy())
 	w.settle()
-	w.expect("True/Synced: the scheduler's configuration is ConfigMap volcano-system/volcano-scheduler-configmap, key volcano-scheduler.conf with this policy laid over it")
+	w.expect("True/Synced: the scheduler's configuration is ConfigMap volcano-system/volcano-scheduler-configmap, key volcano-scheduler.conf merged with this policy")
 	check.Equal(t, "Volcano's ConfigMap says", plain, w.base().Data[key])
 	cm := w.rendered()
 	check.NoError(t, schedulerconfig.Validate(cm.Data[key], schedulerconfig.Shipped()))
@@ -84,7 +84,7 @@ func TestWhatAnEarlierVersionWroteIsNamed(t *testing.T) {
 	w := newWorld(t, newConfigMap(place.Name, merged), newPolicy())
 	w.settle()
 	w.expect("True/Synced: ")
-	check.Contains(t, "says", w.says(), "; replaced of it: action cardreclaim, plugin capacity-card")
+	check.Contains(t, "says", w.says(), "; changed from it: action cardreclaim, plugin capacity-card")
 	check.Equal(t, "text", clean.text(), w.text())
 	check.Equal(t, "Volcano's ConfigMap says", merged, w.base().Data[key])
 }
@@ -92,7 +92,7 @@ func TestWhatAnEarlierVersionWroteIsNamed(t *testing.T) {
 func TestWithoutAGoodBaseTheLastTextStays(t *testing.T) {
 	w := newWorld(t, newPolicy())
 	w.settle()
-	w.expect("True/Synced: the scheduler's configuration is Volcano's built-in default with this policy laid over it; there was never another: there is no ConfigMap")
+	w.expect("True/Synced: the scheduler's configuration is Volcano's built-in default merged with this policy; the base has never existed: there is no ConfigMap")
 	builtIn := w.text()
 	w.must(w.client.Delete(w.Context(), w.rendered()))
 	w.settle()

@@ -145,7 +145,7 @@ func (p *plugin) withTotalHint(job *api.JobInfo, refusal *workload.Refusal) *wor
 		return refusal
 	}
 	hinted := *refusal
-	hint := fmt.Sprintf(" (%s asks for %d cards in all, the job's minimum is %d)", v1alpha1.AnnotationCardRequest, total, minimumCards)
+	hint := fmt.Sprintf(" (%s requests %d cards in all, the job's minimum is %d)", v1alpha1.AnnotationCardRequest, total, minimumCards)
 	hinted.Message, hinted.Topic = hinted.Message+hint, hinted.Topic+hint
 	return &hinted
 }

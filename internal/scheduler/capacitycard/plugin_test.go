@@ -250,7 +250,7 @@ func TestEnqueue(t *testing.T) {
 	}{
 		"a vcjob that fits":                             {`{"A":2}`, announced, nil, ""},
 		"a vcjob without pods is told why":              {`{"A":3}`, `j q 5: phase=Pending least=5 request={"A":5}`, nil, "Queue <q> has insufficient <A> quota: requested <5>, total would be <5>, but capability is <3>"},
-		"the total is asked for":                        {`{"A":3}`, `j q 3: phase=Pending least=3 request={"A":5}`, nil, "requested <5>, total would be <5>, but capability is <3> (volcano.sh/card.request asks for 5 cards in all, the job's minimum is 3)"},
+		"the total is asked for":                        {`{"A":3}`, `j q 3: phase=Pending least=3 request={"A":5}`, nil, "requested <5>, total would be <5>, but capability is <3> (volcano.sh/card.request requests 5 cards in all, the job's minimum is 3)"},
 		"the minimum is asked for when it is larger":    {`{"A":3}`, `j q 5: phase=Pending least=5 request={"A":2}`, nil, "requested <5>"},
 		"the pods are asked for once they exist":        {`{"A":3}`, `j q 3: phase=Pending least=3 request={"A":5} -*5`, nil, ""},
 		"what was admitted before is reserved":          {`{"A":3}`, announced + `; i q 2: least=2 request={"A":2}`, nil, "total would be <4>"},

@@ -62,7 +62,7 @@ func TestEachCheckCountsTerminatingPods(t *testing.T) {
 	s := newRestartScene(t, 4)
 	task, queue := s.Task("j-4"), s.Ssn.Queues["q"]
 	check.That(t, !s.p.allocatable(queue, task), "allocatable permits it")
-	const why = "ueue <q> gets no more <A> while pods that are being deleted hold more than its quota: terminating <4>, but capability is <2>; " +
+	const why = "ueue <q> gets no more <A> while pods that are being deleted hold more than its quota: terminating <4>, but quota is <2>; " +
 		"they end within 3600 s, sooner with a shorter terminationGracePeriodSeconds"
 	got := s.refusals("j")
 	check.That(t, strings.Contains(got, "Q"+why), "the pod is told %q", got)

@@ -69,8 +69,8 @@ func (a *Action) UnInitialize() {}
 // scheduled during a search.
 const maxTimeShare = 4
 
-// period is the least time between two sessions (Volcano's --schedule-period).
-const period = time.Second
+// minPeriod is the shortest schedule period that maxTimeShare allows for; the shipped one is 3 s.
+const minPeriod = time.Second
 
 // Execute reclaims cards for pending pods, the queue of the highest priority first, as far as
 // the budget of a session goes. If that did not suffice, the next sessions serve jobs in fair
@@ -91,7 +91,7 @@ func (a *Action) Execute(ssn *framework.Session) {
 		return
 	}
 	s.serveWaitingJobs()
-	if took := a.clock().Sub(began); took > period/(maxTimeShare-1) {
+	if took := a.clock().Sub(began); took > minPeriod/(maxTimeShare-1) {
 		a.restsUntil = began.Add(maxTimeShare * took)
 	}
 }

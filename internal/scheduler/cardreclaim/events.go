@@ -62,7 +62,7 @@ func (s *reclaimSession) recordSearchCut(job *api.JobInfo) {
 }
 
 func (s *reclaimSession) recordReclaimed(job *api.JobInfo, p *jobEviction, loss int64) {
-	what := "one of its pods is evicted, the job goes on"
+	what := "one of its pods is evicted, the job continues"
 	switch {
 	case p.whole && p.victimJob.evictionPolicy.Terminates:
 		what = "the whole job is evicted, and its own policy on evicted pods ends it"
@@ -71,7 +71,7 @@ func (s *reclaimSession) recordReclaimed(job *api.JobInfo, p *jobEviction, loss 
 	case p.whole:
 		what = "all of its pods are evicted"
 	case len(p.indexes) > 1:
-		what = fmt.Sprintf("%d of its pods are evicted, the job goes on", len(p.indexes))
+		what = fmt.Sprintf("%d of its pods are evicted, the job continues", len(p.indexes))
 	}
 	var cards card.Count
 	for _, i := range p.indexes {

@@ -60,7 +60,7 @@ func TestReclaimEvents(t *testing.T) {
 			"reclaims cards for 1 pod(s): 4 pod(s) of ns/%s are evicted, 345600 card-seconds of work are lost; its pods start when those are gone"},
 		"a vcjob that ends": {"4: n*4 vcjob=ends", "Job", "the whole job is evicted, and its own policy on evicted pods ends it", "4 pod(s) of ns/%s are evicted"},
 		"a gang of others":  {"4: n*4", "PodGroup", "all of its pods are evicted", "4 pod(s) of ns/%s are evicted"},
-		"a elastic pod": {"3: n*4 vcjob", "Job", "1 card(s) are reclaimed for ns/i of queue inf: one of its pods is evicted, the job goes on; 86400 card-seconds of work are lost",
+		"a elastic pod": {"3: n*4 vcjob", "Job", "1 card(s) are reclaimed for ns/i of queue inf: one of its pods is evicted, the job continues; 86400 card-seconds of work are lost",
 			"1 pod(s) of ns/%s are evicted, 86400 card-seconds"},
 		"elastic pods of two cards": {"1: n*2 cards=2", "PodGroup", "2 card(s) are reclaimed for ns/i of queue inf: one of its pods is evicted", "1 pod(s) of ns/%s are evicted, 172800 card-seconds"},
 	}) {

@@ -99,7 +99,7 @@ func TestConfigMapThroughItsLife(t *testing.T) {
 	set(bad)
 	g.Eventually(status).Should(And(HavePrefix("ConfigurationRejected: "), ContainSubstring(`known are enqueue, allocate`)))
 	privateFileHolds(g, loader, good)
-	g.Eventually(func(g Gomega) { event(g, ReasonRejected, "the last good one stays in force") }).Should(Succeed())
+	g.Eventually(func(g Gomega) { event(g, ReasonRejected, "the last valid one stays in force") }).Should(Succeed())
 
 	g.Expect(maps.Delete(t.Context(), "scheduler", metav1.DeleteOptions{})).To(Succeed())
 	g.Eventually(status).Should(HavePrefix("ConfigurationMissing: ConfigMap default/scheduler does not exist"))

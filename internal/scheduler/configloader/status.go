@@ -60,20 +60,20 @@ func (l *Loader) reportChange(before Status) {
 	setMetrics(now)
 	if now.Reason == ReasonLoaded {
 		l.config.Log.Info("configuration loaded", "source", l.config.Source.String(), "hash", now.Hash)
-		l.recordEvent(corev1.EventTypeNormal, now.Reason, fmt.Sprintf("configuration %s is handed to the scheduler", now.Hash))
+		l.recordEvent(corev1.EventTypeNormal, now.Reason, fmt.Sprintf("configuration %s is loaded", now.Hash))
 		if now.Warning != "" {
 			l.config.Log.Info("arguments without effect", "source", l.config.Source.String(), "message", now.Warning)
 			l.recordEvent(corev1.EventTypeWarning, ReasonArgumentIgnored, now.Warning)
 		}
 		return
 	}
-	consequence := "nothing is scheduled until there is a good one"
+	consequence := "no pod is scheduled until a configuration is valid"
 	if now.Hash != "" {
-		consequence = "the last good one stays in force"
+		consequence = "the last valid one stays in force"
 	}
-	l.config.Log.Info("configuration not taken: "+consequence,
+	l.config.Log.Info("configuration refused: "+consequence,
 		"source", l.config.Source.String(), "reason", now.Reason, "message", now.Message, "hashInForce", now.Hash)
-	l.recordEvent(corev1.EventTypeWarning, now.Reason, fmt.Sprintf("configuration not taken, %s: %s", consequence, now.Message))
+	l.recordEvent(corev1.EventTypeWarning, now.Reason, fmt.Sprintf("configuration refused, %s: %s", consequence, now.Message))
 }
 
 // maxEventNote is the API's limit for an event's note.

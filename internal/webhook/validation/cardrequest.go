@@ -97,7 +97,7 @@ func checkAnnotationPlacement(result *Result, load *Workload, t *Template) {
 	switch request := &t.request; {
 	case named: // the template says it as well
 	case request.Count > 0 && request.Denied == nil:
-		result.refuse(load.annotationPath(v1alpha1.AnnotationCardName), "has no effect here, so its pods, which ask for %d %s each, could get any card: write it in %s.metadata.annotations",
+		result.refuse(load.annotationPath(v1alpha1.AnnotationCardName), "has no effect here, so its pods, which request %d %s each, could get any card: write it in %s.metadata.annotations",
 			request.Count, request.Resource, t.Path)
 	default:
 		result.warn(load.annotationPath(v1alpha1.AnnotationCardName), "has no effect here: write it in %s.metadata.annotations", t.Path)
@@ -156,11 +156,11 @@ func checkBypass(result *Result, load *Workload, t *Template, spec *v1alpha1.Ser
 		add = result.refuse
 	}
 	if !isOurs(load, t.Pod, spec) {
-		add(t.Path.Child("spec", "schedulerName"), "its pods ask for %d %s each and name schedulerName %.160s, but only the scheduler %s hands out cards within the quota of a queue: write %s.spec.schedulerName: %s",
+		add(t.Path.Child("spec", "schedulerName"), "its pods request %d %s each and name schedulerName %.160s, but only the scheduler %s assigns cards within the quota of a queue: write %s.spec.schedulerName: %s",
 			request.Count, request.Resource, cmp.Or(t.Pod.Spec.SchedulerName, load.Scheduler), strings.Join(spec.Scheduler.Names, " or "), t.Path, spec.Scheduler.Names[0])
 	}
 	if node := t.Pod.Spec.NodeName; node != "" {
-		add(t.Path.Child("spec", "nodeName"), "its pods ask for %d %s each and set spec.nodeName %.160s, which bypasses the scheduler and every quota: leave nodeName out, and choose the node by a nodeSelector",
+		add(t.Path.Child("spec", "nodeName"), "its pods request %d %s each and set spec.nodeName %.160s, which bypasses the scheduler and every quota: leave nodeName out, and choose the node by a nodeSelector",
 			request.Count, request.Resource, node)
 	}
 }
@@ -196,10 +196,10 @@ func checkTotals(result *Result, load *Workload, inv *card.Inventory) {
 			result.warn(at, "names %s, which no node offers now: %s", total.Request, offeredCards(inv))
 		case !sure:
 		case len(pods[resource].requests) == 0:
-			result.refuse(at, "asks for %d %s, but none of its pods requests %s: write it in resources.limits of a container, or remove the entry",
+			result.refuse(at, "requests %d %s, but none of its pods requests %s: write it in resources.limits of a container, or remove the entry",
 				total.Count, total.Request, resource)
 		case !slices.ContainsFunc(pods[resource].requests, func(r card.Request) bool { return canOverlap(r, total.Request) }):
-			result.refuse(at, "asks for %d %s, but its pods name other cards in %s (%s): write the same cards in both",
+			result.refuse(at, "requests %d %s, but its pods name other cards in %s (%s): write the same cards in both",
 				total.Count, total.Request, v1alpha1.AnnotationCardName, pods[resource].requests[0])
 		}
 		declared[resource] = declared[resource].Add(total.Count)
@@ -213,7 +213,7 @@ func checkTotals(result *Result, load *Workload, inv *card.Inventory) {
 func checkTotalCounts(result *Result, load *Workload, pods map[corev1.ResourceName]podRequests, declared map[corev1.ResourceName]card.Count) {
 	for _, resource := range slices.Sorted(maps.Keys(declared)) {
 		if all := pods[resource].count; resource != "" && all > 0 && all != declared[resource] {
-			result.warn(load.annotationPath(v1alpha1.AnnotationCardRequest), "says %d %s in total, but its pods ask for %d: the annotation counts until the pods exist, then the pods count",
+			result.warn(load.annotationPath(v1alpha1.AnnotationCardRequest), "says %d %s in total, but its pods request %d: the annotation counts until the pods exist, then the pods count",
 				declared[resource], resource, all)
 		}
 	}

@@ -129,7 +129,7 @@ func checkPodFitsQuota(result *Result, p queuedPod) {
 		limit = max(limit, quota[name])
 	}
 	if request.Count > limit {
-		result.warn(p.Path.Child("spec", "containers"), "asks for %d %s, but the quota of queue %s is %d: the pod waits until the quota is raised", request.Count, request.Named, p.name, limit)
+		result.warn(p.Path.Child("spec", "containers"), "requests %d %s, but the quota of queue %s is %d: the pod waits until the quota is raised", request.Count, request.Named, p.name, limit)
 	}
 }
 
@@ -147,7 +147,7 @@ func checkTotalFitsQuota(result *Result, load *Workload, p queuedPod) {
 			limit = limit.Add(quota[name])
 		}
 		if total.Count > limit {
-			result.warn(load.annotationPath(v1alpha1.AnnotationCardRequest), "asks for %d %s in total, but the quota of queue %s is %d, and the job waits for the total before its pods exist: write fewer, or remove the annotation if it may start with fewer",
+			result.warn(load.annotationPath(v1alpha1.AnnotationCardRequest), "requests %d %s in total, but the quota of queue %s is %d, and the job waits for the total before its pods exist: write fewer, or remove the annotation if it may start with fewer",
 				total.Count, total.Request, p.name, limit)
 		}
 	}

@@ -54,8 +54,8 @@ func TestQueueAccess(t *testing.T) {
 		"a queue on the wrong object":            {deployment(in("open"), nil, func(d *appsv1.Deployment) { d.Annotations = in("training") }), nil, "", "metadata.annotations[scheduling.volcano.sh/queue-name]: is not read here, the queue is open: write it in spec.template.metadata.annotations"},
 		"a queue on the wrong part of a job":     {vcjobOf("", in("training"), task(1, nil, nil)), nil, "", "is not read here, the queue is default: write it in spec.queue"},
 		"a total that the queue may never hold": {vcjobOf("training", notes{request: `{"NVIDIA-H200":16}`}, task(4, notes{name: "NVIDIA-H200"}, amounts{gpu: "4"})), nil, "",
-			"metadata.annotations[volcano.sh/card.request]: asks for 16 NVIDIA-H200 in total, but the quota of queue training is 8"},
-		"more cards than the queue may ever hold":  {requested(notes{inQueue: "training", name: "NVIDIA-H200"}, amounts{gpu: "9"}, nil), nil, "", "asks for 9 NVIDIA-H200, but the quota of queue training is 8"},
+			"metadata.annotations[volcano.sh/card.request]: requests 16 NVIDIA-H200 in total, but the quota of queue training is 8"},
+		"more cards than the queue may ever hold":  {requested(notes{inQueue: "training", name: "NVIDIA-H200"}, amounts{gpu: "9"}, nil), nil, "", "requests 9 NVIDIA-H200, but the quota of queue training is 8"},
 		"as many cards as the queue may ever hold": {requested(notes{inQueue: "training", name: "NVIDIA-H200"}, amounts{gpu: "8"}, nil), nil, "", ""},
 		"the type that the queue grants":           {requested(notes{inQueue: "training", ofType: "training"}, nil, nil), nil, "", ""},
 		"a type that it does not grant":            {requested(notes{inQueue: "training", ofType: "inference"}, nil, nil), nil, "metadata.annotations[volcano.sh/service.type]: Forbidden: requests service type inference, but queue training has training, and the queue decides", ""},
@@ -87,7 +87,7 @@ func TestTemplatesThatBypassTheScheduler(t *testing.T) {
 			d.Namespace, d.Spec.Template.Spec.ServiceAccountName = namespace, "validator"
 		}
 	}
-	const wrong = "spec.template.spec.schedulerName: …its pods ask for 1 nvidia.com/gpu each and name schedulerName default-scheduler…write spec.template.spec.schedulerName: volcano"
+	const wrong = "spec.template.spec.schedulerName: …its pods request 1 nvidia.com/gpu each and name schedulerName default-scheduler…write spec.template.spec.schedulerName: volcano"
 	for t, tc := range check.Cases(t, map[string]struct {
 		object           runtime.Object
 		world            func(*WorkloadInput)

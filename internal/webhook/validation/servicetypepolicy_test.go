@@ -60,7 +60,7 @@ func TestServiceTypePolicy(t *testing.T) {
 		"the base is gone":                {policy: rendered, warning: "the policy waits: there is no ConfigMap volcano-system/volcano-scheduler-configmap"},
 		"what is rendered stays":          {policy: rendered, warning: "; what was rendered last stays"},
 		"nothing is rendered":             {policy: policy(nil), base: text("actions: ["), warning: "; there is no rendered configuration"},
-		"no ConfigMap yet":                {policy: policy(nil), warning: "Volcano's built-in default with this policy laid over it; there was never another: there is no ConfigMap volcano-system/volcano-scheduler-configmap"},
+		"no ConfigMap yet":                {policy: policy(nil), warning: "Volcano's built-in default merged with this policy; the base has never existed: there is no ConfigMap volcano-system/volcano-scheduler-configmap"},
 		"a ConfigMap that nobody can use": {policy: policy(nil), base: text("actions: ["), warning: "the policy waits: ConfigMap volcano-system/volcano-scheduler-configmap, key volcano-scheduler.conf: the text is not YAML"},
 	}) {
 		answers(t, ValidateServiceTypePolicy(tc.policy, tc.before, PolicyInput{Quotas: tc.quotas, Base: tc.base, BaseUnknown: tc.unknown, Volcano: "volcano-system"}), tc.refusal, tc.warning)
