@@ -31,18 +31,23 @@ func (m *model) fillNodes(podSet int, avail []float64, quotas []int64, place [][
 }
 
 // placePods returns the nodes of the pending pods, nil if it cannot place all. Filling nodes
-// is exact for one pod set. For several, it may have to backtrack.
+// is exact for one pod set. For several, it tries the reverse order as well, and then
+// backtracks, which has a budget.
 func (r *capacity) placePods() [][]int {
-	avail, quotas, place := slices.Clone(r.available), slices.Clone(r.quotas), make([][]int, len(r.podSets))
-	all := true
-	for _, podSet := range r.order {
-		all = all && r.fillNodes(podSet, avail, quotas, place)
-	}
-	switch {
-	case all:
-		return place
-	case len(r.order) == 1:
-		return nil
+	reversed := slices.Clone(r.order)
+	slices.Reverse(reversed)
+	for _, order := range [][]int{r.order, reversed} {
+		avail, quotas, place := slices.Clone(r.available), slices.Clone(r.quotas), make([][]int, len(r.podSets))
+		all := true
+		for _, podSet := range order {
+			all = all && r.fillNodes(podSet, avail, quotas, place)
+		}
+		switch {
+		case all:
+			return place
+		case len(order) == 1:
+			return nil
+		}
 	}
 	return r.placeWithBacktracking()
 }
