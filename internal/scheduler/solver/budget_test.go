@@ -122,6 +122,20 @@ func TestSolveRefusesMoreThanAllQuotas(t *testing.T) {
 	}
 }
 
+// TestEmptyPodSetsCostNoWork: so that a caller can try how many pods of each kind fit.
+func TestEmptyPodSetsCostNoWork(t *testing.T) {
+	p := fleet{nodes: 100, gangs: 100, size: 8}.problem(20, 1)
+	alone := Solve(p, maxRefineWork)
+	for range 63 {
+		empty := p.PodSets[0]
+		empty.Count = 0
+		p.PodSets = append(p.PodSets, empty)
+	}
+	got := Solve(p, maxRefineWork)
+	check.That(t, alone.Plan != nil && got.Plan != nil && got.Work == alone.Work, "work %d with empty pod sets, want %d", got.Work, alone.Work)
+	check.That(t, got.Plan != nil && len(got.Plan.Places) == 64 && got.Plan.Placed() == 20, "%+v, want 20 pods of the first of 64 pod sets", got.Plan)
+}
+
 func TestSolveIgnoresEmptyPodSets(t *testing.T) {
 	p := fullProblem(1, 1, 1, gang(1, 0))
 	empty := p.PodSets[0]

@@ -15,7 +15,7 @@ type model struct {
 	nodeQuota   []int     // by node: the index of its quota
 	quotas      []int64   // the last has no cards, for nodes that name none
 	podSets     []podSet
-	order       []int // the pod sets with pending pods, the hardest to place first
+	order       []int // the pod sets, the hardest to place first
 	jobs        []job
 	pods        []pod
 	jobNodes    []jobNode
@@ -78,7 +78,7 @@ func (m *model) exceedsQuotas() bool {
 	in := make([]bool, len(m.quotas))
 	for i := range m.podSets {
 		c := &m.podSets[i]
-		if c.Cards == 0 || c.Count == 0 {
+		if c.Cards == 0 {
 			continue
 		}
 		if c.Cards > math.MaxInt64/int64(c.Count) {
@@ -113,12 +113,9 @@ func (m *model) noteFraction(resource int, amount float64) {
 	}
 }
 
-// newPodSet returns a pod set with valid numbers. It has no nodes if it has no pods.
+// newPodSet returns a pod set with valid numbers.
 func (m *model) newPodSet(from *PodSet) podSet {
 	c := podSet{PodSet: PodSet{Request: make(Amounts, m.dims), Cards: max(from.Cards, 0), Count: max(from.Count, 0)}, wantsNode: make([]bool, len(m.nodeQuota))}
-	if c.Count == 0 {
-		return c
-	}
 	for r, amount := range from.Request {
 		if math.IsNaN(amount) || amount > maxAmount {
 			amount = math.Inf(1)
@@ -136,14 +133,12 @@ func (m *model) newPodSet(from *PodSet) podSet {
 	return c
 }
 
-// hardestFirst lists the pod sets with pending pods, the hardest to place first: more cards
+// hardestFirst lists the pod sets, the hardest to place first: more cards
 // before fewer, then fewer nodes before more.
 func hardestFirst(podSets []podSet) []int {
 	var order []int
 	for i := range podSets {
-		if podSets[i].Count > 0 {
-			order = append(order, i)
-		}
+		order = append(order, i)
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
 		x, y := &podSets[a], &podSets[b]

@@ -30,6 +30,19 @@ type Node struct {
 	Quota int
 }
 
+// withoutEmptyPodSets returns the problem without pod sets of which no pod is pending, so that
+// they cost no work, and the index of each pod set that stays.
+func (p *Problem) withoutEmptyPodSets() (*Problem, []int) {
+	asked, indexes := *p, []int(nil)
+	asked.PodSets = nil
+	for i := range p.PodSets {
+		if p.PodSets[i].Count > 0 {
+			asked.PodSets, indexes = append(asked.PodSets, p.PodSets[i]), append(indexes, i)
+		}
+	}
+	return &asked, indexes
+}
+
 // PodSet is a group of identical pending pods.
 type PodSet struct {
 	// Request is what each pod needs on its node, 0 for a resource that it does not need.

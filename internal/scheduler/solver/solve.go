@@ -21,8 +21,16 @@ type Result struct {
 // be placed, whatever is evicted. most bounds the work that makes the first plan cheaper. The
 // first plan has a budget of its own.
 func Solve(p *Problem, most int) Result {
-	m := newModel(p)
-	plan := m.findPlan(p, min(most, maxRefineWork))
+	asked, indexes := p.withoutEmptyPodSets()
+	m := newModel(asked)
+	plan := m.findPlan(asked, min(most, maxRefineWork))
+	if plan != nil {
+		places := make([][]int, len(p.PodSets))
+		for i, nodes := range plan.Places {
+			places[indexes[i]] = nodes
+		}
+		plan.Places = places
+	}
 	return Result{Plan: plan, Work: m.work, OutOfBudget: m.outOfBudget}
 }
 
