@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Bounds of refining: units of the victim's job in a neighborhood, all units in it, and sets
-// of them that are tried.
+// Bounds of refining: units in a neighborhood of the victim's job and of jobs that share nodes
+// with it, all units in the neighborhood, and sets of them that are tried.
 const (
 	maxJobNeighbors = 24
 	maxNeighborhood = 32
@@ -45,34 +45,57 @@ func (s *state) refineVictims() (changed bool) {
 	return changed
 }
 
-// neighborhoodOf lists units around a victim: those of its job, and promising units of other
-// jobs. Their cards must be of its quota, or of one that is not used up.
+// neighborhoodOf lists units around a victim: those of its job, those of jobs that share nodes
+// with it, directly or through other jobs, and then promising units. The cards of promising
+// units must be of the victim's quota, or of one that is not used up.
 func (s *state) neighborhoodOf(u int, promising []option) []int {
-	units := s.openUnitsOfJob(s.units[u].job)
-	if len(units) > maxJobNeighbors {
-		units = s.neighborsInJob(u, units, promising)
+	n := &neighborhood{state: s, seen: map[int]bool{}}
+	if n.addJob(s.units[u].job, maxJobNeighbors); len(n.jobs) == 0 {
+		n.units = s.neighborsInJob(u, s.openUnitsOfJob(s.units[u].job), promising)
+		n.seen[s.units[u].job] = true
 	}
-	seen := map[int]bool{s.units[u].job: true}
+	for i := 0; i < len(n.jobs) && len(n.units) < maxJobNeighbors; i++ {
+		jobNodes := s.jobs[n.jobs[i]].jobNodes
+		for j := jobNodes.from; j < jobNodes.end; j++ {
+			s.countVisits(1)
+			for _, x := range s.unitsOn[s.jobNodes[j].node] {
+				n.addJob(s.units[x.unit].job, maxJobNeighbors)
+			}
+		}
+	}
 	quotas := s.quotasLeft()
 	s.forEachJobNode(u, func(jobNode int) { quotas[s.nodeQuota[s.jobNodes[jobNode].node]] = true })
 	for i := range promising {
 		v := promising[i].unit
-		if len(units) >= maxNeighborhood {
+		if len(n.units) >= maxNeighborhood {
 			break
 		}
-		inPool := false
 		s.forEachJobNode(v, func(jobNode int) {
 			s.countVisits(1)
-			inPool = inPool || quotas[s.nodeQuota[s.jobNodes[jobNode].node]]
-		})
-		if job := s.units[v].job; inPool && !seen[job] {
-			if open := s.openUnitsOfJob(job); len(units)+len(open) <= maxNeighborhood {
-				seen[job] = true
-				units = append(units, open...)
+			if quotas[s.nodeQuota[s.jobNodes[jobNode].node]] {
+				n.addJob(s.units[v].job, maxNeighborhood)
 			}
-		}
+		})
 	}
-	return units
+	return n.units
+}
+
+// neighborhood is units that the search decides about together.
+type neighborhood struct {
+	*state
+	jobs, units []int
+	seen        map[int]bool // by job
+}
+
+// addJob adds the open units of a job unless the neighborhood has more than most units then.
+func (n *neighborhood) addJob(job, most int) {
+	if n.seen[job] {
+		return
+	}
+	if open := n.openUnitsOfJob(job); len(n.units)+len(open) <= most {
+		n.seen[job] = true
+		n.jobs, n.units = append(n.jobs, job), append(n.units, open...)
+	}
 }
 
 // openUnitsOfJob lists the units of a job that the current choice decides about.

@@ -2,6 +2,7 @@ package solver
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 
 	"cardquota.dev/operator/internal/testing/check"
@@ -41,4 +42,20 @@ func TestSearchProvesThatElasticPodsDoNotSuffice(t *testing.T) {
 		got := Solve(fullProblem(nodes, 1, 8, job), maxRefineWork)
 		check.That(t, got.Plan == nil && !got.OutOfBudget, "%s: %+v, want no plan for certain", name, got)
 	}
+}
+
+// TestNeighborhoodBeginsWithSharedNodes: a unit of a job on the victim's node comes before
+// promising units, and so does a unit on another node of that job.
+func TestNeighborhoodBeginsWithSharedNodes(t *testing.T) {
+	jobs := []Job{podsOf(1, podOn(0, 100)), podsOf(2, podOn(0, 900), podOn(1, 900)), podsOf(1, podOn(1, 900))}
+	for i := range 60 {
+		jobs = append(jobs, podsOf(1, podOn(2+i, 1)))
+	}
+	m := newModel(fullProblem(62, 1, 1, jobs...))
+	m.addJobs(fullProblem(62, 1, 1, jobs...))
+	s := m.initialState()
+	s.addVictim(0, none)
+	got := s.neighborhoodOf(0, s.newBranchAndBound(s.openUnits()).options)
+	check.That(t, len(got) == maxNeighborhood, "%d units, want %d", len(got), maxNeighborhood)
+	check.That(t, slices.Equal(got[:4], []int{0, 1, 2, 3}), "begins with %v, want the jobs on its nodes", got[:4])
 }
