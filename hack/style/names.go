@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 )
@@ -17,15 +18,16 @@ import (
 const maxOneWordShare = 20
 
 // avoidedPhrases are words and phrases that leave the reader to guess the actor or the meaning.
-// They are refused in docs and in comments.
+// They are refused in docs, in comments and in messages.
 var avoidedPhrases = []string{
 	"nobody", "somebody", "whoever", "anybody", "everybody", "shall",
-	"put right", "puts right", "made anew", "ever later", "goes by", "go by what", "tells that", "tells whether", "at work",
+	"put right", "puts right", "ever later", "goes by", "go by what", "tells that", "tells whether", "at work",
+	"anew", "laid over",
 }
 
 // checkNames returns a finding when too many unexported functions of the Go files below root
-// have a one-word name, and one for each comment with an avoided phrase. Test files and
-// generated files do not count.
+// have a one-word name, and one for each comment or string with an avoided phrase. Test files
+// and generated files do not count.
 func checkNames(root string) ([]string, error) {
 	var findings, oneWord []string
 	functions := 0
@@ -51,11 +53,22 @@ func checkNames(root string) ([]string, error) {
 				oneWord = append(oneWord, fmt.Sprintf("%s:%d: %s", name, files.Position(function.Pos()).Line, function.Name.Name))
 			}
 		}
-		for _, group := range file.Comments {
-			for _, phrase := range findPhrases(group.Text()) {
-				findings = append(findings, fmt.Sprintf("%s:%d: the comment says %q: name the actor and what it does", name, files.Position(group.Pos()).Line, phrase))
+		report := func(kind, text string, at token.Pos) {
+			for _, phrase := range findPhrases(text) {
+				findings = append(findings, fmt.Sprintf("%s:%d: the %s says %q: name the actor and what it does", name, files.Position(at).Line, kind, phrase))
 			}
 		}
+		for _, group := range file.Comments {
+			report("comment", group.Text(), group.Pos())
+		}
+		ast.Inspect(file, func(node ast.Node) bool {
+			if literal, ok := node.(*ast.BasicLit); ok && literal.Kind == token.STRING {
+				if text, err := strconv.Unquote(literal.Value); err == nil && !slices.Contains(avoidedPhrases, text) { // such a word alone is a name
+					report("string", text, literal.Pos())
+				}
+			}
+			return true
+		})
 		return nil
 	})
 	if len(oneWord)*100 > functions*maxOneWordShare {

@@ -56,12 +56,13 @@ func TestTestsEntriesAndGeneratedFilesDoNotCount(t *testing.T) {
 	}
 }
 
-func TestAvoidedPhrasesAreFoundInCommentsAndPages(t *testing.T) {
+func TestAvoidedPhrasesAreFoundInCommentsStringsAndPages(t *testing.T) {
 	found := checkTreeOf(t, map[string]string{
-		"a.go":    "package a\n\n// Somebody reads it.\nvar A = \"nobody\"\n",
+		"a.go":    "package a\n\n// Somebody reads it.\nvar A, B = \"nobody\", \"nobody reads it\"\n",
 		"page.md": "# Nobody\n\nA field is put right.\n\n`shall` is code. Marshall is a name.\n",
 	})
 	want := "a.go:3: the comment says \"somebody\": name the actor and what it does\n" +
+		"a.go:4: the string says \"nobody\": name the actor and what it does\n" +
 		"page.md: \"A field is put right.\" says \"put right\": name the actor and what it does"
 	if found != want {
 		t.Errorf("found:\n%s", found)
