@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/conditions"
@@ -119,24 +118,6 @@ func describeMissingBase(ref v1alpha1.ConfigMapKeyReference, base *corev1.Config
 		has = "it has " + strings.Join(keys[:min(len(keys), 5)], ", ")
 	}
 	return fmt.Sprintf("ConfigMap %s/%s has no text under key %s (%s): add it or name another key in spec.scheduler.baseConfigMap", ref.Namespace, ref.Name, ref.Key, has)
-}
-
-// InvalidCondition returns the condition for an invalid spec.
-func InvalidCondition(faults field.ErrorList) metav1.Condition {
-	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonInvalidPolicy,
-		"this spec is not applied, and the previous configuration stays in force: %s", faults.ToAggregate())
-}
-
-// RefusedCondition returns the condition for a ConfigMap that the operator could not read or
-// write. With final a retry would fail again; without it the result is unknown.
-func RefusedCondition(err error, final bool) metav1.Condition {
-	status := metav1.ConditionUnknown
-	if final {
-		status = metav1.ConditionFalse
-	}
-	return conditions.New(status, v1alpha1.ReasonConfigRefused,
-		"%s: as shipped, cardquota-manager may read volcano-scheduler-configmap, and write %s in its own namespace: grant another base or namespace as well; an immutable ConfigMap must be deleted",
-		onOneLine(err), ConfigMapName)
 }
 
 // DriftedBy reports whether another writer changed the text of the scheduler's ConfigMap, and

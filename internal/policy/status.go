@@ -2,37 +2,13 @@ package policy
 
 import (
 	"cmp"
-	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/conditions"
 )
-
-// Enforcement is whether quotas are proven to be enforced.
-type Enforcement struct {
-	metav1.Condition
-	// Scheduler is the last report of the scheduler, nil when there is none.
-	Scheduler *v1alpha1.SchedulerStatus
-	// Until is when the operator must evaluate it again without a change, zero for never.
-	Until time.Time
-}
-
-// Guard is condition BypassGuarded for one generation of one ServiceTypePolicy.
-type Guard struct {
-	metav1.Condition
-	UID        types.UID
-	Generation int64
-}
-
-// UnknownEnforcement is the condition before enforcement was evaluated.
-func UnknownEnforcement() Enforcement {
-	return Enforcement{Condition: metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotConfigured, Message: "enforcement has not been evaluated yet"}}
-}
 
 // StatusInput is everything that a status is computed from.
 type StatusInput struct {
@@ -98,28 +74,3 @@ func serviceTypeStatuses(types []v1alpha1.ServiceType) []v1alpha1.ServiceTypeSta
 	}
 	return out
 }
-
-// readyCondition is True when the configuration is written and the scheduler enforces it.
-func readyCondition(f StatusInput) metav1.Condition {
-	switch {
-	case f.Sync.Status != metav1.ConditionTrue:
-		return f.Sync
-	case f.Enforced.Status != metav1.ConditionTrue:
-		return f.Enforced.Condition
-	default:
-		return metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: "the policy is in the scheduler's configuration and in force"}
-	}
-}
-
-// Events returns the events for the change from one status to the next.
-func Events(before, after v1alpha1.ServiceTypePolicyStatus) []conditions.Event {
-	return conditions.Events(before.Conditions, after.Conditions, eventRules)
-}
-
-var eventRules = slices.Concat([]conditions.Rule{
-	{Type: v1alpha1.ConditionConfigSynced, Status: metav1.ConditionFalse, Kind: corev1.EventTypeWarning},
-	{Type: v1alpha1.ConditionConfigSynced, Reason: v1alpha1.ReasonSynced, Kind: corev1.EventTypeNormal, Event: v1alpha1.EventConfigSynced},
-}, conditions.CommonRules, []conditions.Rule{
-	{Type: v1alpha1.ConditionBypassGuarded, Reason: v1alpha1.ReasonGuardRefused, Kind: corev1.EventTypeWarning, Event: v1alpha1.ReasonGuardRefused},
-	{Type: v1alpha1.ConditionReady, Reason: v1alpha1.ReasonReady, Kind: corev1.EventTypeNormal, Event: v1alpha1.ReasonReady},
-})

@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -219,4 +220,101 @@ func (w *WorkloadInput) queueOf(load *Workload, pod *corev1.Pod) string {
 		group = w.PodGroup(name)
 	}
 	return cmp.Or((&workload.Resolver{}).Queue(pod, group, ""), workload.DefaultQueue)
+}
+
+// ValidateWorkload validates a workload. before is the one it replaces, nil for a new one.
+//
+// An object with a controller gets only warnings. Admission validated its controller, and
+// an older controller must be able to continue. The exception is a queue that does not
+// allow the namespace: an owner reference must not open it. Without a ServiceTypePolicy, or
+// if it says Warn, every workload gets only warnings, so that existing workloads continue.
+// The error is the context's.
+func ValidateWorkload(ctx context.Context, load Workload, before *Workload, input WorkloadInput) (Result, error) {
+	input.resolveRequests(ctx, &load)
+	result, places := checkRequests(ctx, &load, &input), checkQueueAccess(&load, &input)
+	if before != nil {
+		input.resolveRequests(ctx, before)
+		result = result.OnlyNew(checkRequests(ctx, before, &input))
+		places = places.OnlyNew(checkQueueAccess(before, &input))
+	}
+	if metav1.GetControllerOf(&load.Meta) != nil {
+		result = result.asWarnings()
+	}
+	result.addResult(places)
+	if input.onlyWarns() {
+		result = result.asWarnings()
+	}
+	return result, ctx.Err()
+}
+
+// checkRequests checks everything but the access to a queue. It returns early, with a
+// partial Result, when the context ends.
+func checkRequests(ctx context.Context, load *Workload, input *WorkloadInput) Result {
+	var result Result
+	for i := range load.Templates {
+		if ctx.Err() != nil {
+			return result
+		}
+		t := &load.Templates[i]
+		checkCardRequest(&result, t, input.Inventory)
+		checkAnnotationPlacement(&result, load, t)
+		checkBypass(&result, load, t, input.policySpec(), input.User)
+		if !load.IsPod() {
+			warnUnknownAnnotations(&result, t.Path.Child("metadata", "annotations"), t.Pod.Annotations)
+		}
+	}
+	if load.Truncated {
+		result.refuse(specPath, "has more than %d pod templates, and the rest is not validated: write fewer tasks with more replicas, or several jobs", MaxTemplates)
+	}
+	checkTotals(&result, load, input.Inventory)
+	checkServiceTypeAndQuota(&result, load, input)
+	warnUnknownAnnotations(&result, load.MetadataPath.Child("annotations"), load.Annotations)
+	return result
+}
+
+// RefuseOverlarge refuses a workload that is too large to validate, since it may request
+// cards. was reports that the one it replaces was as large. Real workloads are far smaller.
+func RefuseOverlarge(was bool, input WorkloadInput) Result {
+	var result Result
+	result.refuse(specPath, "has too many parts to be validated: write fewer tasks with more replicas, or several jobs")
+	if was {
+		result = result.OnlyNew(result)
+	}
+	if input.onlyWarns() {
+		result = result.asWarnings()
+	}
+	return result
+}
+
+// checkBypass reports early that the API server would refuse every pod of a template,
+// because it requests a card and bypasses the scheduler. The ValidatingAdmissionPolicy
+// reports the same for pods.
+func checkBypass(result *Result, load *Workload, t *Template, spec *v1alpha1.ServiceTypePolicySpec, user string) {
+	request := &t.request
+	if load.IsPod() || request.Count == 0 || request.Denied != nil || isExempt(load, t, spec.Admission.ExemptServiceAccounts, user) {
+		return
+	}
+	add := result.warn
+	switch spec.Admission.SchedulerBypassPolicy {
+	case v1alpha1.SchedulerBypassAllow:
+		return
+	case v1alpha1.SchedulerBypassDeny:
+		add = result.refuse
+	}
+	if !isOurs(load, t.Pod, spec) {
+		add(t.Path.Child("spec", "schedulerName"), "its pods request %d %s each and name schedulerName %.160s, but only the scheduler %s assigns cards within the quota of a queue: write %s.spec.schedulerName: %s",
+			request.Count, request.Resource, cmp.Or(t.Pod.Spec.SchedulerName, load.Scheduler), strings.Join(spec.Scheduler.Names, " or "), t.Path, spec.Scheduler.Names[0])
+	}
+	if node := t.Pod.Spec.NodeName; node != "" {
+		add(t.Path.Child("spec", "nodeName"), "its pods request %d %s each and set spec.nodeName %.160s, which bypasses the scheduler and every quota: leave nodeName out, and choose the node by a nodeSelector",
+			request.Count, request.Resource, node)
+	}
+}
+
+// isExempt reports whether the policy exempts the pods.
+func isExempt(load *Workload, t *Template, accounts []v1alpha1.ServiceAccountReference, user string) bool {
+	return slices.ContainsFunc(accounts, func(a v1alpha1.ServiceAccountReference) bool {
+		return user == "system:serviceaccount:"+a.Namespace+":"+a.Name ||
+			load.Meta.Namespace == a.Namespace && t.Pod.Spec.ServiceAccountName == a.Name
+	})
 }
