@@ -242,8 +242,10 @@ func (l *leader) leadBehind(fence *fence) func(context.Context) error {
 		if err := l.others.confirmNone(term); err != nil {
 			return err
 		}
-		if term.Err() != nil {
+		select {
+		case <-term.Done():
 			return nil
+		default:
 		}
 		fenced := rest.CopyConfig(l.config)
 		fenced.Wrap(fence.wrapTransport)

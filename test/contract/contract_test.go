@@ -98,14 +98,7 @@ func (w contractNames) collect(file *ast.File, folder string) {
 		case *ast.ImportSpec:
 			return false
 		case *ast.BasicLit:
-			switch word := stringLiteral(n); {
-			case metricName.MatchString(word):
-				w.add("metrics", word)
-			case objectKey.MatchString(word):
-				w.add("annotations, labels and finalizers", word)
-			case word == "cardquota-scheduler" || strings.HasPrefix(word, "cardquota-scheduler-") || strings.HasPrefix(word, "volcano-scheduler"):
-				w.add("names of objects", word)
-			}
+			w.readLiteral(stringLiteral(n))
 		case *ast.SelectorExpr:
 			if word := volcanosKeys[n.Sel.Name]; word != "" {
 				w.add("annotations, labels and finalizers", word)
@@ -121,6 +114,18 @@ func (w contractNames) collect(file *ast.File, folder string) {
 		}
 		return true
 	})
+}
+
+// readLiteral collects a word that is a metric, a key or the name of an object.
+func (w contractNames) readLiteral(word string) {
+	switch {
+	case metricName.MatchString(word):
+		w.add("metrics", word)
+	case objectKey.MatchString(word):
+		w.add("annotations, labels and finalizers", word)
+	case word == "cardquota-scheduler" || strings.HasPrefix(word, "cardquota-scheduler-") || strings.HasPrefix(word, "volcano-scheduler"):
+		w.add("names of objects", word)
+	}
 }
 
 // readConstants collects reasons and types of conditions, and the arguments of the plugin, which are

@@ -234,8 +234,8 @@ func (s *bindingScript) runSteps(script string) {
 // runSession opens a session that sees a pod, or none, and closes it after what it
 // does.
 func (s *bindingScript) runSession(does []string, pod *corev1.Pod) {
-	s.Cache.session, s.podsSeen = s.Cache.session+1, 0
-	s.otherBindings.openSession(s.Cache.session, s.cacheSync.synced, s.at)
+	s.session, s.podsSeen = s.session+1, 0
+	s.otherBindings.openSession(s.session, s.cacheSync.synced, s.at)
 	if pod != nil {
 		s.observePod(pod)
 	}

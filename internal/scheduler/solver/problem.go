@@ -23,6 +23,7 @@ type Problem struct {
 	Jobs []Job
 }
 
+// Node is a node that may run the pods, or on which victims run.
 type Node struct {
 	// Free is what is free now or will be when terminating pods are gone.
 	Free Amounts

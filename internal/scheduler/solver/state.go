@@ -71,7 +71,7 @@ func (s *state) canAddVictim(u int) bool {
 		return false
 	}
 	role := s.pods[x.pod].role
-	return role == none || s.roleVictims[role] < s.model.roleElastic[role]
+	return role == none || s.roleVictims[role] < s.roleElastic[role]
 }
 
 // addedLoss returns what adding a unit to the victims adds to the loss.
