@@ -167,6 +167,9 @@ func (s *reclaimSession) pipelineTask(task *api.TaskInfo, node *api.NodeInfo, ev
 		}
 		return fmt.Errorf("place: %w", err)
 	}
+	if s.antiAffinityNodes != nil && countAntiAffinityTerms(task.Pod) > 0 {
+		s.antiAffinityNodes.Insert(node.Name)
+	}
 	return nil
 }
 

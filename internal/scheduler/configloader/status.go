@@ -67,13 +67,13 @@ func (l *Loader) reportChange(before Status) {
 		}
 		return
 	}
-	consequence := "no pod is scheduled until a configuration is valid"
+	consequence := "no pod is scheduled until a configuration is loaded"
 	if now.Hash != "" {
 		consequence = "the last valid one stays in force"
 	}
-	l.config.Log.Info("configuration refused: "+consequence,
+	l.config.Log.Info("configuration not loaded: "+consequence,
 		"source", l.config.Source.String(), "reason", now.Reason, "message", now.Message, "hashInForce", now.Hash)
-	l.recordEvent(corev1.EventTypeWarning, now.Reason, fmt.Sprintf("configuration refused, %s: %s", consequence, now.Message))
+	l.recordEvent(corev1.EventTypeWarning, now.Reason, fmt.Sprintf("configuration not loaded, %s: %s", consequence, now.Message))
 }
 
 // maxEventNote is the API's limit for an event's note.

@@ -49,7 +49,7 @@ func (s *state) refineVictims() (changed bool) {
 // with it, directly or through other jobs, and then promising units. The cards of promising
 // units must be of the victim's quota, or of one that is not used up.
 func (s *state) neighborhoodOf(u int, promising []option) []int {
-	n := &neighborhood{state: s, seen: map[int]bool{}}
+	n := &neighborhood{state: s, seen: map[int]bool{}, open: map[int][]int{}}
 	if n.addJob(s.units[u].job, maxJobNeighbors); len(n.jobs) == 0 {
 		n.units = s.neighborsInJob(u, s.openUnitsOfJob(s.units[u].job), promising)
 		n.seen[s.units[u].job] = true
@@ -84,7 +84,8 @@ func (s *state) neighborhoodOf(u int, promising []option) []int {
 type neighborhood struct {
 	*state
 	jobs, units []int
-	seen        map[int]bool // by job
+	seen        map[int]bool  // by job
+	open        map[int][]int // open units by job: a large job is listed once, not for each of its units
 }
 
 // addJob adds the open units of a job unless the neighborhood has more than most units then.
@@ -92,7 +93,13 @@ func (n *neighborhood) addJob(job, most int) {
 	if n.seen[job] {
 		return
 	}
-	if open := n.openUnitsOfJob(job); len(n.units)+len(open) <= most {
+	open, listed := n.open[job]
+	if !listed {
+		open = n.openUnitsOfJob(job)
+		n.open[job] = open
+		n.countVisits(len(open))
+	}
+	if len(n.units)+len(open) <= most {
 		n.seen[job] = true
 		n.jobs, n.units = append(n.jobs, job), append(n.units, open...)
 	}

@@ -78,7 +78,7 @@ func WarnCardQuotaDeletion(quota *v1alpha1.CardQuota) Result {
 			quota.QueueName(), joinSome(used))
 	}
 	if waiting := quota.Status.BlockedTotal; waiting > 0 {
-		result.warn(specPath.Child("cards"), "%d entries of status.blocked wait in queue %s and will not start", waiting, quota.QueueName())
+		result.warn(specPath.Child("cards"), "status.blockedTotal is %d: these workloads wait in queue %s and will not start", waiting, quota.QueueName())
 	}
 	return result
 }

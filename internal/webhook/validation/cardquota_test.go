@@ -89,7 +89,7 @@ func TestDeletion(t *testing.T) {
 		"nothing in use": {quotaOf("a", nil), ""},
 		"cards in use":   {quotaOf("a", used), "spec.cards: pods in queue a hold 6 NVIDIA-H200 and continue to run, but no new pod starts: to keep the queue and its quota, set spec.deletionPolicy to Retain"},
 		"work that waits": {quotaOf("a", func(q *v1alpha1.CardQuota) { q.Status.BlockedTotal, q.Status.PendingSummary = 2, "4 NVIDIA-H200" }),
-			"spec.cards: 2 entries of status.blocked wait in queue a and will not start"},
+			"spec.cards: status.blockedTotal is 2: these workloads wait in queue a and will not start"},
 		"the queue stays":          {quotaOf("a", func(q *v1alpha1.CardQuota) { used(q); q.Spec.DeletionPolicy = v1alpha1.DeletionPolicyRetain }), ""},
 		"it is being deleted once": {quotaOf("a", func(q *v1alpha1.CardQuota) { used(q); q.DeletionTimestamp = &gone }), ""},
 	}) {
