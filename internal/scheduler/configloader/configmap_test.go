@@ -88,7 +88,7 @@ func TestConfigMapThroughItsLife(t *testing.T) {
 	g.Eventually(status).Should(Equal("NotConfigured: ConfigMap default/scheduler has no key " + key))
 	set(without)
 	g.Eventually(status).Should(And(HavePrefix("NotConfigured: "), ContainSubstring("capacity-card is missing")))
-	g.Eventually(func(g Gomega) { event(g, ReasonNotConfigured, "nothing is scheduled") }).Should(Succeed())
+	g.Eventually(func(g Gomega) { event(g, ReasonNotConfigured, "no pod is scheduled") }).Should(Succeed())
 	g.Expect(loader.isReady()).To(BeFalse())
 
 	set(good)
