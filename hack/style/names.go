@@ -53,22 +53,7 @@ func checkNames(root string) ([]string, error) {
 				oneWord = append(oneWord, fmt.Sprintf("%s:%d: %s", name, files.Position(function.Pos()).Line, function.Name.Name))
 			}
 		}
-		report := func(kind, text string, at token.Pos) {
-			for _, phrase := range findPhrases(text) {
-				findings = append(findings, fmt.Sprintf("%s:%d: the %s says %q: name the actor and what it does", name, files.Position(at).Line, kind, phrase))
-			}
-		}
-		for _, group := range file.Comments {
-			report("comment", group.Text(), group.Pos())
-		}
-		ast.Inspect(file, func(node ast.Node) bool {
-			if literal, ok := node.(*ast.BasicLit); ok && literal.Kind == token.STRING {
-				if text, err := strconv.Unquote(literal.Value); err == nil && !slices.Contains(avoidedPhrases, text) { // such a word alone is a name
-					report("string", text, literal.Pos())
-				}
-			}
-			return true
-		})
+		findings = append(findings, checkPhrases(name, files, file)...)
 		return nil
 	})
 	if len(oneWord)*100 > functions*maxOneWordShare {
@@ -77,6 +62,27 @@ func checkNames(root string) ([]string, error) {
 		findings = append(findings, fmt.Sprintf("%d of %d unexported functions have a one-word name, more than %d of 100: name the verb and its object", len(oneWord), functions, maxOneWordShare))
 	}
 	return findings, err
+}
+
+// checkPhrases returns a finding for each avoided phrase in the comments and strings of a file.
+func checkPhrases(name string, files *token.FileSet, file *ast.File) (findings []string) {
+	report := func(kind, text string, at token.Pos) {
+		for _, phrase := range findPhrases(text) {
+			findings = append(findings, fmt.Sprintf("%s:%d: the %s says %q: name the actor and what it does", name, files.Position(at).Line, kind, phrase))
+		}
+	}
+	for _, group := range file.Comments {
+		report("comment", group.Text(), group.Pos())
+	}
+	ast.Inspect(file, func(node ast.Node) bool {
+		if literal, ok := node.(*ast.BasicLit); ok && literal.Kind == token.STRING {
+			if text, err := strconv.Unquote(literal.Value); err == nil && !slices.Contains(avoidedPhrases, text) { // such a word alone is a name
+				report("string", text, literal.Pos())
+			}
+		}
+		return true
+	})
+	return findings
 }
 
 func isProgramEntry(function *ast.FuncDecl) bool {

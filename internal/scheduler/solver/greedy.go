@@ -165,7 +165,7 @@ func (g *greedySearch) countGain(u int) int {
 	gain := 0
 	for quota, more := range g.gainByQuota {
 		if more > 0 {
-			room, most := g.capacity.fitByQuota[g.podSet][quota], c.countWithinQuota(g.quotas[quota])
+			room, most := g.fitByQuota[g.podSet][quota], c.countWithinQuota(g.quotas[quota])
 			gain += min(room+more, most) - min(room, most)
 			g.gainByQuota[quota] = 0
 		}
@@ -191,7 +191,7 @@ func (g *greedySearch) countFittingWith(node int, more []float64) int {
 // alone. Only this node counts, because gangs may run on hundreds of others.
 func (g *greedySearch) clearNode(node int) ([]int, Loss) {
 	c, quota := &g.podSets[g.podSet], g.nodeQuota[node]
-	if !c.wantsNode[node] || g.capacity.fitByQuota[g.podSet][quota] >= c.countWithinQuota(g.quotas[quota]) || !g.needsSeveralUnits(node) {
+	if !c.wantsNode[node] || g.fitByQuota[g.podSet][quota] >= c.countWithinQuota(g.quotas[quota]) || !g.needsSeveralUnits(node) {
 		return nil, Loss{}
 	}
 	before, target := g.loss, g.fitCounts[g.podSet][node]+1
