@@ -85,8 +85,8 @@ var quotaMutants = []mutant{
 	{"internal/quota/fits.go", `asked <= 0 || limit`, `limit`, "what is not asked for is not refused"},
 	{"internal/quota/fits.go", `AddSaturating(used, asked) <= limit`, `used <= limit`, "CPU and memory never exceed their limits"},
 	{"internal/quota/fits.go", `	for _, name := range request.Names {
-		if l.FitsCard(queue`, `	for _, name := range request.Names[:1] {
-		if l.FitsCard(queue`, "any alternative with room will do"},
+		if q.fitsCard(name`, `	for _, name := range request.Names[:1] {
+		if q.fitsCard(name`, "any alternative with room will do"},
 	{"internal/quota/ledger.go", `q.terminating[name].count > q.limits.Cards[name]`, `q.terminating[name].count >= q.limits.Cards[name]`, "as many cards as the quota may terminate at once"},
 	{"internal/quota/ledger.go", `	l.Release(pod)
 	if len(c.Cards) == 0 {`, `	if len(c.Cards) == 0 {`, "what terminates is not used"},

@@ -81,10 +81,11 @@ func (r *Released) addSigned(c *Charge, sign int64) {
 // FitsAnyCard is the check before a node is chosen. It returns nil if one of the requested
 // cards fits, and CPU and memory too, else the first limit that is exceeded.
 func (l *Ledger) FitsAnyCard(queue string, request Request) *InsufficientQuota {
-	if s := l.insufficientOnAllCards(queue, request); s != nil {
+	q := l.readQueue(queue)
+	if s := q.insufficientOnAllCards(queue, request); s != nil {
 		return s
 	}
-	return firstInsufficient(l.readQueue(queue).insufficientCPUMemory(queue, request, Released{}))
+	return firstInsufficient(q.insufficientCPUMemory(queue, request, Released{}))
 }
 
 // firstInsufficient returns the first element, nil if there is none.
@@ -105,18 +106,17 @@ func (l *Ledger) FitsAllCards(queue string, request Request) bool {
 	return l.FitsAnyCard(queue, request) == nil
 }
 
-func (l *Ledger) insufficientOnAllCards(queue string, request Request) *InsufficientQuota {
+func (q *queueLedger) insufficientOnAllCards(queue string, request Request) *InsufficientQuota {
 	if request.Count == 0 || len(request.Names) == 0 {
 		return nil
 	}
 	for _, name := range request.Names {
-		if l.FitsCard(queue, name, request.Count) {
+		if q.fitsCard(name, request.Count) {
 			return nil
 		}
 	}
 	// Prefer to report a card that becomes free when pods terminate. Otherwise report the card
 	// with the most free quota, and among equals the one with the largest quota.
-	q := l.readQueue(queue)
 	var best card.Name
 	if index := slices.IndexFunc(request.Names, func(name card.Name) bool { return q.hasRoom(name, request.Count) }); index >= 0 {
 		best = request.Names[index]
@@ -134,8 +134,7 @@ func (l *Ledger) insufficientOnAllCards(queue string, request Request) *Insuffic
 // and not too many of it are terminating. It allocates no memory, and goroutines may call it in
 // parallel while none writes.
 func (l *Ledger) FitsCard(queue string, name card.Name, count card.Count) bool {
-	q := l.readQueue(queue)
-	return q.limits.AnyCard || count == 0 || q.hasRoom(name, count) && !q.isTerminatingOverQuota(name)
+	return l.readQueue(queue).fitsCard(name, count)
 }
 
 // IsTerminatingOverQuota reports whether terminating pods hold more of a card than its quota.
@@ -161,6 +160,12 @@ func (l *Ledger) InsufficientAfterRelease(queue string, request Request, name ca
 // freeQuota returns quota − used of a card, negative after a quota was lowered.
 func (q *queueLedger) freeQuota(name card.Name) int64 {
 	return int64(q.limits.Cards[name]) - int64(q.cards[name])
+}
+
+// fitsCard reports whether so many more of a card fit the quota and not too many of it are
+// terminating.
+func (q *queueLedger) fitsCard(name card.Name, count card.Count) bool {
+	return q.limits.AnyCard || count == 0 || q.hasRoom(name, count) && !q.isTerminatingOverQuota(name)
 }
 
 // hasRoom reports whether so many more of a card fit the quota.
