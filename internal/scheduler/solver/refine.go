@@ -51,7 +51,7 @@ func (s *state) refineVictims() (changed bool) {
 func (s *state) neighborhoodOf(u int, promising []option) []int {
 	n := &neighborhood{state: s, seen: map[int]bool{}, open: map[int][]int{}}
 	if n.addJob(s.units[u].job, maxJobNeighbors); len(n.jobs) == 0 {
-		n.units = s.neighborsInJob(u, s.openUnitsOfJob(s.units[u].job), promising)
+		n.units = s.neighborsInJob(u, n.open[s.units[u].job], promising)
 		n.seen[s.units[u].job] = true
 	}
 	for i := 0; i < len(n.jobs) && len(n.units) < maxJobNeighbors; i++ {
