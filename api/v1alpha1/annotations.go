@@ -6,6 +6,13 @@ const (
 	// AnnotationCardQuota on a Queue is its quota, card name to whole number: {"NVIDIA-H200":8}.
 	// The operator writes it from a CardQuota; the scheduler also reads one that a user wrote.
 	AnnotationCardQuota = "volcano.sh/card.quota"
+	// AnnotationCardDeserved on a Queue of a tree is how many cards it takes back from borrowers, in the
+	// form of AnnotationCardQuota. The operator writes it; a user may write it on other Queues.
+	AnnotationCardDeserved = "volcano.sh/card.deserved"
+	// AnnotationCardGuarantee on a Queue of a tree is how many cards stay free for it, like AnnotationCardDeserved.
+	AnnotationCardGuarantee = "volcano.sh/card.guarantee"
+	// AnnotationStopPolicy on a Queue is Hold or HoldAndDrain, as spec.stopPolicy of a CardQuota. Absent is None.
+	AnnotationStopPolicy = "volcano.sh/stop-policy"
 	// AnnotationCardRequest on a vcjob or PodGroup is the number of cards that the whole job requests
 	// before its pods exist, card request to whole number: {"NVIDIA-H200":8}.
 	AnnotationCardRequest = "volcano.sh/card.request"
@@ -29,6 +36,8 @@ const (
 	// AnnotationCreatedBy on a Queue or PriorityClass names the object for which the operator created it.
 	// It counts only while the operator manages the field; without it the operator deletes nothing.
 	AnnotationCreatedBy = "cardquota.dev/created-by"
+	// AnnotationParentOnly on a Queue is "true" if its CardQuota has no service type: it takes no jobs.
+	AnnotationParentOnly = "cardquota.dev/parent-only"
 	// AnnotationRenderedFrom on the scheduler's ConfigMap names what its text was rendered from.
 	AnnotationRenderedFrom = "cardquota.dev/rendered-from"
 	// AnnotationDescription on an object that the operator created describes it.

@@ -10,7 +10,8 @@ import (
 
 // CardQuotaStatus is what the operator observed last, written at most once a second.
 type CardQuotaStatus struct {
-	// conditions are QueueSynced, WithinQuota, InventorySatisfied, Enforced and Ready. All should be True.
+	// conditions are QueueSynced, WithinQuota, InventorySatisfied, Enforced and Ready, in a tree also
+	// HierarchyValid. All should be True.
 	// Enforced is Unknown without a ServiceTypePolicy. See docs/troubleshooting.md.
 	// +optional
 	// +listType=map
@@ -37,7 +38,7 @@ type CardQuotaStatus struct {
 	// +kubebuilder:validation:MaxLength=1024
 	PendingSummary string `json:"pendingSummary,omitempty"`
 	// cards is the usage of each card of the spec, in that order. After them come cards without a quota
-	// that the queue's pods hold or request.
+	// that the queue's pods hold or request. A parent sums the queues below it.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -49,6 +50,11 @@ type CardQuotaStatus struct {
 	// memory is the memory that the queue's pods request together.
 	// +optional
 	Memory *ResourceStatus `json:"memory,omitempty"`
+	// children is the number of CardQuotas that name this one as their parent.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
+	Children int32 `json:"children,omitempty"`
 	// blockedTotal is the number of all blocked workloads, of which blocked lists the first.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -74,6 +80,12 @@ type QueueStatus struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	State string `json:"state,omitempty"`
+	// parent is spec.parent of the Queue, the Queue that contains it in a tree. Unset for a Queue at
+	// the top level.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Parent string `json:"parent,omitempty"`
 }
 
 // CardStatus is the usage of one card name, in whole cards.
@@ -83,7 +95,8 @@ type CardStatus struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=160
 	Name string `json:"name,omitempty"`
-	// quota is the limit of the spec, 0 for a card that the spec does not list.
+	// quota is the limit of the spec, 0 for a card that the spec does not list. In a tree it is the
+	// limit in force, also an inherited one.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Quota int64 `json:"quota"`
@@ -105,6 +118,21 @@ type CardStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	OverQuotaBy int64 `json:"overQuotaBy,omitempty"`
+	// deserved is the number of cards that the queue takes back from borrowers, in a tree. It is the
+	// number in force: smaller than in the spec where a parent has less. Unset if it is 0.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	Deserved int64 `json:"deserved,omitempty"`
+	// guarantee is the number of cards that stay free for the queue, in a tree. It is the number in
+	// force, as for deserved. Unset if it is 0.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	Guarantee int64 `json:"guarantee,omitempty"`
+	// borrowed is used minus deserved if that is more than 0, in a tree. Other queues may take these
+	// cards back.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	Borrowed int64 `json:"borrowed,omitempty"`
 	// physical is the number of these cards on all nodes. 0 means that no node has it: check the name.
 	// +required
 	// +kubebuilder:validation:Minimum=0

@@ -22,6 +22,7 @@ import (
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Project",type=string,priority=1,JSONPath=`.spec.project`
+// +kubebuilder:printcolumn:name="Parent",type=string,priority=1,JSONPath=`.spec.parent`
 // +kubebuilder:printcolumn:name="State",type=string,priority=1,JSONPath=`.status.queue.state`
 // +kubebuilder:printcolumn:name="CPU",type=string,priority=1,JSONPath=`.status.cpu.used`
 // +kubebuilder:printcolumn:name="Memory",type=string,priority=1,JSONPath=`.status.memory.used`
@@ -30,6 +31,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="has(self.spec.queueName) || self.metadata.name != 'root'",message="the queue root belongs to Volcano and cannot carry a quota: choose another name"
 // +kubebuilder:validation:XValidation:rule="has(self.spec.queueName) || self.metadata.name != 'default'",message="the queue default takes every workload that names no queue: to put a quota on it, say so with spec.queueName: default"
 // +kubebuilder:validation:XValidation:rule="(has(self.spec.queueName) ? self.spec.queueName : self.metadata.name) == (has(oldSelf.spec.queueName) ? oldSelf.spec.queueName : oldSelf.metadata.name)",message="spec.queueName cannot be changed: create another CardQuota for the other queue"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.parent) || self.spec.parent != self.metadata.name",message="a CardQuota cannot be its own parent"
 type CardQuota struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object metadata.
@@ -71,15 +73,25 @@ type CardQuotaSpec struct {
 	Project string `json:"project,omitempty"`
 	// serviceType is the kind of work in the queue, a service type of the ServiceTypePolicy. By default
 	// inference has queue priority 80000; training has 20000 and gives cards back to inference.
-	// It applies to every workload of the queue. See docs/administrator-guide.md.
-	// +required
+	// It applies to every workload of the queue. Unset means a parent in a tree of quotas: its queue
+	// takes no jobs, its children do. See docs/administrator-guide.md.
+	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	ServiceType string `json:"serviceType,omitempty"`
+	// parent is the CardQuota that contains this one in a tree of quotas. Unset means the top level.
+	// What a child uses counts in every ancestor. The parent may be created later: until then the
+	// operator does not write the Queue. It takes effect if queueHierarchy of the ServiceTypePolicy is Tree.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	Parent string `json:"parent,omitempty"`
 	// namespaceSelector selects by labels the namespaces whose pods may use the queue. Unset and {}
 	// select every namespace. At most 32 labels and 32 expressions of 256 values. Pods of other
-	// namespaces wait; running pods are not affected. See docs/administrator-guide.md.
+	// namespaces wait; running pods are not affected. In a tree every ancestor must select the namespace
+	// as well. See docs/administrator-guide.md.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchLabels) || self.matchLabels.size() <= 32",message="at most 32 labels can be matched"
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.size() <= 32",message="at most 32 expressions can be matched"
@@ -109,13 +121,26 @@ type CardQuotaSpec struct {
 	// IgnoreForCardPods, the limits do not apply to pods that request cards.
 	// +optional
 	Resources *Resources `json:"resources,omitempty"`
-	// weight is the weight of the Queue, 1 to 65535. Unset leaves it unchanged. Cardquota's scheduler
-	// ignores it. If another field manager owns the weight, the operator leaves it unchanged and reports
+	// weight is the weight of the Queue, 1 to 65535. Unset leaves it unchanged. In a tree it divides
+	// borrowed cards between queues: weight 2 gets twice as many as weight 1. If another field manager owns the weight, the operator leaves it unchanged and reports
 	// that in condition QueueSynced.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	Weight *int32 `json:"weight,omitempty"`
+	// priority orders queues of one service type, 0 (default) to 9999. Jobs of a higher one start first
+	// and lose their cards last. It is added to the priority of the service type, and cut below the next
+	// service type's. A queue never evicts jobs of its own service type because of it.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=9999
+	Priority *int32 `json:"priority,omitempty"`
+	// stopPolicy stops the queue and everything below it in a tree. None (default) does not. With Hold
+	// running pods continue, but nothing new starts, and unused guarantees are lent to other queues.
+	// HoldAndDrain also evicts every running job as a whole, but no system-critical pod.
+	// +optional
+	// +kubebuilder:default=None
+	StopPolicy StopPolicy `json:"stopPolicy,omitempty"`
 	// overAllocation controls what happens when all CardQuotas together grant more of a card than
 	// Ready nodes have. Warn (default) reports it, Allow accepts it, Deny refuses new grants.
 	// Every quota is enforced as written. See docs/administrator-guide.md.
@@ -131,6 +156,10 @@ type CardQuotaSpec struct {
 }
 
 // Card is the quota of one card name.
+// +kubebuilder:validation:XValidation:rule="has(self.quota) || has(self.deserved)",message="write quota, or in a tree deserved with the quota of the parent"
+// +kubebuilder:validation:XValidation:rule="!has(self.quota) || !has(self.deserved) || self.deserved <= self.quota",message="deserved must be at most quota"
+// +kubebuilder:validation:XValidation:rule="!has(self.guarantee) || !has(self.deserved) || self.guarantee <= self.deserved",message="guarantee must be at most deserved"
+// +kubebuilder:validation:XValidation:rule="!has(self.guarantee) || !has(self.quota) || self.guarantee <= self.quota",message="guarantee must be at most quota"
 type Card struct {
 	// name is the card name: the value of node label <vendor>/<type>.product, such as NVIDIA-H200.
 	// A MIG slice is <model>/mig-<profile>-mixed, an MPS share <model>/mps-<memory>g*1/<replicas>.
@@ -141,14 +170,39 @@ type Card struct {
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?(/(mig-[a-z0-9][-a-z0-9_.]{0,40}-mixed|mps-[0-9]{1,6}g\*1/[1-9][0-9]{0,3}))?$`
 	Name string `json:"name,omitempty"`
 	// quota is the maximum number of whole cards, slices or shares, 0 to 1000000.
-	// 0 forbids the card and keeps it in status.
-	// +required
+	// 0 forbids the card and keeps it in status. Unset inherits the quota of the parent, which exists
+	// in a tree only; elsewhere it counts as 0.
+	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
-	Quota int64 `json:"quota"`
+	Quota *int64 `json:"quota,omitempty"`
+	// deserved is how many of these cards the queue takes back from queues that hold more than they
+	// deserve, 0 to 1000000, at most quota. Up to quota it borrows what others do not use. It has an
+	// effect in a tree only. Unset counts as quota.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000
+	Deserved *int64 `json:"deserved,omitempty"`
+	// guarantee is how many of these cards stay free for the queue when it does not use them, 0 to
+	// 1000000, at most deserved. Nothing takes them from it. It has an effect in a tree only. Unset
+	// counts as 0.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000
+	Guarantee *int64 `json:"guarantee,omitempty"`
 }
 
 // Resources are the limits of a queue besides cards.
+// +kubebuilder:validation:XValidation:rule="!has(self.deserved) || !has(self.deserved.cpu) || has(self.cpu) || !has(self.memory)",message="deserved.cpu needs cpu, because memory is limited"
+// +kubebuilder:validation:XValidation:rule="!has(self.deserved) || !has(self.deserved.memory) || has(self.memory) || !has(self.cpu)",message="deserved.memory needs memory, because cpu is limited"
+// +kubebuilder:validation:XValidation:rule="!has(self.guarantee) || !has(self.guarantee.cpu) || has(self.cpu) || has(self.deserved) && has(self.deserved.cpu) && !has(self.memory)",message="guarantee.cpu needs cpu, or deserved.cpu if neither cpu nor memory is limited"
+// +kubebuilder:validation:XValidation:rule="!has(self.guarantee) || !has(self.guarantee.memory) || has(self.memory) || has(self.deserved) && has(self.deserved.memory) && !has(self.cpu)",message="guarantee.memory needs memory, or deserved.memory if neither cpu nor memory is limited"
+// +kubebuilder:validation:XValidation:rule="!has(self.cpu) || !has(self.deserved) || !has(self.deserved.cpu) || quantity(string(self.deserved.cpu)).compareTo(quantity(string(self.cpu))) <= 0",message="deserved.cpu must be at most cpu"
+// +kubebuilder:validation:XValidation:rule="!has(self.memory) || !has(self.deserved) || !has(self.deserved.memory) || quantity(string(self.deserved.memory)).compareTo(quantity(string(self.memory))) <= 0",message="deserved.memory must be at most memory"
+// +kubebuilder:validation:XValidation:rule="!has(self.cpu) || !has(self.guarantee) || !has(self.guarantee.cpu) || quantity(string(self.guarantee.cpu)).compareTo(quantity(string(self.cpu))) <= 0",message="guarantee.cpu must be at most cpu"
+// +kubebuilder:validation:XValidation:rule="!has(self.memory) || !has(self.guarantee) || !has(self.guarantee.memory) || quantity(string(self.guarantee.memory)).compareTo(quantity(string(self.memory))) <= 0",message="guarantee.memory must be at most memory"
+// +kubebuilder:validation:XValidation:rule="!has(self.guarantee) || !has(self.guarantee.cpu) || !has(self.deserved) || !has(self.deserved.cpu) || quantity(string(self.guarantee.cpu)).compareTo(quantity(string(self.deserved.cpu))) <= 0",message="guarantee.cpu must be at most deserved.cpu"
+// +kubebuilder:validation:XValidation:rule="!has(self.guarantee) || !has(self.guarantee.memory) || !has(self.deserved) || !has(self.deserved.memory) || quantity(string(self.guarantee.memory)).compareTo(quantity(string(self.deserved.memory))) <= 0",message="guarantee.memory must be at most deserved.memory"
 type Resources struct {
 	// cpu is the maximum CPU that the queue's pods request together, for example "96" or "1500m".
 	// At most 1000000000. Unset counts as 0.
@@ -157,6 +211,27 @@ type Resources struct {
 	CPU *resource.Quantity `json:"cpu,omitempty"`
 	// memory is the maximum memory that the queue's pods request together, for example 512Gi.
 	// At most 4Ei. Unset counts as 0.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('4Ei')) <= 0",message="memory must be between 0 and 4Ei"
+	Memory *resource.Quantity `json:"memory,omitempty"`
+	// deserved is the CPU and memory that the queue takes back from queues that hold more than they
+	// deserve. It has an effect in a tree only. Each unset amount counts as the limit.
+	// +optional
+	Deserved *ResourceAmounts `json:"deserved,omitempty"`
+	// guarantee is the CPU and memory that stay free for the queue when it does not use them. It has
+	// an effect in a tree only. Each unset amount counts as 0.
+	// +optional
+	Guarantee *ResourceAmounts `json:"guarantee,omitempty"`
+}
+
+// ResourceAmounts are amounts of CPU and memory.
+// +kubebuilder:validation:MinProperties=1
+type ResourceAmounts struct {
+	// cpu is the CPU of all pods of the queue together, for example "96" or "1500m", at most the limit.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('1000000000')) <= 0",message="cpu must be between 0 and 1000000000"
+	CPU *resource.Quantity `json:"cpu,omitempty"`
+	// memory is the memory of all pods of the queue together, for example 512Gi, at most the limit.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('4Ei')) <= 0",message="memory must be between 0 and 4Ei"
 	Memory *resource.Quantity `json:"memory,omitempty"`
@@ -170,6 +245,10 @@ type OverAllocation string
 // +kubebuilder:validation:Enum=Delete;Retain
 type DeletionPolicy string
 
+// StopPolicy stops a queue.
+// +kubebuilder:validation:Enum=None;Hold;HoldAndDrain
+type StopPolicy string
+
 // The values of the enumerations.
 const (
 	OverAllocationAllow OverAllocation = "Allow"
@@ -178,6 +257,10 @@ const (
 
 	DeletionPolicyDelete DeletionPolicy = "Delete"
 	DeletionPolicyRetain DeletionPolicy = "Retain"
+
+	StopPolicyNone         StopPolicy = "None"
+	StopPolicyHold         StopPolicy = "Hold"
+	StopPolicyHoldAndDrain StopPolicy = "HoldAndDrain"
 )
 
 // QueueName returns the name of the Queue: spec.queueName, or the name of the CardQuota.

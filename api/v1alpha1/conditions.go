@@ -7,6 +7,10 @@ const (
 	ConditionWithinQuota        = "WithinQuota"        // The queue's pods hold no card beyond its quota.
 	ConditionInventorySatisfied = "InventorySatisfied" // Healthy nodes have the cards that all CardQuotas grant. Ready does not depend on it.
 
+	// ConditionHierarchyValid: the parents up to the top level exist, and what they grant covers what this
+	// CardQuota says. Present only while the ServiceTypePolicy says queueHierarchy: Tree.
+	ConditionHierarchyValid = "HierarchyValid"
+
 	// Of a ServiceTypePolicy.
 	ConditionConfigSynced = "ConfigSynced" // The scheduler's ConfigMap has what this policy says; the message names base and replacements.
 	// ConditionBypassGuarded: the API server refuses pods with cards that bypass the scheduler, and
@@ -35,6 +39,29 @@ const (
 	ReasonQueueReserved            = "QueueReserved"            // False: the queue belongs to Volcano and is never written.
 	ReasonInvalidNamespaceSelector = "InvalidNamespaceSelector" // False: spec.namespaceSelector is invalid. The Queue is not changed.
 	ReasonDraining                 = "Draining"                 // False: the CardQuota is being deleted; its Queue has no quota and is still used.
+
+	// In trees of quotas. ReasonParentNotFound is False here as well: the Queue is not written until the parent's Queue exists.
+	ReasonParentConflict     = "ParentConflict"     // True: the quota is written, spec.parent is left to another field manager.
+	ReasonPriorityCut        = "PriorityCut"        // True: the priority would reach the next service type's; the message has both numbers.
+	ReasonTreeFieldsUnused   = "TreeFieldsUnused"   // True: the quota is written; parent, deserved or guarantee have no effect while queues are flat.
+	ReasonWaitingForParent   = "WaitingForParent"   // False: the parent's Queue must be raised first. The message has the numbers.
+	ReasonWaitingForChildren = "WaitingForChildren" // False: the Queues of children must be lowered, moved or deleted first. The message names them.
+)
+
+// Reasons of HierarchyValid. The first five False ones close the queue and what is below it:
+// nothing starts there. The others change the numbers in force, which the message names.
+const (
+	ReasonHierarchyValid       = "HierarchyValid"       // True: the path to the top level is complete, and every number is in force as written.
+	ReasonParentNotFound       = "ParentNotFound"       // False: no CardQuota has the name that this one or an ancestor has in spec.parent.
+	ReasonParentCycle          = "ParentCycle"          // False: the parents form a cycle; the message names them.
+	ReasonTooDeep              = "TooDeep"              // False: the queue is more than 6 levels below the root.
+	ReasonWorkInParent         = "WorkInParent"         // False: the CardQuota has children and also a service type or pods. New jobs belong in a child.
+	ReasonServiceTypeMissing   = "ServiceTypeMissing"   // False: the CardQuota has neither children nor a service type, so that nothing starts.
+	ReasonCardNotInParent      = "CardNotInParent"      // False: the parent does not grant a card at all.
+	ReasonQuotaAboveParent     = "QuotaAboveParent"     // False: the quota is larger than the parent's; the parent's is in force.
+	ReasonDeservedAboveParent  = "DeservedAboveParent"  // False: deserved is larger than the parent's; the parent's is in force.
+	ReasonGuaranteeAboveParent = "GuaranteeAboveParent" // False: guarantee is larger than the parent's; the parent's is in force.
+	ReasonScaled               = "Scaled"               // False: children together deserve or are guaranteed more than their parent; all are scaled in proportion.
 )
 
 // Reasons of WithinQuota and InventorySatisfied.

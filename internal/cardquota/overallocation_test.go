@@ -38,7 +38,7 @@ func denying(q *v1alpha1.CardQuota) { q.Spec.OverAllocation = v1alpha1.OverAlloc
 
 func and(name string, count int64) func(*v1alpha1.CardQuota) {
 	return func(q *v1alpha1.CardQuota) {
-		q.Spec.Cards = append(q.Spec.Cards, v1alpha1.Card{Name: name, Quota: count})
+		q.Spec.Cards = append(q.Spec.Cards, v1alpha1.Card{Name: name, Quota: ptr(count)})
 	}
 }
 
@@ -213,7 +213,7 @@ func TestInventorySatisfiedAtTheEdges(t *testing.T) {
 		f := facts(nil, nil)
 		f.Quota.Spec.Cards = nil
 		for i := range 64 {
-			f.Quota.Spec.Cards = append(f.Quota.Spec.Cards, v1alpha1.Card{Name: fmt.Sprintf("MODEL-%d-%s", i, strings.Repeat("x", 40)), Quota: 1})
+			f.Quota.Spec.Cards = append(f.Quota.Spec.Cards, v1alpha1.Card{Name: fmt.Sprintf("MODEL-%d-%s", i, strings.Repeat("x", 40)), Quota: ptr(int64(1))})
 		}
 		f.Totals = NewQuotaTotals(nil, nil, nil)
 		if got := said(NewStatus(f), "InventorySatisfied"); len(got) > 1100 || !strings.HasSuffix(got, "set overAllocation to Allow") {

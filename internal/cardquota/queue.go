@@ -101,9 +101,11 @@ func NewAbandonedQueue(quota *v1alpha1.CardQuota, live *v1beta1.Queue) DesiredQu
 func baseConfig(quota *v1alpha1.CardQuota, live *v1beta1.Queue, cards card.Quota, allocated string) *apply.QueueApplyConfiguration {
 	spec := apply.QueueSpec()
 	config := apply.Queue(quota.QueueName()).WithSpec(spec).WithAnnotations(map[string]string{
-		v1alpha1.AnnotationCardQuota:   cards.String(),
-		v1alpha1.AnnotationServiceType: quota.Spec.ServiceType,
+		v1alpha1.AnnotationCardQuota: cards.String(),
 	})
+	if quota.Spec.ServiceType != "" {
+		config.WithAnnotations(map[string]string{v1alpha1.AnnotationServiceType: quota.Spec.ServiceType})
+	}
 	if text := namespaceSelectorText(quota.Spec.NamespaceSelector); text != "" {
 		config.WithAnnotations(map[string]string{v1alpha1.AnnotationNamespaceSelector: text})
 	}
@@ -149,11 +151,14 @@ func namespaceSelectorText(selector *metav1.LabelSelector) string {
 	return string(text)
 }
 
-// QuotaOf returns the quota that a CardQuota grants.
+// QuotaOf returns the quota that a CardQuota writes. It leaves out cards whose quota is
+// inherited.
 func QuotaOf(quota *v1alpha1.CardQuota) card.Quota {
 	out := make(card.Quota, len(quota.Spec.Cards))
 	for _, c := range quota.Spec.Cards {
-		out[card.Name(c.Name)] = card.Count(c.Quota)
+		if c.Quota != nil {
+			out[card.Name(c.Name)] = card.Count(*c.Quota)
+		}
 	}
 	return out
 }

@@ -62,7 +62,7 @@ func TestNewDesiredQueue(t *testing.T) {
 		"a tenant without cards gets an empty quota, which is no card at all": {quota: quotaOf(nil), want: config()},
 		"cards are written as canonical JSON, in whatever order they are listed": {
 			quota: quotaOf(func(q *v1alpha1.CardQuota) {
-				q.Spec.Cards = []v1alpha1.Card{{Name: "NVIDIA-H800/mps-80g*1/2", Quota: 2}, {Name: "NVIDIA-H200", Quota: 0}}
+				q.Spec.Cards = []v1alpha1.Card{{Name: "NVIDIA-H800/mps-80g*1/2", Quota: ptr(int64(2))}, {Name: "NVIDIA-H200", Quota: ptr(int64(0))}}
 			}),
 			want: config().WithAnnotations(map[string]string{"volcano.sh/card.quota": `{"NVIDIA-H200":0,"NVIDIA-H800/mps-80g*1/2":2}`}),
 		},
@@ -167,7 +167,7 @@ func TestCreatedByOperator(t *testing.T) {
 func TestDrainedAndAbandonedQueuesHaveNoQuota(t *testing.T) {
 	quota := quotaOf(func(q *v1alpha1.CardQuota) {
 		q.Spec.ServiceType = "training"
-		q.Spec.Cards = []v1alpha1.Card{{Name: "NVIDIA-H200", Quota: 8}}
+		q.Spec.Cards = []v1alpha1.Card{{Name: "NVIDIA-H200", Quota: ptr(int64(8))}}
 		q.Spec.Resources = &v1alpha1.Resources{CPU: ptr(resource.MustParse("8"))}
 		q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "chat"}}
 	})

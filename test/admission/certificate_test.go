@@ -11,6 +11,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -22,7 +23,7 @@ import (
 func (w *env) createInvalidQueue(t *testing.T) func() error {
 	return func() error {
 		return w.dryRunCreate(t, newQuota("badly-typed", func(q *v1alpha1.CardQuota) {
-			q.Spec.OverAllocation, q.Spec.Cards = v1alpha1.OverAllocationDeny, []v1alpha1.Card{{Name: "NVIDIA-H200", Quota: 1000}}
+			q.Spec.OverAllocation, q.Spec.Cards = v1alpha1.OverAllocationDeny, []v1alpha1.Card{{Name: "NVIDIA-H200", Quota: ptr.To(int64(1000))}}
 		}))
 	}
 }

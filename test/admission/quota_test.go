@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/onsi/gomega"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	vcbatch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	bus "volcano.sh/apis/pkg/apis/bus/v1alpha1"
@@ -18,7 +19,7 @@ func quotaTests(t *testing.T, w *env) {
 	g := framework.NewGomega(t)
 	const card = "NVIDIA-GeForce-RTX-4090" // the fleet has 8
 	first := newQuota("first", func(q *v1alpha1.CardQuota) {
-		q.Spec.QueueName, q.Spec.Cards = "shared", []v1alpha1.Card{{Name: card, Quota: 3}}
+		q.Spec.QueueName, q.Spec.Cards = "shared", []v1alpha1.Card{{Name: card, Quota: ptr.To(int64(3))}}
 	})
 	w.CreateWithCleanup(t, first)
 	second := newQuota("second", func(q *v1alpha1.CardQuota) { q.Spec.QueueName = "shared" })
@@ -26,10 +27,10 @@ func quotaTests(t *testing.T, w *env) {
 
 	greedy := newQuota("greedy", func(q *v1alpha1.CardQuota) {
 		q.Spec.OverAllocation = v1alpha1.OverAllocationDeny
-		q.Spec.Cards = []v1alpha1.Card{{Name: card, Quota: 6}}
+		q.Spec.Cards = []v1alpha1.Card{{Name: card, Quota: ptr.To(int64(6))}}
 	})
 	w.waitUntilDenied(t, greedy, "overAllocation is Deny", "9 granted, 8 healthy, 1 too many (6 here, 3 by first)")
-	greedy.Spec.Cards[0].Quota = 5
+	greedy.Spec.Cards[0].Quota = ptr.To(int64(5))
 	g.Expect(w.dryRunCreate(t, greedy)).To(gomega.Succeed())
 
 	policy := w.applyPolicy(t, v1alpha1.Admission{})

@@ -120,7 +120,7 @@ func (s *scene) createPods(w podSet) {
 func cardList(pairs ...any) []api.Card {
 	var out []api.Card
 	for i := 0; i < len(pairs); i += 2 {
-		out = append(out, api.Card{Name: pairs[i].(string), Quota: int64(pairs[i+1].(int))})
+		out = append(out, api.Card{Name: pairs[i].(string), Quota: ptr.To(int64(pairs[i+1].(int)))})
 	}
 	return out
 }

@@ -72,15 +72,15 @@ func TestAPIRules(t *testing.T) {
 		"a queue name that is too long":       {spec: map[string]any{"queueName": name64}, wantError: "Too long"},
 		"an empty queue name":                 {spec: map[string]any{"queueName": ""}, wantError: "spec.queueName in body should be at least 1 chars"},
 
-		"no tenant":                   {spec: map[string]any{"tenant": nil}, wantError: "spec.tenant: Required value"},
-		"an empty tenant":             {spec: map[string]any{"tenant": ""}, wantError: "spec.tenant in body should be at least 1 chars"},
-		"a tenant with a space":       {spec: map[string]any{"tenant": "a b"}, wantError: "spec.tenant in body should match"},
-		"a long tenant":               {spec: map[string]any{"tenant": name64}, wantError: "Too long"},
-		"a project":                   {spec: map[string]any{"project": "Search_v2"}},
-		"a project with a slash":      {spec: map[string]any{"project": "a/b"}, wantError: "spec.project in body should match"},
-		"no service type":             {spec: map[string]any{"serviceType": nil}, wantError: "spec.serviceType: Required value"},
-		"a service type of one's own": {spec: map[string]any{"serviceType": "notebook"}},
-		"a service type in capitals":  {spec: map[string]any{"serviceType": "Training"}, wantError: "spec.serviceType in body should match"},
+		"no tenant":                    {spec: map[string]any{"tenant": nil}, wantError: "spec.tenant: Required value"},
+		"an empty tenant":              {spec: map[string]any{"tenant": ""}, wantError: "spec.tenant in body should be at least 1 chars"},
+		"a tenant with a space":        {spec: map[string]any{"tenant": "a b"}, wantError: "spec.tenant in body should match"},
+		"a long tenant":                {spec: map[string]any{"tenant": name64}, wantError: "Too long"},
+		"a project":                    {spec: map[string]any{"project": "Search_v2"}},
+		"a project with a slash":       {spec: map[string]any{"project": "a/b"}, wantError: "spec.project in body should match"},
+		"a parent has no service type": {spec: map[string]any{"serviceType": nil}},
+		"a service type of one's own":  {spec: map[string]any{"serviceType": "notebook"}},
+		"a service type in capitals":   {spec: map[string]any{"serviceType": "Training"}, wantError: "spec.serviceType in body should match"},
 
 		"no cards":                 {spec: cardsOf()},
 		"whole, MIG and MPS cards": {spec: cardsOf(cardEntry("NVIDIA-H200", int64(8)), cardEntry("NVIDIA-H200/mig-1g.18gb-mixed", int64(3)), cardEntry("NVIDIA-H800/mps-80g*1/2", int64(2)), cardEntry("Ascend-910B", int64(1)))},
@@ -88,7 +88,7 @@ func TestAPIRules(t *testing.T) {
 		"65 cards":                 {spec: many(65), wantError: "must have at most 64 items"},
 		"one card twice":           {spec: cardsOf(cardEntry("A", int64(1)), cardEntry("A", int64(2))), wantError: `Duplicate value: {"name":"A"}`},
 		"a card without a name":    {spec: cardsOf(map[string]any{"quota": int64(1)}), wantError: "spec.cards[0].name: Required value"},
-		"a card without a quota":   {spec: cardsOf(map[string]any{"name": "A"}), wantError: "spec.cards[0].quota: Required value"},
+		"a card without a quota":   {spec: cardsOf(map[string]any{"name": "A"}), wantError: "write quota, or in a tree deserved with the quota of the parent"},
 		"a resource name as card":  {spec: cardsOf(cardEntry("nvidia.com/gpu", int64(1))), wantError: "spec.cards[0].name in body should match"},
 		"alternatives as a card":   {spec: cardsOf(cardEntry("A|B", int64(1))), wantError: "spec.cards[0].name in body should match"},
 		"a MIG card without mixed": {spec: cardsOf(cardEntry("A/mig-1g.18gb", int64(1))), wantError: "spec.cards[0].name in body should match"},
@@ -141,7 +141,7 @@ func TestAPIDefaultsAreVisible(t *testing.T) {
 	u := cardQuotaObject("rule", nil)
 	g.Expect(admin.Create(t.Context(), u, client.DryRunAll)).To(gomega.Succeed())
 	g.Expect(u.Object["spec"]).To(gomega.Equal(map[string]any{
-		"tenant": "t", "serviceType": "training", "overAllocation": "Warn", "deletionPolicy": "Delete",
+		"tenant": "t", "serviceType": "training", "overAllocation": "Warn", "deletionPolicy": "Delete", "stopPolicy": "None",
 	}))
 }
 

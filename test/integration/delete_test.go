@@ -6,6 +6,7 @@ import (
 
 	"github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
@@ -148,7 +149,7 @@ func TestRetainedQueueIsUnchangedAndUnowned(t *testing.T) {
 	unowned := metricSeries(t, "cardquota_unowned_quota_cards", "card", name)
 	g.Eventually(unowned).Should(gomega.Equal(map[string]float64{"NVIDIA-H200": 8}), "it is nobody's, and counts")
 	// Another CardQuota of that name adopts the queue without a conflict.
-	again := newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 1 })
+	again := newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = ptr.To(int64(1)) })
 	admin.CreateWithCleanup(t, again)
 	g.Eventually(queueAnnotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":1}`))
 	g.Eventually(cardQuotaCondition(t, name, "QueueSynced")).Should(gomega.HavePrefix("True/Synced"))
@@ -186,7 +187,7 @@ func TestDeletedAndRecreated(t *testing.T) {
 	g := requireControlPlane(t)
 	name := uniqueName(t, "")
 	for round := range 3 {
-		quota := newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = int64(round) })
+		quota := newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = ptr.To(int64(round)) })
 		g.Expect(admin.Create(t.Context(), quota)).To(gomega.Succeed())
 		setState(t, name, v1beta1.QueueStateOpen)
 		g.Eventually(cardQuotaCondition(t, name, "Ready")).Should(gomega.HavePrefix("True/Ready"))

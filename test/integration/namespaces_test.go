@@ -8,6 +8,7 @@ import (
 	"github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	apply "volcano.sh/apis/pkg/client/applyconfiguration/scheduling/v1beta1"
@@ -145,7 +146,7 @@ func TestASelectorThatIsNoneChangesNothing(t *testing.T) {
 	g, name, quota := startQuotaTest(t, withTeamSelector("chat"))
 	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) {
 		q.Spec.NamespaceSelector.MatchLabels = map[string]string{"team": "no label value!"}
-		q.Spec.Cards[0].Quota = 9
+		q.Spec.Cards[0].Quota = ptr.To(int64(9))
 	})
 	g.Eventually(cardQuotaCondition(t, name, "QueueSynced")).Should(gomega.SatisfyAll(
 		gomega.HavePrefix("False/InvalidNamespaceSelector: spec.namespaceSelector is not valid, so queue "+name+" keeps what it had"),
@@ -185,7 +186,7 @@ func TestQuotasAreBalancedAgainstHealthyCards(t *testing.T) {
 	const model = "NVIDIA-B300" // of this test alone
 	of := func(suffix string, count int64, over v1alpha1.OverAllocation) *v1alpha1.CardQuota {
 		return newQuota(name+suffix, func(q *v1alpha1.CardQuota) {
-			q.Spec.Cards = []v1alpha1.Card{{Name: model, Quota: count}}
+			q.Spec.Cards = []v1alpha1.Card{{Name: model, Quota: ptr.To(count)}}
 			q.Spec.OverAllocation = over
 		})
 	}
@@ -219,7 +220,7 @@ func TestQuotasAreBalancedAgainstHealthyCards(t *testing.T) {
 	}
 	g.Expect(queueAnnotation(t, name+"-c", "volcano.sh/card.quota")()).To(gomega.Equal(`{"`+model+`":3}`), "nothing is withheld")
 
-	patchAs(t, warns, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 3 })
+	patchAs(t, warns, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = ptr.To(int64(3)) })
 	for _, suffix := range []string{"-a", "-b", "-c"} {
 		g.Eventually(satisfied(suffix)).Should(gomega.HavePrefix("True/InventorySatisfied"))
 	}
@@ -232,7 +233,7 @@ func TestQuotasAreBalancedAgainstHealthyCards(t *testing.T) {
 	g.Eventually(satisfied("-c")).Should(gomega.HavePrefix("True/InventorySatisfied"))
 
 	// One CardQuota is deleted, and its cards are no longer granted.
-	patchAs(t, denies, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 5 })
+	patchAs(t, denies, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = ptr.To(int64(5)) })
 	g.Eventually(satisfied("-a")).Should(gomega.HavePrefix("False/OverAllocated: " + model + ": 10 granted"))
 	admin.DeleteAndWait(t, allows)
 	g.Eventually(satisfied("-a")).Should(gomega.HavePrefix("True/InventorySatisfied"))

@@ -67,7 +67,7 @@ func TestQueueIsCreatedFromCardQuota(t *testing.T) {
 	g.Eventually(admin.EventMessages(t, quota, "QueueRecreated")).Should(gomega.HaveLen(1))
 
 	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) {
-		q.Spec.Cards = []v1alpha1.Card{{Name: "Ascend-910B", Quota: 2}}
+		q.Spec.Cards = []v1alpha1.Card{{Name: "Ascend-910B", Quota: ptr.To(int64(2))}}
 		q.Spec.Resources = &v1alpha1.Resources{CPU: parseQuantity("8")}
 		q.Spec.ServiceType = "notebook"
 	})
@@ -93,7 +93,7 @@ func TestForeignFieldsAreLeftAlone(t *testing.T) {
 	patchAs(t, builder.Queue(name).UID("").Obj(), "vc-controller-manager", func(q *v1beta1.Queue) {
 		q.Annotations["volcano.sh/closed-by-parent"] = "true"
 	})
-	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 9 })
+	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = ptr.To(int64(9)) })
 	g.Eventually(queueAnnotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":9}`))
 	g.Consistently(queueAnnotation(t, name, "volcano.sh/closed-by-parent")).Should(gomega.Equal("true"))
 	queue, err := queueOf(t, name)()
@@ -124,7 +124,7 @@ func TestQueueDriftIsRevertedAndTheWriterNamed(t *testing.T) {
 	// The condition stays until the spec changes, with one event.
 	g.Consistently(cardQuotaCondition(t, name, "QueueSynced")).Should(gomega.HavePrefix("True/ForeignChangeReplaced"))
 	g.Expect(admin.EventMessages(t, quota, "ForeignChangeReplaced")()).To(gomega.HaveLen(1))
-	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 9 })
+	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = ptr.To(int64(9)) })
 	g.Eventually(cardQuotaCondition(t, name, "QueueSynced")).Should(gomega.HavePrefix("True/Synced"))
 }
 
@@ -143,7 +143,7 @@ func TestRepeatedDriftIsRevertedOnceASecond(t *testing.T) {
 	g.Eventually(admin.EventMessages(t, quota, "ForeignChangeReplaced")).Should(gomega.HaveLen(1), "equal events are one that is counted")
 	g.Expect(statuses()).To(gomega.BeNumerically("<=", mostWrites(began)))
 	// A change of the spec does not wait for the backoff.
-	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 9 })
+	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = ptr.To(int64(9)) })
 	g.Eventually(queueAnnotation(t, name, quotaKey)).Should(gomega.Equal(`{"` + model + `":9}`))
 }
 
@@ -175,7 +175,7 @@ func TestWeightOfAnotherManagerIsNotFought(t *testing.T) {
 	g.Consistently(queueOf(t, name)).Should(gomega.HaveField("Spec.Weight", int32(3)))
 	g.Eventually(admin.EventMessages(t, quota, "WeightConflict")).Should(gomega.HaveLen(1))
 	// The other fields are still maintained.
-	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 2 })
+	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = ptr.To(int64(2)) })
 	g.Eventually(queueAnnotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":2}`))
 	// Without a wanted value there is no conflict.
 	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Weight = nil })
@@ -190,7 +190,7 @@ func TestTwoCardQuotasOfOneQueue(t *testing.T) {
 	createReady(t, first)
 	second := newQuota(name+"-2", func(q *v1alpha1.CardQuota) {
 		q.Spec.QueueName = name
-		q.Spec.Cards[0].Quota = 99
+		q.Spec.Cards[0].Quota = ptr.To(int64(99))
 	})
 	admin.CreateWithCleanup(t, second)
 	g.Eventually(cardQuotaCondition(t, second.Name, "QueueSynced")).Should(gomega.HavePrefix(

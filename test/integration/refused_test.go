@@ -6,6 +6,7 @@ import (
 	"github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
@@ -50,7 +51,7 @@ func TestQueueThatRefusesChangesIsWrittenAndDeletedLater(t *testing.T) {
 	g, name, quota := startQuotaTest(t)
 	setState(t, name, v1beta1.QueueStateClosing)
 	refuseChanges(t, name)
-	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 4 })
+	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = ptr.To(int64(4)) })
 	g.Eventually(cardQuotaCondition(t, name, "QueueSynced")).Should(gomega.SatisfyAll(
 		gomega.HavePrefix("False/QueueRefused: queue "+name+" could not be written"),
 		gomega.ContainSubstring("Volcano refuses changes of a queue that is Closing"),

@@ -9,6 +9,7 @@ import (
 
 	"github.com/onsi/gomega"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
@@ -33,10 +34,10 @@ func TestTwoHundredCardQuotas(t *testing.T) {
 	}
 	plain := watchArrivals(t, &v1alpha1.CardQuotaList{}, func(object client.Object) string {
 		quota, ok := object.(*v1alpha1.CardQuota)
-		if !ok || len(quota.Spec.Cards) == 0 {
+		if !ok || len(quota.Spec.Cards) == 0 || quota.Spec.Cards[0].Quota == nil {
 			return ""
 		}
-		return fmt.Sprintf(`{"%s":%d}`, quota.Spec.Cards[0].Name, quota.Spec.Cards[0].Quota)
+		return fmt.Sprintf(`{"%s":%d}`, quota.Spec.Cards[0].Name, *quota.Spec.Cards[0].Quota)
 	})
 	onQueue := watchArrivals(t, &v1beta1.QueueList{}, func(object client.Object) string {
 		return object.GetAnnotations()[v1alpha1.AnnotationCardQuota]
@@ -64,7 +65,7 @@ func TestTwoHundredCardQuotas(t *testing.T) {
 	for i := range changes {
 		quota := list[random.IntN(quotas)]
 		base := quota.DeepCopy()
-		quota.Spec.Cards[0].Quota = int64(100 + i)
+		quota.Spec.Cards[0].Quota = ptr.To(int64(100 + i))
 		c := change{quota.Name, text(int64(100 + i)), time.Now()}
 		g.Expect(admin.Patch(t.Context(), quota, client.MergeFrom(base))).To(gomega.Succeed())
 		sent, last[c.name] = append(sent, c), c

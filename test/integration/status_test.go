@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
@@ -40,7 +41,7 @@ func TestStatusFollowsPods(t *testing.T) {
 	newNode(t, name+"-h200", "NVIDIA-A1")
 	newNode(t, name+"-h800", "NVIDIA-A2")
 	quota := newQuota(name, func(q *v1alpha1.CardQuota) {
-		q.Spec.Cards = []v1alpha1.Card{{Name: "NVIDIA-A1", Quota: 8}, {Name: "NVIDIA-A2", Quota: 4}} // of this test alone
+		q.Spec.Cards = []v1alpha1.Card{{Name: "NVIDIA-A1", Quota: ptr.To(int64(8))}, {Name: "NVIDIA-A2", Quota: ptr.To(int64(4))}} // of this test alone
 	})
 	createReady(t, quota)
 	g.Expect(statusSummary(t, name)()).To(gomega.Equal("0/8 NVIDIA-A1, 0/4 NVIDIA-A2"))
@@ -93,13 +94,13 @@ func TestLoweredQuotaOnlyChangesTheStatus(t *testing.T) {
 	admin.CreateWithCleanup(t, pod)
 	setPod(t, pod, setRunning)
 	g.Eventually(statusSummary(t, name)).Should(gomega.Equal("6/8 NVIDIA-H200"))
-	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 4 })
+	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = ptr.To(int64(4)) })
 	g.Eventually(cardQuotaCondition(t, name, "WithinQuota")).Should(gomega.HavePrefix("False/OverQuota: 2 NVIDIA-H200 too many (6 used, quota 4)"))
 	g.Expect(statusOf(t, name)()).To(gomega.HaveField("Cards", gomega.ConsistOf(gomega.HaveField("OverQuotaBy", int64(2)))))
 	g.Expect(cardQuotaCondition(t, name, "Ready")()).To(gomega.HavePrefix("True/Ready"))
 	g.Eventually(admin.EventMessages(t, quota, "OverQuota")).Should(gomega.HaveLen(1))
 	g.Expect(admin.IsGone(t.Context(), pod)()).To(gomega.BeFalse(), "nothing is stopped")
-	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 6 })
+	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = ptr.To(int64(6)) })
 	g.Eventually(cardQuotaCondition(t, name, "WithinQuota")).Should(gomega.HavePrefix("True/WithinQuota"))
 }
 

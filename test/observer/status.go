@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -109,7 +110,7 @@ func (m *clusterState) expectedStatus(quota *v1alpha1.CardQuota) expectation {
 	out := expectation{}
 	granted := map[string]int64{}
 	for _, c := range quota.Spec.Cards {
-		granted[c.Name] = c.Quota
+		granted[c.Name] = ptr.Deref(c.Quota, 0)
 		out[c.Name] = v1alpha1.CardStatus{}
 	}
 	for name, count := range m.usedCards(quota.QueueName()) {

@@ -11,6 +11,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -26,7 +27,7 @@ func withoutWebhooks(t *testing.T, do func()) {
 	// check in time.
 	tooMany := func() error {
 		return suite.admin.Create(t.Context(), newCardQuota("too-many", func(q *v1alpha1.CardQuota) {
-			q.Spec.OverAllocation, q.Spec.Cards[0].Quota = v1alpha1.OverAllocationDeny, 1000
+			q.Spec.OverAllocation, q.Spec.Cards[0].Quota = v1alpha1.OverAllocationDeny, ptr.To[int64](1000)
 		}), client.DryRunAll)
 	}
 	configuration := &admissionv1.ValidatingWebhookConfiguration{}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -17,14 +18,14 @@ import (
 )
 
 func asNeighbour(q *v1alpha1.CardQuota) {
-	q.Spec.Cards[0].Quota = 8
+	q.Spec.Cards[0].Quota = ptr.To(int64(8))
 	q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: neighbour}}
 }
 
 // TestAQueueOfOthersIsRefusedByTheScheduler tests a pod that passed admission because it was
 // created before the queue's selector.
 func TestAQueueOfOthersIsRefusedByTheScheduler(t *testing.T) {
-	q := newCardQuota("got-past", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 0 })
+	q := newCardQuota("got-past", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = ptr.To(int64(0)) })
 	createReadyQuota(t, q)
 	waiting := newPod("got-past", "got-past", nil)
 	createAsTenant(t, waiting)
@@ -55,7 +56,7 @@ func TestAServiceTypeCannotBeClaimed(t *testing.T) {
 	createReadyQuota(t, newCardQuota("claimed", nil))
 	claim := func(p *corev1.Pod) { p.Annotations[v1alpha1.AnnotationServiceType] = "inference" }
 	// Past admission it reclaims nothing: training of others holds all cards.
-	createReadyQuota(t, newCardQuota("holders", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 16 }))
+	createReadyQuota(t, newCardQuota("holders", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = ptr.To(int64(16)) }))
 	holders := builder.Deployment(neighbour, "holders", 16, builder.Pod("", "").Queue("holders").Card(h200).GPUs(1))
 	createForTest(t, holders)
 	g := newGomega(t)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -35,7 +36,7 @@ func TestTheOpenPortOfTheWebhooks(t *testing.T) {
 			newCardQuota("made-up", func(q *v1alpha1.CardQuota) { q.Spec.QueueName = "readable" }), "queue readable belongs to CardQuota readable of tenant team"},
 		"what others were granted": {"/validate-cardquota", "cardquota.dev/v1alpha1", "CardQuota",
 			newCardQuota("made-up", func(q *v1alpha1.CardQuota) {
-				q.Spec.OverAllocation, q.Spec.Cards[0].Quota = v1alpha1.OverAllocationDeny, 1_000_000
+				q.Spec.OverAllocation, q.Spec.Cards[0].Quota = v1alpha1.OverAllocationDeny, ptr.To[int64](1_000_000)
 			}), "8 by readable"},
 		"whom a queue takes": {"/validate-workload", "v1", "Pod", newPod("made-up", "readable", nil), "Namespace <tenant> may not use queue <readable>"},
 	} {
@@ -53,7 +54,7 @@ func TestTheOpenPortOfTheWebhooks(t *testing.T) {
 		})
 	}
 	live := &v1alpha1.CardQuota{}
-	if err := suite.admin.Get(t.Context(), client.ObjectKey{Name: "readable"}, live); err != nil || live.Spec.Cards[0].Quota != 8 {
+	if err := suite.admin.Get(t.Context(), client.ObjectKey{Name: "readable"}, live); err != nil || ptr.Deref(live.Spec.Cards[0].Quota, 0) != 8 {
 		t.Errorf("the quota that was read is now %+v (%v)", live.Spec.Cards, err)
 	}
 }

@@ -22,7 +22,7 @@ func CardQuota(name string) *CardQuotaBuilder {
 
 // Card adds a card and its quota.
 func (b *CardQuotaBuilder) Card(name string, quota int64) *CardQuotaBuilder {
-	b.obj.Spec.Cards = append(b.obj.Spec.Cards, v1alpha1.Card{Name: name, Quota: quota})
+	b.obj.Spec.Cards = append(b.obj.Spec.Cards, v1alpha1.Card{Name: name, Quota: &quota})
 	return b
 }
 

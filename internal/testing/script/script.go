@@ -12,6 +12,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
@@ -300,13 +301,13 @@ func setCardQuota(q *v1alpha1.CardQuota, option, value string) {
 	card := models.Replace("H200")
 	status := func() *v1alpha1.CardStatus {
 		if len(q.Status.Cards) == 0 {
-			q.Status.Cards = []v1alpha1.CardStatus{{Name: card, Quota: q.Spec.Cards[0].Quota, Physical: 8}}
+			q.Status.Cards = []v1alpha1.CardStatus{{Name: card, Quota: ptr.Deref(q.Spec.Cards[0].Quota, 0), Physical: 8}}
 		}
 		return &q.Status.Cards[0]
 	}
 	switch option {
 	case "limit":
-		q.Spec.Cards = []v1alpha1.Card{{Name: card, Quota: parseNumber(value)}}
+		q.Spec.Cards = []v1alpha1.Card{{Name: card, Quota: ptr.To(parseNumber(value))}}
 	case "in":
 		q.Spec.QueueName = value
 	case "created":

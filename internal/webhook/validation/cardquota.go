@@ -99,8 +99,8 @@ func checkQueueOwner(result *Result, quota *v1alpha1.CardQuota, others []*v1alph
 // checkServiceTypeDefined refuses a service type that the spec of the ServiceTypePolicy
 // does not define. A defined type may not be in force yet.
 func checkServiceTypeDefined(result *Result, quota *v1alpha1.CardQuota, in *v1alpha1.ServiceTypePolicy) {
-	if in == nil {
-		return // without a policy any name is valid
+	if in == nil || quota.Spec.ServiceType == "" {
+		return // without a policy any name is valid, and a parent has no service type
 	}
 	names := policy.ServiceTypeNames(in)
 	if !slices.Contains(names, quota.Spec.ServiceType) {

@@ -32,7 +32,7 @@ func TestCardQuota(t *testing.T) {
 		return func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = name }
 	}
 	count := func(n int64, mode v1alpha1.OverAllocation) func(*v1alpha1.CardQuota) {
-		return func(q *v1alpha1.CardQuota) { q.Spec.OverAllocation, q.Spec.Cards[0].Quota = mode, n }
+		return func(q *v1alpha1.CardQuota) { q.Spec.OverAllocation, q.Spec.Cards[0].Quota = mode, &n }
 	}
 	selecting := func(selector *metav1.LabelSelector) func(*v1alpha1.CardQuota) {
 		return func(q *v1alpha1.CardQuota) { q.Spec.NamespaceSelector = selector }
