@@ -24,6 +24,12 @@ type ServiceTypePolicyStatus struct {
 	// reclaim is spec.reclaim of the policy in force.
 	// +optional
 	Reclaim ReclaimMode `json:"reclaim,omitempty"`
+	// reclaimResources is spec.reclaimResources of the policy in force.
+	// +optional
+	ReclaimResources ReclaimResources `json:"reclaimResources,omitempty"`
+	// queueHierarchy is spec.queueHierarchy of the policy in force. Unset means Flat.
+	// +optional
+	QueueHierarchy QueueHierarchy `json:"queueHierarchy,omitempty"`
 	// configHash is the SHA-256 of the rendered configuration, in hexadecimal digits. Quotas are
 	// proven to be enforced while the scheduler reports the same hash.
 	// +optional

@@ -93,6 +93,18 @@ type ServiceTypePolicySpec struct {
 	// +optional
 	// +kubebuilder:default=Priority
 	VictimOrder VictimOrder `json:"victimOrder,omitempty"`
+	// reclaimResources controls what is taken back between queues. Cards (default): only cards. All: CPU
+	// and memory too, by the same rules; pods without cards may be evicted and evict. See
+	// docs/administrator-guide.md.
+	// +optional
+	// +kubebuilder:default=Cards
+	ReclaimResources ReclaimResources `json:"reclaimResources,omitempty"`
+	// queueHierarchy controls whether queues form a tree. Flat (default): every queue is under root, and
+	// parent, deserved and guarantee of CardQuotas have no effect. Tree: CardQuotas form a tree by
+	// spec.parent, and lend what they deserve and do not use. See docs/administrator-guide.md.
+	// +optional
+	// +kubebuilder:default=Flat
+	QueueHierarchy QueueHierarchy `json:"queueHierarchy,omitempty"`
 	// computeQuota controls whether pods that request cards count against the CPU and memory limits of
 	// their queue. IgnoreForCardPods (default): they do not. Enforce: they do.
 	// +optional
@@ -324,6 +336,14 @@ type PreemptMode string
 // +kubebuilder:validation:Enum=Priority;Loss
 type VictimOrder string
 
+// ReclaimResources controls what is taken back between queues.
+// +kubebuilder:validation:Enum=Cards;All
+type ReclaimResources string
+
+// QueueHierarchy controls whether queues form a tree.
+// +kubebuilder:validation:Enum=Flat;Tree
+type QueueHierarchy string
+
 // UnmanagedQueues controls what a queue without a card quota may use.
 // +kubebuilder:validation:Enum=Enforce;Ignore;Deny
 type UnmanagedQueues string
@@ -358,6 +378,12 @@ const (
 
 	VictimsByPriority VictimOrder = "Priority"
 	VictimsByLoss     VictimOrder = "Loss"
+
+	ReclaimResourcesCards ReclaimResources = "Cards"
+	ReclaimResourcesAll   ReclaimResources = "All"
+
+	QueueHierarchyFlat QueueHierarchy = "Flat"
+	QueueHierarchyTree QueueHierarchy = "Tree"
 
 	UnmanagedEnforce UnmanagedQueues = "Enforce"
 	UnmanagedIgnore  UnmanagedQueues = "Ignore"

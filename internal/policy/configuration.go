@@ -144,9 +144,9 @@ var reclaimActions = map[v1alpha1.ReclaimMode]string{
 	v1alpha1.ReclaimOff:   "",
 }
 
-// OverlayFor returns what a valid effective spec sets in the scheduler's configuration. It
-// contains every argument that a policy can set, defaults as well: otherwise a value in the
-// base would win.
+// OverlayFor returns what a valid effective spec sets in the scheduler's configuration. No
+// argument of the base stays. The two of trees are set only if they differ from the default, so
+// that a scheduler of an earlier version accepts a configuration without them.
 func OverlayFor(spec v1alpha1.ServiceTypePolicySpec) schedulerconfig.Overlay {
 	types := make(map[string]any, len(spec.ServiceTypes))
 	for _, t := range spec.ServiceTypes {
@@ -170,20 +170,23 @@ func OverlayFor(spec v1alpha1.ServiceTypePolicySpec) schedulerconfig.Overlay {
 	for _, class := range spec.PriorityClasses {
 		classes[class.Name] = class.Value
 	}
-	return schedulerconfig.Overlay{
-		Reclaim: reclaimActions[spec.Reclaim],
-		Preempt: spec.Preempt == v1alpha1.PreemptInQueue,
-		Arguments: map[string]any{
-			"cardUnlimitedCpuMemory":         spec.ComputeQuota == v1alpha1.ComputeQuotaIgnoreForCardPods,
-			"serviceTypes":                   types,
-			"podOwnerReferenceToServiceType": owners,
-			"unmanagedQueues":                string(spec.UnmanagedQueues),
-			"overCommitFactor":               percentToFactor(spec.OverCommitPercent),
-			"nodeOrderWeight":                percentToFactor(spec.NodeOrderWeightPercent),
-			"victimOrder":                    string(spec.VictimOrder),
-			"priorityClasses":                classes,
-		},
+	arguments := map[string]any{
+		"cardUnlimitedCpuMemory":         spec.ComputeQuota == v1alpha1.ComputeQuotaIgnoreForCardPods,
+		"serviceTypes":                   types,
+		"podOwnerReferenceToServiceType": owners,
+		"unmanagedQueues":                string(spec.UnmanagedQueues),
+		"overCommitFactor":               percentToFactor(spec.OverCommitPercent),
+		"nodeOrderWeight":                percentToFactor(spec.NodeOrderWeightPercent),
+		"victimOrder":                    string(spec.VictimOrder),
+		"priorityClasses":                classes,
 	}
+	if spec.ReclaimResources != v1alpha1.ReclaimResourcesCards {
+		arguments["reclaimResources"] = string(spec.ReclaimResources)
+	}
+	if spec.QueueHierarchy != v1alpha1.QueueHierarchyFlat {
+		arguments["queueHierarchy"] = string(spec.QueueHierarchy)
+	}
+	return schedulerconfig.Overlay{Reclaim: reclaimActions[spec.Reclaim], Preempt: spec.Preempt == v1alpha1.PreemptInQueue, Arguments: arguments}
 }
 
 // percentToFactor converts a percentage to the factor that the plugin expects.

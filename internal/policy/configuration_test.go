@@ -67,6 +67,9 @@ func TestWantedOf(t *testing.T) {
 		"victimOrder": "Loss", "priorityClasses": map[string]any{"gold": int32(9), "lead": int32(-1)},
 	}}
 	check.Equal(t, "wanted", want, OverlayFor(Effective(spec)))
+	spec.QueueHierarchy, spec.ReclaimResources = "Tree", "All"
+	want.Arguments["queueHierarchy"], want.Arguments["reclaimResources"] = "Tree", "All"
+	check.Equal(t, "wanted of a tree", want, OverlayFor(Effective(spec)))
 	for mode, action := range map[v1alpha1.ReclaimMode]string{"Gangs": "cardreclaim", "Pods": "reclaim", "Off": ""} {
 		check.Equal(t, fmt.Sprintf("%s is action", mode), action, OverlayFor(Effective(v1alpha1.ServiceTypePolicySpec{Reclaim: mode})).Reclaim)
 	}

@@ -53,6 +53,8 @@ func Effective(spec v1alpha1.ServiceTypePolicySpec) v1alpha1.ServiceTypePolicySp
 	out.Reclaim = cmp.Or(out.Reclaim, v1alpha1.ReclaimGangs)
 	out.Preempt = cmp.Or(out.Preempt, v1alpha1.PreemptOff)
 	out.VictimOrder = cmp.Or(out.VictimOrder, v1alpha1.VictimsByPriority)
+	out.ReclaimResources = cmp.Or(out.ReclaimResources, v1alpha1.ReclaimResourcesCards)
+	out.QueueHierarchy = cmp.Or(out.QueueHierarchy, v1alpha1.QueueHierarchyFlat)
 	out.UnmanagedQueues = cmp.Or(out.UnmanagedQueues, v1alpha1.UnmanagedEnforce)
 	out.OverCommitPercent = cmp.Or(out.OverCommitPercent, 100)
 	out.NodeOrderWeightPercent = cmp.Or(out.NodeOrderWeightPercent, 100)
@@ -126,6 +128,12 @@ func ServiceTypeNames(policy *v1alpha1.ServiceTypePolicy) []string {
 	}
 	slices.Sort(known)
 	return slices.Compact(known)
+}
+
+// IsTree reports whether the queues of the policy in force form a tree. Like the service types, it
+// is read from the status, which an invalid spec does not change. A policy may be nil.
+func IsTree(policy *v1alpha1.ServiceTypePolicy) bool {
+	return policy != nil && policy.Status.QueueHierarchy == v1alpha1.QueueHierarchyTree
 }
 
 // SameServiceTypes reports whether two policies have the same service types in force. A policy

@@ -18,7 +18,7 @@ func TestAnEmptySpecIsTheUsualPolicy(t *testing.T) {
 			{Name: "pc-high", Value: 80000}, {Name: "pc-medium", Value: 60000},
 			{Name: "pc-normal", Value: 40000}, {Name: "pc-low", Value: 20000},
 		},
-		Preempt: "Off", VictimOrder: "Priority", Reclaim: "Gangs", ComputeQuota: "IgnoreForCardPods", UnmanagedQueues: "Enforce", OverCommitPercent: 100, NodeOrderWeightPercent: 100,
+		Preempt: "Off", VictimOrder: "Priority", Reclaim: "Gangs", ReclaimResources: "Cards", QueueHierarchy: "Flat", ComputeQuota: "IgnoreForCardPods", UnmanagedQueues: "Enforce", OverCommitPercent: 100, NodeOrderWeightPercent: 100,
 		Scheduler: v1alpha1.Scheduler{
 			BaseConfigMap: v1alpha1.ConfigMapKeyReference{Name: "volcano-scheduler-configmap", Key: "volcano-scheduler.conf"},
 			Names:         []string{"volcano"},
@@ -41,7 +41,7 @@ func TestWhatIsWrittenIsKept(t *testing.T) {
 			{Name: "inference"},
 			{Name: "tuning", Priority: 2, ReclaimPolicy: "WhenNeeded"},
 		},
-		PriorityClassPolicy: "None", ComputeQuota: "Enforce", Preempt: "InQueue", VictimOrder: "Loss", Reclaim: "Off", UnmanagedQueues: "Ignore",
+		PriorityClassPolicy: "None", ComputeQuota: "Enforce", Preempt: "InQueue", VictimOrder: "Loss", Reclaim: "Off", ReclaimResources: "All", QueueHierarchy: "Tree", UnmanagedQueues: "Ignore",
 		OverCommitPercent: 120, NodeOrderWeightPercent: 50,
 		Scheduler: v1alpha1.Scheduler{BaseConfigMap: v1alpha1.ConfigMapKeyReference{Namespace: "n", Name: "c", Key: "k"}, Names: []string{"a"}},
 		Admission: v1alpha1.Admission{SchedulerBypassPolicy: "Warn", VCJobEvictionPolicy: "RestartOnEviction", MaxTerminationGracePeriodSeconds: 60,
@@ -103,6 +103,16 @@ func TestQueuesGoByWhatIsInForce(t *testing.T) {
 			check.That(t, got == tc.want && known == tc.wantKnown, "%+v, %v; want %+v, %v", got, known, tc.want, tc.wantKnown)
 		})
 	}
+}
+
+func TestTheTreeIsThatInForce(t *testing.T) {
+	policy := inForce()
+	policy.Spec.QueueHierarchy = "Tree"
+	check.That(t, !IsTree(nil) && !IsTree(policy), "a tree before the policy is in force")
+	policy.Status.QueueHierarchy, policy.Spec.QueueHierarchy = "Tree", "Flat"
+	check.That(t, IsTree(policy), "no tree although it is in force")
+	policy.Status.QueueHierarchy = "Flat"
+	check.That(t, !IsTree(policy), "a tree although Flat is in force")
 }
 
 func TestSameTypes(t *testing.T) {

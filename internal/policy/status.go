@@ -39,6 +39,8 @@ func StatusFor(f StatusInput) v1alpha1.ServiceTypePolicyStatus {
 	if f.Effective != nil {
 		status.ServiceTypes = serviceTypeStatuses(f.Effective.ServiceTypes)
 		status.Reclaim = f.Effective.Reclaim
+		status.ReclaimResources = f.Effective.ReclaimResources
+		status.QueueHierarchy = f.Effective.QueueHierarchy
 	}
 	for i := range status.ServiceTypes {
 		row := &status.ServiceTypes[i]

@@ -57,7 +57,7 @@ func TestStatusSaysWhatIsInForce(t *testing.T) {
 		{Name: "inference", Priority: 80000, ReclaimPolicy: "Never", ReclaimFrom: []string{"training"}},
 		{Name: "training", Priority: 20000, ReclaimPolicy: "WhenNeeded", CardQuotas: 2, MinimumRuntimeSeconds: 60},
 	}, got.ServiceTypes)
-	check.That(t, got.Reclaim == "Gangs" && got.ConfigHash == "abc" && got.ObservedGeneration == 3 && got.Scheduler.Version == "v1",
+	check.That(t, got.Reclaim == "Gangs" && got.ReclaimResources == "Cards" && got.QueueHierarchy == "Flat" && got.ConfigHash == "abc" && got.ObservedGeneration == 3 && got.Scheduler.Version == "v1",
 		"status is %+v", got)
 	for kind, want := range map[string]string{
 		"ConfigSynced": "True/Synced: the scheduler's configuration is ConfigMap volcano-system/scheduler, key conf merged with this policy",
@@ -72,13 +72,14 @@ func TestARefusedSpecLeavesWhatIsInForce(t *testing.T) {
 	before := StatusFor(facts(nil))
 	got := StatusFor(facts(func(f *StatusInput) {
 		f.Policy.Status, f.Policy.Generation = before, 4
+		f.Policy.Status.QueueHierarchy, f.Policy.Status.ReclaimResources = "Tree", "All"
 		f.Effective, f.Hash, f.Sync = nil, "", InvalidCondition(field.ErrorList{field.Forbidden(field.NewPath("spec"), "a takes from b")})
 		f.Quotas = map[string]int32{"inference": 9}
 	}))
 	want := before.ServiceTypes
 	want[0].CardQuotas, want[1].CardQuotas = 9, 0
 	check.Equal(t, "matrix", want, got.ServiceTypes)
-	check.That(t, got.ConfigHash == "abc" && got.Reclaim == "Gangs" && got.ObservedGeneration == 4, "status is %+v", got)
+	check.That(t, got.ConfigHash == "abc" && got.Reclaim == "Gangs" && got.QueueHierarchy == "Tree" && got.ReclaimResources == "All" && got.ObservedGeneration == 4, "status is %+v", got)
 	want1 := "False/InvalidPolicy: this spec is not applied, and the previous configuration stays in force: spec: Forbidden: a takes from b"
 	for _, kind := range []string{"ConfigSynced", "Ready"} {
 		check.Equal(t, fmt.Sprintf("%s says", kind), want1, says(got, kind))

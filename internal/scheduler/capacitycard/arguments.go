@@ -33,6 +33,10 @@ type arguments struct {
 	owners servicetype.OwnerKinds
 	// victimOrder says in which order jobs of other queues lose cards.
 	victimOrder v1alpha1.VictimOrder
+	// reclaimResources says what is taken back between queues.
+	reclaimResources v1alpha1.ReclaimResources
+	// queueHierarchy says whether queues form a tree.
+	queueHierarchy v1alpha1.QueueHierarchy
 	// priorityClasses are those whose priority counts between queues.
 	priorityClasses servicetype.PriorityClasses
 	// configHash identifies the configuration the session runs with.
@@ -87,6 +91,20 @@ var argumentParsers = map[string]func(*arguments, any) error{
 		}
 		return nil
 	},
+	"reclaimResources": func(a *arguments, v any) error {
+		a.reclaimResources = v1alpha1.ReclaimResources(fmt.Sprint(v))
+		if a.reclaimResources != v1alpha1.ReclaimResourcesCards && a.reclaimResources != v1alpha1.ReclaimResourcesAll {
+			return fmt.Errorf("write %s or %s", v1alpha1.ReclaimResourcesCards, v1alpha1.ReclaimResourcesAll)
+		}
+		return nil
+	},
+	"queueHierarchy": func(a *arguments, v any) error {
+		a.queueHierarchy = v1alpha1.QueueHierarchy(fmt.Sprint(v))
+		if a.queueHierarchy != v1alpha1.QueueHierarchyFlat && a.queueHierarchy != v1alpha1.QueueHierarchyTree {
+			return fmt.Errorf("write %s or %s", v1alpha1.QueueHierarchyFlat, v1alpha1.QueueHierarchyTree)
+		}
+		return nil
+	},
 	"priorityClasses": func(a *arguments, v any) (err error) {
 		a.priorityClasses, err = parsePriorityClasses(v)
 		return err
@@ -114,6 +132,7 @@ func parseArguments(raw map[string]any) (arguments, error) {
 		overCommitFactor: 1, nodeOrderWeight: 1,
 		unmanagedQueues: v1alpha1.UnmanagedEnforce, serviceTypes: servicetype.DefaultMatrix(),
 		victimOrder: v1alpha1.VictimsByPriority, priorityClasses: servicetype.DefaultPriorityClasses(),
+		reclaimResources: v1alpha1.ReclaimResourcesCards, queueHierarchy: v1alpha1.QueueHierarchyFlat,
 	}
 	args := defaults
 	var wrong []error

@@ -24,6 +24,7 @@ func theDefault() arguments {
 	return arguments{
 		overCommitFactor: 1, nodeOrderWeight: 1, unmanagedQueues: v1alpha1.UnmanagedEnforce, serviceTypes: servicetype.DefaultMatrix(),
 		victimOrder: v1alpha1.VictimsByPriority, priorityClasses: servicetype.DefaultPriorityClasses(),
+		reclaimResources: v1alpha1.ReclaimResourcesCards, queueHierarchy: v1alpha1.QueueHierarchyFlat,
 	}
 }
 
@@ -102,6 +103,10 @@ func TestArgumentsRefuseTypicalMistakes(t *testing.T) {
 
 		{"victimOrder: %", list("priority", "LOSS", `"Loss "`, "true", `""`), list("victimOrder is %", order)},
 		{"victimOrder: %", list("[Loss]", ""), list("victimOrder", order)},
+		{"reclaimResources: %", list("cards", "ALL", `"All "`, "true", `""`, "All CPU"), list("reclaimResources is %", "write Cards or All")},
+		{"reclaimResources: %", list("[All]", ""), list("reclaimResources", "write Cards or All")},
+		{"queueHierarchy: %", list("tree", "FLAT", `"Tree "`, "true", `""`, "None"), list("queueHierarchy is %", "write Flat or Tree")},
+		{"queueHierarchy: %", list("[Tree]", "{Tree: true}", ""), list("queueHierarchy", "write Flat or Tree")},
 		{"priorityClasses: %", list("", "pc-high", "[pc-high]", "[{pc-high: 1}]"), list(classes, "not a mapping")},
 		{"priorityClasses: {%}", list("pc-high: ", "pc-high: high", "pc-high: 1.5", "pc-high: [1]", "pc-high: true", "pc-high: .nan", "pc-high: .inf", "pc-high: 2147483648", "pc-high: -2147483649"), list(`"pc-high": write its value, a whole number`)},
 		{"priorityClasses: {%}", list("pc-high: 1000000001", "pc-high: 2000001000"), list(`"pc-high" has value`, "write at most 1000000000")},
@@ -253,26 +258,30 @@ func TestBothReadersGiveTheSameArguments(t *testing.T) {
 		text string
 		want arguments
 	}{
-		"nothing":                    {"{}", theDefault()},
-		"the flag":                   {"cardUnlimitedCpuMemory: true", with(func(a *arguments) { a.cardUnlimitedCPUMemory = true })},
-		"the flag as it is anyway":   {"cardUnlimitedCpuMemory: false", theDefault()},
-		"the flag in quotes":         {`cardUnlimitedCpuMemory: "true"`, with(func(a *arguments) { a.cardUnlimitedCPUMemory = true })},
-		"no flag in quotes":          {`cardUnlimitedCpuMemory: 'False'`, theDefault()},
-		"a factor in quotes":         {`overCommitFactor: "1.15"`, with(func(a *arguments) { a.overCommitFactor = 1.15 })},
-		"a weight in quotes":         {`nodeOrderWeight: "10"`, with(func(a *arguments) { a.nodeOrderWeight = 10 })},
-		"a rule in quotes":           {`serviceTypes: {a: {reclaimable: "true"}}`, with(func(a *arguments) { a.serviceTypes = servicetype.Matrix{"a": {Reclaimable: true}} })},
-		"a whole factor":             {"overCommitFactor: 2", with(func(a *arguments) { a.overCommitFactor = 2 })},
-		"the smallest factor":        {"overCommitFactor: 1.0", theDefault()},
-		"the largest factor":         {"overCommitFactor: 100", with(func(a *arguments) { a.overCommitFactor = 100 })},
-		"a factor with an exponent":  {"overCommitFactor: 1.5e+1", with(func(a *arguments) { a.overCommitFactor = 15 })},
-		"a factor in base 16":        {"overCommitFactor: 0x10", with(func(a *arguments) { a.overCommitFactor = 16 })},
-		"a small weight":             {"nodeOrderWeight: 0.001", with(func(a *arguments) { a.nodeOrderWeight = 0.001 })},
-		"the largest weight":         {"nodeOrderWeight: 1000", with(func(a *arguments) { a.nodeOrderWeight = 1000 })},
-		"unmanaged queues":           {"unmanagedQueues: Ignore", with(func(a *arguments) { a.unmanagedQueues = v1alpha1.UnmanagedIgnore })},
-		"unmanaged queues denied":    {"unmanagedQueues: Deny", with(func(a *arguments) { a.unmanagedQueues = v1alpha1.UnmanagedDeny })},
-		"unmanaged queues in quotes": {`unmanagedQueues: "Enforce"`, theDefault()},
-		"victims by loss":            {"victimOrder: Loss", with(func(a *arguments) { a.victimOrder = v1alpha1.VictimsByLoss })},
-		"victims by priority":        {`victimOrder: "Priority"`, theDefault()},
+		"nothing":                     {"{}", theDefault()},
+		"the flag":                    {"cardUnlimitedCpuMemory: true", with(func(a *arguments) { a.cardUnlimitedCPUMemory = true })},
+		"the flag as it is anyway":    {"cardUnlimitedCpuMemory: false", theDefault()},
+		"the flag in quotes":          {`cardUnlimitedCpuMemory: "true"`, with(func(a *arguments) { a.cardUnlimitedCPUMemory = true })},
+		"no flag in quotes":           {`cardUnlimitedCpuMemory: 'False'`, theDefault()},
+		"a factor in quotes":          {`overCommitFactor: "1.15"`, with(func(a *arguments) { a.overCommitFactor = 1.15 })},
+		"a weight in quotes":          {`nodeOrderWeight: "10"`, with(func(a *arguments) { a.nodeOrderWeight = 10 })},
+		"a rule in quotes":            {`serviceTypes: {a: {reclaimable: "true"}}`, with(func(a *arguments) { a.serviceTypes = servicetype.Matrix{"a": {Reclaimable: true}} })},
+		"a whole factor":              {"overCommitFactor: 2", with(func(a *arguments) { a.overCommitFactor = 2 })},
+		"the smallest factor":         {"overCommitFactor: 1.0", theDefault()},
+		"the largest factor":          {"overCommitFactor: 100", with(func(a *arguments) { a.overCommitFactor = 100 })},
+		"a factor with an exponent":   {"overCommitFactor: 1.5e+1", with(func(a *arguments) { a.overCommitFactor = 15 })},
+		"a factor in base 16":         {"overCommitFactor: 0x10", with(func(a *arguments) { a.overCommitFactor = 16 })},
+		"a small weight":              {"nodeOrderWeight: 0.001", with(func(a *arguments) { a.nodeOrderWeight = 0.001 })},
+		"the largest weight":          {"nodeOrderWeight: 1000", with(func(a *arguments) { a.nodeOrderWeight = 1000 })},
+		"unmanaged queues":            {"unmanagedQueues: Ignore", with(func(a *arguments) { a.unmanagedQueues = v1alpha1.UnmanagedIgnore })},
+		"unmanaged queues denied":     {"unmanagedQueues: Deny", with(func(a *arguments) { a.unmanagedQueues = v1alpha1.UnmanagedDeny })},
+		"unmanaged queues in quotes":  {`unmanagedQueues: "Enforce"`, theDefault()},
+		"victims by loss":             {"victimOrder: Loss", with(func(a *arguments) { a.victimOrder = v1alpha1.VictimsByLoss })},
+		"victims by priority":         {`victimOrder: "Priority"`, theDefault()},
+		"all resources are reclaimed": {"reclaimResources: All", with(func(a *arguments) { a.reclaimResources = v1alpha1.ReclaimResourcesAll })},
+		"cards are reclaimed":         {`reclaimResources: "Cards"`, theDefault()},
+		"a tree of queues":            {"queueHierarchy: Tree", with(func(a *arguments) { a.queueHierarchy = v1alpha1.QueueHierarchyTree })},
+		"flat queues":                 {`queueHierarchy: "Flat"`, theDefault()},
 		"PriorityClasses": {"priorityClasses:\n  gold: 1000000000\n  lead: \"-2147483648\"\n  iron.v2: 0",
 			with(func(a *arguments) {
 				a.priorityClasses = servicetype.PriorityClasses{Values: map[string]int32{"gold": 1000000000, "lead": -2147483648, "iron.v2": 0}, Lowest: -2147483648}
@@ -296,11 +305,12 @@ func TestBothReadersGiveTheSameArguments(t *testing.T) {
 		"a type whose list says nothing":      {"serviceTypes: {a: {reclaimFrom: }}", with(func(a *arguments) { a.serviceTypes = servicetype.Matrix{"a": {}} })},
 		"nobody takes from anybody":           {"serviceTypes: {}", with(func(a *arguments) { a.serviceTypes = servicetype.Matrix{} })},
 		"a type of 63 characters":             {"serviceTypes: {" + strings.Repeat("t", 63) + ": {}}", with(func(a *arguments) { a.serviceTypes = servicetype.Matrix{strings.Repeat("t", 63): {}} })},
-		"everything": {"cardUnlimitedCpuMemory: true\noverCommitFactor: 1.5\nnodeOrderWeight: 10\nunmanagedQueues: Ignore\nconfigHash: h\nvictimOrder: Loss\npriorityClasses: {gold: 9}\n" +
+		"everything": {"cardUnlimitedCpuMemory: true\noverCommitFactor: 1.5\nnodeOrderWeight: 10\nunmanagedQueues: Ignore\nconfigHash: h\nvictimOrder: Loss\nreclaimResources: All\nqueueHierarchy: Tree\npriorityClasses: {gold: 9}\n" +
 			"serviceTypes:\n  a: {reclaimFrom: [b]}\n  b: {reclaimable: true}\npodOwnerReferenceToServiceType: {Job: a}",
 			arguments{cardUnlimitedCPUMemory: true, overCommitFactor: 1.5, nodeOrderWeight: 10, unmanagedQueues: v1alpha1.UnmanagedIgnore, configHash: "h",
 				serviceTypes: servicetype.Matrix{"a": {ReclaimFrom: []string{"b"}}, "b": {Reclaimable: true}}, owners: servicetype.OwnerKinds{"Job": "a"},
-				victimOrder: v1alpha1.VictimsByLoss, priorityClasses: servicetype.NewPriorityClasses(map[string]int32{"gold": 9})}},
+				victimOrder: v1alpha1.VictimsByLoss, priorityClasses: servicetype.NewPriorityClasses(map[string]int32{"gold": 9}),
+				reclaimResources: v1alpha1.ReclaimResourcesAll, queueHierarchy: v1alpha1.QueueHierarchyTree}},
 	}) {
 		for reader, read := range readers {
 			raw, err := read(tc.text)
@@ -367,7 +377,7 @@ func FuzzArguments(f *testing.F) {
 		"podOwnerReferenceToServiceType: {Deployment: inference, Job.batch.volcano.sh: training, Y: \"y\"}",
 		"podOwnerReferenceToServiceType: &a {Job: \"0x1\", Pod: \"1e3\", Node: \"null\"}\nserviceTypes: {\"0\": , \"1-1\": }",
 		"serviceTypes: {1: 2}", "overCommitFactor: .nan", "? [1]\n: 2", "a\u0007: b", "nodeOrderWeight: 2026-01-01", "unmanagedQueues: !!binary /w==",
-		"victimOrder: Loss\npriorityClasses: {pc-high: 1e3, \"on\": -1}",
+		"victimOrder: Loss\npriorityClasses: {pc-high: 1e3, \"on\": -1}", "queueHierarchy: Tree\nreclaimResources: All",
 	} {
 		f.Add([]byte(text))
 	}
