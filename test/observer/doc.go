@@ -21,10 +21,13 @@
 //
 //   - I1: no placement exceeds the quota of its queue, and no queue serves a namespace that it
 //     does not allow.
+//     In a tree of quotas this holds for every ancestor too; no placement takes an unused
+//     guarantee of others, what cannot be reclaimed stays within what its queues deserve, and
+//     nothing starts in a held or an inner queue.
 //   - I2: each pod runs on a card that its request names.
 //   - I3: the usage in CardQuotas and Queues equals a recount of the pods.
-//   - I4: each eviction follows the rules of preempt and reclaim, and its preemptor or reclaimer
-//     is placed.
+//   - I4: each eviction follows the rules of preempt, reclaim, the tree or a drain, and its
+//     preemptor or reclaimer is placed.
 //   - I5: no program panics, has a data race or ends by itself.
 //   - I6: each workload that waits for cards states a reason.
 //   - I7: a workload that fits the quota and the nodes starts within a few sessions.
@@ -42,7 +45,8 @@
 // The checks are pure functions of the state in state.go: placement.go (I1, I2),
 // namespaces.go (I1), status.go (I3), reason.go (I6), and for I4 eviction.go (what
 // an eviction is), evictionrules.go (who may be evicted for whom), reclaimer.go
-// (for whom it was) and gang.go (what is left). process.go reads logs (I5).
+// (for whom it was) and gang.go (what is left). The rules of a tree are in tree.go,
+// treeplacement.go (I1) and treeeviction.go (I4). process.go reads logs (I5).
 // Package sessioncheck checks sessions (I7 to I9) where they are counted
 // (sessions.go). order.go merges the watches; watch.go and observer.go do the I/O.
 package observer

@@ -89,7 +89,10 @@ func (m *clusterState) checkEviction(state *podState, c change, happened bool) {
 // possible reclaimers.
 func (m *clusterState) evictionForbidden(e *eviction, victim *podState) string {
 	if e.by == "" {
-		return "only the scheduler may evict, by preempt, reclaim or cardreclaim"
+		return "only the scheduler may evict, by preempt, reclaim, cardreclaim or drain"
+	}
+	if e.by == drain {
+		return m.drainForbidden(victim, e.seen)
 	}
 	if wrong := m.victimProtected(e.by, victim); wrong != "" {
 		return wrong
@@ -152,7 +155,7 @@ func evictionOf(pod *corev1.Pod) (by evictionAction, why string) {
 // actionIn returns the action at the end of Volcano's message.
 func actionIn(message string) evictionAction {
 	_, reason, _ := strings.Cut(message, "because of ")
-	if by := evictionAction(reason); by == preempt || by == reclaim || by == cardReclaim {
+	if by := evictionAction(reason); by == preempt || by == reclaim || by == cardReclaim || by == drain {
 		return by
 	}
 	return ""

@@ -45,6 +45,11 @@ func (m *clusterState) reclaimForbidden(by evictionAction, reclaimer, victim *po
 	if by == preempt {
 		return m.preemptionForbidden(reclaimer, victim)
 	}
+	if always, sometimes := m.isTreeSince(m.windowStart(m.lastChange)); sometimes {
+		if wrong := m.treeReclaimForbidden(reclaimer, victim); wrong == "" || always {
+			return wrong
+		}
+	}
 	if wrong := m.queueReclaimForbidden(reclaimer, victim); wrong != "" {
 		return wrong
 	}

@@ -25,7 +25,7 @@ func (m *clusterState) checkGangs(now time.Time) []string {
 	}
 	taken := map[types.NamespacedName]evictionAction{}
 	for _, e := range m.evictions {
-		if e.by.evictsWholeGangs() && now.Sub(e.due) < gangCheckPeriod && m.options.Concerns(e.victim) {
+		if (e.by.evictsWholeGangs() || e.by == drain) && now.Sub(e.due) < gangCheckPeriod && m.options.Concerns(e.victim) {
 			taken[e.group] = e.by
 		}
 	}
@@ -34,6 +34,9 @@ func (m *clusterState) checkGangs(now time.Time) []string {
 		short := ""
 		if taken[key] != "" {
 			short = m.missingPods(state.group, now)
+			if taken[key] == drain {
+				short = m.podsLeftByDrain(state.group, now)
+			}
 		}
 		state.belowMinimum.setWaiting(short != "", now)
 		switch {

@@ -60,9 +60,13 @@ func (m *clusterState) checkTenancy(state *podState, c change) {
 	if known := m.namespaces[pod.Namespace]; known != nil {
 		was = known.valuesSince(moment)
 	}
+	always, sometimes := m.isTreeSince(moment)
+	if sometimes && m.allowsNamespaceInTree(queue, was, c) {
+		return
+	}
 	for _, choice := range choices.valuesSince(moment) {
 		for _, labels := range was {
-			if choice.Selects(labels) {
+			if !always && choice.Selects(labels) {
 				return
 			}
 		}

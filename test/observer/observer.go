@@ -47,6 +47,8 @@ type Options struct {
 	// Sessions returns how many sessions the scheduler has closed. Without it, Progress, Truth
 	// and Capacity are not checked.
 	Sessions func(context.Context) (SessionCount, error)
+	// Tree reports whether the plugin argument queueHierarchy is Tree; see Observer.SetTree.
+	Tree bool
 	// UnlimitedCPUMemory is the plugin argument cardUnlimitedCpuMemory.
 	UnlimitedCPUMemory bool
 	// Processes are followed from the start.

@@ -27,6 +27,10 @@ func (m *clusterState) checkPlacement(state *podState, c change) {
 	case !ask.Allows(name):
 		m.addViolation(Card, c.seen, object, "asks for <%s> and was placed on node %s with <%s>", strings.Join(ask.Named, "|"), pod.Spec.NodeName, name)
 	}
+	if always, _ := m.isTreeSince(m.windowStart(c.seen)); always {
+		m.checkTreePlacement(state, c)
+		return
+	}
 	queue := m.namedQueue(state)
 	if queue == "" {
 		return

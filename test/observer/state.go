@@ -43,6 +43,9 @@ type clusterState struct {
 	evictions []*eviction
 	served    []*servedPod
 
+	// tree is the tree of queues.
+	tree treeState
+
 	// sessionChecker checks sessions, nil where they are not counted.
 	sessionChecker *sessioncheck.Checker
 
@@ -62,6 +65,8 @@ type podState struct {
 	terminating *rule.Charge
 	// waiting is since when the pod waits for a node, zero when it does not.
 	waiting waitState
+	// placed is when the pod was seen on its node first.
+	placed time.Time
 	// evicted is its eviction, nil without one.
 	evicted      *eviction
 	contribution contribution
@@ -85,8 +90,9 @@ type quotaState struct {
 }
 
 func newClusterState(options Options) *clusterState {
-	return &clusterState{
+	m := &clusterState{
 		options:        options,
+		tree:           treeState{unschedulable: map[string]bool{}},
 		pods:           map[types.UID]*podState{},
 		groups:         map[types.NamespacedName]*groupState{},
 		queues:         map[string]*v1beta1.Queue{},
@@ -103,6 +109,10 @@ func newClusterState(options Options) *clusterState {
 		excused:        map[Invariant]int{},
 		sessionChecker: newSessionChecker(options),
 	}
+	if options.Tree {
+		m.setTree(true, time.Time{})
+	}
+	return m
 }
 
 // loadObject adds an object as it was at the start.
@@ -153,14 +163,18 @@ func (m *clusterState) recordPod(pod *corev1.Pod, c change, happened bool) {
 		m.pods[pod.UID] = state
 	}
 	placed := pod.Spec.NodeName != "" && state.pod.Spec.NodeName == ""
-	waited := m.isWaiting(state)
+	waited, before := m.isWaiting(state), state.charge
 	state.pod = pod
 	m.updateCharge(state)
+	if placed {
+		state.placed = c.seen
+	}
 	state.waiting.setWaiting(rule.IsWaiting(pod) && !c.deleted, c.seen)
 	if waited && !m.isWaiting(state) {
 		m.recordServed(state, c)
 	}
 	m.checkEviction(state, c, happened)
+	m.recordEnd(before, state, c)
 	if happened && placed && !c.deleted {
 		m.checkPlacement(state, c)
 		m.checkTenancy(state, c)
@@ -217,11 +231,14 @@ func (m *clusterState) recordQueue(queue *v1beta1.Queue, c change) {
 		m.selectors[queue.Name] = &timeline[rule.Selector]{}
 	}
 	m.selectors[queue.Name].setValue(rule.SelectorOf(queue), c.seen)
+	m.recordTree(c.seen)
 	m.chargeUnchargedPods()
 }
 
 func (m *clusterState) recordNode(node *corev1.Node, c change) {
 	m.recordNodeReadiness(node, c)
+	m.recordNodeSpec(node, c)
+	defer m.recordSchedulable(c.seen)
 	before, known := m.nodes[node.Name]
 	now := rule.ReadNode(node)
 	switch {

@@ -169,6 +169,7 @@ var annotations = map[string]string{
 	"card": v1alpha1.AnnotationCardName, "in": v1beta1.QueueNameAnnotationKey, "group": v1beta1.KubeGroupNameAnnotationKey,
 	"charged": v1alpha1.AnnotationChargedQueue, "type": v1alpha1.AnnotationServiceType, "quota": v1alpha1.AnnotationCardQuota,
 	"allocated": v1alpha1.AnnotationCardAllocated, "request": v1alpha1.AnnotationCardRequest, "for": v1alpha1.AnnotationNamespaceSelector,
+	"deserved": "volcano.sh/card.deserved", "guarantee": "volcano.sh/card.guarantee", "stop": "volcano.sh/stop-policy", "parentonly": "cardquota.dev/parent-only",
 }
 
 // quotaJSON converts "A:2,B:1" into a JSON object, and leaves every other text unchanged.
@@ -216,6 +217,8 @@ func setField(object client.Object, option, value string) {
 		case "reclaimable":
 			reclaimable := value == "true"
 			object.Spec.Reclaimable = &reclaimable
+		case "parent":
+			object.Spec.Parent = value
 		case "state":
 			object.Status.State = v1beta1.QueueState(value)
 		default:

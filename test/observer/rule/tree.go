@@ -1,0 +1,246 @@
+package rule
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+)
+
+// Annotations of a Queue in a tree of quotas, as docs/hierarchy.md names them.
+const (
+	cardDeserved  = "volcano.sh/card.deserved"
+	cardGuarantee = "volcano.sh/card.guarantee"
+	stopPolicy    = "volcano.sh/stop-policy"
+	parentOnly    = "cardquota.dev/parent-only"
+)
+
+// maxDepth is how many levels below root a queue may be.
+const maxDepth = 6
+
+// Tree is the tree of all Queues at one moment, with the values in force.
+type Tree struct {
+	queues   map[string]*TreeQueue
+	children map[string][]string // sorted; those of root under ""
+}
+
+// TreeQueue is a Queue in the tree.
+type TreeQueue struct {
+	Name, Parent string
+	// Path is the queue and its ancestors up to the top level, without root. It is empty when the
+	// path to root is broken.
+	Path []string
+	// Closed is why no job starts in the queue, "" when jobs may. A hold is not in it.
+	Closed string
+	// Stop is the strictest stop-policy of the queue and its ancestors, "" for none.
+	Stop string
+	// AnyCard reports whether cards are not limited here.
+	AnyCard bool
+	// Cards, Deserved and Guarantee are in force after inheritance, clamping and scaling.
+	Cards, Deserved, Guarantee Quota
+	Reclaimable                bool
+	ServiceType                string
+	Priority                   int32
+	Selector                   Selector
+
+	isParentOnly bool
+}
+
+// Hold and HoldAndDrain are values of the annotation volcano.sh/stop-policy.
+const (
+	Hold         = "Hold"
+	HoldAndDrain = "HoldAndDrain"
+)
+
+// NewTree returns the tree that Queues form.
+func NewTree(queues map[string]*v1beta1.Queue, unmanaged string) *Tree {
+	t := &Tree{queues: map[string]*TreeQueue{}, children: map[string][]string{}}
+	for _, name := range slices.Sorted(maps.Keys(queues)) {
+		if name == rootQueue {
+			continue
+		}
+		q := readTreeQueue(queues[name], unmanaged)
+		t.queues[name] = q
+		t.children[q.Parent] = append(t.children[q.Parent], name)
+	}
+	t.resolveBelow("", nil)
+	for _, q := range t.queues {
+		if len(q.Path) == 0 {
+			q.Closed = "its path to root is broken"
+			q.Deserved, q.Guarantee = Quota{}, Quota{}
+		}
+	}
+	return t
+}
+
+// readTreeQueue reads what a Queue states for itself.
+func readTreeQueue(queue *v1beta1.Queue, unmanaged string) *TreeQueue {
+	limits := LimitsOf(queue, unmanaged)
+	q := &TreeQueue{
+		Name: queue.Name, Parent: queue.Spec.Parent, Closed: limits.Closed, AnyCard: limits.AnyCard, Cards: Quota{},
+		Reclaimable: queue.Spec.Reclaimable == nil || *queue.Spec.Reclaimable, ServiceType: queue.Annotations[v1alpha1.AnnotationServiceType],
+		Priority: queue.Spec.Priority, Selector: SelectorOf(queue), Stop: queue.Annotations[stopPolicy], isParentOnly: queue.Annotations[parentOnly] == "true",
+	}
+	maps.Copy(q.Cards, limits.Cards)
+	if q.Parent == rootQueue {
+		q.Parent = ""
+	}
+	read := func(annotation string) Quota {
+		text, written := queue.Annotations[annotation]
+		if !written {
+			return Quota{}
+		}
+		q.AnyCard = false
+		values, err := ParseQuota(text)
+		if err != nil {
+			q.Closed = annotation + " cannot be read: " + err.Error()
+			return Quota{}
+		}
+		return values
+	}
+	q.Deserved, q.Guarantee = read(cardDeserved), read(cardGuarantee)
+	return q
+}
+
+// resolveBelow puts the values of the children of a queue in force, "" for root, and then those
+// of their children.
+func (t *Tree) resolveBelow(name string, parent *TreeQueue) {
+	var siblings []*TreeQueue
+	for _, child := range t.children[name] {
+		q := t.queues[child]
+		q.Path = []string{child}
+		if parent != nil {
+			q.Path = append(q.Path, parent.Path...)
+			q.Stop = stricterStop(q.Stop, parent.Stop)
+		}
+		if len(q.Path) > maxDepth {
+			q.Path = nil
+			continue
+		}
+		if len(t.children[child]) > 0 || q.isParentOnly {
+			q.Closed = "it is a parent of other queues"
+		}
+		q.inheritCards(parent)
+		siblings = append(siblings, q)
+	}
+	deserved := func(q *TreeQueue) Quota { return q.Deserved }
+	guarantee := func(q *TreeQueue) Quota { return q.Guarantee }
+	if parent != nil && !parent.AnyCard {
+		scaleDown(siblings, deserved, parent.Deserved)
+	}
+	for _, q := range siblings {
+		for card, n := range q.Guarantee {
+			q.Guarantee[card] = min(n, q.Deserved[card])
+		}
+	}
+	if parent != nil && !parent.AnyCard {
+		scaleDown(siblings, guarantee, parent.Guarantee)
+	}
+	for _, q := range siblings {
+		t.resolveBelow(q.Name, q)
+	}
+}
+
+// inheritCards applies the defaults of a queue's own entries, and deserved ≤ quota.
+func (q *TreeQueue) inheritCards(parent *TreeQueue) {
+	for _, values := range []Quota{q.Deserved, q.Guarantee} {
+		for card := range values {
+			if _, listed := q.Cards[card]; !listed && parent != nil {
+				q.Cards[card] = parent.Cards[card]
+			}
+		}
+	}
+	for card, quota := range q.Cards {
+		if deserved, listed := q.Deserved[card]; !listed || deserved > quota {
+			q.Deserved[card] = quota
+		}
+	}
+	for card := range q.Deserved {
+		q.Deserved[card] = min(q.Deserved[card], q.Cards[card])
+	}
+}
+
+// scaleDown bounds a value of siblings by their parent's: each by itself, then all in
+// proportion. What is left of whole cards goes to the largest remainders, then by name.
+func scaleDown(siblings []*TreeQueue, value func(*TreeQueue) Quota, limits Quota) {
+	cards := Quota{}
+	for _, q := range siblings {
+		for card, n := range value(q) {
+			value(q)[card] = min(n, limits[card])
+			cards[card] += value(q)[card]
+		}
+	}
+	for card, sum := range cards {
+		limit := limits[card]
+		if sum <= limit {
+			continue
+		}
+		left := limit
+		rest := map[string]int64{}
+		var order []*TreeQueue
+		for _, q := range siblings {
+			if n := value(q)[card]; n > 0 {
+				value(q)[card], rest[q.Name] = n*limit/sum, n*limit%sum
+				left -= value(q)[card]
+				order = append(order, q)
+			}
+		}
+		slices.SortStableFunc(order, func(a, b *TreeQueue) int {
+			return int(min(1, max(-1, rest[b.Name]-rest[a.Name])))
+		})
+		for _, q := range order[:left] {
+			value(q)[card]++
+		}
+	}
+}
+
+func stricterStop(a, b string) string {
+	switch {
+	case a == HoldAndDrain || b == HoldAndDrain:
+		return HoldAndDrain
+	case a == Hold || b == Hold:
+		return Hold
+	}
+	return ""
+}
+
+// Queue returns a queue of the tree, nil when it does not exist.
+func (t *Tree) Queue(name string) *TreeQueue { return t.queues[name] }
+
+// PathOf returns a queue and its ancestors without root. A queue without a path to root is alone.
+func (t *Tree) PathOf(name string) []string {
+	if q := t.queues[name]; q != nil && len(q.Path) > 0 {
+		return q.Path
+	}
+	return []string{name}
+}
+
+// IsParent reports whether a queue has children.
+func (t *Tree) IsParent(name string) bool { return len(t.children[name]) > 0 }
+
+// Below returns the queue and its ancestors below the lowest ancestor in common with another
+// queue, from the queue up.
+func (t *Tree) Below(queue, other string) []string {
+	path, others := t.PathOf(queue), t.PathOf(other)
+	for i, name := range path {
+		if slices.Contains(others, name) {
+			return path[:i]
+		}
+	}
+	return path
+}
+
+// String returns a text that differs between different trees.
+func (t *Tree) String() string {
+	var out strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(t.queues)) {
+		q := t.queues[name]
+		fmt.Fprintln(&out, name, q.Path, q.Closed, q.Stop, q.AnyCard, q.Cards, "deserved", q.Deserved, "guarantee", q.Guarantee,
+			q.Reclaimable, q.ServiceType, q.Priority, q.Selector)
+	}
+	return out.String()
+}

@@ -1,0 +1,143 @@
+package rule
+
+import (
+	"fmt"
+	"slices"
+)
+
+// TreeUse is what the pods of each queue hold of one card, by queue.
+type TreeUse map[string]int64
+
+// UsedIn returns what the pods of a queue and of its subtree hold.
+func (t *Tree) UsedIn(queue string, use TreeUse) int64 {
+	sum := use[queue]
+	for _, child := range t.children[queue] {
+		sum += t.UsedIn(child, use)
+	}
+	return sum
+}
+
+// occupied returns what a subtree holds or is guaranteed: use, and unused guarantees that no
+// other queue may take.
+func (t *Tree) occupied(queue, card string, use TreeUse) int64 {
+	sum := t.occupiedByChildren(queue, card, use)
+	if q := t.queues[queue]; q != nil && q.Stop == "" {
+		sum = max(sum, q.Guarantee[card])
+	}
+	return sum
+}
+
+func (t *Tree) occupiedByChildren(queue, card string, use TreeUse) int64 {
+	sum := use[queue]
+	for _, child := range t.children[queue] {
+		sum += t.occupied(child, card, use)
+	}
+	return sum
+}
+
+// UnusedGuarantee returns how many cards of all queues' guarantees are not used.
+func (t *Tree) UnusedGuarantee(card string, use TreeUse) int64 {
+	var sum int64
+	for _, top := range t.children[""] {
+		sum += t.occupied(top, card, use) - t.UsedIn(top, use)
+	}
+	return sum
+}
+
+// WhyClosed returns why no job may start in a queue, or "".
+func (t *Tree) WhyClosed(queue string) string {
+	q := t.queues[queue]
+	switch {
+	case q == nil:
+		return "it does not exist"
+	case q.Closed != "":
+		return q.Closed
+	case q.Stop != "":
+		return "it is held: " + q.Stop
+	}
+	return ""
+}
+
+// AboveQuota returns which queue on the path of a queue holds more of a card than its quota, or
+// "".
+func (t *Tree) AboveQuota(queue, card string, use TreeUse) string {
+	for _, name := range t.PathOf(queue) {
+		q := t.queues[name]
+		switch used := t.UsedIn(name, use); {
+		case q == nil:
+			return "queue <" + name + "> does not exist"
+		case !q.AnyCard && used > q.Cards[card]:
+			return fmt.Sprintf("queue <%s> now holds %d of <%s>, and its quota was at most %d", name, used, card, q.Cards[card])
+		}
+	}
+	return ""
+}
+
+// AboveDeserved returns which queue on the path of a queue holds more of a card than it
+// deserves, or "". use counts only pods that cannot be reclaimed.
+func (t *Tree) AboveDeserved(queue, card string, use TreeUse) string {
+	for _, name := range t.PathOf(queue) {
+		q := t.queues[name]
+		if used := t.UsedIn(name, use); q != nil && !q.AnyCard && used > q.Deserved[card] {
+			return fmt.Sprintf("queue <%s> now holds %d of <%s> that cannot be reclaimed, and deserves %d", name, used, card, q.Deserved[card])
+		}
+	}
+	return ""
+}
+
+// TakesGuarantee returns where the last cards of a queue took an unused guarantee of others, or
+// "". schedulable is the number of cards at root, less what pods hold on nodes that are not
+// schedulable. From the level on at which the queue's own guarantee covers the cards, they take
+// nothing.
+func (t *Tree) TakesGuarantee(queue, card string, count int64, use TreeUse, schedulable int64) string {
+	before := TreeUse{}
+	for name, n := range use {
+		before[name] = n
+	}
+	before[queue] -= count
+	path := t.PathOf(queue)
+	for i, name := range path {
+		if t.occupied(name, card, before) == t.occupied(name, card, use) {
+			return "" // covered
+		}
+		parent, limit := "", schedulable
+		if i+1 < len(path) {
+			q := t.queues[path[i+1]]
+			if q.AnyCard {
+				continue
+			}
+			parent, limit = q.Name, q.Cards[card]
+		}
+		if sum := t.occupiedByChildren(parent, card, use); sum > limit && sum > t.usedBelow(parent, use) {
+			return fmt.Sprintf("%d of <%s> are used or guaranteed below <%s>, of %d", sum, card, orRoot(parent), limit)
+		}
+	}
+	return ""
+}
+
+// usedBelow returns what the pods of a queue and its subtree hold, "" for all queues.
+func (t *Tree) usedBelow(queue string, use TreeUse) int64 {
+	if queue != "" {
+		return t.UsedIn(queue, use)
+	}
+	var sum int64
+	for _, top := range t.children[""] {
+		sum += t.UsedIn(top, use)
+	}
+	return sum
+}
+
+func orRoot(queue string) string {
+	if queue == "" {
+		return rootQueue
+	}
+	return queue
+}
+
+// Selects reports whether a queue and its ancestors all take a namespace with these labels.
+func (t *Tree) Selects(queue string, namespace map[string]string) bool {
+	return !slices.ContainsFunc(t.PathOf(queue), func(name string) bool {
+		q := t.queues[name]
+		return q != nil && !q.Selector.Selects(namespace)
+	})
+}
