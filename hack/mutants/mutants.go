@@ -79,7 +79,7 @@ var quotaMutants = []mutant{
 	{"internal/quota/fits.go", `return q.cards[name].Add(count) <= q.limits.Cards[name]`, `return q.cards[name].Add(count) <= q.limits.Cards[name]+1`, "used never exceeds the quota"},
 	{"internal/quota/fits.go", `return q.cards[name].Add(count) <= q.limits.Cards[name]`, `return q.cards[name] < q.limits.Cards[name]`, "all cards of a request must fit"},
 	{"internal/quota/fits.go", `q.hasRoom(name, count) && !q.isTerminatingOverQuota(name)`, `q.hasRoom(name, count)`, "a queue waits while too many of its cards are terminating"},
-	{"internal/quota/ledger.go", `var emptyQueue queueLedger`, `var emptyQueue = queueLedger{limits: Limits{AnyCard: true}}`, "a queue that is not known has no cards"},
+	{"internal/quota/ledger.go", `return &queueLedger{name: queue}`, `return &queueLedger{name: queue, limits: Limits{AnyCard: true}}`, "a queue that is not known has no cards"},
 	{"internal/quota/fits.go", `return q.limits.AnyCard || count == 0 || q`, `return q.limits.AnyCard || q`, "no cards always fit"},
 	{"internal/quota/fits.go", `AddSaturating(used, asked) <= limit`, `AddSaturating(used, asked) < limit`, "CPU and memory may be used up"},
 	{"internal/quota/fits.go", `asked <= 0 || limit`, `limit`, "what is not asked for is not refused"},

@@ -61,16 +61,16 @@ func TestInventedCardsAreNoWork(t *testing.T) {
 	}
 	check.Must(t, len(waiting.Cards) == 2 && waiting.Cards[0].Count == 2560,
 		"%d requests wait, want the 2 for cards that can be given", len(waiting.Cards))
-	m, short := a.matchCards("q", &waiting, JobRequest{Cards: []CardRequest{{Names: real[:1], Count: 1}}}, 1)
+	m, short := matchInQueue(a, &waiting, JobRequest{Cards: []CardRequest{{Names: real[:1], Count: 1}}})
 	check.That(t, short != nil && len(m.edgesFrom) == 3 && len(m.edges) == 4 && m.steps <= 20,
 		"%d vertices, %d edges, %d steps, refused: %v, want the cards and the sink alone", len(m.edgesFrom), len(m.edges), m.steps, short)
 	// One who applies for them is refused for the names as they were written.
 	invented := CardRequest{Names: named("Z", 16), Count: 3}
-	if _, short := a.matchCards("q", &Reservations{}, JobRequest{Cards: []CardRequest{invented}}, 1); short == nil ||
+	if _, short := matchInQueue(a, &Reservations{}, JobRequest{Cards: []CardRequest{invented}}); short == nil ||
 		!slices.Equal(short.Names, invented.Names) || short.Requested != 3 || short.Total != 3 || short.Limit != 0 {
 		t.Errorf("refused with %+v", short)
 	}
-	s := a.CheckEnqueue("q", waiting, JobRequest{MilliCPU: 1, Cards: []CardRequest{{Names: invented.Names}}}, 1)
+	s := a.CheckEnqueue("q", only(&waiting), JobRequest{MilliCPU: 1, Cards: []CardRequest{{Names: invented.Names}}}, 1)
 	check.That(t, s == nil, "who asks for no cards is refused for cards: %+v", s)
 }
 
@@ -83,7 +83,7 @@ func TestManyChoicesAreBoundedWork(t *testing.T) {
 		waiting.Add(JobRequest{Cards: []CardRequest{d}})
 	}
 	check.Must(t, !waiting.split && len(waiting.Cards) == maxChoices, "%d choices are %d requests", maxChoices, len(waiting.Cards))
-	m, short := a.matchCards("q", &waiting, choosing(names, 2000, 1), 1)
+	m, short := matchInQueue(a, &waiting, choosing(names, 2000, 1))
 	check.That(t, short == nil && len(m.edgesFrom) <= 1+16+maxChoices+maxJobChoices && len(m.edges) <= 2*16*(1+maxChoices+maxJobChoices) && m.steps <= 1_000_000,
 		"%d vertices, %d edges, %d steps, refused: %v", len(m.edgesFrom), len(m.edges), m.steps, short)
 	waiting.Add(choosing(names, 2000, 1))
@@ -108,7 +108,7 @@ func TestElasticJobsArePooled(t *testing.T) {
 		waiting.AddElastic(ElasticUsage{Used: map[card.Name]card.Count{names[0]: 1, names[1]: 1, names[2]: 1}, Elastic: 2})
 	}
 	waiting.Add(JobRequest{Cards: []CardRequest{{Names: names, Count: 8}}})
-	m, short := a.matchCards("q", &waiting, JobRequest{Cards: []CardRequest{{Names: names, Count: 5000}}}, 1)
+	m, short := matchInQueue(a, &waiting, JobRequest{Cards: []CardRequest{{Names: names, Count: 5000}}})
 	check.That(t, short == nil && len(m.edgesFrom) <= 10 && m.steps <= 200, "%d vertices, %d steps, refused: %v", len(m.edgesFrom), m.steps, short)
 }
 
@@ -134,7 +134,7 @@ func BenchmarkVote(b *testing.B) {
 			var waiting Reservations
 			fill(&waiting)
 			for range b.N {
-				if s := a.CheckEnqueue("q", waiting, app, 1); s != nil {
+				if s := a.CheckEnqueue("q", only(&waiting), app, 1); s != nil {
 					b.Fatal(s)
 				}
 			}
@@ -241,4 +241,15 @@ func TestAnApplicationCoversWhatIsPartOfIt(t *testing.T) {
 		check.Equal(t, fmt.Sprintf("%s: covers", name), tc.want, tc.whole.Excess(tc.part).IsEmpty())
 	}
 	check.Equal(t, "what is beyond in CPU alone", of(1), of(5, a, b).Excess(of(6, a)))
+}
+
+// only returns the same reservations for every queue.
+func only(r *Reservations) func(string) *Reservations {
+	return func(string) *Reservations { return r }
+}
+
+// matchInQueue matches a request in queue q with its quota.
+func matchInQueue(a *Ledger, inqueue *Reservations, request JobRequest) (*matching, *InsufficientQuota) {
+	q := a.readQueue("q")
+	return q.matchCards(q.limits.quota, inqueue, request)
 }

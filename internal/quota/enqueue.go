@@ -12,6 +12,8 @@ import (
 type JobRequest struct {
 	Cards            []CardRequest
 	MilliCPU, Memory int64
+	// IsFixed reports whether other queues could not reclaim from its pods, see Charge.
+	IsFixed bool
 }
 
 // IsEmpty reports whether nothing is requested.
@@ -65,9 +67,9 @@ func (r JobRequest) coversCards(requests []CardRequest) bool {
 // DropUngranted removes from a request the cards that the queue has no quota for. It can get
 // none of them, not even from elastic jobs.
 func (l *Ledger) DropUngranted(queue string, request JobRequest) JobRequest {
-	limits := l.Limits(queue)
-	hasNoQuota := func(name card.Name) bool { return limits.Cards[name] == 0 }
-	if limits.AnyCard || !slices.ContainsFunc(request.Cards, func(d CardRequest) bool { return slices.ContainsFunc(d.Names, hasNoQuota) }) {
+	q := l.readQueue(queue)
+	hasNoQuota := func(name card.Name) bool { return q.limitOnPath(name) == 0 }
+	if q.limits.AnyCard && q.tree == nil || !slices.ContainsFunc(request.Cards, func(d CardRequest) bool { return slices.ContainsFunc(d.Names, hasNoQuota) }) {
 		return request
 	}
 	cards := make([]CardRequest, len(request.Cards))
@@ -88,27 +90,72 @@ func removeNames(names []card.Name, some func(card.Name) bool) []card.Name {
 
 // CheckEnqueue is the check of Volcano's enqueue. It returns nil if all reservations and the
 // request fit together into ⌊quota × overCommit⌋ − used, and CPU and memory fit likewise.
-// overCommit is at least 1.
+// overCommit is at least 1. reservations returns those of a queue and all queues below it.
 //
 // With alternatives a sum per card is wrong in both directions, so this is a matching: a
 // maximum flow from requests to card names. It is exact up to maxChoices different choices.
-func (l *Ledger) CheckEnqueue(queue string, inqueue Reservations, request JobRequest, overCommit float64) *InsufficientQuota {
-	limits := l.Limits(queue)
-	if !limits.AnyCard && slices.ContainsFunc(request.Cards, func(d CardRequest) bool { return d.Count > 0 }) {
-		if _, s := l.matchCards(queue, &inqueue, request, overCommit); s != nil {
+//
+// In a tree the request must fit the quota of its own queue. If it also fits what the queue
+// deserves, cards may be reclaimed for it, so usage of other queues does not count. Otherwise
+// it must fit the quota of every ancestor beside what others are guaranteed. Each level is
+// matched on its own.
+func (l *Ledger) CheckEnqueue(queue string, reservations func(queue string) *Reservations, request JobRequest, overCommit float64) *InsufficientQuota {
+	q := l.readQueue(queue)
+	own := reservations(queue)
+	if s := q.checkEnqueue(q.limits.quota, own, request, overCommit); s != nil || q.tree == nil {
+		return s
+	}
+	beyond := q.checkEnqueue(q.limits.deserved, own, request, overCommit)
+	if beyond == nil {
+		return nil
+	}
+	if request.IsFixed || q.isStopped(request) {
+		beyond.Of, beyond.Kind = beyond.Kind, NotReclaimable
+		if !request.IsFixed {
+			beyond.Kind = RecentlyReclaimed
+		}
+		return beyond
+	}
+	for child, at := q, q.parent; !at.isRoot(); child, at = at, at.parent {
+		available := func(name card.Name) int64 {
+			if at.isUnlimited(name) {
+				return at.limits.quota(name)
+			}
+			return max(0, at.limits.quota(name)-max(0, at.tree.unusedBelow[name]-child.tree.unused[name]))
+		}
+		if s := at.checkEnqueue(available, reservations(at.name), request, overCommit); s != nil {
+			s.Ancestor, s.Requester = true, queue
 			return s
 		}
 	}
-	milliCPU, memory := l.UsedCPUMemory(queue)
+	return nil
+}
+
+// isStopped reports whether the queue may not borrow some card of a request for now.
+func (q *queueLedger) isStopped(request JobRequest) bool {
+	return slices.ContainsFunc(request.Cards, func(d CardRequest) bool {
+		return d.Count > 0 && !slices.ContainsFunc(d.Names, func(name card.Name) bool { return !q.tree.stopped[name] })
+	})
+}
+
+// checkEnqueue returns the first limit of one queue that reservations and a request exceed.
+func (q *queueLedger) checkEnqueue(limit func(card.Name) int64, inqueue *Reservations, request JobRequest, overCommit float64) *InsufficientQuota {
+	if !q.limits.AnyCard && slices.ContainsFunc(request.Cards, func(d CardRequest) bool { return d.Count > 0 }) {
+		scaled := func(name card.Name) int64 { return scaleLimit(limit(name), overCommit) }
+		if _, s := q.matchCards(scaled, inqueue, request); s != nil {
+			return s
+		}
+	}
+	milliCPU, memory := q.used(CPUName), q.used(MemoryName)
 	milliCPU, memory = AddSaturating(max(0, milliCPU-inqueue.elasticCPU), inqueue.MilliCPU), AddSaturating(max(0, memory-inqueue.elasticMemory), inqueue.Memory)
-	return firstInsufficient(append(insufficientAmount(CPU, queue, milliCPU, request.MilliCPU, scaleLimit(limits.MilliCPU, overCommit)),
-		insufficientAmount(Memory, queue, memory, request.Memory, scaleLimit(limits.Memory, overCommit))...))
+	return firstInsufficient(append(insufficientAmount(CPU, q.name, milliCPU, request.MilliCPU, scaleLimit(limit(CPUName), overCommit)),
+		insufficientAmount(Memory, q.name, memory, request.Memory, scaleLimit(limit(MemoryName), overCommit))...))
 }
 
 // FitsAlone reports whether CheckEnqueue would accept the request if the queue held only these
-// charges.
+// charges, and no other queue held any.
 func (l *Ledger) FitsAlone(queue string, own []*Charge, request JobRequest, overCommit float64) bool {
-	limits, total, one := l.Limits(queue), card.Count(0), len(own) == 0
+	limits, total, one := l.PathLimits(queue), card.Count(0), len(own) == 0
 	for _, d := range request.Cards {
 		total = total.Add(d.Count)
 	}
@@ -123,30 +170,27 @@ func (l *Ledger) FitsAlone(queue string, own []*Charge, request JobRequest, over
 	for i, c := range own {
 		alone.Charge(strconv.Itoa(i), c)
 	}
-	return alone.CheckEnqueue(queue, Reservations{}, request, overCommit) == nil
+	none := func(string) *Reservations { return &Reservations{} }
+	return alone.CheckEnqueue(queue, none, request, overCommit) == nil
 }
 
 // matchCards adds the requests of the request one by one, so the result names the first that
 // does not fit. Usage and reservations above a lowered quota block only requests for the same
 // cards.
-func (l *Ledger) matchCards(queue string, inqueue *Reservations, request JobRequest, overCommit float64) (*matching, *InsufficientQuota) {
-	limits := l.Limits(queue)
-	limit := func(name card.Name) int64 { return scaleLimit(int64(limits.Cards[name]), overCommit) }
-	m := newMatching(inqueue.Elastic, func(name card.Name) int64 {
-		return max(0, limit(name)-int64(l.Used(queue, name)))
-	})
-	for _, name := range l.cardsOverLimit(queue, limit) {
-		m.addRequest(CardRequest{Names: []card.Name{name}, Count: card.Count(int64(l.Used(queue, name)) - limit(name))})
+func (q *queueLedger) matchCards(limit func(card.Name) int64, inqueue *Reservations, request JobRequest) (*matching, *InsufficientQuota) {
+	m := newMatching(inqueue.Elastic, func(name card.Name) int64 { return max(0, limit(name)-q.used(name)) })
+	for _, name := range q.cardsOverLimit(limit) {
+		m.addRequest(CardRequest{Names: []card.Name{name}, Count: card.Count(q.used(name) - limit(name))})
 	}
 	for _, d := range inqueue.Cards {
 		m.addRequest(d)
 	}
 	for i, d := range request.Cards {
 		if got := m.addRequest(d); got < d.Count {
-			s := &InsufficientQuota{Kind: Cards, Queue: queue, Names: d.Names, Requested: int64(d.Count)}
+			s := &InsufficientQuota{Kind: Cards, Queue: q.name, Names: d.Names, Requested: int64(d.Count)}
 			s.Total = s.Requested + int64(sumCompeting(inqueue.Cards, d).Add(sumCompeting(request.Cards[:i], d)))
 			for _, name := range d.Names {
-				s.Total += int64(l.Used(queue, name))
+				s.Total += q.used(name)
 				s.Limit += limit(name)
 			}
 			// With alternatives the sums can look sufficient, so report at least what the
@@ -159,9 +203,9 @@ func (l *Ledger) matchCards(queue string, inqueue *Reservations, request JobRequ
 }
 
 // cardsOverLimit lists the cards that the queue uses beyond the limit, sorted.
-func (l *Ledger) cardsOverLimit(queue string, limit func(card.Name) int64) []card.Name {
+func (q *queueLedger) cardsOverLimit(limit func(card.Name) int64) []card.Name {
 	var over []card.Name
-	for name, used := range l.readQueue(queue).cards {
+	for name, used := range q.cards {
 		if int64(used) > limit(name) {
 			over = append(over, name)
 		}

@@ -2,6 +2,7 @@ package quota
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -17,6 +18,8 @@ type Request struct {
 	Count card.Count
 	// MilliCPU and Memory count against the limits of the queue.
 	MilliCPU, Memory int64
+	// IsFixed reports whether other queues could not reclaim from the pod, see Charge.
+	IsFixed bool
 }
 
 // LimitKind is the kind of a limit.
@@ -30,13 +33,30 @@ const (
 	// Terminating is a limit of cards, too: terminating pods hold too many of them, and the
 	// queue has to wait until they end.
 	Terminating
+	// NotReclaimable: pods from which no other queue can reclaim would hold more than the queue
+	// deserves.
+	NotReclaimable
+	// RecentlyReclaimed: the queue would borrow again what was just reclaimed from it.
+	RecentlyReclaimed
+	// HeldForOthers: the free quota of an ancestor is held for pods that reclaimed cards.
+	HeldForOthers
+	// Guaranteed: what is free is guaranteed to other queues.
+	Guaranteed
+	// Deserved: the request is more than the queue deserves, so it reclaims nothing.
+	Deserved
 )
 
 // InsufficientQuota is one limit that a request would exceed. Requested, Total and Limit are
 // cards, millicores or bytes.
 type InsufficientQuota struct {
-	Kind  LimitKind
-	Queue string
+	Kind LimitKind
+	// Of is Cards, CPU or Memory: what is limited.
+	Of LimitKind
+	// Queue is the queue whose limit is exceeded, "" for the inventory. Ancestor reports whether
+	// it is an ancestor of the requesting queue, which Requester names.
+	Queue     string
+	Ancestor  bool
+	Requester string
 	// Names are the requested alternatives; only for Cards and Terminating.
 	Names []card.Name
 	// OtherCards is how many further alternatives have even less free quota.
@@ -51,6 +71,17 @@ type InsufficientQuota struct {
 // CardLabel returns the alternatives as users write them, "A|B".
 func (i *InsufficientQuota) CardLabel() string { return joinNames(i.Names) }
 
+// Resource returns what is limited, as users write it: the alternatives, "cpu" or "memory".
+func (i *InsufficientQuota) Resource() string {
+	switch i.Of {
+	case CPU:
+		return "cpu"
+	case Memory:
+		return "memory"
+	}
+	return "<" + i.CardLabel() + ">"
+}
+
 // Released are charges that a check treats as released: those of pods to evict, or of the pod
 // that is checked.
 type Released struct {
@@ -59,7 +90,29 @@ type Released struct {
 	// Evicted is set when the charges are released by evictions; they count as terminating
 	// then.
 	Evicted bool
+	// fixed is the part of the charges from which other queues cannot reclaim.
+	fixed Shares
 }
+
+// Clone returns a deep copy.
+func (r *Released) Clone() Released {
+	c := *r
+	c.Cards, c.fixed = maps.Clone(r.Cards), maps.Clone(r.fixed)
+	return c
+}
+
+// amount and fixedAmount return how much of a name is released.
+func (r *Released) amount(name card.Name) int64 {
+	switch name {
+	case CPUName:
+		return r.MilliCPU
+	case MemoryName:
+		return r.Memory
+	}
+	return int64(r.Cards[name])
+}
+
+func (r *Released) fixedAmount(name card.Name) int64 { return r.fixed[name] }
 
 // Add adds the charge of one more pod.
 func (r *Released) Add(c *Charge) { r.addSigned(c, 1) }
@@ -76,16 +129,22 @@ func (r *Released) addSigned(c *Charge, sign int64) {
 	}
 	r.MilliCPU += sign * c.MilliCPU
 	r.Memory += sign * c.Memory
+	if c.IsFixed {
+		if r.fixed == nil {
+			r.fixed = Shares{}
+		}
+		forEachAmount(c, func(name card.Name, amount int64) { r.fixed[name] += sign * amount })
+	}
 }
 
 // FitsAnyCard is the check before a node is chosen. It returns nil if one of the requested
 // cards fits, and CPU and memory too, else the first limit that is exceeded.
 func (l *Ledger) FitsAnyCard(queue string, request Request) *InsufficientQuota {
 	q := l.readQueue(queue)
-	if s := q.insufficientOnAllCards(queue, request); s != nil {
+	if s := q.insufficientOnAllCards(request); s != nil {
 		return s
 	}
-	return firstInsufficient(q.insufficientCPUMemory(queue, request, Released{}))
+	return firstInsufficient(q.insufficientCPUMemory(request, Released{}))
 }
 
 // firstInsufficient returns the first element, nil if there is none.
@@ -99,42 +158,42 @@ func firstInsufficient(all []InsufficientQuota) *InsufficientQuota {
 // FitsAllCards reports whether the request fits the quota whichever of its cards it gets.
 func (l *Ledger) FitsAllCards(queue string, request Request) bool {
 	for _, name := range request.Names {
-		if !l.FitsCard(queue, name, request.Count) {
+		if !l.FitsCard(queue, name, request.Count, request.IsFixed) {
 			return false
 		}
 	}
 	return l.FitsAnyCard(queue, request) == nil
 }
 
-func (q *queueLedger) insufficientOnAllCards(queue string, request Request) *InsufficientQuota {
+func (q *queueLedger) insufficientOnAllCards(request Request) *InsufficientQuota {
 	if request.Count == 0 || len(request.Names) == 0 {
 		return nil
 	}
 	for _, name := range request.Names {
-		if q.fitsCard(name, request.Count) {
+		if q.fitsCard(name, request.Count, request.IsFixed) {
 			return nil
 		}
 	}
 	// Prefer to report a card that becomes free when pods terminate. Otherwise report the card
 	// with the most free quota, and among equals the one with the largest quota.
 	var best card.Name
-	if index := slices.IndexFunc(request.Names, func(name card.Name) bool { return q.hasRoom(name, request.Count) }); index >= 0 {
+	if index := slices.IndexFunc(request.Names, func(name card.Name) bool { return q.freeOnPath(name) >= int64(request.Count) }); index >= 0 {
 		best = request.Names[index]
 	} else {
 		best = slices.MaxFunc(request.Names, func(x, y card.Name) int {
-			return cmp.Or(cmp.Compare(q.freeQuota(x), q.freeQuota(y)), cmp.Compare(q.limits.Cards[x], q.limits.Cards[y]))
+			return cmp.Or(cmp.Compare(q.freeOnPath(x), q.freeOnPath(y)), cmp.Compare(q.limitOnPath(x), q.limitOnPath(y)))
 		})
 	}
-	s := q.insufficientCard(queue, best, request.Count, Released{})[0]
+	s := q.insufficientCard(best, request.Count, request.IsFixed, Released{})[0]
 	s.OtherCards = len(request.Names) - 1
 	return &s
 }
 
 // FitsCard is the check of the predicate: it reports whether so many of one card fit the quota
-// and not too many of it are terminating. It allocates no memory, and goroutines may call it in
-// parallel while none writes.
-func (l *Ledger) FitsCard(queue string, name card.Name, count card.Count) bool {
-	return l.readQueue(queue).fitsCard(name, count)
+// and not too many of it are terminating. isFixed is that of the request. It allocates no
+// memory, and goroutines may call it in parallel while none writes.
+func (l *Ledger) FitsCard(queue string, name card.Name, count card.Count, isFixed bool) bool {
+	return l.readQueue(queue).fitsCard(name, count, isFixed)
 }
 
 // IsTerminatingOverQuota reports whether terminating pods hold more of a card than its quota.
@@ -154,50 +213,76 @@ func (l *Ledger) FitsAfterRelease(queue string, request Request, name card.Name,
 // terminating cards, CPU and memory, in this order.
 func (l *Ledger) InsufficientAfterRelease(queue string, request Request, name card.Name, released Released) []InsufficientQuota {
 	q := l.readQueue(queue)
-	return append(q.insufficientCard(queue, name, request.Count, released), q.insufficientCPUMemory(queue, request, released)...)
-}
-
-// freeQuota returns quota − used of a card, negative after a quota was lowered.
-func (q *queueLedger) freeQuota(name card.Name) int64 {
-	return int64(q.limits.Cards[name]) - int64(q.cards[name])
+	return append(q.insufficientCard(name, request.Count, request.IsFixed, released), q.insufficientCPUMemory(request, released)...)
 }
 
 // fitsCard reports whether so many more of a card fit the quota and not too many of it are
 // terminating.
-func (q *queueLedger) fitsCard(name card.Name, count card.Count) bool {
-	return q.limits.AnyCard || count == 0 || q.hasRoom(name, count) && !q.isTerminatingOverQuota(name)
+func (q *queueLedger) fitsCard(name card.Name, count card.Count, isFixed bool) bool {
+	if q.tree == nil {
+		return q.limits.AnyCard || count == 0 || q.cards[name].Add(count) <= q.limits.Cards[name] && !q.isTerminatingOverQuota(name)
+	}
+	if count == 0 {
+		return true
+	}
+	_, isExceeded := q.checkPath(name, int64(count), isFixed, &noRelease)
+	return !isExceeded && !q.isTerminatingOverQuota(name)
 }
 
-// hasRoom reports whether so many more of a card fit the quota.
-func (q *queueLedger) hasRoom(name card.Name, count card.Count) bool {
-	return q.cards[name].Add(count) <= q.limits.Cards[name]
-}
+// noRelease releases nothing.
+var noRelease Released
 
 // insufficientCard returns which limits of one card are exceeded.
-func (q *queueLedger) insufficientCard(queue string, name card.Name, count card.Count, released Released) (all []InsufficientQuota) {
-	if count == 0 || q.limits.AnyCard {
+func (q *queueLedger) insufficientCard(name card.Name, count card.Count, isFixed bool, released Released) (all []InsufficientQuota) {
+	if count == 0 || q.tree == nil && q.limits.AnyCard {
 		return nil
 	}
-	s := InsufficientQuota{Kind: Cards, Queue: queue, Names: []card.Name{name}, Requested: int64(count), Limit: int64(q.limits.Cards[name])}
-	used := q.cards[name] - released.Cards[name]
-	if s.Total = int64(used.Add(count)); s.Total > s.Limit {
-		all = append(all, s)
+	if e, isExceeded := q.checkPath(name, int64(count), isFixed, &released); isExceeded {
+		all = append(all, q.insufficient(e, name, int64(count)))
 	}
-	s.Kind, s.Total, s.GracePeriod = Terminating, int64(q.terminating[name].count), q.terminating[name].longestGracePeriod
-	if released.Evicted {
-		s.Total += int64(released.Cards[name])
-	}
-	if s.Total > s.Limit {
-		all = append(all, s)
+	if e, isExceeded := q.checkTerminating(name, &released); isExceeded {
+		all = append(all, q.insufficient(e, name, int64(count)))
+		_, all[len(all)-1].GracePeriod = e.at.terminatingOf(name)
 	}
 	return all
 }
 
+// insufficient describes an exceeded limit.
+func (q *queueLedger) insufficient(e exceededLimit, name card.Name, requested int64) InsufficientQuota {
+	s := InsufficientQuota{Kind: e.kind, Queue: e.at.name, Ancestor: e.at != q, Requested: requested, Total: e.total, Limit: e.limit}
+	if s.Ancestor {
+		s.Requester = q.name
+	}
+	switch name {
+	case CPUName:
+		s.Of = CPU
+	case MemoryName:
+		s.Of = Memory
+	default:
+		s.Names = []card.Name{name}
+	}
+	if s.Kind == Cards {
+		s.Kind = s.Of
+	}
+	return s
+}
+
 // insufficientCPUMemory returns which limits of CPU and memory are exceeded. A pod that
 // requests no CPU is never refused for CPU.
-func (q *queueLedger) insufficientCPUMemory(queue string, request Request, released Released) []InsufficientQuota {
-	cpu := insufficientAmount(CPU, queue, q.milliCPU.clampedInt64()-released.MilliCPU, request.MilliCPU, q.limits.MilliCPU)
-	return append(cpu, insufficientAmount(Memory, queue, q.memory.clampedInt64()-released.Memory, request.Memory, q.limits.Memory)...)
+func (q *queueLedger) insufficientCPUMemory(request Request, released Released) (all []InsufficientQuota) {
+	for _, name := range [...]card.Name{CPUName, MemoryName} {
+		requested := request.MilliCPU
+		if name == MemoryName {
+			requested = request.Memory
+		}
+		if requested <= 0 {
+			continue
+		}
+		if e, isExceeded := q.checkPath(name, requested, request.IsFixed, &released); isExceeded {
+			all = append(all, q.insufficient(e, name, requested))
+		}
+	}
+	return all
 }
 
 // insufficientAmount returns the limit of CPU or memory if it is exceeded.
@@ -205,7 +290,7 @@ func insufficientAmount(kind LimitKind, queue string, used, asked, limit int64) 
 	if asked <= 0 || limit == Unlimited || AddSaturating(used, asked) <= limit {
 		return nil
 	}
-	return []InsufficientQuota{{Kind: kind, Queue: queue, Requested: asked, Total: AddSaturating(used, asked), Limit: limit}}
+	return []InsufficientQuota{{Kind: kind, Of: kind, Queue: queue, Requested: asked, Total: AddSaturating(used, asked), Limit: limit}}
 }
 
 // AddSaturating adds two amounts of CPU or memory without overflow.

@@ -27,6 +27,11 @@ type Limits struct {
 	MilliCPU int64
 	// Memory is the memory limit in bytes, or Unlimited.
 	Memory int64
+	// Deserved is what the queue may use and reclaim, and Guarantee what others leave free for
+	// it. Both are nil without a tree: then the queue deserves its quota.
+	Deserved, Guarantee Shares
+	// IsHeld reports whether the queue is held. Then its unused guarantee is not left free.
+	IsHeld bool
 }
 
 // Charge is what one pod uses, and the queue that is charged for it.
@@ -38,6 +43,11 @@ type Charge struct {
 	Cards []card.Amount
 	// MilliCPU and Memory are counted against the queue's limits.
 	MilliCPU, Memory int64
+	// IsFixed reports whether other queues cannot reclaim from the pod. Only a tree counts it.
+	IsFixed bool
+	// IsOffInventory reports whether the pod's node takes no pods, so that its cards are not part
+	// of the inventory. Only a tree counts it.
+	IsOffInventory bool
 }
 
 // Ledger holds the charges of all queues. Any number of goroutines may read it while none
@@ -45,18 +55,30 @@ type Charge struct {
 type Ledger struct {
 	queues map[string]*queueLedger
 	pods   map[string]podEntry
+	// positions are where the queues are in their tree, nil if the queues are flat.
+	positions map[string]Position
+	// root is above all queues of a tree. Its limits are the inventory.
+	root *queueLedger
+	// holds are the charges of Hold by pod.
+	holds map[string]*Charge
 }
 
 // podEntry is the charge of a pod, and whether the pod is terminating.
 type podEntry struct {
 	charge      *Charge
 	terminating bool
+	gracePeriod time.Duration
 }
 
-// queueLedger holds the sums of one queue.
+// queueLedger holds the sums of one queue, and of all queues below it in a tree.
 type queueLedger struct {
+	name   string
 	limits Limits
-	cards  map[card.Name]card.Count
+	// parent is nil if the queues are flat, and for the root of a tree.
+	parent *queueLedger
+	// tree is nil if the queues are flat.
+	tree  *treeSums
+	cards map[card.Name]card.Count
 	// listedCards is cards as Snapshot returned it, nil after a change.
 	listedCards []card.Amount
 	milliCPU    exactSum
@@ -75,21 +97,19 @@ func New(pods int) *Ledger {
 func (l *Ledger) ensureQueue(name string) *queueLedger {
 	q, ok := l.queues[name]
 	if !ok {
-		q = &queueLedger{cards: map[card.Name]card.Count{}}
+		q = &queueLedger{name: name, cards: map[card.Name]card.Count{}}
 		l.queues[name] = q
+		l.link(q)
 	}
 	return q
 }
-
-// emptyQueue stands for a queue that the ledger does not know.
-var emptyQueue queueLedger
 
 // readQueue returns the sums of a queue, for reading only.
 func (l *Ledger) readQueue(queue string) *queueLedger {
 	if q, ok := l.queues[queue]; ok {
 		return q
 	}
-	return &emptyQueue
+	return &queueLedger{name: queue}
 }
 
 // SetLimits sets what the queue may use. A queue without limits may use nothing.
@@ -106,14 +126,23 @@ func (l *Ledger) Charge(pod string, c *Charge) {
 	}
 	l.Release(pod)
 	l.pods[pod] = podEntry{charge: c}
+	l.addCharge(c)
+}
+
+// addCharge adds a charge to the sums of its queue and all ancestors.
+func (l *Ledger) addCharge(c *Charge) {
 	q := l.ensureQueue(c.Queue)
 	q.pods++
-	for _, amount := range c.Cards {
-		q.cards[amount.Name] = q.cards[amount.Name].Add(amount.Count)
-		q.listedCards = nil
+	for at := q; at != nil && !(at == l.root && c.IsOffInventory); at = at.parent {
+		for _, amount := range c.Cards {
+			at.cards[amount.Name] = at.cards[amount.Name].Add(amount.Count)
+			at.listedCards = nil
+		}
+		at.milliCPU.add(c.MilliCPU)
+		at.memory.add(c.Memory)
+		at.tree.addFixed(c)
 	}
-	q.milliCPU.add(c.MilliCPU)
-	q.memory.add(c.Memory)
+	q.updateUnused(c)
 }
 
 // Release removes the charge of a pod, terminating or not. It does nothing for a pod without
@@ -127,16 +156,22 @@ func (l *Ledger) Release(pod string) {
 	c := booked.charge
 	q := l.ensureQueue(c.Queue)
 	if booked.terminating {
-		q.releaseTerminating(c)
+		for at := q; at != nil; at = at.parent {
+			at.releaseTerminating(c)
+		}
 		return
 	}
 	q.pods--
-	for _, amount := range c.Cards {
-		q.cards[amount.Name] = q.cards[amount.Name].Sub(amount.Count)
-		q.listedCards = nil
+	for at := q; at != nil && !(at == l.root && c.IsOffInventory); at = at.parent {
+		for _, amount := range c.Cards {
+			at.cards[amount.Name] = at.cards[amount.Name].Sub(amount.Count)
+			at.listedCards = nil
+		}
+		at.milliCPU.subtract(c.MilliCPU)
+		at.memory.subtract(c.Memory)
+		at.tree.subtractFixed(c)
 	}
-	q.milliCPU.subtract(c.MilliCPU)
-	q.memory.subtract(c.Memory)
+	q.updateUnused(c)
 }
 
 // Charged returns the charge of a pod, nil if it has none or is terminating.
@@ -277,21 +312,27 @@ type terminatingCards struct {
 // ChargeTerminating moves the cards of a pod from used to terminating. A pod without a charge
 // is only added to terminating. The caller must not change c afterwards.
 func (l *Ledger) ChargeTerminating(pod string, c *Charge, gracePeriod time.Duration) {
-	if l.pods[pod] == (podEntry{c, true}) {
+	if booked := l.pods[pod]; booked.charge == c && booked.terminating {
 		return
 	}
 	l.Release(pod)
 	if len(c.Cards) == 0 {
 		return
 	}
-	l.pods[pod] = podEntry{c, true}
-	q := l.ensureQueue(c.Queue)
-	if q.terminating == nil {
-		q.terminating = map[card.Name]terminatingCards{}
-	}
-	for _, amount := range c.Cards {
-		e := q.terminating[amount.Name]
-		q.terminating[amount.Name] = terminatingCards{count: e.count.Add(amount.Count), longestGracePeriod: max(e.longestGracePeriod, gracePeriod)}
+	l.pods[pod] = podEntry{c, true, gracePeriod}
+	l.addTerminating(c, gracePeriod)
+}
+
+// addTerminating adds the cards of a terminating pod to the sums of its queue and all ancestors.
+func (l *Ledger) addTerminating(c *Charge, gracePeriod time.Duration) {
+	for q := l.ensureQueue(c.Queue); q != nil; q = q.parent {
+		if q.terminating == nil {
+			q.terminating = map[card.Name]terminatingCards{}
+		}
+		for _, amount := range c.Cards {
+			e := q.terminating[amount.Name]
+			q.terminating[amount.Name] = terminatingCards{count: e.count.Add(amount.Count), longestGracePeriod: max(e.longestGracePeriod, gracePeriod)}
+		}
 	}
 }
 
@@ -313,21 +354,33 @@ func (q *queueLedger) releaseTerminating(c *Charge) {
 // Terminating returns how many of a card terminating pods of the queue hold, and the longest
 // grace period among them.
 func (l *Ledger) Terminating(queue string, name card.Name) (card.Count, time.Duration) {
-	e := l.readQueue(queue).terminating[name]
+	return l.readQueue(queue).terminatingOf(name)
+}
+
+func (q *queueLedger) terminatingOf(name card.Name) (card.Count, time.Duration) {
+	e := q.terminating[name]
 	return e.count, e.longestGracePeriod
 }
 
 // EvictionHeadroom returns how many of a card may be evicted for a pod of the same queue.
 // Beyond that the pod would have to wait for terminating pods anyway.
 func (l *Ledger) EvictionHeadroom(queue string, name card.Name) card.Count {
-	q := l.readQueue(queue)
-	if q.limits.AnyCard {
-		return card.MaxCount
+	headroom := card.MaxCount
+	for q := l.readQueue(queue); q != nil && q != l.root; q = q.parent {
+		if !q.limits.AnyCard {
+			headroom = min(headroom, q.limits.Cards[name].Sub(q.terminating[name].count))
+		}
 	}
-	return q.limits.Cards[name].Sub(q.terminating[name].count)
+	return headroom
 }
 
-// isTerminatingOverQuota reports whether terminating pods hold more of a card than its quota.
+// isTerminatingOverQuota reports whether terminating pods hold more of a card than its quota, in
+// the queue or an ancestor.
 func (q *queueLedger) isTerminatingOverQuota(name card.Name) bool {
-	return q.terminating != nil && !q.limits.AnyCard && q.terminating[name].count > q.limits.Cards[name]
+	for at := q; at != nil && !at.isRoot(); at = at.parent {
+		if at.terminating != nil && !at.limits.AnyCard && at.terminating[name].count > at.limits.Cards[name] {
+			return true
+		}
+	}
+	return false
 }

@@ -52,7 +52,7 @@ func TestAcceptedPodsNeverExceedTheQuota(t *testing.T) {
 		for i := range rapid.IntRange(1, 20).Draw(t, "pods") {
 			count := card.Count(rapid.IntRange(1, 4).Draw(t, "count"))
 			on := rapid.SampledFrom([]card.Name{"A", "B", "C"}).Draw(t, "node's card")
-			if a.FitsAnyCard("q", Request{Names: []card.Name{"A", "B"}, Count: count}) == nil && a.FitsCard("q", on, count) {
+			if a.FitsAnyCard("q", Request{Names: []card.Name{"A", "B"}, Count: count}) == nil && a.FitsCard("q", on, count, false) {
 				a.Charge(fmt.Sprint(i), &Charge{Queue: "q", Cards: []card.Amount{{Name: on, Count: count}}})
 			}
 		}

@@ -90,7 +90,7 @@ func TestAdmitPermitsExactlyWhatBruteForceCanHandOut(t *testing.T) {
 		}
 		with := append(slices.Clone(before), app.Cards...)
 		want := most(with, free, elastic) == most(before, free, elastic)+asked
-		got := a.CheckEnqueue("q", waiting, app, factor)
+		got := a.CheckEnqueue("q", only(&waiting), app, factor)
 		check.Must(t, (got == nil) == want, "Admit = %+v, brute force says fits=%v", got, want)
 	})
 }

@@ -54,7 +54,7 @@ func TestWhatEndsKeepsOthersOut(t *testing.T) {
 // fitsOnSome runs the checks of single cards and nodes, which must agree.
 func fitsOnSome(t *testing.T, a *Ledger, queue string, ask Request) (fits bool) {
 	for _, name := range ask.Names {
-		on := a.FitsCard(queue, name, ask.Count)
+		on := a.FitsCard(queue, name, ask.Count, false)
 		near := a.FitsAfterRelease(queue, ask, name, Released{})
 		check.That(t, (near == nil) == on, "fits on %s: %v, on its node %+v", name, on, near)
 		fits = fits || on
@@ -155,7 +155,7 @@ func TestTerminatingEqualsARecountAndIsBounded(t *testing.T) {
 					return
 				}
 				queue, on, count := rapid.SampledFrom(queues).Draw(t, "queue"), rapid.SampledFrom(names).Draw(t, "card"), card.Count(rapid.IntRange(0, 4).Draw(t, "count"))
-				may := a.FitsCard(queue, on, count)
+				may := a.FitsCard(queue, on, count, false)
 				short := a.FitsAfterRelease(queue, Request{Names: []card.Name{on}, Count: count}, on, Released{})
 				check.Must(t, may == (short == nil), "two gates disagree: %v, %+v", may, short)
 				if may {
@@ -172,7 +172,7 @@ func TestTerminatingEqualsARecountAndIsBounded(t *testing.T) {
 			},
 			"restore": func(t *rapid.T) { // an eviction that failed, before anything else was placed
 				name := draw(t)
-				if p := pods[name]; p != nil && p.ends && a.FitsCard(p.charge.Queue, p.charge.Cards[0].Name, p.charge.Cards[0].Count) {
+				if p := pods[name]; p != nil && p.ends && a.FitsCard(p.charge.Queue, p.charge.Cards[0].Name, p.charge.Cards[0].Count, false) {
 					p.ends = false
 					a.Charge(name, p.charge)
 				}

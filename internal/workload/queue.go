@@ -35,6 +35,10 @@ type QueueRules struct {
 	Namespaces labels.Selector
 	// Refusal says why the queue accepts no new pods, nil when it does.
 	Refusal *Refusal
+	// Tree is the queue as part of a tree, and TreeRefusal what in it cannot be parsed. They
+	// count only if the queues form a tree.
+	Tree        quota.TreeQueue
+	TreeRefusal *Refusal
 
 	// selector is the text of Namespaces, selectorRefusal what is wrong with it.
 	selector        string
@@ -51,6 +55,13 @@ type QueueRules struct {
 // without both: Volcano lets any pod name it, and that must not bypass the quotas. A quota or a
 // selector that cannot be parsed blocks that queue and no other.
 func QueueRulesFor(queue *v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues, last *QueueRules) QueueRules {
+	rules := flatRulesFor(queue, unmanaged, last)
+	rules.Tree, rules.TreeRefusal = TreeQueueFor(queue, rules.Limits, rules.Managed && queue.Name != RootQueue)
+	return rules
+}
+
+// flatRulesFor returns the rules of a Queue without its part of a tree.
+func flatRulesFor(queue *v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues, last *QueueRules) QueueRules {
 	text, managed := queue.Annotations[v1alpha1.AnnotationCardQuota]
 	rules := QueueRules{Managed: managed, Refusal: checkOpen(queue)}
 	rules.selector, rules.hasSelector = queue.Annotations[v1alpha1.AnnotationNamespaceSelector]
@@ -104,14 +115,7 @@ func checkOpen(queue *v1beta1.Queue) *Refusal {
 // capabilityLimit returns the capability of a Queue in units of 10^scale: 0 when it is not set or
 // negative, and Unlimited from maxCapability on.
 func capabilityLimit(queue *v1beta1.Queue, name corev1.ResourceName, scale resource.Scale) int64 {
-	quantity := queue.Spec.Capability[name]
-	switch {
-	case quantity.Sign() <= 0:
-		return 0
-	case quantity.AsApproximateFloat64() >= maxCapability:
-		return quota.Unlimited
-	}
-	return quantity.ScaledValue(scale)
+	return amountOf(queue.Spec.Capability[name], scale)
 }
 
 // maxCapability is more cores or bytes than any cluster has. In millicores it still fits an int64.

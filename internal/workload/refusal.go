@@ -44,9 +44,9 @@ const (
 // millicores (500m), memory in Mi.
 func RefusalFor(s *quota.InsufficientQuota) *Refusal {
 	refusal := insufficientRefusal(s)
-	refusal.Topic = fmt.Sprint(refusal.Reason, s.Kind, s.Queue, s.Names, s.OtherCards, s.Requested, s.Limit, s.GracePeriod)
+	refusal.Topic = fmt.Sprint(refusal.Reason, s.Kind, s.Queue, s.Requester, s.Names, s.OtherCards, s.Requested, s.Limit, s.GracePeriod)
 	if s.Kind == quota.Terminating { // equal for all requests
-		refusal.Topic = fmt.Sprint(refusal.Reason, s.Queue, s.Names, s.OtherCards, s.Limit, s.GracePeriod)
+		refusal.Topic = fmt.Sprint(refusal.Reason, s.Queue, s.Requester, s.Names, s.OtherCards, s.Limit, s.GracePeriod)
 	}
 	return refusal
 }
@@ -58,25 +58,37 @@ func insufficientRefusal(s *quota.InsufficientQuota) *Refusal {
 			return missingCapability(s, "cpu")
 		}
 		return &Refusal{Reason: ReasonInsufficientCPUQuota, Message: fmt.Sprintf(
-			"Queue <%s> has insufficient CPU quota: requested <%dm>, total would be <%dm>, but capability is <%dm>",
-			s.Queue, s.Requested, s.Total, s.Limit)}
+			"%s has insufficient CPU quota: requested <%dm>, total would be <%dm>, but capability is <%dm>",
+			exceededQueue(s), s.Requested, s.Total, s.Limit)}
 	case quota.Memory:
 		if s.Limit == 0 {
 			return missingCapability(s, "memory")
 		}
 		return &Refusal{Reason: ReasonInsufficientMemoryQuota, Message: fmt.Sprintf(
-			"Queue <%s> has insufficient memory quota: requested <%s>, total would be <%s>, but capability is <%s>",
-			s.Queue, formatMebibytes(s.Requested), formatMebibytes(s.Total), formatMebibytes(s.Limit))}
+			"%s has insufficient memory quota: requested <%s>, total would be <%s>, but capability is <%s>",
+			exceededQueue(s), formatMebibytes(s.Requested), formatMebibytes(s.Total), formatMebibytes(s.Limit))}
 	case quota.Terminating:
 		return &Refusal{Reason: ReasonCardsEnding, Message: fmt.Sprintf(
-			"Queue <%s> gets no more <%s> while pods that are being deleted hold more than its quota: terminating <%d>, but quota is <%d>; "+
+			"%s gets no more <%s> while pods that are being deleted hold more than its quota: terminating <%d>, but quota is <%d>; "+
 				"they end within %d s, sooner with a shorter terminationGracePeriodSeconds",
-			s.Queue, s.CardLabel(), s.Total, s.Limit, int64(s.GracePeriod.Seconds())) + otherAlternatives(s.OtherCards)}
-	default:
+			exceededQueue(s), s.CardLabel(), s.Total, s.Limit, int64(s.GracePeriod.Seconds())) + otherAlternatives(s.OtherCards)}
+	case quota.Cards:
 		return &Refusal{Reason: ReasonInsufficientScalarQuota, Message: fmt.Sprintf(
-			"Queue <%s> has insufficient <%s> quota: requested <%d>, total would be <%d>, but capability is <%d>",
-			s.Queue, s.CardLabel(), s.Requested, s.Total, s.Limit) + otherAlternatives(s.OtherCards)}
+			"%s has insufficient <%s> quota: requested <%d>, total would be <%d>, but capability is <%d>",
+			exceededQueue(s), s.CardLabel(), s.Requested, s.Total, s.Limit) + otherAlternatives(s.OtherCards)}
+	default:
+		refusal := treeRefusal(s)
+		refusal.Message += otherAlternatives(s.OtherCards)
+		return refusal
 	}
+}
+
+// exceededQueue names the queue whose limit is exceeded, and whose ancestor it is.
+func exceededQueue(s *quota.InsufficientQuota) string {
+	if s.Ancestor {
+		return fmt.Sprintf("Queue <%s>, an ancestor of <%s>,", s.Queue, s.Requester)
+	}
+	return fmt.Sprintf("Queue <%s>", s.Queue)
 }
 
 // RefusalFor returns the refusal for an insufficient quota of this queue.

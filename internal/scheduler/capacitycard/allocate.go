@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 
 	"k8s.io/klog/v2"
@@ -146,9 +145,7 @@ type simulation struct {
 
 // Clone implements fwk.StateData.
 func (s *simulation) Clone() fwk.StateData {
-	return &simulation{node: s.node, released: quota.Released{
-		Cards: maps.Clone(s.released.Cards), MilliCPU: s.released.MilliCPU, Memory: s.released.Memory, Evicted: s.released.Evicted,
-	}}
+	return &simulation{node: s.node, released: s.released.Clone()}
 }
 
 func simulationOf(state fwk.CycleState, node string) *simulation {

@@ -196,8 +196,11 @@ func (c *Cache) rulesFor(queue *scheduling.Queue, unmanaged v1alpha1.UnmanagedQu
 	if !ok || known.object != queue || known.unmanaged != unmanaged || known.state != queue.Status.State {
 		read := &v1beta1.Queue{ // only what the rules read
 			ObjectMeta: queue.ObjectMeta,
-			Spec:       v1beta1.QueueSpec{Capability: queue.Spec.Capability},
-			Status:     v1beta1.QueueStatus{State: v1beta1.QueueState(queue.Status.State)},
+			Spec: v1beta1.QueueSpec{
+				Parent: queue.Spec.Parent, Capability: queue.Spec.Capability,
+				Deserved: queue.Spec.Deserved, Guarantee: v1beta1.Guarantee{Resource: queue.Spec.Guarantee.Resource},
+			},
+			Status: v1beta1.QueueStatus{State: v1beta1.QueueState(queue.Status.State)},
 		}
 		rules := workload.QueueRulesFor(read, unmanaged, known.rules)
 		known = cachedQueue{object: queue, unmanaged: unmanaged, state: queue.Status.State, rules: &rules}

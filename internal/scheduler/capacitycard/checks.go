@@ -200,7 +200,7 @@ func cardFits(p *plugin, r checkInput, node *api.NodeInfo) int {
 		return unnamedCard
 	case !r.request.Named.Allows(name):
 		return cardNotAllowed
-	case p.ignoresQuota(r.task) || p.ledger.FitsCard(queue, name, r.request.Count):
+	case p.ignoresQuota(r.task) || p.ledger.FitsCard(queue, name, r.request.Count, r.request.IsFixed):
 		return nodeFits
 	case p.ledger.IsTerminatingOverQuota(queue, name):
 		return quotaTerminating

@@ -215,10 +215,15 @@ func (p *plugin) jobEnqueued(obj any) {
 // checkEnqueueQuota returns why the request of a job does not fit the quota now, nil if it
 // does.
 func (p *plugin) checkEnqueueQuota(job *api.JobInfo, request quota.JobRequest) *workload.Refusal {
-	if insufficient := p.ledger.CheckEnqueue(string(job.Queue), *p.inqueue[job.Queue], request, p.args.overCommitFactor); insufficient != nil {
+	if insufficient := p.ledger.CheckEnqueue(string(job.Queue), p.reservationsOf, request, p.args.overCommitFactor); insufficient != nil {
 		return p.queueRules[job.Queue].RefusalFor(insufficient)
 	}
 	return nil
+}
+
+// reservationsOf returns the reservations of a queue.
+func (p *plugin) reservationsOf(queue string) *quota.Reservations {
+	return p.inqueue[api.QueueID(queue)]
 }
 
 // podGroupRequest is the request of a PodGroup. It is valid for the same texts and generation.

@@ -33,7 +33,7 @@ func TestPodsOutsideTheSessionStillHoldTheirCards(t *testing.T) {
 	orphans[3].Status.Phase = corev1.PodSucceeded
 	s.addToPodLister(orphans...)
 	got := s.usedCards("q", "A")
-	check.That(t, got == 4 && !s.p.ledger.FitsCard("q", "A", 1), "queue uses %d cards, want 2 of its job and 2 of orphans, and none left", got)
+	check.That(t, got == 4 && !s.p.ledger.FitsCard("q", "A", 1, false), "queue uses %d cards, want 2 of its job and 2 of orphans, and none left", got)
 }
 
 func TestDeletedPodGroupKeepsTheChargedQueue(t *testing.T) {

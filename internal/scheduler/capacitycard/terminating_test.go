@@ -83,7 +83,7 @@ func TestEachCheckCountsTerminatingPods(t *testing.T) {
 
 func TestTerminatingPodsOutsideTheSessionAreCharged(t *testing.T) {
 	s := oneJob(t).enqueueAndAllocate() // two of four cards are used
-	fits := func(count int) bool { return s.p.ledger.FitsCard("q", "A", card.Count(count)) }
+	fits := func(count int) bool { return s.p.ledger.FitsCard("q", "A", card.Count(count), false) }
 	orphans := s.PodsOf("gone q 1: a*5", deleted, annotate("scheduling.volcano.sh/queue-name", "q"))
 	s.addToPodLister(orphans[:4]...)
 	check.That(t, fits(2) && !fits(3), "what ends is counted")

@@ -107,7 +107,7 @@ func compareLedger(t *rapid.T, ledger *quota.Ledger, queue string, limits rule.L
 		equal(t, "used "+name, int64(ledger.Used(queue, card.Name(name))), use.Cards[name])
 		equal(t, "ending "+name, int64(ending), use.Terminating[name])
 		shortOn := limits.InsufficientCard(use, name, wish.Count)
-		equal(t, "has room for "+name, ledger.FitsCard(queue, card.Name(name), ask.Count), shortOn == "")
+		equal(t, "has room for "+name, ledger.FitsCard(queue, card.Name(name), ask.Count, false), shortOn == "")
 		shortOf := limits.InsufficientCPUMemory(use, wish.MilliCPU, wish.Memory)
 		equal(t, "has room on a node with "+name, ledger.FitsAfterRelease(queue, ask, card.Name(name), quota.Released{}) == nil, shortOn == "" && shortOf == "")
 		ask.Names, wish.Cards = append(ask.Names, card.Name(name)), append(wish.Cards, name)

@@ -1,0 +1,245 @@
+package quota
+
+import (
+	"cmp"
+
+	"cardquota.dev/operator/internal/card"
+)
+
+// exceededLimit is the first limit on the path to root that a request would exceed.
+type exceededLimit struct {
+	kind         LimitKind
+	at           *queueLedger
+	total, limit int64
+}
+
+// checkPath returns the first limit on the path that a request would exceed, once released is
+// released. The limits are those of the queue, then those of its ancestors, and at last the
+// inventory.
+//
+// A request may use the unused guarantee of its own queue and ancestors. Otherwise it must leave
+// all unused guarantees free.
+func (q *queueLedger) checkPath(name card.Name, count int64, isFixed bool, released *Released) (e exceededLimit, isExceeded bool) {
+	more := count - released.amount(name)
+	change := int64(0) // of the unused guarantees below
+	for at := q; at != nil; at = at.parent {
+		used := AddSaturating(at.used(name), more)
+		if limit := at.limits.quota(name); limit < used && !at.isRoot() && !at.isUnlimited(name) {
+			return exceededLimit{Cards, at, used, limit}, true
+		}
+		if at.tree == nil {
+			return e, false
+		}
+		if e, isExceeded := at.checkShares(q, name, used, count, change, isFixed, released); isExceeded {
+			return e, true
+		}
+		if at.parent != nil {
+			change = at.unusedAfter(name, more, change) - at.tree.unused[name]
+		}
+	}
+	return e, false
+}
+
+// checkShares checks what only a tree limits at one queue of the path of leaf: what is held for
+// other queues, what they are guaranteed, and what the queue deserves.
+func (q *queueLedger) checkShares(leaf *queueLedger, name card.Name, used, count, change int64, isFixed bool, released *Released) (e exceededLimit, isExceeded bool) {
+	deserved := q.limits.deserved(name)
+	if isFixed && !q.isRoot() && !q.isUnlimited(name) {
+		fixed := AddSaturating(q.tree.fixedUsed(name), count) - released.fixedAmount(name)
+		if fixed > deserved {
+			return exceededLimit{NotReclaimable, q, fixed, deserved}, true
+		}
+	}
+	if q.tree.stopped[name] && used > deserved && count > 0 {
+		return exceededLimit{RecentlyReclaimed, q, used, deserved}, true
+	}
+	limit := q.limits.quota(name)
+	if q.isUnlimited(name) {
+		return e, false
+	}
+	held := q.tree.held[name] - leaf.tree.held[name]
+	if held > 0 && AddSaturating(used, held) > limit && !q.isRoot() {
+		return exceededLimit{HeldForOthers, q, AddSaturating(used, held), limit}, true
+	}
+	grown := count - released.amount(name) + change
+	unused := q.tree.unusedBelow[name] + change
+	if unused > 0 && grown > 0 && AddSaturating(AddSaturating(used, max(held, 0)), unused) > limit {
+		return exceededLimit{Guaranteed, q, AddSaturating(AddSaturating(used, max(held, 0)), unused), limit}, true
+	}
+	return e, false
+}
+
+// isUnlimited reports whether the queue does not limit a name.
+func (q *queueLedger) isUnlimited(name card.Name) bool {
+	switch name {
+	case CPUName:
+		return q.limits.MilliCPU == Unlimited
+	case MemoryName:
+		return q.limits.Memory == Unlimited
+	}
+	return q.limits.AnyCard
+}
+
+func (t *treeSums) fixedUsed(name card.Name) int64 {
+	if sum, ok := t.fixed[name]; ok {
+		return sum.clampedInt64()
+	}
+	return 0
+}
+
+// checkTerminating returns the first queue on the path in which terminating pods hold more of a
+// card than its quota.
+func (q *queueLedger) checkTerminating(name card.Name, released *Released) (e exceededLimit, isExceeded bool) {
+	for at := q; at != nil && !at.isRoot(); at = at.parent {
+		if at.limits.AnyCard {
+			continue
+		}
+		total := int64(at.terminating[name].count)
+		if released.Evicted {
+			total += int64(released.Cards[name])
+		}
+		if limit := int64(at.limits.Cards[name]); total > limit {
+			return exceededLimit{Terminating, at, total, limit}, true
+		}
+	}
+	return e, false
+}
+
+// freeOnPath returns how much more of a name the quotas on the path allow, negative after a
+// quota was lowered.
+func (q *queueLedger) freeOnPath(name card.Name) int64 {
+	free := Unlimited
+	for at := q; at != nil && !at.isRoot(); at = at.parent {
+		if !at.isUnlimited(name) {
+			free = min(free, at.limits.quota(name)-at.used(name))
+		}
+	}
+	return free
+}
+
+// limitOnPath returns the smallest quota of a name on the path.
+func (q *queueLedger) limitOnPath(name card.Name) int64 {
+	limit := Unlimited
+	for at := q; at != nil && !at.isRoot(); at = at.parent {
+		if !at.isUnlimited(name) {
+			limit = min(limit, at.limits.quota(name))
+		}
+	}
+	return limit
+}
+
+// PathLimits returns the smallest limits on the path of a queue: what it may use if no other
+// queue uses anything.
+func (l *Ledger) PathLimits(queue string) Limits {
+	q := l.readQueue(queue)
+	if q.tree == nil {
+		return q.limits
+	}
+	limits := Limits{AnyCard: q.limits.AnyCard, MilliCPU: q.limitOnPath(CPUName), Memory: q.limitOnPath(MemoryName), Cards: card.Quota{}}
+	cards := q.limits.Cards
+	for at := q.parent; limits.AnyCard && at != nil && !at.isRoot(); at = at.parent {
+		limits.AnyCard, cards = at.limits.AnyCard, at.limits.Cards
+	}
+	for name := range cards {
+		limits.Cards[name] = card.Count(q.limitOnPath(name))
+	}
+	return limits
+}
+
+// Path returns the queue and its ancestors up to the one directly under root.
+func (l *Ledger) Path(queue string) []string {
+	path := []string{queue}
+	for q := l.readQueue(queue).parent; q != nil && !q.isRoot(); q = q.parent {
+		path = append(path, q.name)
+	}
+	return path
+}
+
+// Level returns how far the lowest common ancestor of two queues is above the first: 1 for
+// siblings and for flat queues.
+func (l *Ledger) Level(queue, other string) int {
+	path, otherPath := l.Path(queue), l.Path(other)
+	i := 0
+	for i+1 < min(len(path), len(otherPath)) && path[len(path)-1-i] == otherPath[len(otherPath)-1-i] {
+		i++
+	}
+	if path[len(path)-1-i] == otherPath[len(otherPath)-1-i] {
+		i++ // one is an ancestor of the other
+	}
+	return max(1, len(path)-i)
+}
+
+// CompareShares orders two queues: first the one that should get cards first. It compares the
+// siblings on their paths below the lowest common ancestor. A queue below what it deserves comes
+// first, by its part of that. Of the others, the one comes first that has borrowed less for its
+// weight. Then the older one comes first, and then the name decides.
+func (l *Ledger) CompareShares(left, right string) int {
+	a, b := l.siblingsOf(left, right)
+	if a == b {
+		return 0
+	}
+	shareA, borrowedA := a.share(float64(l.positions[a.name].Weight))
+	shareB, borrowedB := b.share(float64(l.positions[b.name].Weight))
+	if (shareA < 1) != (shareB < 1) {
+		return cmp.Compare(shareA, shareB)
+	}
+	if shareA >= 1 {
+		shareA, shareB = borrowedA, borrowedB
+	}
+	return cmp.Or(cmp.Compare(shareA, shareB), l.positions[a.name].Created.Compare(l.positions[b.name].Created), cmp.Compare(a.name, b.name))
+}
+
+// siblingsOf returns the ancestors of two queues, or the queues themselves, that have the same
+// parent.
+func (l *Ledger) siblingsOf(left, right string) (a, b *queueLedger) {
+	a, b = l.ensureQueue(left), l.ensureQueue(right)
+	depthA, depthB := a.depth(), b.depth()
+	for ; depthA > depthB; depthA-- {
+		a = a.parent
+	}
+	for ; depthB > depthA; depthB-- {
+		b = b.parent
+	}
+	for a != b && a.parent != b.parent {
+		a, b = a.parent, b.parent
+	}
+	return a, b
+}
+
+func (q *queueLedger) depth() (n int) {
+	for at := q; at.parent != nil; at = at.parent {
+		n++
+	}
+	return n
+}
+
+// share returns the dominant used ÷ deserved of a queue, at least 1 if it deserves nothing, and
+// the largest borrowed amount for its weight.
+func (q *queueLedger) share(weight float64) (share, borrowed float64) {
+	share = max(q.fractionOfDeserved(CPUName), q.fractionOfDeserved(MemoryName))
+	if q.limits.AnyCard || len(q.limits.Cards) == 0 {
+		if deserved := q.limits.deserved(CPUName); deserved != Unlimited {
+			borrowed = float64(q.used(CPUName)-deserved) / 1000 / max(weight, 1)
+		}
+		return share, borrowed
+	}
+	deservesCards := false
+	for name := range q.limits.Cards {
+		deservesCards = deservesCards || q.limits.deserved(name) > 0
+	}
+	if !deservesCards {
+		share = max(share, 1)
+	}
+	for name, used := range q.cards {
+		share = max(share, q.fractionOfDeserved(name))
+		borrowed = max(borrowed, float64(int64(used)-q.limits.deserved(name))/max(weight, 1))
+	}
+	return share, borrowed
+}
+
+func (q *queueLedger) fractionOfDeserved(name card.Name) float64 {
+	if q.isUnlimited(name) {
+		return 0
+	}
+	return usedFraction(q.used(name), q.limits.deserved(name))
+}

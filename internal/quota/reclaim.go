@@ -1,0 +1,130 @@
+package quota
+
+import "cardquota.dev/operator/internal/card"
+
+// FitsDeserved reports whether the queue may reclaim for a request: with it, the queue uses at
+// most what it deserves, on some requested card. The result is nil, or the first limit that is
+// exceeded. Without a tree a queue deserves its quota.
+//
+// CPU and memory must fit the limits of the queue and its ancestors, because evictions for cards
+// need not free any. If reclaimsCPU is set, they must fit what the queue deserves instead.
+func (l *Ledger) FitsDeserved(queue string, request Request, reclaimsCPU bool) *InsufficientQuota {
+	q := l.readQueue(queue)
+	if q.tree == nil {
+		return l.FitsAnyCard(queue, request)
+	}
+	var first *InsufficientQuota
+	for _, name := range request.Names {
+		s := q.beyondDeserved(name, int64(request.Count))
+		if s == nil {
+			first = nil
+			break
+		}
+		if first == nil {
+			first = s
+		}
+	}
+	if first != nil || !reclaimsCPU {
+		if first == nil {
+			first = firstInsufficient(q.insufficientCPUMemory(request, noRelease))
+		}
+		return first
+	}
+	if s := q.beyondDeserved(CPUName, request.MilliCPU); s != nil {
+		return s
+	}
+	return q.beyondDeserved(MemoryName, request.Memory)
+}
+
+// beyondDeserved returns why a request is more than the queue deserves, nil if it is not.
+func (q *queueLedger) beyondDeserved(name card.Name, count int64) *InsufficientQuota {
+	if count <= 0 || q.isUnlimited(name) {
+		return nil
+	}
+	e := exceededLimit{at: q, total: AddSaturating(q.used(name), count)}
+	switch {
+	case e.total > q.limits.quota(name):
+		e.kind, e.limit = Cards, q.limits.quota(name)
+	case e.total > q.limits.deserved(name):
+		e.kind, e.limit = Deserved, q.limits.deserved(name)
+	default:
+		if name == CPUName || name == MemoryName {
+			return nil
+		}
+		var isExceeded bool
+		if e, isExceeded = q.checkTerminating(name, &noRelease); !isExceeded {
+			return nil
+		}
+	}
+	s := q.insufficient(e, name, count)
+	return &s
+}
+
+// MayUse is how much more of a name a queue may use while it reclaims, at each level from the
+// queue itself up to root. Evictions below a level add to that level.
+type MayUse struct {
+	// Quota has what the quotas allow, and root's inventory beside unused guarantees.
+	Quota []int64
+	// Deserved has what each queue deserves beyond its use, at least 0. The last one, for root,
+	// is Unlimited.
+	Deserved []int64
+}
+
+// MayUseByLevel returns what a queue may use of a name by level. Without a tree it has one level
+// for the queue itself and one without limits for root.
+func (l *Ledger) MayUseByLevel(queue string, name card.Name) (m MayUse) {
+	q := l.readQueue(queue)
+	for at, child := q, (*queueLedger)(nil); at != nil; at, child = at.parent, at {
+		free, deserved := Unlimited, Unlimited
+		if !at.isRoot() && !at.isUnlimited(name) {
+			free, deserved = at.limits.quota(name)-at.used(name), max(0, at.limits.deserved(name)-at.used(name))
+		}
+		if at.tree != nil && !at.isUnlimited(name) {
+			free = min(free, at.freeBesideOthers(q, child, name))
+		}
+		if at == q && at.isStoppedByTerminating(name) {
+			free = 0
+		}
+		m.Quota, m.Deserved = append(m.Quota, free), append(m.Deserved, deserved)
+	}
+	if q.tree == nil {
+		m.Quota, m.Deserved = append(m.Quota, Unlimited), append(m.Deserved, Unlimited)
+	}
+	return m
+}
+
+func (q *queueLedger) isStoppedByTerminating(name card.Name) bool {
+	return name != CPUName && name != MemoryName && q.isTerminatingOverQuota(name)
+}
+
+// freeBesideOthers returns how much of a name is left for a queue beside what is held for, or
+// guaranteed to, other queues. child is the queue's ancestor below q, nil at the queue itself.
+func (q *queueLedger) freeBesideOthers(leaf, child *queueLedger, name card.Name) int64 {
+	held := max(0, q.tree.held[name]-leaf.tree.held[name])
+	left := q.limits.quota(name) - q.used(name) - held
+	if child == nil {
+		return left
+	}
+	own := child.tree.unused[name]
+	beside := own + max(0, left-q.tree.unusedBelow[name])
+	if q.isRoot() { // physical cards are checked node by node
+		return beside
+	}
+	return min(left, beside)
+}
+
+// AboveDeserved and AboveGuarantee return how much of a name a queue and all queues below it
+// use beyond what it deserves, and beyond its guarantee. Both are negative below it.
+func (l *Ledger) AboveDeserved(queue string, name card.Name) int64 {
+	q := l.readQueue(queue)
+	if q.isUnlimited(name) {
+		return 0
+	}
+	return q.used(name) - q.limits.deserved(name)
+}
+
+// AboveGuarantee is documented at AboveDeserved.
+func (l *Ledger) AboveGuarantee(queue string, name card.Name) int64 {
+	q := l.readQueue(queue)
+	return q.used(name) - q.limits.Guarantee[name]
+}

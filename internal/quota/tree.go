@@ -1,0 +1,361 @@
+package quota
+
+import (
+	"cmp"
+	"maps"
+	"math/big"
+	"slices"
+
+	"cardquota.dev/operator/internal/card"
+)
+
+// MaxDepth is how many queues a path below root may have.
+const MaxDepth = 6
+
+// CPUName and MemoryName stand for CPU, in millicores, and memory, in bytes, in Shares. They
+// are no card names.
+const (
+	CPUName    card.Name = " cpu"
+	MemoryName card.Name = " memory"
+)
+
+// Shares are amounts by card name, and of CPUName and MemoryName. A missing name is 0.
+type Shares map[card.Name]int64
+
+// TreeQueue is one queue of a tree as it is written.
+type TreeQueue struct {
+	// Parent is the name of the parent queue, "" directly under root.
+	Parent string
+	// Quota, Deserved and Guarantee are the written amounts. A name in Deserved or Guarantee
+	// that Quota lacks inherits the parent's quota. A name that Deserved lacks deserves its
+	// quota.
+	Quota, Deserved, Guarantee Shares
+	// AnyCard lifts the card limits, see Limits.
+	AnyCard bool
+	// IsHeld reports whether the queue's stop policy holds its subtree.
+	IsHeld bool
+	// IsParentOnly reports whether the queue takes no work even without children.
+	IsParentOnly bool
+}
+
+// FaultKind is why a queue takes no new work.
+type FaultKind int
+
+// The kinds of faults. All but IsParent and IsHeld are errors.
+const (
+	NoFault FaultKind = iota
+	// ParentNotFound: a queue of the path names a parent that does not exist.
+	ParentNotFound
+	// ParentCycle: the path leads back to one of its queues.
+	ParentCycle
+	// TooDeep: the path has more than MaxDepth queues.
+	TooDeep
+	// IsParent: the queue has children, or is for them only. Only leaves take work.
+	IsParent
+	// IsHeld: the stop policy of the queue or an ancestor holds it.
+	IsHeld
+)
+
+// Fault is why a queue takes no new work.
+type Fault struct {
+	Kind FaultKind
+	// Queue is the queue of the path that has the fault, Parent the parent that it names.
+	Queue, Parent string
+}
+
+// ExcessKind is which rule a written amount breaks.
+type ExcessKind int
+
+// The kinds of excess.
+const (
+	// NothingToInherit: an entry without a quota directly under root.
+	NothingToInherit ExcessKind = iota
+	// NotInParent: the parent has no quota of this name.
+	NotInParent
+	// QuotaAboveParent: the quota is above the parent's. Both limits apply.
+	QuotaAboveParent
+	// DeservedAboveQuota and GuaranteeAboveDeserved: the larger amount is cut.
+	DeservedAboveQuota
+	GuaranteeAboveDeserved
+	// DeservedAboveParent and GuaranteeAboveParent: the children's sum is above the parent's
+	// amount, and each child's part is scaled down.
+	DeservedAboveParent
+	GuaranteeAboveParent
+)
+
+// Excess is one amount that its parent, or another amount of the queue, does not allow.
+type Excess struct {
+	Kind   ExcessKind
+	Name   card.Name
+	Parent string
+	// Written is the queue's amount, Allowed what counts instead.
+	Written, Allowed int64
+	// Sum is what all children of the parent have, Limit the parent's amount or the amount of
+	// the queue that is exceeded.
+	Sum, Limit int64
+}
+
+// Resolved is one queue of a tree with the amounts that count.
+type Resolved struct {
+	// Parent is the parent in the tree, "" directly under root and for a queue without a
+	// path to root.
+	Parent string
+	// Limits are the amounts that count.
+	Limits Limits
+	// Fault is why the queue takes no new work.
+	Fault Fault
+	// Excess lists the written amounts that do not count, by name.
+	Excess []Excess
+}
+
+// ResolveTree returns the amounts that count for each queue of a tree.
+//
+// The guarantee is at most what is deserved, and that at most the quota. A child deserves at
+// most what its parent does. Children that deserve more together are scaled down in
+// proportion, and so are their guarantees. Directly under root the sums are not limited. A
+// queue without a path to root takes no new work, and neither does its subtree. No other queue
+// is affected.
+func ResolveTree(queues map[string]TreeQueue) map[string]Resolved {
+	t := treeResolver{written: queues, resolved: make(map[string]Resolved, len(queues)), children: map[string][]string{}}
+	for name := range queues {
+		fault, isRooted := t.findFault(name)
+		r := Resolved{Fault: fault}
+		if isRooted {
+			r.Parent = queues[name].Parent
+		}
+		t.resolved[name] = r
+		if queues[name].Parent != "" {
+			t.children[queues[name].Parent] = append(t.children[queues[name].Parent], name)
+		} else {
+			t.top = append(t.top, name)
+		}
+		if !isRooted {
+			t.top = append(t.top, name)
+		}
+	}
+	for name, r := range t.resolved {
+		if r.Fault.Kind == NoFault && (queues[name].IsParentOnly || len(t.children[name]) > 0) {
+			r.Fault = Fault{Kind: IsParent, Queue: name}
+			t.resolved[name] = r
+		}
+	}
+	slices.Sort(t.top)
+	t.resolveChildren("", slices.Compact(t.top))
+	return t.resolved
+}
+
+type treeResolver struct {
+	written  map[string]TreeQueue
+	resolved map[string]Resolved
+	children map[string][]string
+	// top are the queues directly under root, and those without a path to root.
+	top []string
+}
+
+// findFault returns why a queue takes no new work because of its path, and whether the path
+// leads to root.
+func (t *treeResolver) findFault(name string) (fault Fault, isRooted bool) {
+	at, seen := name, map[string]bool{}
+	for {
+		q := t.written[at]
+		seen[at] = true
+		if q.IsHeld && fault.Kind == NoFault {
+			fault = Fault{Kind: IsHeld, Queue: at}
+		}
+		if q.Parent == "" {
+			break
+		}
+		if _, exists := t.written[q.Parent]; !exists {
+			return Fault{Kind: ParentNotFound, Queue: at, Parent: q.Parent}, false
+		}
+		if seen[q.Parent] {
+			return Fault{Kind: ParentCycle, Queue: at, Parent: q.Parent}, false
+		}
+		at = q.Parent
+	}
+	if len(seen) > MaxDepth {
+		return Fault{Kind: TooDeep, Queue: name, Parent: t.written[name].Parent}, false
+	}
+	return fault, true
+}
+
+// resolveChildren sets the amounts of the children of a queue, "" for those under root, and of
+// everything below them.
+func (t *treeResolver) resolveChildren(parent string, children []string) {
+	shares := make([]childShares, len(children))
+	for i, name := range children {
+		shares[i] = t.ownShares(name, parent)
+	}
+	if above, exists := t.resolved[parent]; exists && !above.Limits.AnyCard {
+		scaleChildren(parent, above.Limits, shares)
+	}
+	for i, name := range children {
+		r, c := t.resolved[name], &shares[i]
+		r.Limits, r.Excess = t.limitsFor(name, c), c.excess
+		slices.SortStableFunc(r.Excess, func(a, b Excess) int { return cmp.Compare(a.Name, b.Name) })
+		t.resolved[name] = r
+		below := slices.DeleteFunc(slices.Clone(t.children[name]), func(child string) bool { return t.resolved[child].Parent != name })
+		slices.Sort(below)
+		t.resolveChildren(name, below)
+	}
+}
+
+// childShares are the amounts of one queue while the tree is resolved.
+type childShares struct {
+	quota, deserved, guarantee Shares
+	excess                     []Excess
+}
+
+// ownShares returns the amounts of a queue as far as its parent's quota decides them.
+func (t *treeResolver) ownShares(name, parent string) childShares {
+	q, c := t.written[name], childShares{quota: Shares{}, deserved: Shares{}, guarantee: Shares{}}
+	above, hasParent := t.resolved[parent]
+	for _, key := range q.names() {
+		limit, isWritten := q.Quota[key]
+		inherited := above.Limits.quota(key)
+		switch {
+		case isWritten && hasParent && inherited == 0 && limit > 0:
+			c.report(Excess{Kind: NotInParent, Name: key, Parent: parent, Written: limit})
+		case isWritten && hasParent && limit > inherited:
+			c.report(Excess{Kind: QuotaAboveParent, Name: key, Parent: parent, Written: limit, Allowed: inherited, Limit: inherited})
+		case !isWritten && !hasParent:
+			c.report(Excess{Kind: NothingToInherit, Name: key, Parent: parent})
+		case !isWritten && inherited == 0:
+			c.report(Excess{Kind: NotInParent, Name: key, Parent: parent})
+		}
+		if !isWritten && hasParent {
+			limit = inherited
+		}
+		deserved, deservesLess := q.Deserved[key]
+		if !deservesLess {
+			deserved = limit
+		}
+		if deserved > limit {
+			c.report(Excess{Kind: DeservedAboveQuota, Name: key, Parent: parent, Written: deserved, Allowed: limit, Limit: limit})
+		}
+		deserved = min(deserved, limit)
+		if q.Guarantee[key] > deserved {
+			c.report(Excess{Kind: GuaranteeAboveDeserved, Name: key, Parent: parent, Written: q.Guarantee[key], Allowed: deserved, Limit: deserved})
+		}
+		c.quota[key], c.deserved[key], c.guarantee[key] = limit, deserved, min(q.Guarantee[key], deserved)
+	}
+	return c
+}
+
+func (c *childShares) report(e Excess) { c.excess = append(c.excess, e) }
+
+// names returns every name of the queue's entries, sorted.
+func (q *TreeQueue) names() []card.Name {
+	var names []card.Name
+	for _, shares := range []Shares{q.Quota, q.Deserved, q.Guarantee} {
+		names = slices.AppendSeq(names, maps.Keys(shares))
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// scaleChildren cuts what the children of a queue deserve, and then their guarantees, to what
+// the queue has.
+func scaleChildren(parent string, above Limits, children []childShares) {
+	names := map[card.Name]bool{}
+	for i := range children {
+		for name := range children[i].quota {
+			names[name] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		scale := func(kind ExcessKind, limit int64, shares func(*childShares) Shares) {
+			values := make([]int64, len(children))
+			for i := range children {
+				values[i] = shares(&children[i])[name]
+			}
+			scaled, sum := scaleToLimit(values, limit)
+			for i := range children {
+				if scaled[i] == values[i] {
+					continue
+				}
+				children[i].report(Excess{Kind: kind, Name: name, Parent: parent, Written: values[i], Allowed: scaled[i], Sum: sum, Limit: limit})
+				shares(&children[i])[name] = scaled[i]
+			}
+		}
+		scale(DeservedAboveParent, above.deserved(name), func(c *childShares) Shares { return c.deserved })
+		for i := range children {
+			if c := &children[i]; c.guarantee[name] > 0 {
+				c.guarantee[name] = min(c.guarantee[name], c.deserved[name])
+			}
+		}
+		scale(GuaranteeAboveParent, above.Guarantee[name], func(c *childShares) Shares { return c.guarantee })
+	}
+}
+
+// scaleToLimit cuts each value to the limit, and then scales all of them down in proportion
+// until they add up to it. Whole units go to the largest remainders, and to the first of
+// equals. It also returns the sum of the values, at most Unlimited.
+func scaleToLimit(values []int64, limit int64) (scaled []int64, sum int64) {
+	scaled = slices.Clone(values)
+	var total int64
+	for i, value := range values {
+		sum = AddSaturating(sum, value)
+		scaled[i] = min(value, limit)
+		total = AddSaturating(total, scaled[i])
+	}
+	if limit == Unlimited || total <= limit {
+		return scaled, sum
+	}
+	whole, parts, left := new(big.Int), make([]*big.Int, len(scaled)), limit
+	for _, value := range scaled {
+		whole.Add(whole, big.NewInt(value))
+	}
+	order := make([]int, len(scaled))
+	for i, value := range scaled {
+		part, rest := new(big.Int).DivMod(new(big.Int).Mul(big.NewInt(value), big.NewInt(limit)), whole, new(big.Int))
+		scaled[i], parts[i], order[i] = part.Int64(), rest, i
+		left -= scaled[i]
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return parts[b].Cmp(parts[a]) })
+	for _, i := range order[:min(int64(len(order)), left)] {
+		scaled[i]++
+	}
+	return scaled, sum
+}
+
+// limitsFor returns the amounts of a queue as limits.
+func (t *treeResolver) limitsFor(name string, c *childShares) Limits {
+	limits := Limits{
+		Cards: card.Quota{}, AnyCard: t.written[name].AnyCard,
+		MilliCPU: c.quota[CPUName], Memory: c.quota[MemoryName],
+		Deserved: c.deserved, Guarantee: Shares{}, IsHeld: t.resolved[name].Fault.Kind == IsHeld,
+	}
+	for key, amount := range c.quota {
+		if key != CPUName && key != MemoryName {
+			limits.Cards[key] = card.Count(amount)
+		}
+	}
+	for key, amount := range c.guarantee {
+		if amount > 0 {
+			limits.Guarantee[key] = amount
+		}
+	}
+	return limits
+}
+
+// quota returns the limit of a name.
+func (l *Limits) quota(name card.Name) int64 {
+	switch {
+	case name == CPUName:
+		return l.MilliCPU
+	case name == MemoryName:
+		return l.Memory
+	case l.AnyCard:
+		return int64(card.MaxCount)
+	}
+	return int64(l.Cards[name])
+}
+
+// deserved returns how much of a name the queue deserves: its quota without a tree.
+func (l *Limits) deserved(name card.Name) int64 {
+	if l.Deserved == nil || l.AnyCard && name != CPUName && name != MemoryName {
+		return l.quota(name)
+	}
+	return l.Deserved[name]
+}

@@ -1,0 +1,241 @@
+package quota
+
+import (
+	"maps"
+	"time"
+
+	"cardquota.dev/operator/internal/card"
+)
+
+// Position is where a queue is in a tree, and what decides its order among its siblings.
+type Position struct {
+	// Parent is the parent queue, "" directly under root.
+	Parent string
+	// Weight divides borrowed cards; at least 1.
+	Weight int32
+	// Created is when the queue was created.
+	Created time.Time
+}
+
+// treeSums are the sums of one queue that only a tree needs.
+type treeSums struct {
+	// fixed is what pods use that cannot be reclaimed.
+	fixed map[card.Name]*exactSum
+	// unused is the unused guarantee of the queue and all queues below it, unusedBelow the sum
+	// of its children's.
+	unused, unusedBelow Shares
+	// held is what Hold keeps for pods of the queue and all queues below it.
+	held Shares
+	// stopped are the cards that the queue may not borrow for now.
+	stopped map[card.Name]bool
+}
+
+// SetTree puts the queues into a tree. A queue without a position is directly under root. nil
+// makes the queues flat. The limits of all queues must be set again, and then Refresh be called.
+// Parents must exist and lead to root.
+func (l *Ledger) SetTree(positions map[string]Position) {
+	same := (positions == nil) == (l.positions == nil) && maps.EqualFunc(positions, l.positions, func(a, b Position) bool { return a.Parent == b.Parent })
+	l.positions = positions
+	if same {
+		return
+	}
+	for name := range positions {
+		l.ensureQueue(name)
+	}
+	l.root, l.holds = nil, nil
+	if positions != nil {
+		l.root = &queueLedger{cards: map[card.Name]card.Count{}, tree: newTreeSums(), limits: Limits{AnyCard: true, MilliCPU: Unlimited, Memory: Unlimited}}
+	}
+	for name, q := range l.queues {
+		fresh := queueLedger{name: name, limits: q.limits, cards: map[card.Name]card.Count{}}
+		*q = fresh
+	}
+	for _, q := range l.queues {
+		l.link(q)
+	}
+	for _, booked := range l.pods {
+		if booked.terminating {
+			l.addTerminating(booked.charge, booked.gracePeriod)
+		} else {
+			l.addCharge(booked.charge)
+		}
+	}
+}
+
+func newTreeSums() *treeSums {
+	return &treeSums{fixed: map[card.Name]*exactSum{}, unused: Shares{}, unusedBelow: Shares{}, held: Shares{}}
+}
+
+// link puts the sums of a queue below those of its parent.
+func (l *Ledger) link(q *queueLedger) {
+	if l.positions == nil {
+		return
+	}
+	q.tree, q.parent = newTreeSums(), l.root
+	if parent := l.positions[q.name].Parent; parent != "" {
+		q.parent = l.ensureQueue(parent)
+	}
+}
+
+// SetInventory sets the cards, CPU and memory of all nodes that take pods. Together with the
+// charges that are not off inventory it says what is left for guarantees.
+func (l *Ledger) SetInventory(cards map[card.Name]card.Count, milliCPU, memory int64) {
+	if l.root != nil {
+		l.root.limits = Limits{Cards: cards, MilliCPU: milliCPU, Memory: memory}
+	}
+}
+
+// Refresh computes the unused guarantees of all queues again, after their limits were set.
+func (l *Ledger) Refresh() {
+	if l.root == nil {
+		return
+	}
+	guaranteed := map[*queueLedger]bool{}
+	clear(l.root.tree.unusedBelow)
+	for _, q := range l.queues {
+		clear(q.tree.unused)
+		clear(q.tree.unusedBelow)
+		guaranteed[q] = len(q.limits.Guarantee) > 0
+	}
+	for q, has := range guaranteed {
+		if !has {
+			continue
+		}
+		for name := range q.limits.Guarantee {
+			q.updateUnusedOf(name)
+		}
+	}
+}
+
+// isRoot reports whether q is the root of a tree.
+func (q *queueLedger) isRoot() bool { return q.tree != nil && q.parent == nil }
+
+// used returns how much of a name the queue and all queues below it use.
+func (q *queueLedger) used(name card.Name) int64 {
+	switch name {
+	case CPUName:
+		return q.milliCPU.clampedInt64()
+	case MemoryName:
+		return q.memory.clampedInt64()
+	}
+	return int64(q.cards[name])
+}
+
+// updateUnused updates the unused guarantees after a charge changed.
+func (q *queueLedger) updateUnused(c *Charge) {
+	if q.tree == nil {
+		return
+	}
+	for _, amount := range c.Cards {
+		q.updateUnusedOf(amount.Name)
+	}
+	q.updateUnusedOf(CPUName)
+	q.updateUnusedOf(MemoryName)
+}
+
+// updateUnusedOf updates the unused guarantees of a name in the queue and its ancestors.
+func (q *queueLedger) updateUnusedOf(name card.Name) {
+	for at := q; at.parent != nil; at = at.parent {
+		before, now := at.tree.unused[name], at.unusedAfter(name, 0, 0)
+		if now == before {
+			continue // an ancestor may have a guarantee of its own
+		}
+		at.tree.unused[name] = now
+		at.parent.tree.unusedBelow[name] += now - before
+	}
+}
+
+// unusedAfter returns the unused guarantee of a name once the queue uses more of it, and its
+// children have less unused guarantee by the given change.
+func (q *queueLedger) unusedAfter(name card.Name, more, change int64) int64 {
+	if q.limits.IsHeld {
+		return 0
+	}
+	below := q.tree.unusedBelow[name] + change
+	guarantee, guaranteed := q.limits.Guarantee[name]
+	if !guaranteed {
+		return max(below, 0)
+	}
+	return max(below, guarantee-AddSaturating(q.used(name), more), 0)
+}
+
+// addFixed and subtractFixed count a charge that cannot be reclaimed.
+func (t *treeSums) addFixed(c *Charge) {
+	if t != nil && c.IsFixed {
+		forEachAmount(c, func(name card.Name, amount int64) { t.fixedSum(name).add(amount) })
+	}
+}
+
+func (t *treeSums) subtractFixed(c *Charge) {
+	if t != nil && c.IsFixed {
+		forEachAmount(c, func(name card.Name, amount int64) { t.fixedSum(name).subtract(amount) })
+	}
+}
+
+func (t *treeSums) fixedSum(name card.Name) *exactSum {
+	sum, ok := t.fixed[name]
+	if !ok {
+		sum = &exactSum{}
+		t.fixed[name] = sum
+	}
+	return sum
+}
+
+func forEachAmount(c *Charge, call func(card.Name, int64)) {
+	for _, amount := range c.Cards {
+		call(amount.Name, int64(amount.Count))
+	}
+	if c.MilliCPU > 0 {
+		call(CPUName, c.MilliCPU)
+	}
+	if c.Memory > 0 {
+		call(MemoryName, c.Memory)
+	}
+}
+
+// Hold keeps quota of the ancestors for a pod that reclaimed cards and is not placed yet. Pods
+// of other queues cannot use it. It does nothing if the queues are flat. A second call for the
+// same pod replaces the first.
+func (l *Ledger) Hold(pod string, c *Charge) {
+	if l.root == nil {
+		return
+	}
+	l.EndHold(pod)
+	if l.holds == nil {
+		l.holds = map[string]*Charge{}
+	}
+	l.holds[pod] = c
+	l.addHold(c, 1)
+}
+
+// EndHold ends the hold of a pod.
+func (l *Ledger) EndHold(pod string) {
+	if c, ok := l.holds[pod]; ok {
+		delete(l.holds, pod)
+		l.addHold(c, -1)
+	}
+}
+
+// EndHolds ends all holds.
+func (l *Ledger) EndHolds() {
+	for pod := range l.holds {
+		l.EndHold(pod)
+	}
+}
+
+func (l *Ledger) addHold(c *Charge, sign int64) {
+	for q := l.ensureQueue(c.Queue); q != nil; q = q.parent {
+		forEachAmount(c, func(name card.Name, amount int64) { q.tree.held[name] += sign * min(amount, maxHeld) })
+	}
+}
+
+// maxHeld bounds what one pod holds, so that no sum overflows.
+const maxHeld = 1 << 50
+
+// StopBorrowing keeps a queue from borrowing some cards, because they were reclaimed from it a
+// short time ago. It replaces what was stopped before.
+func (l *Ledger) StopBorrowing(queue string, names map[card.Name]bool) {
+	if q := l.ensureQueue(queue); q.tree != nil {
+		q.tree.stopped = names
+	}
+}

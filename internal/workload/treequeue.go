@@ -1,0 +1,186 @@
+package workload
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
+)
+
+// TreeQueueFor returns a Queue as part of a tree: its parent, what it deserves and its
+// guarantee, from its annotations and Volcano's own fields for CPU and memory. limits are those
+// of its QueueRules. The refusal says what cannot be parsed; then the queue deserves nothing.
+//
+// A managed queue inherits the CPU or memory of its parent if it writes what it deserves but no
+// capability. Any other queue inherits what it does not write, as Volcano's capacity plugin does.
+func TreeQueueFor(queue *v1beta1.Queue, limits quota.Limits, isManaged bool) (quota.TreeQueue, *Refusal) {
+	t := quota.TreeQueue{
+		Parent: queue.Spec.Parent, AnyCard: limits.AnyCard,
+		IsHeld:       stopsWork(v1alpha1.StopPolicy(queue.Annotations[v1alpha1.AnnotationStopPolicy])),
+		IsParentOnly: queue.Annotations[v1alpha1.AnnotationParentOnly] == "true",
+		Quota:        quota.Shares{}, Deserved: quota.Shares{}, Guarantee: quota.Shares{},
+	}
+	if t.Parent == RootQueue {
+		t.Parent = ""
+	}
+	for name, count := range limits.Cards {
+		t.Quota[name] = int64(count)
+	}
+	for _, r := range []struct {
+		name     corev1.ResourceName
+		key      card.Name
+		limit    int64
+		exponent resource.Scale
+	}{{corev1.ResourceCPU, quota.CPUName, limits.MilliCPU, resource.Milli}, {corev1.ResourceMemory, quota.MemoryName, limits.Memory, 0}} {
+		_, isLimited := queue.Spec.Capability[r.name]
+		deserved, deserves := queue.Spec.Deserved[r.name]
+		guarantee, guarantees := queue.Spec.Guarantee.Resource[r.name]
+		if deserves {
+			t.Deserved[r.key] = amountOf(deserved, r.exponent)
+		}
+		if guarantees {
+			t.Guarantee[r.key] = amountOf(guarantee, r.exponent)
+		}
+		switch inherits := t.Parent != "" && r.limit != 0 && !isManaged && !isLimited; {
+		case inherits && !deserves && !guarantees:
+			t.Guarantee[r.key] = 0 // names the resource, so that it is inherited
+		case inherits, isManaged && !isLimited && (deserves || guarantees):
+		default:
+			t.Quota[r.key] = r.limit
+		}
+	}
+	var refusal *Refusal
+	for _, a := range []struct {
+		key    string
+		shares quota.Shares
+	}{{v1alpha1.AnnotationCardDeserved, t.Deserved}, {v1alpha1.AnnotationCardGuarantee, t.Guarantee}} {
+		text, isWritten := queue.Annotations[a.key]
+		if !isWritten {
+			continue
+		}
+		cards, err := card.ParseQuota(text)
+		if err != nil {
+			refusal = &Refusal{Reason: ReasonInvalidQuota, Message: fmt.Sprintf("Queue <%s> has an invalid %s: %v", queue.Name, a.key, err)}
+			clear(t.Quota)
+			clear(t.Deserved)
+			clear(t.Guarantee)
+			break
+		}
+		for name, count := range cards {
+			a.shares[name] = int64(count)
+		}
+	}
+	return t, refusal
+}
+
+// stopsWork reports whether a stop policy lets nothing new start. An unknown value does, too.
+func stopsWork(policy v1alpha1.StopPolicy) bool {
+	return policy != "" && policy != v1alpha1.StopPolicyNone
+}
+
+// amountOf returns a quantity in units of 10^scale, 0 if it is negative, and Unlimited from
+// maxCapability on.
+func amountOf(quantity resource.Quantity, scale resource.Scale) int64 {
+	switch {
+	case quantity.Sign() <= 0:
+		return 0
+	case quantity.AsApproximateFloat64() >= maxCapability:
+		return quota.Unlimited
+	}
+	return quantity.ScaledValue(scale)
+}
+
+// The reasons of refusals in a tree, beside ReasonParentNotFound.
+const (
+	ReasonParentCycle  = "ParentCycle"
+	ReasonTreeTooDeep  = "TreeTooDeep"
+	ReasonQueueParent  = "QueueIsParent"
+	ReasonQueueHeld    = "QueueHeld"
+	ReasonGuaranteed   = "GuaranteedToOthers"
+	ReasonCannotBorrow = "CannotBorrow"
+)
+
+// RefusalForFault returns why a queue of a tree takes no new work, nil if it does.
+func RefusalForFault(queue string, fault quota.Fault) *Refusal {
+	at := ""
+	if fault.Queue != queue {
+		at = fmt.Sprintf(" (its ancestor <%s>)", fault.Queue)
+	}
+	switch fault.Kind {
+	case quota.NoFault:
+		return nil
+	case quota.ParentNotFound:
+		return &Refusal{Reason: ReasonParentNotFound, Message: fmt.Sprintf(
+			"Queue <%s>%s names parent <%s>, which does not exist: nothing new starts in it; create the parent, or name an existing one", queue, at, fault.Parent)}
+	case quota.ParentCycle:
+		return &Refusal{Reason: ReasonParentCycle, Message: fmt.Sprintf(
+			"Queue <%s>%s names parent <%s>, which leads back to it: nothing new starts in it; set spec.parent to a queue that leads to <%s>", queue, at, fault.Parent, RootQueue)}
+	case quota.TooDeep:
+		return &Refusal{Reason: ReasonTreeTooDeep, Message: fmt.Sprintf(
+			"Queue <%s> is more than %d levels below <%s>: nothing new starts in it; move it up", queue, quota.MaxDepth, RootQueue)}
+	case quota.IsParent:
+		return &Refusal{Reason: ReasonQueueParent, Message: fmt.Sprintf(
+			"Queue <%s> is the parent of other queues and takes no jobs: name one of its children", queue)}
+	default:
+		return &Refusal{Reason: ReasonQueueHeld, Message: fmt.Sprintf(
+			"Queue <%s>%s is held by its stop policy: nothing new starts in it; set stopPolicy to None to go on", queue, at)}
+	}
+}
+
+// treeRefusal returns the refusal for a limit that only a tree has.
+func treeRefusal(s *quota.InsufficientQuota) *Refusal {
+	requester, amount := s.Queue, func(n int64) string { return formatAmount(s, n) }
+	if s.Ancestor {
+		requester = s.Requester
+	}
+	switch s.Kind {
+	case quota.NotReclaimable:
+		return &Refusal{Reason: ReasonCannotBorrow, Message: fmt.Sprintf(
+			"Queue <%s> cannot borrow %s for pods from which no other queue can reclaim: requested <%s>, such pods would use <%s>%s, but deserved is <%s>; let the pods be preemptable, or raise what the queue deserves",
+			requester, s.Resource(), amount(s.Requested), amount(s.Total), inAncestor(s), amount(s.Limit))}
+	case quota.RecentlyReclaimed:
+		return &Refusal{Reason: ReasonCannotBorrow, Message: fmt.Sprintf(
+			"Queue <%s> cannot borrow %s for a few minutes, because another queue has just reclaimed them: requested <%s>, total would be <%s>%s, but deserved is <%s>",
+			requester, s.Resource(), amount(s.Requested), amount(s.Total), inAncestor(s), amount(s.Limit))}
+	case quota.HeldForOthers:
+		return &Refusal{Reason: ReasonInsufficientScalarQuota, Message: fmt.Sprintf(
+			"Queue <%s> waits while %s are held for pods of other queues that reclaimed them: requested <%s>, total would be <%s>%s, but capability is <%s>",
+			requester, s.Resource(), amount(s.Requested), amount(s.Total), inAncestor(s), amount(s.Limit))}
+	case quota.Guaranteed:
+		where := fmt.Sprintf("capability of <%s> is <%s>", s.Queue, amount(s.Limit))
+		if s.Queue == "" {
+			where = fmt.Sprintf("the inventory is <%s>", amount(s.Limit))
+		}
+		return &Refusal{Reason: ReasonGuaranteed, Message: fmt.Sprintf(
+			"Queue <%s> cannot use %s that are guaranteed to other queues: requested <%s>, total with unused guarantees would be <%s>, but %s",
+			requester, s.Resource(), amount(s.Requested), amount(s.Total), where)}
+	default: // quota.Deserved
+		return &Refusal{Reason: ReasonCannotBorrow, Message: fmt.Sprintf(
+			"Queue <%s> reclaims nothing beyond what it deserves: requested <%s> of %s, total would be <%s>, but deserved is <%s>",
+			requester, amount(s.Requested), s.Resource(), amount(s.Total), amount(s.Limit))}
+	}
+}
+
+// inAncestor names the ancestor whose limit is exceeded.
+func inAncestor(s *quota.InsufficientQuota) string {
+	if !s.Ancestor {
+		return ""
+	}
+	return fmt.Sprintf(" in its ancestor <%s>", s.Queue)
+}
+
+// formatAmount formats cards as whole numbers, CPU in millicores and memory in Mi.
+func formatAmount(s *quota.InsufficientQuota, n int64) string {
+	switch s.Of {
+	case quota.CPU:
+		return fmt.Sprintf("%dm", n)
+	case quota.Memory:
+		return formatMebibytes(n)
+	}
+	return fmt.Sprint(n)
+}
