@@ -70,15 +70,15 @@ var cardMutants = []mutant{
 var quotaMutants = []mutant{
 	{"internal/quota/ledger.go", `	l.Release(pod)
 	l.pods[pod] = podEntry{charge: c}`, `	l.pods[pod] = podEntry{charge: c}`, "charging again replaces"},
-	{"internal/quota/ledger.go", `q.cards[amount.Name] = q.cards[amount.Name].Sub(amount.Count)`, `q.cards[amount.Name] = q.cards[amount.Name].Sub(1)`, "releasing gives back what was charged"},
+	{"internal/quota/ledger.go", `at.cards[amount.Name] = at.cards[amount.Name].Sub(amount.Count)`, `at.cards[amount.Name] = at.cards[amount.Name].Sub(1)`, "releasing gives back what was charged"},
 	{"internal/quota/ledger.go", `	delete(l.pods, pod)`, ``, "releasing twice gives back once"},
-	{"internal/quota/ledger.go", `	q.milliCPU.subtract(c.MilliCPU)`, `	q.milliCPU.subtract(0)`, "releasing gives back CPU"},
-	{"internal/quota/ledger.go", `	q.memory.add(c.Memory)`, `	q.memory.add(0)`, "memory is charged"},
+	{"internal/quota/ledger.go", `		at.milliCPU.subtract(c.MilliCPU)`, `		at.milliCPU.subtract(0)`, "releasing gives back CPU"},
+	{"internal/quota/ledger.go", `		at.memory.add(c.Memory)`, `		at.memory.add(0)`, "memory is charged"},
 	{"internal/quota/ledger.go", `func (l *Ledger) SetLimits(queue string, limits Limits) { l.ensureQueue(queue).limits = limits }`, `func (l *Ledger) SetLimits(queue string, limits Limits) { limits.AnyCard = false; l.ensureQueue(queue).limits = limits }`, "a queue without limits of cards has room for any"},
-	{"internal/quota/fits.go", `return q.cards[name].Add(count) <= q.limits.Cards[name]`, `return q.cards[name].Add(count) < q.limits.Cards[name]`, "a quota may be used up"},
-	{"internal/quota/fits.go", `return q.cards[name].Add(count) <= q.limits.Cards[name]`, `return q.cards[name].Add(count) <= q.limits.Cards[name]+1`, "used never exceeds the quota"},
-	{"internal/quota/fits.go", `return q.cards[name].Add(count) <= q.limits.Cards[name]`, `return q.cards[name] < q.limits.Cards[name]`, "all cards of a request must fit"},
-	{"internal/quota/fits.go", `q.hasRoom(name, count) && !q.isTerminatingOverQuota(name)`, `q.hasRoom(name, count)`, "a queue waits while too many of its cards are terminating"},
+	{"internal/quota/fits.go", `q.cards[name].Add(count) <= q.limits.Cards[name]`, `q.cards[name].Add(count) < q.limits.Cards[name]`, "a quota may be used up"},
+	{"internal/quota/fits.go", `q.cards[name].Add(count) <= q.limits.Cards[name]`, `q.cards[name].Add(count) <= q.limits.Cards[name]+1`, "used never exceeds the quota"},
+	{"internal/quota/fits.go", `q.cards[name].Add(count) <= q.limits.Cards[name]`, `q.cards[name] < q.limits.Cards[name]`, "all cards of a request must fit"},
+	{"internal/quota/fits.go", `q.limits.Cards[name] && !q.isTerminatingOverQuota(name)`, `q.limits.Cards[name]`, "a queue waits while too many of its cards are terminating"},
 	{"internal/quota/ledger.go", `return &queueLedger{name: queue}`, `return &queueLedger{name: queue, limits: Limits{AnyCard: true}}`, "a queue that is not known has no cards"},
 	{"internal/quota/fits.go", `return q.limits.AnyCard || count == 0 || q`, `return q.limits.AnyCard || q`, "no cards always fit"},
 	{"internal/quota/fits.go", `AddSaturating(used, asked) <= limit`, `AddSaturating(used, asked) < limit`, "CPU and memory may be used up"},
@@ -87,15 +87,19 @@ var quotaMutants = []mutant{
 	{"internal/quota/fits.go", `	for _, name := range request.Names {
 		if q.fitsCard(name`, `	for _, name := range request.Names[:1] {
 		if q.fitsCard(name`, "any alternative with room will do"},
-	{"internal/quota/ledger.go", `q.terminating[name].count > q.limits.Cards[name]`, `q.terminating[name].count >= q.limits.Cards[name]`, "as many cards as the quota may terminate at once"},
+	{"internal/quota/ledger.go", `at.terminating[name].count > at.limits.Cards[name]`, `at.terminating[name].count >= at.limits.Cards[name]`, "as many cards as the quota may terminate at once"},
 	{"internal/quota/ledger.go", `	l.Release(pod)
 	if len(c.Cards) == 0 {`, `	if len(c.Cards) == 0 {`, "what terminates is not used"},
 	{"internal/quota/ledger.go", `e.count = e.count.Sub(amount.Count); e.count == 0`, `e.count = 0; e.count == 0`, "what terminated gives back its own cards"},
-	{"internal/quota/fits.go", `s.Total = int64(used.Add(count)); s.Total > s.Limit`, `s.Total = int64(used.Add(count)); s.Total >= s.Limit`, "a quota may be used up on a node"},
-	{"internal/quota/fits.go", `	if count == 0 || q.limits.AnyCard {`, `	if count == 0 {`, "a queue without limits has room on a node"},
-	{"internal/quota/fits.go", `	if s.Total > s.Limit {`, `	if s.Total >= s.Limit {`, "as many cards as the quota may terminate before a placement"},
-	{"internal/quota/fits.go", `request.MilliCPU, q.limits.MilliCPU)`, `0, q.limits.MilliCPU)`, "CPU is limited"},
-	{"internal/quota/fits.go", `request.Memory, q.limits.Memory)`, `0, q.limits.Memory)`, "memory is limited"},
+	{"internal/quota/path.go", `limit < used && !at.isRoot()`, `limit <= used && !at.isRoot()`, "a quota may be used up on a node"},
+	{"internal/quota/fits.go", `	if count == 0 || q.tree == nil && q.limits.AnyCard {`, `	if count == 0 {`, "a queue without limits has room on a node"},
+	{"internal/quota/path.go", `int64(at.limits.Cards[name]); total > limit`, `int64(at.limits.Cards[name]); total >= limit`, "as many cards as the quota may terminate before a placement"},
+	{"internal/quota/fits.go", `		requested := request.MilliCPU
+`, `		requested := int64(0)
+`, "CPU is limited"},
+	{"internal/quota/fits.go", `			requested = request.Memory
+`, `			requested = 0
+`, "memory is limited"},
 }
 
 // The rules of package servicetype: the matrix, the built-in types, owners.

@@ -132,8 +132,8 @@ var workloadMutants = []mutant{
 	{"internal/workload/queue.go", `queue.Name == RootQueue || queue.Status.State == v1beta1.QueueStateOpen:`, `queue.Name == RootQueue || queue.Status.State == v1beta1.QueueStateOpen || queue.Status.State == "":`, "a queue without a state takes nothing"},
 	{"internal/workload/queue.go", `queue.Name == RootQueue || queue.Status.State == v1beta1.QueueStateOpen:`, `queue.Status.State == v1beta1.QueueStateOpen:`, "root needs no state"},
 	{"internal/workload/queue.go", `	if rules.selectorRefusal != nil {`, `	if rules.selectorRefusal != nil && !managed {`, "a selector that cannot be read withholds everything"},
-	{"internal/workload/queue.go", `quantity.AsApproximateFloat64() >= maxCapability`, `quantity.AsApproximateFloat64() < 0`, "a capability beyond 64 bits is unlimited"},
-	{"internal/workload/queue.go", `quantity.Sign() <= 0`, `quantity.Sign() == 0`, "a negative capability is none"},
+	{"internal/workload/treequeue.go", `quantity.AsApproximateFloat64() >= maxCapability`, `quantity.AsApproximateFloat64() < 0`, "a capability beyond 64 bits is unlimited"},
+	{"internal/workload/treequeue.go", `quantity.Sign() <= 0`, `quantity.Sign() == 0`, "a negative capability is none"},
 
 	// Terminating pods.
 	{"internal/workload/pod.go", `pod.DeletionTimestamp != nil && MayBeRunning(pod)`, `pod.DeletionTimestamp != nil`, "a deleted pod that has finished holds nothing"},
