@@ -119,6 +119,23 @@ func effectiveTypes(policy *v1alpha1.ServiceTypePolicy) map[string]servicetype.T
 	return types
 }
 
+// PriorityBands returns the bands of the service types in force: the priorities of their queues. It
+// is false for a type that is not defined.
+func PriorityBands(policy *v1alpha1.ServiceTypePolicy) func(name string) (servicetype.Band, bool) {
+	types := effectiveTypes(policy)
+	return func(name string) (servicetype.Band, bool) { return servicetype.BandFor(name, types) }
+}
+
+// WrittenBands returns the bands of the service types of an effective spec, which may not be in
+// force yet.
+func WrittenBands(effective v1alpha1.ServiceTypePolicySpec) func(name string) (servicetype.Band, bool) {
+	types := map[string]servicetype.Type{}
+	for _, t := range effective.ServiceTypes {
+		types[t.Name] = servicetype.Type{Priority: t.Priority, Reclaimable: t.ReclaimPolicy == v1alpha1.ReclaimWhenNeeded}
+	}
+	return func(name string) (servicetype.Band, bool) { return servicetype.BandFor(name, types) }
+}
+
 // ServiceTypeNames returns the service types of a policy, sorted: those in force and those of
 // its spec.
 func ServiceTypeNames(policy *v1alpha1.ServiceTypePolicy) []string {

@@ -105,6 +105,18 @@ func TestQueuesGoByWhatIsInForce(t *testing.T) {
 	}
 }
 
+func TestBandsOfAPolicy(t *testing.T) {
+	policy := inForce(v1alpha1.ServiceTypeStatus{Name: "training", Priority: 20000}, v1alpha1.ServiceTypeStatus{Name: "batch", Priority: 20100})
+	band, known := PriorityBands(policy)("training")
+	check.That(t, known && band.Highest == 20099 && band.Next == "batch", "in force is %+v, %v", band, known)
+	band, known = PriorityBands(nil)("inference")
+	check.That(t, known && band.Lowest == 80000 && band.Highest == 89999, "built in is %+v, %v", band, known)
+	_, known = PriorityBands(policy)("inference")
+	check.That(t, !known, "a type that is not in force has a band")
+	band, known = WrittenBands(Effective(v1alpha1.ServiceTypePolicySpec{ServiceTypes: []v1alpha1.ServiceType{{Name: "notebook", Priority: 79000}}}))("notebook")
+	check.That(t, known && band.Highest == 79999 && band.Next == "inference", "written is %+v, %v", band, known)
+}
+
 func TestTheTreeIsThatInForce(t *testing.T) {
 	policy := inForce()
 	policy.Spec.QueueHierarchy = "Tree"
