@@ -61,6 +61,8 @@ type Ledger struct {
 	root *queueLedger
 	// holds are the charges of Hold by pod.
 	holds map[string]*Charge
+	// averages is what each queue borrowed of each card, see ObserveBorrowing.
+	averages map[string]map[card.Name]float64
 }
 
 // podEntry is the charge of a pod, and whether the pod is terminating.

@@ -1,10 +1,6 @@
 package quota
 
-import (
-	"cmp"
-
-	"cardquota.dev/operator/internal/card"
-)
+import "cardquota.dev/operator/internal/card"
 
 // exceededLimit is the first limit on the path to root that a request would exceed.
 type exceededLimit struct {
@@ -167,79 +163,4 @@ func (l *Ledger) Level(queue, other string) int {
 		i++ // one is an ancestor of the other
 	}
 	return max(1, len(path)-i)
-}
-
-// CompareShares orders two queues: first the one that should get cards first. It compares the
-// siblings on their paths below the lowest common ancestor. A queue below what it deserves comes
-// first, by its part of that. Of the others, the one comes first that has borrowed less for its
-// weight. Then the older one comes first, and then the name decides.
-func (l *Ledger) CompareShares(left, right string) int {
-	a, b := l.siblingsOf(left, right)
-	if a == b {
-		return 0
-	}
-	shareA, borrowedA := a.share(float64(l.positions[a.name].Weight))
-	shareB, borrowedB := b.share(float64(l.positions[b.name].Weight))
-	if (shareA < 1) != (shareB < 1) {
-		return cmp.Compare(shareA, shareB)
-	}
-	if shareA >= 1 {
-		shareA, shareB = borrowedA, borrowedB
-	}
-	return cmp.Or(cmp.Compare(shareA, shareB), l.positions[a.name].Created.Compare(l.positions[b.name].Created), cmp.Compare(a.name, b.name))
-}
-
-// siblingsOf returns the ancestors of two queues, or the queues themselves, that have the same
-// parent.
-func (l *Ledger) siblingsOf(left, right string) (a, b *queueLedger) {
-	a, b = l.ensureQueue(left), l.ensureQueue(right)
-	depthA, depthB := a.depth(), b.depth()
-	for ; depthA > depthB; depthA-- {
-		a = a.parent
-	}
-	for ; depthB > depthA; depthB-- {
-		b = b.parent
-	}
-	for a != b && a.parent != b.parent {
-		a, b = a.parent, b.parent
-	}
-	return a, b
-}
-
-func (q *queueLedger) depth() (n int) {
-	for at := q; at.parent != nil; at = at.parent {
-		n++
-	}
-	return n
-}
-
-// share returns the dominant used ÷ deserved of a queue, at least 1 if it deserves nothing, and
-// the largest borrowed amount for its weight.
-func (q *queueLedger) share(weight float64) (share, borrowed float64) {
-	share = max(q.fractionOfDeserved(CPUName), q.fractionOfDeserved(MemoryName))
-	if q.limits.AnyCard || len(q.limits.Cards) == 0 {
-		if deserved := q.limits.deserved(CPUName); deserved != Unlimited {
-			borrowed = float64(q.used(CPUName)-deserved) / 1000 / max(weight, 1)
-		}
-		return share, borrowed
-	}
-	deservesCards := false
-	for name := range q.limits.Cards {
-		deservesCards = deservesCards || q.limits.deserved(name) > 0
-	}
-	if !deservesCards {
-		share = max(share, 1)
-	}
-	for name, used := range q.cards {
-		share = max(share, q.fractionOfDeserved(name))
-		borrowed = max(borrowed, float64(int64(used)-q.limits.deserved(name))/max(weight, 1))
-	}
-	return share, borrowed
-}
-
-func (q *queueLedger) fractionOfDeserved(name card.Name) float64 {
-	if q.isUnlimited(name) {
-		return 0
-	}
-	return usedFraction(q.used(name), q.limits.deserved(name))
 }

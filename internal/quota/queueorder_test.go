@@ -1,0 +1,98 @@
+package quota
+
+import (
+	"fmt"
+	"math"
+	"math/rand"
+	"slices"
+	"testing"
+	"time"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// Two borrowers with endless demand divide 24 idle cards by their weights, although their jobs
+// have different sizes and end at different times.
+func TestBorrowersDivideIdleCardsByWeight(t *testing.T) {
+	const seconds = 3600
+	for seed := range int64(40) {
+		f := newLendingFleet(seed)
+		var held [2]float64
+		for now := range seconds {
+			f.step(now)
+			for i, q := range f.queues {
+				held[i] += float64(f.ledger.Used(q, "X")) / seconds
+			}
+		}
+		total := held[0] + held[1]
+		check.That(t, total > 23 && math.Abs(held[0]-total/3) <= 1,
+			"seed %d: weights 1 and 2 held %.2f and %.2f cards on average, want %.2f and %.2f within one card", seed, held[0], held[1], total/3, 2*total/3)
+	}
+}
+
+// lendingFleet is 24 cards and two queues that deserve none, with weights 1 and 2.
+type lendingFleet struct {
+	random  *rand.Rand
+	ledger  *Ledger
+	queues  [2]string
+	pending map[string][]card.Count
+	ends    map[string]int // by job
+	free    card.Count
+	jobs    int
+}
+
+func newLendingFleet(seed int64) *lendingFleet {
+	f := &lendingFleet{
+		random: rand.New(rand.NewSource(seed)), ledger: New(0), queues: [2]string{"light", "heavy"},
+		pending: map[string][]card.Count{}, ends: map[string]int{}, free: 24,
+	}
+	f.ledger.SetTree(map[string]Position{"light": {Weight: 1}, "heavy": {Weight: 2}})
+	for _, q := range f.queues {
+		f.ledger.SetLimits(q, Limits{Cards: card.Quota{"X": 24}, Deserved: Shares{}, Guarantee: Shares{}, MilliCPU: Unlimited, Memory: Unlimited})
+	}
+	f.ledger.SetInventory(card.Quota{"X": 24}, Unlimited, Unlimited)
+	f.ledger.Refresh()
+	return f
+}
+
+// step is one session: it ends jobs, and starts pending ones in the order of the queues.
+func (f *lendingFleet) step(now int) {
+	f.ledger.ObserveBorrowing(time.Second)
+	for id, end := range f.ends {
+		if end == now {
+			f.free += f.ledger.Charged(id).Cards[0].Count
+			f.ledger.Release(id)
+			delete(f.ends, id)
+		}
+	}
+	next := map[string]int{}
+	for _, q := range f.queues {
+		for len(f.pending[q]) < 100 {
+			f.pending[q] = append(f.pending[q], []card.Count{1, 1, 2, 2, 3, 4, 4, 8}[f.random.Intn(8)])
+		}
+	}
+	for {
+		q := f.queues[0]
+		if next[q] == len(f.pending[q]) || next[f.queues[1]] < len(f.pending[f.queues[1]]) && f.ledger.CompareShares(f.queues[1], q) < 0 {
+			q = f.queues[1]
+		}
+		if next[q] == len(f.pending[q]) {
+			return
+		}
+		if count := f.pending[q][next[q]]; count <= f.free {
+			f.start(q, count, now)
+			f.pending[q] = slices.Delete(f.pending[q], next[q], next[q]+1)
+		} else {
+			next[q]++
+		}
+	}
+}
+
+func (f *lendingFleet) start(queue string, count card.Count, now int) {
+	f.jobs++
+	id := fmt.Sprint(f.jobs)
+	f.ledger.Charge(id, &Charge{Queue: queue, Cards: []card.Amount{{Name: "X", Count: count}}})
+	f.free -= count
+	f.ends[id] = now + 60 + f.random.Intn(540)
+}
