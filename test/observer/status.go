@@ -74,7 +74,7 @@ func (m *clusterState) checkStatus(now time.Time) []string {
 		if state.expected == nil || !maps.Equal(expected, state.expected) {
 			state.expected, state.since, state.reported = expected, m.lastChange, false
 		}
-		if touched := m.numbersChanged[quota.QueueName()]; touched.After(state.since) {
+		if touched := m.touchedSince(quota.QueueName(), state.since); touched.After(state.since) {
 			state.since, state.reported = touched, false // the numbers may have moved and come back
 		}
 		wrong := m.statusDifference(quota, expected)
@@ -113,26 +113,30 @@ func (m *clusterState) expectedStatus(quota *v1alpha1.CardQuota) expectation {
 		granted[c.Name] = ptr.Deref(c.Quota, 0)
 		out[c.Name] = v1alpha1.CardStatus{}
 	}
-	for name, count := range m.usedCards(quota.QueueName()) {
+	queues := m.subtreeOf(quota.QueueName())
+	for name, count := range m.usageOf(queues).Cards {
 		entry := out[name]
 		entry.Used = count
 		out[name] = entry
 	}
-	wait := func(names []string, count int64) {
-		if len(names) == 0 || count == 0 {
-			return
-		}
-		// Counted under the first alternative that the queue has quota for.
-		i := max(0, slices.IndexFunc(names, func(n string) bool { return granted[n] > 0 }))
-		entry := out[names[i]]
-		entry.Pending += count
-		out[names[i]] = entry
+	for _, queue := range queues {
+		granted := m.grantedIn(queue, granted)
+		m.forEachWaiting(queue, func(names []string, count int64) {
+			if len(names) == 0 || count == 0 {
+				return
+			}
+			// Counted under the first alternative that the queue has quota for.
+			i := max(0, slices.IndexFunc(names, func(n string) bool { return granted[n] > 0 }))
+			entry := out[names[i]]
+			entry.Pending += count
+			out[names[i]] = entry
+		})
 	}
-	m.forEachWaiting(quota.QueueName(), wait)
 	physical := m.inventory.Totals()
 	for name, entry := range out {
 		entry.Name = name
 		entry.Quota = granted[name]
+		m.expectTreeValues(quota.QueueName(), &entry)
 		entry.Free = max(0, entry.Quota-entry.Used)
 		entry.OverQuotaBy = max(0, entry.Used-entry.Quota)
 		entry.Physical = physical[name]
@@ -283,12 +287,12 @@ func (m *clusterState) checkAllocated(now time.Time) []string {
 			delete(m.allocated, name)
 			continue
 		}
-		state, held := m.allocated[name], m.usedCards(name).String()
+		state, held := m.allocated[name], m.usageOf(m.subtreeOf(name)).Cards.String()
 		if state == nil {
 			state = &allocatedState{used: held, since: now}
 			m.allocated[name] = state
 		}
-		if touched := m.numbersChanged[name]; held != state.used || touched.After(state.since) {
+		if touched := m.touchedSince(name, state.since); held != state.used || touched.After(state.since) {
 			*state = allocatedState{used: held, since: touched}
 		}
 		wrong := m.allocatedDifference(queue)
@@ -304,14 +308,14 @@ func (m *clusterState) checkAllocated(now time.Time) []string {
 	return open
 }
 
-// usedCards recounts the cards of a queue.
-func (m *clusterState) usedCards(queue string) rule.Quota { return m.usage(queue).Cards }
-
 // usage recounts what the pods of a queue hold.
-func (m *clusterState) usage(queue string) rule.Usage {
+func (m *clusterState) usage(queue string) rule.Usage { return m.usageOf([]string{queue}) }
+
+// usageOf recounts what the pods of some queues hold.
+func (m *clusterState) usageOf(queues []string) rule.Usage {
 	use := rule.Usage{Cards: rule.Quota{}}
 	for _, state := range m.pods {
-		if state.charge != nil && state.charge.Queue == queue {
+		if state.charge != nil && slices.Contains(queues, state.charge.Queue) {
 			use.Add(*state.charge)
 		}
 	}
@@ -320,7 +324,7 @@ func (m *clusterState) usage(queue string) rule.Usage {
 
 // usedCPUMemory recounts the CPU and memory of a queue.
 func (m *clusterState) usedCPUMemory(queue string) (cpu, memory *resource.Quantity) {
-	use := m.usage(queue)
+	use := m.usageOf(m.subtreeOf(queue))
 	return resource.NewMilliQuantity(use.MilliCPU, resource.DecimalSI), resource.NewQuantity(use.Memory, resource.BinarySI)
 }
 
@@ -333,7 +337,7 @@ func (m *clusterState) allocatedDifference(queue *v1beta1.Queue) string {
 		return fmt.Sprintf("%s of queue <%s> cannot be read: %v", v1alpha1.AnnotationCardAllocated, queue.Name, err)
 	}
 	maps.DeleteFunc(said, func(_ string, n int64) bool { return n == 0 })
-	if held := m.usedCards(queue.Name); !maps.Equal(said, held) {
+	if held := m.usageOf(m.subtreeOf(queue.Name)).Cards; !maps.Equal(said, held) {
 		return fmt.Sprintf("%s of queue <%s> is %s, a recount gives %s", v1alpha1.AnnotationCardAllocated, queue.Name, text, held)
 	}
 	return ""

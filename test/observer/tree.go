@@ -46,6 +46,9 @@ func (m *clusterState) setTree(tree bool, at time.Time) {
 	if tree || len(m.tree.isTree.periods) > 0 {
 		m.tree.isTree.setValue(tree, at)
 	}
+	if m.sessionChecker != nil {
+		m.sessionChecker.SetTree(tree)
+	}
 	m.recordTree(at)
 	m.recordSchedulable(at)
 }
@@ -71,6 +74,9 @@ func (m *clusterState) recordTree(at time.Time) {
 		m.tree.trees.setValue(rule.NewTree(m.queues, m.options.Unmanaged), at)
 	}
 }
+
+// currentTree returns the tree now.
+func (m *clusterState) currentTree() *rule.Tree { return m.tree.trees.current() }
 
 // recordSchedulable records the schedulable inventory after a change of a node.
 func (m *clusterState) recordSchedulable(at time.Time) {

@@ -85,3 +85,17 @@ func TestTenancyInATree(t *testing.T) {
 		"only the queue itself leaves it out": {`load namespace test team=lab; load queue a for={"matchLabels":{"team":"chat"}}; wait 1m; place x h200-0 cards=1 in=a`, "tenancy"},
 	})
 }
+
+// The queue q has a quota of two, top one of six.
+func TestStatusInATree(t *testing.T) {
+	const held = `place x h200-0 cards=1 in=a; write queue a allocated=H200:1; place y h200-0 cards=2 in=b; write queue b allocated=H200:2; write queue top allocated=H200:3;`
+	runScripts(t, newTreeWorld, map[string]scriptCase{
+		"a parent sums its subtree":   {held + `load quota top limit=6 used=3 free=3 deserved=4; judge; wait 1m`, ""},
+		"a parent that counts itself": {held + `load quota top limit=6 used=0 free=6 deserved=4; judge; wait 1m`, "status"},
+		"what waits below it":         {`write pod p in=a cards=2 says=full; load quota top limit=6 used=0 free=6 deserved=4 pending=2; judge; wait 1m`, ""},
+		"what is borrowed":            {`place x h200-0 cards=3 in=a; write queue a allocated=H200:3; load quota a limit=4 used=3 free=1 deserved=2 borrowed=1; judge; wait 1m`, ""},
+		"what is not borrowed":        {`place x h200-0 cards=3 in=a; write queue a allocated=H200:3; load quota a limit=4 used=3 free=1 deserved=2; judge; wait 1m`, "status"},
+		"an inherited quota":          {`load queue a quota=RTX4090:1; load quota a limit=6 used=0 free=6 deserved=2; judge; wait 1m`, ""},
+		"a change below restarts it":  {held + `load quota top limit=6 used=3 free=3 deserved=4; judge; wait 1m; place z h200-0 cards=1 in=b; wait 4s`, "open open"},
+	})
+}

@@ -321,6 +321,12 @@ func setCardQuota(q *v1alpha1.CardQuota, option, value string) {
 		status().Free = parseNumber(value)
 	case "pending":
 		status().Pending = parseNumber(value)
+	case "deserved":
+		status().Deserved = parseNumber(value)
+	case "guarantee":
+		status().Guarantee = parseNumber(value)
+	case "borrowed":
+		status().Borrowed = parseNumber(value)
 	case "over":
 		status().OverQuotaBy = parseNumber(value)
 	case "cpu":

@@ -20,26 +20,19 @@ func (t *Tree) UsedIn(queue string, use TreeUse) int64 {
 // occupied returns what a subtree holds or is guaranteed: use, and unused guarantees that no
 // other queue may take.
 func (t *Tree) occupied(queue, card string, use TreeUse) int64 {
-	sum := t.occupiedByChildren(queue, card, use)
+	sum := t.Occupied(queue, card, use)
 	if q := t.queues[queue]; q != nil && q.Stop == "" {
 		sum = max(sum, q.Guarantee[card])
 	}
 	return sum
 }
 
-func (t *Tree) occupiedByChildren(queue, card string, use TreeUse) int64 {
+// Occupied returns what the pods of a queue and of its subtree hold, and what is guaranteed to
+// queues below it and not used. It leaves out the queue's own guarantee. "" is root.
+func (t *Tree) Occupied(queue, card string, use TreeUse) int64 {
 	sum := use[queue]
 	for _, child := range t.children[queue] {
 		sum += t.occupied(child, card, use)
-	}
-	return sum
-}
-
-// UnusedGuarantee returns how many cards of all queues' guarantees are not used.
-func (t *Tree) UnusedGuarantee(card string, use TreeUse) int64 {
-	var sum int64
-	for _, top := range t.children[""] {
-		sum += t.occupied(top, card, use) - t.UsedIn(top, use)
 	}
 	return sum
 }
@@ -108,7 +101,7 @@ func (t *Tree) TakesGuarantee(queue, card string, count int64, use TreeUse, sche
 			}
 			parent, limit = q.Name, q.Cards[card]
 		}
-		if sum := t.occupiedByChildren(parent, card, use); sum > limit && sum > t.usedBelow(parent, use) {
+		if sum := t.Occupied(parent, card, use); sum > limit && sum > t.usedBelow(parent, use) {
 			return fmt.Sprintf("%d of <%s> are used or guaranteed below <%s>, of %d", sum, card, orRoot(parent), limit)
 		}
 	}

@@ -13,16 +13,17 @@ import (
 func (j *Checker) checkCapacity(state *podState, at time.Time) {
 	object := "pod/" + state.pod.Namespace + "/" + state.pod.Name
 	if state.charge != nil && j.state.countsCPUMemory(state) {
-		j.checkCPUMemory(object, state, at)
+		for _, queue := range j.state.pathOf(state.charge.Queue) {
+			j.checkCPUMemory(object, queue, state, at)
+		}
 	}
 	j.checkNode(object, state, at)
 }
 
 // checkCPUMemory compares the usage of the queue with the highest limit that the session may
 // have seen.
-func (j *Checker) checkCPUMemory(object string, state *podState, at time.Time) {
-	queue := state.charge.Queue
-	used, milliCPU, memory := j.state.queueUsage(queue), int64(0), int64(0)
+func (j *Checker) checkCPUMemory(object, queue string, state *podState, at time.Time) {
+	used, milliCPU, memory := j.state.subtreeUsage(queue), int64(0), int64(0)
 	for _, m := range j.history.since(j.WindowStart(at)) {
 		limits, exists := m.limits[queue]
 		if !exists {

@@ -32,6 +32,8 @@ type Options struct {
 	SchedulerName string
 	// Unmanaged is the argument unmanagedQueues; default Enforce.
 	Unmanaged string
+	// Tree reports whether the argument queueHierarchy is Tree.
+	Tree bool
 	// UnlimitedCPUMemory is the argument cardUnlimitedCpuMemory.
 	UnlimitedCPUMemory bool
 	// Sessions is how many sessions a unit may take to start; default 3.
@@ -63,6 +65,8 @@ type Checker struct {
 	sessions sessionReadings
 	waiting  map[types.UID]*waitState
 	history  history
+	// reclaimed is when cards were last taken back from a queue.
+	reclaimed map[string]time.Time
 	// loaded is when the last object was loaded that is not yet accounted for.
 	loaded time.Time
 	found  []Violation
@@ -82,7 +86,7 @@ func New(options Options) *Checker {
 	if options.Window == 0 {
 		options.Window = 10 * time.Second
 	}
-	return &Checker{options: options, state: newClusterState(options), waiting: map[types.UID]*waitState{}, history: newHistory()}
+	return &Checker{options: options, state: newClusterState(options), waiting: map[types.UID]*waitState{}, history: newHistory(), reclaimed: map[string]time.Time{}}
 }
 
 // Load adds an object as it was at the start.
@@ -123,6 +127,7 @@ func (j *Checker) Apply(object client.Object, deleted bool, at time.Time) {
 		}
 		if evicted == "" && evictedBy(object) != "" {
 			j.checkNeedlessEviction(j.state.pods[object.UID], at)
+			j.recordReclaimed(object, at)
 		}
 		j.checkPodConditions(object, at)
 	case *v1beta1.PodGroup:

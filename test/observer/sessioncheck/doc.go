@@ -21,7 +21,8 @@
 // different requests; pods with affinity, spread constraints, host ports, persistent
 // volume claims, resource claims or a nominated node; nodes with pods that have
 // required anti-affinity; network topologies; several tasks with minimums of their
-// own unless all pods are needed; queues below another parent than root.
+// own unless all pods are needed; queues below another parent than root, unless
+// queues form a tree (tree.go, treereclaim.go).
 //
 // # Evictions
 //

@@ -97,6 +97,9 @@ func (j *Checker) isWaitingIn(state *podState, queue string) bool {
 // one plain pod within its quota, of a type that may reclaim, and a node with enough
 // reclaimable pods, while no eviction is under way.
 func (j *Checker) mustReclaim(u *unit, units []*unit) bool {
+	if j.state.tree != nil {
+		return j.mustReclaimInTree(u, units)
+	}
 	if len(j.options.ReclaimFrom) == 0 || u.unsupported != "" || u.minPods != 1 || len(u.pods) != 1 || !isEnqueued(u) || !j.state.isOpen(u) {
 		return false
 	}

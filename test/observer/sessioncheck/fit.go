@@ -2,6 +2,7 @@ package sessioncheck
 
 import (
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	v1helper "k8s.io/component-helpers/scheduling/corev1"
@@ -13,6 +14,9 @@ import (
 func (w *clusterState) isOpen(u *unit) bool {
 	state := w.queues[u.queue]
 	labels, known := w.namespaces[u.group.Namespace]
+	if w.tree != nil {
+		return state != nil && state.queue.DeletionTimestamp == nil && known && w.tree.WhyClosed(u.queue) == "" && w.tree.Selects(u.queue, labels)
+	}
 	return state != nil && state.limits.Closed == "" && state.queue.DeletionTimestamp == nil && state.queue.Name != "root" &&
 		(state.queue.Spec.Parent == "" || state.queue.Spec.Parent == "root") && known && state.selector.Selects(labels)
 }
@@ -56,7 +60,8 @@ type reservation struct {
 }
 
 // startablePods returns how many pods of a unit can start now beside all reservations.
-func (w *clusterState) startablePods(u *unit, claims []reservation) int64 {
+func (j *Checker) startablePods(u *unit, claims []reservation, at time.Time) int64 {
+	w := j.state
 	state, pod := w.queues[u.queue], u.pods[0]
 	used := w.queueUsage(u.queue)
 	milliCPU, memory := used.milliCPU, used.memory
@@ -68,7 +73,7 @@ func (w *clusterState) startablePods(u *unit, claims []reservation) int64 {
 		}
 	}
 	for _, c := range claims {
-		if !c.quota {
+		if !c.quota || c.unit.queue != u.queue {
 			continue
 		}
 		for _, d := range c.unit.requests {
@@ -77,6 +82,11 @@ func (w *clusterState) startablePods(u *unit, claims []reservation) int64 {
 			}
 			milliCPU += d.milliCPU
 			memory += d.memory
+		}
+	}
+	if w.tree != nil {
+		for card := range room {
+			room[card] = j.treeRoom(u, card, claims, at)
 		}
 	}
 	byCard := w.podsThatFitNodes(u, true)
@@ -98,7 +108,8 @@ func (w *clusterState) startablePods(u *unit, claims []reservation) int64 {
 	}
 	sum -= max(0, taken-spare)
 	if w.countsCPUMemory(pod) {
-		sum = min(sum, timesFitting(state.limits.MilliCPU, milliCPU, pod.request.MilliCPU), timesFitting(state.limits.Memory, memory, pod.request.Memory))
+		sum = min(sum, timesFitting(state.limits.MilliCPU, milliCPU, pod.request.MilliCPU), timesFitting(state.limits.Memory, memory, pod.request.Memory),
+			j.timesFittingAbove(u, claims))
 	}
 	return max(0, sum)
 }

@@ -38,21 +38,19 @@ func newHistory() history {
 func (h *history) record(w *clusterState, at time.Time) {
 	m := moment{at: at, limits: map[string]rule.Limits{}, use: map[string]usage{}, waiting: map[string]usage{}, allocatable: map[string]amounts{}}
 	for name, queue := range w.queues {
-		m.limits[name], m.use[name] = queue.limits, w.queueUsage(name)
+		m.limits[name], m.use[name] = queue.limits, w.subtreeUsage(name)
 	}
 	for _, u := range w.waitingUnits() {
-		sum := m.waiting[u.queue]
-		if sum.cards == nil {
-			sum.cards = rule.Quota{}
-		}
-		for _, d := range u.requests {
-			for _, card := range d.cards {
-				sum.cards[card] += d.count
+		for _, name := range w.pathOf(u.queue) {
+			sum := m.waiting[name]
+			if sum.cards == nil {
+				sum.cards = rule.Quota{}
 			}
-			sum.milliCPU += d.milliCPU
-			sum.memory += d.memory
+			for _, d := range u.requests {
+				sum.addRequest(d)
+			}
+			m.waiting[name] = sum
 		}
-		m.waiting[u.queue] = sum
 	}
 	for name, node := range w.nodes {
 		m.allocatable[name] = node.allocatable

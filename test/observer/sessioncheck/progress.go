@@ -83,6 +83,9 @@ func (w *clusterState) hasQuota(u *unit) bool {
 	if state == nil {
 		return false
 	}
+	if w.tree != nil {
+		return w.hasTreeQuota(u)
+	}
 	var slots int64
 	for _, card := range ask.Cards {
 		slots += max(0, state.limits.Cards[card]-used.cards[card]) / ask.Count
@@ -99,29 +102,30 @@ func (j *Checker) mustStart(u *unit, units []*unit, at time.Time) bool {
 	var claims []reservation
 	for _, other := range units {
 		if other != u {
-			claims = append(claims, reservation{other, other.queue == u.queue && j.mayHoldReservation(other, at), j.mayStart(other)})
+			claims = append(claims, reservation{other, (w.tree != nil || other.queue == u.queue) && j.mayHoldReservation(other, at), j.mayStart(other)})
 		}
 	}
 	if len(u.pods) == 0 {
-		return !isEnqueued(u) && w.announcementFits(u, claims)
+		return !isEnqueued(u) && j.announcementFits(u, claims, at)
 	}
 	ask := u.pods[0].request
 	if ask.Count == 0 || ask.Denial != "" || len(ask.Cards) == 0 {
 		return false
 	}
-	if !isEnqueued(u) && !w.announcementFits(u, claims) {
+	if !isEnqueued(u) && !j.announcementFits(u, claims, at) {
 		return false
 	}
 	switch u.group.Status.Phase {
 	case "", v1beta1.PodGroupPending, v1beta1.PodGroupInqueue, v1beta1.PodGroupRunning, v1beta1.PodGroupUnknown:
-		return w.startablePods(u, claims) >= int64(u.minPods)
+		return j.startablePods(u, claims, at) >= int64(u.minPods)
 	}
 	return false
 }
 
 // announcementFits reports whether everything that a PodGroup announces fits its queue beside
 // usage and reservations.
-func (w *clusterState) announcementFits(u *unit, claims []reservation) bool {
+func (j *Checker) announcementFits(u *unit, claims []reservation, at time.Time) bool {
+	w := j.state
 	if text, announces := u.group.Annotations[v1alpha1.AnnotationCardRequest]; announces {
 		if _, err := rule.ParseTotals(text); err != nil {
 			return false // what cannot be read is refused
@@ -132,7 +136,9 @@ func (w *clusterState) announcementFits(u *unit, claims []reservation) bool {
 	for _, d := range u.announced {
 		taken.addRequest(d)
 		asked += d.count
-		fits := func(card string) bool { return taken.cards[card] <= limits.Cards[card] }
+		fits := func(card string) bool {
+			return taken.cards[card] <= limits.Cards[card] && (w.tree == nil || asked <= j.treeRoom(u, card, claims, at))
+		}
 		if !limits.AnyCard && d.count > 0 && !slices.ContainsFunc(d.cards, fits) {
 			return false
 		}
@@ -146,7 +152,7 @@ func (w *clusterState) usageWith(queue string, claims []reservation) usage {
 	sum := w.queueUsage(queue)
 	sum.cards = maps.Clone(sum.cards)
 	for _, c := range claims {
-		if c.quota {
+		if c.quota && c.unit.queue == queue {
 			for _, d := range c.unit.requests {
 				sum.addRequest(d)
 			}
@@ -203,7 +209,7 @@ func (j *Checker) checkProgress(now time.Time) (open []string) {
 		case passed:
 			state.reported = true
 			can := "fits its quota and the nodes"
-			if len(u.pods) > 0 && j.state.startablePods(u, nil) < int64(u.minPods) {
+			if len(u.pods) > 0 && j.startablePods(u, nil, now) < int64(u.minPods) {
 				can = "may have cards taken back for it"
 			}
 			j.addViolation(Progress, now, u.objectName(), "%s since %s, and %d sessions closed without it: %s",

@@ -60,6 +60,8 @@ type clusterState struct {
 	nodes      map[string]nodeState
 	namespaces map[string]map[string]string
 	inventory  *rule.Inventory
+	// tree is the tree of queues, nil while they are flat.
+	tree *rule.Tree
 	// cached is computed once after each change, nodeCache after each change of nodes.
 	cached    cachedSums
 	nodeCache nodeCache
@@ -121,10 +123,11 @@ func (w *clusterState) applyChange(object client.Object, deleted bool) bool {
 		now := &queueState{object, rule.LimitsOf(object, w.options.Unmanaged), rule.SelectorOf(object)}
 		if deleted {
 			delete(w.queues, object.Name)
+			w.updateTree()
 			return true
 		}
 		w.queues[object.Name] = now
-		return before == nil || before.limits.String() != now.limits.String() || before.selector.String() != now.selector.String() ||
+		return w.updateTree() || before == nil || before.limits.String() != now.limits.String() || before.selector.String() != now.selector.String() ||
 			before.queue.Spec.Parent != object.Spec.Parent
 	case *corev1.Namespace:
 		w.namespaces[object.Name] = object.Labels

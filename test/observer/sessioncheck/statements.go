@@ -184,7 +184,7 @@ func (j *Checker) checkInsufficient(s statement, m []string, at time.Time, windo
 	}
 	isCards := m[3] != ""
 	switch {
-	case queue != s.queue:
+	case !slices.Contains(j.state.pathOf(s.queue), queue):
 		j.addViolation(Truth, at, s.object, "states %q, and its queue is <%s>", m[0], s.queue)
 	case isCards && s.requested != nil && !slices.Contains(s.requested, requested):
 		j.addViolation(Truth, at, s.object, "states %q, and asks for %v", m[0], s.requested)

@@ -1,0 +1,115 @@
+package sessioncheck
+
+import (
+	"maps"
+	"slices"
+
+	"cardquota.dev/operator/test/observer/rule"
+)
+
+// mustReclaimInTree reports whether cards must be taken back in a tree for a unit that cannot
+// start: one plain pod that stays within what its queue and every ancestor below the common one
+// deserve, and a node that one gang of a borrowing queue can clear.
+func (j *Checker) mustReclaimInTree(u *unit, units []*unit) bool {
+	w := j.state
+	if len(j.options.ReclaimFrom) == 0 || u.unsupported != "" || u.minPods != 1 || len(u.pods) != 1 || !isEnqueued(u) || !w.isOpen(u) {
+		return false
+	}
+	pod := u.pods[0]
+	ask := pod.request
+	if ask.Count == 0 || ask.Denial != "" || len(ask.Cards) != 1 || !w.hasCPUMemory(u) || !j.knowsType(j.serviceType(pod, u.queue)) || j.isOvertakenInTree(u, units) {
+		return false
+	}
+	seen := map[string]bool{}
+	for _, state := range w.pods {
+		key := groupKey(state.pod)
+		if seen[key.String()] || state.charge == nil || state.charge.Queue == u.queue {
+			continue
+		}
+		seen[key.String()] = true
+		if j.canTakeGang(u, state) {
+			return true
+		}
+	}
+	return false
+}
+
+// isOvertakenInTree reports whether an eviction is under way, or another unit may reclaim or start
+// first.
+func (j *Checker) isOvertakenInTree(u *unit, units []*unit) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Values(j.state.pods)), func(state *podState) bool {
+		return isLeaving(state.pod) || state.pod.Status.NominatedNodeName != ""
+	}) || slices.ContainsFunc(units, func(other *unit) bool { return other != u && j.state.isOpen(other) && j.state.canEverFit(other) })
+}
+
+// canTakeGang reports whether the whole gang of a pod is certainly reclaimable for a unit by the
+// tree, and clears a node for it.
+func (j *Checker) canTakeGang(u *unit, member *podState) bool {
+	w, t, card := j.state, j.state.tree, u.pods[0].request.Cards[0]
+	if group := w.groups[groupKey(member.pod)]; group == nil || !rule.IsPreemptable(group.Annotations, group.Labels) {
+		return false
+	}
+	var gang []*podState
+	taken := rule.TreeUse{}
+	for _, state := range w.pods {
+		if groupKey(state.pod) != groupKey(member.pod) || state.charge == nil {
+			continue
+		}
+		if !j.isTreeReclaimable(state) || state.pod.Spec.Affinity != nil || state.charge.Queue != member.charge.Queue || state.charge.Cards[card] == 0 {
+			return false
+		}
+		gang = append(gang, state)
+		taken[state.charge.Queue] += state.charge.Cards[card]
+	}
+	use, victim, count := w.treeUse(card, everyPod), member.charge.Queue, u.pods[0].request.Count
+	for _, name := range t.Below(victim, u.queue) {
+		if q := t.Queue(name); q == nil || t.UsedIn(name, use) <= q.Deserved[card] || t.UsedIn(name, use)-taken[victim] < q.Guarantee[card] {
+			return false
+		}
+	}
+	for _, name := range t.Below(u.queue, victim) {
+		if t.UsedIn(name, use)+count > t.Queue(name).Deserved[card] {
+			return false
+		}
+	}
+	after := rule.TreeUse{}
+	for name, n := range use {
+		after[name] = n - taken[name]
+	}
+	after[u.queue] += count
+	if taken[victim] < count || t.AboveQuota(u.queue, card, after) != "" || t.TakesGuarantee(u.queue, card, count, after, w.schedulable(card)) != "" {
+		return false
+	}
+	for name, node := range w.nodes {
+		if u.pods[0].request.Allows(w.inventory.CardOn(name, u.pods[0].request.Resource)) && w.acceptsPods(node.Node, u) && w.fitsWithout(name, node, u.pods[0], gang) {
+			return true
+		}
+	}
+	return false
+}
+
+// fitsWithout reports whether a node has room for a pod without the pods of a gang.
+func (w *clusterState) fitsWithout(name string, node nodeState, pod *podState, gang []*podState) bool {
+	used := amounts{}
+	for _, state := range w.pods {
+		if state.pod.Spec.NodeName != name || !rule.IsCharged(state.pod) || slices.Contains(gang, state) {
+			continue
+		}
+		if state.pod.Spec.Affinity != nil {
+			return false
+		}
+		for resource, amount := range state.requests {
+			used[resource] += amount
+		}
+		used["pods"]++
+	}
+	if limit, stated := node.allocatable["pods"]; stated && used["pods"] >= limit {
+		return false
+	}
+	for resource, amount := range pod.requests {
+		if used[resource]+amount > node.allocatable[resource] {
+			return false
+		}
+	}
+	return true
+}
