@@ -87,7 +87,7 @@ const (
 	ReasonInvalidPolicy         = "InvalidPolicy"         // The spec contradicts itself.
 	ReasonBaseMissing           = "BaseMissing"           // The base ConfigMap or its key does not exist.
 	ReasonBaseInvalid           = "BaseInvalid"           // The base cannot be read, or no scheduler would load the result.
-	ReasonHierarchyNotSupported = "HierarchyNotSupported" // The base has plugin capacity with enableHierarchy, which card quotas do not follow.
+	ReasonHierarchyNotSupported = "HierarchyNotSupported" // The base has plugin capacity with enableHierarchy, and the policy has queueHierarchy: Flat.
 	ReasonConfigRefused         = "ConfigRefused"         // A ConfigMap could not be read or written.
 )
 

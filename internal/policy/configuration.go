@@ -82,9 +82,24 @@ func RenderConfiguration(spec v1alpha1.ServiceTypePolicySpec, ref v1alpha1.Confi
 		message += "; the base has never existed: " + describeMissingBase(ref, base)
 	} else if len(replaced) > 0 {
 		message += "; changed from it: " + strings.Join(replaced, ", ")
+		if slices.Contains(replaced, schedulerconfig.ReplacedHierarchy) {
+			message += "; " + describeHierarchy(spec)
+		}
 	}
 	out.Condition = conditions.New(metav1.ConditionTrue, v1alpha1.ReasonSynced, "%s", message)
 	return out
+}
+
+// describeHierarchy says what becomes of the hierarchy of plugin capacity in a base.
+func describeHierarchy(spec v1alpha1.ServiceTypePolicySpec) string {
+	message := "capacity-card keeps the CPU and memory rules of its hierarchy of queues"
+	if spec.ComputeQuota == v1alpha1.ComputeQuotaIgnoreForCardPods {
+		message += ", for pods with cards only with computeQuota: Enforce"
+	}
+	if spec.ReclaimResources == v1alpha1.ReclaimResourcesCards {
+		message += "; only cards are taken back: for CPU and memory too, set reclaimResources: All"
+	}
+	return message
 }
 
 // neverHadBase reports whether the operator has rendered nothing yet, or only from the built-in
@@ -186,7 +201,12 @@ func OverlayFor(spec v1alpha1.ServiceTypePolicySpec) schedulerconfig.Overlay {
 	if spec.QueueHierarchy != v1alpha1.QueueHierarchyFlat {
 		arguments["queueHierarchy"] = string(spec.QueueHierarchy)
 	}
-	return schedulerconfig.Overlay{Reclaim: reclaimActions[spec.Reclaim], Preempt: spec.Preempt == v1alpha1.PreemptInQueue, Arguments: arguments}
+	return schedulerconfig.Overlay{
+		Reclaim:   reclaimActions[spec.Reclaim],
+		Preempt:   spec.Preempt == v1alpha1.PreemptInQueue,
+		Tree:      spec.QueueHierarchy == v1alpha1.QueueHierarchyTree,
+		Arguments: arguments,
+	}
 }
 
 // percentToFactor converts a percentage to the factor that the plugin expects.

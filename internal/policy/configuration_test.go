@@ -67,7 +67,7 @@ func TestWantedOf(t *testing.T) {
 		"victimOrder": "Loss", "priorityClasses": map[string]any{"gold": int32(9), "lead": int32(-1)},
 	}}
 	check.Equal(t, "wanted", want, OverlayFor(Effective(spec)))
-	spec.QueueHierarchy, spec.ReclaimResources = "Tree", "All"
+	spec.QueueHierarchy, spec.ReclaimResources, want.Tree = "Tree", "All", true
 	want.Arguments["queueHierarchy"], want.Arguments["reclaimResources"] = "Tree", "All"
 	check.Equal(t, "wanted of a tree", want, OverlayFor(Effective(spec)))
 	for mode, action := range map[v1alpha1.ReclaimMode]string{"Gangs": "cardreclaim", "Pods": "reclaim", "Off": ""} {
@@ -112,6 +112,35 @@ func TestConfigure(t *testing.T) {
 			check.NoError(t, schedulerconfig.Validate(got.Text, schedulerconfig.Shipped()))
 			check.That(t, strings.HasPrefix(got.Text, "# Rendered by cardquota-manager from "+got.From+",\n"), "the text begins\n%s", got.Text)
 		}
+	}
+}
+
+// TestAHierarchyIsTakenOver: with queueHierarchy Tree a base with the hierarchy of plugin capacity is
+// rendered, and the condition says which of its rules hold.
+func TestAHierarchyIsTakenOver(t *testing.T) {
+	const keeps = "; changed from it: plugin capacity with enableHierarchy; capacity-card keeps the CPU and memory rules of its hierarchy of queues"
+	const cards, onlyCards = ", for pods with cards only with computeQuota: Enforce", "; only cards are taken back: for CPU and memory too, set reclaimResources: All"
+	hierarchical := strings.Replace(plain, "- name: gang", "- name: gang\n  - name: capacity\n    enableHierarchy: true", 1)
+	for t, tc := range check.Cases(t, map[string]struct {
+		base string
+		spec v1alpha1.ServiceTypePolicySpec
+		ends string
+	}{
+		"by default":         {hierarchical, v1alpha1.ServiceTypePolicySpec{}, keeps + cards + onlyCards},
+		"of all resources":   {hierarchical, v1alpha1.ServiceTypePolicySpec{ReclaimResources: "All"}, keeps + cards},
+		"of all pods":        {hierarchical, v1alpha1.ServiceTypePolicySpec{ComputeQuota: "Enforce", ReclaimResources: "All"}, keeps},
+		"of pods, not taken": {hierarchical, v1alpha1.ServiceTypePolicySpec{ComputeQuota: "Enforce"}, keeps + onlyCards},
+		"a base without one": {plain, v1alpha1.ServiceTypePolicySpec{}, "merged with this policy"},
+		"one switched off":   {strings.Replace(hierarchical, "true", "false", 1), v1alpha1.ServiceTypePolicySpec{}, "; changed from it: plugin capacity"},
+	}) {
+		tc.spec.QueueHierarchy = "Tree"
+		got := RenderConfiguration(Effective(tc.spec), ref, written(tc.base), nil, "")
+		check.That(t, got.Status == metav1.ConditionTrue && strings.HasSuffix(got.Message, tc.ends), "says %s %s, want …%s", got.Status, got.Message, tc.ends)
+		check.NoError(t, schedulerconfig.Validate(got.Text, schedulerconfig.Shipped()))
+		check.Contains(t, "text", got.Text, "queueHierarchy: Tree")
+		tc.spec.QueueHierarchy = "Flat"
+		flat := RenderConfiguration(Effective(tc.spec), ref, written(tc.base), nil, "")
+		check.That(t, (flat.Reason == v1alpha1.ReasonHierarchyNotSupported) == (tc.base == hierarchical), "flat is %s %s", flat.Reason, flat.Message)
 	}
 }
 

@@ -44,6 +44,9 @@ func (v *validator) checkSwitches(entry *yaml.Node, plugin string) {
 		if plugin == CapacityCard && value.Value == "false" && slices.Contains(mandatorySwitches, name) {
 			v.addFault(value, "%s: false would let pods exceed their quota: remove it from %s", name, CapacityCard)
 		}
+		if plugin == CapacityCard && value.Value == "true" && name == switchHierarchy {
+			v.addFault(value, "%s has no effect at %s: write queueHierarchy: Tree below its arguments", name, CapacityCard)
+		}
 	}
 }
 
@@ -141,6 +144,7 @@ const (
 	switchPreemptable = "enablePreemptable"
 	switchReclaimable = "enableReclaimable"
 	switchPreemptive  = "enablePreemptive"
+	switchHierarchy   = "enableHierarchy"
 )
 
 // checkEvictions refuses a configuration that would evict pods without capacity-card's consent.

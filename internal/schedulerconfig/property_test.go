@@ -36,6 +36,9 @@ func entry(t *rapid.T, b *strings.Builder, name string) {
 	fmt.Fprintf(b, "  - name: %s%s\n", name, comment(t))
 	switches := rapid.SliceOfNDistinct(rapid.SampledFrom(Switches()), 0, 3, rapid.ID).Draw(t, "switches")
 	for _, s := range switches {
+		if name == CapacityCard && s == "enableHierarchy" {
+			continue // an argument there
+		}
 		fmt.Fprintf(b, "    %s: true%s\n", s, comment(t))
 	}
 	switch rapid.IntRange(0, 3).Draw(t, "arguments") {

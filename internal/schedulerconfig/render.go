@@ -17,6 +17,9 @@ type Overlay struct {
 	// Preempt adds the action preempt, also for jobs that have their minimum. Otherwise that
 	// action stays as the base has it.
 	Preempt bool
+	// Tree reports whether capacity-card enforces a tree of queues. It then takes over the
+	// hierarchy of plugin capacity. Arguments must say the same.
+	Tree bool
 	// Arguments are the arguments of capacity-card by name; values are bool, string, int,
 	// float64, []string, map[string]any.
 	Arguments map[string]any
@@ -30,11 +33,14 @@ var (
 	replacedPlugins = append([]string{"overcommit", CapacityCard}, incompatiblePlugins...)
 )
 
-// ErrHierarchy refuses a base in which plugin capacity limits a hierarchy of queues. Capacity
-// cannot run beside capacity-card, and removing it would lift the limits of parents.
-var ErrHierarchy = errors.New("plugin capacity has enableHierarchy: true, and card quotas do not support a hierarchy of queues: " +
-	"the limits of parent queues would no longer hold. First give each queue that runs work its own limits. " +
-	"Then write enableHierarchy: false at plugin capacity, or remove the plugin")
+// ErrHierarchy refuses a base in which plugin capacity limits a hierarchy of queues, without a
+// tree. Capacity cannot run beside capacity-card, and removing it would lift the limits of parents.
+var ErrHierarchy = errors.New("plugin capacity has enableHierarchy: true, and with queueHierarchy: Flat the CPU and memory limits " +
+	"of parent queues would no longer hold. Set queueHierarchy: Tree in the policy, and capacity-card keeps them. " +
+	"Or first give each queue that runs work its own limits, and then write enableHierarchy: false at plugin capacity, or remove the plugin")
+
+// ReplacedHierarchy names plugin capacity with a hierarchy among what Render replaced.
+const ReplacedHierarchy = "plugin capacity with " + switchHierarchy
 
 // Render lays an overlay over a base and writes the result below a comment. It also names what
 // it replaced in the base.
@@ -44,7 +50,8 @@ var ErrHierarchy = errors.New("plugin capacity has enableHierarchy: true, and ca
 // overcommit nor shuffle. It has the reclaim action of the overlay, and no other, behind
 // allocate; preempt, if set, behind allocate as well; and gang's enableJobStarving off with
 // reclaim or preempt. It satisfies Validate. Render refuses a base with errors of its own and
-// lists them all with their lines. It returns ErrHierarchy for a hierarchy of queues.
+// lists them all with their lines. It returns ErrHierarchy for a hierarchy of queues without a
+// tree. With one it replaces that plugin too, and names it ReplacedHierarchy.
 func Render(base, comment string, overlay Overlay) (text string, replaced []string, err error) {
 	if overlay.Reclaim != "" && !slices.Contains(reclaimActions, overlay.Reclaim) {
 		return "", nil, fmt.Errorf("%q is no action that takes cards back: known are %s", overlay.Reclaim, strings.Join(reclaimActions, ", "))
@@ -103,19 +110,10 @@ func (r *renderer) applyOverlay() error {
 	tiers := fieldValue(r.root, "tiers")
 	for _, tier := range tiers.Content {
 		plugins := fieldValue(tier, "plugins")
-		for _, entry := range plugins.Content {
-			if value := fieldValue(entry, "enableHierarchy"); entryName(entry) == "capacity" && value != nil && value.Tag != "!!null" && value.Value != "false" {
-				return ErrHierarchy
-			}
+		if !r.overlay.Tree && slices.ContainsFunc(plugins.Content, limitsHierarchy) {
+			return ErrHierarchy
 		}
-		plugins.Content = slices.DeleteFunc(plugins.Content, func(entry *yaml.Node) bool {
-			name := entryName(entry)
-			out := slices.Contains(replacedPlugins, name)
-			if out {
-				r.replaced = append(r.replaced, "plugin "+name)
-			}
-			return out
-		})
+		plugins.Content = slices.DeleteFunc(plugins.Content, r.replacePlugin)
 	}
 	if err := r.addCapacityCard(fieldValue(tiers.Content[0], "plugins")); err != nil {
 		return err
@@ -125,6 +123,27 @@ func (r *renderer) applyOverlay() error {
 		r.disableVictimSelection(entry)
 	}
 	return nil
+}
+
+// limitsHierarchy reports whether an entry is plugin capacity with its hierarchy of queues. A word
+// that is no switch to YAML may be one to Volcano.
+func limitsHierarchy(entry *yaml.Node) bool {
+	value := fieldValue(entry, switchHierarchy)
+	return entryName(entry) == "capacity" && !isUnset(value) && value.Value != "false"
+}
+
+// replacePlugin reports whether an entry must go, and records it.
+func (r *renderer) replacePlugin(entry *yaml.Node) bool {
+	name := entryName(entry)
+	if !slices.Contains(replacedPlugins, name) {
+		return false
+	}
+	if limitsHierarchy(entry) {
+		r.replaced = append(r.replaced, ReplacedHierarchy)
+	} else {
+		r.replaced = append(r.replaced, "plugin "+name)
+	}
+	return true
 }
 
 // addCapacityCard adds capacity-card with its arguments to a list of plugins.

@@ -33,6 +33,10 @@ func assertRendered(t check.T, base, rendered string, replaced []string, want Ov
 func assertNamed(t check.T, before, after map[string]any, replaced []string) {
 	lost, now := map[string]bool{}, pluginsByName(after)
 	for name, plugin := range pluginsByName(before) {
+		if name == "capacity" && plugin["enableHierarchy"] == true {
+			lost["plugin capacity with enableHierarchy"] = true
+			continue
+		}
 		if now[name] == nil || name == CapacityCard {
 			lost["plugin "+name] = true
 			continue

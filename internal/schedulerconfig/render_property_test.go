@@ -16,7 +16,7 @@ import (
 // wanteds draws what policies want.
 func wanteds() *rapid.Generator[Overlay] {
 	return rapid.Custom(func(t *rapid.T) Overlay {
-		want := Overlay{Reclaim: rapid.SampledFrom([]string{CardReclaim, "reclaim", ""}).Draw(t, "reclaim"), Preempt: rapid.Bool().Draw(t, "preempt")}
+		want := Overlay{Reclaim: rapid.SampledFrom([]string{CardReclaim, "reclaim", ""}).Draw(t, "reclaim"), Preempt: rapid.Bool().Draw(t, "preempt"), Tree: rapid.Bool().Draw(t, "tree")}
 		arguments := map[string][]any{
 			"cardUnlimitedCpuMemory": {true, false},
 			"overCommitFactor":       {1, 1.5},
@@ -39,7 +39,8 @@ func wanteds() *rapid.Generator[Overlay] {
 
 func TestRenderIsExactOnAnyBase(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		base, want := configurations().Draw(t, "base"), wanteds().Draw(t, "wanted")
+		want := wanteds().Draw(t, "wanted")
+		base := configurations(want.Tree).Draw(t, "base")
 		rendered, replaced, err := Render(base, header, want)
 		check.Must(t, err == nil, "%v in\n%s", err, base)
 		assertRendered(t, base, rendered, replaced, want)
@@ -50,7 +51,7 @@ func TestRenderIsExactOnAnyBase(t *testing.T) {
 // TestRenderingForgetsEarlierWants: what an earlier policy laid over a base leaves no trace.
 func TestRenderingForgetsEarlierWants(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		base := configurations().Draw(t, "base")
+		base := configurations(false).Draw(t, "base")
 		first, second := wanteds().Draw(t, "first"), wanteds().Draw(t, "second")
 		second.Reclaim, second.Preempt = first.Reclaim, first.Preempt // what they bring into actions and switches cannot be told from the base's
 		earlier, _, err := Render(base, header, first)

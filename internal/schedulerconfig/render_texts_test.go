@@ -13,12 +13,15 @@ type writer struct {
 	t        *rapid.T
 	b        strings.Builder
 	comments int
+	// hierarchies also draws plugins with a hierarchy of queues.
+	hierarchies bool
 }
 
-// configurations draws texts with everything that rendering has to deal with.
-func configurations() *rapid.Generator[string] {
+// configurations draws texts with everything that rendering has to deal with, with hierarchies of
+// queues if wanted.
+func configurations(hierarchies bool) *rapid.Generator[string] {
 	return rapid.Custom(func(t *rapid.T) string {
-		w := &writer{t: t}
+		w := &writer{t: t, hierarchies: hierarchies}
 		if w.bool("actions first") {
 			w.actions()
 			w.tiers()
@@ -123,6 +126,9 @@ func (w *writer) switches() [][2]string {
 		"enablePreemptable", "enableReclaimable", "enableJobStarving", "enablePreemptive", "enabledAllocatable", "enablePredicate", "enableJobOrder",
 	}), 0, 3, rapid.ID).Draw(w.t, "switches") {
 		drawn = append(drawn, [2]string{key, w.pick("value", "true", "false")})
+	}
+	if w.hierarchies && w.bool("hierarchy") {
+		drawn = append(drawn, [2]string{"enableHierarchy", w.pick("value", "true", "false")})
 	}
 	return drawn
 }

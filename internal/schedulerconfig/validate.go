@@ -24,8 +24,8 @@ import (
 //   - actions is a comma-separated text of known actions;
 //   - every key on every level is one that Volcano reads, every plugin is a known one and
 //     stands once, every switch is true or false;
-//   - capacity-card stands exactly once, its two mandatory switches are not off,
-//     its arguments satisfy known.Arguments, and neither capacity nor proportion is beside it;
+//   - capacity-card stands exactly once, its two mandatory switches are not off, it has no
+//     switch for a hierarchy, which is an argument, its arguments satisfy known.Arguments, and neither capacity nor proportion is beside it;
 //   - an action that evicts stands after allocate, only capacity-card selects its victims,
 //     and reclaim and cardreclaim do not stand together.
 func Validate(text string, known Known) error {

@@ -83,7 +83,7 @@ func TestValidateRefuses(t *testing.T) {
 	// capacity-card counts for nothing there.
 	others := map[string]string{
 		"the_stock_configuration": "", "capacity_beside_it": "", "proportion_beside_it": "", "an_action_that_must_not_run": "",
-		"the_allocatable_gate_off": "", "the_predicate_gate_off": "", "an_argument_the_plugin_refuses": "",
+		"the_allocatable_gate_off": "", "a_hierarchy_as_a_switch": "", "the_predicate_gate_off": "", "an_argument_the_plugin_refuses": "",
 		"enable_for_enabled": "", "enabled_for_enable": "", "an_argument_key_that_is_a_number": "", "a_hash_of_the_author": "", "a_merge_key": "",
 		"arguments_as_a_list": "", "capacity-card_twice": "", "capacity-card_twice_in_tiers": "", "argument_for_arguments": "", "an_argument_beside_its_level": "",
 		"no_tiers": "line 1: tiers is missing or empty", "an_unknown_key_in_a_tier": "a tier without plugins",
@@ -156,6 +156,7 @@ func TestValidateRefuses(t *testing.T) {
 		"a switch that is a list":            {plugins("  - name: gang", "    enableJobOrder: [true]", card), []string{"is not a switch"}},
 		"the allocatable gate off":           {plugins(card, "    enabledAllocatable: false"), []string{"line 5: enabledAllocatable: false would let pods exceed their quota"}},
 		"the predicate gate off":             {plugins(card, "    enablePredicate: false"), []string{"line 5: enablePredicate: false would let pods exceed their quota"}},
+		"a hierarchy as a switch":            {plugins(card, "    enableHierarchy: true"), []string{"line 5: enableHierarchy has no effect at capacity-card: write queueHierarchy: Tree below its arguments"}},
 		"arguments as a list":                {plugins(card, "    arguments: [overCommitFactor]"), []string{"line 5: arguments is not a mapping"}},
 		"arguments of another as a word":     {plugins("  - name: gang", "    arguments: none", card), []string{"line 5: arguments is not a mapping"}},
 		"an argument key that is a number":   {plugins(card, "    arguments:", "      1: 2"), []string{`line 6: argument key "1" is not a word`}},
