@@ -34,7 +34,7 @@ func (s *reclaimSession) newProblem(job *api.JobInfo, podSets []*podSet) *proble
 	q.input.Nodes = make([]solver.Node, len(s.nodes)+1)
 	// The first quota has no limit. It is for nodes on which no card is requested, or cards of
 	// several names. There the plugin checks the quota when a pod is placed.
-	q.input.Quotas = []int64{int64(card.MaxCount)}
+	q.input.Quotas = []solver.Quota{{Levels: []int64{int64(card.MaxCount)}}}
 	pools := map[card.Name]int{}
 	names := make([]card.Name, len(s.nodes)+1)
 	for place, c := range podSets {
@@ -54,7 +54,7 @@ func (s *reclaimSession) newProblem(job *api.JobInfo, podSets []*podSet) *proble
 			if !known && name != "" {
 				pool = len(q.input.Quotas)
 				pools[name] = pool
-				q.input.Quotas = append(q.input.Quotas, int64(s.policy.FreeQuota(job.Queue, name)))
+				q.input.Quotas = append(q.input.Quotas, solver.Quota{Levels: []int64{int64(s.policy.FreeQuota(job.Queue, name))}})
 			}
 			switch {
 			case name == "" || name == names[i]:

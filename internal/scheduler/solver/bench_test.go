@@ -22,7 +22,7 @@ const perNode = 8
 // problem has so many pending pods of so many cards each.
 func (f fleet) problem(waiting int, cards float64) *Problem {
 	random := rand.New(rand.NewPCG(7, uint64(f.gangs)))
-	p := &Problem{Quotas: []int64{int64(waiting) * int64(cards)}}
+	p := &Problem{Quotas: flatQuotas(int64(waiting) * int64(cards))}
 	podSet := PodSet{Request: Amounts{cards, 4000 * cards, 16e9 * cards}, Cards: int64(cards), Count: waiting}
 	for i := range f.nodes {
 		p.Nodes = append(p.Nodes, Node{Free: Amounts{0, 8000, 32e9}})
@@ -75,7 +75,7 @@ func BenchmarkRanks(b *testing.B) {
 				c.Request = Amounts{8, 32000 - float64(len(p.PodSets)), 16e9}
 				p.PodSets = append(p.PodSets, c)
 			}
-			p.Quotas[0] = 4096
+			p.Quotas[0] = flatQuota(4096)
 			b.Run(fmt.Sprintf("%d kinds/%d ranks", kinds, ranks), func(b *testing.B) {
 				var answer Result
 				for b.Loop() {

@@ -52,7 +52,7 @@ func (f fleet) kinds(kinds int) *Problem {
 			p.Nodes[i].Free = append(p.Nodes[i].Free, 1)
 		}
 	}
-	p.Quotas[0] = 100000
+	p.Quotas[0] = flatQuota(100000)
 	return p
 }
 
@@ -111,11 +111,11 @@ func TestSolveRefusesMoreThanAllQuotas(t *testing.T) {
 	for range 40 {
 		p.PodSets = append(p.PodSets, p.PodSets[0])
 	}
-	p.Quotas[0] = 40
+	p.Quotas[0] = flatQuota(40)
 	if got := Solve(p, maxRefineWork); got.Plan != nil || got.OutOfBudget || got.Work > 41*200*workPerVisit {
 		t.Errorf("%+v, want none, and at most a look at each node", got)
 	}
-	p.Quotas[0] = 41
+	p.Quotas[0] = flatQuota(41)
 	check.Must(t, len(p.PodSets) == 41, "41 pod sets")
 	if plan, _ := solveAll(p); plan == nil || plan.Placed() != 41 {
 		t.Errorf("%+v, want all 41", plan)

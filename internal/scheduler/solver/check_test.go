@@ -58,7 +58,7 @@ func victimsError(job *Job, victims JobVictims) string {
 }
 
 func placesError(p *Problem, place [][]int, avail []Amounts) string {
-	quotas := slices.Clone(p.Quotas)
+	quotas := freeInQuotas(p)
 	if len(place) != len(p.PodSets) {
 		return fmt.Sprintf("%d pod sets have places, not %d", len(place), len(p.PodSets))
 	}

@@ -18,7 +18,7 @@ func invalidProblem(t *rapid.T) *Problem {
 	place := rapid.SampledFrom([]int{0, 1, 2, -1, 7, math.MaxInt, math.MinInt})
 	big := rapid.SampledFrom([]int64{0, 1, 3, 100, -1, math.MaxInt64, math.MinInt64})
 	amounts := func(label string) Amounts { return rapid.SliceOfN(number, 0, 3).Draw(t, label) }
-	p := &Problem{Quotas: rapid.SliceOfN(big, 0, 2).Draw(t, "pools")}
+	p := &Problem{Quotas: flatQuotas(rapid.SliceOfN(big, 0, 2).Draw(t, "pools")...)}
 	for range rapid.IntRange(0, 3).Draw(t, "nodes") {
 		p.Nodes = append(p.Nodes, Node{Free: amounts("room"), Quota: place.Draw(t, "pool")})
 	}
@@ -86,7 +86,7 @@ func TestSolveOddProblems(t *testing.T) {
 		"a node that is not there": {problem: fullProblem(1, 1, 1, gang(1, 0)).changed(func(p *Problem) { p.PodSets[0].Nodes = []int{5, -1} }),
 			refused: true},
 		"no pools":                         {problem: fullProblem(1, 1, 1, gang(1, 0)).changed(func(p *Problem) { p.Quotas = nil }), refused: true},
-		"less than nothing left in a pool": {problem: fullProblem(1, 1, 1, gang(1, 0)).changed(func(p *Problem) { p.Quotas[0] = -5 }), refused: true},
+		"less than nothing left in a pool": {problem: fullProblem(1, 1, 1, gang(1, 0)).changed(func(p *Problem) { p.Quotas[0] = flatQuota(-5) }), refused: true},
 		"a node listed twice is one": {
 			problem: fullProblem(1, 2, 1, gang(1, 0), gang(2, 0)).changed(func(p *Problem) {
 				p.Nodes[0].Free, p.PodSets[0].Nodes = Amounts{1}, []int{0, 0}

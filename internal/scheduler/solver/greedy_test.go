@@ -16,7 +16,7 @@ func TestGreedyClearsNoNodeBeyondQuota(t *testing.T) {
 		"two units suffice":     {podsOf(1, Pod{Node: a1, Usage: Amounts{0.5}, Loss: 1}, podOn(b1, 2)), podsOf(1, Pod{Node: a1, Usage: Amounts{0.5}, Loss: 1})},
 	} {
 		p := fullProblem(3, 2, 1, jobs...)
-		p.Quotas, p.Nodes[a0].Free, p.Nodes[b1].Quota = []int64{1, 5}, Amounts{1}, 1
+		p.Quotas, p.Nodes[a0].Free, p.Nodes[b1].Quota = flatQuotas(1, 5), Amounts{1}, 1
 		got := Solve(p, 0)
 		check.Must(t, got.Plan != nil, "%s: %+v, want a plan", name, got)
 		want := singlePods(0, 1)

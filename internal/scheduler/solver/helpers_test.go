@@ -5,6 +5,17 @@ import "slices"
 // podOn is a pod with a card on a node.
 func podOn(node int, loss int64) Pod { return Pod{Node: node, Usage: Amounts{1}, Loss: loss} }
 
+// flatQuota is a quota with one level.
+func flatQuota(left int64) Quota { return Quota{Levels: []int64{left}} }
+
+// flatQuotas are quotas with one level.
+func flatQuotas(left ...int64) (quotas []Quota) {
+	for _, n := range left {
+		quotas = append(quotas, flatQuota(n))
+	}
+	return quotas
+}
+
 // gang is a job of one-card pods that is evicted as a whole or not at all, and the loss of
 // each.
 func gang(loss int64, nodes ...int) Job {
@@ -27,7 +38,7 @@ func repeatNode(n, node int) []int { return slices.Repeat([]int{node}, n) }
 
 // fullProblem is a problem with full nodes, and pending pods of so many cards each.
 func fullProblem(nodes, waiting int, cards float64, jobs ...Job) *Problem {
-	p := &Problem{Quotas: []int64{1000}, Jobs: jobs}
+	p := &Problem{Quotas: flatQuotas(1000), Jobs: jobs}
 	c := PodSet{Request: Amounts{cards}, Cards: int64(cards), Count: waiting}
 	for node := range nodes {
 		p.Nodes = append(p.Nodes, Node{Free: Amounts{0}})

@@ -26,7 +26,7 @@ func smallBlock(t *rapid.T, cards int) (*Problem, Loss) {
 	}
 	p.PodSets = []PodSet{{Request: Amounts{float64(cards), 2}, Cards: int64(cards), Nodes: []int{0, 1, 2}}}
 	for count := rapid.IntRange(1, 5).Draw(t, "count"); ; count-- {
-		p.PodSets[0].Count, p.Quotas = count, []int64{int64(count * cards)}
+		p.PodSets[0].Count, p.Quotas = count, flatQuotas(int64(count*cards))
 		if optimum, ok := leastLoss(p); ok {
 			return p, optimum
 		}

@@ -17,7 +17,7 @@ func midsizeProblem(t *rapid.T) *Problem {
 	nodes := rapid.IntRange(3, 8).Draw(t, "nodes")
 	size := float64(rapid.SampledFrom([]int{1, 2, 4, 8}).Draw(t, "cards of a pod"))
 	for range rapid.IntRange(1, 2).Draw(t, "pools") {
-		p.Quotas = append(p.Quotas, rapid.Int64Range(16, 64).Draw(t, "pool"))
+		p.Quotas = append(p.Quotas, flatQuota(rapid.Int64Range(16, 64).Draw(t, "pool")))
 	}
 	for range nodes {
 		p.Nodes = append(p.Nodes, Node{Free: Amounts{0, float64(rapid.IntRange(0, 8).Draw(t, "cpu"))}, Quota: rapid.IntRange(0, len(p.Quotas)-1).Draw(t, "pool of node")})

@@ -50,7 +50,12 @@ const (
 
 // newModel lays out nodes and pod sets. addJobs follows when jobs are needed.
 func newModel(p *Problem) *model {
-	m := &model{dims: 1, quotas: append(slices.Clone(p.Quotas), 0), nodeQuota: make([]int, len(p.Nodes))}
+	m := &model{dims: 1, quotas: make([]int64, len(p.Quotas)+1), nodeQuota: make([]int, len(p.Nodes))}
+	for i := range p.Quotas {
+		if levels := p.Quotas[i].Levels; len(levels) > 0 {
+			m.quotas[i] = slices.Min(levels)
+		}
+	}
 	for i := range p.PodSets {
 		m.dims = max(m.dims, len(p.PodSets[i].Request))
 	}

@@ -47,6 +47,15 @@ func freeOnNodes(p *Problem) []Amounts {
 	return avail
 }
 
+// freeInQuotas returns what is left in every quota before any eviction.
+func freeInQuotas(p *Problem) []int64 {
+	var free []int64
+	for _, quota := range p.Quotas {
+		free = append(free, slices.Min(quota.Levels))
+	}
+	return free
+}
+
 // compareLoss is the order of losses, written independently of the product.
 func compareLoss(a, b Loss) int {
 	return cmp.Or(cmp.Compare(a.JobSeconds, b.JobSeconds), cmp.Compare(a.Jobs, b.Jobs), cmp.Compare(a.PodSeconds, b.PodSeconds))
@@ -168,7 +177,7 @@ func (o *oracle) canPlace(avail []Amounts) bool {
 	if len(o.PodSets) == 0 {
 		o.known[key] = true
 	} else {
-		o.known[key] = o.placeFrom(len(o.PodSets)-1, 0, 0, avail, slices.Clone(o.Quotas))
+		o.known[key] = o.placeFrom(len(o.PodSets)-1, 0, 0, avail, freeInQuotas(o.Problem))
 	}
 	return o.known[key]
 }

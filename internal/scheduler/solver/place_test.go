@@ -12,7 +12,7 @@ func TestPlacesInReverseOrderOfPodSets(t *testing.T) {
 	const nodes, count = 5_000, 120
 	workers := PodSet{Request: Amounts{8, 1}, Cards: 8, Count: count}
 	masters := PodSet{Request: Amounts{1, 60}, Cards: 1, Count: count}
-	p := &Problem{Quotas: []int64{100_000}}
+	p := &Problem{Quotas: flatQuotas(100_000)}
 	for node := range nodes {
 		free := Amounts{8, 10}
 		if node < count {

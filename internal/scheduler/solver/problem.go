@@ -13,14 +13,49 @@ type Amounts []float64
 // Problem asks which pods to evict so that the pending pods can run.
 type Problem struct {
 	Nodes []Node
-	// Quotas are the cards that the pending pods may use in total, by card name: what their
-	// queue's quota has left.
-	Quotas []int64
+	// Quotas are what the pending pods may use in total: one for each card name, and for CPU
+	// and memory if those are limited.
+	Quotas []Quota
 	// PodSets are the pending pods.
 	PodSets []PodSet
 	// Jobs are the candidates for eviction. Among jobs of equal loss, and among their pods,
 	// the first is evicted first.
 	Jobs []Job
+	// TakeLimits bound what victims may be taken, see Pod.Takes.
+	TakeLimits []TakeLimit
+}
+
+// Quota is what the pending pods may use of a card name, of CPU or of memory. The caller
+// chooses the unit.
+type Quota struct {
+	// Levels is what they may use at each level of the tree of queues: in their own queue, in
+	// its parent, and so on up to the root. Less than 0 is what victims must release before the
+	// pods may use any. A flat queue has one level. Without levels the quota is 0.
+	Levels []int64
+}
+
+// QuotaAmount is an amount of a quota.
+type QuotaAmount struct {
+	// Quota is an index in Problem.Quotas.
+	Quota  int
+	Amount int64
+}
+
+// TakeLimit bounds what victims may be taken from a queue and all below it.
+type TakeLimit struct {
+	// Most is the most that may be taken.
+	Most int64
+	// Borrowed allows the last victim to exceed Most: an elastic pod, or a job as a whole, may
+	// be taken while less than Most was taken before it. Some order of taking the victims must
+	// allow each of them by all its limits.
+	Borrowed bool
+}
+
+// TakeAmount is how much a victim counts against a limit.
+type TakeAmount struct {
+	// Limit is an index in Problem.TakeLimits.
+	Limit  int
+	Amount int64
 }
 
 // Node is a node that may run the pods, or on which victims run.
@@ -48,8 +83,10 @@ func (p *Problem) withoutEmptyPodSets() (*Problem, []int) {
 type PodSet struct {
 	// Request is what each pod needs on its node, 0 for a resource that it does not need.
 	Request Amounts
-	// Cards is how many cards of a quota each pod uses.
+	// Cards is how many cards each pod uses of its node's quota.
 	Cards int64
+	// Uses is what each pod uses of quotas wherever it runs.
+	Uses  []QuotaAmount
 	Count int
 	// Nodes are the nodes that the pods could run on if there were enough free, the preferred
 	// ones first.
@@ -70,6 +107,10 @@ type Job struct {
 	// Rank is the rank of the job as a whole, at least the highest of its pods. No rank loses
 	// anything if lower ranks suffice.
 	Rank int
+	// Level is the first level of Quota.Levels that counts the job: 1 for a sibling of the
+	// pending pods' queue, 2 for a queue below its parent's parent. Its victims release what
+	// they use there and at all levels above.
+	Level int
 }
 
 // Pod is a running pod.
@@ -77,6 +118,11 @@ type Pod struct {
 	Node int
 	// Usage is what its node gets back.
 	Usage Amounts
+	// Releases is what quotas get back, see Job.Level.
+	Releases []QuotaAmount
+	// Takes are the limits that the pod counts against. A pod with an invalid one is never
+	// evicted.
+	Takes []TakeAmount
 	// Loss is the work that its eviction destroys, in card-seconds.
 	Loss int64
 	// Role is the index of its role in Job.RoleElastic.

@@ -26,7 +26,7 @@ func smallProblem(t *rapid.T) *Problem {
 		return a
 	}
 	for range rapid.IntRange(1, 2).Draw(t, "pools") {
-		p.Quotas = append(p.Quotas, int64(rapid.SampledFrom([]int{8, 4, 2, 6, 1, 0}).Draw(t, "pool")))
+		p.Quotas = append(p.Quotas, flatQuota(int64(rapid.SampledFrom([]int{8, 4, 2, 6, 1, 0}).Draw(t, "pool"))))
 	}
 	for range rapid.IntRange(1, 3).Draw(t, "nodes") {
 		p.Nodes = append(p.Nodes, Node{Free: amounts(1, "room"), Quota: rapid.IntRange(0, len(p.Quotas)-1).Draw(t, "pool of node")})

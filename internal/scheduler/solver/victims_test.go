@@ -99,28 +99,28 @@ func TestSolveWithTwoQuotas(t *testing.T) {
 	checkVictims(t, map[string]ruleCase{
 		"the cheaper pool while it lasts, then the other": {
 			problem: fullProblem(2, 3, 1, gang(1, 0), gang(2, 0), gang(3, 0), gang(9, 1)).changed(func(p *Problem) {
-				p.Quotas, p.Nodes[1].Quota = []int64{2, 5}, 1
+				p.Quotas, p.Nodes[1].Quota = flatQuotas(2, 5), 1
 			}),
 			want: wholeJobs(0, 1, 3),
 		},
 		"no victims when the quotas are too small": {
-			problem: fullProblem(2, 3, 1, gang(1, 0), gang(2, 0), gang(3, 1)).changed(func(p *Problem) { p.Quotas, p.Nodes[1].Quota = []int64{1, 1}, 1 }),
+			problem: fullProblem(2, 3, 1, gang(1, 0), gang(2, 0), gang(3, 1)).changed(func(p *Problem) { p.Quotas, p.Nodes[1].Quota = flatQuotas(1, 1), 1 }),
 			refused: true,
 		},
 		"a pool counts cards, not pods": {
 			problem: fullProblem(2, 2, 2, gang(1, 0, 0), gang(1, 0, 0), gang(7, 1, 1)).changed(func(p *Problem) {
-				p.Quotas, p.Nodes[1].Quota = []int64{3, 2}, 1
+				p.Quotas, p.Nodes[1].Quota = flatQuotas(3, 2), 1
 			}),
 			want: wholeJobs(0, 2),
 		},
 		"free room in a pool that is used up does not help": {
 			problem: fullProblem(2, 1, 1, gang(7, 1)).changed(func(p *Problem) {
-				p.Quotas, p.Nodes[1].Quota, p.Nodes[0].Free = []int64{0, 1}, 1, Amounts{4}
+				p.Quotas, p.Nodes[1].Quota, p.Nodes[0].Free = flatQuotas(0, 1), 1, Amounts{4}
 			}),
 			want: wholeJobs(0),
 		},
 		"pods without cards need no pool": {
-			problem: fullProblem(1, 1, 1, gang(7, 0)).changed(func(p *Problem) { p.Quotas[0], p.PodSets[0].Cards = 0, 0 }), want: wholeJobs(0)},
+			problem: fullProblem(1, 1, 1, gang(7, 0)).changed(func(p *Problem) { p.Quotas[0], p.PodSets[0].Cards = flatQuota(0), 0 }), want: wholeJobs(0)},
 	})
 }
 
