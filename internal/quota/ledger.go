@@ -30,7 +30,8 @@ type Limits struct {
 	// Deserved is what the queue may use and reclaim, and Guarantee what others leave free for
 	// it. Both are nil without a tree: then the queue deserves its quota.
 	Deserved, Guarantee Shares
-	// IsHeld reports whether the queue is held. Then its unused guarantee is not left free.
+	// IsHeld reports whether the queue is held, or closed because of its place in a tree. Then its
+	// unused guarantee is not left free.
 	IsHeld bool
 }
 

@@ -63,6 +63,10 @@ type Fault struct {
 	Queue, Parent string
 }
 
+// closesSubtree reports whether the fault closes the queue and everything below it. Then an unused
+// guarantee would withhold cards that no queue can get.
+func (f Fault) closesSubtree() bool { return f.Kind != NoFault && f.Kind != IsParent }
+
 // ExcessKind is which rule a written amount breaks.
 type ExcessKind int
 
@@ -186,7 +190,7 @@ func (t *treeResolver) resolveChildren(parent string, children []string) {
 	for i, name := range children {
 		shares[i] = t.ownShares(name, parent)
 	}
-	if above, exists := t.resolved[parent]; exists && !above.Limits.AnyCard {
+	if above, exists := t.resolved[parent]; exists {
 		scaleChildren(parent, above.Limits, shares)
 	}
 	for i, name := range children {
@@ -264,6 +268,9 @@ func scaleChildren(parent string, above Limits, children []childShares) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if above.AnyCard && name != CPUName && name != MemoryName {
+			continue
+		}
 		scale := func(kind ExcessKind, limit int64, shares func(*childShares) Shares) {
 			values := make([]int64, len(children))
 			for i := range children {
@@ -324,7 +331,7 @@ func (t *treeResolver) limitsFor(name string, c *childShares) Limits {
 	limits := Limits{
 		Cards: card.Quota{}, AnyCard: t.written[name].AnyCard,
 		MilliCPU: c.quota[CPUName], Memory: c.quota[MemoryName],
-		Deserved: c.deserved, Guarantee: Shares{}, IsHeld: t.resolved[name].Fault.Kind == IsHeld,
+		Deserved: c.deserved, Guarantee: Shares{}, IsHeld: t.resolved[name].Fault.closesSubtree(),
 	}
 	for key, amount := range c.quota {
 		if key != CPUName && key != MemoryName {

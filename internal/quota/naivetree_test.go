@@ -1,0 +1,347 @@
+package quota
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"math/big"
+	"slices"
+
+	"pgregory.net/rapid"
+
+	"cardquota.dev/operator/internal/card"
+)
+
+// This file reads the documents once more, as plainly as possible: every number is computed from
+// scratch, from what is written. The properties compare the package with it.
+
+// treeNames are the names that random trees limit.
+var treeNames = []card.Name{"A", "A/mig-1g.18gb-mixed", "B", CPUName, MemoryName}
+
+// drawTree draws queues as they are written, with missing parents, cycles and deep paths.
+func drawTree(t *rapid.T) map[string]TreeQueue {
+	queues := map[string]TreeQueue{}
+	count := rapid.IntRange(1, 12).Draw(t, "queues")
+	for i := range count {
+		q := TreeQueue{Quota: Shares{}, Deserved: Shares{}, Guarantee: Shares{}}
+		switch kind := rapid.IntRange(0, 19).Draw(t, "kind of parent"); {
+		case kind < 8 && i > 0:
+			q.Parent = fmt.Sprint("q", rapid.IntRange(0, i-1).Draw(t, "parent"))
+		case kind < 13 && i > 0:
+			q.Parent = fmt.Sprint("q", i-1)
+		case kind == 13:
+			q.Parent = fmt.Sprint("q", rapid.IntRange(0, count-1).Draw(t, "any parent"))
+		case kind == 14:
+			q.Parent = "missing"
+		}
+		q.AnyCard = rapid.IntRange(0, 19).Draw(t, "any card") == 0
+		q.IsHeld = rapid.IntRange(0, 9).Draw(t, "held") == 0
+		q.IsParentOnly = rapid.IntRange(0, 9).Draw(t, "parent only") == 0
+		for _, name := range treeNames {
+			isCard := name != CPUName && name != MemoryName
+			if isCard && q.AnyCard {
+				continue
+			}
+			draw := func(shares Shares, label string, from, to int) {
+				if n := rapid.IntRange(from, to).Draw(t, label+" of "+string(name)); n >= 0 {
+					shares[name] = int64(n)
+				}
+			}
+			draw(q.Quota, "quota", -2, 16)
+			draw(q.Deserved, "deserved", -3, 12)
+			draw(q.Guarantee, "guarantee", -6, 8)
+			if !isCard && rapid.Bool().Draw(t, "unlimited") {
+				q.Quota[name] = Unlimited
+			}
+		}
+		queues[fmt.Sprint("q", i)] = q
+	}
+	return queues
+}
+
+// naivePath returns the written path of a queue up to root, and what is wrong with it.
+func naivePath(queues map[string]TreeQueue, name string) (path []string, wrong FaultKind) {
+	for at := name; at != ""; at = queues[at].Parent {
+		if _, exists := queues[at]; !exists {
+			return path, ParentNotFound
+		}
+		if slices.Contains(path, at) {
+			return path, ParentCycle
+		}
+		path = append(path, at)
+	}
+	if len(path) > 6 {
+		return path, TooDeep
+	}
+	return path, NoFault
+}
+
+// naiveFault returns why a queue takes no new work.
+func naiveFault(queues map[string]TreeQueue, name string) FaultKind {
+	path, wrong := naivePath(queues, name)
+	if wrong != NoFault {
+		return wrong
+	}
+	for _, at := range path {
+		if queues[at].IsHeld {
+			return IsHeld
+		}
+	}
+	for _, q := range queues {
+		if q.Parent == name {
+			return IsParent
+		}
+	}
+	if queues[name].IsParentOnly {
+		return IsParent
+	}
+	return NoFault
+}
+
+// naiveChildren returns the children of a queue that have a path to root, sorted.
+func naiveChildren(queues map[string]TreeQueue, parent string) (children []string) {
+	for name, q := range queues {
+		if _, wrong := naivePath(queues, name); q.Parent == parent && wrong == NoFault {
+			children = append(children, name)
+		}
+	}
+	slices.Sort(children)
+	return children
+}
+
+// naiveAmounts are the amounts of one name that count, by queue.
+type naiveAmounts struct{ quota, deserved, guarantee map[string]int64 }
+
+// naiveResolve returns the amounts of one name from the top down. A queue that does not name it
+// has no entry.
+func naiveResolve(queues map[string]TreeQueue, name card.Name) naiveAmounts {
+	n := naiveAmounts{map[string]int64{}, map[string]int64{}, map[string]int64{}}
+	isCard := name != CPUName && name != MemoryName
+	var resolve func(parent string, children []string)
+	resolve = func(parent string, children []string) {
+		var named []string
+		for _, child := range children {
+			q := queues[child]
+			written, hasQuota := q.Quota[name]
+			deserved, hasDeserved := q.Deserved[name]
+			guarantee, hasGuarantee := q.Guarantee[name]
+			if !hasQuota && !hasDeserved && !hasGuarantee {
+				continue
+			}
+			named = append(named, child)
+			if !hasQuota {
+				written = n.quota[parent]
+				if isCard && queues[parent].AnyCard {
+					written = int64(card.MaxCount)
+				}
+			}
+			if !hasDeserved {
+				deserved = written
+			}
+			n.quota[child] = written
+			n.deserved[child] = min(deserved, written)
+			n.guarantee[child] = min(guarantee, n.deserved[child])
+		}
+		if _, wrong := naivePath(queues, parent); parent != "" && wrong == NoFault && !(isCard && queues[parent].AnyCard) {
+			naiveScale(n.deserved, named, n.deserved[parent])
+			for _, child := range named {
+				n.guarantee[child] = min(n.guarantee[child], n.deserved[child])
+			}
+			naiveScale(n.guarantee, named, n.guarantee[parent])
+		}
+		for _, child := range children {
+			resolve(child, naiveChildren(queues, child))
+		}
+	}
+	top := naiveChildren(queues, "")
+	for child := range queues {
+		if _, wrong := naivePath(queues, child); wrong != NoFault {
+			top = append(top, child) // on its own
+		}
+	}
+	for _, child := range top {
+		resolve("", []string{child})
+	}
+	return n
+}
+
+// naiveScale cuts each amount to the limit. If they are more together, it gives each the whole
+// part of its exact share, and then one more by the largest fraction, and by name.
+func naiveScale(amounts map[string]int64, queues []string, limit int64) {
+	sum := new(big.Rat)
+	for _, q := range queues {
+		amounts[q] = min(amounts[q], limit)
+		sum.Add(sum, new(big.Rat).SetInt64(amounts[q]))
+	}
+	top := new(big.Rat).SetInt64(limit)
+	if limit == Unlimited || sum.Cmp(top) <= 0 {
+		return
+	}
+	fractions, left := map[string]*big.Rat{}, limit
+	for _, q := range queues {
+		exact := new(big.Rat).Mul(new(big.Rat).SetInt64(amounts[q]), new(big.Rat).Quo(top, sum))
+		whole := new(big.Int).Quo(exact.Num(), exact.Denom())
+		fractions[q] = exact.Sub(exact, new(big.Rat).SetInt(whole))
+		amounts[q] = whole.Int64()
+		left -= amounts[q]
+	}
+	for ; left > 0; left-- {
+		most := ""
+		for _, q := range queues {
+			if fractions[q] != nil && (most == "" || fractions[q].Cmp(fractions[most]) > 0) {
+				most = q
+			}
+		}
+		amounts[most]++
+		delete(fractions, most)
+	}
+}
+
+// naivePod is what one pod uses, keeps while it terminates, or waits for.
+type naivePod struct {
+	queue                 string
+	amounts               map[card.Name]int64
+	isFixed, isOff, isEnd bool
+}
+
+// naiveLedger counts the pods of a tree.
+type naiveLedger struct {
+	parent    map[string]string // of every queue, "" under root
+	limits    map[string]Limits
+	pods      map[string]naivePod
+	holds     map[string]naivePod
+	stopped   map[string]map[card.Name]bool
+	inventory map[card.Name]int64
+}
+
+// path returns the queue and its ancestors.
+func (n *naiveLedger) path(queue string) (path []string) {
+	for at := queue; at != ""; at = n.parent[at] {
+		path = append(path, at)
+	}
+	return path
+}
+
+// sum adds the amounts of those pods of a queue and everything below it that are counted, of all
+// queues for "".
+func (n *naiveLedger) sum(queue string, name card.Name, pods map[string]naivePod, counts func(naivePod) bool) (sum int64) {
+	for _, p := range pods {
+		if counts(p) && (queue == "" || slices.Contains(n.path(p.queue), queue)) {
+			sum += p.amounts[name]
+		}
+	}
+	return sum
+}
+
+func (n *naiveLedger) used(queue string, name card.Name) int64 {
+	return n.sum(queue, name, n.pods, func(p naivePod) bool { return !p.isEnd && (queue != "" || !p.isOff) })
+}
+
+func (n *naiveLedger) terminating(queue string, name card.Name) int64 {
+	return n.sum(queue, name, n.pods, func(p naivePod) bool { return p.isEnd })
+}
+
+func (n *naiveLedger) fixed(queue string, name card.Name) int64 {
+	return n.sum(queue, name, n.pods, func(p naivePod) bool { return p.isFixed && !p.isEnd })
+}
+
+// heldForOthers is what is held in a queue for pods of other queues than leaf.
+func (n *naiveLedger) heldForOthers(queue, leaf string, name card.Name) int64 {
+	return n.sum(queue, name, n.holds, func(p naivePod) bool { return p.queue != leaf })
+}
+
+// unused is the unused guarantee of a queue and everything below it.
+func (n *naiveLedger) unused(queue string, name card.Name) int64 {
+	if n.limits[queue].IsHeld {
+		return 0
+	}
+	return max(n.unusedBelow(queue, name), n.limits[queue].Guarantee[name]-n.used(queue, name), 0)
+}
+
+func (n *naiveLedger) unusedBelow(queue string, name card.Name) (sum int64) {
+	for child, parent := range n.parent {
+		if parent == queue {
+			sum += n.unused(child, name)
+		}
+	}
+	return sum
+}
+
+// limit returns the quota of a name, and false if the queue does not limit it.
+func (n *naiveLedger) limit(queue string, name card.Name) (int64, bool) {
+	l := n.limits[queue]
+	switch {
+	case queue == "":
+		return n.inventory[name], n.inventory[name] != Unlimited
+	case name == CPUName:
+		return l.MilliCPU, l.MilliCPU != Unlimited
+	case name == MemoryName:
+		return l.Memory, l.Memory != Unlimited
+	}
+	return int64(l.Cards[name]), !l.AnyCard
+}
+
+func (n *naiveLedger) deserved(queue string, name card.Name) int64 {
+	if l := n.limits[queue]; l.Deserved != nil {
+		return l.Deserved[name]
+	}
+	limit, _ := n.limit(queue, name)
+	return limit
+}
+
+// with returns the ledger with one more pod.
+func (n *naiveLedger) with(p naivePod) *naiveLedger {
+	after := *n
+	after.pods = maps.Clone(n.pods)
+	after.pods["one more"] = p
+	return &after
+}
+
+// refusal returns why a queue may not use so many more of a name, "" if it may.
+func (n *naiveLedger) refusal(queue string, name card.Name, count int64, isFixed bool) string {
+	after := n.with(naivePod{queue: queue, amounts: map[card.Name]int64{name: count}, isFixed: isFixed})
+	for _, at := range append(n.path(queue), "") {
+		limit, isLimited := n.limit(at, name)
+		if !isLimited {
+			continue
+		}
+		used, held, others := after.used(at, name), n.heldForOthers(at, queue, name), after.unusedBelow(at, name)
+		switch {
+		case at != "" && used+held > limit:
+			return "quota of " + at
+		case at != "" && name != CPUName && name != MemoryName && n.terminating(at, name) > limit:
+			return "terminating in " + at
+		case at != "" && isFixed && after.fixed(at, name) > n.deserved(at, name):
+			return "not reclaimable in " + at
+		case n.stopped[at][name] && used > n.deserved(at, name):
+			return "recently reclaimed from " + at
+		case others > 0 && used+held+others > limit && others+count > n.unusedBelow(at, name):
+			return "guaranteed in " + at
+		}
+	}
+	return ""
+}
+
+// most returns the largest count up to a bound that a queue may use of a name.
+func (n *naiveLedger) most(queue string, name card.Name, bound int64) int64 {
+	for count := bound; count > 0; count-- {
+		if n.refusal(queue, name, count, false) == "" {
+			return count
+		}
+	}
+	return 0
+}
+
+// charge returns the pod as the ledger takes it.
+func (p naivePod) charge() *Charge {
+	c := &Charge{Queue: p.queue, MilliCPU: p.amounts[CPUName], Memory: p.amounts[MemoryName], IsFixed: p.isFixed, IsOffInventory: p.isOff}
+	for _, name := range slices.Sorted(maps.Keys(p.amounts)) {
+		if name != CPUName && name != MemoryName && p.amounts[name] > 0 {
+			c.Cards = append(c.Cards, card.Amount{Name: name, Count: card.Count(p.amounts[name])})
+		}
+	}
+	return c
+}
+
+// huge reports whether an amount stands for no limit.
+func huge(amount int64) bool { return amount > math.MaxInt64/2 }

@@ -1,0 +1,216 @@
+package quota
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
+)
+
+// amountsOf returns the amounts of one name that a resolved queue has.
+func amountsOf(l Limits, name card.Name) [3]int64 {
+	return [3]int64{l.quota(name), l.deserved(name), l.Guarantee[name]}
+}
+
+// TestResolveTreeFollowsTheDocuments compares every amount and every fault with naive ones.
+func TestResolveTreeFollowsTheDocuments(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		queues := drawTree(t)
+		resolved := ResolveTree(queues)
+		check.Must(t, len(resolved) == len(queues), "%d queues of %d", len(resolved), len(queues))
+		for name, r := range resolved {
+			fault := naiveFault(queues, name)
+			check.Must(t, r.Fault.Kind == fault, "fault %v of %s, want %v", r.Fault, name, fault)
+			if path, wrong := naivePath(queues, name); fault != NoFault {
+				check.Must(t, slices.Contains(path, r.Fault.Queue), "the fault of %s names %s, which is not on its path %v", name, r.Fault.Queue, path)
+				check.Must(t, wrong == NoFault || r.Fault.Parent == queues[r.Fault.Queue].Parent, "the fault of %s names parent %s", name, r.Fault.Parent)
+				check.Must(t, wrong == NoFault || r.Parent == "" && r.Limits.IsHeld, "%s without a path to root has parent %q and keeps its unused guarantee: %v", name, r.Parent, !r.Limits.IsHeld)
+				check.Must(t, fault != IsHeld || r.Limits.IsHeld, "%s is held and keeps its unused guarantee", name)
+			} else {
+				check.Must(t, r.Parent == queues[name].Parent && !r.Limits.IsHeld, "%s has parent %q, want %q", name, r.Parent, queues[name].Parent)
+			}
+		}
+		for _, name := range treeNames {
+			want := naiveResolve(queues, name)
+			for q, r := range resolved {
+				if isCard := name != CPUName && name != MemoryName; isCard && queues[q].AnyCard {
+					continue
+				}
+				expected := [3]int64{want.quota[q], want.deserved[q], want.guarantee[q]}
+				check.Must(t, amountsOf(r.Limits, name) == expected, "%s of %s: quota, deserved, guarantee %v, want %v", name, q, amountsOf(r.Limits, name), expected)
+			}
+		}
+	})
+}
+
+// TestResolvedAmountsAreConsistent checks what must hold of every tree, however it is written.
+func TestResolvedAmountsAreConsistent(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		queues := drawTree(t)
+		resolved := ResolveTree(queues)
+		for q, r := range resolved {
+			for _, name := range treeNames {
+				isCard := name != CPUName && name != MemoryName
+				a := amountsOf(r.Limits, name)
+				check.Must(t, 0 <= a[2] && a[2] <= a[1] && a[1] <= a[0], "%s of %s: quota, deserved, guarantee %v", name, q, a)
+				if r.Limits.AnyCard && isCard {
+					continue
+				}
+				var sums [3]int64
+				for child, c := range resolved {
+					if c.Parent == q && !(isCard && c.Limits.AnyCard) {
+						for i, amount := range amountsOf(c.Limits, name) {
+							sums[i] = AddSaturating(sums[i], amount)
+						}
+						check.Must(t, resolved[child].Fault.Kind != ParentNotFound, "%s is below %s without a path", child, q)
+					}
+				}
+				check.Must(t, sums[1] <= a[1], "the children of %s deserve %d %s, the queue %d", q, sums[1], name, a[1])
+				check.Must(t, sums[2] <= a[2], "the children of %s are guaranteed %d %s, the queue %d", q, sums[2], name, a[2])
+			}
+		}
+	})
+}
+
+// TestExcessNamesEveryWrittenAmountThatDoesNotCount: an amount that counts as written is not
+// reported, and any other is, with the numbers.
+func TestExcessNamesEveryWrittenAmountThatDoesNotCount(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		queues := drawTree(t)
+		for q, r := range ResolveTree(queues) {
+			reported := map[card.Name]map[ExcessKind]Excess{}
+			for _, e := range r.Excess {
+				if reported[e.Name] == nil {
+					reported[e.Name] = map[ExcessKind]Excess{}
+				}
+				_, twice := reported[e.Name][e.Kind]
+				check.Must(t, !twice, "%s of %s is reported twice: %+v", e.Name, q, r.Excess)
+				check.Must(t, e.Parent == r.Parent, "the excess of %s names parent %q, want %q", q, e.Parent, r.Parent)
+				reported[e.Name][e.Kind] = e
+			}
+			for _, name := range treeNames {
+				deserved, isWritten := queues[q].Deserved[name]
+				_, cut := reported[name][DeservedAboveQuota]
+				_, scaled := reported[name][DeservedAboveParent]
+				if isWritten {
+					check.Must(t, (deserved != r.Limits.deserved(name)) == (cut || scaled), "%s deserves %d %s, written %d, reported %+v", q, r.Limits.deserved(name), name, deserved, reported[name])
+				}
+				guarantee := queues[q].Guarantee[name]
+				if guarantee == r.Limits.Guarantee[name] {
+					_, cut = reported[name][GuaranteeAboveDeserved]
+					_, scaled = reported[name][GuaranteeAboveParent]
+					check.Must(t, !cut && !scaled, "the guarantee %d %s of %s counts, reported %+v", guarantee, name, q, reported[name])
+				} else {
+					check.Must(t, len(reported[name]) > 0, "the guarantee %d %s of %s counts as %d, and that is not reported", guarantee, name, q, r.Limits.Guarantee[name])
+				}
+				checkQuotaReported(t, queues, q, r, name, reported[name])
+			}
+		}
+	})
+}
+
+// checkQuotaReported checks the reports about the quota of one name.
+func checkQuotaReported(t *rapid.T, queues map[string]TreeQueue, q string, r Resolved, name card.Name, reported map[ExcessKind]Excess) {
+	written, isWritten := queues[q].Quota[name]
+	_, isDeserved := queues[q].Deserved[name]
+	_, isGuaranteed := queues[q].Guarantee[name]
+	above := int64(-1)
+	if r.Parent != "" {
+		parent := ResolveTree(queues)[r.Parent].Limits
+		above = parent.quota(name)
+	}
+	var want []ExcessKind
+	switch {
+	case !isWritten && !isDeserved && !isGuaranteed:
+	case r.Parent == "" && !isWritten:
+		want = append(want, NothingToInherit)
+	case r.Parent == "":
+	case above == 0 && (written > 0 || !isWritten):
+		want = append(want, NotInParent)
+	case isWritten && written > above:
+		want = append(want, QuotaAboveParent)
+	}
+	for _, kind := range []ExcessKind{NothingToInherit, NotInParent, QuotaAboveParent} {
+		_, got := reported[kind]
+		check.Must(t, got == slices.Contains(want, kind), "%s of %s: written %d (%v), the parent has %d, reported %+v", name, q, written, isWritten, above, reported)
+	}
+}
+
+// TestAQueueWithoutAPathChangesNoOtherQueue: a broken part of a tree closes itself only.
+func TestAQueueWithoutAPathChangesNoOtherQueue(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		queues := drawTree(t)
+		sound := maps.Clone(queues)
+		for name := range queues {
+			if _, wrong := naivePath(queues, name); wrong != NoFault {
+				delete(sound, name)
+			}
+		}
+		without := ResolveTree(sound)
+		for name, r := range ResolveTree(queues) {
+			if _, isSound := sound[name]; !isSound {
+				continue
+			}
+			if r.Fault.Kind == IsParent { // of a queue that is too deep
+				r.Fault = without[name].Fault
+			}
+			check.Must(t, fmt.Sprint(r) == fmt.Sprint(without[name]), "%s is %v, without the broken queues %v", name, r, without[name])
+		}
+	})
+}
+
+// TestScalingKeepsTheOrder: who writes more gets no less than a sibling, and more for the parent
+// takes at most the one card from a child that rounding moves.
+func TestScalingKeepsTheOrder(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		queues := map[string]TreeQueue{"parent": {Quota: Shares{"A": 999}, Deserved: Shares{"A": int64(rapid.IntRange(0, 20).Draw(t, "parent"))}}}
+		for i := range rapid.IntRange(1, 5).Draw(t, "children") {
+			queues[fmt.Sprint("q", i)] = TreeQueue{Parent: "parent", Quota: Shares{"A": 999}, Deserved: Shares{"A": int64(rapid.IntRange(0, 20).Draw(t, "child"))}}
+		}
+		deserved := func() map[string]int64 {
+			counts := map[string]int64{}
+			for name, r := range ResolveTree(queues) {
+				counts[name] = r.Limits.deserved("A")
+			}
+			return counts
+		}
+		before := deserved()
+		for name := range before {
+			for other := range before {
+				most := queues["parent"].Deserved["A"]
+				if name != "parent" && other != "parent" && min(queues[name].Deserved["A"], most) > min(queues[other].Deserved["A"], most) {
+					check.Must(t, before[name] >= before[other], "%v of %v", before, queues)
+				}
+			}
+		}
+		queues["parent"].Deserved["A"] += int64(rapid.IntRange(1, 20).Draw(t, "more"))
+		for name, count := range deserved() {
+			check.Must(t, count >= before[name]-1, "%s deserved %d, and with a larger parent %d", name, before[name], count)
+		}
+	})
+}
+
+func TestResolveTreeByExample(t *testing.T) {
+	resolved := ResolveTree(map[string]TreeQueue{
+		"chat":     {Quota: Shares{"H200": 8, "H200/mig-1g.18gb-mixed": 7}, Deserved: Shares{"H200": 6}, Guarantee: Shares{"H200": 2}},
+		"serving":  {Parent: "chat", Quota: Shares{"H200": 8}, Deserved: Shares{"H200": 4}, Guarantee: Shares{"H200": 2}},
+		"training": {Parent: "chat", Deserved: Shares{"H200": 4, "H200/mig-1g.18gb-mixed": 3}, Guarantee: Shares{"H200": 1}},
+		"slices":   {Parent: "whole", Quota: Shares{"H800/mig-2g.20gb-mixed": 1}},
+		"whole":    {Quota: Shares{"H800": 4}},
+		"orphan":   {Parent: "gone", Quota: Shares{"H200": 3}, Guarantee: Shares{"H200": 3}},
+	})
+	check.Equal(t, "the larger fraction gets the odd card, equal ones the first name", [2]int64{3, 3},
+		[2]int64{resolved["serving"].Limits.Deserved["H200"], resolved["training"].Limits.Deserved["H200"]})
+	check.Equal(t, "guarantees", [2]int64{1, 1}, [2]int64{resolved["serving"].Limits.Guarantee["H200"], resolved["training"].Limits.Guarantee["H200"]})
+	check.Equal(t, "inherited", card.Quota{"H200": 8, "H200/mig-1g.18gb-mixed": 7}, resolved["training"].Limits.Cards)
+	check.Equal(t, "whole cards do not cover slices", []Excess{{Kind: NotInParent, Name: "H800/mig-2g.20gb-mixed", Parent: "whole", Written: 1}}, resolved["slices"].Excess[:1])
+	check.Equal(t, "the orphan is closed", Fault{Kind: ParentNotFound, Queue: "orphan", Parent: "gone"}, resolved["orphan"].Fault)
+	check.That(t, resolved["orphan"].Limits.IsHeld, "the unused guarantee of a closed queue stays reserved")
+	check.Equal(t, "a parent", Fault{Kind: IsParent, Queue: "chat"}, resolved["chat"].Fault)
+}
