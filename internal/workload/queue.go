@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,6 +40,8 @@ type QueueRules struct {
 	// count only if the queues form a tree.
 	Tree        quota.TreeQueue
 	TreeRefusal *Refusal
+	// Drains reports whether the stop policy of the queue evicts its jobs.
+	Drains bool
 
 	// selector is the text of Namespaces, selectorRefusal what is wrong with it.
 	selector        string
@@ -57,7 +60,33 @@ type QueueRules struct {
 func QueueRulesFor(queue *v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues, last *QueueRules) QueueRules {
 	rules := flatRulesFor(queue, unmanaged, last)
 	rules.Tree, rules.TreeRefusal = TreeQueueFor(queue, rules.Limits, rules.Managed && queue.Name != RootQueue)
+	rules.Drains = queue.Annotations[v1alpha1.AnnotationStopPolicy] == string(v1alpha1.StopPolicyHoldAndDrain)
+	if rules.Refusal == nil && rules.Tree.IsHeld {
+		rules.Refusal = RefusalForFault(queue.Name, quota.Fault{Kind: quota.IsHeld, Queue: queue.Name})
+	}
 	return rules
+}
+
+// IsSameInTree reports whether other rules of the same queue mean the same for a tree.
+func (r *QueueRules) IsSameInTree(other *QueueRules) bool {
+	a, b := &r.Tree, &other.Tree
+	return a.Parent == b.Parent && a.AnyCard == b.AnyCard && a.IsHeld == b.IsHeld && a.IsParentOnly == b.IsParentOnly &&
+		maps.Equal(a.Quota, b.Quota) && maps.Equal(a.Deserved, b.Deserved) && maps.Equal(a.Guarantee, b.Guarantee) &&
+		(r.Namespaces == nil) == (other.Namespaces == nil)
+}
+
+// InTree returns the rules of a queue as part of a tree: with the limits that count there, and
+// the first reason why it accepts no new pods.
+func (r *QueueRules) InTree(queue string, resolved *quota.Resolved) *QueueRules {
+	rules := *r
+	rules.Limits = resolved.Limits
+	if rules.Refusal == nil {
+		rules.Refusal = rules.TreeRefusal
+	}
+	if rules.Refusal == nil {
+		rules.Refusal = RefusalForFault(queue, resolved.Fault)
+	}
+	return &rules
 }
 
 // flatRulesFor returns the rules of a Queue without its part of a tree.

@@ -46,6 +46,10 @@ type Cache struct {
 	nominations map[types.UID]nomination
 	// reclaimedRoom are the nodes on which cards were reclaimed for pending pods, by UID.
 	reclaimedRoom map[types.UID]nomination
+	// borrowStops is when others reclaimed what a queue had borrowed, by queue and card.
+	borrowStops map[api.QueueID]map[card.Name]time.Time
+	// tree is the tree of queues, as the last session resolved it.
+	tree treeState
 	// lastReclaimSession is the last session with the action cardreclaim, which deletes pods
 	// whose eviction is overdue.
 	lastReclaimSession uint64
@@ -127,6 +131,7 @@ func NewCache() *Cache {
 		evictingSince:    map[types.UID]time.Time{},
 		nominations:      map[types.UID]nomination{},
 		reclaimedRoom:    map[types.UID]nomination{},
+		borrowStops:      map[api.QueueID]map[card.Name]time.Time{},
 		fitErrors:        fitErrorCache{statuses: map[fitErrorKey]*cachedFitError{}},
 		messages:         newMessageDeduper(),
 		podGroupRequests: map[types.UID]*podGroupRequest{},

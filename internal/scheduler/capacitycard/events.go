@@ -112,8 +112,8 @@ func (p *plugin) reportPodWithoutPodGroup(pod *corev1.Pod) {
 
 // reparentOrphanQueues puts every queue whose parents do not lead to root under root, in this
 // session only. Volcano follows the parents when it closes the session, and would panic or loop
-// (pkg/scheduler/framework/session.go, updateQueueStatus). Card quotas are flat, so such a
-// queue loses nothing.
+// (pkg/scheduler/framework/session.go, updateQueueStatus). Flat queues lose nothing. In a tree
+// such a queue takes no new work, and loadTree reports why.
 func (p *plugin) reparentOrphanQueues() {
 	var orphans []*api.QueueInfo
 	for id, info := range p.ssn.Queues {
@@ -129,7 +129,9 @@ func (p *plugin) reparentOrphanQueues() {
 		if name == workload.RootQueue {
 			newParent, message = "", fmt.Sprintf("Queue <%s> names parent <%s>, which the scheduler ignores: it can have no parent; remove spec.parent", workload.RootQueue, parent)
 		}
-		p.recordOnQueue(info.Queue, &workload.Refusal{Reason: workload.ReasonParentNotFound, Message: message})
+		if !p.IsTree() || name == workload.RootQueue {
+			p.recordOnQueue(info.Queue, &workload.Refusal{Reason: workload.ReasonParentNotFound, Message: message})
+		}
 		info.Queue = info.Queue.DeepCopy()
 		info.Queue.Spec.Parent = newParent
 	}
@@ -159,7 +161,12 @@ func isOrphan(queues map[api.QueueID]*api.QueueInfo, id api.QueueID) bool {
 
 // recordOnQueue emits an event on a queue, once.
 func (p *plugin) recordOnQueue(queue *scheduling.Queue, refusal *workload.Refusal) {
-	if _, isNew := p.cache.messages.currentMessage(queue.UID, refusal); isNew {
+	p.recordNotice(queue, "", refusal)
+}
+
+// recordNotice emits an event on a queue, once. Messages of several kinds are kept apart.
+func (p *plugin) recordNotice(queue *scheduling.Queue, kind types.UID, refusal *workload.Refusal) {
+	if _, isNew := p.cache.messages.currentMessage(queue.UID+kind, refusal); isNew {
 		// Volcano's cache keeps a Queue without its type, which an event needs.
 		typeMeta := metav1.TypeMeta{APIVersion: v1beta1.SchemeGroupVersion.String(), Kind: "Queue"}
 		p.recordRefusal(&v1beta1.Queue{TypeMeta: typeMeta, ObjectMeta: queue.ObjectMeta}, refusal)

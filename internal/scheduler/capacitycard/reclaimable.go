@@ -78,18 +78,9 @@ func (p *plugin) reclaimCandidates(reclaimer *api.TaskInfo, reclaimees []*api.Ta
 	return candidates
 }
 
-// CanReclaimFrom reports whether a pod may reclaim the cards of another one. The reclaim matrix
-// must allow it, and the victim must be evictable and in a reclaimable queue of lower priority.
+// CanReclaimFrom reports whether a pod may reclaim from another one by any rule.
 func (p *plugin) CanReclaimFrom(reclaimer, reclaimee *api.TaskInfo) bool {
-	reclaimerJob, victimJob := p.ssn.Jobs[reclaimer.Job], p.ssn.Jobs[reclaimee.Job]
-	if reclaimerJob == nil || victimJob == nil || reclaimerJob.Queue == victimJob.Queue || !p.isEvictable(reclaimee) {
-		return false
-	}
-	reclaimerQueue, victimQueue := p.ssn.Queues[reclaimerJob.Queue], p.ssn.Queues[victimJob.Queue]
-	if reclaimerQueue == nil || victimQueue == nil || !victimQueue.Reclaimable() || victimQueue.Queue.Spec.Priority >= reclaimerQueue.Queue.Spec.Priority {
-		return false
-	}
-	return p.args.serviceTypes.CanReclaim(p.ServiceType(reclaimer), p.ServiceType(reclaimee))
+	return p.ReclaimKind(reclaimer, reclaimee) != NotReclaimable
 }
 
 // hasReachedMinRuntime reports whether the pod's job has run for the minimum runtime of its

@@ -33,8 +33,8 @@ func (p *plugin) buildSnapshot() {
 	p.inventory = c.inventory
 	c.resolver = workload.Resolver{Inventory: p.inventory, Schedulers: append([]string{}, options.ServerOpts.SchedulerNames...), AllowsNamespace: p.allowsNamespace}
 	p.ledger = c.ledger
-	p.reparentOrphanQueues()
 	p.loadQueueRules()
+	p.reparentOrphanQueues()
 	var marked []*api.TaskInfo
 	for _, job := range p.ssn.Jobs {
 		allocated, known := 0, p.hasQueue(string(job.Queue))
@@ -125,9 +125,12 @@ func (p *plugin) loadQueueRules() {
 		if rules.Refusal != nil && rules.Refusal.Reason == workload.ReasonInvalidNamespaceSelector {
 			p.recordOnQueue(queue.Queue, rules.Refusal)
 		}
-		p.ledger.SetLimits(queue.Name, rules.Limits)
+		if !p.IsTree() || id == workload.RootQueue {
+			p.ledger.SetLimits(queue.Name, rules.Limits)
+		}
 		p.inqueue[id] = &quota.Reservations{}
 	}
+	p.loadTree()
 	p.ledger.Retain(p.hasQueue)
 	maps.DeleteFunc(p.cache.queues, func(name string, _ cachedQueue) bool { return !p.hasQueue(name) })
 }

@@ -1,0 +1,148 @@
+package capacitycard
+
+import (
+	"maps"
+
+	"k8s.io/apimachinery/pkg/types"
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// treeState is the tree of queues as a session resolved it. Later sessions use it until the
+// rules of a queue change. It is empty if the queues are flat.
+type treeState struct {
+	// isTree reports whether the last session had a tree.
+	isTree bool
+	// queues are the queues that were resolved, all but root.
+	queues map[api.QueueID]*resolvedQueue
+	// paths are each queue and its ancestors up to the one directly under root.
+	paths map[api.QueueID][]api.QueueID
+	// selectors are those queues on the path of a queue, beside itself, that have a namespace
+	// selector.
+	selectors map[api.QueueID][]api.QueueID
+	// notices are what is wrong with the tree.
+	notices []treeNotice
+}
+
+// resolvedQueue is a queue in the tree.
+type resolvedQueue struct {
+	// written are the rules of the queue alone, rules those in the tree.
+	written, rules *workload.QueueRules
+	// position is where the queue is, without its parent.
+	position quota.Position
+	resolved quota.Resolved
+}
+
+// treeNotice is what an event on a queue says about its place in the tree.
+type treeNotice struct {
+	queue api.QueueID
+	// kind is a suffix that keeps messages of several kinds apart.
+	kind    types.UID
+	refusal *workload.Refusal
+}
+
+// loadTree puts the queues into their tree. Each queue gets rules with the amounts that count,
+// and the refusal that the tree gives it. A tree is resolved again only when a queue changed.
+func (p *plugin) loadTree() {
+	t := &p.cache.tree
+	if !p.IsTree() {
+		if t.isTree {
+			p.ledger.SetTree(nil)
+			*t = treeState{}
+			p.cache.requestGeneration++
+		}
+		return
+	}
+	if !t.isTree {
+		p.cache.requestGeneration++ // what pods request says now whether it can be reclaimed
+	}
+	isSame, count := t.isTree, 0
+	if t.isTree = true; t.queues == nil {
+		t.queues = make(map[api.QueueID]*resolvedQueue, len(p.ssn.Queues))
+	}
+	for id, info := range p.ssn.Queues {
+		if id == workload.RootQueue {
+			continue
+		}
+		count++
+		q, written := t.queues[id], p.queueRules[id]
+		if q == nil || q.written != written {
+			position := quota.Position{Weight: max(1, info.Queue.Spec.Weight), Created: info.Queue.CreationTimestamp.Time}
+			if isSame = isSame && q != nil && q.position == position && q.written.IsSameInTree(written); isSame {
+				q.written, q.rules = written, written.InTree(string(id), &q.resolved)
+			} else {
+				q = &resolvedQueue{written: written, position: position}
+				t.queues[id] = q
+			}
+		}
+		p.queueRules[id] = q.rules
+	}
+	if !isSame || count != len(t.queues) {
+		maps.DeleteFunc(t.queues, func(id api.QueueID, _ *resolvedQueue) bool { return !p.hasQueue(string(id)) })
+		p.resolveTree(t)
+	}
+	for _, n := range t.notices {
+		p.recordNotice(p.ssn.Queues[n.queue].Queue, n.kind, n.refusal)
+	}
+}
+
+// resolveTree computes the amounts that count in the tree, and writes them to the ledger.
+func (p *plugin) resolveTree(t *treeState) {
+	written := make(map[string]quota.TreeQueue, len(t.queues))
+	for id, q := range t.queues {
+		written[string(id)] = q.written.Tree
+	}
+	resolved, positions := quota.ResolveTree(written), make(map[string]quota.Position, len(t.queues))
+	for id, q := range t.queues {
+		q.resolved = resolved[string(id)]
+		position := q.position
+		position.Parent = q.resolved.Parent
+		positions[string(id)] = position
+	}
+	p.ledger.SetTree(positions)
+	t.notices, t.paths, t.selectors = nil, make(map[api.QueueID][]api.QueueID, len(t.queues)), map[api.QueueID][]api.QueueID{}
+	for id, q := range t.queues {
+		q.rules = q.written.InTree(string(id), &q.resolved)
+		p.queueRules[id] = q.rules
+		p.ledger.SetLimits(string(id), q.resolved.Limits)
+		t.paths[id] = []api.QueueID{id}
+		for at := q.resolved.Parent; at != ""; at = resolved[at].Parent {
+			t.paths[id] = append(t.paths[id], api.QueueID(at))
+			if t.queues[api.QueueID(at)].written.Namespaces != nil {
+				t.selectors[id] = append(t.selectors[id], api.QueueID(at))
+			}
+		}
+		t.addNotices(id, &q.resolved)
+	}
+	p.ledger.Refresh()
+}
+
+// addNotices adds what is wrong with the place or the amounts of a queue.
+func (t *treeState) addNotices(id api.QueueID, r *quota.Resolved) {
+	switch r.Fault.Kind {
+	case quota.ParentNotFound, quota.ParentCycle, quota.TooDeep:
+		t.notices = append(t.notices, treeNotice{id, "/fault", workload.RefusalForFault(string(id), r.Fault)})
+	}
+	if len(r.Excess) > 0 {
+		t.notices = append(t.notices, treeNotice{id, "/excess", workload.RefusalForExcess(string(id), r.Excess)})
+	}
+}
+
+// pathOf returns a queue and its ancestors up to the one directly under root. The caller must
+// not change it.
+func (p *plugin) pathOf(queue api.QueueID) []api.QueueID {
+	if path, known := p.cache.tree.paths[queue]; known {
+		return path
+	}
+	return []api.QueueID{queue}
+}
+
+// ancestorsOf returns the ancestors of a queue below root, none if the queues are flat.
+func (p *plugin) ancestorsOf(queue api.QueueID) []api.QueueID {
+	if path := p.cache.tree.paths[queue]; len(path) > 1 {
+		return path[1:]
+	}
+	return nil
+}

@@ -1,0 +1,220 @@
+package capacitycard
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
+)
+
+// ReclaimKind is by which rule a pod may reclaim from another one.
+type ReclaimKind int
+
+// The rules of reclaim.
+const (
+	// NotReclaimable: no rule allows it.
+	NotReclaimable ReclaimKind = iota
+	// ReclaimableByMatrix: the service type of the reclaimer reclaims from that of the victim,
+	// in a tree down to the guarantee of the victim's queue.
+	ReclaimableByMatrix
+	// ReclaimableByTree: the victim's queue, and each of its ancestors below the lowest common
+	// ancestor, has borrowed. Their last job may be taken below what they deserve.
+	ReclaimableByTree
+)
+
+// ReclaimKind returns by which rule a pod may reclaim from another one. The victim must be
+// evictable, and in a reclaimable queue. In a tree its eviction must leave the guarantees of
+// its queue and of the ancestors below the lowest common ancestor.
+func (p *plugin) ReclaimKind(reclaimer, reclaimee *api.TaskInfo) ReclaimKind {
+	reclaimerJob, victimJob := p.ssn.Jobs[reclaimer.Job], p.ssn.Jobs[reclaimee.Job]
+	if reclaimerJob == nil || victimJob == nil || reclaimerJob.Queue == victimJob.Queue || !p.isEvictable(reclaimee) {
+		return NotReclaimable
+	}
+	reclaimerQueue, victimQueue := p.ssn.Queues[reclaimerJob.Queue], p.ssn.Queues[victimJob.Queue]
+	if reclaimerQueue == nil || victimQueue == nil || !victimQueue.Reclaimable() {
+		return NotReclaimable
+	}
+	by, from := p.ServiceType(reclaimer), p.ServiceType(reclaimee)
+	byMatrix := victimQueue.Queue.Spec.Priority < reclaimerQueue.Queue.Spec.Priority && p.args.serviceTypes.CanReclaim(by, from)
+	switch {
+	case !p.IsTree() && byMatrix:
+		return ReclaimableByMatrix
+	case !p.IsTree() || !p.leavesGuarantees(reclaimerJob.Queue, reclaimee):
+		return NotReclaimable
+	case byMatrix:
+		return ReclaimableByMatrix
+	case p.knowsServiceType(by) && p.knowsServiceType(from) && p.holdsBorrowed(reclaimerJob.Queue, reclaimee):
+		return ReclaimableByTree
+	}
+	return NotReclaimable
+}
+
+// knowsServiceType reports whether the reclaim matrix has a service type.
+func (p *plugin) knowsServiceType(name string) bool {
+	_, known := p.args.serviceTypes[name]
+	return known
+}
+
+// leavesGuarantees reports whether the eviction of a pod for another queue leaves the
+// guarantees of its queue and of each ancestor below the lowest common ancestor.
+func (p *plugin) leavesGuarantees(reclaimer api.QueueID, victim *api.TaskInfo) bool {
+	charge := p.ledger.Charged(string(victim.UID))
+	if charge == nil {
+		return false
+	}
+	for _, queue := range p.PathBelow(reclaimer, p.VictimQueue(victim)) {
+		for _, amount := range charge.Cards {
+			if int64(amount.Count) > p.AboveGuarantee(queue, amount.Name) {
+				return false
+			}
+		}
+		if charge.MilliCPU > 0 && charge.MilliCPU > p.AboveGuarantee(queue, quota.CPUName) || charge.Memory > 0 && charge.Memory > p.AboveGuarantee(queue, quota.MemoryName) {
+			return false
+		}
+	}
+	return true
+}
+
+// holdsBorrowed reports whether the queue of a pod, and each ancestor below the lowest common
+// ancestor, uses more than it deserves of the pod's cards. For a pod without cards it is CPU or
+// memory.
+func (p *plugin) holdsBorrowed(reclaimer api.QueueID, victim *api.TaskInfo) bool {
+	charge, path := p.ledger.Charged(string(victim.UID)), p.PathBelow(reclaimer, p.VictimQueue(victim))
+	if charge == nil || len(path) == 0 {
+		return false
+	}
+	hasBorrowed := func(name card.Name) bool {
+		return !slices.ContainsFunc(path, func(queue api.QueueID) bool { return p.AboveDeserved(queue, name) <= 0 })
+	}
+	if len(charge.Cards) == 0 {
+		return hasBorrowed(quota.CPUName) || hasBorrowed(quota.MemoryName)
+	}
+	return !slices.ContainsFunc(charge.Cards, func(amount card.Amount) bool { return !hasBorrowed(amount.Name) })
+}
+
+// IsTree reports whether the queues form a tree.
+func (p *plugin) IsTree() bool { return p.args.queueHierarchy == v1alpha1.QueueHierarchyTree }
+
+// ReclaimsAll reports whether CPU and memory are reclaimed as well as cards.
+func (p *plugin) ReclaimsAll() bool { return p.args.reclaimResources == v1alpha1.ReclaimResourcesAll }
+
+// VictimQueue returns the queue from which the eviction of a pod takes cards: the one that is
+// charged for it.
+func (p *plugin) VictimQueue(task *api.TaskInfo) api.QueueID {
+	if charge := p.ledger.Charged(string(task.UID)); charge != nil && p.hasQueue(charge.Queue) {
+		return api.QueueID(charge.Queue)
+	}
+	if job := p.ssn.Jobs[task.Job]; job != nil {
+		return job.Queue
+	}
+	return ""
+}
+
+// Level returns how far the lowest common ancestor of two queues is above the reclaimer's: 1
+// for siblings and for flat queues.
+func (p *plugin) Level(reclaimer, victim api.QueueID) int {
+	return max(1, len(p.pathOf(reclaimer))-p.commonAncestors(reclaimer, victim))
+}
+
+// PathBelow returns the victim's queue and its ancestors below the lowest common ancestor of
+// both queues. It is empty if the victim's queue is an ancestor of the reclaimer's. The caller
+// must not change it.
+func (p *plugin) PathBelow(reclaimer, victim api.QueueID) []api.QueueID {
+	path := p.pathOf(victim)
+	return path[:len(path)-p.commonAncestors(reclaimer, victim)]
+}
+
+// commonAncestors returns how many queues the paths of two queues share.
+func (p *plugin) commonAncestors(a, b api.QueueID) (shared int) {
+	x, y := p.pathOf(a), p.pathOf(b)
+	for shared < min(len(x), len(y)) && x[len(x)-1-shared] == y[len(y)-1-shared] {
+		shared++
+	}
+	return shared
+}
+
+// MayUseByLevel returns what a queue may use of a card, or of quota.CPUName and
+// quota.MemoryName, while it reclaims: at each level from the queue itself up to root.
+func (p *plugin) MayUseByLevel(queue api.QueueID, name card.Name) quota.MayUse {
+	return p.ledger.MayUseByLevel(string(queue), name)
+}
+
+// AboveDeserved and AboveGuarantee return how much of a card, CPU or memory a queue and all
+// queues below it use beyond what it deserves, and beyond its guarantee. Both are negative below
+// it.
+func (p *plugin) AboveDeserved(queue api.QueueID, name card.Name) int64 {
+	return p.ledger.AboveDeserved(string(queue), name)
+}
+
+// AboveGuarantee is documented at AboveDeserved.
+func (p *plugin) AboveGuarantee(queue api.QueueID, name card.Name) int64 {
+	return p.ledger.AboveGuarantee(string(queue), name)
+}
+
+// borrowCooldown is how long a queue may not borrow a card again after others reclaimed it.
+// Otherwise the queue could borrow it between two jobs of its owner, and lose it again.
+const borrowCooldown = 5 * time.Minute
+
+// RecordReclaimed records that others reclaimed some cards, CPU or memory that a queue had
+// borrowed. The queue may not borrow them again for borrowCooldown.
+func (p *plugin) RecordReclaimed(queue api.QueueID, names ...card.Name) {
+	if !p.IsTree() {
+		return
+	}
+	stops := p.cache.borrowStops[queue]
+	if stops == nil {
+		stops = map[card.Name]time.Time{}
+		p.cache.borrowStops[queue] = stops
+	}
+	for _, name := range names {
+		stops[name] = p.cache.now()
+	}
+	p.stopBorrowing()
+}
+
+// stopBorrowing keeps queues from borrowing what was reclaimed from them a short time ago.
+func (p *plugin) stopBorrowing() {
+	for queue, stops := range p.cache.borrowStops {
+		stopped := make(map[card.Name]bool, len(stops))
+		for name, since := range stops {
+			if p.cache.now().Sub(since) < borrowCooldown {
+				stopped[name] = true
+			} else {
+				delete(stops, name)
+			}
+		}
+		if p.hasQueue(string(queue)) {
+			p.ledger.StopBorrowing(string(queue), stopped)
+		}
+		if len(stops) == 0 {
+			delete(p.cache.borrowStops, queue)
+		}
+	}
+}
+
+// DrainedJobs returns the jobs with running pods whose queue, or an ancestor of it, drains, in
+// the order of their UIDs.
+func (p *plugin) DrainedJobs() (jobs []*api.JobInfo) {
+	draining := map[api.QueueID]bool{}
+	for queue, rules := range p.queueRules {
+		if rules.Drains {
+			draining[queue] = true
+		}
+	}
+	if len(draining) == 0 {
+		return nil
+	}
+	for _, job := range p.ssn.Jobs {
+		isRunning := len(job.TaskStatusIndex[api.Running])+len(job.TaskStatusIndex[api.Bound]) > 0
+		if isRunning && slices.ContainsFunc(p.pathOf(job.Queue), func(queue api.QueueID) bool { return draining[queue] }) {
+			jobs = append(jobs, job)
+		}
+	}
+	slices.SortFunc(jobs, func(a, b *api.JobInfo) int { return cmp.Compare(a.UID, b.UID) })
+	return jobs
+}
