@@ -188,7 +188,7 @@ func (w *webhookServer) setupWebhooks(ctx context.Context, mgr ctrl.Manager, nod
 	if w.certificates == certificatesOff {
 		return nil
 	}
-	if err := webhook.Setup(ctx, mgr, nodes, w.volcanoNamespace); err != nil {
+	if err := webhook.Setup(ctx, mgr, nodes, webhook.Namespaces{Scheduler: w.schedulerNamespace, Volcano: w.volcanoNamespace}); err != nil {
 		return err
 	}
 	checks := map[string]healthz.Checker{"cards": webhook.Ready(nodes), "webhooks": w.startedCheck()}

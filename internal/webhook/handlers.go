@@ -95,25 +95,16 @@ func (h *handlers) warnCardQuotaDeletion(_ context.Context, req admission.Reques
 }
 
 func (h *handlers) validateServiceTypePolicy(ctx context.Context, object, before *v1alpha1.ServiceTypePolicy) (rules.Result, error) {
-	input := rules.PolicyInput{Volcano: h.volcanoNamespace}
+	input := rules.PolicyInput{Volcano: h.namespaces.Volcano}
 	var err error
 	if input.Quotas, err = h.listCardQuotas(ctx); err != nil {
 		return rules.Result{}, err
 	}
-	input.Base, err = h.readBaseConfigMap(ctx, object)
-	input.BaseUnknown = err != nil
+	ref := policy.BaseFor(policy.Effective(object.Spec), h.namespaces.Volcano)
+	base, baseErr := getOrNil(ctx, h.live, ref.Namespace, ref.Name, &corev1.ConfigMap{})
+	rendered, renderedErr := getOrNil(ctx, h.live, h.namespaces.Scheduler, policy.ConfigMapName, &corev1.ConfigMap{})
+	input.Base, input.Rendered, input.BaseUnknown = base, rendered, baseErr != nil || renderedErr != nil
 	return rules.ValidateServiceTypePolicy(object, before, input), nil
-}
-
-// readBaseConfigMap returns the base ConfigMap of a policy, nil for none. It is only used
-// for warnings.
-func (h *handlers) readBaseConfigMap(ctx context.Context, object *v1alpha1.ServiceTypePolicy) (*corev1.ConfigMap, error) {
-	ref, live := policy.BaseFor(policy.Effective(object.Spec), h.volcanoNamespace), &corev1.ConfigMap{}
-	err := h.live.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, live)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	return live, err
 }
 
 // validateQueue validates the annotations of a Queue. Queues belong to Volcano, so it

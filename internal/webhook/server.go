@@ -47,11 +47,14 @@ type handlers struct {
 	// cached reads from the cache, live from the API server.
 	cached, live client.Reader
 	inventory    InventorySource
-	// volcanoNamespace is the namespace of Volcano's programs.
-	volcanoNamespace string
-	scheme           *runtime.Scheme
-	decoder          admission.Decoder
+	namespaces   Namespaces
+	scheme       *runtime.Scheme
+	decoder      admission.Decoder
 }
+
+// Namespaces are those of ConfigMaps: Scheduler that of our scheduler, Volcano that of Volcano's
+// programs.
+type Namespaces struct{ Scheduler, Volcano string }
 
 // +kubebuilder:rbac:groups=cardquota.dev,resources=cardquotas;servicetypepolicies,verbs=get;list;watch
 // +kubebuilder:rbac:groups=scheduling.volcano.sh,resources=queues;podgroups,verbs=list;watch
@@ -66,8 +69,8 @@ func CacheOptions() map[client.Object]cache.ByObject {
 }
 
 // Setup registers the webhooks with the manager's server. Their caches are synced before
-// the server is ready. volcano is the namespace of Volcano's programs.
-func Setup(ctx context.Context, mgr ctrl.Manager, nodes InventorySource, volcano string) error {
+// the server is ready.
+func Setup(ctx context.Context, mgr ctrl.Manager, nodes InventorySource, namespaces Namespaces) error {
 	for _, object := range []client.Object{
 		&corev1.Namespace{}, &v1beta1.Queue{}, &v1beta1.PodGroup{}, &v1alpha1.CardQuota{}, &v1alpha1.ServiceTypePolicy{},
 	} {
@@ -75,7 +78,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, nodes InventorySource, volcano
 			return fmt.Errorf("watch %T: %w", object, err)
 		}
 	}
-	h := &handlers{cached: mgr.GetClient(), live: mgr.GetAPIReader(), inventory: nodes, volcanoNamespace: volcano, scheme: mgr.GetScheme(), decoder: admission.NewDecoder(mgr.GetScheme())}
+	h := &handlers{cached: mgr.GetClient(), live: mgr.GetAPIReader(), inventory: nodes, namespaces: namespaces, scheme: mgr.GetScheme(), decoder: admission.NewDecoder(mgr.GetScheme())}
 	h.registerWebhooks(mgr.GetWebhookServer().Register)
 	return nil
 }

@@ -1,7 +1,6 @@
 package validation
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -18,10 +17,10 @@ import (
 type PolicyInput struct {
 	// Quotas are all CardQuotas.
 	Quotas []*v1alpha1.CardQuota
-	// Base is the base ConfigMap of the policy, nil for none. BaseUnknown reports that it
-	// could not be read; then it is not checked.
-	Base        *corev1.ConfigMap
-	BaseUnknown bool
+	// Base is the base ConfigMap of the policy, Rendered that of the scheduler, nil for none.
+	// BaseUnknown reports that one could not be read; then the base is not checked.
+	Base, Rendered *corev1.ConfigMap
+	BaseUnknown    bool
 	// Volcano is the namespace of Volcano's programs.
 	Volcano string
 }
@@ -42,6 +41,10 @@ func ValidateServiceTypePolicy(object, before *v1alpha1.ServiceTypePolicy, input
 		return result
 	}
 	warnUndefinedServiceTypes(&result, effective, input.Quotas)
+	warnPrioritiesCut(&result, effective, input.Quotas)
+	if before == nil || policy.Effective(before.Spec).QueueHierarchy != effective.QueueHierarchy {
+		warnQueueHierarchy(&result, effective.QueueHierarchy, input.Quotas)
+	}
 	warnUnmanagedDenied(&result, object, before)
 	warnBaseConfigMap(&result, effective, object.Status.ConfigHash, input)
 	return result
@@ -62,17 +65,12 @@ func policyErrors(effective v1alpha1.ServiceTypePolicySpec) field.ErrorList {
 // warnUndefinedServiceTypes warns of CardQuotas whose service type the policy does not
 // define. Their queues stay unchanged.
 func warnUndefinedServiceTypes(result *Result, effective v1alpha1.ServiceTypePolicySpec, quotas []*v1alpha1.CardQuota) {
-	var names []string
-	for _, quota := range quotas {
-		if quota.DeletionTimestamp == nil && !slices.ContainsFunc(effective.ServiceTypes, func(t v1alpha1.ServiceType) bool { return t.Name == quota.Spec.ServiceType }) {
-			names = append(names, fmt.Sprintf("%s (%s)", quota.Name, quota.Spec.ServiceType))
+	warnCardQuotas(result, specPath.Child("serviceTypes"), quotas, func(quota *v1alpha1.CardQuota) string {
+		if slices.ContainsFunc(effective.ServiceTypes, func(t v1alpha1.ServiceType) bool { return t.Name == quota.Spec.ServiceType }) {
+			return ""
 		}
-	}
-	if len(names) > 0 {
-		slices.Sort(names)
-		result.warn(specPath.Child("serviceTypes"), "%d CardQuotas have a service type that this policy does not define: %s; their queues keep their priority, and neither reclaim cards nor lose any to a reclaim",
-			len(names), joinSome(names))
-	}
+		return quota.Spec.ServiceType
+	}, "have a service type that this policy does not define", "their queues keep their priority, and neither reclaim cards nor lose any to a reclaim")
 }
 
 // warnUnmanagedDenied warns if queues without a CardQuota will get nothing.
@@ -89,11 +87,7 @@ func warnBaseConfigMap(result *Result, effective v1alpha1.ServiceTypePolicySpec,
 		return
 	}
 	at := specPath.Child("scheduler", "baseConfigMap")
-	var live *corev1.ConfigMap // the webhook does not read it; a written hash says that there is one
-	if written != "" {
-		live = &corev1.ConfigMap{}
-	}
-	switch found := policy.RenderConfiguration(effective, policy.BaseFor(effective, input.Volcano), input.Base, live, written); {
+	switch found := policy.RenderConfiguration(effective, policy.BaseFor(effective, input.Volcano), input.Base, input.Rendered, written); {
 	case found.Text == "":
 		result.warn(at, "the policy waits: %s", found.Message)
 	case found.BuiltIn:

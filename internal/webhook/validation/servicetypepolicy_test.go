@@ -35,12 +35,17 @@ func TestServiceTypePolicy(t *testing.T) {
 	good := text(schedulerconfig.BuiltIn)
 	rendered := policy(nil)
 	rendered.Status.ConfigHash = "x"
+	from := func(what string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationRenderedFrom: what}}}
+	}
+	tree := func(s *v1alpha1.ServiceTypePolicySpec) { s.QueueHierarchy = v1alpha1.QueueHierarchyTree }
+	hierarchical := text(schedulerconfig.BuiltIn + "  - name: capacity\n    enableHierarchy: true\n")
 	leaving := policy(wrong)
 	leaving.DeletionTimestamp = &gone
 	for t, tc := range check.Cases(t, map[string]struct {
 		policy, before   *v1alpha1.ServiceTypePolicy
 		quotas           []*v1alpha1.CardQuota
-		base             *corev1.ConfigMap
+		base, live       *corev1.ConfigMap
 		unknown          bool
 		refusal, warning string
 	}{
@@ -57,12 +62,16 @@ func TestServiceTypePolicy(t *testing.T) {
 		"denied from the start":           {policy: policy(denying), base: good, warning: "spec.unmanagedQueues: Deny"},
 		"denied before":                   {policy: policy(func(s *v1alpha1.ServiceTypePolicySpec) { denying(s); s.Reclaim = "Off" }), before: policy(denying), base: good},
 		"a ConfigMap that is not known":   {policy: policy(nil), unknown: true},
-		"the base is gone":                {policy: rendered, warning: "the policy waits: there is no ConfigMap volcano-system/volcano-scheduler-configmap"},
-		"what is rendered stays":          {policy: rendered, warning: "; what was rendered last stays"},
+		"the base is gone":                {policy: rendered, live: from("ConfigMap a/b, key c"), warning: "the policy waits: there is no ConfigMap volcano-system/volcano-scheduler-configmap"},
+		"what is rendered stays":          {policy: rendered, live: from("ConfigMap a/b, key c"), warning: "; what was rendered last stays"},
+		"ours is gone as well":            {policy: rendered, warning: "; there is no rendered configuration"},
+		"never a base, another policy":    {policy: rendered, live: from("Volcano's built-in default"), warning: "Volcano's built-in default merged with this policy; the base has never existed: there is no ConfigMap"},
+		"a hierarchy of capacity":         {policy: policy(nil), base: hierarchical, warning: "the policy waits: ConfigMap volcano-system/volcano-scheduler-configmap, key volcano-scheduler.conf: plugin capacity has enableHierarchy: true, and with queueHierarchy: Flat the CPU and memory limits of parent queues would no longer hold. Set queueHierarchy: Tree in the policy"},
+		"a hierarchy that is taken over":  {policy: policy(tree), base: hierarchical},
 		"nothing is rendered":             {policy: policy(nil), base: text("actions: ["), warning: "; there is no rendered configuration"},
 		"no ConfigMap yet":                {policy: policy(nil), warning: "Volcano's built-in default merged with this policy; the base has never existed: there is no ConfigMap volcano-system/volcano-scheduler-configmap"},
 		"a ConfigMap that nobody can use": {policy: policy(nil), base: text("actions: ["), warning: "the policy waits: ConfigMap volcano-system/volcano-scheduler-configmap, key volcano-scheduler.conf: the text is not YAML"},
 	}) {
-		answers(t, ValidateServiceTypePolicy(tc.policy, tc.before, PolicyInput{Quotas: tc.quotas, Base: tc.base, BaseUnknown: tc.unknown, Volcano: "volcano-system"}), tc.refusal, tc.warning)
+		answers(t, ValidateServiceTypePolicy(tc.policy, tc.before, PolicyInput{Quotas: tc.quotas, Base: tc.base, Rendered: tc.live, BaseUnknown: tc.unknown, Volcano: "volcano-system"}), tc.refusal, tc.warning)
 	}
 }
