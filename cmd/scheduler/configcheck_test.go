@@ -14,6 +14,8 @@ import (
 	"volcano.sh/volcano/pkg/scheduler"
 	"volcano.sh/volcano/pkg/scheduler/conf"
 
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/scheduler/capacitycard"
 	"cardquota.dev/operator/internal/schedulerconfig"
 	"cardquota.dev/operator/internal/testing/check"
@@ -93,6 +95,35 @@ func TestVolcanoAcceptsWhatValidateAccepts(t *testing.T) {
 				}
 			}
 			check.Equal(t, "Volcano reads more differences than the stamp", before.rest, after.rest)
+		})
+	}
+}
+
+// TestTheSchedulerAcceptsWhatPoliciesRender: every value of a policy is one that the plugin knows.
+func TestTheSchedulerAcceptsWhatPoliciesRender(t *testing.T) {
+	hierarchical := schedulerconfig.BuiltIn + "  - name: capacity\n    enableHierarchy: true\n"
+	base := &corev1.ConfigMap{Data: map[string]string{policy.ConfigMapKey: hierarchical}}
+	ref := v1alpha1.ConfigMapKeyReference{Namespace: "volcano-system", Name: "base", Key: policy.ConfigMapKey}
+	specs := map[string]v1alpha1.ServiceTypePolicySpec{
+		"flat":         {},
+		"all":          {ReclaimResources: v1alpha1.ReclaimResourcesAll, VictimOrder: v1alpha1.VictimsByLoss, UnmanagedQueues: v1alpha1.UnmanagedDeny},
+		"tree":         {QueueHierarchy: v1alpha1.QueueHierarchyTree, Reclaim: v1alpha1.ReclaimPods},
+		"tree, all":    {QueueHierarchy: v1alpha1.QueueHierarchyTree, ReclaimResources: v1alpha1.ReclaimResourcesAll, Preempt: v1alpha1.PreemptInQueue},
+		"tree, no one": {QueueHierarchy: v1alpha1.QueueHierarchyTree, Reclaim: v1alpha1.ReclaimOff, UnmanagedQueues: v1alpha1.UnmanagedIgnore},
+	}
+	for name, spec := range specs {
+		t.Run(name, func(t *testing.T) {
+			of := base
+			if spec.QueueHierarchy != v1alpha1.QueueHierarchyTree {
+				of = nil // refused: the limits of parents would no longer hold
+			}
+			text := policy.RenderConfiguration(policy.Effective(spec), ref, of, nil, "").Text
+			check.That(t, text != "", "nothing is rendered")
+			check.NoError(t, schedulerconfig.Validate(text, registeredNames("")))
+			check.NoError(t, checkAcceptedByVolcano(text))
+			arguments := read(t, text).card.Arguments
+			check.Equal[any](t, "queueHierarchy", map[bool]any{true: "Tree"}[spec.QueueHierarchy != ""], arguments["queueHierarchy"])
+			check.Equal[any](t, "reclaimResources", map[bool]any{true: "All"}[spec.ReclaimResources != ""], arguments["reclaimResources"])
 		})
 	}
 }
