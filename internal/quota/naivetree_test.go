@@ -142,8 +142,10 @@ func naiveResolve(queues map[string]TreeQueue, name card.Name) naiveAmounts {
 			n.deserved[child] = min(deserved, written)
 			n.guarantee[child] = min(guarantee, n.deserved[child])
 		}
-		if _, wrong := naivePath(queues, parent); parent != "" && wrong == NoFault && !(isCard && queues[parent].AnyCard) {
-			naiveScale(n.deserved, named, n.deserved[parent])
+		if _, wrong := naivePath(queues, parent); parent != "" && wrong == NoFault {
+			if !isCard || !queues[parent].AnyCard {
+				naiveScale(n.deserved, named, n.deserved[parent])
+			}
 			for _, child := range named {
 				n.guarantee[child] = min(n.guarantee[child], n.deserved[child])
 			}
@@ -281,6 +283,14 @@ func (n *naiveLedger) limit(queue string, name card.Name) (int64, bool) {
 	return int64(l.Cards[name]), !l.AnyCard
 }
 
+// deservesAny reports whether a queue deserves any amount of a name.
+func (n *naiveLedger) deservesAny(queue string, name card.Name) bool {
+	if name == CPUName || name == MemoryName {
+		return n.deserved(queue, name) == Unlimited
+	}
+	return n.limits[queue].AnyCard
+}
+
 func (n *naiveLedger) deserved(queue string, name card.Name) int64 {
 	if l := n.limits[queue]; l.Deserved != nil {
 		return l.Deserved[name]
@@ -303,7 +313,7 @@ func (n *naiveLedger) refusal(queue string, name card.Name, count int64, isFixed
 	for _, at := range append(n.path(queue), "") {
 		limit, isLimited := n.limit(at, name)
 		if !isLimited {
-			continue
+			limit = Unlimited
 		}
 		used, held, others := after.used(at, name), n.heldForOthers(at, queue, name), after.unusedBelow(at, name)
 		switch {
@@ -311,11 +321,11 @@ func (n *naiveLedger) refusal(queue string, name card.Name, count int64, isFixed
 			return "quota of " + at
 		case at != "" && name != CPUName && name != MemoryName && n.terminating(at, name) > limit:
 			return "terminating in " + at
-		case at != "" && isFixed && after.fixed(at, name) > n.deserved(at, name):
+		case at != "" && isFixed && !n.deservesAny(at, name) && after.fixed(at, name) > n.deserved(at, name):
 			return "not reclaimable in " + at
-		case n.stopped[at][name] && used > n.deserved(at, name):
+		case n.stopped[at][name] && !n.deservesAny(at, name) && used > n.deserved(at, name):
 			return "recently reclaimed from " + at
-		case others > 0 && used+held+others > limit && others+count > n.unusedBelow(at, name):
+		case isLimited && others > 0 && used+held+others > limit && others+count > n.unusedBelow(at, name):
 			return "guaranteed in " + at
 		}
 	}

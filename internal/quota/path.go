@@ -40,13 +40,13 @@ func (q *queueLedger) checkPath(name card.Name, count int64, isFixed bool, relea
 // other queues, what they are guaranteed, and what the queue deserves.
 func (q *queueLedger) checkShares(leaf *queueLedger, name card.Name, used, count, change int64, isFixed bool, released *Released) (e exceededLimit, isExceeded bool) {
 	deserved := q.limits.deserved(name)
-	if isFixed && !q.isRoot() && !q.isUnlimited(name) {
+	if isFixed && !q.isRoot() && !q.deservesAny(name) {
 		fixed := AddSaturating(q.tree.fixedUsed(name), count) - released.fixedAmount(name)
 		if fixed > deserved {
 			return exceededLimit{NotReclaimable, q, fixed, deserved}, true
 		}
 	}
-	if q.tree.stopped[name] && used > deserved && count > 0 {
+	if q.tree.stopped[name] && used > deserved && count > 0 && !q.deservesAny(name) {
 		return exceededLimit{RecentlyReclaimed, q, used, deserved}, true
 	}
 	limit := q.limits.quota(name)
@@ -72,6 +72,15 @@ func (q *queueLedger) isUnlimited(name card.Name) bool {
 		return q.limits.MilliCPU == Unlimited
 	case MemoryName:
 		return q.limits.Memory == Unlimited
+	}
+	return q.limits.AnyCard
+}
+
+// deservesAny reports whether the queue deserves any amount of a name. A queue without a limit
+// may deserve less than everything.
+func (q *queueLedger) deservesAny(name card.Name) bool {
+	if name == CPUName || name == MemoryName {
+		return q.limits.deserved(name) == Unlimited
 	}
 	return q.limits.AnyCard
 }

@@ -122,7 +122,7 @@ func (l *Ledger) ObserveBorrowing(elapsed time.Duration) {
 }
 
 func (q *queueLedger) fractionOfDeserved(name card.Name) float64 {
-	if q.isUnlimited(name) {
+	if q.deservesAny(name) {
 		return 0
 	}
 	return usedFraction(q.used(name), q.limits.deserved(name))

@@ -38,7 +38,7 @@ func (l *Ledger) FitsDeserved(queue string, request Request, reclaimsCPU bool) *
 
 // beyondDeserved returns why a request is more than the queue deserves, nil if it is not.
 func (q *queueLedger) beyondDeserved(name card.Name, count int64) *InsufficientQuota {
-	if count <= 0 || q.isUnlimited(name) {
+	if count <= 0 || q.deservesAny(name) {
 		return nil
 	}
 	e := exceededLimit{at: q, total: AddSaturating(q.used(name), count)}
@@ -77,7 +77,10 @@ func (l *Ledger) MayUseByLevel(queue string, name card.Name) (m MayUse) {
 	for at, child := q, (*queueLedger)(nil); at != nil; at, child = at.parent, at {
 		free, deserved := Unlimited, Unlimited
 		if !at.isRoot() && !at.isUnlimited(name) {
-			free, deserved = at.limits.quota(name)-at.used(name), max(0, at.limits.deserved(name)-at.used(name))
+			free = at.limits.quota(name) - at.used(name)
+		}
+		if !at.isRoot() && !at.deservesAny(name) {
+			deserved = max(0, at.limits.deserved(name)-at.used(name))
 		}
 		if at.tree != nil && !at.isUnlimited(name) {
 			free = min(free, at.freeBesideOthers(q, child, name))
@@ -117,7 +120,7 @@ func (q *queueLedger) freeBesideOthers(leaf, child *queueLedger, name card.Name)
 // use beyond what it deserves, and beyond its guarantee. Both are negative below it.
 func (l *Ledger) AboveDeserved(queue string, name card.Name) int64 {
 	q := l.readQueue(queue)
-	if q.isUnlimited(name) {
+	if q.deservesAny(name) {
 		return 0
 	}
 	return q.used(name) - q.limits.deserved(name)

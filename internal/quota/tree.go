@@ -268,9 +268,6 @@ func scaleChildren(parent string, above Limits, children []childShares) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if above.AnyCard && name != CPUName && name != MemoryName {
-			continue
-		}
 		scale := func(kind ExcessKind, limit int64, shares func(*childShares) Shares) {
 			values := make([]int64, len(children))
 			for i := range children {
@@ -285,7 +282,9 @@ func scaleChildren(parent string, above Limits, children []childShares) {
 				shares(&children[i])[name] = scaled[i]
 			}
 		}
-		scale(DeservedAboveParent, above.deserved(name), func(c *childShares) Shares { return c.deserved })
+		if !above.AnyCard || name == CPUName || name == MemoryName {
+			scale(DeservedAboveParent, above.deserved(name), func(c *childShares) Shares { return c.deserved })
+		}
 		for i := range children {
 			if c := &children[i]; c.guarantee[name] > 0 {
 				c.guarantee[name] = min(c.guarantee[name], c.deserved[name])

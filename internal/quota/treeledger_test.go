@@ -1,0 +1,384 @@
+package quota
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
+)
+
+// treeTest plays the same history on the ledger and on the naive one.
+type treeTest struct {
+	ledger *Ledger
+	naive  *naiveLedger
+	tree   map[string]TreeQueue
+	pods   int
+}
+
+func newTreeTest(t *rapid.T) *treeTest {
+	h := &treeTest{ledger: New(0), naive: &naiveLedger{pods: map[string]naivePod{}, holds: map[string]naivePod{}, stopped: map[string]map[card.Name]bool{}}}
+	h.tree = drawTree(t)
+	h.setTree(t)
+	return h
+}
+
+// setTree puts the queues of both ledgers where the written tree says.
+func (h *treeTest) setTree(t *rapid.T) {
+	resolved := ResolveTree(h.tree)
+	positions := map[string]Position{}
+	before := h.naive.parent
+	h.naive.parent, h.naive.limits = map[string]string{}, map[string]Limits{}
+	for name, r := range resolved {
+		positions[name] = Position{Parent: r.Parent, Weight: int32(rapid.IntRange(0, 3).Draw(t, "weight")), Created: time.Unix(int64(rapid.IntRange(0, 2).Draw(t, "created")), 0)}
+		h.naive.parent[name], h.naive.limits[name] = r.Parent, r.Limits
+	}
+	inTree := func(name string) bool { _, exists := resolved[name]; return exists }
+	isRetainedFirst := rapid.Bool().Draw(t, "retained first")
+	if isRetainedFirst {
+		h.ledger.Retain(inTree)
+	}
+	h.ledger.SetTree(positions)
+	if !isRetainedFirst {
+		h.ledger.Retain(inTree)
+	}
+	for name, r := range resolved {
+		h.ledger.SetLimits(name, r.Limits)
+	}
+	h.drawInventory(t)
+	if before != nil && !maps.Equal(before, h.naive.parent) { // holds are those of the queues as they were
+		clear(h.naive.holds)
+		clear(h.naive.stopped)
+	}
+}
+
+func (h *treeTest) drawInventory(t *rapid.T) {
+	cards, inventory := map[card.Name]card.Count{}, map[card.Name]int64{}
+	for _, name := range treeNames {
+		inventory[name] = int64(rapid.IntRange(0, 24).Draw(t, "inventory of "+string(name)))
+		if name == CPUName || name == MemoryName {
+			if rapid.Bool().Draw(t, "no limit") {
+				inventory[name] = Unlimited
+			}
+		} else {
+			cards[name] = card.Count(inventory[name])
+		}
+	}
+	h.naive.inventory = inventory
+	h.ledger.SetInventory(cards, inventory[CPUName], inventory[MemoryName])
+	h.ledger.Refresh()
+}
+
+func (h *treeTest) drawQueue(t *rapid.T) string {
+	return rapid.SampledFrom(slices.Sorted(maps.Keys(h.tree))).Draw(t, "queue")
+}
+
+// leaves returns the queues without children.
+func (h *treeTest) leaves() []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(h.tree)), func(name string) bool { return len(naiveChildren(h.tree, name)) > 0 })
+}
+
+func (h *treeTest) drawPod(t *rapid.T) naivePod {
+	p := naivePod{queue: h.drawQueue(t), amounts: map[card.Name]int64{}}
+	for range rapid.IntRange(1, 2).Draw(t, "names") {
+		p.amounts[rapid.SampledFrom(treeNames).Draw(t, "name")] = int64(rapid.IntRange(1, 4).Draw(t, "count"))
+	}
+	p.isFixed, p.isOff = rapid.IntRange(0, 3).Draw(t, "fixed") == 0, rapid.IntRange(0, 5).Draw(t, "off inventory") == 0
+	return p
+}
+
+func (h *treeTest) drawCharged(t *rapid.T) (string, naivePod) {
+	if len(h.naive.pods) == 0 {
+		return "none", naivePod{}
+	}
+	id := rapid.SampledFrom(slices.Sorted(maps.Keys(h.naive.pods))).Draw(t, "pod")
+	return id, h.naive.pods[id]
+}
+
+// step is one event. Pods are charged whether they fit or not: they may have bypassed the checks.
+func (h *treeTest) step(t *rapid.T) {
+	switch rapid.SampledFrom([]string{"charge", "charge", "charge", "charge again", "terminate", "release", "hold", "end hold", "stop", "reparent", "limits", "inventory"}).Draw(t, "step") {
+	case "charge":
+		h.pods++
+		p := h.drawPod(t)
+		h.naive.pods[fmt.Sprint(h.pods)] = p
+		h.ledger.Charge(fmt.Sprint(h.pods), p.charge())
+	case "charge again":
+		if id, p := h.drawCharged(t); p.queue != "" {
+			p = h.drawPod(t)
+			h.naive.pods[id] = p
+			h.ledger.Charge(id, p.charge())
+		}
+	case "terminate":
+		if id, p := h.drawCharged(t); p.queue != "" {
+			c := p.charge()
+			if p.isEnd = true; len(c.Cards) == 0 {
+				delete(h.naive.pods, id)
+			} else {
+				h.naive.pods[id] = p
+			}
+			h.ledger.ChargeTerminating(id, c, time.Minute)
+		}
+	case "release":
+		id, _ := h.drawCharged(t)
+		delete(h.naive.pods, id)
+		h.ledger.Release(id)
+	case "hold":
+		p := h.drawPod(t)
+		id := fmt.Sprint("held", rapid.IntRange(0, 2).Draw(t, "held"))
+		h.naive.holds[id] = p
+		h.ledger.Hold(id, p.charge())
+	case "end hold":
+		id := fmt.Sprint("held", rapid.IntRange(0, 2).Draw(t, "held"))
+		delete(h.naive.holds, id)
+		h.ledger.EndHold(id)
+	case "stop":
+		queue, names := h.drawQueue(t), map[card.Name]bool{rapid.SampledFrom(treeNames).Draw(t, "name"): true}
+		h.naive.stopped[queue] = names
+		h.ledger.StopBorrowing(queue, names)
+	case "reparent":
+		h.tree = drawTree(t)
+		h.setTree(t)
+	case "limits":
+		q := h.tree[h.drawQueue(t)]
+		name := rapid.SampledFrom(treeNames).Draw(t, "name")
+		q.Quota[name] = int64(rapid.IntRange(0, 12).Draw(t, "quota"))
+		q.Guarantee[name] = int64(rapid.IntRange(0, 12).Draw(t, "guarantee"))
+		h.setTree(t)
+	case "inventory":
+		h.drawInventory(t)
+	}
+}
+
+// checkSums compares every sum of every queue with a recount.
+func (h *treeTest) checkSums(t *rapid.T) {
+	for name, q := range h.ledger.queues {
+		for _, of := range treeNames {
+			check.Must(t, q.used(of) == h.naive.used(name, of), "used %s of %s: %d, want %d", of, name, q.used(of), h.naive.used(name, of))
+			fixed, held := q.tree.fixedUsed(of), q.tree.held[of]
+			check.Must(t, fixed == h.naive.fixed(name, of), "fixed %s of %s: %d, want %d", of, name, fixed, h.naive.fixed(name, of))
+			check.Must(t, held == h.naive.heldForOthers(name, "", of), "held %s of %s: %d, want %d", of, name, held, h.naive.heldForOthers(name, "", of))
+			check.Must(t, q.tree.unused[of] == h.naive.unused(name, of), "unused guarantee %s of %s: %d, want %d", of, name, q.tree.unused[of], h.naive.unused(name, of))
+			if of != CPUName && of != MemoryName {
+				terminating, _ := h.ledger.Terminating(name, of)
+				check.Must(t, int64(terminating) == h.naive.terminating(name, of), "terminating %s of %s: %d, want %d", of, name, terminating, h.naive.terminating(name, of))
+			}
+		}
+	}
+	for _, of := range treeNames {
+		check.Must(t, h.ledger.root.used(of) == h.naive.used("", of), "used %s of the inventory: %d, want %d", of, h.ledger.root.used(of), h.naive.used("", of))
+		check.Must(t, h.ledger.root.tree.unusedBelow[of] == h.naive.unusedBelow("", of), "unused guarantees of %s: %d, want %d", of, h.ledger.root.tree.unusedBelow[of], h.naive.unusedBelow("", of))
+	}
+}
+
+// fits asks the ledger about so many more of one name.
+func (h *treeTest) fits(queue string, name card.Name, count int64, isFixed bool) *InsufficientQuota {
+	request := Request{IsFixed: isFixed}
+	switch name {
+	case CPUName:
+		request.MilliCPU = count
+	case MemoryName:
+		request.Memory = count
+	default:
+		request.Names, request.Count = []card.Name{name}, card.Count(count)
+	}
+	return h.ledger.FitsAnyCard(queue, request)
+}
+
+// checkFits compares the answers about one more pod of any queue.
+func (h *treeTest) checkFits(t *rapid.T) {
+	count, isFixed := int64(rapid.IntRange(1, 6).Draw(t, "count")), rapid.Bool().Draw(t, "fixed")
+	for _, queue := range h.leaves() {
+		for _, name := range treeNames {
+			got, want := h.fits(queue, name, count, isFixed), h.naive.refusal(queue, name, count, isFixed)
+			check.Must(t, (got == nil) == (want == ""), "%d more %s in %s (fixed %v): refused for %+v, want %q", count, name, queue, isFixed, got, want)
+			if name == CPUName || name == MemoryName {
+				continue
+			}
+			check.Must(t, h.ledger.FitsCard(queue, name, card.Count(count), isFixed) == (got == nil), "FitsCard and FitsAnyCard differ on %d %s in %s", count, name, queue)
+			if got != nil && got.Kind != Terminating {
+				check.Must(t, got.Requested == count && got.Total > got.Limit, "a refusal whose numbers do not say why: %+v", got)
+				check.Must(t, got.Ancestor == (got.Queue != queue) && (!got.Ancestor || got.Requester == queue && (got.Queue == "" || slices.Contains(h.naive.path(queue), got.Queue))), "a refusal of %s that names the wrong queues: %+v", queue, got)
+			}
+		}
+	}
+}
+
+// TestTheLedgerCountsATreeLikeARecount: after any history every sum is that of the pods, and
+// every answer that of the documents.
+func TestTheLedgerCountsATreeLikeARecount(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		h := newTreeTest(t)
+		for range rapid.IntRange(1, 20).Draw(t, "steps") {
+			h.step(t)
+			h.checkSums(t)
+		}
+		h.checkFits(t)
+	})
+}
+
+// TestParentsUseWhatTheirChildrenUse is the sum that status shows per tenant.
+func TestParentsUseWhatTheirChildrenUse(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		h := newTreeTest(t)
+		for range rapid.IntRange(1, 20).Draw(t, "steps") {
+			h.step(t)
+		}
+		for parent, q := range h.ledger.queues {
+			for _, name := range treeNames {
+				own, ownFixed := int64(0), int64(0)
+				for _, p := range h.naive.pods { // work in a parent, which is closed, still counts
+					if p.queue == parent && !p.isEnd {
+						own += p.amounts[name]
+						if p.isFixed {
+							ownFixed += p.amounts[name]
+						}
+					}
+				}
+				for _, child := range h.ledger.queues {
+					if child.parent == q {
+						own, ownFixed = own+child.used(name), ownFixed+child.tree.fixedUsed(name)
+					}
+				}
+				check.Must(t, q.used(name) == own && q.tree.fixedUsed(name) == ownFixed, "%s uses %d %s (%d fixed), its pods and children %d (%d)", parent, q.used(name), name, q.tree.fixedUsed(name), own, ownFixed)
+			}
+		}
+	})
+}
+
+// TestPermittedPodsKeepQuotasAndGuarantees places what the checks permit, and nothing else, in a
+// tree whose guarantees the inventory covers.
+func TestPermittedPodsKeepQuotasAndGuarantees(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		h := newTreeTest(t)
+		cards, inventory := map[card.Name]card.Count{}, map[card.Name]int64{}
+		for _, name := range treeNames {
+			inventory[name] = h.naive.unusedBelow("", name) + int64(rapid.IntRange(0, 8).Draw(t, "more than guaranteed"))
+			cards[name] = card.Count(inventory[name])
+		}
+		h.naive.inventory = inventory
+		h.ledger.SetInventory(cards, inventory[CPUName], inventory[MemoryName])
+		leaves := h.leaves()
+		for i := range rapid.IntRange(1, 40).Draw(t, "pods") {
+			if id, p := h.drawCharged(t); p.queue != "" && rapid.IntRange(0, 3).Draw(t, "end") == 0 {
+				delete(h.naive.pods, id)
+				h.ledger.Release(id)
+			}
+			p := naivePod{queue: rapid.SampledFrom(leaves).Draw(t, "leaf"), amounts: map[card.Name]int64{}, isFixed: rapid.Bool().Draw(t, "fixed")}
+			name, count := rapid.SampledFrom(treeNames).Draw(t, "name"), int64(rapid.IntRange(1, 4).Draw(t, "count"))
+			p.amounts[name] = count
+			onNode := h.naive.used("", name)+count <= inventory[name]
+			covered := h.naive.limits[p.queue].Guarantee[name]-h.naive.used(p.queue, name) >= count && !h.naive.limits[p.queue].IsHeld
+			refusal := h.fits(p.queue, name, count, p.isFixed)
+			check.Must(t, refusal == nil || refusal.Kind != Guaranteed || !covered, "%d %s of the own guarantee of %s are refused: %+v", count, name, p.queue, refusal)
+			if refusal != nil || !onNode {
+				continue
+			}
+			h.naive.pods[fmt.Sprint(i)] = p
+			h.ledger.Charge(fmt.Sprint(i), p.charge())
+			h.checkLimitsHold(t, name)
+		}
+	})
+}
+
+// checkLimitsHold checks quotas, what is fixed, and that unused guarantees are free.
+func (h *treeTest) checkLimitsHold(t *rapid.T, name card.Name) {
+	for at := range h.tree {
+		limit, isLimited := h.naive.limit(at, name)
+		if !isLimited {
+			continue
+		}
+		used, unused := h.naive.used(at, name), h.naive.unusedBelow(at, name)
+		check.Must(t, used <= limit, "%s uses %d %s of %d", at, used, name, limit)
+		check.Must(t, h.naive.fixed(at, name) <= h.naive.deserved(at, name), "%s holds %d %s that cannot be reclaimed, and deserves %d", at, h.naive.fixed(at, name), name, h.naive.deserved(at, name))
+		check.Must(t, huge(limit) || used+unused <= limit, "%s uses %d of %d %s, and its children are guaranteed %d more", at, used, limit, name, unused)
+	}
+	used, unused := h.naive.used("", name), h.naive.unusedBelow("", name)
+	check.Must(t, used+unused <= h.naive.inventory[name], "%d of %d %s are free, and %d are guaranteed", h.naive.inventory[name]-used, h.naive.inventory[name], name, unused)
+}
+
+// TestALedgerThatLeavesItsTreeIsFlat: after any history a flat ledger answers as one that never
+// had a tree.
+func TestALedgerThatLeavesItsTreeIsFlat(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		h := newTreeTest(t)
+		for range rapid.IntRange(1, 20).Draw(t, "steps") {
+			h.step(t)
+		}
+		flat := New(0)
+		for id, p := range h.naive.pods {
+			if flat.Charge(id, p.charge()); p.isEnd {
+				flat.ChargeTerminating(id, p.charge(), time.Minute)
+			}
+		}
+		h.ledger.SetTree(nil)
+		for name := range h.tree {
+			limits := Limits{Cards: card.Quota{"A": card.Count(rapid.IntRange(0, 8).Draw(t, "A")), "B": 2}, MilliCPU: 8, Memory: Unlimited, AnyCard: rapid.IntRange(0, 5).Draw(t, "any") == 0}
+			h.ledger.SetLimits(name, limits)
+			flat.SetLimits(name, limits)
+		}
+		keep := func(name string) bool { return h.tree[name].Quota != nil }
+		h.ledger.Retain(keep)
+		flat.Retain(keep)
+		check.Must(t, h.ledger.root == nil && h.ledger.holds == nil, "the tree stays")
+		check.Equal(t, "queues", snapshotByName(flat), snapshotByName(h.ledger))
+		request := JobRequest{Cards: []CardRequest{{Names: []card.Name{"A", "B"}, Count: card.Count(rapid.IntRange(0, 8).Draw(t, "count"))}}, MilliCPU: 2, IsFixed: true}
+		none := func(string) *Reservations { return &Reservations{} }
+		for queue := range h.tree {
+			for _, name := range []card.Name{"A", "B"} {
+				one := Request{Names: []card.Name{name}, Count: card.Count(rapid.IntRange(1, 6).Draw(t, "count")), MilliCPU: 3, IsFixed: true}
+				released := Released{Cards: map[card.Name]card.Count{"A": 1}, Evicted: true}
+				check.Equal(t, "any", flat.FitsAnyCard(queue, one), h.ledger.FitsAnyCard(queue, one))
+				check.Equal(t, "card", flat.FitsCard(queue, name, one.Count, true), h.ledger.FitsCard(queue, name, one.Count, true))
+				check.Equal(t, "released", flat.InsufficientAfterRelease(queue, one, name, released), h.ledger.InsufficientAfterRelease(queue, one, name, released))
+				check.Equal(t, "deserved", flat.FitsDeserved(queue, one, true), h.ledger.FitsDeserved(queue, one, true))
+				check.Equal(t, "level", flat.MayUseByLevel(queue, name), h.ledger.MayUseByLevel(queue, name))
+				check.Equal(t, "headroom", flat.EvictionHeadroom(queue, name), h.ledger.EvictionHeadroom(queue, name))
+			}
+			check.Equal(t, "enqueue", flat.CheckEnqueue(queue, none, request, 1.5), h.ledger.CheckEnqueue(queue, none, request, 1.5))
+			check.Equal(t, "path", []string{queue}, h.ledger.Path(queue))
+			check.Equal(t, "share", flat.DominantShare(queue), h.ledger.DominantShare(queue))
+		}
+	})
+}
+
+func snapshotByName(l *Ledger) map[string]QueueUsage {
+	usages := map[string]QueueUsage{}
+	for _, u := range l.Snapshot() {
+		u.Used = slices.Clone(u.Used)
+		slices.SortFunc(u.Used, func(a, b card.Amount) int {
+			return int(a.Count-b.Count)*2 + map[bool]int{true: 1, false: -1}[a.Name > b.Name]
+		})
+		usages[u.Queue] = u
+	}
+	return usages
+}
+
+// TestHugeAmountsInATree: what users write in pods and limits overflows nothing.
+func TestHugeAmountsInATree(t *testing.T) {
+	l := New(0)
+	l.SetTree(map[string]Position{"p": {}, "q": {Parent: "p"}, "r": {Parent: "p"}})
+	for _, queue := range []string{"p", "q", "r"} {
+		l.SetLimits(queue, Limits{Cards: card.Quota{}, MilliCPU: math.MaxInt64 - 1, Memory: Unlimited, Deserved: Shares{CPUName: math.MaxInt64 - 1}, Guarantee: Shares{CPUName: math.MaxInt64 - 2}})
+	}
+	l.SetInventory(nil, math.MaxInt64-1, Unlimited)
+	l.Refresh()
+	for i := range 5 {
+		l.Hold(fmt.Sprint(i), &Charge{Queue: "q", MilliCPU: math.MaxInt64, Memory: math.MaxInt64})
+		l.Charge(fmt.Sprint(i), &Charge{Queue: "q", MilliCPU: math.MaxInt64, Memory: math.MaxInt64, IsFixed: true})
+	}
+	check.That(t, l.FitsAnyCard("r", Request{MilliCPU: 1}) != nil, "more CPU than there is")
+	for i := range 5 {
+		l.Release(fmt.Sprint(i))
+		l.EndHold(fmt.Sprint(i))
+	}
+	check.Equal(t, "as before", (*InsufficientQuota)(nil), l.FitsAnyCard("q", Request{MilliCPU: 1}))
+	check.That(t, l.FitsAnyCard("r", Request{MilliCPU: math.MaxInt64}) != nil, "more than the quota")
+}
