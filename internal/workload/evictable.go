@@ -28,10 +28,7 @@ const (
 // value that is no boolean protects the pod. The critical pods are those that Volcano's plugin
 // conformance protects.
 func IsEvictable(pod *corev1.Pod, group map[string]string) bool {
-	switch {
-	case pod.Spec.PriorityClassName == systemClusterCritical, pod.Spec.PriorityClassName == systemNodeCritical:
-		return false
-	case pod.Namespace == metav1.NamespaceSystem:
+	if IsCritical(pod) {
 		return false
 	}
 	value, set := pod.Annotations[v1beta1.PodPreemptable]
@@ -40,6 +37,12 @@ func IsEvictable(pod *corev1.Pod, group map[string]string) bool {
 	}
 	ofGroup, setByGroup := group[v1beta1.PodPreemptable]
 	return allowsPreemption(value, set) && allowsPreemption(ofGroup, setByGroup)
+}
+
+// IsCritical reports whether the cluster depends on a pod. Such a pod is never evicted.
+func IsCritical(pod *corev1.Pod) bool {
+	class := pod.Spec.PriorityClassName
+	return class == systemClusterCritical || class == systemNodeCritical || pod.Namespace == metav1.NamespaceSystem
 }
 
 func allowsPreemption(value string, set bool) bool {

@@ -22,6 +22,8 @@ type treeState struct {
 	// selectors are those queues on the path of a queue, beside itself, that have a namespace
 	// selector.
 	selectors map[api.QueueID][]api.QueueID
+	// version counts how often the tree was resolved.
+	version uint64
 	// notices are what is wrong with the tree.
 	notices []treeNotice
 }
@@ -101,6 +103,7 @@ func (p *plugin) resolveTree(t *treeState) {
 		position.Parent = q.resolved.Parent
 		positions[string(id)] = position
 	}
+	t.version++
 	p.ledger.SetTree(positions)
 	t.notices, t.paths, t.selectors = nil, make(map[api.QueueID][]api.QueueID, len(t.queues)), map[api.QueueID][]api.QueueID{}
 	for id, q := range t.queues {

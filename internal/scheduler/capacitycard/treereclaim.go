@@ -27,10 +27,24 @@ const (
 	ReclaimableByTree
 )
 
-// ReclaimKind returns by which rule a pod may reclaim from another one. The victim must be
-// evictable, and in a reclaimable queue. In a tree its eviction must leave the guarantees of
-// its queue and of the ancestors below the lowest common ancestor.
+// ReclaimKind returns by which rule a pod may reclaim from another one now. In a tree its
+// eviction must leave the guarantees of its queue and of the ancestors below the lowest common
+// ancestor, and by the tree these must have borrowed.
 func (p *plugin) ReclaimKind(reclaimer, reclaimee *api.TaskInfo) ReclaimKind {
+	rule := p.ReclaimRule(reclaimer, reclaimee)
+	if rule == NotReclaimable || !p.IsTree() {
+		return rule
+	}
+	queue := p.ssn.Jobs[reclaimer.Job].Queue
+	if !p.leavesGuarantees(queue, reclaimee) || rule == ReclaimableByTree && !p.holdsBorrowed(queue, reclaimee) {
+		return NotReclaimable
+	}
+	return rule
+}
+
+// ReclaimRule returns by which rule a pod may reclaim from another one, whatever their queues
+// use now. The victim must be evictable, and in a reclaimable queue.
+func (p *plugin) ReclaimRule(reclaimer, reclaimee *api.TaskInfo) ReclaimKind {
 	reclaimerJob, victimJob := p.ssn.Jobs[reclaimer.Job], p.ssn.Jobs[reclaimee.Job]
 	if reclaimerJob == nil || victimJob == nil || reclaimerJob.Queue == victimJob.Queue || !p.isEvictable(reclaimee) {
 		return NotReclaimable
@@ -40,15 +54,10 @@ func (p *plugin) ReclaimKind(reclaimer, reclaimee *api.TaskInfo) ReclaimKind {
 		return NotReclaimable
 	}
 	by, from := p.ServiceType(reclaimer), p.ServiceType(reclaimee)
-	byMatrix := victimQueue.Queue.Spec.Priority < reclaimerQueue.Queue.Spec.Priority && p.args.serviceTypes.CanReclaim(by, from)
 	switch {
-	case !p.IsTree() && byMatrix:
+	case victimQueue.Queue.Spec.Priority < reclaimerQueue.Queue.Spec.Priority && p.args.serviceTypes.CanReclaim(by, from):
 		return ReclaimableByMatrix
-	case !p.IsTree() || !p.leavesGuarantees(reclaimerJob.Queue, reclaimee):
-		return NotReclaimable
-	case byMatrix:
-		return ReclaimableByMatrix
-	case p.knowsServiceType(by) && p.knowsServiceType(from) && p.holdsBorrowed(reclaimerJob.Queue, reclaimee):
+	case p.IsTree() && p.knowsServiceType(by) && p.knowsServiceType(from) && len(p.PathBelow(reclaimerJob.Queue, p.VictimQueue(reclaimee))) > 0:
 		return ReclaimableByTree
 	}
 	return NotReclaimable
@@ -218,3 +227,22 @@ func (p *plugin) DrainedJobs() (jobs []*api.JobInfo) {
 	slices.SortFunc(jobs, func(a, b *api.JobInfo) int { return cmp.Compare(a.UID, b.UID) })
 	return jobs
 }
+
+// DrainedBy returns the queue whose stop policy drains a queue: itself or its nearest ancestor, ""
+// if there is none.
+func (p *plugin) DrainedBy(queue api.QueueID) api.QueueID {
+	path := p.pathOf(queue)
+	drains := func(queue api.QueueID) bool { return p.queueRules[queue] != nil && p.queueRules[queue].Drains }
+	if i := slices.IndexFunc(path, drains); i >= 0 {
+		return path[i]
+	}
+	return ""
+}
+
+// Charge returns what a pod uses and which queue is charged for it, nil if none is. The caller
+// must not change it.
+func (p *plugin) Charge(task *api.TaskInfo) *quota.Charge { return p.ledger.Charged(string(task.UID)) }
+
+// TreeVersion returns a number that changes whenever the tree of queues does. It is 0 if the
+// queues are flat.
+func (p *plugin) TreeVersion() uint64 { return p.cache.tree.version }

@@ -85,6 +85,7 @@ func (a *Action) Execute(ssn *framework.Session) {
 	a.deleteOverdue(ssn, policy)
 	undoPartialPipelines(ssn)
 	s := newReclaimSession(ssn, policy, a)
+	s.drainQueues()
 	s.completePartialEvictions(Name)
 	began := a.clock()
 	if began.Before(a.restsUntil) {
@@ -176,6 +177,7 @@ func (p *Preempt) Execute(ssn *framework.Session) {
 	p.reclaim.jobPolicies.OpenSession(ssn)
 	p.reclaim.deleteOverdue(ssn, policy)
 	s := &reclaimSession{ssn: ssn, policy: policy, action: p.reclaim, now: policy.Now()}
+	s.drainQueues()
 	s.completePartialEvictions(PreemptName)
 	for _, tasks := range policy.Preempt(p.reclaim.jobPolicies.EvictionPolicyFor, func() { p.Action.Execute(ssn) }) {
 		recreated := p.reclaim.isRecreated(tasks[0].Namespace, workload.VCJobOwner(tasks[0].Pod))

@@ -1,0 +1,113 @@
+package cardreclaim
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+
+	"cardquota.dev/operator/internal/scheduler/capacitycard"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// DrainName is the reason that is written to the pods that a stop policy evicts.
+const DrainName = "drain"
+
+// eventDrained is on the PodGroup of a drained job, and on its queue.
+const eventDrained = "Drained"
+
+// maxDrainedPods is how many pods a session drains. The next sessions drain the rest. A job is
+// evicted as a whole, so a session may drain the whole of one larger job.
+const maxDrainedPods = 256
+
+// drained counts what a session evicts from one queue.
+type drained struct {
+	jobs, pods int
+	// by is the queue with the stop policy.
+	by api.QueueID
+}
+
+// drainQueues evicts the jobs of queues whose stop policy is HoldAndDrain, or an ancestor's is.
+// Evicted pods count as terminating in the following sessions, so none is evicted twice. After a
+// restart, the pods that still run are evicted again.
+func (s *reclaimSession) drainQueues() {
+	total, byQueue := 0, map[api.QueueID]*drained{}
+	for _, job := range s.policy.DrainedJobs() {
+		if total >= maxDrainedPods {
+			break
+		}
+		tasks := drainableTasks(job)
+		if len(tasks) == 0 {
+			continue
+		}
+		total += len(tasks)
+		d := byQueue[job.Queue]
+		if d == nil {
+			d = &drained{by: s.policy.DrainedBy(job.Queue)}
+			byQueue[job.Queue] = d
+		}
+		d.jobs, d.pods = d.jobs+1, d.pods+len(tasks)
+		s.drainJob(job, tasks, d.by)
+	}
+	for _, name := range slices.Sorted(maps.Keys(byQueue)) {
+		d := byQueue[name]
+		s.policy.RecordEvent(queueReference(s.ssn.Queues[name]), corev1.EventTypeNormal, eventDrained, fmt.Sprintf(
+			"%d job(s) with %d pod(s) are drained: stopPolicy of queue %s is HoldAndDrain", d.jobs, d.pods, d.by))
+	}
+}
+
+// drainableTasks lists the pods of a job that a drain evicts: all but those that are critical to
+// the system. It lists none while a pod is on its way to its node, because a job is evicted as a
+// whole.
+func drainableTasks(job *api.JobInfo) []*api.TaskInfo {
+	var tasks []*api.TaskInfo
+	for _, task := range job.Tasks {
+		switch {
+		case !api.AllocatedStatus(task.Status) || workload.IsCritical(task.Pod):
+		case !isOnNode(task):
+			return nil
+		default:
+			tasks = append(tasks, task)
+		}
+	}
+	slices.SortFunc(tasks, func(a, b *api.TaskInfo) int { return cmp.Compare(a.Name, b.Name) })
+	return tasks
+}
+
+// drainJob evicts pods of a job, and records by which stop policy.
+func (s *reclaimSession) drainJob(job *api.JobInfo, tasks []*api.TaskInfo, by api.QueueID) {
+	gone := framework.NewStatement(s.ssn) // never committed, see simulation
+	for _, task := range tasks {
+		if err := gone.Evict(task, DrainName); err != nil {
+			klog.ErrorS(err, "Pod could not be evicted", "pod", klog.KObj(task.Pod))
+		}
+	}
+	vcjob := workload.VCJobOwner(tasks[0].Pod)
+	recreated := s.action.isRecreated(job.Namespace, vcjob)
+	klog.InfoS("Job is drained", "job", klog.KRef(job.Namespace, job.Name), "pods", len(tasks), "recreated", recreated, "queue", job.Queue, "stopPolicyOf", by)
+	s.evictTasks(tasks, recreated, DrainName)
+	then := "what is started in their place waits until stopPolicy is None"
+	switch {
+	case vcjob != "" && !recreated:
+		then = "the job's own policy on evicted pods ends it"
+	case vcjob != "":
+		then = "the job starts again when stopPolicy is None and cards are free; no retry is counted"
+	}
+	s.policy.RecordEvent(capacitycard.PodGroupReference(job), corev1.EventTypeWarning, eventDrained, fmt.Sprintf(
+		"%d pod(s) are drained, because stopPolicy of queue %s is HoldAndDrain: %s", len(tasks), by, then))
+}
+
+// queueReference returns a queue as the object of an event.
+func queueReference(queue *api.QueueInfo) *v1beta1.Queue {
+	return &v1beta1.Queue{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1beta1.SchemeGroupVersion.String(), Kind: "Queue"},
+		ObjectMeta: metav1.ObjectMeta{Name: queue.Name, UID: queue.Queue.UID},
+	}
+}

@@ -1,0 +1,138 @@
+package cardreclaim
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/session"
+)
+
+// TestDrainEvictsWholeJobs: the stop policy of a queue or of an ancestor evicts every job in it,
+// in the way of reclaim, and no job of another queue.
+func TestDrainEvictsWholeJobs(t *testing.T) {
+	const own, above = "x 8/8; xa<x 8/4 training stop=HoldAndDrain; xb<x 8/4 training", "x 8/8 stop=HoldAndDrain; xa<x 8/8 training; y 8/4; xb<y 8/4 training"
+	critical := onPod("t-3", func(p *corev1.Pod) { p.Spec.PriorityClassName = "system-node-critical" })
+	for t, tc := range check.Cases(t, map[string]struct {
+		tree, jobs        string
+		change            func(*corev1.Pod)
+		deleted, replaced string
+	}{
+		"a vcjob is recreated":                    {tree: own, jobs: "t xa 4: n*4 ran=24h vcjob", replaced: "t*4"},
+		"a vcjob that ends on evictions, deleted": {tree: own, jobs: "t xa 4: n*4 ran=24h vcjob=ends", deleted: "t*4"},
+		"an elastic job goes whole":               {tree: own, jobs: "t xa 1: n*4 ran=24h", deleted: "t*4"},
+		"protected pods too":                      {tree: own, jobs: "t xa 4: n*4 ran=24h protected", deleted: "t*4"},
+		"a protected PodGroup too":                {tree: own, jobs: "t xa 4: n*4 ran=24h protectedgroup", deleted: "t*4"},
+		"pods without cards too":                  {tree: own, jobs: "t xa 4: n*4 cards=0 ran=24h", deleted: "t*4"},
+		"no pod that is critical to the system":   {tree: own, jobs: "t xa 4: n*4 ran=24h", change: critical, deleted: "t*3"},
+		"below an ancestor that drains":           {tree: above, jobs: "t xa 4: n*4 ran=24h", deleted: "t*4"},
+		"no job that is only held":                {tree: strings.ReplaceAll(own, "AndDrain", ""), jobs: "t xa 4: n*4 ran=24h"},
+		"nor one of another queue":                {tree: own, jobs: "u xa 1: n ran=1h; t xb 3: n*3 ran=24h", deleted: "u-0"},
+	}) {
+		w := newTree(tc.tree, "node n A 8; "+tc.jobs, orNothing(tc.change)).addToAPI(t).runAction(t)
+		check.Equal(t, "evicted", session.Spell(tc.deleted+" "+tc.replaced), session.Names(w.In(api.Releasing)))
+		eventually(t, "marked "+tc.replaced, func() bool { return strings.Join(w.markedPods(t), " ") == session.Spell(tc.replaced) })
+		eventually(t, "deleted "+tc.deleted, func() bool { return strings.Join(w.deletedPods(t), " ") == session.Spell(tc.deleted) })
+	}
+}
+
+// orNothing returns a change, or one that changes nothing.
+func orNothing(change func(*corev1.Pod)) func(*corev1.Pod) {
+	if change == nil {
+		return func(*corev1.Pod) {}
+	}
+	return change
+}
+
+// TestDrainInFlatQueues: the stop policy of a queue drains it without a tree, too.
+func TestDrainInFlatQueues(t *testing.T) {
+	w := newWorld("node n A 8; queue q PLENTY training stop=HoldAndDrain; t q 4: n*4 ran=1h; u tra 4: n*4 ran=1h").runAction(t)
+	w.expectEvictedAndPlaced(t, "t*4", "")
+}
+
+// TestDrainIsBounded: a session drains whole jobs until it has evicted maxDrainedPods, the next
+// one continues, and none evicts a pod twice.
+func TestDrainIsBounded(t *testing.T) {
+	text := "queue q PLENTY training stop=HoldAndDrain cpu=10000"
+	for i := range 5 {
+		text += fmt.Sprintf("; node n%d A 100; t%d q 100: n%d*100 ran=1h vcjob", i, i, i)
+	}
+	w := newWorld(text)
+	for _, node := range w.Nodes {
+		node.Status.Allocatable["pods"], node.Status.Allocatable["cpu"] = amount("200"), amount("200")
+	}
+	for i, want := range []int{300, 500, 500} {
+		w.runAction(t)
+		check.Equal(t, fmt.Sprintf("evicted pods after session %d", i), want, len(w.In(api.Releasing)))
+	}
+}
+
+// TestDrainWaitsForPodsOnTheirWay: a job is evicted as a whole, so not while a pod is bound.
+func TestDrainWaitsForPodsOnTheirWay(t *testing.T) {
+	w := newWorld("node n A 8; queue q PLENTY training stop=HoldAndDrain; t q 2: n*2 ran=1h")
+	w.openSession()
+	t.Cleanup(w.Close)
+	check.NoError(t, w.Job("t").UpdateTaskStatus(w.Task("t-1"), api.Binding))
+	w.executeActions()
+	w.expectEvictedAndPlaced(t, "", "")
+	check.NoError(t, w.Job("t").UpdateTaskStatus(w.Task("t-1"), api.Running))
+	w.executeActions()
+	w.expectEvictedAndPlaced(t, "t*2", "")
+}
+
+// TestDrainGoesOnAfterRestart: a scheduler ended after it had evicted a part of a job. The next
+// one evicts all that still runs, and says drain, not cardreclaim.
+func TestDrainGoesOnAfterRestart(t *testing.T) {
+	evicted := onPod("t-0", func(p *corev1.Pod) {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler, LastTransitionTime: ago(time.Second),
+			Message: "volcano: preempting to accommodate a higher priority pod"}}
+	})
+	w := newWorld("node n A 8; queue q PLENTY training stop=HoldAndDrain; t q 3: n*3 ran=1h vcjob", evicted).addToAPI(t)
+	w.runAction(t)
+	eventually(t, "all are marked", func() bool { return len(w.markedPods(t)) == 3 })
+	for _, action := range w.Cache.Client().(*fake.Clientset).Actions() {
+		patch, ok := action.(clienttesting.PatchAction)
+		check.That(t, !ok || patchPurpose(patch) == "mark" || strings.Contains(string(patch.GetPatch()), "because of drain"), "%v does not say drain", action)
+	}
+}
+
+// TestPreemptDrains: a configuration with preempt and stock reclaim drains as well.
+func TestPreemptDrains(t *testing.T) {
+	w, preempt := newPreemptWorld(t, "queue d PLENTY training stop=HoldAndDrain; t d 2: n*2 ran=1h vcjob")
+	w.runPreemptAction(preempt)
+	eventually(t, "marked", func() bool { return strings.Join(w.markedPods(t), " ") == session.Spell("t*2") })
+}
+
+// TestDrainEvents: the PodGroup and its queue say who was drained by which stop policy.
+func TestDrainEvents(t *testing.T) {
+	w := newTree("x 8/8 stop=HoldAndDrain; xa<x 8/8 training", "node n A 8; u xa 1: n ran=1h")
+	job := fmt.Sprintf("t%d", w.ID)
+	for _, q := range w.Queues {
+		q.UID = w.Groups[0].UID + "-" + q.UID
+	}
+	w.Queues[1].UID = w.Groups[0].UID + "-queue"
+	w.add(job + " xa 4: n*4 ran=24h vcjob").runAction(t)
+	events := eventsAbout(t, fmt.Sprintf("w%d-%s", w.ID, job), "Drained")
+	check.That(t, len(events) == 1 && events[0].Type == "Warning" && events[0].InvolvedObject.Kind == "PodGroup" && events[0].Message ==
+		"4 pod(s) are drained, because stopPolicy of queue x is HoldAndDrain: the job starts again when stopPolicy is None and cards are free; no retry is counted", "%+v", events)
+	eventually(t, "an event on the queue", func() bool {
+		for _, server := range servers {
+			list, err := server.CoreV1().Events(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{})
+			check.NoError(t, err)
+			for _, event := range list.Items {
+				if event.InvolvedObject.UID == w.Queues[1].UID && event.InvolvedObject.Kind == "Queue" && event.Reason == "Drained" {
+					return event.Message == "2 job(s) with 5 pod(s) are drained: stopPolicy of queue x is HoldAndDrain"
+				}
+			}
+		}
+		return false
+	})
+}
