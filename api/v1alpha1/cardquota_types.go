@@ -171,7 +171,7 @@ type Card struct {
 	Name string `json:"name,omitempty"`
 	// quota is the maximum number of whole cards, slices or shares, 0 to 1000000.
 	// 0 forbids the card and keeps it in status. Unset inherits the quota of the parent, which exists
-	// in a tree only; elsewhere it counts as 0.
+	// in a tree only. While queues are flat, deserved is the quota then.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000

@@ -40,23 +40,23 @@ const (
 	ReasonInvalidNamespaceSelector = "InvalidNamespaceSelector" // False: spec.namespaceSelector is invalid. The Queue is not changed.
 	ReasonDraining                 = "Draining"                 // False: the CardQuota is being deleted; its Queue has no quota and is still used.
 
-	// In trees of quotas. ReasonParentNotFound is False here as well: the Queue is not written until the parent's Queue exists.
+	// In trees of quotas. ReasonParentNotFound, ReasonParentCycle and ReasonTooDeep are reasons here as
+	// well: the Queue is not created or moved.
 	ReasonParentConflict     = "ParentConflict"     // True: the quota is written, spec.parent is left to another field manager.
 	ReasonPriorityCut        = "PriorityCut"        // True: the priority would reach the next service type's; the message has both numbers.
 	ReasonTreeFieldsUnused   = "TreeFieldsUnused"   // True: the quota is written; parent, deserved or guarantee have no effect while queues are flat.
-	ReasonWaitingForParent   = "WaitingForParent"   // False: the parent's Queue must be raised first. The message has the numbers.
+	ReasonWaitingForParent   = "WaitingForParent"   // False: the parent's Queue must exist or be raised first. The message has the numbers.
 	ReasonWaitingForChildren = "WaitingForChildren" // False: the Queues of children must be lowered, moved or deleted first. The message names them.
 )
 
-// Reasons of HierarchyValid. The first five False ones close the queue and what is below it:
-// nothing starts there. The others change the numbers in force, which the message names.
+// Reasons of HierarchyValid. The first three False ones close the queue and what is below it:
+// nothing starts there. ReasonWorkInParent closes the queue itself. The others change the numbers in force, which the message names.
 const (
 	ReasonHierarchyValid       = "HierarchyValid"       // True: the path to the top level is complete, and every number is in force as written.
 	ReasonParentNotFound       = "ParentNotFound"       // False: no CardQuota has the name that this one or an ancestor has in spec.parent.
 	ReasonParentCycle          = "ParentCycle"          // False: the parents form a cycle; the message names them.
 	ReasonTooDeep              = "TooDeep"              // False: the queue is more than 6 levels below the root.
 	ReasonWorkInParent         = "WorkInParent"         // False: the CardQuota has children and also a service type or pods. New jobs belong in a child.
-	ReasonServiceTypeMissing   = "ServiceTypeMissing"   // False: the CardQuota has neither children nor a service type, so that nothing starts.
 	ReasonCardNotInParent      = "CardNotInParent"      // False: the parent does not grant a card at all.
 	ReasonQuotaAboveParent     = "QuotaAboveParent"     // False: the quota is larger than the parent's; the parent's is in force.
 	ReasonDeservedAboveParent  = "DeservedAboveParent"  // False: deserved is larger than the parent's; the parent's is in force.
@@ -78,6 +78,7 @@ const (
 const (
 	ReasonReady         = "Ready"         // True: the Queue has this quota and is Open.
 	ReasonQueueNotOpen  = "QueueNotOpen"  // False: the Queue is not Open and takes no workload.
+	ReasonHeld          = "Held"          // False: the stop policy of the CardQuota or of an ancestor lets nothing new start.
 	ReasonUnknownFields = "UnknownFields" // False: the message names fields of the spec that have no effect in this version.
 )
 

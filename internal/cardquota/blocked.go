@@ -1,7 +1,6 @@
 package cardquota
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -40,11 +39,7 @@ func (s blockedSet) add(b v1alpha1.BlockedStatus) {
 
 // oldestFirst returns the MaxBlocked entries that have waited longest.
 func (s blockedSet) oldestFirst() []v1alpha1.BlockedStatus {
-	out := slices.SortedFunc(maps.Values(s), func(a, b v1alpha1.BlockedStatus) int {
-		return cmp.Or(a.Since.Compare(b.Since.Time), cmp.Compare(a.Workload.Namespace, b.Workload.Namespace), cmp.Compare(a.Workload.Name, b.Workload.Name),
-			cmp.Compare(a.Workload.Kind, b.Workload.Kind), cmp.Compare(a.Workload.APIGroup, b.Workload.APIGroup),
-			cmp.Compare(a.Card, b.Card), cmp.Compare(a.Reason, b.Reason))
-	})
+	out := slices.SortedFunc(maps.Values(s), compareBlocked)
 	return out[:min(len(out), MaxBlocked)]
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
@@ -23,6 +24,11 @@ func setConditions(s *v1alpha1.CardQuotaStatus, f StatusInput) {
 	set(v1alpha1.ConditionWithinQuota, withinQuotaCondition(s, f))
 	if !ownsQueue(f) || f.Totals != nil {
 		set(v1alpha1.ConditionInventorySatisfied, inventorySatisfiedCondition(f))
+	}
+	if f.Tree != nil && ownsQueue(f) {
+		set(v1alpha1.ConditionHierarchyValid, f.Tree.HierarchyCondition(f.Quota, f.Own))
+	} else {
+		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionHierarchyValid)
 	}
 	if f.Enforced != nil {
 		set(v1alpha1.ConditionEnforced, *f.Enforced)
@@ -71,6 +77,10 @@ func inventorySatisfiedCondition(f StatusInput) metav1.Condition {
 	if !ownsQueue(f) {
 		return notOwnedCondition()
 	}
+	if f.Tree != nil && f.Quota.Spec.Parent != "" {
+		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonInventorySatisfied,
+			"the quota of parent %s contains this one: InventorySatisfied of the CardQuota at the top level compares it with healthy nodes", f.Quota.Spec.Parent)
+	}
 	excesses := f.Totals.OverAllocated(f.Quota)
 	if len(excesses) == 0 {
 		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonInventorySatisfied,
@@ -102,8 +112,18 @@ func readyCondition(s *v1alpha1.CardQuotaStatus, f StatusInput) metav1.Condition
 	case f.Queue.Status.State != v1beta1.QueueStateOpen:
 		return conditions.New(no, v1alpha1.ReasonQueueNotOpen,
 			"queue %s is %s and starts no pods: it was closed by hand or with its parent", name, f.Queue.Status.State)
+	}
+	if held, isHeld := f.Tree.heldCondition(f.Quota, s.BlockedTotal); isHeld {
+		return held
+	}
+	switch hierarchy := conditions.Get(s.Conditions, v1alpha1.ConditionHierarchyValid); {
+	case hierarchy.Reason == v1alpha1.ReasonWorkInParent:
+		return conditions.New(no, hierarchy.Reason, "%s", hierarchy.Message)
 	case enforced.Status == no:
 		return conditions.New(no, enforced.Reason, "queue %s carries this quota, but it is not proven to be enforced: %s", name, enforced.Message)
+	}
+	if f.Tree != nil && f.Quota.Spec.ServiceType == "" {
+		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonReady, "queue %s carries this quota for the queues below it, which start pods", name)
 	}
 	return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonReady, "queue %s carries this quota and starts pods", name)
 }
@@ -112,13 +132,23 @@ func readyCondition(s *v1alpha1.CardQuotaStatus, f StatusInput) metav1.Condition
 type QueueWrite struct {
 	// Replaced are the changes of other managers that the operator replaced.
 	Replaced []FieldConflict
-	// WeightHeldBy is the manager that keeps spec.weight, "" for none.
-	WeightHeldBy string
+	// WeightHeldBy is the manager that keeps spec.weight, "" for none. ParentHeldBy is that of
+	// spec.parent, Parent the wanted one.
+	WeightHeldBy, ParentHeldBy, Parent string
+	// CutPriority says that the priority reaches the next service type, "" if it does not.
+	CutPriority string
+	// IsFlat reports whether fields of a tree have no effect.
+	IsFlat bool
+	// Wait is what is not written yet, nil for nothing.
+	Wait *Wait
 }
 
 // QueueSyncedCondition is condition QueueSynced of a Queue that carries the quota. before
 // is the previous condition: a replaced change stays visible until the spec changes.
 func QueueSyncedCondition(quota *v1alpha1.CardQuota, before metav1.Condition, w QueueWrite, now time.Time) metav1.Condition {
+	if w.Wait != nil {
+		return conditions.New(metav1.ConditionFalse, w.Wait.Reason, "%s", w.Wait.Message)
+	}
 	name, replaced := quota.QueueName(), ""
 	if len(w.Replaced) > 0 {
 		replaced = fmt.Sprintf("%s on queue %s; replaced at %s by what this CardQuota says",
@@ -134,6 +164,11 @@ func QueueSyncedCondition(quota *v1alpha1.CardQuota, before metav1.Condition, w 
 		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonWeightConflict, "%s", message)
 	case replaced != "":
 		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonForeignChangeReplaced, "%s", replaced)
+	}
+	if condition, ok := treeSyncedCondition(quota, w); ok {
+		return condition
+	}
+	switch {
 	case before.Reason == v1alpha1.ReasonForeignChangeReplaced && before.ObservedGeneration == quota.Generation:
 		return before
 	}
@@ -194,6 +229,9 @@ func Events(before, after v1alpha1.CardQuotaStatus) []conditions.Event {
 
 var eventRules = append(append([]conditions.Rule{
 	{Type: v1alpha1.ConditionQueueSynced, Reason: v1alpha1.ReasonWeightConflict, Kind: corev1.EventTypeWarning, Event: v1alpha1.ReasonWeightConflict},
+	{Type: v1alpha1.ConditionQueueSynced, Reason: v1alpha1.ReasonParentConflict, Kind: corev1.EventTypeWarning, Event: v1alpha1.ReasonParentConflict},
+	{Type: v1alpha1.ConditionQueueSynced, Reason: v1alpha1.ReasonPriorityCut, Kind: corev1.EventTypeWarning, Event: v1alpha1.ReasonPriorityCut},
+	{Type: v1alpha1.ConditionHierarchyValid, Status: metav1.ConditionFalse, Kind: corev1.EventTypeWarning},
 	{Type: v1alpha1.ConditionQueueSynced, Reason: v1alpha1.ReasonQueueConflict, Kind: corev1.EventTypeWarning, Event: v1alpha1.ReasonQueueConflict},
 	{Type: v1alpha1.ConditionQueueSynced, Reason: v1alpha1.ReasonQueueReserved, Kind: corev1.EventTypeWarning, Event: v1alpha1.ReasonQueueRefused},
 	{Type: v1alpha1.ConditionQueueSynced, Reason: v1alpha1.ReasonQueueRefused, Kind: corev1.EventTypeWarning, Event: v1alpha1.ReasonQueueRefused},

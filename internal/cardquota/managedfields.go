@@ -2,12 +2,14 @@ package cardquota
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -15,6 +17,7 @@ import (
 	apply "volcano.sh/apis/pkg/client/applyconfiguration/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // annotationClosedByParent on a Queue is written by Volcano's queue controller.
@@ -38,6 +41,8 @@ var fieldsThatMayDiffer = []string{
 func annotationField(key string) string { return ".metadata.annotations." + key }
 func labelField(key string) string      { return ".metadata.labels." + key }
 func capabilityField(key string) string { return ".spec.capability." + key }
+func deservedField(key string) string   { return ".spec.deserved." + key }
+func guaranteeField(key string) string  { return ".spec.guarantee.resource." + key }
 
 // compareFields reports, for every field of an apply configuration, whether the live Queue
 // has its value.
@@ -54,11 +59,10 @@ func compareFields(config *apply.QueueApplyConfiguration, live *v1beta1.Queue) m
 	if spec == nil {
 		return fields
 	}
-	if spec.Capability != nil {
-		for key, want := range *spec.Capability {
-			got, ok := live.Spec.Capability[key]
-			fields[capabilityField(string(key))] = ok && got.Cmp(want) == 0
-		}
+	compareResources(fields, capabilityField, spec.Capability, live.Spec.Capability)
+	compareResources(fields, deservedField, spec.Deserved, live.Spec.Deserved)
+	if spec.Guarantee != nil {
+		compareResources(fields, guaranteeField, spec.Guarantee.Resource, live.Spec.Guarantee.Resource)
 	}
 	if spec.Parent != nil {
 		fields[fieldParent] = live.Spec.Parent == *spec.Parent
@@ -73,6 +77,17 @@ func compareFields(config *apply.QueueApplyConfiguration, live *v1beta1.Queue) m
 		fields[fieldWeight] = live.Spec.Weight == *spec.Weight
 	}
 	return fields
+}
+
+// compareResources compares the amounts of one list.
+func compareResources(fields map[string]bool, path func(key string) string, want *corev1.ResourceList, live corev1.ResourceList) {
+	if want == nil {
+		return
+	}
+	for key, amount := range *want {
+		got, ok := live[key]
+		fields[path(string(key))] = ok && got.Cmp(amount) == 0
+	}
 }
 
 // InSync reports whether applying the desired Queue would change nothing: every value is in
@@ -126,6 +141,78 @@ func (d DesiredQueue) ServiceTypeChanged(live *v1beta1.Queue) bool {
 	}
 	return fresh
 }
+
+// TreeChanged reports whether the tree changed since the operator wrote the live Queue: an own
+// field of a tree has another value or is not desired any more, or no manager owns a desired
+// field that only trees have. Then no other manager caused the difference.
+func (d DesiredQueue) TreeChanged(live *v1beta1.Queue) bool {
+	if live == nil {
+		return false
+	}
+	fields := compareFields(d.Config, live)
+	ours, theirs := managersByField(live.ManagedFields, isOwnApply), managersByField(live.ManagedFields, isOtherManager)
+	for field := range ours {
+		if inPlace, planned := fields[field]; isTreeField(field) && (!planned || !inPlace) {
+			return true
+		}
+	}
+	for field := range fields {
+		_, own := ours[field]
+		_, taken := theirs[field]
+		if isOnlyInTrees(field) && !own && !taken && len(ours) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// isTreeField reports whether the tree decides a field of a Queue.
+func isTreeField(field string) bool {
+	return field == fieldParent || field == annotationField(v1alpha1.AnnotationCardQuota) ||
+		strings.HasPrefix(field, capabilityField("")) || isOnlyInTrees(field)
+}
+
+// isOnlyInTrees reports whether only Queues of a tree carry a field.
+func isOnlyInTrees(field string) bool {
+	return field == annotationField(v1alpha1.AnnotationCardDeserved) || field == annotationField(v1alpha1.AnnotationCardGuarantee) ||
+		strings.HasPrefix(field, deservedField("")) || strings.HasPrefix(field, guaranteeField(""))
+}
+
+// OwnsParent reports whether the operator wrote spec.parent of the Queue.
+func OwnsParent(live *v1beta1.Queue) bool {
+	_, ours := managersByField(live.ManagedFields, isOwnApply)[fieldParent]
+	return ours
+}
+
+// IsBelowQueue reports whether the operator placed a Queue below another one than root.
+func IsBelowQueue(live *v1beta1.Queue) bool {
+	return live.Spec.Parent != "" && live.Spec.Parent != workload.RootQueue && OwnsParent(live)
+}
+
+// unknownManager names the manager of a field that managedFields do not name.
+const unknownManager = "another client"
+
+// otherParentManager returns the manager that keeps spec.parent at another value than the
+// wanted one, "" for none. Volcano's queue controller writes root into every Queue without a
+// parent, so its value does not count. Nor does a value without an owner, if the wanted
+// parent is another queue.
+func otherParentManager(live *v1beta1.Queue, want string) string {
+	if live == nil || want == "" || live.Spec.Parent == "" || live.Spec.Parent == want || OwnsParent(live) {
+		return ""
+	}
+	manager := managersByField(live.ManagedFields, isOtherManager)[fieldParent]
+	if want != workload.RootQueue && (manager == "" || isQueueController(manager)) {
+		return ""
+	}
+	return cmp.Or(manager, unknownManager)
+}
+
+// IsParentHeld reports whether another manager keeps the Queue below another parent.
+func IsParentHeld(live *v1beta1.Queue, want string) bool { return otherParentManager(live, want) != "" }
+
+// isQueueController reports whether a field manager is Volcano's controller manager, whose
+// program has a prefix in its image.
+func isQueueController(manager string) bool { return strings.HasSuffix(manager, "controller-manager") }
 
 // otherWeightManager returns the manager of spec.weight if it is another one and the value
 // is not the wanted one.

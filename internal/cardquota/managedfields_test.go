@@ -73,7 +73,7 @@ func TestInSync(t *testing.T) {
 	}) {
 		quota, live := synced()
 		tc.change(live)
-		plan := NewDesiredQueue(quota, servicetype.BuiltIn, live, "")
+		plan := NewDesiredQueue(quota, PolicyInput{Types: servicetype.BuiltIn}, live, "", nil)
 		check.Equal(t, "InSync", tc.want, plan.InSync(live))
 		check.Equal(t, "drift", tc.wantDrift, plan.DriftedFields(live))
 	}
@@ -81,14 +81,14 @@ func TestInSync(t *testing.T) {
 		quota, live := synced()
 		quota.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "chat"}}
 		live.Annotations["volcano.sh/namespace-selector"] = `{}`
-		plan := NewDesiredQueue(quota, servicetype.BuiltIn, live, "")
+		plan := NewDesiredQueue(quota, PolicyInput{Types: servicetype.BuiltIn}, live, "", nil)
 		if diff := cmp.Diff([]string{".metadata.annotations.volcano.sh/namespace-selector"}, plan.DriftedFields(live)); diff != "" || plan.InSync(live) {
 			t.Errorf("in sync %v; drift differs (-want +got):\n%s", plan.InSync(live), diff)
 		}
 	})
 	t.Run("no queue is never in sync", func(t *testing.T) {
 		quota, _ := synced()
-		check.That(t, !NewDesiredQueue(quota, servicetype.BuiltIn, nil, "").InSync(nil), "a missing queue must be made")
+		check.That(t, !NewDesiredQueue(quota, PolicyInput{Types: servicetype.BuiltIn}, nil, "", nil).InSync(nil), "a missing queue must be made")
 	})
 }
 
@@ -119,7 +119,7 @@ func TestServiceTypeChanged(t *testing.T) {
 		if tc.gone {
 			live = nil
 		}
-		check.Equal(t, "Redefined", tc.want, NewDesiredQueue(quota, tc.types, live, "").ServiceTypeChanged(live))
+		check.Equal(t, "Redefined", tc.want, NewDesiredQueue(quota, PolicyInput{Types: tc.types}, live, "", nil).ServiceTypeChanged(live))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // QuotaTotals compares, per card name, what all CardQuotas grant with the healthy cards of
@@ -22,6 +23,8 @@ type QuotaTotals struct {
 	// annotation.
 	grants map[card.Name]map[string]Grant
 	totals map[card.Name]card.Count
+	// isTree reports whether only CardQuotas at the top level grant cards.
+	isTree bool
 }
 
 // Grant is what one CardQuota, or a Queue without a CardQuota, grants of a card.
@@ -29,6 +32,13 @@ type Grant struct {
 	// By is the name of the CardQuota, or a description of the Queue.
 	By    string
 	Count card.Count
+}
+
+// TopLevelQueues returns the Queues directly under root. In a tree only they grant cards.
+func TopLevelQueues(queues []*v1beta1.Queue) []*v1beta1.Queue {
+	return slices.DeleteFunc(slices.Clone(queues), func(q *v1beta1.Queue) bool {
+		return q.Spec.Parent != "" && q.Spec.Parent != workload.RootQueue
+	})
 }
 
 // UnownedQuotas returns the quotas of Queues without a CardQuota. They were retained, or
@@ -52,21 +62,43 @@ func UnownedQuotas(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue) map[st
 // NewQuotaTotals compares all CardQuotas of the cluster, and the result of UnownedQuotas,
 // with its healthy cards.
 func NewQuotaTotals(quotas []*v1alpha1.CardQuota, unowned map[string]card.Quota, healthy map[card.Name]card.Count) *QuotaTotals {
+	return newQuotaTotals(quotas, unowned, healthy, false)
+}
+
+// NewTreeTotals is NewQuotaTotals of a tree. Only CardQuotas at the top level count, because
+// their quotas contain those below.
+func NewTreeTotals(quotas []*v1alpha1.CardQuota, unowned map[string]card.Quota, healthy map[card.Name]card.Count) *QuotaTotals {
+	return newQuotaTotals(quotas, unowned, healthy, true)
+}
+
+func newQuotaTotals(quotas []*v1alpha1.CardQuota, unowned map[string]card.Quota, healthy map[card.Name]card.Count, isTree bool) *QuotaTotals {
 	candidates := map[string][]*v1alpha1.CardQuota{}
 	for _, quota := range quotas {
 		if quota.DeletionTimestamp == nil {
 			candidates[quota.QueueName()] = append(candidates[quota.QueueName()], quota)
 		}
 	}
-	b := &QuotaTotals{healthy: healthy, grants: map[card.Name]map[string]Grant{}, totals: map[card.Name]card.Count{}}
+	b := &QuotaTotals{healthy: healthy, grants: map[card.Name]map[string]Grant{}, totals: map[card.Name]card.Count{}, isTree: isTree}
 	for name, all := range candidates {
 		owner := QueueOwner(all)
-		b.addGrants(name, owner.Name, QuotaOf(owner))
+		b.addGrants(name, owner.Name, b.grantedBy(owner))
 	}
 	for name, quota := range unowned {
 		b.addGrants(name, "queue "+name+", which has no CardQuota", quota)
 	}
 	return b
+}
+
+// grantedBy returns what a CardQuota grants beyond those that contain it.
+func (q *QuotaTotals) grantedBy(quota *v1alpha1.CardQuota) card.Quota {
+	switch {
+	case !q.isTree:
+		return QuotaOf(quota)
+	case quota.Spec.Parent != "":
+		return nil
+	default:
+		return cardsOf(treeQueueFor(quota).Quota)
+	}
 }
 
 func (q *QuotaTotals) addGrants(queue, by string, quota card.Quota) {
@@ -122,7 +154,7 @@ func (q *QuotaTotals) OverAllocated(quota *v1alpha1.CardQuota) []OverAllocatedCa
 		return nil
 	}
 	var found []OverAllocatedCard
-	for name, count := range QuotaOf(quota) {
+	for name, count := range q.grantedBy(quota) {
 		others := q.totals[name].Sub(q.grants[name][quota.QueueName()].Count)
 		excess := OverAllocatedCard{Card: name, Quota: count, Granted: others.Add(count), Healthy: q.healthy[name]}
 		if count > 0 && excess.Excess() > 0 {
@@ -157,7 +189,7 @@ func (q *QuotaTotals) Denied(before, after *v1alpha1.CardQuota) []OverAllocatedC
 	}
 	var had card.Quota
 	if before != nil {
-		had = QuotaOf(before)
+		had = q.grantedBy(before)
 	}
 	return slices.DeleteFunc(q.OverAllocated(after), func(e OverAllocatedCard) bool { return e.Quota <= had[e.Card] })
 }

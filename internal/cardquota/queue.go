@@ -9,6 +9,7 @@ package cardquota
 import (
 	"cmp"
 	"encoding/json"
+	"math"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,13 +41,53 @@ type DesiredQueue struct {
 	// that the operator owned before.
 	Config *apply.QueueApplyConfiguration
 	// WeightHeldBy is the manager that keeps spec.weight although the CardQuota wants
-	// another value, "" for none.
-	WeightHeldBy string
+	// another value, "" for none. ParentHeldBy is that of spec.parent.
+	WeightHeldBy, ParentHeldBy string
+	// WantedParent is the spec.parent of the CardQuota's place.
+	WantedParent string
 }
 
 // ServiceTypeLookup returns the definition of a service type. It returns false for an
 // undefined type, whose queues keep their priority.
 type ServiceTypeLookup func(name string) (servicetype.Type, bool)
+
+// PolicyInput is what the ServiceTypePolicy in force says about queues.
+type PolicyInput struct {
+	Types ServiceTypeLookup
+	// Bands returns the priorities of the queues of a service type. nil bounds no band.
+	Bands func(name string) (servicetype.Band, bool)
+}
+
+// priorityOf returns the priority of a Queue, and the band of its service type if that cuts
+// the priority.
+func (p PolicyInput) priorityOf(quota *v1alpha1.CardQuota, serviceType servicetype.Type) (int32, *servicetype.Band) {
+	if quota.Spec.Priority == nil {
+		return serviceType.Priority, nil
+	}
+	band := servicetype.Band{Type: quota.Spec.ServiceType, Lowest: serviceType.Priority, Highest: math.MaxInt32}
+	if p.Bands != nil {
+		if found, ok := p.Bands(quota.Spec.ServiceType); ok {
+			band = found
+		}
+	}
+	priority, isCut := band.PriorityFor(*quota.Spec.Priority)
+	if !isCut {
+		return priority, nil
+	}
+	return priority, &band
+}
+
+// CutPriority describes a priority that reaches the next service type, "" for any other.
+func (p PolicyInput) CutPriority(quota *v1alpha1.CardQuota) string {
+	serviceType, ok := p.Types(quota.Spec.ServiceType)
+	if !ok {
+		return ""
+	}
+	if _, band := p.priorityOf(quota, serviceType); band != nil {
+		return band.Check(*quota.Spec.Priority).Error()
+	}
+	return ""
+}
 
 // NewDesiredQueue returns the Queue of a CardQuota by the service types in force. live is
 // nil when there is no Queue. allocated is the value of volcano.sh/card.allocated, "" to
@@ -56,16 +97,24 @@ type ServiceTypeLookup func(name string) (servicetype.Type, bool)
 // spec.parent when they have another value, and volcano.sh/closed-by-parent when Volcano's
 // queue controller writes true. It writes the last two because Volcano 1.14 sends JSON
 // patches that fail while spec or that annotation is missing.
-func NewDesiredQueue(quota *v1alpha1.CardQuota, types ServiceTypeLookup, live *v1beta1.Queue, allocated string) DesiredQueue {
-	config := baseConfig(quota, live, QuotaOf(quota), allocated)
+//
+// place is where the Queue belongs in a tree, nil while queues are flat. A flat Queue carries
+// no fields of a tree.
+func NewDesiredQueue(quota *v1alpha1.CardQuota, types PolicyInput, live *v1beta1.Queue, allocated string, place *Placement) DesiredQueue {
+	desired := newDesiredQueue(quota, live, QuotaOf(quota), allocated, parentOf(place))
+	config := desired.Config
 	spec := config.Spec
-	if limits := capabilityList(quota.Spec.Resources); len(limits) > 0 {
+	config.WithAnnotations(stopAnnotations(quota))
+	if place != nil {
+		config.WithAnnotations(treeAnnotations(quota))
+		place.applyTo(spec)
+	} else if limits := capabilityList(quota); len(limits) > 0 {
 		spec.WithCapability(limits)
 	}
-	if serviceType, ok := types(quota.Spec.ServiceType); ok {
-		spec.WithPriority(serviceType.Priority).WithReclaimable(serviceType.Reclaimable)
+	if serviceType, ok := types.Types(quota.Spec.ServiceType); ok {
+		priority, _ := types.priorityOf(quota, serviceType)
+		spec.WithPriority(priority).WithReclaimable(serviceType.Reclaimable)
 	}
-	desired := DesiredQueue{Config: config}
 	if weight := quota.Spec.Weight; weight != nil {
 		desired.WeightHeldBy = otherWeightManager(live, *weight)
 		if desired.WeightHeldBy == "" {
@@ -79,7 +128,7 @@ func NewDesiredQueue(quota *v1alpha1.CardQuota, types ServiceTypeLookup, live *v
 // NewDrainedQueue returns the Queue of a CardQuota that is being deleted: no card, no CPU
 // and no memory, so that nothing new starts while pods finish.
 func NewDrainedQueue(quota *v1alpha1.CardQuota, live *v1beta1.Queue, allocated string) DesiredQueue {
-	desired := DesiredQueue{Config: baseConfig(quota, live, card.Quota{}, allocated)}
+	desired := newDesiredQueue(quota, live, card.Quota{}, allocated, currentParent(live))
 	desired.dropEmptySpec()
 	return desired
 }
@@ -89,7 +138,7 @@ func NewDrainedQueue(quota *v1alpha1.CardQuota, live *v1beta1.Queue, allocated s
 // CardQuota. Fields that would become stale without the operator are left out. Apply it
 // before removing the managed fields.
 func NewAbandonedQueue(quota *v1alpha1.CardQuota, live *v1beta1.Queue) DesiredQueue {
-	desired := DesiredQueue{Config: baseConfig(quota, live, card.Quota{}, "")}
+	desired := newDesiredQueue(quota, live, card.Quota{}, "", currentParent(live))
 	delete(desired.Config.Annotations, v1alpha1.AnnotationServiceType)
 	delete(desired.Config.Annotations, v1alpha1.AnnotationNamespaceSelector)
 	desired.Config.Labels = nil
@@ -97,8 +146,40 @@ func NewAbandonedQueue(quota *v1alpha1.CardQuota, live *v1beta1.Queue) DesiredQu
 	return desired
 }
 
-// baseConfig returns the fields that every Queue of a CardQuota carries.
-func baseConfig(quota *v1alpha1.CardQuota, live *v1beta1.Queue, cards card.Quota, allocated string) *apply.QueueApplyConfiguration {
+// parentOf returns the parent of a placement.
+func parentOf(place *Placement) string {
+	if place == nil {
+		return workload.RootQueue
+	}
+	return place.Parent
+}
+
+// currentParent returns the parent of a Queue that is not moved any more, "" if the operator
+// does not own it.
+func currentParent(live *v1beta1.Queue) string {
+	if live == nil || live.Spec.Parent == "" || live.Spec.Parent == workload.RootQueue {
+		return workload.RootQueue
+	}
+	if OwnsParent(live) {
+		return live.Spec.Parent
+	}
+	return ""
+}
+
+// stopAnnotations returns the annotations that keep jobs from a Queue.
+func stopAnnotations(quota *v1alpha1.CardQuota) map[string]string {
+	out := map[string]string{}
+	if IsHeld(quota.Spec.StopPolicy) {
+		out[v1alpha1.AnnotationStopPolicy] = string(quota.Spec.StopPolicy)
+	}
+	if quota.Spec.ServiceType == "" {
+		out[v1alpha1.AnnotationParentOnly] = "true"
+	}
+	return out
+}
+
+// newDesiredQueue returns the fields that every Queue of a CardQuota carries.
+func newDesiredQueue(quota *v1alpha1.CardQuota, live *v1beta1.Queue, cards card.Quota, allocated, parent string) DesiredQueue {
 	spec := apply.QueueSpec()
 	config := apply.Queue(quota.QueueName()).WithSpec(spec).WithAnnotations(map[string]string{
 		v1alpha1.AnnotationCardQuota: cards.String(),
@@ -115,7 +196,7 @@ func baseConfig(quota *v1alpha1.CardQuota, live *v1beta1.Queue, cards card.Quota
 	if live == nil {
 		config.WithResourceVersion(nonexistentVersion).WithAnnotations(map[string]string{v1alpha1.AnnotationCreatedBy: quota.Name})
 	}
-	closedByParent, parent, manager := "", "", ""
+	closedByParent, manager := "", ""
 	if live != nil {
 		manager = live.Labels[LabelManagedBy]
 		if live.UID != "" { // an apply must not recreate a Queue that was just deleted
@@ -124,7 +205,7 @@ func baseConfig(quota *v1alpha1.CardQuota, live *v1beta1.Queue, cards card.Quota
 		if CreatedByOperator(live) { // applying without it would remove it
 			config.WithAnnotations(map[string]string{v1alpha1.AnnotationCreatedBy: live.Annotations[v1alpha1.AnnotationCreatedBy]})
 		}
-		closedByParent, parent = live.Annotations[annotationClosedByParent], live.Spec.Parent
+		closedByParent = live.Annotations[annotationClosedByParent]
 	}
 	if manager == "" || manager == v1alpha1.FieldManager {
 		config.WithLabels(map[string]string{LabelManagedBy: v1alpha1.FieldManager})
@@ -132,10 +213,11 @@ func baseConfig(quota *v1alpha1.CardQuota, live *v1beta1.Queue, cards card.Quota
 	if closedByParent == "" || closedByParent == notClosedByParent {
 		config.WithAnnotations(map[string]string{annotationClosedByParent: notClosedByParent})
 	}
-	if parent == "" || parent == workload.RootQueue {
-		spec.WithParent(workload.RootQueue)
+	desired := DesiredQueue{Config: config, WantedParent: parent}
+	if desired.ParentHeldBy = otherParentManager(live, parent); desired.ParentHeldBy == "" && parent != "" {
+		spec.WithParent(parent)
 	}
-	return config
+	return desired
 }
 
 // namespaceSelectorText returns the value of volcano.sh/namespace-selector, "" for a
@@ -151,20 +233,28 @@ func namespaceSelectorText(selector *metav1.LabelSelector) string {
 	return string(text)
 }
 
-// QuotaOf returns the quota that a CardQuota writes. It leaves out cards whose quota is
-// inherited.
+// QuotaOf returns the quota that a CardQuota grants while queues are flat. A parent grants
+// nothing, since its children have their own quotas. A card without a quota would inherit it
+// in a tree; here its queue gets what it deserves.
 func QuotaOf(quota *v1alpha1.CardQuota) card.Quota {
 	out := make(card.Quota, len(quota.Spec.Cards))
+	if quota.Spec.ServiceType == "" {
+		return out
+	}
 	for _, c := range quota.Spec.Cards {
-		if c.Quota != nil {
-			out[card.Name(c.Name)] = card.Count(*c.Quota)
+		if count := cmp.Or(c.Quota, c.Deserved); count != nil {
+			out[card.Name(c.Name)] = card.Count(*count)
 		}
 	}
 	return out
 }
 
-func capabilityList(resources *v1alpha1.Resources) corev1.ResourceList {
-	limits := corev1.ResourceList{}
+// capabilityList returns the CPU and memory of a flat Queue.
+func capabilityList(quota *v1alpha1.CardQuota) corev1.ResourceList {
+	limits, resources := corev1.ResourceList{}, quota.Spec.Resources
+	if quota.Spec.ServiceType == "" {
+		return limits
+	}
 	if resources != nil && resources.CPU != nil {
 		limits[corev1.ResourceCPU] = *resources.CPU
 	}
@@ -182,7 +272,11 @@ func (d *DesiredQueue) YieldField(c FieldConflict) bool {
 		d.Config.Spec.Weight = nil
 		d.WeightHeldBy = c.Manager
 	case fieldParent:
+		if d.WantedParent != workload.RootQueue && isQueueController(c.Manager) {
+			return false
+		}
 		d.Config.Spec.Parent = nil
+		d.ParentHeldBy = c.Manager
 	case labelField(LabelManagedBy):
 		d.Config.Labels = nil
 	case annotationField(annotationClosedByParent):
@@ -197,8 +291,8 @@ func (d *DesiredQueue) YieldField(c FieldConflict) bool {
 // dropEmptySpec drops an empty spec. Applied, it would make the operator own spec as a
 // whole.
 func (d *DesiredQueue) dropEmptySpec() {
-	if spec := d.Config.Spec; spec != nil && spec.Capability == nil && spec.Parent == nil &&
-		spec.Priority == nil && spec.Reclaimable == nil && spec.Weight == nil {
+	if spec := d.Config.Spec; spec != nil && spec.Capability == nil && spec.Deserved == nil && spec.Guarantee == nil &&
+		spec.Parent == nil && spec.Priority == nil && spec.Reclaimable == nil && spec.Weight == nil {
 		d.Config.Spec = nil
 	}
 }

@@ -121,7 +121,7 @@ func TestNewDesiredQueue(t *testing.T) {
 		if tc.live == nil { // made now, and nothing else than made
 			tc.want.WithResourceVersion("1").WithAnnotations(map[string]string{"cardquota.dev/created-by": "team"})
 		}
-		got := NewDesiredQueue(tc.quota, servicetype.BuiltIn, tc.live, tc.allocated)
+		got := NewDesiredQueue(tc.quota, PolicyInput{Types: servicetype.BuiltIn}, tc.live, tc.allocated, nil)
 		check.Equal(t, "plan", tc.want, got.Config)
 		check.Equal(t, "weight held by", tc.wantHolder, got.WeightHeldBy)
 	}
@@ -154,7 +154,7 @@ func TestCreatedByOperator(t *testing.T) {
 			if tc.want {
 				want = "first"
 			}
-			for name, plan := range map[string]DesiredQueue{"desired": NewDesiredQueue(quotaOf(nil), servicetype.BuiltIn, tc.live, ""), "drained": NewDrainedQueue(quotaOf(nil), tc.live, "")} {
+			for name, plan := range map[string]DesiredQueue{"desired": NewDesiredQueue(quotaOf(nil), PolicyInput{Types: servicetype.BuiltIn}, tc.live, "", nil), "drained": NewDrainedQueue(quotaOf(nil), tc.live, "")} {
 				check.Equal(t, fmt.Sprintf("%s says created by", name), want, plan.Config.Annotations["cardquota.dev/created-by"])
 				check.That(t, plan.Config.ResourceVersion == nil, "%s makes a Queue that is there", name)
 				check.That(t, tc.live.UID == "" || plan.Config.UID != nil && *plan.Config.UID == tc.live.UID,
@@ -203,13 +203,13 @@ func TestYieldField(t *testing.T) {
 		"the quota is not given away": {conflict: FieldConflict{Manager: "kubectl-edit", Field: ".metadata.annotations.volcano.sh/card.quota"},
 			wantGone: func(c *apply.QueueApplyConfiguration) bool { return c.Annotations["volcano.sh/card.quota"] == "{}" }},
 	}) {
-		plan := NewDesiredQueue(quotaOf(func(q *v1alpha1.CardQuota) { q.Spec.Weight = ptr(int32(5)) }), servicetype.BuiltIn, nil, "")
+		plan := NewDesiredQueue(quotaOf(func(q *v1alpha1.CardQuota) { q.Spec.Weight = ptr(int32(5)) }), PolicyInput{Types: servicetype.BuiltIn}, nil, "", nil)
 		check.Equal(t, "Yield", tc.want, plan.YieldField(tc.conflict))
 		check.That(t, plan.WeightHeldBy == tc.wantHolder && tc.wantGone(plan.Config),
 			"holder %q, plan %+v %+v", plan.WeightHeldBy, plan.Config.Annotations, plan.Config.Spec)
 	}
 	t.Run("an emptied spec is not claimed", func(t *testing.T) {
-		plan := NewDesiredQueue(quotaOf(nil), servicetype.BuiltIn, nil, "")
+		plan := NewDesiredQueue(quotaOf(nil), PolicyInput{Types: servicetype.BuiltIn}, nil, "", nil)
 		plan.YieldField(FieldConflict{Manager: "helm", Field: ".spec.parent"})
 		check.That(t, plan.Config.Spec == nil, "spec = %+v, want none", plan.Config.Spec)
 	})
@@ -220,11 +220,11 @@ func TestServiceTypesInForceDecide(t *testing.T) {
 	types := func(name string) (servicetype.Type, bool) {
 		return servicetype.Type{Priority: 5, Reclaimable: true}, name == "inference"
 	}
-	if spec := NewDesiredQueue(quota, types, nil, "").Config.Spec; *spec.Priority != 5 || !*spec.Reclaimable {
+	if spec := NewDesiredQueue(quota, PolicyInput{Types: types}, nil, "", nil).Config.Spec; *spec.Priority != 5 || !*spec.Reclaimable {
 		t.Errorf("priority %d, reclaimable %v; want what the policy says", *spec.Priority, *spec.Reclaimable)
 	}
 	quota.Spec.ServiceType = "training"
-	if spec := NewDesiredQueue(quota, types, nil, "").Config.Spec; spec.Priority != nil || spec.Reclaimable != nil {
+	if spec := NewDesiredQueue(quota, PolicyInput{Types: types}, nil, "", nil).Config.Spec; spec.Priority != nil || spec.Reclaimable != nil {
 		t.Errorf("priority %v, reclaimable %v; want both left alone for a type that the policy does not name", spec.Priority, spec.Reclaimable)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/conditions"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // Bounds of the status, as in its schema: entries and bytes.
@@ -33,8 +34,11 @@ type StatusInput struct {
 	Queue *v1beta1.Queue
 	// Sync is condition QueueSynced, the result of writing the Queue.
 	Sync metav1.Condition
-	// Usage is what the queue uses, nil before the first count.
-	Usage *Usage
+	// Usage is what the queue uses with the queues below it, Own what it uses alone. Both are
+	// nil before the first count.
+	Usage, Own *Usage
+	// Tree is the tree around the CardQuota, nil while queues are flat.
+	Tree *Tree
 	// Physical is how many of each card all nodes offer.
 	Physical map[card.Name]card.Count
 	// Totals compares what all CardQuotas grant with the healthy cards, nil before the
@@ -54,7 +58,11 @@ func NewStatus(f StatusInput) v1alpha1.CardQuotaStatus {
 	status.Queue = &v1alpha1.QueueStatus{Name: f.Quota.QueueName()}
 	if f.Queue != nil {
 		status.Queue.State = string(f.Queue.Status.State)
+		if parent := f.Queue.Spec.Parent; parent != workload.RootQueue {
+			status.Queue.Parent = parent
+		}
 	}
+	status.Children = int32(min(len(f.Tree.Children(f.Quota.Name)), math.MaxInt32))
 	switch {
 	case !ownsQueue(f):
 		status.Cards, status.Summary, status.PendingSummary = nil, "", ""
@@ -75,7 +83,7 @@ func setUsage(s *v1alpha1.CardQuotaStatus, f StatusInput) {
 	s.Cards = cardStatuses(f)
 	s.Summary, s.PendingSummary = usageSummary(s.Cards), pendingSummary(s.Cards)
 	var limits v1alpha1.Resources
-	if f.Quota.Spec.Resources != nil && f.Quota.DeletionTimestamp == nil {
+	if f.Quota.Spec.Resources != nil && !isEmptied(f) {
 		limits = *f.Quota.Spec.Resources
 	}
 	s.CPU = &v1alpha1.ResourceStatus{Used: *resource.NewMilliQuantity(f.Usage.MilliCPU, resource.DecimalSI), Quota: limits.CPU}
@@ -90,23 +98,29 @@ func setUsage(s *v1alpha1.CardQuotaStatus, f StatusInput) {
 	}
 }
 
+// isEmptied reports whether the Queue of a CardQuota that is being deleted has lost its quota.
+// A parent keeps it while there are Queues below it.
+func isEmptied(f StatusInput) bool {
+	return f.Quota.DeletionTimestamp != nil && f.Sync.Reason != v1alpha1.ReasonWaitingForChildren
+}
+
 // cardStatuses returns the cards of the spec in its order, then cards that are used or
 // pending without a quota. While a CardQuota is being deleted every quota is 0, as on its
 // Queue.
 func cardStatuses(f StatusInput) []v1alpha1.CardStatus {
-	quota := QuotaOf(f.Quota)
+	quota := f.Tree.QuotaFor(f.Quota)
 	names := make([]card.Name, 0, len(quota))
 	for _, c := range f.Quota.Spec.Cards {
 		names = append(names, card.Name(c.Name))
 	}
-	if f.Quota.DeletionTimestamp != nil {
+	if isEmptied(f) {
 		clear(quota)
 	}
 	names = append(names, ungrantedCards(f, names)...)
 	cards := make([]v1alpha1.CardStatus, 0, len(names))
 	for _, name := range names[:min(len(names), MaxStatusCards)] {
 		used := f.Usage.Used[name]
-		cards = append(cards, v1alpha1.CardStatus{
+		entry := v1alpha1.CardStatus{
 			Name:        string(name),
 			Quota:       int64(quota[name]),
 			Used:        int64(used),
@@ -114,7 +128,9 @@ func cardStatuses(f StatusInput) []v1alpha1.CardStatus {
 			Free:        int64(quota[name].Sub(used)),
 			OverQuotaBy: int64(used.Sub(quota[name])),
 			Physical:    int64(f.Physical[name]),
-		})
+		}
+		f.Tree.setShares(&entry, f.Quota.Name)
+		cards = append(cards, entry)
 	}
 	return cards
 }

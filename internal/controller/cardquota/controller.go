@@ -31,6 +31,10 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
+// waitingRetry is how soon the operator retries what the neighbors of a Queue in a tree
+// delay. Watches report most of their changes earlier.
+var waitingRetry = build.Wait(time.Second)
+
 // refusedRetry is how long the operator waits before it retries a refused write when no
 // watch reports that the reason is gone.
 var refusedRetry = build.Wait(30 * time.Second)
@@ -61,9 +65,12 @@ type reconciliation struct {
 	// policy is the ServiceTypePolicy, nil when there is none, types the service types
 	// in force by it.
 	policy *v1alpha1.ServiceTypePolicy
-	types  cardquota.ServiceTypeLookup
-	// usage is nil before the first count.
-	usage *cardquota.Usage
+	types  cardquota.PolicyInput
+	// tree is the tree around the CardQuota, nil while queues are flat.
+	tree *cardquota.Tree
+	// usage is what the queue uses alone, subtree what it uses with the queues below it.
+	// Both are nil before the first count.
+	usage, subtree *cardquota.Usage
 	// statusDelay is how long the next status write must wait.
 	statusDelay time.Duration
 	now         time.Time
@@ -94,7 +101,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if p.policy, err = r.findPolicy(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
-	p.types = policy.ServiceTypes(p.policy)
+	p.types = cardquota.PolicyInput{Types: policy.ServiceTypes(p.policy), Bands: policy.PriorityBands(p.policy)}
 	name := quota.QueueName()
 	if name == workload.RootQueue {
 		return p.updateStatus(ctx, cardquota.QueueReservedCondition(name))
@@ -106,8 +113,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if p.queue, err = getQueue(ctx, r.client, name); err != nil {
 		return ctrl.Result{}, err
 	}
-	if used, counted := r.usage.QueueUsage(name); counted {
-		p.usage = &used
+	if own, subtree, counted := r.usage.QueueUsage(name); counted {
+		p.usage, p.subtree = &own, &subtree
+	}
+	if p.tree, err = p.treeAround(ctx); err != nil {
+		return ctrl.Result{}, err
 	}
 	owner := cardquota.QueueOwner(candidates)
 	switch {
@@ -148,30 +158,49 @@ func (r *reconciliation) syncQueue(ctx context.Context) (ctrl.Result, error) {
 			return r.updateStatus(ctx, cardquota.InvalidSelectorCondition(r.quota.QueueName(), err))
 		}
 	}
+	place, wait, err := r.placeQueue(ctx)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if wait != nil && wait.KeepsQueue {
+		return r.reportWait(ctx, wait)
+	}
 	desired := func(live *v1beta1.Queue) cardquota.DesiredQueue {
-		return cardquota.NewDesiredQueue(r.quota, r.types, live, r.allocatedText(live))
+		return cardquota.NewDesiredQueue(r.quota, r.types, live, r.allocatedText(live), place)
 	}
 	before := conditions.Get(r.quota.Status.Conditions, v1alpha1.ConditionQueueSynced)
 	inSync, err := r.inSync(ctx, desired)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	// If the Queue carried this spec and its service type is unchanged, another manager
-	// caused the difference.
-	wasInSync := before.Status == metav1.ConditionTrue && before.ObservedGeneration == r.quota.Generation && !desired(r.queue).ServiceTypeChanged(r.queue)
+	// If the Queue carried this spec, and neither its service type nor the tree changed, another
+	// manager caused the difference.
+	now := desired(r.queue)
+	wasInSync := before.Status == metav1.ConditionTrue && before.ObservedGeneration == r.quota.Generation &&
+		!now.ServiceTypeChanged(r.queue) && !now.TreeChanged(r.queue)
 	if !inSync && wasInSync && r.statusDelay > 0 {
 		// The operator writes a changed spec or policy at once. It reverts changes of other
 		// managers with the next status write, so that constant writes of another manager
 		// do not cause constant writes of the operator.
 		return ctrl.Result{RequeueAfter: r.statusDelay}, nil
 	}
-	written := cardquota.QueueWrite{WeightHeldBy: desired(r.queue).WeightHeldBy}
+	written := cardquota.QueueWrite{WeightHeldBy: now.WeightHeldBy, ParentHeldBy: now.ParentHeldBy}
 	if !inSync {
 		if written, err = r.writeQueue(ctx, desired, wasInSync); err != nil {
 			return r.reportWriteError(ctx, err)
 		}
 	}
-	return r.updateStatus(ctx, cardquota.QueueSyncedCondition(r.quota, before, written, r.now))
+	written.IsFlat, written.Wait, written.CutPriority = place == nil, wait, r.types.CutPriority(r.quota)
+	if place == nil {
+		written.ParentHeldBy = ""
+	} else {
+		written.Parent = place.Parent
+	}
+	result, err := r.updateStatus(ctx, cardquota.QueueSyncedCondition(r.quota, before, written, r.now))
+	if err == nil && wait != nil {
+		result = shared.RequeueWithin(result, r.retryDelay(v1alpha1.ConditionQueueSynced))
+	}
+	return result, err
 }
 
 // reportWriteError reports a refused write in the status and returns any other error. The
@@ -182,7 +211,11 @@ func (r *reconciliation) reportWriteError(ctx context.Context, err error) (ctrl.
 		return ctrl.Result{}, err
 	}
 	result, err := r.updateStatus(ctx, cardquota.QueueRefusedCondition(r.quota.QueueName(), r.queue, err))
-	if err == nil && result.IsZero() && !cardquota.RefusesChanges(r.queue) {
+	switch {
+	case err != nil || !result.IsZero() || cardquota.RefusesChanges(r.queue):
+	case r.tree != nil: // Volcano's webhook may not know the last writes of the neighbors yet
+		result.RequeueAfter = r.retryDelay(v1alpha1.ConditionQueueSynced)
+	default:
 		result.RequeueAfter = refusedRetry
 	}
 	return result, err
@@ -192,8 +225,8 @@ func (r *reconciliation) reportWriteError(ctx context.Context, err error) (ctrl.
 // current value before the first count.
 func (r *reconciliation) allocatedText(live *v1beta1.Queue) string {
 	switch {
-	case r.usage != nil:
-		return card.Quota(r.usage.Used).String()
+	case r.subtree != nil:
+		return card.Quota(r.subtree.Used).String()
 	case live != nil:
 		return live.Annotations[v1alpha1.AnnotationCardAllocated]
 	default:
@@ -206,12 +239,12 @@ func (r *reconciliation) allocatedText(live *v1beta1.Queue) string {
 func (r *reconciliation) updateStatus(ctx context.Context, sync metav1.Condition) (ctrl.Result, error) {
 	before := r.quota.DeepCopy()
 	input := cardquota.StatusInput{
-		Quota: r.quota, Queue: r.queue, Sync: sync, Usage: r.usage, Physical: r.Reconciler.usage.Physical(),
+		Quota: r.quota, Queue: r.queue, Sync: sync, Usage: r.subtree, Own: r.usage, Tree: r.tree, Physical: r.Reconciler.usage.Physical(),
 		Totals: r.Reconciler.usage.QuotaTotals(), Now: r.now,
 	}
 	input.Enforced = r.enforcedCondition()
 	status := cardquota.NewStatus(input)
-	if len(status.Cards) > 0 {
+	if len(status.Cards) > 0 && status.Children == 0 { // the children of a parent report its cards
 		r.metrics.setCards(r.quota.QueueName(), r.quota.Name, status.Cards)
 	} else {
 		r.metrics.forgetQuota(r.quota.Name)

@@ -70,7 +70,7 @@ func (r *reconciliation) writeQueue(ctx context.Context, desired queueBuilder, w
 	if r.queue == nil && wasInSync {
 		r.events.Eventf(r.quota, corev1.EventTypeWarning, v1alpha1.EventQueueRecreated, "queue %s had been deleted and was created again", r.quota.QueueName())
 	}
-	return cardquota.QueueWrite{Replaced: replaced, WeightHeldBy: want.WeightHeldBy}, nil
+	return cardquota.QueueWrite{Replaced: replaced, WeightHeldBy: want.WeightHeldBy, ParentHeldBy: want.ParentHeldBy}, nil
 }
 
 // applyQueue applies the desired Queue without force first. On a conflict it yields the
@@ -115,6 +115,12 @@ func (r *reconciliation) finalizeQueue(ctx context.Context, owner *v1alpha1.Card
 	}
 	if r.queue == nil || inherited {
 		return r.removeFinalizer(ctx)
+	}
+	if wait, err := r.waitForChildren(ctx); err != nil || wait != nil {
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		return r.reportWait(ctx, wait)
 	}
 	drained := drainStatus{done: true}
 	switch {

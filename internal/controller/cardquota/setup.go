@@ -74,6 +74,9 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*UsageCollec
 	if err != nil {
 		return nil, fmt.Errorf("index CardQuotas by queue: %w", err)
 	}
+	if err := indexTree(ctx, mgr.GetFieldIndexer()); err != nil {
+		return nil, err
+	}
 	for _, metric := range []prometheus.Collector{r.metrics, r.usage.unowned, r.usage.duration} {
 		if err := options.Metrics.Register(metric); err != nil {
 			return nil, fmt.Errorf("register metrics: %w", err)
@@ -91,6 +94,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*UsageCollec
 		Named("cardquota").
 		For(&v1alpha1.CardQuota{}, builder.WithPredicates(shared.SpecChanged)).
 		Watches(&v1alpha1.CardQuota{}, handler.EnqueueRequestsFromMapFunc(r.requestsForSameQueue), builder.WithPredicates(comesOrGoes)).
+		Watches(&v1alpha1.CardQuota{}, handler.EnqueueRequestsFromMapFunc(r.requestsForNeighbors), builder.WithPredicates(shared.SpecChanged)).
 		Watches(&v1alpha1.ServiceTypePolicy{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
 			return r.requestsForQueue(ctx, allQueues)
 		}), builder.WithPredicates(policyChanged)).
@@ -98,6 +102,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*UsageCollec
 			handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, q *v1beta1.Queue) []reconcile.Request {
 				return r.requestsForQueue(ctx, q.Name)
 			}), queueChanged)).
+		WatchesRawSource(source.Kind(mgr.GetCache(), &v1beta1.Queue{}, handler.TypedEnqueueRequestsFromMapFunc(r.requestsForQueueNeighbors), treeQueueChanged)).
 		WatchesRawSource(source.TypedChannel(r.usage.wakeups, handler.TypedEnqueueRequestsFromMapFunc(r.requestsForQueue))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: options.Concurrency,
@@ -144,12 +149,12 @@ var queueChanged = predicate.TypedFuncs[*v1beta1.Queue]{UpdateFunc: func(e event
 		!maps.Equal(before.Annotations, after.Annotations) || !maps.Equal(before.Labels, after.Labels)
 }}
 
-// policyChanged selects changes of service types and of enforcement in a ServiceTypePolicy.
+// policyChanged selects changes of service types, of the hierarchy and of enforcement in a ServiceTypePolicy.
 // Bypasses concern single queues, which the UsageCollector reconciles.
 var policyChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, _ := e.ObjectOld.(*v1alpha1.ServiceTypePolicy)
 	after, _ := e.ObjectNew.(*v1alpha1.ServiceTypePolicy)
-	return !policy.SameServiceTypes(before, after) || !conditions.Same(enforcedWithoutBypass(before), enforcedWithoutBypass(after))
+	return !policy.SameServiceTypes(before, after) || policy.IsTree(before) != policy.IsTree(after) || !conditions.Same(enforcedWithoutBypass(before), enforcedWithoutBypass(after))
 }}
 
 // enforcedWithoutBypass returns condition Enforced of a queue without bypasses.

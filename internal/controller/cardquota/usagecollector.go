@@ -23,6 +23,7 @@ import (
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/enforcement"
+	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/quota"
 )
 
@@ -65,6 +66,8 @@ type UsageCollector struct {
 
 	mu              sync.RWMutex
 	queues          map[string]cardquota.Usage // nil before the first count
+	subtrees        map[string]cardquota.Usage // queues with the queues below them
+	tree            *cardquota.Tree            // nil while queues are flat
 	physical        map[card.Name]card.Count
 	totals          *cardquota.QuotaTotals // nil before the first count
 	totalsUpdatedAt time.Time              // when totals last replaced older ones
@@ -90,11 +93,12 @@ func newUsageCollector(c cache.Cache, interval time.Duration, cards InventorySou
 	}
 }
 
-// QueueUsage returns the usage of a queue. It returns false before the first count.
-func (u *UsageCollector) QueueUsage(name string) (cardquota.Usage, bool) {
+// QueueUsage returns the usage of a queue alone, and with the queues below it. It returns
+// false before the first count.
+func (u *UsageCollector) QueueUsage(name string) (own, subtree cardquota.Usage, counted bool) {
 	u.mu.RLock()
 	defer u.mu.RUnlock()
-	return u.queues[name], u.queues != nil
+	return u.queues[name], u.subtrees[name], u.queues != nil
 }
 
 // Physical returns how many of each card all nodes offer.
@@ -183,7 +187,9 @@ func (u *UsageCollector) watchObjects(ctx context.Context) (objectStores, error)
 		}},
 		{&corev1.Namespace{}, &s.namespaces, func(before, after client.Object) bool { return !maps.Equal(before.GetLabels(), after.GetLabels()) }},
 		{&v1alpha1.CardQuota{}, &s.quotas, specChanged},
-		{&v1alpha1.ServiceTypePolicy{}, &s.policies, specChanged},
+		{&v1alpha1.ServiceTypePolicy{}, &s.policies, func(before, after client.Object) bool {
+			return specChanged(before, after) || isTree(before) != isTree(after)
+		}},
 	} {
 		informer, err := u.cache.GetInformer(ctx, w.object)
 		if err != nil {
@@ -223,10 +229,15 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 		return nil
 	}
 	pods, granted := storedObjects[corev1.Pod](s.pods), storedObjects[v1alpha1.CardQuota](s.quotas)
-	owners, schedulers := ownersByQueue(granted), ourSchedulers(storedObjects[v1alpha1.ServiceTypePolicy](s.policies))
+	policies := storedObjects[v1alpha1.ServiceTypePolicy](s.policies)
+	owners, schedulers := ownersByQueue(granted), ourSchedulers(policies)
+	var tree *cardquota.Tree
+	if slices.ContainsFunc(policies, policy.IsTree) {
+		tree = cardquota.NewTree(granted)
+	}
 	quotas := make(map[string]card.Quota, len(owners))
 	for queue, owner := range owners {
-		quotas[queue] = cardquota.QuotaOf(owner)
+		quotas[queue] = tree.QuotaFor(owner)
 	}
 	var queues map[string]cardquota.Usage
 	queues, u.lastCharges = cardquota.CountUsageAndCharges(cardquota.CountInput{
@@ -242,9 +253,8 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 	if len(schedulers) > 0 { // without a policy, our schedulers are unknown
 		bypasses = enforcement.FindBypasses(pods, u.lastCharges, inventory, schedulers, u.provenance)
 	}
-	unowned := cardquota.UnownedQuotas(granted, storedObjects[v1beta1.Queue](s.queues))
-	u.updateUnownedMetric(unowned)
-	totals, physical := cardquota.NewQuotaTotals(granted, unowned, u.inventory.Healthy()), inventory.Physical()
+	totals, physical := u.compareWithInventory(tree, granted, storedObjects[v1beta1.Queue](s.queues)), inventory.Physical()
+	subtrees := tree.SumUsage(queues)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.queues == nil || !slices.EqualFunc(u.bypasses, bypasses, enforcement.Bypass.Equal) {
@@ -264,13 +274,40 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 			time.AfterFunc(wait, u.markDirty)
 			moved, totals = nil, u.totals
 		}
-		wakeups = slices.Concat(changedKeys(u.queues, queues, cardquota.Usage.Equal), moved,
+		wakeups = slices.Concat(changedKeys(u.queues, queues, cardquota.Usage.Equal), moved, u.changedInTree(tree, subtrees),
 			queuesWithCards(changedKeys(u.physical, physical, func(a, b card.Count) bool { return a == b }), queues, quotas), enforcement.ChangedQueues(u.bypasses, bypasses))
 		slices.Sort(wakeups)
 		wakeups = slices.Compact(wakeups)
 	}
 	u.queues, u.physical, u.totals, u.bypasses = queues, physical, totals, bypasses
+	u.tree, u.subtrees = tree, subtrees
 	return wakeups
+}
+
+// compareWithInventory compares what CardQuotas and other Queues grant with the healthy cards.
+func (u *UsageCollector) compareWithInventory(tree *cardquota.Tree, granted []*v1alpha1.CardQuota, queues []*v1beta1.Queue) *cardquota.QuotaTotals {
+	compare := cardquota.NewQuotaTotals
+	if tree != nil {
+		compare, queues = cardquota.NewTreeTotals, cardquota.TopLevelQueues(queues)
+	}
+	unowned := cardquota.UnownedQuotas(granted, queues)
+	u.updateUnownedMetric(unowned)
+	return compare(granted, unowned, u.inventory.Healthy())
+}
+
+// changedInTree returns the queues whose numbers in the tree, or whose subtrees' usage, differ
+// from the last count. It costs nothing while queues are flat.
+func (u *UsageCollector) changedInTree(tree *cardquota.Tree, subtrees map[string]cardquota.Usage) []string {
+	if tree == nil && u.tree == nil {
+		return nil
+	}
+	return append(changedKeys(u.subtrees, subtrees, cardquota.Usage.Equal), tree.ChangedQueues(u.tree)...)
+}
+
+// isTree reports whether an object is a ServiceTypePolicy with a tree of queues in force.
+func isTree(object client.Object) bool {
+	p, ok := object.(*v1alpha1.ServiceTypePolicy)
+	return ok && policy.IsTree(p)
 }
 
 // updateUnownedMetric updates the metric of quotas without a CardQuota.

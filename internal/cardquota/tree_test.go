@@ -1,0 +1,196 @@
+package cardquota
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
+)
+
+// node is a CardQuota below a parent, "" for the top level, with quota, deserved and guarantee
+// of H200. A negative number is not written.
+func node(name, parent string, quota, deserved, guarantee int64, changes ...func(*v1alpha1.CardQuota)) *v1alpha1.CardQuota {
+	return builder.CardQuota(name).With(func(q *v1alpha1.CardQuota) {
+		entry := v1alpha1.Card{Name: "H200"}
+		for _, number := range []struct {
+			count int64
+			field **int64
+		}{{quota, &entry.Quota}, {deserved, &entry.Deserved}, {guarantee, &entry.Guarantee}} {
+			if number.count >= 0 {
+				*number.field = ptr(number.count)
+			}
+		}
+		q.Spec.Parent, q.Spec.Cards = parent, []v1alpha1.Card{entry}
+		for _, change := range changes {
+			change(q)
+		}
+	}).Obj()
+}
+
+func parentOnly(q *v1alpha1.CardQuota) { q.Spec.ServiceType = "" }
+
+func stopping(policy v1alpha1.StopPolicy) func(*v1alpha1.CardQuota) {
+	return func(q *v1alpha1.CardQuota) { q.Spec.StopPolicy = policy }
+}
+
+// tenantTree is a tenant with two projects, of which one has two queues.
+func tenantTree(changes ...func(map[string]*v1alpha1.CardQuota)) map[string]*v1alpha1.CardQuota {
+	all := map[string]*v1alpha1.CardQuota{}
+	for _, q := range []*v1alpha1.CardQuota{
+		node("tenant", "", 16, 16, 8, parentOnly), node("web", "tenant", 12, 8, 4, parentOnly), node("lab", "tenant", -1, 8, -1),
+		node("chat", "web", 8, 4, 4), node("search", "web", 8, 4, -1), node("other", "", 4, 4, -1),
+	} {
+		all[q.Name] = q
+	}
+	for _, change := range changes {
+		change(all)
+	}
+	return all
+}
+
+func treeOf(all map[string]*v1alpha1.CardQuota) *Tree {
+	return NewTree(slices.Collect(maps.Values(all)))
+}
+
+func TestTreeOfOwners(t *testing.T) {
+	all := tenantTree(func(all map[string]*v1alpha1.CardQuota) {
+		all["late"] = node("late", "web", 8, 4, -1, ofQueue("chat"))
+		all["late"].CreationTimestamp.Time = noon
+	})
+	tree := treeOf(all)
+	check.Equal(t, "children", []string{"chat", "search"}, tree.Children("web"))
+	var above []string
+	for _, q := range tree.Ancestors("chat") {
+		above = append(above, q.Name)
+	}
+	check.Equal(t, "ancestors", []string{"web", "tenant"}, above)
+	check.Equal(t, "ancestors of one that is not there", 0, len(tree.Ancestors("nobody")))
+	var flat *Tree
+	check.Equal(t, "children while flat", 0, len(flat.Children("web")))
+	check.Equal(t, "quota of a leaf", card.Quota{"H200": 8}, tree.QuotaFor(all["chat"]))
+	check.Equal(t, "inherited quota", card.Quota{"H200": 16}, tree.QuotaFor(all["lab"]))
+	check.Equal(t, "quota of a parent", card.Quota{"H200": 16}, tree.QuotaFor(all["tenant"]))
+}
+
+func TestQuotaWhileFlat(t *testing.T) {
+	var flat *Tree
+	for t, tc := range check.Cases(t, map[string]struct {
+		quota *v1alpha1.CardQuota
+		want  card.Quota
+	}{
+		"the quota":                             {node("a", "", 8, 4, 2), card.Quota{"H200": 8}},
+		"nothing to inherit: what it deserves":  {node("a", "p", -1, 4, 2), card.Quota{"H200": 4}},
+		"no number at all":                      {node("a", "p", -1, -1, -1), card.Quota{}},
+		"a parent contains what others can use": {node("a", "", 8, 4, 2, parentOnly), card.Quota{}},
+	}) {
+		check.Equal(t, "quota", tc.want, flat.QuotaFor(tc.quota))
+		check.Equal(t, "quota of the Queue", tc.want.String(), NewDesiredQueue(tc.quota, PolicyInput{Types: noTypes}, nil, "", nil).Config.Annotations[v1alpha1.AnnotationCardQuota])
+	}
+}
+
+// TestSumsEqualANaiveRecount compares the usage of every CardQuota with a sum over all queues
+// whose chain of parents contains it, and expects that only sums change.
+func TestSumsEqualANaiveRecount(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		names := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
+		all, used := map[string]*v1alpha1.CardQuota{}, map[string]Usage{}
+		for i, name := range names {
+			parent := rapid.SampledFrom(append([]string{"", "missing"}, names...)).Draw(t, "parent")
+			if rapid.Bool().Draw(t, "proper") {
+				parent = append([]string{""}, names[:i]...)[rapid.IntRange(0, i).Draw(t, "above")]
+			}
+			all[name] = node(name, parent, 8, 4, -1, ofQueue("queue-"+name))
+			if rapid.Bool().Draw(t, "used") {
+				used["queue-"+name] = Usage{Used: cards{"H200": card.Count(rapid.IntRange(0, 9).Draw(t, "H200"))}, Members: i,
+					Pending: cards{"H800": 1}, MilliCPU: int64(i), BlockedTotal: i, Blocked: blockedList(name, i)}
+			}
+		}
+		tree := treeOf(all)
+		sums := tree.SumUsage(used)
+		for _, name := range names {
+			want, total := card.Count(0), 0
+			for _, below := range names {
+				if isBelowOrSame(all, below, name) {
+					want += used["queue-"+below].Used["H200"]
+					total += used["queue-"+below].BlockedTotal
+				}
+			}
+			got := sums["queue-"+name]
+			check.Must(t, got.Used["H200"] == want && got.BlockedTotal == total, "%s uses %d with %d blocked, want %d with %d", name, got.Used["H200"], got.BlockedTotal, want, total)
+			check.Must(t, got.Members == used["queue-"+name].Members, "%s has the members of others", name)
+			check.Must(t, len(got.Blocked) == min(total, MaxBlocked) && slices.IsSortedFunc(got.Blocked, compareBlocked), "%s lists %d blocked of %d", name, len(got.Blocked), total)
+		}
+	})
+}
+
+// blockedList is a list of blocked workloads, the longest waiting first.
+func blockedList(name string, count int) []v1alpha1.BlockedStatus {
+	set := blockedSet{}
+	for i := range count {
+		set.add(v1alpha1.BlockedStatus{Workload: v1alpha1.WorkloadReference{Name: fmt.Sprint(name, i)}, Count: 1})
+	}
+	return set.oldestFirst()
+}
+
+// isBelowOrSame walks up the written parents. A chain that does not end at the top level leads
+// nowhere, and so does one of more than six.
+func isBelowOrSame(all map[string]*v1alpha1.CardQuota, name, above string) bool {
+	if name == above {
+		return true
+	}
+	met, steps := false, 1
+	for at := all[name]; at.Spec.Parent != ""; steps++ {
+		if at = all[at.Spec.Parent]; at == nil || steps > 6 {
+			return false
+		}
+		met = met || at.Name == above
+	}
+	return met && steps <= 6
+}
+
+func TestChangedQueuesOfATree(t *testing.T) {
+	var flat *Tree
+	before := treeOf(tenantTree())
+	every := []string{"chat", "lab", "other", "search", "tenant", "web"}
+	for t, tc := range check.Cases(t, map[string]struct {
+		before, after *Tree
+		want          []string
+	}{
+		"nothing":         {before, treeOf(tenantTree()), nil},
+		"flat to flat":    {flat, flat, nil},
+		"flat to tree":    {flat, before, every},
+		"tree to flat":    {before, flat, every},
+		"a number of one": {before, treeOf(tenantTree(func(all map[string]*v1alpha1.CardQuota) { all["search"].Spec.Cards[0].Deserved = ptr(int64(3)) })), []string{"search"}},
+		"a parent is lowered": {before, treeOf(tenantTree(func(all map[string]*v1alpha1.CardQuota) { all["web"].Spec.Cards[0].Deserved = ptr(int64(4)) })),
+			[]string{"chat", "search", "web"}},
+		"one is held with all below": {before, treeOf(tenantTree(func(all map[string]*v1alpha1.CardQuota) { all["web"].Spec.StopPolicy = "Hold" })), []string{"chat", "search", "web"}},
+		"one is moved": {before, treeOf(tenantTree(func(all map[string]*v1alpha1.CardQuota) { all["search"].Spec.Parent = "tenant" })),
+			[]string{"lab", "search", "tenant", "web"}},
+		"one goes": {before, treeOf(tenantTree(func(all map[string]*v1alpha1.CardQuota) { delete(all, "chat") })), []string{"chat", "web"}},
+	}) {
+		check.Equal(t, "changed", tc.want, tc.after.ChangedQueues(tc.before))
+	}
+}
+
+func TestOnlyTheTopLevelCountsForTheInventory(t *testing.T) {
+	all := slices.Collect(maps.Values(tenantTree()))
+	totals := NewTreeTotals(all, nil, cards{"H200": 18})
+	for _, q := range all {
+		want := map[string]string{
+			"tenant": "H200: 20 granted, 18 healthy, 2 too many (16 here, 4 by other)",
+			"other":  "H200: 20 granted, 18 healthy, 2 too many (4 here, 16 by tenant)",
+		}[q.Name]
+		check.Equal(t, "over-allocation of "+q.Name, want, DescribeOverAllocation(totals.OverAllocated(q)))
+	}
+	// Flat, the leaves count instead of their parents: lab has what it deserves.
+	flat := NewQuotaTotals(all, nil, cards{"H200": 18})
+	check.Equal(t, "flat", "H200: 28 granted, 18 healthy, 10 too many (4 here, 8 by chat, 8 by lab, 8 by search)", DescribeOverAllocation(flat.OverAllocated(tenantTree()["other"])))
+}

@@ -1,0 +1,217 @@
+package cardquota
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/conditions"
+	"cardquota.dev/operator/internal/quota"
+)
+
+// HierarchyCondition is condition HierarchyValid of a CardQuota in a tree. own is the usage of
+// its queue alone, nil before the first count.
+func (t *Tree) HierarchyCondition(q *v1alpha1.CardQuota, own *Usage) metav1.Condition {
+	if !t.isPlaced(q.Name) {
+		reason, message := describeFault(q.Name, t.Fault(q.Name))
+		return conditions.New(metav1.ConditionFalse, reason, "%s", message)
+	}
+	if message := t.describeWork(q, own); message != "" {
+		return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonWorkInParent, "%s", message)
+	}
+	if reason, messages := t.describeExcess(q.Name); len(messages) > 0 {
+		return conditions.New(metav1.ConditionFalse, reason, "%s", strings.Join(messages, "; "))
+	}
+	message := "this CardQuota is at the top level"
+	if above := t.Ancestors(q.Name); len(above) > 0 {
+		names := make([]string, len(above))
+		for i, a := range above {
+			names[i] = a.Name
+		}
+		message = "the parents up to the top level are " + strings.Join(names, ", ")
+	}
+	switch children := t.children[q.Name]; {
+	case len(children) > 0:
+		message += fmt.Sprintf("; it has %d children: %s", len(children), joinNames(children))
+	case q.Spec.ServiceType == "":
+		message += "; it has no children yet, and without serviceType no job can start in it"
+	}
+	return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonHierarchyValid, "%s", message)
+}
+
+// describeFault returns the reason and the message of a path that does not lead to the top
+// level.
+func describeFault(name string, fault quota.Fault) (reason, message string) {
+	at := "spec.parent"
+	if fault.Queue != name {
+		at = "its ancestor " + fault.Queue
+	}
+	const closed = "nothing new starts here and below"
+	switch fault.Kind {
+	case quota.ParentNotFound:
+		return v1alpha1.ReasonParentNotFound, fmt.Sprintf("%s names CardQuota %s, which does not exist or does not own its queue: %s; create it, or name another parent", at, fault.Parent, closed)
+	case quota.ParentCycle:
+		return v1alpha1.ReasonParentCycle, fmt.Sprintf("%s names CardQuota %s, and these parents form a cycle: %s; give one of them another parent", at, fault.Parent, closed)
+	default:
+		return v1alpha1.ReasonTooDeep, fmt.Sprintf("this CardQuota is more than %d levels below the root: %s; move it up", quota.MaxDepth, closed)
+	}
+}
+
+// describeWork says what keeps a CardQuota with children from being only a parent, "" if
+// nothing does.
+func (t *Tree) describeWork(q *v1alpha1.CardQuota, own *Usage) string {
+	children := t.children[q.Name]
+	if len(children) == 0 && q.Spec.ServiceType != "" {
+		return ""
+	}
+	kind := "it has no serviceType"
+	if len(children) > 0 {
+		kind = fmt.Sprintf("it has %d children (%s)", len(children), joinNames(children))
+	}
+	switch {
+	case q.Spec.ServiceType != "":
+		return fmt.Sprintf("only leaves take jobs, and %s: nothing new starts in queue %s itself; remove serviceType, and give the jobs a CardQuota of their own below it", kind, q.QueueName())
+	case own != nil && own.Members > 0:
+		return fmt.Sprintf("only leaves take jobs, and %s: %d unfinished pods and PodGroups in queue %s count here, but nothing new starts; move the jobs to a child", kind, own.Members, q.QueueName())
+	}
+	return ""
+}
+
+// excessReasons are the reasons of HierarchyValid by kind of excess. The first that applies is
+// the reason of the condition.
+var excessReasons = []string{
+	v1alpha1.ReasonCardNotInParent, v1alpha1.ReasonQuotaAboveParent, v1alpha1.ReasonDeservedAboveParent,
+	v1alpha1.ReasonGuaranteeAboveParent, v1alpha1.ReasonScaled,
+}
+
+// describeExcess returns the messages of all written numbers that are not in force, and the
+// most important reason.
+func (t *Tree) describeExcess(name string) (reason string, messages []string) {
+	first, missing := len(excessReasons), map[card.Name]bool{}
+	for _, e := range t.resolved[name].Excess {
+		if missing[e.Name] { // then every number of it is 0
+			continue
+		}
+		missing[e.Name] = e.Kind == quota.NotInParent || e.Kind == quota.NothingToInherit
+		kind, message := describeOneExcess(e)
+		messages = append(messages, message)
+		for i, candidate := range excessReasons[:first] {
+			if candidate == kind {
+				first = i
+				break
+			}
+		}
+	}
+	if len(messages) == 0 {
+		return "", nil
+	}
+	return excessReasons[first], messages
+}
+
+// describeOneExcess returns the reason and the message of one number that is not in force.
+func describeOneExcess(e quota.Excess) (reason, message string) {
+	is := func(n int64) string { return formatExcess(e.Name, n) }
+	of := cardLabel(e.Name)
+	switch e.Kind {
+	case quota.NothingToInherit:
+		return v1alpha1.ReasonCardNotInParent, fmt.Sprintf("%shas no quota to inherit at the top level, so it is 0: write quota", of)
+	case quota.NotInParent:
+		return v1alpha1.ReasonCardNotInParent, fmt.Sprintf("%sis not granted by parent %s, so it is 0: grant it there, or remove it here", of, e.Parent)
+	case quota.QuotaAboveParent:
+		return v1alpha1.ReasonQuotaAboveParent, fmt.Sprintf("%squota is %s, but parent %s has %s, which is in force: lower it here, or raise the parent", of, is(e.Written), e.Parent, is(e.Allowed))
+	case quota.DeservedAboveQuota:
+		return v1alpha1.ReasonDeservedAboveParent, fmt.Sprintf("%sdeserved is %s, but the quota in force is %s, which counts: lower deserved", of, is(e.Written), is(e.Allowed))
+	case quota.GuaranteeAboveDeserved:
+		return v1alpha1.ReasonGuaranteeAboveParent, fmt.Sprintf("%sguarantee is %s, but the deserved in force is %s, which counts: lower the guarantee", of, is(e.Written), is(e.Allowed))
+	}
+	reason, field := v1alpha1.ReasonDeservedAboveParent, "deserved"
+	if e.Kind == quota.GuaranteeAboveParent {
+		reason, field = v1alpha1.ReasonGuaranteeAboveParent, "guarantee"
+	}
+	if e.Written > e.Limit {
+		return reason, fmt.Sprintf("%s%s is %s, but parent %s has %s, so %s is in force: lower it here, or raise the parent", of, field, is(e.Written), e.Parent, is(e.Limit), is(e.Allowed))
+	}
+	return v1alpha1.ReasonScaled, fmt.Sprintf("%s%s is %s, but the children of %s have %s together and it has %s, so %s is in force: lower the children, or raise the parent",
+		of, field, is(e.Written), e.Parent, is(e.Sum), is(e.Limit), is(e.Allowed))
+}
+
+// cardLabel returns the beginning of a message about a card, CPU or memory.
+func cardLabel(name card.Name) string {
+	switch name {
+	case quota.CPUName:
+		return "CPU: "
+	case quota.MemoryName:
+		return "memory: "
+	}
+	return string(name) + ": "
+}
+
+// formatExcess formats whole cards, CPU or memory.
+func formatExcess(name card.Name, n int64) string {
+	if name == quota.CPUName || name == quota.MemoryName {
+		text, _, _ := strings.Cut(formatShare(name, n), " ")
+		return text
+	}
+	return fmt.Sprint(n)
+}
+
+// treeSyncedCondition is condition QueueSynced of a Queue that carries the quota, but not all
+// that a CardQuota says about trees and priorities.
+func treeSyncedCondition(q *v1alpha1.CardQuota, w QueueWrite) (metav1.Condition, bool) {
+	carries := fmt.Sprintf("queue %s carries this quota, but ", q.QueueName())
+	switch {
+	case w.ParentHeldBy != "":
+		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonParentConflict,
+			carries+"spec.parent is managed by %s and was left alone instead of becoming %s: change spec.parent here, or let %s give the field up",
+			w.ParentHeldBy, w.Parent, w.ParentHeldBy), true
+	case w.CutPriority != "":
+		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonPriorityCut, carries+"its priority is the highest of its service type: %s", w.CutPriority), true
+	case w.IsFlat:
+		if unused := describeUnusedFields(q); unused != "" {
+			return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonTreeFieldsUnused, carries+"%s", unused), true
+		}
+	}
+	return metav1.Condition{}, false
+}
+
+// heldBy returns the CardQuota whose stop policy holds the given one, "" for none: itself or
+// an ancestor. It also returns that policy.
+func (t *Tree) heldBy(q *v1alpha1.CardQuota) (name string, policy v1alpha1.StopPolicy) {
+	if t == nil || t.quotas[q.Name] == nil {
+		return "", ""
+	}
+	path := append([]*v1alpha1.CardQuota{q}, t.Ancestors(q.Name)...)
+	for _, want := range []v1alpha1.StopPolicy{v1alpha1.StopPolicyHoldAndDrain, v1alpha1.StopPolicyHold} {
+		for _, at := range path {
+			if at.Spec.StopPolicy == want {
+				return at.Name, want
+			}
+		}
+	}
+	return "", ""
+}
+
+// heldCondition is condition Ready of a queue that is held.
+func (t *Tree) heldCondition(q *v1alpha1.CardQuota, blocked int32) (metav1.Condition, bool) {
+	by, policy := t.heldBy(q)
+	if by == "" {
+		return metav1.Condition{}, false
+	}
+	where := ""
+	if by != q.Name {
+		where = " of its ancestor " + by
+	}
+	running := "running pods continue"
+	if policy == v1alpha1.StopPolicyHoldAndDrain {
+		running = "running jobs are evicted"
+	}
+	waiting := ""
+	if blocked > 0 {
+		waiting = fmt.Sprintf("; %d workloads wait", blocked)
+	}
+	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonHeld, "stopPolicy %s%s holds queue %s: nothing new starts, and %s%s; set it to None to go on",
+		policy, where, q.QueueName(), running, waiting), true
+}

@@ -1,0 +1,232 @@
+package cardquota
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+	apply "volcano.sh/apis/pkg/client/applyconfiguration/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// Placement is where a Queue of a tree belongs now, and its CPU and memory.
+type Placement struct {
+	// Parent is the Queue above it, workload.RootQueue at the top level.
+	Parent string
+	// Limit, Deserved and Guarantee are of CPU and memory only.
+	Limit, Deserved, Guarantee quota.Shares
+}
+
+// Wait is why a Queue is not written as the CardQuota says, or not yet.
+type Wait struct {
+	// Reason is a reason of condition QueueSynced.
+	Reason, Message string
+	// KeepsQueue reports whether the Queue must not be written at all.
+	KeepsQueue bool
+}
+
+// Neighbors are the Queues around one Queue of a tree, as last read.
+type Neighbors struct {
+	// Live is the Queue itself, nil when there is none.
+	Live *v1beta1.Queue
+	// Parent is the Queue of the parent CardQuota, nil when there is none.
+	Parent *v1beta1.Queue
+	// AboveParent are the names of the Queues above Parent.
+	AboveParent []string
+}
+
+// PlaceQueue returns the Queue above which, or under root, the Queue of a CardQuota can be
+// placed now. The Queue stays where it is while its new place is not ready: Volcano refuses a
+// parent that does not exist, and a child without its parent's numbers would have none.
+// A cycle of Queues would stop Volcano's controllers.
+func (t *Tree) PlaceQueue(q *v1alpha1.CardQuota, n Neighbors) (parent string, wait *Wait) {
+	stay := workload.RootQueue
+	if n.Live != nil && n.Live.Spec.Parent != "" {
+		stay = n.Live.Spec.Parent
+	}
+	if !t.isPlaced(q.Name) {
+		reason, message := describeFault(q.Name, t.Fault(q.Name))
+		return stay, &Wait{Reason: reason, KeepsQueue: n.Live == nil, Message: fmt.Sprintf("queue %s %s: %s", q.QueueName(), keptWhere(n.Live), message)}
+	}
+	above := t.quotas[q.Spec.Parent]
+	if above == nil || q.Spec.Parent == "" {
+		return workload.RootQueue, nil
+	}
+	wanted := above.QueueName()
+	if n.Live != nil && stay == wanted {
+		return wanted, nil
+	}
+	later := func(format string, values ...any) (string, *Wait) {
+		return stay, &Wait{Reason: v1alpha1.ReasonWaitingForParent, KeepsQueue: n.Live == nil,
+			Message: fmt.Sprintf("queue %s %s: ", q.QueueName(), keptWhere(n.Live)) + fmt.Sprintf(format, values...)}
+	}
+	switch {
+	case n.Parent == nil:
+		return later("queue %s of its parent %s does not exist yet", wanted, above.Name)
+	case slices.Contains(n.AboveParent, q.QueueName()):
+		return later("queue %s of its parent %s is still below it", wanted, above.Name)
+	case !carriesCards(n.Parent, above):
+		return later("queue %s does not carry the quota of its parent %s yet", wanted, above.Name)
+	}
+	return wanted, nil
+}
+
+// keptWhere says where a Queue stays.
+func keptWhere(live *v1beta1.Queue) string {
+	switch {
+	case live == nil:
+		return "is not created"
+	case live.Spec.Parent == "" || live.Spec.Parent == workload.RootQueue:
+		return "stays at the top level"
+	default:
+		return "stays below queue " + live.Spec.Parent
+	}
+}
+
+// MovingChildrenWait returns the Wait of a flat Queue below which there are Queues that the
+// operator has yet to move, nil without any.
+func MovingChildrenWait(q *v1alpha1.CardQuota, children []*v1beta1.Queue) *Wait {
+	if len(children) == 0 {
+		return nil
+	}
+	return &Wait{Reason: v1alpha1.ReasonWaitingForChildren, KeepsQueue: true, Message: fmt.Sprintf(
+		"queues are flat now: queue %s keeps what it had in the tree until its child queues %s are at the top level", q.QueueName(), joinQueueNames(children))}
+}
+
+// DeletionWait returns the Wait of a CardQuota that is being deleted and has Queues below its
+// own, nil without any.
+func DeletionWait(q *v1alpha1.CardQuota, children []*v1beta1.Queue) *Wait {
+	if len(children) == 0 {
+		return nil
+	}
+	return &Wait{Reason: v1alpha1.ReasonWaitingForChildren, KeepsQueue: true, Message: fmt.Sprintf(
+		"being deleted: queue %s keeps its quota until its %d child queues are gone: %s; delete their CardQuotas, or give them another parent",
+		q.QueueName(), len(children), joinQueueNames(children))}
+}
+
+// carriesCards reports whether a Queue has the cards that a CardQuota of a tree writes.
+func carriesCards(live *v1beta1.Queue, q *v1alpha1.CardQuota) bool {
+	for key, want := range treeAnnotations(q) {
+		if live.Annotations[key] != want {
+			return false
+		}
+	}
+	return true
+}
+
+// treeAnnotations returns the cards as a Queue of a tree carries them.
+func treeAnnotations(q *v1alpha1.CardQuota) map[string]string {
+	written := treeQueueFor(q)
+	out := map[string]string{v1alpha1.AnnotationCardQuota: cardsOf(written.Quota).String()}
+	for key, shares := range map[string]quota.Shares{v1alpha1.AnnotationCardDeserved: written.Deserved, v1alpha1.AnnotationCardGuarantee: written.Guarantee} {
+		if cards := cardsOf(shares); len(cards) > 0 {
+			out[key] = cards.String()
+		}
+	}
+	return out
+}
+
+// cardsOf returns the cards of shares, without CPU and memory.
+func cardsOf(shares quota.Shares) card.Quota {
+	out := make(card.Quota, len(shares))
+	for name, count := range shares {
+		if name != quota.CPUName && name != quota.MemoryName {
+			out[name] = card.Count(count)
+		}
+	}
+	return out
+}
+
+// Placement returns the CPU and memory in force of a CardQuota below a Queue.
+func (t *Tree) Placement(q *v1alpha1.CardQuota, parent string) Placement {
+	p := Placement{Parent: parent, Limit: quota.Shares{}, Deserved: quota.Shares{}, Guarantee: quota.Shares{}}
+	written := treeQueueFor(q)
+	for _, key := range computeNames {
+		_, limited := written.Quota[key]
+		_, deserves := written.Deserved[key]
+		_, guarantees := written.Guarantee[key]
+		if !limited && !deserves && !guarantees {
+			continue
+		}
+		limits := t.resolved[q.Name].Limits
+		p.Limit[key], p.Deserved[key] = t.computeLimit(q.Name, key), limits.Deserved[key]
+		if guarantees {
+			p.Guarantee[key] = limits.Guarantee[key]
+		}
+	}
+	return p
+}
+
+// computeNames are the names of CPU and memory in Shares.
+var computeNames = []card.Name{quota.CPUName, quota.MemoryName}
+
+// applyTo writes the placement into the desired Queue.
+func (p *Placement) applyTo(spec *apply.QueueSpecApplyConfiguration) {
+	if list := resourceList(p.Limit); len(list) > 0 {
+		spec.WithCapability(list)
+	}
+	if list := resourceList(p.Deserved); len(list) > 0 {
+		spec.WithDeserved(list)
+	}
+	if list := resourceList(p.Guarantee); len(list) > 0 {
+		spec.WithGuarantee(apply.Guarantee().WithResource(list))
+	}
+}
+
+// resourceList returns amounts of CPU and memory as Kubernetes writes them.
+func resourceList(shares quota.Shares) corev1.ResourceList {
+	list := corev1.ResourceList{}
+	if milli, ok := shares[quota.CPUName]; ok {
+		list[corev1.ResourceCPU] = *resource.NewMilliQuantity(milli, resource.DecimalSI)
+	}
+	if bytes, ok := shares[quota.MemoryName]; ok {
+		list[corev1.ResourceMemory] = *resource.NewQuantity(bytes, resource.BinarySI)
+	}
+	return list
+}
+
+// UnusedTreeFields returns the fields of a CardQuota that have no effect while queues are flat.
+func UnusedTreeFields(q *v1alpha1.CardQuota) []string {
+	var fields []string
+	add := func(isWritten bool, field string) {
+		if isWritten && !slices.Contains(fields, field) {
+			fields = append(fields, field)
+		}
+	}
+	add(q.Spec.Parent != "", "parent")
+	for _, c := range q.Spec.Cards {
+		add(c.Deserved != nil, "cards[].deserved")
+		add(c.Guarantee != nil, "cards[].guarantee")
+	}
+	if resources := q.Spec.Resources; resources != nil {
+		add(resources.Deserved != nil, "resources.deserved")
+		add(resources.Guarantee != nil, "resources.guarantee")
+	}
+	add(IsHeld(q.Spec.StopPolicy), "stopPolicy")
+	return fields
+}
+
+// describeUnusedFields says what fields of a tree mean while queues are flat, "" if the
+// CardQuota has none.
+func describeUnusedFields(q *v1alpha1.CardQuota) string {
+	var texts []string
+	if fields := UnusedTreeFields(q); len(fields) > 0 {
+		texts = append(texts, strings.Join(fields, ", ")+" have no effect")
+	}
+	if q.Spec.ServiceType == "" {
+		texts = append(texts, "it grants nothing, because a CardQuota without serviceType is a parent")
+	} else if slices.ContainsFunc(q.Spec.Cards, func(c v1alpha1.Card) bool { return c.Quota == nil }) {
+		texts = append(texts, "a card without quota has its deserved as quota")
+	}
+	if len(texts) == 0 {
+		return ""
+	}
+	return "while the ServiceTypePolicy does not say queueHierarchy: Tree, " + strings.Join(texts, "; ")
+}

@@ -1,0 +1,164 @@
+package cardquota
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
+)
+
+// Family are the Queues whose CPU and memory Volcano's webhook compares with those of one
+// Queue, as last read.
+type Family struct {
+	// Parent is nil for a Queue at the top level, which has no bounds.
+	Parent *v1beta1.Queue
+	// Siblings are the other children of Parent.
+	Siblings, Children []*v1beta1.Queue
+}
+
+// Stage returns the placement that Volcano's webhook accepts now, on the way to the given one.
+// A child must not have more than its parent, so parents are raised first and lowered last.
+// Each amount gets as close as the neighbors allow, so that no order of writes ends in a
+// deadlock. The Wait is nil when nothing is left to do.
+func (p Placement) Stage(q *v1alpha1.CardQuota, f Family) (Placement, *Wait) {
+	staged := Placement{Parent: p.Parent, Limit: quota.Shares{}, Deserved: quota.Shares{}, Guarantee: quota.Shares{}}
+	var forParent, forChildren []string
+	for _, key := range computeNames {
+		bounds := f.boundsFor(key)
+		want := amounts{p.Limit[key], p.Deserved[key], p.Guarantee[key]}
+		got := bounds.approach(want)
+		for i, shares := range []struct{ wanted, staged quota.Shares }{{p.Limit, staged.Limit}, {p.Deserved, staged.Deserved}, {p.Guarantee, staged.Guarantee}} {
+			if _, isWritten := shares.wanted[key]; isWritten || got[i] > 0 {
+				shares.staged[key] = got[i]
+			}
+			text := fmt.Sprintf("%s %s of %s", amountNames[i], formatShare(key, got[i]), formatShare(key, want[i]))
+			switch {
+			case got[i] < want[i]:
+				forParent = append(forParent, text)
+			case got[i] > want[i]:
+				forChildren = append(forChildren, text)
+			}
+		}
+	}
+	switch {
+	case len(forParent) > 0:
+		return staged, &Wait{Reason: v1alpha1.ReasonWaitingForParent, Message: fmt.Sprintf(
+			"queue %s has %s until its parent queue %s, or the other children of it, leave room: Volcano refuses children that have more than their parent",
+			q.QueueName(), strings.Join(forParent, ", "), p.Parent)}
+	case len(forChildren) > 0:
+		return staged, &Wait{Reason: v1alpha1.ReasonWaitingForChildren, Message: fmt.Sprintf(
+			"queue %s has %s until its child queues %s are lowered: Volcano refuses children that have more than their parent",
+			q.QueueName(), strings.Join(forChildren, ", "), joinQueueNames(f.Children))}
+	}
+	return staged, nil
+}
+
+// amounts are the limit, what is deserved, and the guarantee.
+type amounts [3]int64
+
+// amountNames are the names of amounts in messages.
+var amountNames = [...]string{"limit", "deserved", "guarantee"}
+
+// bounds are the least that the children of a Queue need, and the most that its parent allows.
+type bounds struct{ least, most amounts }
+
+// approach returns the amounts next to the wanted ones within the bounds. The guarantee stays
+// at most what is deserved, and that at most the limit.
+func (b bounds) approach(want amounts) amounts {
+	var got amounts
+	for i := range want {
+		got[i] = max(min(want[i], b.most[i]), b.least[i])
+	}
+	for i := 1; i < len(got); i++ {
+		got[i] = min(got[i], max(got[i-1], b.least[i]))
+	}
+	for i := len(got) - 1; i > 0; i-- {
+		got[i-1] = max(got[i-1], got[i])
+	}
+	return got
+}
+
+// boundsFor returns the bounds of CPU or memory, as Volcano's webhook checks them.
+func (f Family) boundsFor(key card.Name) bounds {
+	b := bounds{most: amounts{math.MaxInt64, math.MaxInt64, math.MaxInt64}}
+	for _, child := range f.Children {
+		live := liveAmounts(child, key)
+		b.least[0] = max(b.least[0], live[0])
+		b.least[1], b.least[2] = quota.AddSaturating(b.least[1], live[1]), quota.AddSaturating(b.least[2], live[2])
+	}
+	if f.Parent == nil {
+		return b
+	}
+	above := liveAmounts(f.Parent, key)
+	b.most = above
+	// Without amounts of its own, the webhook compares with the parent's limits.
+	if len(f.Parent.Spec.Deserved) == 0 {
+		b.most[1] = limitOrNone(f.Parent, above[0])
+	}
+	if len(f.Parent.Spec.Guarantee.Resource) == 0 {
+		b.most[2] = limitOrNone(f.Parent, above[0])
+	}
+	for _, sibling := range f.Siblings {
+		live := liveAmounts(sibling, key)
+		b.most[1], b.most[2] = max(0, b.most[1]-live[1]), max(0, b.most[2]-live[2])
+	}
+	return b
+}
+
+// limitOrNone returns the limit of a Queue, no bound for one without any limit.
+func limitOrNone(queue *v1beta1.Queue, limit int64) int64 {
+	if len(queue.Spec.Capability) == 0 {
+		return math.MaxInt64
+	}
+	return limit
+}
+
+// liveAmounts returns the CPU, in millicores, or the memory, in bytes, of a Queue.
+func liveAmounts(queue *v1beta1.Queue, key card.Name) amounts {
+	var out amounts
+	for i, list := range []corev1.ResourceList{queue.Spec.Capability, queue.Spec.Deserved, queue.Spec.Guarantee.Resource} {
+		if key == quota.CPUName {
+			out[i] = max(0, list.Cpu().MilliValue())
+		} else {
+			out[i] = max(0, list.Memory().Value())
+		}
+	}
+	return out
+}
+
+// formatShare formats an amount as Kubernetes writes it, with the name of its resource.
+func formatShare(key card.Name, amount int64) string {
+	list := resourceList(quota.Shares{key: amount})
+	if key == quota.CPUName {
+		return list.Cpu().String() + " CPU"
+	}
+	return list.Memory().String() + " memory"
+}
+
+// maxNamedQueues is the number of Queues or CardQuotas that a message names.
+const maxNamedQueues = 5
+
+// joinQueueNames lists the names of Queues.
+func joinQueueNames(queues []*v1beta1.Queue) string {
+	names := make([]string, len(queues))
+	for i, queue := range queues {
+		names[i] = queue.Name
+	}
+	slices.Sort(names)
+	return joinNames(names)
+}
+
+// joinNames lists the first maxNamedQueues names.
+func joinNames(names []string) string {
+	if more := len(names) - maxNamedQueues; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamedQueues], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}

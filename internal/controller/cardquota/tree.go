@@ -1,0 +1,220 @@
+package cardquota
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/cardquota"
+	"cardquota.dev/operator/internal/conditions"
+	shared "cardquota.dev/operator/internal/controller"
+	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/workload"
+)
+
+const (
+	// parentIndex is the cache index of CardQuotas by spec.parent.
+	parentIndex = "parent"
+	// queueParentIndex is the cache index of Queues by spec.parent, except root.
+	queueParentIndex = "queueParent"
+	// maxPath bounds how far the operator follows parents. Longer paths are too deep anyway.
+	maxPath = 64
+)
+
+// treeAround returns the tree of the CardQuotas that decide about this one: its ancestors, the
+// other children of each, and its own children. It returns nil while queues are flat.
+func (r *reconciliation) treeAround(ctx context.Context) (*cardquota.Tree, error) {
+	if !policy.IsTree(r.policy) {
+		return nil, nil
+	}
+	members := map[string]*v1alpha1.CardQuota{r.quota.Name: r.quota}
+	addChildren := func(parent string) error {
+		children, err := r.childQuotas(ctx, parent)
+		for _, child := range children {
+			if _, known := members[child.Name]; !known {
+				members[child.Name] = child
+			}
+		}
+		return err
+	}
+	if err := addChildren(r.quota.Name); err != nil {
+		return nil, err
+	}
+	seen := map[string]bool{}
+	for at := r.quota; at.Spec.Parent != "" && !seen[at.Name] && len(seen) < maxPath; {
+		seen[at.Name] = true
+		if err := addChildren(at.Spec.Parent); err != nil {
+			return nil, err
+		}
+		above := &v1alpha1.CardQuota{}
+		err := r.client.Get(ctx, client.ObjectKey{Name: at.Spec.Parent}, above)
+		if apierrors.IsNotFound(err) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read parent %s: %w", at.Spec.Parent, err)
+		}
+		if _, known := members[above.Name]; !known {
+			members[above.Name] = above
+		}
+		at = above
+	}
+	return r.treeOfOwners(ctx, members)
+}
+
+// treeOfOwners returns the tree of the CardQuotas that own their queues.
+func (r *reconciliation) treeOfOwners(ctx context.Context, members map[string]*v1alpha1.CardQuota) (*cardquota.Tree, error) {
+	owners := make([]*v1alpha1.CardQuota, 0, len(members))
+	for _, member := range members {
+		candidates, err := r.cardQuotasForQueue(ctx, member.QueueName())
+		if err != nil {
+			return nil, err
+		}
+		if owner := cardquota.QueueOwner(candidates); member.Name == r.quota.Name || owner == nil || owner.Name == member.Name {
+			owners = append(owners, member)
+		}
+	}
+	return cardquota.NewTree(owners), nil
+}
+
+// childQuotas returns the CardQuotas that name a parent. They are not copies.
+func (r *Reconciler) childQuotas(ctx context.Context, parent string) ([]*v1alpha1.CardQuota, error) {
+	var list v1alpha1.CardQuotaList
+	if err := r.client.List(ctx, &list, client.MatchingFields{parentIndex: parent}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list children of CardQuota %s: %w", parent, err)
+	}
+	return pointersTo(list.Items), nil
+}
+
+// childQueues returns the Queues directly below a Queue. They are not copies.
+func (r *Reconciler) childQueues(ctx context.Context, parent string) ([]*v1beta1.Queue, error) {
+	var list v1beta1.QueueList
+	if err := r.client.List(ctx, &list, client.MatchingFields{queueParentIndex: parent}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list children of queue %s: %w", parent, err)
+	}
+	return pointersTo(list.Items), nil
+}
+
+// placeQueue returns where the Queue belongs now, nil while queues are flat, and what it waits
+// for.
+func (r *reconciliation) placeQueue(ctx context.Context) (*cardquota.Placement, *cardquota.Wait, error) {
+	if r.tree == nil {
+		wait, err := r.waitForMovingChildren(ctx)
+		return nil, wait, err
+	}
+	neighbors, err := r.readNeighbors(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	parent, wait := r.tree.PlaceQueue(r.quota, neighbors)
+	if wait != nil && wait.KeepsQueue {
+		return nil, wait, nil
+	}
+	above := parent
+	if cardquota.IsParentHeld(r.queue, parent) {
+		above = r.queue.Spec.Parent
+	}
+	family, err := r.readFamily(ctx, above)
+	if err != nil {
+		return nil, nil, err
+	}
+	place, forResources := r.tree.Placement(r.quota, parent).Stage(r.quota, family)
+	if wait == nil {
+		wait = forResources
+	}
+	return &place, wait, nil
+}
+
+// readNeighbors returns the Queue of the parent CardQuota and those above it. It reads the API
+// server if the Queue has to be created or moved, since a move by an old cache could make a
+// cycle.
+func (r *reconciliation) readNeighbors(ctx context.Context) (cardquota.Neighbors, error) {
+	neighbors := cardquota.Neighbors{Live: r.queue}
+	ancestors := r.tree.Ancestors(r.quota.Name)
+	if len(ancestors) == 0 {
+		return neighbors, nil
+	}
+	wanted := ancestors[0].QueueName()
+	if r.queue != nil && r.queue.Spec.Parent == wanted {
+		return neighbors, nil
+	}
+	var err error
+	if neighbors.Parent, err = getQueue(ctx, r.live, wanted); err != nil || neighbors.Parent == nil {
+		return neighbors, err
+	}
+	for at := neighbors.Parent; at != nil && len(neighbors.AboveParent) < maxPath; {
+		above := at.Spec.Parent
+		if above == "" || above == workload.RootQueue || slices.Contains(neighbors.AboveParent, above) {
+			break
+		}
+		neighbors.AboveParent = append(neighbors.AboveParent, above)
+		if at, err = getQueue(ctx, r.live, above); err != nil {
+			return neighbors, err
+		}
+	}
+	return neighbors, nil
+}
+
+// readFamily returns the Queues whose CPU and memory bound those of the Queue below a parent.
+func (r *reconciliation) readFamily(ctx context.Context, parent string) (family cardquota.Family, err error) {
+	name := r.quota.QueueName()
+	if family.Children, err = r.childQueues(ctx, name); err != nil || parent == workload.RootQueue {
+		return family, err
+	}
+	if family.Parent, err = getQueue(ctx, r.client, parent); err != nil {
+		return family, err
+	}
+	family.Siblings, err = r.childQueues(ctx, parent)
+	family.Siblings = slices.DeleteFunc(family.Siblings, func(q *v1beta1.Queue) bool { return q.Name == name })
+	return family, err
+}
+
+// waitForMovingChildren returns what a flat Queue waits for: Queues that the operator placed
+// below it in a tree go to the top level first.
+func (r *reconciliation) waitForMovingChildren(ctx context.Context) (*cardquota.Wait, error) {
+	children, err := r.childQueues(ctx, r.quota.QueueName())
+	if err != nil {
+		return nil, err
+	}
+	children = slices.DeleteFunc(children, func(q *v1beta1.Queue) bool { return !cardquota.IsBelowQueue(q) })
+	return cardquota.MovingChildrenWait(r.quota, children), nil
+}
+
+// waitForChildren returns what the deletion of a parent waits for: Volcano deletes no Queue
+// that has others below it, and those would lose the quota from which theirs comes.
+func (r *reconciliation) waitForChildren(ctx context.Context) (*cardquota.Wait, error) {
+	if r.tree == nil || r.quota.Spec.DeletionPolicy == v1alpha1.DeletionPolicyRetain {
+		return nil, nil
+	}
+	children, err := r.childQueues(ctx, r.quota.QueueName())
+	if err != nil {
+		return nil, err
+	}
+	return cardquota.DeletionWait(r.quota, children), nil
+}
+
+// reportWait reports that the Queue is not written, and retries soon.
+func (r *reconciliation) reportWait(ctx context.Context, wait *cardquota.Wait) (ctrl.Result, error) {
+	result, err := r.updateStatus(ctx, conditions.New("False", wait.Reason, "%s", wait.Message))
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return shared.RequeueWithin(result, r.retryDelay(v1alpha1.ConditionQueueSynced)), nil
+}
+
+// retryDelay returns when to retry what a condition reports as False: as long again as it has
+// been False, so that what never succeeds costs little.
+func (r *reconciliation) retryDelay(kind string) time.Duration {
+	c := conditions.Get(r.quota.Status.Conditions, kind)
+	if c.Status != "False" {
+		return waitingRetry
+	}
+	return min(max(r.now.Sub(c.LastTransitionTime.Time), waitingRetry), refusedRetry)
+}
