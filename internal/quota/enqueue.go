@@ -105,15 +105,17 @@ func (l *Ledger) CheckEnqueue(queue string, reservations func(queue string) *Res
 	if s := q.checkEnqueue(q.limits.quota, own, request, overCommit); s != nil || q.tree == nil {
 		return s
 	}
+	if request.IsFixed {
+		if s := q.checkEnqueueFixed(request, overCommit); s != nil {
+			return s
+		}
+	}
 	beyond := q.checkEnqueue(q.limits.deserved, own, request, overCommit)
 	if beyond == nil {
 		return nil
 	}
-	if request.IsFixed || q.isStopped(request) {
-		beyond.Of, beyond.Kind = beyond.Kind, NotReclaimable
-		if !request.IsFixed {
-			beyond.Kind = RecentlyReclaimed
-		}
+	if q.isStopped(request) {
+		beyond.Of, beyond.Kind = beyond.Kind, RecentlyReclaimed
 		return beyond
 	}
 	for child, at := q, q.parent; !at.isRoot(); child, at = at, at.parent {
@@ -129,6 +131,41 @@ func (l *Ledger) CheckEnqueue(queue string, reservations func(queue string) *Res
 		}
 	}
 	return nil
+}
+
+// checkEnqueueFixed returns why a request from which others cannot reclaim is more than a queue
+// of the path deserves, beside what it uses in that way. Other usage does not count, because
+// pods from which others can reclaim may be above it.
+func (q *queueLedger) checkEnqueueFixed(request JobRequest, overCommit float64) *InsufficientQuota {
+	for at := q; !at.isRoot(); at = at.parent {
+		fixed := &queueLedger{name: at.name, limits: at.limits, cards: map[card.Name]card.Count{}}
+		for name, sum := range at.tree.fixed {
+			switch name {
+			case CPUName:
+				fixed.milliCPU = *sum
+			case MemoryName:
+				fixed.memory = *sum
+			default:
+				fixed.cards[name] = card.Count(sum.clampedInt64())
+			}
+		}
+		if s := fixed.checkEnqueue(at.borrowLimit, &Reservations{}, request, overCommit); s != nil {
+			s.Of, s.Kind = s.Kind, NotReclaimable
+			if s.Ancestor = at != q; s.Ancestor {
+				s.Requester = q.name
+			}
+			return s
+		}
+	}
+	return nil
+}
+
+// borrowLimit returns what the queue deserves of a name, Unlimited if its quota is.
+func (q *queueLedger) borrowLimit(name card.Name) int64 {
+	if q.isUnlimited(name) {
+		return Unlimited
+	}
+	return q.limits.deserved(name)
 }
 
 // isStopped reports whether the queue may not borrow some card of a request for now.
@@ -156,6 +193,9 @@ func (q *queueLedger) checkEnqueue(limit func(card.Name) int64, inqueue *Reserva
 // charges, and no other queue held any.
 func (l *Ledger) FitsAlone(queue string, own []*Charge, request JobRequest, overCommit float64) bool {
 	limits, total, one := l.PathLimits(queue), card.Count(0), len(own) == 0
+	if request.IsFixed {
+		limits = l.deservedOnPath(queue, limits)
+	}
 	for _, d := range request.Cards {
 		total = total.Add(d.Count)
 	}

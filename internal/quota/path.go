@@ -1,6 +1,10 @@
 package quota
 
-import "cardquota.dev/operator/internal/card"
+import (
+	"maps"
+
+	"cardquota.dev/operator/internal/card"
+)
 
 // exceededLimit is the first limit on the path to root that a request would exceed.
 type exceededLimit struct {
@@ -147,6 +151,19 @@ func (l *Ledger) PathLimits(queue string) Limits {
 	}
 	for name := range cards {
 		limits.Cards[name] = card.Count(q.limitOnPath(name))
+	}
+	return limits
+}
+
+// deservedOnPath returns limits that are also at most what the queue and its ancestors deserve.
+func (l *Ledger) deservedOnPath(queue string, limits Limits) Limits {
+	cards := maps.Clone(limits.Cards)
+	limits.Cards = cards
+	for at := l.readQueue(queue); at.tree != nil && !at.isRoot(); at = at.parent {
+		for name := range cards {
+			cards[name] = min(cards[name], card.Count(min(at.borrowLimit(name), int64(card.MaxCount))))
+		}
+		limits.MilliCPU, limits.Memory = min(limits.MilliCPU, at.borrowLimit(CPUName)), min(limits.Memory, at.borrowLimit(MemoryName))
 	}
 	return limits
 }

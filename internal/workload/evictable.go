@@ -35,8 +35,14 @@ func IsEvictable(pod *corev1.Pod, group map[string]string) bool {
 	if !set {
 		value, set = pod.Labels[v1beta1.PodPreemptable]
 	}
-	ofGroup, setByGroup := group[v1beta1.PodPreemptable]
-	return allowsPreemption(value, set) && allowsPreemption(ofGroup, setByGroup)
+	return allowsPreemption(value, set) && GroupAllowsEviction(group)
+}
+
+// GroupAllowsEviction reports whether the annotations of a PodGroup let a scheduler evict its
+// pods for others.
+func GroupAllowsEviction(group map[string]string) bool {
+	value, set := group[v1beta1.PodPreemptable]
+	return allowsPreemption(value, set)
 }
 
 // IsCritical reports whether the cluster depends on a pod. Such a pod is never evicted.

@@ -132,6 +132,13 @@ func RefusalForFault(queue string, fault quota.Fault) *Refusal {
 	}
 }
 
+// RefusalOfAncestor returns the refusal of an ancestor as that of a queue below it.
+func RefusalOfAncestor(queue string, refusal *Refusal) *Refusal {
+	of := *refusal
+	of.Message = fmt.Sprintf("%s; it binds queue <%s> below it", refusal.Message, queue)
+	return &of
+}
+
 // treeRefusal returns the refusal for a limit that only a tree has.
 func treeRefusal(s *quota.InsufficientQuota) *Refusal {
 	requester, amount := s.Queue, func(n int64) string { return formatAmount(s, n) }

@@ -17,11 +17,14 @@ import (
 )
 
 // queueOrder puts first the queue of higher priority, then the one with the smaller dominant
-// share.
+// share. In a tree it compares what the queues deserve and borrow.
 func (p *plugin) queueOrder(l, r any) int {
 	left, right := l.(*api.QueueInfo), r.(*api.QueueInfo)
 	if c := cmp.Compare(right.Queue.Spec.Priority, left.Queue.Spec.Priority); c != 0 {
 		return c
+	}
+	if p.cache.tree.isTree {
+		return p.ledger.CompareShares(left.Name, right.Name)
 	}
 	return cmp.Compare(p.ledger.DominantShare(left.Name), p.ledger.DominantShare(right.Name))
 }
@@ -52,7 +55,7 @@ func (p *plugin) allocatable(_ *api.QueueInfo, task *api.TaskInfo) bool {
 // does not wait for quota. Enqueue counts single cards and lets it pass, but no released card
 // helps it.
 func (p *plugin) waitsForQuota(job *api.JobInfo, request *workload.Request) bool {
-	limits, names := p.ledger.Limits(string(job.Queue)), request.Names
+	limits, names := p.ledger.PathLimits(string(job.Queue)), request.Names
 	suffices := func(name card.Name) bool { return request.Count <= limits.Cards[name] }
 	if !limits.AnyCard && request.Count > 0 && !slices.ContainsFunc(names, suffices) {
 		return false
@@ -92,6 +95,7 @@ func (p *plugin) onAllocate(event *framework.Event) {
 		event.Err = p.checkConflicts(task, node) // Volcano's preempt does not check it on a node that needs no eviction
 	}
 	p.chargePod(task.Pod, state, queue, task.NodeName, chargedAsUsed)
+	p.ledger.EndHold(string(task.UID))
 }
 
 // checkPlacement returns why a pod may not be on a node once released is released, nil if it
@@ -125,6 +129,9 @@ func (p *plugin) onDeallocate(event *framework.Event) {
 	}
 	if task.Status != api.Releasing {
 		p.cache.releasePod(state)
+		if charge, isOwner := p.roomCharges[task.UID]; isOwner {
+			p.ledger.Hold(string(task.UID), charge)
+		}
 		return
 	}
 	p.preemption.recordEviction(task)

@@ -110,6 +110,10 @@ type podState struct {
 	annotatedQueue string
 	// isOurs is set if the pod names this scheduler.
 	isOurs bool
+	// isProtected is set in a tree if the pod itself may not be evicted. treeGeneration is that
+	// of the tree when the charge was found right.
+	isProtected    bool
+	treeGeneration uint64
 	// chargedAs is how the ledger charges the pod.
 	chargedAs chargeKind
 	// assumedNodeInvalid is set if the node in the pod object is not real: Volcano writes it
@@ -170,6 +174,7 @@ func (c *Cache) refreshPod(pod *corev1.Pod) *podState {
 	fresh := c.newPodState(pod)
 	fresh.generation, fresh.unassigned = c.requestGeneration, pod.Spec.NodeName == ""
 	if old, ok := c.pods[pod.UID]; ok {
+		fresh.request.IsFixed, fresh.treeGeneration = old.request.IsFixed, old.treeGeneration
 		fresh.charge, fresh.chargedNode, fresh.chargedAs, fresh.lastSession = old.charge, old.chargedNode, old.chargedAs, old.lastSession
 		fresh.unassigned = old.unassigned && (old.object == pod || fresh.unassigned)
 		fresh.assumedNodeInvalid = old.assumedNodeInvalid && old.object == pod
@@ -189,6 +194,7 @@ func (c *Cache) newPodState(pod *corev1.Pod) *podState {
 	state := &podState{
 		object: pod, isOurs: c.resolver.UsesOurScheduler(pod), outOfSync: workload.IsMarkedOutOfSync(pod) && workload.ManagedByVCJob(pod), request: c.resolver.Request(pod),
 	}
+	state.isProtected = c.tree.isTree && !workload.IsEvictable(pod, nil)
 	if c.cardUnlimitedCPUMemory && state.request.Count > 0 {
 		state.request.MilliCPU, state.request.Memory = 0, 0
 	}

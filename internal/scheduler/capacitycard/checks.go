@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -40,8 +41,12 @@ var (
 	quotaChecks = append(podChecks[:len(podChecks):len(podChecks)], queueHasQuota)
 	// reclaimChecks: may the pod reclaim cards from other queues?
 	reclaimChecks = append(podChecks[:len(podChecks):len(podChecks)], mayReclaim, queueHasQuota)
+	// treeReclaimChecks: the same in a tree.
+	treeReclaimChecks = append(podChecks[:len(podChecks):len(podChecks)], mayReclaim, queueDeserves)
 	// cardChecks: may the pod use the card of the node?
 	cardChecks = []checkFunc{cardIsAllowed, queueHasQuotaForCard}
+	// reclaimNodeChecks: may the pod of a tree use the card of the node, if others release quota?
+	reclaimNodeChecks = append(podChecks[:len(podChecks):len(podChecks)], cardIsAllowed)
 	// placeChecks: may the pod be where it is placed?
 	placeChecks = append(podChecks[:len(podChecks):len(podChecks)], cardChecks...)
 	// nodeChecks: does the node fit the pod, in the predicate?
@@ -119,10 +124,23 @@ type queueNamespace struct {
 	namespace string
 }
 
-// checkNamespace returns why a queue does not allow a namespace, nil if it does. The answer is
-// kept for the session, so that a label change cannot split its decisions. Goroutines may call
-// it in parallel.
+// checkNamespace returns why a queue, or an ancestor of it, does not allow a namespace, nil if
+// all do. The answers are kept for the session, so that a label change cannot split its
+// decisions. Goroutines may call it in parallel.
 func (p *plugin) checkNamespace(queue api.QueueID, rules *workload.QueueRules, namespace string) *workload.Refusal {
+	if refusal := p.checkOwnNamespace(queue, rules, namespace); refusal != nil {
+		return refusal
+	}
+	for _, ancestor := range p.cache.tree.selectors[queue] {
+		if refusal := p.checkOwnNamespace(ancestor, p.queueRules[ancestor], namespace); refusal != nil {
+			return workload.RefusalOfAncestor(string(queue), refusal)
+		}
+	}
+	return nil
+}
+
+// checkOwnNamespace returns why the selector of a queue does not allow a namespace.
+func (p *plugin) checkOwnNamespace(queue api.QueueID, rules *workload.QueueRules, namespace string) *workload.Refusal {
 	if rules == nil || rules.Namespaces == nil {
 		return nil
 	}
@@ -150,10 +168,23 @@ func queueHasQuota(p *plugin, r checkInput) *workload.Refusal {
 	return nil
 }
 
-// mayReclaim: the pod requests cards, and its service type may reclaim from another one.
+// mayReclaim: the pod requests cards, and its service type may reclaim from another one. In a
+// tree any known type may reclaim what others borrow. If all resources are reclaimed, pods
+// without cards may reclaim too.
 func mayReclaim(p *plugin, r checkInput) *workload.Refusal {
-	if serviceType := p.ServiceType(r.task); r.request.Count == 0 || !p.args.serviceTypes.Reclaims(serviceType) {
+	serviceType := p.ServiceType(r.task)
+	hasRule := p.args.serviceTypes.Reclaims(serviceType) || p.cache.tree.isTree && p.knowsServiceType(serviceType)
+	if r.request.Count == 0 && !p.ReclaimsAll() || !hasRule {
 		return &workload.Refusal{Message: fmt.Sprintf("pods of service type %q may not reclaim cards", serviceType)}
+	}
+	return nil
+}
+
+// queueDeserves: the queue stays within what it deserves, so that no queue evicts in order to
+// borrow.
+func queueDeserves(p *plugin, r checkInput) *workload.Refusal {
+	if insufficient := p.ledger.FitsDeserved(string(r.job.Queue), r.request.Request, p.ReclaimsAll()); insufficient != nil {
+		return r.rules.RefusalFor(insufficient)
 	}
 	return nil
 }
@@ -204,10 +235,25 @@ func cardFits(p *plugin, r checkInput, node *api.NodeInfo) int {
 		return nodeFits
 	case p.ledger.IsTerminatingOverQuota(queue, name):
 		return quotaTerminating
+	case p.isReclaimer(r.task) && p.deservesCard(r, name):
+		return quotaExceeded // evictions may also release quota of the ancestors
 	case p.isReclaimer(r.task):
 		// Cards of other queues do not help if quota is missing. Volcano would stop at such a
 		// node instead of trying the next one.
 		return quotaExceededForReclaim
 	}
 	return quotaExceeded
+}
+
+// deservesCard reports whether the queue of a pod of a tree stays within what it deserves with
+// one card.
+func (p *plugin) deservesCard(r checkInput, name card.Name) bool {
+	if !p.cache.tree.isTree {
+		return false
+	}
+	request := r.request.Request
+	if request.Count > 0 {
+		request.Names = []card.Name{name}
+	}
+	return p.ledger.FitsDeserved(string(r.job.Queue), request, p.ReclaimsAll()) == nil
 }

@@ -26,16 +26,21 @@ import (
 func (p *plugin) missingMinimum(job *api.JobInfo) (quota.JobRequest, *workload.Refusal) {
 	if len(job.Tasks) == 0 {
 		known := p.podGroupRequestFor(job)
-		return known.jobRequest, known.refusal
+		request := known.jobRequest
+		request.IsFixed = p.cache.tree.isTree && p.isFixedJob(job)
+		return request, known.refusal
 	}
 	var all quota.JobRequestBuilder
+	isFixed := p.cache.tree.isTree
 	for _, task := range p.missingTasks(job) {
 		request := p.RequestFor(task)
 		if request.Denied != nil {
 			return quota.JobRequest{}, request.Denied
 		}
 		all.Add(request.Request)
+		isFixed = isFixed && request.IsFixed // others are checked one by one
 	}
+	all.IsFixed = isFixed
 	return all.JobRequest, nil
 }
 
@@ -208,7 +213,7 @@ func (p *plugin) jobEnqueued(obj any) {
 	job := obj.(*api.JobInfo)
 	if request, refusal := p.checkEnqueue(job); refusal == nil {
 		p.cache.reservations.recordEnqueued(job, request)
-		p.inqueue[job.Queue].Add(p.ledger.DropUngranted(string(job.Queue), request))
+		p.reserve(job.Queue, p.ledger.DropUngranted(string(job.Queue), request))
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -130,7 +132,8 @@ const reclaimedRoomTimeout = 5 * time.Minute
 // roomOwner is a pod for which reclaimed cards are kept on a node.
 type roomOwner struct {
 	task *api.TaskInfo
-	// serviceType is that of the pod, priority that of its queue.
+	// queue is that of the pod, serviceType that of the pod, priority that of its queue.
+	queue       api.QueueID
 	serviceType string
 	priority    int32
 }
@@ -142,7 +145,8 @@ func (p *plugin) KeepReclaimedRoom(task *api.TaskInfo) {
 
 // loadReclaimedRoom finds the pending pods for which cards are kept, and forgets all others.
 func (p *plugin) loadReclaimedRoom() {
-	p.reclaimedRoom = nil
+	p.reclaimedRoom, p.roomCharges = nil, nil
+	p.ledger.EndHolds()
 	if len(p.cache.reclaimedRoom) == 0 {
 		return
 	}
@@ -155,21 +159,42 @@ func (p *plugin) loadReclaimedRoom() {
 				continue
 			}
 			waiting[task.Pod.UID] = true
-			p.reclaimedRoom[made.node] = append(p.reclaimedRoom[made.node], roomOwner{task, p.ServiceType(task), p.ssn.Queues[job.Queue].Queue.Spec.Priority})
+			p.holdQuota(task, job.Queue, made.node)
+			p.reclaimedRoom[made.node] = append(p.reclaimedRoom[made.node], roomOwner{task, job.Queue, p.ServiceType(task), p.ssn.Queues[job.Queue].Queue.Spec.Priority})
 		}
 	}
 	maps.DeleteFunc(p.cache.reclaimedRoom, func(uid types.UID, _ nomination) bool { return !waiting[uid] })
 }
 
+// holdQuota keeps quota of a tree for a pod for which cards are kept on a node.
+func (p *plugin) holdQuota(task *api.TaskInfo, queue api.QueueID, node string) {
+	request := p.RequestFor(task)
+	name, allowed := p.cardFor(request, node)
+	if !p.cache.tree.isTree || !allowed {
+		return
+	}
+	charge := &quota.Charge{Queue: string(queue), MilliCPU: request.MilliCPU, Memory: request.Memory}
+	if request.Count > 0 {
+		charge.Cards = []card.Amount{{Name: name, Count: request.Count}}
+	}
+	if p.roomCharges == nil {
+		p.roomCharges = map[api.TaskID]*quota.Charge{}
+	}
+	p.roomCharges[task.UID] = charge
+	p.ledger.Hold(string(task.UID), charge)
+}
+
 // reclaimedRoomStaysFree: the node has room besides the cards kept for pending reclaimers that
-// may reclaim from this pod. What this session placed is already counted on the node.
+// may reclaim from this pod, or in a tree, from which its queue would borrow. What this session
+// placed is already counted on the node.
 func reclaimedRoomStaysFree(p *plugin, r checkInput, node *api.NodeInfo) int {
 	if len(p.reclaimedRoom[node.Name]) == 0 {
 		return nodeFits
 	}
 	needed, found, serviceType, queue := r.task.InitResreq.Clone(), false, p.ServiceType(r.task), p.ssn.Queues[r.job.Queue]
 	for _, h := range p.reclaimedRoom[node.Name] {
-		if h.task.Status == api.Pending && queue != nil && queue.Queue.Spec.Priority < h.priority && p.args.serviceTypes.CanReclaim(h.serviceType, serviceType) {
+		byMatrix := queue != nil && queue.Queue.Spec.Priority < h.priority && p.args.serviceTypes.CanReclaim(h.serviceType, serviceType)
+		if h.task.Status == api.Pending && (byMatrix || p.wouldBorrowFrom(h.queue, r, node)) {
 			needed.Add(h.task.InitResreq)
 			found = true
 		}
@@ -178,6 +203,20 @@ func reclaimedRoomStaysFree(p *plugin, r checkInput, node *api.NodeInfo) int {
 		return roomReclaimedByOthers
 	}
 	return nodeFits
+}
+
+// wouldBorrowFrom reports whether a pod of a tree would borrow with what a node has: its queue,
+// or an ancestor that it does not share with the owner, would use more than it deserves.
+func (p *plugin) wouldBorrowFrom(owner api.QueueID, r checkInput, node *api.NodeInfo) bool {
+	if !p.cache.tree.isTree || owner == r.job.Queue {
+		return false
+	}
+	name, count := quota.CPUName, r.request.MilliCPU
+	if r.request.Count > 0 {
+		name, _ = p.inventory.CardOnNode(node.Name, r.request.Resource)
+		count = int64(r.request.Count)
+	}
+	return slices.ContainsFunc(p.PathBelow(owner, r.job.Queue), func(queue api.QueueID) bool { return p.AboveDeserved(queue, name)+count > 0 })
 }
 
 // stuckAfter is how long after its grace period a terminating pod counts as stuck. A finalizer

@@ -78,6 +78,10 @@ type plugin struct {
 	evictingTasks []*api.TaskInfo
 	// reclaimedRoom are the pods for which cards were reclaimed on a node, by node.
 	reclaimedRoom map[string][]roomOwner
+	// roomCharges are what the pods of reclaimedRoom hold of the quotas of a tree.
+	roomCharges map[api.TaskID]*quota.Charge
+	// reclaimPlans are what Volcano's action reclaim evicts in a tree, by reclaimer.
+	reclaimPlans map[api.TaskID]reclaimPlan
 	// stuckPods are terminating pods long past their grace period, by node.
 	stuckPods map[string][]*api.TaskInfo
 	// percentageOfNodes is --percentage-nodes-to-find: the sample for a pod without
@@ -101,6 +105,7 @@ func (p *plugin) OnSessionOpen(ssn *framework.Session) {
 	p.ssn, p.percentageOfNodes = ssn, options.ServerOpts.PercentageOfNodesToFind
 	p.cache.lastReport = p.cache.now()
 	p.buildSnapshot()
+	p.stopBorrowing()
 	p.notReadyReason = p.cache.cacheSync.notReadyReason(p.missingFromSession, p.cache.now())
 	p.cache.openPlugin = p
 	p.loadReclaimedRoom()
@@ -144,6 +149,7 @@ func (p *plugin) OnSessionClose(*framework.Session) {
 	options.ServerOpts.PercentageOfNodesToFind = p.percentageOfNodes
 	p.cache.messages.removeStale()
 	p.recordProgress()
+	p.applyReclaimPlans()
 	p.cache.reservations.removeStale()
 	p.cache.removeStalePodGroupRequests()
 	p.saveNominations()

@@ -23,13 +23,13 @@ func (p *plugin) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
 	r, refusal, known := p.checkedInput(task)
 	switch {
 	case !known:
-		return p.fitError(task, node, fitErrorKey{reason: jobNotFound})
+		return p.fitError(r, node, fitErrorKey{reason: jobNotFound})
 	case refusal != nil:
-		return p.fitError(task, node, fitErrorKey{reason: podRefused, text: refusal.Message})
+		return p.fitError(r, node, fitErrorKey{reason: podRefused, text: refusal.Message})
 	}
 	for _, check := range nodeChecks {
 		if why := check(p, r, node); why != nodeFits {
-			return p.fitError(task, node, p.fitErrorKeyFor(why, r, node))
+			return p.fitError(r, node, p.fitErrorKeyFor(why, r, node))
 		}
 	}
 	return nil
@@ -94,6 +94,15 @@ type fitErrorKey struct {
 	limit  card.Count
 	// gracePeriod is the longest one of the terminating pods.
 	gracePeriod time.Duration
+	// inTree is the exceeded limit in a tree, without the usage.
+	inTree treeLimitKey
+}
+
+// treeLimitKey is a limit on the path of a queue.
+type treeLimitKey struct {
+	kind  quota.LimitKind
+	queue string
+	limit int64
 }
 
 // fitErrorKeyFor returns the key of the fit error of a pod on a node.
@@ -112,8 +121,20 @@ func (p *plugin) fitErrorKeyFor(reason int, r checkInput, node *api.NodeInfo) fi
 			key.count = 0 // the message does not contain it
 			_, key.gracePeriod = p.ledger.Terminating(string(key.queue), key.name)
 		}
+		if insufficient := p.insufficientInTree(r, key.name); insufficient != nil {
+			key.inTree, key.gracePeriod = treeLimitKey{insufficient.Kind, insufficient.Queue, insufficient.Limit}, insufficient.GracePeriod
+		}
 	}
 	return key
+}
+
+// insufficientInTree returns the first limit on the path of a queue that a pod exceeds with a
+// card, nil if the queues are flat.
+func (p *plugin) insufficientInTree(r checkInput, name card.Name) *quota.InsufficientQuota {
+	if !p.cache.tree.isTree {
+		return nil
+	}
+	return p.ledger.FitsAfterRelease(string(r.job.Queue), r.request.Request, name, quota.Released{})
 }
 
 // fitErrorCache keeps fit errors. Thousands of nodes refuse a pod for the same reason in a
@@ -133,7 +154,9 @@ type cachedFitError struct {
 // maxFitErrors bounds the cache.
 const maxFitErrors = 10_000
 
-func (k fitErrorKey) newStatus(used card.Count) *api.Status {
+// newStatus returns the fit error, once so many of the card are used. inTree is the exceeded
+// limit in a tree, nil if the queues are flat.
+func (k fitErrorKey) newStatus(used card.Count, inTree *quota.InsufficientQuota) *api.Status {
 	status := &api.Status{Code: api.UnschedulableAndUnresolvable, Plugin: PluginName, Reason: cmp.Or(fixedMessages[k.reason], k.text)}
 	if k.reason == quotaExceeded || k.reason == roomIsStuck {
 		status.Code = api.Unschedulable
@@ -151,6 +174,9 @@ func (k fitErrorKey) newStatus(used card.Count) *api.Status {
 		if k.reason == quotaTerminating {
 			insufficient.Kind = quota.Terminating
 		}
+		if inTree != nil {
+			insufficient = *inTree
+		}
 		text := workload.RefusalFor(&insufficient).Message
 		status.Reason = strings.ToLower(text[:1]) + text[1:]
 	}
@@ -159,7 +185,7 @@ func (k fitErrorKey) newStatus(used card.Count) *api.Status {
 
 // fitError returns the fit error of one node. Volcano adds the node's name, so only the message
 // is shared.
-func (p *plugin) fitError(task *api.TaskInfo, node *api.NodeInfo, key fitErrorKey) error {
+func (p *plugin) fitError(r checkInput, node *api.NodeInfo, key fitErrorKey) error {
 	u := &p.cache.fitErrors
 	u.RLock()
 	known, ok := u.statuses[key]
@@ -169,7 +195,11 @@ func (p *plugin) fitError(task *api.TaskInfo, node *api.NodeInfo, key fitErrorKe
 		if key.reason == quotaTerminating {
 			used, _ = p.ledger.Terminating(string(key.queue), key.name)
 		}
-		known = &cachedFitError{statuses: []*api.Status{key.newStatus(used)}}
+		var inTree *quota.InsufficientQuota
+		if key.name != "" {
+			inTree = p.insufficientInTree(r, key.name)
+		}
+		known = &cachedFitError{statuses: []*api.Status{key.newStatus(used, inTree)}}
 		u.Lock()
 		if len(u.statuses) >= maxFitErrors {
 			clear(u.statuses)
@@ -178,7 +208,7 @@ func (p *plugin) fitError(task *api.TaskInfo, node *api.NodeInfo, key fitErrorKe
 		u.Unlock()
 	}
 	known.session.Store(p.cache.session)
-	return api.NewFitErrWithStatus(task, node, known.statuses...)
+	return api.NewFitErrWithStatus(r.task, node, known.statuses...)
 }
 
 // nodeSearch is the state of one node search for a pod: what the predicate and the score read

@@ -102,9 +102,44 @@ func (p *plugin) missingAmounts(task *api.TaskInfo, node *api.NodeInfo) amounts 
 	request, queue := p.RequestFor(task), p.ssn.Jobs[task.Job].Queue
 	name, _ := p.cardFor(request, node.Name)
 	missing := missingResources(task.InitResreq, p.FutureIdleOn(node))
+	if p.cache.tree.isTree {
+		return p.addMissingInTree(missing, queue, request, name)
+	}
 	for _, insufficient := range p.ledger.InsufficientAfterRelease(string(queue), request.Request, name, quota.Released{}) {
 		if what, ok := quotaAmounts[insufficient.Kind]; ok { // evictions do not help against terminating pods
 			missing[what] = float64(insufficient.Total - insufficient.Limit)
+		}
+	}
+	return missing
+}
+
+// addMissingInTree adds what the quotas of a queue and its ancestors lack for a pod, as far as
+// evictions in its own queue release it.
+func (p *plugin) addMissingInTree(missing amounts, queue api.QueueID, request *workload.Request, name card.Name) amounts {
+	var released quota.Released
+	for isComplete := false; !isComplete; { // each turn the first limit that is still exceeded
+		isComplete = true
+		for _, insufficient := range p.ledger.InsufficientAfterRelease(string(queue), request.Request, name, released) {
+			what, ok := quotaAmounts[insufficient.Of]
+			lack := insufficient.Total - insufficient.Limit
+			if !ok || lack <= 0 || insufficient.Kind == quota.Terminating {
+				continue
+			}
+			isComplete = false
+			charge := &quota.Charge{IsFixed: insufficient.Kind == quota.NotReclaimable}
+			switch insufficient.Of {
+			case quota.CPU:
+				charge.MilliCPU = lack
+			case quota.Memory:
+				charge.Memory = lack
+			default:
+				charge.Cards = []card.Amount{{Name: name, Count: card.Count(lack)}}
+			}
+			released.Add(charge)
+			missing[what] += float64(lack)
+			if charge.IsFixed {
+				missing[fixedQuota(what)] += float64(lack)
+			}
 		}
 	}
 	return missing
@@ -231,6 +266,11 @@ func (p *plugin) releasedAmounts(task *api.TaskInfo, queue api.QueueID, name car
 			}
 		}
 		released[quotaCPU], released[quotaMemory] = float64(charge.MilliCPU), float64(charge.Memory)
+		if charge.IsFixed {
+			for _, what := range []string{quotaCards, quotaCPU, quotaMemory} {
+				released[fixedQuota(what)] = released[what]
+			}
+		}
 	}
 	return released
 }
@@ -272,6 +312,9 @@ const (
 	quotaCPU    = "quota of CPU"
 	quotaMemory = "quota of memory"
 )
+
+// fixedQuota names the part of a quota that is used by pods from which others cannot reclaim.
+func fixedQuota(of string) string { return of + " that cannot be reclaimed" }
 
 var quotaAmounts = map[quota.LimitKind]string{quota.Cards: quotaCards, quota.CPU: quotaCPU, quota.Memory: quotaMemory}
 
@@ -329,6 +372,8 @@ func irreducibleSubset(missing amounts, released []amounts) []int {
 	}
 	return picked
 }
+
+func (a amounts) clone() amounts { return maps.Clone(a) }
 
 func (a amounts) isZero() bool {
 	for _, n := range a {

@@ -33,10 +33,15 @@ func (p *plugin) preemptive(obj, candidate any) bool {
 }
 
 // CanReclaim reports whether a pod may reclaim cards: its service type may reclaim from another
-// one, and the quota of its own queue has room.
+// one, and the quota of its own queue has room. In a tree any known type may, within what the
+// queue deserves.
 func (p *plugin) CanReclaim(task *api.TaskInfo) bool {
 	r, known := p.checkInputFor(task)
-	return known && p.runChecks(reclaimChecks, r) == nil
+	checks := reclaimChecks
+	if p.cache.tree.isTree {
+		checks = treeReclaimChecks
+	}
+	return known && p.runChecks(checks, r) == nil
 }
 
 // reclaimable selects the victims on one node for a pod of another queue: all that conflict
@@ -50,11 +55,14 @@ func (p *plugin) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo
 	}
 	r.node = reclaimees[0].NodeName
 	node, known := p.ssn.Nodes[r.node]
-	if !known || r.request.Count == 0 || p.runChecks(placeChecks, r) != nil {
+	if !known || r.request.Count == 0 && !p.ReclaimsAll() || p.runChecks(p.reclaimPlaceChecks(), r) != nil {
 		return nil, util.Permit
 	}
 	if !maps.Equal(missingResources(reclaimer.InitResreq, node.FutureIdle()), missingResources(reclaimer.InitResreq, p.FutureIdleOn(node))) {
 		return nil, util.Permit // Volcano counts the room of stuck pods, and would evict too few
+	}
+	if p.cache.tree.isTree {
+		return p.reclaimableInTree(r, node, reclaimees), util.Permit
 	}
 	name, _ := p.cardFor(r.request, r.node)
 	_, victims, useful := p.selectVictims(reclaimer, node, name, p.reclaimCandidates(reclaimer, reclaimees, r.request.Resource))
@@ -64,13 +72,24 @@ func (p *plugin) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo
 	return victims, util.Permit
 }
 
+// reclaimPlaceChecks are the checks of a reclaimer on a node before victims are chosen. In a
+// tree evictions may release quota.
+func (p *plugin) reclaimPlaceChecks() []checkFunc {
+	if p.cache.tree.isTree {
+		return reclaimNodeChecks
+	}
+	return placeChecks
+}
+
 // reclaimCandidates returns the possible victims on one node in the order of eviction. They
-// hold cards of the needed resource, so of the same card.
+// hold cards of the needed resource, so of the same card. If all resources are reclaimed, pods
+// without cards may be victims, and all pods for one without cards.
 func (p *plugin) reclaimCandidates(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo, resource corev1.ResourceName) []*api.TaskInfo {
 	var candidates []*api.TaskInfo
 	for _, reclaimee := range reclaimees {
 		request := p.RequestFor(reclaimee)
-		if request.Count > 0 && request.Resource == resource && p.CanReclaimFrom(reclaimer, reclaimee) && p.hasReachedMinRuntime(reclaimee) && !p.isEvictionInProgress(reclaimee) {
+		isUseful := request.Count > 0 && request.Resource == resource || p.ReclaimsAll() && (request.Count == 0 || resource == "")
+		if isUseful && p.CanReclaimFrom(reclaimer, reclaimee) && p.hasReachedMinRuntime(reclaimee) && !p.isEvictionInProgress(reclaimee) {
 			candidates = append(candidates, reclaimee)
 		}
 	}
@@ -203,7 +222,7 @@ func (p *plugin) CardOn(task *api.TaskInfo, node string) (card.Name, bool) {
 // FreeQuota returns how many more of some cards a queue may use, or of all its cards without
 // names. Cards with too many terminating pods count as full.
 func (p *plugin) FreeQuota(queue api.QueueID, names ...card.Name) (free card.Count) {
-	limits := p.ledger.Limits(string(queue))
+	limits := p.ledger.PathLimits(string(queue))
 	if limits.AnyCard {
 		return card.MaxCount
 	}
@@ -212,24 +231,47 @@ func (p *plugin) FreeQuota(queue api.QueueID, names ...card.Name) (free card.Cou
 	}
 	for _, name := range names {
 		if !p.ledger.IsTerminatingOverQuota(string(queue), name) {
-			free = free.Add(limits.Cards[name].Sub(p.ledger.Used(string(queue), name)))
+			free = free.Add(p.freeQuotaOf(queue, name, limits))
 		}
 	}
 	return free
 }
 
+// freeQuotaOf returns how many more of a card a queue may use. In a tree it is what the queue
+// deserves, since it may not reclaim more.
+func (p *plugin) freeQuotaOf(queue api.QueueID, name card.Name, limits quota.Limits) card.Count {
+	if !p.cache.tree.isTree {
+		return limits.Cards[name].Sub(p.ledger.Used(string(queue), name))
+	}
+	own := p.MayUseByLevel(queue, name)
+	return card.Count(max(0, min(own.Quota[0], own.Deserved[0], int64(card.MaxCount))))
+}
+
 // FreeQuotaByCard returns how many more of each card a queue may use, nil if its cards are
 // unlimited, and the same of CPU and memory.
 func (p *plugin) FreeQuotaByCard(queue api.QueueID) (cards map[card.Name]card.Count, milliCPU, memory int64) {
-	limits := p.ledger.Limits(string(queue))
+	limits := p.ledger.PathLimits(string(queue))
 	if !limits.AnyCard {
 		cards = make(map[card.Name]card.Count, len(limits.Cards))
 		for name := range limits.Cards {
 			cards[name] = p.FreeQuota(queue, name)
 		}
 	}
+	if p.cache.tree.isTree {
+		return cards, p.freeToReclaim(queue, quota.CPUName), p.freeToReclaim(queue, quota.MemoryName)
+	}
 	usedCPU, usedMemory := p.ledger.UsedCPUMemory(string(queue))
 	return cards, limits.MilliCPU - usedCPU, limits.Memory - usedMemory
+}
+
+// freeToReclaim returns how much more CPU or memory a queue of a tree may use: what its path
+// has free, or what it deserves if CPU and memory are reclaimed.
+func (p *plugin) freeToReclaim(queue api.QueueID, name card.Name) int64 {
+	mayUse := p.MayUseByLevel(queue, name)
+	if p.ReclaimsAll() {
+		return min(mayUse.Quota[0], mayUse.Deserved[0])
+	}
+	return slices.Min(mayUse.Quota)
 }
 
 // FitsCPUMemory reports whether so much CPU, in millicores, and memory, in bytes, fit the

@@ -93,8 +93,7 @@ func (r reservations) removeStale() {
 // out, and adds what a running job uses above its minimum. allocated is how many of its pods
 // are placed. A barred job may not use its queue, so it gets no reservation.
 func (p *plugin) reserveForJob(job *api.JobInfo, allocated int, barred bool) {
-	inqueue, ok := p.inqueue[job.Queue]
-	if !ok || job.PodGroup == nil {
+	if _, exists := p.inqueue[job.Queue]; !exists || job.PodGroup == nil {
 		return
 	}
 	switch job.PodGroup.Status.Phase {
@@ -105,7 +104,7 @@ func (p *plugin) reserveForJob(job *api.JobInfo, allocated int, barred bool) {
 	if !barred && (job.PodGroup.Status.Phase == scheduling.PodGroupRunning || p.cache.reservations.isActive(job.PgUID, p.cache.now())) {
 		if request, refusal := p.missingMinimum(job); refusal == nil && !request.IsEmpty() {
 			if excess := p.cache.reservations.unreservedExcess(job, request); p.fitsAlone(job, request) {
-				inqueue.Add(p.ledger.DropUngranted(string(job.Queue), request.Without(excess)))
+				p.reserve(job.Queue, p.ledger.DropUngranted(string(job.Queue), request.Without(excess)))
 				if !excess.IsEmpty() {
 					p.unreserved = append(p.unreserved, unreservedJob{job, request, excess})
 				}
@@ -113,7 +112,7 @@ func (p *plugin) reserveForJob(job *api.JobInfo, allocated int, barred bool) {
 		}
 	}
 	if aboveMinimum := allocated - int(job.MinAvailable); aboveMinimum > 0 {
-		inqueue.AddElastic(p.elasticUsage(job, aboveMinimum))
+		p.addElastic(job.Queue, p.elasticUsage(job, aboveMinimum))
 	}
 }
 
@@ -182,7 +181,7 @@ func (p *plugin) reserveUnreserved() {
 		if p.checkQueue(u.job) != nil || p.checkEnqueueQuota(u.job, u.excess) != nil {
 			continue
 		}
-		p.inqueue[u.job.Queue].Add(p.ledger.DropUngranted(string(u.job.Queue), u.excess))
+		p.reserve(u.job.Queue, p.ledger.DropUngranted(string(u.job.Queue), u.excess))
 		if p.cache.cacheSync.synced { // before that the ledger misses charges
 			p.cache.reservations.recordEnqueued(u.job, u.request)
 		}

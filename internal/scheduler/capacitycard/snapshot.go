@@ -25,7 +25,8 @@ func (p *plugin) buildSnapshot() {
 	c.session, c.podsSeen = c.session+1, 0
 	c.otherBindings.openSession(c.session, c.cacheSync.synced, c.now())
 	before, unlimited := c.inventory, c.cardUnlimitedCPUMemory
-	c.nodes.Replace(p.listNodes())
+	nodes := p.listNodes()
+	c.nodes.Replace(nodes)
 	c.inventory, c.cardUnlimitedCPUMemory = c.nodes.Inventory(), p.args.cardUnlimitedCPUMemory
 	if c.cardUnlimitedCPUMemory != unlimited || c.inventory != before && !c.inventory.SameNames(before) {
 		c.requestGeneration++
@@ -35,9 +36,14 @@ func (p *plugin) buildSnapshot() {
 	p.ledger = c.ledger
 	p.loadQueueRules()
 	p.reparentOrphanQueues()
+	p.loadInventory(nodes)
 	var marked []*api.TaskInfo
 	for _, job := range p.ssn.Jobs {
 		allocated, known := 0, p.hasQueue(string(job.Queue))
+		var fixed fixedRule
+		if c.tree.isTree {
+			fixed = p.fixedRuleFor(job)
+		}
 		for status, tasks := range job.TaskStatusIndex {
 			placed := api.AllocatedStatus(status)
 			if placed {
@@ -45,6 +51,7 @@ func (p *plugin) buildSnapshot() {
 			}
 			for _, task := range tasks {
 				state := c.observePod(task.Pod)
+				state.request.IsFixed = c.tree.isTree && p.isFixed(&fixed, state)
 				if (placed || isEvictionPending(task, status)) && c.isOutOfSync(task, state) {
 					marked = append(marked, task)
 				}
@@ -167,6 +174,7 @@ func (p *plugin) chargePodsWithoutJob() {
 			continue
 		}
 		state := p.cache.observePod(pod)
+		state.request.IsFixed = p.cache.tree.isTree
 		if state.assumedNodeInvalid {
 			p.cache.releasePod(state)
 			continue
@@ -210,13 +218,16 @@ func (p *plugin) recordCharge(pod *corev1.Pod, state *podState, as chargeKind) {
 // updateCharge computes the charge of a pod on a node, and reports whether it was up to date.
 func (p *plugin) updateCharge(state *podState, queue, node string) (unchanged bool) {
 	unchanged = state.chargedInventory != nil && state.charge.Queue == queue && state.chargedNode == node &&
-		(state.chargedInventory == p.inventory || p.hasSameCharge(state))
+		(state.chargedInventory == p.inventory || p.hasSameCharge(state)) && p.hasSameTreeCharge(state)
 	if !unchanged {
 		last := state.charge
 		if state.chargedNode != node {
 			last = nil // it was for another node
 		}
 		charge := workload.ChargeFor(&state.request, queue, node, p.inventory, last)
+		if p.cache.tree.isTree {
+			charge.IsFixed, charge.IsOffInventory, state.treeGeneration = state.request.IsFixed, p.isOffInventory(node), p.cache.tree.generation
+		}
 		state.charge, state.chargedNode, state.chargedInventory = &charge, node, p.inventory
 	}
 	return unchanged
@@ -243,7 +254,12 @@ func (p *plugin) RequestFor(task *api.TaskInfo) *workload.Request {
 	if state, ok := p.cache.podsByObject[task.Pod]; ok && state.generation == p.cache.requestGeneration {
 		return &state.request
 	}
-	return &p.cache.newPodState(task.Pod).request
+	state := p.cache.newPodState(task.Pod)
+	if p.cache.tree.isTree {
+		rule := p.fixedRuleFor(p.ssn.Jobs[task.Job])
+		state.request.IsFixed = p.isFixed(&rule, state)
+	}
+	return &state.request
 }
 
 // isTerminatingOn reports whether a pod is deleted and holds its cards until it ends. A pod on

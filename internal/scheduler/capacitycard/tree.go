@@ -2,10 +2,12 @@ package capacitycard
 
 import (
 	"maps"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -26,6 +28,13 @@ type treeState struct {
 	version uint64
 	// notices are what is wrong with the tree.
 	notices []treeNotice
+	// observedAt is when the last session opened.
+	observedAt time.Time
+	// inventory and offInventory, the nodes that take no pods, are those of the last session.
+	// generation changes with them.
+	inventory    *card.Inventory
+	offInventory map[string]bool
+	generation   uint64
 }
 
 // resolvedQueue is a queue in the tree.
@@ -57,9 +66,13 @@ func (p *plugin) loadTree() {
 		}
 		return
 	}
-	if !t.isTree {
+	now := p.cache.now()
+	if t.isTree {
+		p.ledger.ObserveBorrowing(now.Sub(t.observedAt))
+	} else {
 		p.cache.requestGeneration++ // what pods request says now whether it can be reclaimed
 	}
+	t.observedAt = now
 	isSame, count := t.isTree, 0
 	if t.isTree = true; t.queues == nil {
 		t.queues = make(map[api.QueueID]*resolvedQueue, len(p.ssn.Queues))

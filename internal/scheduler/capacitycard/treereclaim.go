@@ -36,7 +36,7 @@ func (p *plugin) ReclaimKind(reclaimer, reclaimee *api.TaskInfo) ReclaimKind {
 		return rule
 	}
 	queue := p.ssn.Jobs[reclaimer.Job].Queue
-	if !p.leavesGuarantees(queue, reclaimee) || rule == ReclaimableByTree && !p.holdsBorrowed(queue, reclaimee) {
+	if !p.leavesGuarantees(queue, reclaimee) || rule == ReclaimableByTree && !p.holdsBorrowed(reclaimer, reclaimee) {
 		return NotReclaimable
 	}
 	return rule
@@ -72,38 +72,22 @@ func (p *plugin) knowsServiceType(name string) bool {
 // leavesGuarantees reports whether the eviction of a pod for another queue leaves the
 // guarantees of its queue and of each ancestor below the lowest common ancestor.
 func (p *plugin) leavesGuarantees(reclaimer api.QueueID, victim *api.TaskInfo) bool {
-	charge := p.ledger.Charged(string(victim.UID))
+	charge, leaves := p.ledger.Charged(string(victim.UID)), true
 	if charge == nil {
 		return false
 	}
 	for _, queue := range p.PathBelow(reclaimer, p.VictimQueue(victim)) {
-		for _, amount := range charge.Cards {
-			if int64(amount.Count) > p.AboveGuarantee(queue, amount.Name) {
-				return false
-			}
-		}
-		if charge.MilliCPU > 0 && charge.MilliCPU > p.AboveGuarantee(queue, quota.CPUName) || charge.Memory > 0 && charge.Memory > p.AboveGuarantee(queue, quota.MemoryName) {
-			return false
-		}
+		forEachCharged(charge, func(name card.Name, amount int64) { leaves = leaves && amount <= p.AboveGuarantee(queue, name) })
 	}
-	return true
+	return leaves
 }
 
 // holdsBorrowed reports whether the queue of a pod, and each ancestor below the lowest common
-// ancestor, uses more than it deserves of the pod's cards. For a pod without cards it is CPU or
-// memory.
-func (p *plugin) holdsBorrowed(reclaimer api.QueueID, victim *api.TaskInfo) bool {
-	charge, path := p.ledger.Charged(string(victim.UID)), p.PathBelow(reclaimer, p.VictimQueue(victim))
-	if charge == nil || len(path) == 0 {
-		return false
-	}
-	hasBorrowed := func(name card.Name) bool {
-		return !slices.ContainsFunc(path, func(queue api.QueueID) bool { return p.AboveDeserved(queue, name) <= 0 })
-	}
-	if len(charge.Cards) == 0 {
-		return hasBorrowed(quota.CPUName) || hasBorrowed(quota.MemoryName)
-	}
-	return !slices.ContainsFunc(charge.Cards, func(amount card.Amount) bool { return !hasBorrowed(amount.Name) })
+// ancestor, has borrowed what the pod uses and the reclaimer needs.
+func (p *plugin) holdsBorrowed(reclaimer, victim *api.TaskInfo) bool {
+	charge := p.ledger.Charged(string(victim.UID))
+	path := p.PathBelow(p.ssn.Jobs[reclaimer.Job].Queue, p.VictimQueue(victim))
+	return charge != nil && p.stillBorrows(p.RequestFor(reclaimer).Count > 0, charge, path, nil)
 }
 
 // IsTree reports whether the queues form a tree.

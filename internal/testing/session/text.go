@@ -24,7 +24,8 @@ const GPU = builder.GPU
 // Add adds what a text describes, one statement per line or between semicolons:
 //
 //	node NAME[,NAME] MODEL [CARDS]           8 cards unless told; the model "-" leaves a node unlabelled
-//	queue NAME QUOTA [PRIORITY] [TYPE] …     the quota "-" leaves a queue unmanaged; keeps, gives, closed, cpu=, for=, parent=, deserved=, guarantee=, stop=
+//	queue NAME QUOTA [PRIORITY] [TYPE] …     the quota "-" leaves a queue unmanaged; keeps, gives, closed, cpu=, for=, parent=,
+//	                                         deserved=, guarantee=, stop=, parentonly=true, weight=
 //	ns NAME TEAM                             a namespace that the session's lister knows, labelled with its team
 //	NAME QUEUE MIN: NODE[*N] -[*N] …         a PodGroup, its pods on nodes, and those that wait
 //
@@ -84,6 +85,7 @@ func ensureAnnotations[Object metav1.Object](object Object) {
 // queueAnnotations are the options of a queue that are annotations.
 var queueAnnotations = map[string]string{
 	"for": "volcano.sh/namespace-selector", "deserved": "volcano.sh/card.deserved", "guarantee": "volcano.sh/card.guarantee", "stop": "volcano.sh/stop-policy",
+	"parentonly": "cardquota.dev/parent-only",
 }
 
 // addQueue adds a queue, or replaces the one of its name.
@@ -105,6 +107,8 @@ func (c *Cluster) addQueue(words []string) {
 			q.Spec.Capability["cpu"] = resource.MustParse(value)
 		case option == "parent":
 			q.Spec.Parent = value
+		case option == "weight":
+			q.Spec.Weight = int32(mustParseInt(value))
 		case queueAnnotations[option] != "":
 			q.Annotations[queueAnnotations[option]] = value
 		default:

@@ -1,0 +1,128 @@
+package capacitycard
+
+import (
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// loadInventory sets in the ledger what the nodes have that take pods: they are ready and not
+// cordoned. It does nothing if the queues are flat.
+func (p *plugin) loadInventory(nodes map[string]*corev1.Node) {
+	t := &p.cache.tree
+	if !t.isTree {
+		return
+	}
+	cards, off := map[card.Name]card.Count{}, map[string]bool{}
+	var milliCPU, memory int64
+	for name, node := range nodes {
+		if node.Spec.Unschedulable || !workload.NodeReady(node) {
+			off[name] = true
+			continue
+		}
+		known, _ := p.inventory.Node(name)
+		for _, held := range known.Cards {
+			cards[held.Name] = cards[held.Name].Add(held.Count)
+		}
+		milliCPU = quota.AddSaturating(milliCPU, node.Status.Allocatable.Cpu().MilliValue())
+		memory = quota.AddSaturating(memory, node.Status.Allocatable.Memory().Value())
+	}
+	if t.inventory != p.inventory || !maps.Equal(off, t.offInventory) {
+		t.generation++
+	}
+	t.inventory, t.offInventory = p.inventory, off
+	p.ledger.SetInventory(cards, milliCPU, memory)
+}
+
+// isOffInventory reports whether a node is not part of the inventory of a tree.
+func (p *plugin) isOffInventory(node string) bool {
+	return p.cache.tree.offInventory[node] || p.cache.nodes.Node(node) == nil
+}
+
+// hasSameTreeCharge reports whether a charge still says the right for a tree.
+func (p *plugin) hasSameTreeCharge(state *podState) bool {
+	t := &p.cache.tree
+	if !t.isTree {
+		return true
+	}
+	if state.charge.IsFixed != state.request.IsFixed {
+		return false
+	}
+	if state.treeGeneration != t.generation && state.charge.IsOffInventory != p.isOffInventory(state.chargedNode) {
+		return false
+	}
+	state.treeGeneration = t.generation
+	return true
+}
+
+// fixedRule says which pods of one job cannot be reclaimed.
+type fixedRule struct {
+	// all is set if none can be reclaimed: the queue, its service type or the PodGroup forbids
+	// it.
+	all bool
+	// byType is set if the queue has no service type, so that each pod's own decides.
+	byType bool
+	group  map[string]string
+}
+
+// fixedRuleFor returns which pods of a job cannot be reclaimed. job may be nil.
+func (p *plugin) fixedRuleFor(job *api.JobInfo) fixedRule {
+	if job == nil || job.PodGroup == nil {
+		return fixedRule{all: true}
+	}
+	queue, exists := p.ssn.Queues[job.Queue]
+	if !exists || !queue.Reclaimable() || !workload.GroupAllowsEviction(job.PodGroup.Annotations) {
+		return fixedRule{all: true}
+	}
+	serviceType := workload.ServiceTypeFor(queue.Queue.Annotations, nil, nil, "")
+	return fixedRule{
+		all:    serviceType != "" && !p.knowsServiceType(serviceType),
+		byType: serviceType == "", group: job.PodGroup.Annotations,
+	}
+}
+
+// isFixed reports whether a pod of the job cannot be reclaimed.
+func (p *plugin) isFixed(rule *fixedRule, state *podState) bool {
+	switch {
+	case rule.all || state.isProtected:
+		return true
+	case !rule.byType:
+		return false
+	}
+	pod := state.object
+	return !p.knowsServiceType(workload.ServiceTypeFor(nil, pod.Annotations, rule.group, p.args.owners.TypeFor(pod)))
+}
+
+// isFixedJob reports whether the pods of a job without pods could not be reclaimed, as far as
+// its PodGroup says.
+func (p *plugin) isFixedJob(job *api.JobInfo) bool {
+	rule := p.fixedRuleFor(job)
+	return rule.all || rule.byType && !p.knowsServiceType(workload.ServiceTypeFor(nil, nil, rule.group, ""))
+}
+
+// reserve adds a request to the reservations of a queue and its ancestors. A queue that accepts
+// no new pods reserves nothing of its ancestors.
+func (p *plugin) reserve(queue api.QueueID, request quota.JobRequest) {
+	p.inqueue[queue].Add(request)
+	ancestors := p.ancestorsOf(queue)
+	if len(ancestors) == 0 || p.queueRules[queue].Refusal != nil {
+		return
+	}
+	for _, ancestor := range ancestors {
+		p.inqueue[ancestor].Add(request)
+	}
+}
+
+// addElastic adds what a running job uses above its minimum to the reservations of a queue and
+// its ancestors.
+func (p *plugin) addElastic(queue api.QueueID, usage quota.ElasticUsage) {
+	p.inqueue[queue].AddElastic(usage)
+	for _, ancestor := range p.ancestorsOf(queue) {
+		p.inqueue[ancestor].AddElastic(usage)
+	}
+}
