@@ -118,12 +118,12 @@ func (l *Ledger) CheckEnqueue(queue string, reservations func(queue string) *Res
 		beyond.Of, beyond.Kind = beyond.Kind, RecentlyReclaimed
 		return beyond
 	}
-	for child, at := q, q.parent; !at.isRoot(); child, at = at, at.parent {
+	for at := q.parent; !at.isRoot(); at = at.parent {
 		available := func(name card.Name) int64 {
 			if at.isUnlimited(name) {
 				return at.limits.quota(name)
 			}
-			return max(0, at.limits.quota(name)-max(0, at.tree.unusedBelow[name]-child.tree.unused[name]))
+			return max(0, at.limits.quota(name)-max(0, at.tree.unusedBelow[name]-q.ownUnusedBelow(at, name)))
 		}
 		if s := at.checkEnqueue(available, reservations(at.name), request, overCommit); s != nil {
 			s.Ancestor, s.Requester = true, queue

@@ -22,9 +22,12 @@ var treeNames = []card.Name{"A", "A/mig-1g.18gb-mixed", "B", CPUName, MemoryName
 func drawTree(t *rapid.T) map[string]TreeQueue {
 	queues := map[string]TreeQueue{}
 	count := rapid.IntRange(1, 12).Draw(t, "queues")
+	chain := rapid.SampledFrom([]int{0, 0, 0, 5, 6, 7, 8}).Draw(t, "chain") // of so many queues
 	for i := range count {
 		q := TreeQueue{Quota: Shares{}, Deserved: Shares{}, Guarantee: Shares{}}
 		switch kind := rapid.IntRange(0, 19).Draw(t, "kind of parent"); {
+		case i > 0 && i < chain:
+			q.Parent = fmt.Sprint("q", i-1)
 		case kind < 8 && i > 0:
 			q.Parent = fmt.Sprint("q", rapid.IntRange(0, i-1).Draw(t, "parent"))
 		case kind < 13 && i > 0:

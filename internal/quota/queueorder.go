@@ -12,11 +12,11 @@ import (
 // siblings on their paths below the lowest common ancestor. A queue below what it deserves comes
 // first, by its part of that. Of the others, the one comes first that has borrowed less for its
 // weight, now and in the last half hour. Then the older one comes first, and then the name
-// decides.
+// decides. An ancestor comes before what is below it.
 func (l *Ledger) CompareShares(left, right string) int {
 	a, b := l.siblingsOf(left, right)
-	if a == b {
-		return 0
+	if a == b { // one is above the other
+		return cmp.Compare(l.ensureQueue(left).depth(), l.ensureQueue(right).depth())
 	}
 	shareA, borrowedA := l.share(a)
 	shareB, borrowedB := l.share(b)

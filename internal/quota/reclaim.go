@@ -74,7 +74,8 @@ type MayUse struct {
 // for the queue itself and one without limits for root.
 func (l *Ledger) MayUseByLevel(queue string, name card.Name) (m MayUse) {
 	q := l.readQueue(queue)
-	for at, child := q, (*queueLedger)(nil); at != nil; at, child = at.parent, at {
+	own := int64(0) // unused guarantee of the path below
+	for at := q; at != nil; at = at.parent {
 		free, deserved := Unlimited, Unlimited
 		if !at.isRoot() && !at.isUnlimited(name) {
 			free = at.limits.quota(name) - at.used(name)
@@ -83,7 +84,10 @@ func (l *Ledger) MayUseByLevel(queue string, name card.Name) (m MayUse) {
 			deserved = max(0, at.limits.deserved(name)-at.used(name))
 		}
 		if at.tree != nil && !at.isUnlimited(name) {
-			free = min(free, at.freeBesideOthers(q, child, name))
+			free = min(free, at.freeBesideOthers(q, name, own))
+		}
+		if at.tree != nil {
+			own = at.ownUnused(own, name)
 		}
 		if at == q && at.isStoppedByTerminating(name) {
 			free = 0
@@ -101,19 +105,36 @@ func (q *queueLedger) isStoppedByTerminating(name card.Name) bool {
 }
 
 // freeBesideOthers returns how much of a name is left for a queue beside what is held for, or
-// guaranteed to, other queues. child is the queue's ancestor below q, nil at the queue itself.
-func (q *queueLedger) freeBesideOthers(leaf, child *queueLedger, name card.Name) int64 {
+// guaranteed to, other queues. own is what the queue's path below q has of unused guarantees, see
+// ownUnused.
+func (q *queueLedger) freeBesideOthers(leaf *queueLedger, name card.Name, own int64) int64 {
 	held := max(0, q.tree.held[name]-leaf.tree.held[name])
 	left := q.limits.quota(name) - q.used(name) - held
-	if child == nil {
+	if q == leaf {
 		return left
 	}
-	own := child.tree.unused[name]
 	beside := own + max(0, left-q.tree.unusedBelow[name])
 	if q.isRoot() { // physical cards are checked node by node
 		return beside
 	}
 	return min(left, beside)
+}
+
+// ownUnused adds what the queue itself has of unused guarantee, beyond those of its children, to
+// what its path below has. A leaf may use that much without using guarantees of other queues.
+func (q *queueLedger) ownUnused(below int64, name card.Name) int64 {
+	if q.limits.IsHeld {
+		return 0
+	}
+	return below + max(0, q.limits.Guarantee[name]-q.used(name)-q.tree.unusedBelow[name])
+}
+
+// ownUnusedBelow returns ownUnused of the path from q to the child of an ancestor.
+func (q *queueLedger) ownUnusedBelow(ancestor *queueLedger, name card.Name) (own int64) {
+	for at := q; at != ancestor; at = at.parent {
+		own = at.ownUnused(own, name)
+	}
+	return own
 }
 
 // AboveDeserved and AboveGuarantee return how much of a name a queue and all queues below it

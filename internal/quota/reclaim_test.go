@@ -1,0 +1,280 @@
+package quota
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
+)
+
+// drawHistory plays random events, and ends every ban on borrowing.
+func drawHistory(t *rapid.T) *treeTest {
+	h := newTreeTest(t)
+	for range rapid.IntRange(0, 15).Draw(t, "steps") {
+		h.step(t)
+	}
+	for queue := range h.tree {
+		h.ledger.StopBorrowing(queue, nil)
+	}
+	clear(h.naive.stopped)
+	return h
+}
+
+// TestMayUseIsWhatFits: a reclaimable request fits exactly if it is at most what each level leaves.
+// There is one exception. The checks of quota leave physical cards to the nodes, so a request
+// beyond the free inventory fits them if no guarantee is unused; MayUse counts the inventory.
+func TestMayUseIsWhatFits(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		h := drawHistory(t)
+		for _, queue := range h.leaves() {
+			for _, name := range treeNames {
+				m := h.ledger.MayUseByLevel(queue, name)
+				path := h.naive.path(queue)
+				check.Must(t, len(m.Quota) == len(path)+1 && len(m.Deserved) == len(path)+1, "%d levels for the path %v", len(m.Quota), path)
+				for i, at := range path {
+					want := Unlimited
+					if !h.naive.deservesAny(at, name) {
+						want = max(0, h.naive.deserved(at, name)-h.naive.used(at, name))
+					}
+					check.Must(t, m.Deserved[i] == want, "%s deserves %d more %s, want %d", at, m.Deserved[i], name, want)
+				}
+				check.Must(t, m.Deserved[len(path)] == Unlimited, "root deserves %d", m.Deserved[len(path)])
+				physical := m.Quota[len(path)]
+				for n := int64(1); n <= 8; n++ {
+					refusal := h.naive.refusal(queue, name, n, false)
+					fits, may := refusal == "", n <= slices.Min(m.Quota)
+					check.Must(t, !may || fits, "%d more %s in %s do not fit (%s), and levels %v leave them", n, name, queue, refusal, m.Quota)
+					isException := n > physical && h.naive.unusedBelow("", name) == 0 || n > physical && h.naive.with(naivePod{queue: queue, amounts: map[card.Name]int64{name: n}}).unusedBelow("", name) == 0
+					check.Must(t, !fits || may || isException, "%d more %s in %s fit, and levels leave %v", n, name, queue, m.Quota)
+				}
+			}
+		}
+	})
+}
+
+// TestMayUseGrowsWithWhatIsReleased: what victims release at a level is what the level leaves
+// more, so a plan may add the two.
+func TestMayUseGrowsWithWhatIsReleased(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		h := drawHistory(t)
+		victim, p := h.drawCharged(t)
+		if p.queue == "" || p.isEnd || p.isOff {
+			return
+		}
+		before := map[string]map[card.Name]MayUse{}
+		for _, queue := range h.leaves() {
+			before[queue] = map[card.Name]MayUse{}
+			for _, name := range treeNames {
+				before[queue][name] = h.ledger.MayUseByLevel(queue, name)
+			}
+		}
+		h.ledger.Release(victim)
+		for queue, all := range before {
+			for name, m := range all {
+				after, level := h.ledger.MayUseByLevel(queue, name), h.naive.naiveLevel(queue, p.queue)
+				for i := range m.Quota {
+					released := int64(0)
+					if i >= level || queue == p.queue {
+						released = p.amounts[name]
+					}
+					grown := after.Quota[i] - m.Quota[i]
+					check.Must(t, m.Quota[i] == Unlimited || grown <= released, "%s may use %d more %s at level %d of %v, and %s of %s released %d", queue, grown, name, i, m.Quota, victim, p.queue, released)
+				}
+			}
+		}
+	})
+}
+
+// TestFitsDeservedIsNeverToBorrow: a queue reclaims for a request exactly within what it deserves.
+func TestFitsDeservedIsNeverToBorrow(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		h := drawHistory(t)
+		within := func(queue string, name card.Name, n int64) bool {
+			if n <= 0 || h.naive.deservesAny(queue, name) {
+				return true
+			}
+			for _, at := range h.naive.path(queue) {
+				if limit, isLimited := h.naive.limit(at, name); isLimited && name != CPUName && name != MemoryName && h.naive.terminating(at, name) > limit {
+					return false
+				}
+			}
+			limit, isLimited := h.naive.limit(queue, name)
+			used := h.naive.used(queue, name) + n
+			return used <= h.naive.deserved(queue, name) && (!isLimited || used <= limit)
+		}
+		for _, queue := range h.leaves() {
+			request := Request{Count: card.Count(rapid.IntRange(0, 4).Draw(t, "count")), MilliCPU: int64(rapid.IntRange(0, 3).Draw(t, "cpu")), Memory: int64(rapid.IntRange(0, 3).Draw(t, "memory"))}
+			if request.Count > 0 {
+				request.Names = rapid.SampledFrom([][]card.Name{{"A"}, {"A", "B"}, {"B", "A"}, {"C"}}).Draw(t, "names")
+			}
+			cards := request.Count == 0 || slices.ContainsFunc(request.Names, func(name card.Name) bool { return within(queue, name, int64(request.Count)) })
+			cpu := within(queue, CPUName, request.MilliCPU) && within(queue, MemoryName, request.Memory)
+			got := h.ledger.FitsDeserved(queue, request, true)
+			check.Must(t, (got == nil) == (cards && cpu), "%+v in %s with CPU: %+v, want cards %v and CPU %v", request, queue, got, cards, cpu)
+			cpu = (request.MilliCPU == 0 || h.naive.refusal(queue, CPUName, request.MilliCPU, false) == "") && (request.Memory == 0 || h.naive.refusal(queue, MemoryName, request.Memory, false) == "")
+			got = h.ledger.FitsDeserved(queue, request, false)
+			check.Must(t, (got == nil) == (cards && cpu), "%+v in %s: %+v, want cards %v and CPU %v", request, queue, got, cards, cpu)
+			for _, name := range treeNames {
+				want := h.naive.used(queue, name) - h.naive.deserved(queue, name)
+				if h.naive.deservesAny(queue, name) {
+					want = 0
+				}
+				check.Must(t, h.ledger.AboveDeserved(queue, name) == want, "%d above deserved, want %d", h.ledger.AboveDeserved(queue, name), want)
+				want = h.naive.used(queue, name) - h.naive.limits[queue].Guarantee[name]
+				check.Must(t, h.ledger.AboveGuarantee(queue, name) == want, "%d above the guarantee, want %d", h.ledger.AboveGuarantee(queue, name), want)
+			}
+		}
+	})
+}
+
+// level is what one queue of a path leaves for an enqueue.
+type level struct {
+	limit func(card.Name) int64
+	used  func(card.Name) int64
+}
+
+// givesAll reports whether the whole request gets cards beside all reservations, each of which
+// keeps what it can get. The smallest cut says what all of them get.
+func (l level) givesAll(reserved, requested []CardRequest, names []card.Name, factor float64) bool {
+	most := func(requests []CardRequest) int64 {
+		smallest := Unlimited
+		for cut := range 1 << len(names) {
+			total, in := int64(0), map[card.Name]bool{}
+			for i, name := range names {
+				if cut>>i&1 == 1 {
+					in[name], total = true, AddSaturating(total, max(0, scaleLimit(l.limit(name), factor)-l.used(name)))
+				}
+			}
+			for _, r := range requests {
+				if slices.ContainsFunc(r.Names, func(name card.Name) bool { return !in[name] }) {
+					total = AddSaturating(total, int64(r.Count))
+				}
+			}
+			smallest = min(smallest, total)
+		}
+		return smallest
+	}
+	var count int64
+	for _, r := range requested {
+		count += int64(r.Count)
+	}
+	return most(append(slices.Clone(reserved), requested...)) == most(reserved)+count
+}
+
+// TestEnqueueInATreeMatchesEachLevel compares the check with a cut of every level.
+func TestEnqueueInATreeMatchesEachLevel(t *testing.T) {
+	names := []card.Name{"A", "A/mig-1g.18gb-mixed", "B"}
+	drawJob := func(t *rapid.T) JobRequest {
+		var job JobRequestBuilder
+		for range rapid.IntRange(0, 2).Draw(t, "requests") {
+			job.Add(Request{Names: rapid.SampledFrom([][]card.Name{{"A"}, {"B"}, {"A", "B"}, {"A/mig-1g.18gb-mixed"}}).Draw(t, "names"), Count: card.Count(rapid.IntRange(1, 5).Draw(t, "count"))})
+		}
+		job.MilliCPU, job.Memory = int64(rapid.IntRange(0, 3).Draw(t, "cpu")), int64(rapid.IntRange(0, 3).Draw(t, "memory"))
+		return job.JobRequest
+	}
+	seed.Check(t, func(t *rapid.T) {
+		h := drawHistory(t)
+		reserved := map[string]*Reservations{}
+		for queue := range h.tree {
+			reserved[queue] = &Reservations{}
+		}
+		for range rapid.IntRange(0, 3).Draw(t, "jobs inqueue") {
+			job := drawJob(t)
+			for _, at := range h.naive.path(h.drawQueue(t)) {
+				reserved[at].Add(job)
+			}
+		}
+		request, factor := drawJob(t), rapid.SampledFrom([]float64{1, 1.5}).Draw(t, "over-commit")
+		for _, queue := range h.leaves() {
+			passes := func(at string, limit func(card.Name) int64) bool {
+				l := level{limit: limit, used: func(name card.Name) int64 { return h.naive.used(at, name) }}
+				if !h.naive.limits[at].AnyCard && !l.givesAll(reserved[at].Cards, request.Cards, names, factor) {
+					return false
+				}
+				cpu, memory := scaleLimit(limit(CPUName), factor), scaleLimit(limit(MemoryName), factor)
+				return (request.MilliCPU == 0 || l.used(CPUName)+reserved[at].MilliCPU+request.MilliCPU <= cpu) && (request.Memory == 0 || l.used(MemoryName)+reserved[at].Memory+request.Memory <= memory)
+			}
+			quotaOf := func(at string) func(card.Name) int64 {
+				return func(name card.Name) int64 { limit, _ := h.naive.limit(at, name); return limit }
+			}
+			want := passes(queue, quotaOf(queue))
+			isEntitled := passes(queue, func(name card.Name) int64 { return h.naive.deserved(queue, name) })
+			for _, at := range h.naive.path(queue)[1:] {
+				if isEntitled {
+					break
+				}
+				want = want && passes(at, func(name card.Name) int64 {
+					limit, isLimited := h.naive.limit(at, name)
+					if !isLimited {
+						return limit
+					}
+					return max(0, limit-h.guaranteedToOthers(at, queue, name))
+				})
+			}
+			got := h.ledger.CheckEnqueue(queue, func(at string) *Reservations { return reserved[at] }, request, factor)
+			check.Must(t, (got == nil) == want, "%+v in %s beside %+v: %+v, want %v (entitled %v)", request, queue, reserved[queue], got, want, isEntitled)
+			fixed := request
+			fixed.IsFixed = true
+			got = h.ledger.CheckEnqueue(queue, func(at string) *Reservations { return reserved[at] }, fixed, factor)
+			check.Must(t, got != nil || isEntitled, "%+v in %s, which no queue could reclaim, is enqueued to borrow", fixed, queue)
+		}
+	})
+}
+
+// guaranteedToOthers is what a queue may not use of an ancestor's unused guarantees: what is left
+// of them when it uses as much as it can without using the others'.
+func (h *treeTest) guaranteedToOthers(ancestor, queue string, name card.Name) int64 {
+	left := h.naive.unusedBelow(ancestor, name)
+	for n := int64(1); n <= 40; n++ {
+		left = min(left, h.naive.with(naivePod{queue: queue, amounts: map[card.Name]int64{name: n}}).unusedBelow(ancestor, name))
+	}
+	return left
+}
+
+// TestEnqueueLeavesTheGuaranteesOfOthers: of the parent's eight cards its other children are
+// guaranteed some, and the job may use the guarantee of its own queue.
+func TestEnqueueLeavesTheGuaranteesOfOthers(t *testing.T) {
+	l := New(0)
+	l.SetTree(map[string]Position{"tenant": {}, "team": {Parent: "tenant"}, "own": {Parent: "team"}, "cousin": {Parent: "team"}, "far": {Parent: "tenant"}})
+	for name, guarantee := range map[string]int64{"tenant": 6, "team": 4, "own": 2, "cousin": 2, "far": 2} {
+		l.SetLimits(name, Limits{Cards: card.Quota{"A": 8}, Deserved: Shares{"A": guarantee}, Guarantee: Shares{"A": guarantee}, MilliCPU: Unlimited, Memory: Unlimited})
+	}
+	l.Refresh()
+	none := func(string) *Reservations { return &Reservations{} }
+	for count, want := range map[card.Count]string{2: "", 4: "", 5: "tenant", 6: "tenant", 7: "team", 9: "own"} {
+		got := l.CheckEnqueue("own", none, JobRequest{Cards: []CardRequest{{Names: []card.Name{"A"}, Count: count}}}, 1)
+		check.Must(t, (got == nil) == (want == "") && (got == nil || got.Queue == want), "%d cards: %+v, want %q", count, got, want)
+	}
+}
+
+func TestReclaimByExample(t *testing.T) {
+	l := New(0)
+	l.SetTree(map[string]Position{"tenant": {}, "serving": {Parent: "tenant"}, "batch": {Parent: "tenant"}, "other": {}})
+	for name, limits := range map[string]Limits{
+		"tenant":  {Cards: card.Quota{"A": 8}, Deserved: Shares{"A": 4}, Guarantee: Shares{"A": 2}},
+		"serving": {Cards: card.Quota{"A": 8}, Deserved: Shares{"A": 3}, Guarantee: Shares{"A": 2}},
+		"batch":   {Cards: card.Quota{"A": 8}, Deserved: Shares{"A": 1}},
+		"other":   {Cards: card.Quota{"A": 8}, Deserved: Shares{"A": 4}, Guarantee: Shares{"A": 1}},
+	} {
+		limits.MilliCPU, limits.Memory = Unlimited, Unlimited
+		l.SetLimits(name, limits)
+	}
+	l.SetInventory(card.Quota{"A": 8}, Unlimited, Unlimited)
+	l.Refresh()
+	for i := range 5 {
+		l.Charge(fmt.Sprint(i), &Charge{Queue: "batch", Cards: []card.Amount{{Name: "A", Count: 1}}})
+	}
+	check.Equal(t, "batch leaves the guarantees of serving and other free", (*InsufficientQuota)(nil), l.FitsAnyCard("serving", Request{Names: []card.Name{"A"}, Count: 2}))
+	got := l.FitsAnyCard("batch", Request{Names: []card.Name{"A"}, Count: 1})
+	check.Must(t, got != nil && got.Kind == Guaranteed && got.Queue == "" && got.Total == 9 && got.Limit == 8, "a sixth card of eight, three of which are guaranteed: %+v", got)
+	check.Equal(t, "levels of serving", MayUse{Quota: []int64{8, 3, 2}, Deserved: []int64{3, 0, Unlimited}}, l.MayUseByLevel("serving", "A"))
+	check.That(t, l.FitsDeserved("serving", Request{Names: []card.Name{"A"}, Count: 3}, false) == nil, "serving reclaims up to what it deserves")
+	check.That(t, l.FitsDeserved("serving", Request{Names: []card.Name{"A"}, Count: 4}, false) != nil, "serving reclaims to borrow")
+	check.Equal(t, "names", []string{"batch", "other", "serving", "tenant"}, slices.Sorted(maps.Keys(l.queues)))
+}
