@@ -177,12 +177,9 @@ func treeSyncedCondition(q *v1alpha1.CardQuota, w QueueWrite) (metav1.Condition,
 	return metav1.Condition{}, false
 }
 
-// heldBy returns the CardQuota whose stop policy holds the given one, "" for none: itself or
-// an ancestor. It also returns that policy.
+// heldBy returns the CardQuota whose stop policy holds the given one, "" for none: itself or,
+// in a tree, an ancestor. It also returns that policy.
 func (t *Tree) heldBy(q *v1alpha1.CardQuota) (name string, policy v1alpha1.StopPolicy) {
-	if t == nil || t.quotas[q.Name] == nil {
-		return "", ""
-	}
 	path := append([]*v1alpha1.CardQuota{q}, t.Ancestors(q.Name)...)
 	for _, want := range []v1alpha1.StopPolicy{v1alpha1.StopPolicyHoldAndDrain, v1alpha1.StopPolicyHold} {
 		for _, at := range path {

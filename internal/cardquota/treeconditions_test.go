@@ -1,6 +1,7 @@
 package cardquota
 
 import (
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -127,6 +128,9 @@ func TestReadySaysWhatHolds(t *testing.T) {
 		used := Usage{BlockedTotal: 2}
 		status := NewStatus(StatusInput{Quota: all["chat"], Queue: live, Usage: &used, Own: &used, Tree: treeOf(all), Now: noon, Sync: QueueSyncedCondition(all["chat"], metav1.Condition{}, QueueWrite{}, noon)})
 		check.Equal(t, "Ready", tc.want, said(status, "Ready"))
+		flat := NewStatus(StatusInput{Quota: all["chat"], Queue: live, Usage: &used, Own: &used, Now: noon, Sync: QueueSyncedCondition(all["chat"], metav1.Condition{}, QueueWrite{}, noon)})
+		isHeld := tc.change["chat"] == "Hold"
+		check.Equal(t, "held while flat", isHeld, strings.HasPrefix(said(flat, "Ready"), "False/Held: stopPolicy Hold holds queue chat"))
 	}
 }
 
@@ -142,7 +146,7 @@ func TestQueueSyncedInTrees(t *testing.T) {
 	}{
 		"as written": {flat, QueueWrite{}, "True/Synced: queue team carries this quota"},
 		"flat": {flat, QueueWrite{IsFlat: true}, "True/TreeFieldsUnused: queue team carries this quota, but while the ServiceTypePolicy does not say queueHierarchy: Tree, " +
-			"parent, cards[].deserved, cards[].guarantee, resources.deserved, stopPolicy have no effect; a card without quota has its deserved as quota"},
+			"parent, cards[].deserved, cards[].guarantee, resources.deserved have no effect; a card without quota has its deserved as quota"},
 		"a flat parent": {node("team", "", 8, -1, -1, parentOnly), QueueWrite{IsFlat: true}, "True/TreeFieldsUnused: queue team carries this quota, but while the ServiceTypePolicy does not say queueHierarchy: Tree, " +
 			"it grants nothing, because a CardQuota without serviceType is a parent"},
 		"nothing of a tree": {node("team", "", 8, -1, -1), QueueWrite{IsFlat: true}, "True/Synced: queue team carries this quota"},

@@ -209,7 +209,6 @@ func UnusedTreeFields(q *v1alpha1.CardQuota) []string {
 		add(resources.Deserved != nil, "resources.deserved")
 		add(resources.Guarantee != nil, "resources.guarantee")
 	}
-	add(IsHeld(q.Spec.StopPolicy), "stopPolicy")
 	return fields
 }
 

@@ -193,6 +193,10 @@ func TestSamplesAreAccepted(t *testing.T) {
 	g := requireControlPlane(t)
 	files, err := filepath.Glob(filepath.Join(root, "config", "samples", "*.yaml"))
 	g.Expect(err).NotTo(gomega.HaveOccurred())
+	trees, err := filepath.Glob(filepath.Join(root, "config", "samples", "tree", "[^k]*.yaml"))
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(trees).To(gomega.HaveLen(2))
+	files = append(files, trees...)
 	seen := map[string]int{}
 	for _, file := range files {
 		objects, err := readObjects(file)

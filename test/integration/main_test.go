@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -93,19 +94,13 @@ func runTests(m *testing.M) (code int, err error) {
 	if admin, err = framework.New(server.Config()); err != nil {
 		return 1, err
 	}
-	if err := installPrerequisites(ctx, server); err != nil {
+	if err := installPrerequisites(ctx, server, admin); err != nil {
 		return 1, err
-	}
-	served := func(ctx context.Context) (bool, error) {
-		return admin.List(ctx, &v1alpha1.CardQuotaList{}) == nil && admin.List(ctx, &v1alpha1.ServiceTypePolicyList{}) == nil, nil
-	}
-	if err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, framework.Timeout, true, served); err != nil {
-		return 1, fmt.Errorf("wait for the CRDs: %w", err)
 	}
 	if err := runMany(); err != nil {
 		return 1, err
 	}
-	mgr, err := newOperator(ctx)
+	mgr, err := newOperator(ctx, admin, metrics)
 	if err != nil {
 		return 1, err
 	}
@@ -134,10 +129,11 @@ func testLogger() logr.Logger {
 	return zap.New(zap.UseDevMode(true))
 }
 
-// installPrerequisites creates the namespaces and the shipped rights of the operator.
-func installPrerequisites(ctx context.Context, server *cluster.Cluster) error {
+// installPrerequisites creates the namespaces, the CRDs and the shipped rights of the operator, and
+// waits until the API server serves the CRDs.
+func installPrerequisites(ctx context.Context, server *cluster.Cluster, admin framework.Framework) error {
 	for _, name := range []string{systemNamespace, labNamespace} {
-		if err := admin.Create(ctx, builder.Namespace(name)); err != nil {
+		if err := admin.Create(ctx, builder.Namespace(name)); client.IgnoreAlreadyExists(err) != nil {
 			return fmt.Errorf("create namespace %s: %w", name, err)
 		}
 	}
@@ -153,11 +149,17 @@ func installPrerequisites(ctx context.Context, server *cluster.Cluster) error {
 			return err
 		}
 	}
+	served := func(ctx context.Context) (bool, error) {
+		return admin.List(ctx, &v1alpha1.CardQuotaList{}) == nil && admin.List(ctx, &v1alpha1.ServiceTypePolicyList{}) == nil, nil
+	}
+	if err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, framework.Timeout, true, served); err != nil {
+		return fmt.Errorf("wait for the CRDs: %w", err)
+	}
 	return nil
 }
 
 // newOperator returns the manager as cmd/manager creates it, with the shipped ServiceAccount.
-func newOperator(ctx context.Context) (ctrl.Manager, error) {
+func newOperator(ctx context.Context, admin framework.Framework, metrics *prometheus.Registry) (ctrl.Manager, error) {
 	config := rest.CopyConfig(admin.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: operatorUser, Groups: []string{
 		"system:serviceaccounts", "system:serviceaccounts:" + systemNamespace, "system:authenticated",
@@ -186,14 +188,14 @@ func newOperator(ctx context.Context) (ctrl.Manager, error) {
 		return nil, err
 	}
 	quotas := cardquota.DefaultOptions()
-	quotas.Metrics, quotas.Inventory = metrics, nodes
+	quotas.Metrics, quotas.Inventory, quotas.SkipNameValidation = metrics, nodes, true
 	usageCollector, err := cardquota.Setup(ctx, mgr, quotas)
 	if err != nil {
 		return nil, err
 	}
 	policies := servicetypepolicy.DefaultOptions()
 	policies.Metrics, policies.SchedulerNamespace, policies.VolcanoNamespace = metrics, systemNamespace, systemNamespace
-	policies.Bypasses = usageCollector
+	policies.Bypasses, policies.SkipNameValidation = usageCollector, true
 	return mgr, servicetypepolicy.Setup(ctx, mgr, policies)
 }
 

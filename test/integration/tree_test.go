@@ -1,0 +1,295 @@
+package integration
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/seed"
+	"cardquota.dev/operator/test/framework"
+)
+
+// TestTrees tests trees of quotas against Volcano's webhooks, which refuse a child without a
+// parent or with more than its parent.
+func TestTrees(t *testing.T) {
+	e := newTreeEnv(t)
+	t.Run("in parallel", func(t *testing.T) {
+		for name, test := range map[string]func(*testing.T, *treeEnv){
+			"any order of creation and deletion": testAnyOrder, "raising and lowering": testRaisingAndLowering, "moving": testMoving,
+			"a refused write is reported": testRefusedChild, "a parent waits for its children": testParentWaitsForChildren,
+			"a parent sums its subtree": testParentSums, "another manager's parent": testOtherManagersParent,
+			"adoption into a tree": testAdoption, "excess past admission": testExcess,
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				test(t, e.on(t))
+			})
+		}
+	})
+	t.Run("tree, flat, tree", func(t *testing.T) { testSwitching(t, e.on(t)) })
+}
+
+// testAnyOrder: kubectl apply -f and kubectl delete -f of a folder may come in any order.
+func testAnyOrder(t *testing.T, e *treeEnv) {
+	random := seed.Rand(t)
+	for i := range 3 {
+		branches := tenantBranches(fmt.Sprintf("order%d-", i))
+		shuffled := slices.Clone(branches)
+		if slices.Reverse(shuffled); i > 0 {
+			random.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+		}
+		e.create(t, shuffled)
+		e.expectPlaced(t, branches)
+		random.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+		if i == 0 { // parents first
+			shuffled = branches
+		}
+		for _, b := range shuffled {
+			e.g.Expect(e.Delete(t.Context(), b.object())).To(gomega.Succeed())
+		}
+		for _, b := range branches {
+			e.g.Eventually(e.IsGone(t.Context(), b.object())).Should(gomega.BeTrue(), b.name)
+			e.g.Expect(e.Get(t.Context(), client.ObjectKey{Name: b.name}, &v1beta1.Queue{})).To(framework.NotFound())
+		}
+	}
+}
+
+// testRaisingAndLowering changes parents and children together, in both orders. CPU and memory
+// change in opposite directions, so that neither a parent nor a child can be written first.
+func testRaisingAndLowering(t *testing.T, e *treeEnv) {
+	branches := tenantBranches("resize-")
+	e.create(t, branches)
+	e.expectPlaced(t, branches)
+	resize := func(order []branch, cpu, memory int64) {
+		for _, b := range order {
+			e.change(t, b.name, func(q *v1alpha1.CardQuota) {
+				r := q.Spec.Resources
+				r.CPU, r.Memory = resource.NewQuantity(b.quota*cpu, resource.DecimalSI), resource.NewQuantity(64*memory, resource.BinarySI)
+				r.Deserved.CPU, r.Deserved.Memory = resource.NewQuantity(b.deserved*cpu, resource.DecimalSI), resource.NewQuantity(memory, resource.BinarySI)
+				r.Guarantee.CPU = resource.NewQuantity(b.guarantee*cpu, resource.DecimalSI)
+				switch {
+				case b.parent == "":
+					r.Deserved.Memory = resource.NewQuantity(64*memory, resource.BinarySI)
+				case !b.isLeaf:
+					r.Deserved.Memory = resource.NewQuantity(4*memory, resource.BinarySI)
+				}
+			})
+		}
+		for _, b := range branches {
+			e.g.Eventually(func() (string, error) {
+				queue := &v1beta1.Queue{}
+				err := e.Get(t.Context(), client.ObjectKey{Name: b.name}, queue)
+				return fmt.Sprint(queue.Spec.Capability.Cpu().Value(), queue.Spec.Deserved.Cpu().Value(), queue.Spec.Guarantee.Resource.Cpu().Value(), queue.Spec.Capability.Memory().Value()), err
+			}).Should(gomega.Equal(fmt.Sprint(b.quota*cpu, b.deserved*cpu, b.guarantee*cpu, 64*memory)), b.name)
+			e.g.Eventually(e.quotaCondition(t, b.name, "QueueSynced")).Should(gomega.HavePrefix("True/Synced"), b.name)
+		}
+	}
+	backward := slices.Clone(branches)
+	slices.Reverse(backward)
+	resize(branches, 3, 1<<28)
+	resize(backward, 5, 1<<24)
+	resize(branches, 1, 1<<30)
+	resize(backward, 2, 1<<26)
+	for _, b := range branches { // nothing of this is a change by another manager
+		e.g.Expect(e.EventMessages(t, b.object(), "ForeignChangeReplaced")()).To(gomega.BeEmpty(), b.name)
+	}
+}
+
+// testMoving moves a leaf to another parent, and turns a parent and its child around.
+func testMoving(t *testing.T, e *treeEnv) {
+	branches := tenantBranches("move-")
+	e.create(t, branches)
+	e.expectPlaced(t, branches)
+	parentOf := func(name string) func() (string, error) {
+		return func() (string, error) {
+			queue := &v1beta1.Queue{}
+			err := e.Get(t.Context(), client.ObjectKey{Name: name}, queue)
+			return queue.Spec.Parent, err
+		}
+	}
+	move := func(name, parent string) {
+		e.change(t, name, func(q *v1alpha1.CardQuota) { q.Spec.Parent = parent })
+	}
+	move("move-search", "move-tenant")
+	e.g.Eventually(parentOf("move-search")).Should(gomega.Equal("move-tenant"))
+	// Of tenant above web, web above tenant. Never is one Queue below itself.
+	move("move-tenant", "move-web")
+	e.g.Eventually(e.quotaCondition(t, "move-tenant", "HierarchyValid")).Should(gomega.HavePrefix("False/ParentCycle"))
+	e.g.Eventually(e.quotaCondition(t, "move-tenant", "QueueSynced")).Should(gomega.HavePrefix("False/ParentCycle: queue move-tenant stays at the top level"))
+	move("move-web", "")
+	e.g.Eventually(parentOf("move-web")).Should(gomega.Equal("root"))
+	e.g.Eventually(parentOf("move-tenant")).Should(gomega.Equal("move-web"))
+	// To a parent that comes later.
+	move("move-chat", "move-new")
+	e.g.Eventually(e.quotaCondition(t, "move-chat", "QueueSynced")).Should(gomega.HavePrefix("False/ParentNotFound: queue move-chat stays below queue move-web: spec.parent names CardQuota move-new, which does not exist"))
+	e.create(t, []branch{{name: "move-new", quota: 8, deserved: 8, guarantee: 8}})
+	e.g.Eventually(parentOf("move-chat")).Should(gomega.Equal("move-new"))
+	e.g.Eventually(e.quotaCondition(t, "move-chat", "QueueSynced")).Should(gomega.HavePrefix("True/Synced"))
+}
+
+// testRefusedChild: Volcano makes no parent of a queue with pods. Its words reach the status.
+func testRefusedChild(t *testing.T, e *treeEnv) {
+	parent := branch{name: "refused-parent", quota: 8, deserved: 8, guarantee: 8}
+	child := branch{name: "refused-child", parent: "refused-parent", quota: 8, deserved: 8, guarantee: 8, isLeaf: true}
+	e.create(t, []branch{parent})
+	e.expectPlaced(t, []branch{parent})
+	setPods := func(count string) {
+		queue := &v1beta1.Queue{}
+		e.g.Expect(e.Get(t.Context(), client.ObjectKey{Name: parent.name}, queue)).To(gomega.Succeed())
+		base := queue.DeepCopy()
+		queue.Status.Allocated = corev1.ResourceList{"pods": resource.MustParse(count)}
+		e.g.Expect(e.Status().Patch(t.Context(), queue, client.MergeFrom(base))).To(gomega.Succeed())
+	}
+	setPods("1")
+	e.create(t, []branch{child})
+	e.g.Eventually(e.quotaCondition(t, child.name, "QueueSynced")).Should(gomega.SatisfyAll(
+		gomega.HavePrefix("False/QueueRefused: queue refused-child could not be written"), gomega.ContainSubstring("because it has allocated Pods: 1")))
+	setPods("0")
+	e.expectPlaced(t, []branch{parent, child})
+}
+
+// testParentWaitsForChildren: a parent that is deleted keeps its quota until no Queue is below it.
+func testParentWaitsForChildren(t *testing.T, e *treeEnv) {
+	branches := tenantBranches("wait-")
+	e.create(t, branches)
+	e.expectPlaced(t, branches)
+	e.g.Expect(e.Delete(t.Context(), branches[1].object())).To(gomega.Succeed())
+	e.g.Eventually(e.quotaCondition(t, "wait-web", "QueueSynced")).Should(gomega.Equal(
+		"False/WaitingForChildren: being deleted: queue wait-web keeps its quota until its 2 child queues are gone: wait-chat, wait-search; delete their CardQuotas, or give them another parent"))
+	e.g.Consistently(e.describeQueue(t, "wait-web")).Should(gomega.HavePrefix(`below wait-tenant: {"NVIDIA-H200":12}`))
+	e.change(t, "wait-search", func(q *v1alpha1.CardQuota) { q.Spec.Parent = "wait-tenant" })
+	e.g.Eventually(e.quotaCondition(t, "wait-web", "QueueSynced")).Should(gomega.ContainSubstring("its 1 child queues are gone: wait-chat"))
+	e.g.Expect(e.Delete(t.Context(), branches[3].object())).To(gomega.Succeed())
+	e.g.Eventually(e.IsGone(t.Context(), branches[1].object())).Should(gomega.BeTrue())
+	e.g.Expect(e.Get(t.Context(), client.ObjectKey{Name: "wait-web"}, &v1beta1.Queue{})).To(framework.NotFound())
+}
+
+// testParentSums compares every parent's status with a sum over the pods below it.
+func testParentSums(t *testing.T, e *treeEnv) {
+	branches := tenantBranches("sum-")
+	e.create(t, branches)
+	e.expectPlaced(t, branches)
+	const model = "NVIDIA-H200"
+	e.CreateWithCleanup(t, builder.Node("sum-node").GPUs(model, 16).Obj())
+	running := map[string]int{"sum-chat": 3, "sum-search": 5, "sum-lab": 2}
+	for queue, count := range running {
+		pod := builder.Pod(labNamespace, queue).Queue(queue).Card(model).CPU("2").Memory("1Gi").GPUs(count).Node("sum-node").Obj()
+		e.CreateWithCleanup(t, pod)
+		e.CreateWithCleanup(t, builder.Pod(labNamespace, queue+"-pending").Queue(queue).Card(model).GPUs(1).Obj())
+	}
+	for parent, below := range map[string][]string{"sum-tenant": {"sum-chat", "sum-search", "sum-lab"}, "sum-web": {"sum-chat", "sum-search"}, "sum-lab": {"sum-lab"}} {
+		used := 0
+		for _, queue := range below {
+			used += running[queue]
+		}
+		e.g.Eventually(func() (string, error) {
+			q := &v1alpha1.CardQuota{}
+			if err := e.Get(t.Context(), client.ObjectKey{Name: parent}, q); err != nil || len(q.Status.Cards) == 0 {
+				return "", err
+			}
+			c := q.Status.Cards[0]
+			return fmt.Sprint(c.Used, c.Pending, c.Free, q.Status.CPU.Used.Value(), q.Status.BlockedTotal), nil
+		}).Should(gomega.Equal(fmt.Sprint(used, len(below), quotaOfBranch(branches, parent)-int64(used), 2*len(below), 0)), parent)
+		e.g.Eventually(func() (string, error) {
+			queue := &v1beta1.Queue{}
+			err := e.Get(t.Context(), client.ObjectKey{Name: parent}, queue)
+			return queue.Annotations[v1alpha1.AnnotationCardAllocated], err
+		}).Should(gomega.Equal(fmt.Sprintf(`{"NVIDIA-H200":%d}`, used)), parent)
+	}
+	search := func() (v1alpha1.CardStatus, error) {
+		q := &v1alpha1.CardQuota{}
+		err := e.Get(t.Context(), client.ObjectKey{Name: "sum-search"}, q)
+		return q.Status.Cards[0], err
+	}
+	e.g.Eventually(search).Should(gomega.SatisfyAll(gomega.HaveField("Deserved", int64(4)), gomega.HaveField("Borrowed", int64(1)), gomega.HaveField("Quota", int64(8))))
+	e.g.Eventually(e.quotaCondition(t, "sum-web", "InventorySatisfied")).Should(gomega.HavePrefix("True/InventorySatisfied: the quota of parent sum-tenant contains this one"))
+}
+
+func quotaOfBranch(branches []branch, name string) int64 {
+	return branches[slices.IndexFunc(branches, func(b branch) bool { return b.name == name })].quota
+}
+
+// testOtherManagersParent: a parent that another manager wrote is reported, not fought.
+func testOtherManagersParent(t *testing.T, e *treeEnv) {
+	branches := tenantBranches("held-")
+	e.create(t, branches)
+	e.expectPlaced(t, branches)
+	e.change(t, "held-lab", func(q *v1alpha1.CardQuota) { q.Spec.Resources.Deserved.CPU = parseQuantity("4") }) // makes room in the tenant
+	e.g.Eventually(e.describeQueue(t, "held-lab")).Should(gomega.HaveSuffix("CPU 16 4 0"))
+	queue := &v1beta1.Queue{}
+	e.g.Expect(e.Get(t.Context(), client.ObjectKey{Name: "held-search"}, queue)).To(gomega.Succeed())
+	base := queue.DeepCopy()
+	queue.Spec.Parent = "held-tenant"
+	e.g.Expect(e.Patch(t.Context(), queue, client.MergeFrom(base), client.FieldOwner("kubectl-edit"))).To(gomega.Succeed())
+	e.g.Eventually(e.quotaCondition(t, "held-search", "QueueSynced")).Should(gomega.HavePrefix(
+		"True/ParentConflict: queue held-search carries this quota, but spec.parent is managed by kubectl-edit and was left alone instead of becoming held-web"))
+	e.g.Consistently(e.describeQueue(t, "held-search")).Should(gomega.HavePrefix("below held-tenant: "))
+}
+
+// testAdoption: Volcano's queue controller has written root into a Queue that a user made.
+func testAdoption(t *testing.T, e *treeEnv) {
+	e.create(t, []branch{{name: "adopt-parent", quota: 8, deserved: 8, guarantee: 8}})
+	queue := builder.Queue("adopt-child").Obj()
+	queue.Spec.Weight = 1
+	e.CreateWithCleanup(t, queue)
+	e.g.Eventually(e.describeQueue(t, "adopt-child")).Should(gomega.HavePrefix("below root: "))
+	child := branch{name: "adopt-child", parent: "adopt-parent", quota: 8, deserved: 8, guarantee: 8, isLeaf: true}
+	e.create(t, []branch{child})
+	e.expectPlaced(t, []branch{child})
+}
+
+// testExcess: numbers that their parent does not allow are scaled and reported, and Volcano
+// accepts them.
+func testExcess(t *testing.T, e *treeEnv) {
+	branches := tenantBranches("excess-")
+	e.create(t, branches)
+	e.expectPlaced(t, branches)
+	e.change(t, "excess-web", func(q *v1alpha1.CardQuota) {
+		q.Spec.Cards[0].Quota, q.Spec.Cards[0].Deserved, q.Spec.Cards[0].Guarantee = ptr.To(int64(6)), ptr.To(int64(6)), ptr.To(int64(3))
+		q.Spec.Resources.CPU, q.Spec.Resources.Deserved.CPU, q.Spec.Resources.Guarantee.CPU = parseQuantity("6"), parseQuantity("6"), parseQuantity("3")
+	})
+	e.g.Eventually(e.describeQueue(t, "excess-chat")).Should(gomega.Equal(`below excess-web: {"NVIDIA-H200":8} {"NVIDIA-H200":4} {"NVIDIA-H200":4}, CPU 6 3 3`))
+	e.g.Eventually(e.describeQueue(t, "excess-web")).Should(gomega.Equal(`below excess-tenant: {"NVIDIA-H200":6} {"NVIDIA-H200":6} {"NVIDIA-H200":3}, CPU 6 6 3`))
+	e.g.Eventually(e.quotaCondition(t, "excess-chat", "QueueSynced")).Should(gomega.HavePrefix("True/Synced"))
+	e.g.Eventually(e.quotaCondition(t, "excess-chat", "HierarchyValid")).Should(gomega.SatisfyAll(
+		gomega.HavePrefix("False/QuotaAboveParent: "), gomega.ContainSubstring("NVIDIA-H200: quota is 8, but parent excess-web has 6, which is in force"),
+		gomega.ContainSubstring("NVIDIA-H200: deserved is 4, but the children of excess-web have 8 together and it has 6, so 3 is in force")))
+	e.g.Eventually(e.quotaCondition(t, "excess-tenant", "HierarchyValid")).Should(gomega.HavePrefix("True/"))
+}
+
+// testSwitching: flat, every Queue is at the top level with its own quota and no field of a tree.
+// Back in a tree everything is as before.
+func testSwitching(t *testing.T, e *treeEnv) {
+	branches := tenantBranches("switch-")
+	e.create(t, branches)
+	e.expectPlaced(t, branches)
+	e.setHierarchy(t, v1alpha1.QueueHierarchyFlat)
+	for _, b := range branches {
+		want := fmt.Sprintf(`below root: {"NVIDIA-H200":%d}  , CPU %d 0 0`, b.quota, b.quota)
+		if !b.isLeaf {
+			want = `below root: {}  , CPU 0 0 0`
+		}
+		e.g.Eventually(e.describeQueue(t, b.name)).Should(gomega.Equal(want), b.name)
+		e.g.Eventually(e.quotaCondition(t, b.name, "QueueSynced")).Should(gomega.HavePrefix("True/TreeFieldsUnused"), b.name)
+		e.g.Eventually(func() (int, error) {
+			q := &v1alpha1.CardQuota{}
+			err := e.Get(t.Context(), client.ObjectKey{Name: b.name}, q)
+			return len(slices.DeleteFunc(q.Status.Conditions, func(c metav1.Condition) bool { return c.Type != "HierarchyValid" })), err
+		}).Should(gomega.BeZero(), b.name)
+	}
+	e.setHierarchy(t, v1alpha1.QueueHierarchyTree)
+	e.expectPlaced(t, branches)
+	for _, b := range branches {
+		e.g.Expect(e.EventMessages(t, b.object(), "ForeignChangeReplaced")()).To(gomega.BeEmpty(), b.name)
+	}
+}
