@@ -146,7 +146,6 @@ func (p *plugin) KeepReclaimedRoom(task *api.TaskInfo) {
 // loadReclaimedRoom finds the pending pods for which cards are kept, and forgets all others.
 func (p *plugin) loadReclaimedRoom() {
 	p.reclaimedRoom, p.roomCharges = nil, nil
-	p.ledger.EndHolds()
 	if len(p.cache.reclaimedRoom) == 0 {
 		return
 	}

@@ -1,0 +1,207 @@
+package capacitycard
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"volcano.sh/volcano/pkg/scheduler/actions/preempt"
+	"volcano.sh/volcano/pkg/scheduler/actions/reclaim"
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// lending is two tenants that deserve four of eight cards each. Two queues of the first one
+// deserve two each. All may use all cards.
+const lending = `node a A; queue t {"A":8} deserved={"A":4}; queue u {"A":8} deserved={"A":4}
+	queue q {"A":8} training parent=t deserved={"A":2}; queue r {"A":8} training parent=t deserved={"A":2}
+	queue v {"A":8} training parent=u deserved={"A":4};`
+
+func TestStockReclaimInATree(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct{ text, goes, promised string }{
+		"a queue takes back what its sibling borrowed":      {lending + "k r 1: a*8; i q 1: -", "k-7", "i-0@a"},
+		"up to what it deserves":                            {lending + "k r 1: a*6; own q 1: a*2; i q 1: -", "", ""},
+		"siblings go first":                                 {lending + "k r 1: a*3; l v 1: a*5; i q 1: -", "k-2", "i-0@a"},
+		"then cousins":                                      {lending + "k r 1: a*2; l v 1: a*6; i q 1: -", "l-5", "i-0@a"},
+		"not those within what they deserve":                {lending + "k r 1: a*2; l v 1: a*4; m u 1: a*2; i q 1: -", "", ""},
+		"nor those whose parent is":                         {lending + `queue w {"A":8} training parent=u deserved={"A":0}; k r 1: a*4 protected; l w 1: a*4; i q 1: -`, "", ""},
+		"a borrower takes nothing from another one":         {lending + "k r 1: a*4; own q 1: a*4; i q 1: -; j r 1: -", "", ""},
+		"an unborrowed sibling does not":                    {lending + "k r 1: a*2; l v 1: a*6 protected; i q 1: -", "", ""},
+		"nothing is evicted above so that a tenant borrows": {lending + `queue u {"A":8} deserved={"A":3}; k r 1: a*4 protected; l v 1: a*4; i q 1: -`, "", ""},
+		"the last pod may go below what is deserved":        {lending + "k r 1: a cards=4; l v 1: a*4; i q 1: - cards=2", "k-0", "i-0@a"},
+		"but not below the guarantee":                       {lending + `queue t {"A":8} deserved={"A":4} guarantee={"A":1}; queue r {"A":8} training parent=t deserved={"A":2} guarantee={"A":1}; k r 1: a cards=4; l v 1: a*4; i q 1: - cards=2`, "", ""},
+		"pods that are protected stay":                      {lending + "k r 1: a*8 protected; i q 1: -", "", ""},
+		"a queue that is not reclaimable stays":             {lending + `queue r {"A":8} training keeps parent=t deserved={"A":2}; k r 1: a*8; i q 1: -`, "", ""},
+		"an unknown type stays":                             {lending + `queue r {"A":8} batch parent=t deserved={"A":2}; k r 1: a*8; i q 1: -`, "", ""},
+		"and takes nothing":                                 {lending + `queue q {"A":8} batch parent=t deserved={"A":2}; k r 1: a*8; i q 1: -`, "", ""},
+		"the type decides nothing else":                     {lending + `queue q {"A":8} inference parent=t deserved={"A":2}; k r 1: a*8; i q 1: -`, "k-7", "i-0@a"},
+		"a held queue takes nothing":                        {lending + `queue q {"A":8} training parent=t deserved={"A":2} stop=Hold; k r 1: a*8; i q 1: -`, "", ""},
+		"quota of the parent comes back too":                {lending + `queue t {"A":4}; k r 1: a*4; i q 1: -`, "k-3", "i-0@a"},
+		"and from siblings only":                            {lending + `queue t {"A":2}; k r 1: a*2 protected; l v 1: a*6; i q 1: -`, "", ""},
+		"nothing is evicted while cards and quota are free": {lending + "k r 1: a*7; i q 1: -", "", ""},
+		"the lower priority of equals goes first":           {lending + `queue s {"A":8} 5 training parent=t deserved={"A":0}; queue r {"A":8} 9 training parent=t deserved={"A":0}; k r 1: a*4; l s 1: a*4; i q 1: -`, "l-3", "i-0@a"},
+		"by the matrix down to the guarantee": {lending + `queue u {"A":8} deserved={"A":4} guarantee={"A":3}; queue v {"A":8} 20000 training parent=u deserved={"A":4} guarantee={"A":3}
+			queue q {"A":8} 80000 inference parent=t deserved={"A":5}; queue t {"A":8} deserved={"A":5}; l v 1: a*4; k r 1: a*4 protected; i q 1: - cards=1`, "l-3", "i-0@a"},
+		"and not below": {lending + `queue u {"A":8} deserved={"A":4} guarantee={"A":4}; queue v {"A":8} 20000 training parent=u deserved={"A":4} guarantee={"A":4}
+			queue q {"A":8} 80000 inference parent=t deserved={"A":5}; queue t {"A":8} deserved={"A":5}; l v 1: a*4; k r 1: a*4 protected; i q 1: - cards=1`, "", ""},
+		"a MIG slice is another card": {lending + "k r 1: a*8; i q 1: - card=B", "", ""},
+	}) {
+		newTreeScene(t, tc.text).evict(reclaim.New()).expectEvictions(tc.goes, tc.promised)
+	}
+}
+
+// TestStockReclaimKeepsWhatItFreed: the freed card is kept for the pod, and the queue that had
+// borrowed it may not borrow it again.
+func TestStockReclaimKeepsWhatItFreed(t *testing.T) {
+	s := newTreeScene(t, lending+"k r 1: a*8; i q 1: -").evict(reclaim.New())
+	s.expectEvictions("k-7", "i-0@a")
+	s.Close()
+	_, isStopped := s.m.borrowStops["r"]["A"]
+	check.That(t, s.m.reclaimedRoom[s.Pod("i-0").UID].node == "a" && isStopped, "room %v is kept, and %v stopped", s.m.reclaimedRoom, s.m.borrowStops)
+}
+
+// TestNoBorrowingAfterReclaim: a queue does not borrow for five minutes what was reclaimed from
+// it. What it deserves it may use.
+func TestNoBorrowingAfterReclaim(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		text   string
+		after  time.Duration
+		placed string
+	}{
+		"at once":               {"j r 1: -*4", 0, "a:2"},
+		"before five minutes":   {"j r 1: -*4", borrowCooldown - time.Second, "a:2"},
+		"after five minutes":    {"j r 1: -*4", borrowCooldown, "a:4"},
+		"another queue may":     {"j q 1: -*4", 0, "a:4"},
+		"another card":          {`node b B; queue r {"A":8,"B":8} training parent=t deserved={"A":2,"B":0}; queue t {"A":8,"B":8} deserved={"A":4}; j r 1: -*4 card=B`, 0, "b:4"},
+		"a job is not enqueued": {`j r 3: phase=Pending least=3 request={"A":3}`, 0, ""},
+	}) {
+		s := newTreeScene(t, lending+tc.text).openSession()
+		now := s.Now
+		s.m.now = func() time.Time { return now }
+		s.reclaimPolicy().RecordReclaimed("r", "A")
+		now = now.Add(tc.after)
+		s.enqueueAndAllocate()
+		check.Equal(t, "placed", tc.placed, s.podsByNode("j"))
+		if said := s.refusals("j") + s.Job("j").JobFitErrors; tc.placed == "a:2" || tc.placed == "" {
+			check.Contains(t, "reasons", said, "Queue <r> cannot borrow <A> for a few minutes, because another queue has just reclaimed them")
+		}
+	}
+	flat := newScene(t, `node a A; queue q {"A":8}; j q 1: -*4`).openSession()
+	flat.reclaimPolicy().RecordReclaimed("q", "A")
+	check.Equal(t, "flat: placed", "a:4", flat.enqueueAndAllocate().podsByNode("j"))
+}
+
+// TestAFailedReclaimKeepsNothing: if Volcano undoes the placement, nothing was freed.
+func TestAFailedReclaimKeepsNothing(t *testing.T) {
+	s := newTreeScene(t, lending+"k r 1: a*8; i q 2: -*2 cards=2").evict(reclaim.New())
+	s.expectEvictions("", "")
+	s.Close()
+	check.That(t, len(s.m.reclaimedRoom) == 0 && len(s.m.borrowStops) == 0, "room %v is kept, and %v stopped", s.m.reclaimedRoom, s.m.borrowStops)
+}
+
+// keepRoom opens a session that records that cards were reclaimed on a node for pending pods.
+func (s *scene) keepRoom(node string, pods ...string) *scene {
+	s.openSession()
+	for _, pod := range pods {
+		task := s.Task(pod)
+		task.NodeName = node
+		s.reclaimPolicy().KeepReclaimedRoom(task)
+		task.NodeName = ""
+	}
+	return s
+}
+
+// TestReclaimedRoomHoldsQuota: what was reclaimed for a pod is kept from every other queue that
+// would borrow it, on the node and in the quotas of the ancestors.
+func TestReclaimedRoomHoldsQuota(t *testing.T) {
+	const held = `node a A 4; node b B 4; queue t {"A":4}; queue q {"A":4} training parent=t deserved={"A":2}; queue r {"A":4} training parent=t deserved={"A":1}; i q 2: -*2 card=A;`
+	for t, tc := range check.Cases(t, map[string]struct{ text, placed, why string }{
+		"a borrower waits":                   {`queue t {"A":8}; k r 1: -*4`, "a:2", "node(s) reserve cards for pods that reclaimed them"},
+		"quota of the parent is held":        {`queue t {"A":3}; k r 1: -*3`, "a:1", "Queue <r> waits while <A> are held for pods of other queues that reclaimed them: requested <1>, total would be <4> in its ancestor <t>, but capability is <3>"},
+		"another queue that deserves it":     {`queue r {"A":4} training parent=t deserved={"A":4}; queue t {"A":8}; k r 1: -*4`, "a:4", ""},
+		"other cards are not kept":           {`queue t {"A":4,"B":4}; queue r {"A":4,"B":4} training parent=t deserved={"A":1,"B":0}; k r 1: -*4 card=B`, "b:4", ""},
+		"the queue itself may use its share": {`k q 1: -*2`, "a:2", ""},
+	}) {
+		s := newTreeScene(t, held+tc.text, func(p *corev1.Pod) {
+			if p.Name == "i-0" || p.Name == "i-1" {
+				p.Spec.NodeSelector = map[string]string{"no": "node"} // waits, whatever is free
+			}
+		})
+		s.keepRoom("a", "i-0", "i-1").enqueueAndAllocate()
+		check.Equal(t, "placed", tc.placed, s.podsByNode("k"))
+		check.That(t, containsText(s.refusals("k"), tc.why) || tc.why == "", "said %q, want %q", s.refusals("k"), tc.why)
+	}
+}
+
+// TestReclaimRules: levels, paths, and what the queues of a tree have above their amounts.
+func TestReclaimRules(t *testing.T) {
+	p := newTreeScene(t, lending+"k r 1: a*3; l v 1: a*5; i q 1: -; x q 1: a protected").openSession().reclaimPolicy()
+	check.Equal(t, "levels", "1 2 1 2", fmt.Sprint(p.Level("q", "r"), p.Level("q", "v"), p.Level("t", "u"), p.Level("q", "u")))
+	check.Equal(t, "paths", "[r] [v u] [u] []", fmt.Sprint(p.PathBelow("q", "r"), p.PathBelow("q", "v"), p.PathBelow("t", "u"), p.PathBelow("q", "t")))
+	check.Equal(t, "above deserved", "1 1 1 -1", fmt.Sprint(p.AboveDeserved("r", "A"), p.AboveDeserved("v", "A"), p.AboveDeserved("u", "A"), p.AboveDeserved("q", "A")))
+	check.Equal(t, "above guarantee", int64(4), p.AboveGuarantee("t", "A"))
+	mayUse := p.MayUseByLevel("q", "A")
+	check.That(t, len(mayUse.Quota) == 3 && mayUse.Deserved[0] == 1 && mayUse.Deserved[1] == 0, "q may use %+v", mayUse)
+	check.Equal(t, "free quota of q", 1, int(p.FreeQuota("q", "A")))
+	check.That(t, p.IsTree() && !p.ReclaimsAll(), "not the arguments")
+	flat := newScene(t, "node a A; queue q {}").openSession().reclaimPolicy()
+	check.That(t, !flat.IsTree() && flat.Level("q", "r") == 1 && flat.MayUseByLevel("q", quota.CPUName).Quota[1] == quota.Unlimited, "flat queues have levels")
+}
+
+// TestDrainedJobs: those with running pods whose queue or ancestor drains.
+func TestDrainedJobs(t *testing.T) {
+	names := func(s *scene) (names []string) {
+		for _, job := range s.reclaimPolicy().DrainedJobs() {
+			names = append(names, job.Name)
+		}
+		return names
+	}
+	s := newTreeScene(t, lending+`queue t {"A":8} deserved={"A":4} stop=HoldAndDrain; queue v {"A":8} training parent=u stop=Hold; k r 1: a*2; i q 1: -; l q 1: a; x v 1: a`).openSession()
+	check.Equal(t, "drained jobs", []string{"k", "l"}, names(s))
+	check.Equal(t, "k is drained by", "t", string(s.reclaimPolicy().DrainedBy("r")))
+	flat := newScene(t, `node a A; queue q {"A":8} stop=HoldAndDrain; queue r {"A":8} parent=q; k q 1: a; l r 1: a`).openSession()
+	check.Equal(t, "drained jobs of flat queues", []string{"k"}, names(flat))
+}
+
+// TestReclaimAllResources: pods without cards reclaim CPU within what their queue deserves, if
+// the policy says so.
+func TestReclaimAllResources(t *testing.T) {
+	const cores = `node a A; queue q {} training cpu=16; queue r {} training cpu=16; k r 1: a*16 cards=0; i q 1: - cards=0`
+	for resources, want := range map[string]string{"Cards": "", "All": "k-15"} {
+		s := newScene(t, cores, requests("memory", "0")).withArguments(framework.Arguments{"queueHierarchy": "Tree", "reclaimResources": resources})
+		for _, queue := range s.Queues {
+			queue.Spec.Deserved = corev1.ResourceList{"cpu": amount("8")}
+		}
+		for _, node := range s.Nodes {
+			node.Status.Allocatable["cpu"] = amount("16")
+		}
+		goes := ""
+		s.evict(reclaim.New())
+		goes, _ = s.Outcome()
+		check.Equal(t, resources+": go", want, goes)
+	}
+}
+
+// TestPreemptInATree: inside a queue preempt frees what the ancestors lack too.
+func TestPreemptInATree(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct{ text, goes, promised string }{
+		"the parent's quota is full":                {lending + `queue t {"A":4}; old q 1: a*2 class=low; k r 1: a*2; new q 1: - class=high`, "old:1", "new@a:1"},
+		"and more than the queue's":                 {lending + `queue t {"A":3}; old q 1: a*3 class=low; k r 1: a; new q 1: - class=high`, "old:2", "new@a:1"},
+		"pods that cannot be reclaimed make way":    {lending + `queue q {"A":8} training keeps parent=t deserved={"A":2}; old q 1: a*2 class=low; new q 1: - class=high`, "old:1", "new@a:1"},
+		"pods of others do not":                     {lending + `queue t {"A":4}; k r 1: a*4 class=low; new q 1: - class=high`, "", ""},
+		"what is deserved by others is no obstacle": {lending + `old q 1: a*8 class=low; new q 1: - class=high`, "old:1", "new@a:1"},
+	}) {
+		var s *scene
+		for range 30 { // Volcano begins with any queue, and passes over the pods of the others
+			if s = newTreeScene(t, tc.text).evict(preempt.New()); len(s.In(api.Releasing)) > 0 {
+				break
+			}
+		}
+		check.Equal(t, "go", tc.goes, countByState(s.In(api.Releasing)))
+		check.Equal(t, "promised", tc.promised, countByState(s.In(api.Pipelined)))
+	}
+}
