@@ -85,6 +85,15 @@ func IsHeld(policy v1alpha1.StopPolicy) bool {
 	return policy != "" && policy != v1alpha1.StopPolicyNone
 }
 
+// Holds reports whether the tree was made from this spec of a CardQuota.
+func (t *Tree) Holds(q *v1alpha1.CardQuota) bool {
+	if t == nil {
+		return false
+	}
+	known := t.quotas[q.Name]
+	return known != nil && known.UID == q.UID && known.Generation == q.Generation
+}
+
 // Children returns the names of the CardQuotas that name the given one as their parent, sorted.
 func (t *Tree) Children(name string) []string {
 	if t == nil {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
@@ -168,4 +170,28 @@ func (e *treeEnv) create(t *testing.T, branches []branch) {
 // quotaCondition returns a condition, for use in Eventually.
 func (e *treeEnv) quotaCondition(t *testing.T, name, kind string) func() (string, error) {
 	return e.Condition(t, newQuota(name, nil), kind)
+}
+
+// expectQuiet expects that the operator writes nothing more: neither CardQuotas nor Queues.
+func (e *treeEnv) expectQuiet(t *testing.T, branches []branch) {
+	t.Helper()
+	versions := func() (string, error) {
+		var all []string
+		for _, b := range branches {
+			q, queue := b.object(), &v1beta1.Queue{}
+			if err := errors.Join(e.Get(t.Context(), client.ObjectKeyFromObject(q), q), e.Get(t.Context(), client.ObjectKeyFromObject(q), queue)); err != nil {
+				return "", err
+			}
+			all = append(all, q.ResourceVersion, fmt.Sprint(queue.Generation, queue.Annotations))
+		}
+		return strings.Join(all, " "), nil
+	}
+	var last string
+	e.g.Eventually(func() (bool, error) { // what changed before may still be on its way
+		before := last
+		var err error
+		last, err = versions()
+		return before == last, err
+	}).WithPolling(2 * time.Second).Should(gomega.BeTrue())
+	e.g.Consistently(versions).Should(gomega.Equal(last))
 }

@@ -212,6 +212,7 @@ func testParentSums(t *testing.T, e *treeEnv) {
 		return q.Status.Cards[0], err
 	}
 	e.g.Eventually(search).Should(gomega.SatisfyAll(gomega.HaveField("Deserved", int64(4)), gomega.HaveField("Borrowed", int64(1)), gomega.HaveField("Quota", int64(8))))
+	e.expectQuiet(t, branches)
 	e.g.Eventually(e.quotaCondition(t, "sum-web", "InventorySatisfied")).Should(gomega.HavePrefix("True/InventorySatisfied: the quota of parent sum-tenant contains this one"))
 }
 

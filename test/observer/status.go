@@ -110,7 +110,9 @@ func (m *clusterState) expectedStatus(quota *v1alpha1.CardQuota) expectation {
 	out := expectation{}
 	granted := map[string]int64{}
 	for _, c := range quota.Spec.Cards {
-		granted[c.Name] = ptr.Deref(c.Quota, 0)
+		if quota.Spec.ServiceType != "" { // flat, a parent grants nothing itself
+			granted[c.Name] = ptr.Deref(c.Quota, ptr.Deref(c.Deserved, 0))
+		}
 		out[c.Name] = v1alpha1.CardStatus{}
 	}
 	queues := m.subtreeOf(quota.QueueName())

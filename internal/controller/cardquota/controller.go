@@ -8,6 +8,7 @@ package cardquota
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -54,6 +55,8 @@ type Reconciler struct {
 	metrics  *metricsCollector
 	// memberCounts counts the members of queues that are to be deleted.
 	memberCounts *memberCounts
+	// moves is held while a Queue is moved below another one.
+	moves sync.Mutex
 }
 
 // reconciliation is one run of Reconcile for one CardQuota.
@@ -158,6 +161,7 @@ func (r *reconciliation) syncQueue(ctx context.Context) (ctrl.Result, error) {
 			return r.updateStatus(ctx, cardquota.InvalidSelectorCondition(r.quota.QueueName(), err))
 		}
 	}
+	defer r.lockMoves()()
 	place, wait, err := r.placeQueue(ctx)
 	if err != nil {
 		return ctrl.Result{}, err

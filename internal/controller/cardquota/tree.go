@@ -29,10 +29,14 @@ const (
 )
 
 // treeAround returns the tree of the CardQuotas that decide about this one: its ancestors, the
-// other children of each, and its own children. It returns nil while queues are flat.
+// other children of each, and its own children. It is part of the tree of the last count if
+// nothing changed since. It returns nil while queues are flat.
 func (r *reconciliation) treeAround(ctx context.Context) (*cardquota.Tree, error) {
 	if !policy.IsTree(r.policy) {
 		return nil, nil
+	}
+	if tree := r.Reconciler.usage.FreshTree(); tree.Holds(r.quota) {
+		return tree, nil
 	}
 	members := map[string]*v1alpha1.CardQuota{r.quota.Name: r.quota}
 	addChildren := func(parent string) error {
@@ -73,11 +77,11 @@ func (r *reconciliation) treeAround(ctx context.Context) (*cardquota.Tree, error
 func (r *reconciliation) treeOfOwners(ctx context.Context, members map[string]*v1alpha1.CardQuota) (*cardquota.Tree, error) {
 	owners := make([]*v1alpha1.CardQuota, 0, len(members))
 	for _, member := range members {
-		candidates, err := r.cardQuotasForQueue(ctx, member.QueueName())
-		if err != nil {
-			return nil, err
+		var candidates v1alpha1.CardQuotaList
+		if err := r.client.List(ctx, &candidates, client.MatchingFields{queueIndex: member.QueueName()}, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("list CardQuotas of queue %s: %w", member.QueueName(), err)
 		}
-		if owner := cardquota.QueueOwner(candidates); member.Name == r.quota.Name || owner == nil || owner.Name == member.Name {
+		if owner := cardquota.QueueOwner(pointersTo(candidates.Items)); member.Name == r.quota.Name || owner == nil || owner.Name == member.Name {
 			owners = append(owners, member)
 		}
 	}
@@ -130,6 +134,18 @@ func (r *reconciliation) placeQueue(ctx context.Context) (*cardquota.Placement, 
 		wait = forResources
 	}
 	return &place, wait, nil
+}
+
+// lockMoves keeps other reconciles from moving Queues below others, if this one may do so.
+// Two moves at the same time could make a cycle. The caller calls the returned function when
+// the Queue is written.
+func (r *reconciliation) lockMoves() (unlock func()) {
+	ancestors := r.tree.Ancestors(r.quota.Name)
+	if r.queue == nil || len(ancestors) == 0 || r.queue.Spec.Parent == ancestors[0].QueueName() {
+		return func() {}
+	}
+	r.moves.Lock()
+	return r.moves.Unlock
 }
 
 // readNeighbors returns the Queue of the parent CardQuota and those above it. It reads the API

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -52,6 +53,8 @@ type UsageCollector struct {
 	interval time.Duration
 	// dirty holds a token if something changed since the last count began.
 	dirty chan struct{}
+	// specChanges counts the changes of CardQuotas and of the policy.
+	specChanges atomic.Uint64
 	// wakeups sends names of queues, or allQueues.
 	wakeups   chan event.TypedGenericEvent[string]
 	duration  prometheus.Histogram
@@ -68,6 +71,7 @@ type UsageCollector struct {
 	queues          map[string]cardquota.Usage // nil before the first count
 	subtrees        map[string]cardquota.Usage // queues with the queues below them
 	tree            *cardquota.Tree            // nil while queues are flat
+	treeChanges     uint64                     // specChanges when tree was made
 	physical        map[card.Name]card.Count
 	totals          *cardquota.QuotaTotals // nil before the first count
 	totalsUpdatedAt time.Time              // when totals last replaced older ones
@@ -166,6 +170,12 @@ func (u *UsageCollector) markDirty() {
 	}
 }
 
+// markSpecsDirty marks a change of a CardQuota or of the policy.
+func (u *UsageCollector) markSpecsDirty() {
+	u.specChanges.Add(1)
+	u.markDirty()
+}
+
 // objectStores are the stores of the caches: a count reads objects without copying them.
 type objectStores struct{ pods, groups, queues, namespaces, quotas, policies toolscache.Store }
 
@@ -199,14 +209,18 @@ func (u *UsageCollector) watchObjects(ctx context.Context) (objectStores, error)
 		if !ok {
 			return objectStores{}, fmt.Errorf("watch %T: informer %T has no store", w.object, informer)
 		}
+		changed := u.markDirty
+		if w.store == &s.quotas || w.store == &s.policies {
+			changed = u.markSpecsDirty
+		}
 		handle, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    func(any) { u.markDirty() },
-			DeleteFunc: func(any) { u.markDirty() },
+			AddFunc:    func(any) { changed() },
+			DeleteFunc: func(any) { changed() },
 			UpdateFunc: func(before, after any) {
 				was, ok := before.(client.Object)
 				is, isObject := after.(client.Object)
 				if w.changed == nil || !ok || !isObject || w.changed(was, is) {
-					u.markDirty()
+					changed()
 				}
 			},
 		})
@@ -228,8 +242,8 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 	if !known {
 		return nil
 	}
+	specChanges, policies := u.specChanges.Load(), storedObjects[v1alpha1.ServiceTypePolicy](s.policies)
 	pods, granted := storedObjects[corev1.Pod](s.pods), storedObjects[v1alpha1.CardQuota](s.quotas)
-	policies := storedObjects[v1alpha1.ServiceTypePolicy](s.policies)
 	owners, schedulers := ownersByQueue(granted), ourSchedulers(policies)
 	var tree *cardquota.Tree
 	if slices.ContainsFunc(policies, policy.IsTree) {
@@ -280,34 +294,8 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 		wakeups = slices.Compact(wakeups)
 	}
 	u.queues, u.physical, u.totals, u.bypasses = queues, physical, totals, bypasses
-	u.tree, u.subtrees = tree, subtrees
+	u.tree, u.treeChanges, u.subtrees = tree, specChanges, subtrees
 	return wakeups
-}
-
-// compareWithInventory compares what CardQuotas and other Queues grant with the healthy cards.
-func (u *UsageCollector) compareWithInventory(tree *cardquota.Tree, granted []*v1alpha1.CardQuota, queues []*v1beta1.Queue) *cardquota.QuotaTotals {
-	compare := cardquota.NewQuotaTotals
-	if tree != nil {
-		compare, queues = cardquota.NewTreeTotals, cardquota.TopLevelQueues(queues)
-	}
-	unowned := cardquota.UnownedQuotas(granted, queues)
-	u.updateUnownedMetric(unowned)
-	return compare(granted, unowned, u.inventory.Healthy())
-}
-
-// changedInTree returns the queues whose numbers in the tree, or whose subtrees' usage, differ
-// from the last count. It costs nothing while queues are flat.
-func (u *UsageCollector) changedInTree(tree *cardquota.Tree, subtrees map[string]cardquota.Usage) []string {
-	if tree == nil && u.tree == nil {
-		return nil
-	}
-	return append(changedKeys(u.subtrees, subtrees, cardquota.Usage.Equal), tree.ChangedQueues(u.tree)...)
-}
-
-// isTree reports whether an object is a ServiceTypePolicy with a tree of queues in force.
-func isTree(object client.Object) bool {
-	p, ok := object.(*v1alpha1.ServiceTypePolicy)
-	return ok && policy.IsTree(p)
 }
 
 // updateUnownedMetric updates the metric of quotas without a CardQuota.
