@@ -18,6 +18,7 @@ func (g *tour) run() error {
 	for _, chapter := range []func(){
 		g.showFleet, g.applyQuotas, g.startWorkThatFits, g.exceedQuota, g.useCardWithoutQuota, g.raiseQuota, g.lowerQuota,
 		g.allowReclaim, g.fillWithTraining, g.reclaimForInference, g.useLeftoverCard, g.returnToTraining,
+		g.buildTree, g.lendAtNight, g.reclaimInTheMorning,
 	} {
 		if chapter(); g.err != nil {
 			return g.err
