@@ -192,20 +192,21 @@ func (q *queueLedger) checkEnqueue(limit func(card.Name) int64, inqueue *Reserva
 // FitsAlone reports whether CheckEnqueue would accept the request if the queue held only these
 // charges, and no other queue held any.
 func (l *Ledger) FitsAlone(queue string, own []*Charge, request JobRequest, overCommit float64) bool {
-	limits, total, one := l.PathLimits(queue), card.Count(0), len(own) == 0
-	if request.IsFixed {
-		limits = l.deservedOnPath(queue, limits)
-	}
+	q, total, one := l.readQueue(queue), card.Count(0), len(own) == 0 && !request.IsFixed
 	for _, d := range request.Cards {
 		total = total.Add(d.Count)
 	}
 	for _, d := range request.Cards { // usually one card has quota for the whole request
-		one = one && slices.ContainsFunc(d.Names, func(name card.Name) bool { return total <= limits.Cards[name] })
+		one = one && slices.ContainsFunc(d.Names, func(name card.Name) bool { return int64(total) <= q.limitOnPath(name) })
 	}
-	if one && request.MilliCPU <= limits.MilliCPU && request.Memory <= limits.Memory {
+	if one && request.MilliCPU <= q.limitOnPath(CPUName) && request.Memory <= q.limitOnPath(MemoryName) {
 		return true
 	}
 	alone := New(len(own))
+	limits := l.PathLimits(queue)
+	if request.IsFixed {
+		limits = l.deservedOnPath(queue, limits)
+	}
 	alone.SetLimits(queue, limits)
 	for i, c := range own {
 		alone.Charge(strconv.Itoa(i), c)

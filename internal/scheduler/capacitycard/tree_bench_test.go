@@ -46,7 +46,7 @@ func BenchmarkTree(b *testing.B) {
 				}},
 			}
 			defer debug.SetGCPercent(debug.SetGCPercent(-1))
-			for i := range max(b.N, 11) + 1 {
+			for i := range max(b.N, 301) + 1 {
 				if i%5 == 0 {
 					runtime.GC()
 				}
