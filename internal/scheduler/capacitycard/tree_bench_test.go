@@ -20,6 +20,9 @@ const mostTreeTime = 1.3
 // treeLevels is how many queues each level of the benchmark's tree has, 1,000 together.
 var treeLevels = []int{4, 20, 100, 876}
 
+// treeShares is how many cards of each model a queue of each level deserves and is guaranteed.
+var treeShares = []int{100_000, 10_000, 1000, 1}
+
 // BenchmarkTree compares sessions of the same 1,000 queues flat and in a tree of four levels:
 // opening and closing a session, and the checks of one pod of each leaf. It fails when the tree
 // costs more than it may.
@@ -46,7 +49,7 @@ func BenchmarkTree(b *testing.B) {
 				}},
 			}
 			defer debug.SetGCPercent(debug.SetGCPercent(-1))
-			for i := range max(b.N, 301) + 1 {
+			for i := range max(b.N, 101) + 1 {
 				if i%5 == 0 {
 					runtime.GC()
 				}
@@ -78,7 +81,7 @@ func BenchmarkTree(b *testing.B) {
 
 // addParents adds the queues of the upper levels to a session of newFleet, and puts the queues
 // below each other if they form a tree. Every
-// leaf is guaranteed a card of each model.
+// queue has a guarantee of each model.
 func addParents(ssn *framework.Session, isTree bool) {
 	name := func(level, i int) string {
 		if level == len(treeLevels)-1 {
@@ -97,8 +100,11 @@ func addParents(ssn *framework.Session, isTree bool) {
 				ssn.Queues[id].UID = id
 			}
 			queue := ssn.Queues[id].Queue
-			guarantee := map[bool]int{true: 1, false: 1000}[level == len(treeLevels)-1]
-			queue.Annotations[v1alpha1.AnnotationCardGuarantee] = cardsOfEachModel(guarantee)
+			queue.Annotations[v1alpha1.AnnotationCardDeserved] = cardsOfEachModel(treeShares[level])
+			queue.Annotations[v1alpha1.AnnotationCardGuarantee] = cardsOfEachModel(treeShares[level])
+			if level < len(treeLevels)-1 {
+				queue.Annotations[v1alpha1.AnnotationCardQuota] = cardsOfEachModel(treeShares[level])
+			}
 			if !isTree {
 				continue
 			}
