@@ -156,7 +156,10 @@ func (t *Tree) Placement(q *v1alpha1.CardQuota, parent string) Placement {
 			continue
 		}
 		limits := t.resolved[q.Name].Limits
-		p.Limit[key], p.Deserved[key] = t.computeLimit(q.Name, key), limits.Deserved[key]
+		p.Limit[key] = t.computeLimit(q.Name, key)
+		if deserved, isShare := limits.Deserved[key]; isShare {
+			p.Deserved[key] = deserved
+		}
 		if guarantees {
 			p.Guarantee[key] = limits.Guarantee[key]
 		}

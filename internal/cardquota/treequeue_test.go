@@ -64,7 +64,7 @@ func TestQueueOfATreeCarriesItsFields(t *testing.T) {
 				WithCapability(list("", "512Gi")).WithDeserved(list("", "256Gi")).WithGuarantee(apply.Guarantee().WithResource(list("", "1Gi"))))},
 		"a parent: no service type, and no more CPU than its own parent": {"web", "tenant", common("web", `{"H200":12}`, `{"H200":8}`).
 			WithAnnotations(map[string]string{"volcano.sh/card.guarantee": `{"H200":4}`, "cardquota.dev/parent-only": "true"}).
-			WithSpec(apply.QueueSpec().WithParent("tenant").WithCapability(list("32", "1Ti")).WithDeserved(list("32", "1Ti")).
+			WithSpec(apply.QueueSpec().WithParent("tenant").WithCapability(list("32", "1Ti")).WithDeserved(list("", "1Ti")).
 				WithGuarantee(apply.Guarantee().WithResource(list("", "1Gi"))))},
 		"an inherited quota is not written; hold, weight and priority": {"lab", "tenant", common("lab", `{}`, `{"H200":8}`).
 			WithAnnotations(map[string]string{"volcano.sh/stop-policy": "Hold", "volcano.sh/service.type": "training"}).

@@ -122,7 +122,7 @@ func naiveResolve(queues map[string]TreeQueue, name card.Name) naiveAmounts {
 	isCard := name != CPUName && name != MemoryName
 	var resolve func(parent string, children []string)
 	resolve = func(parent string, children []string) {
-		var named []string
+		var named, scaled []string // CPU and memory that are not said to be deserved are ceilings
 		for _, child := range children {
 			q := queues[child]
 			written, hasQuota := q.Quota[name]
@@ -131,7 +131,9 @@ func naiveResolve(queues map[string]TreeQueue, name card.Name) naiveAmounts {
 			if !hasQuota && !hasDeserved && !hasGuarantee {
 				continue
 			}
-			named = append(named, child)
+			if named = append(named, child); isCard || naiveHasShare(queues, child, name) {
+				scaled = append(scaled, child)
+			}
 			if !hasQuota {
 				written = n.quota[parent]
 				if isCard && queues[parent].AnyCard {
@@ -147,7 +149,7 @@ func naiveResolve(queues map[string]TreeQueue, name card.Name) naiveAmounts {
 		}
 		if _, wrong := naivePath(queues, parent); parent != "" && wrong == NoFault {
 			if !isCard || !queues[parent].AnyCard {
-				naiveScale(n.deserved, named, n.deserved[parent])
+				naiveScale(n.deserved, scaled, n.deserved[parent])
 			}
 			for _, child := range named {
 				n.guarantee[child] = min(n.guarantee[child], n.deserved[child])
@@ -168,6 +170,17 @@ func naiveResolve(queues map[string]TreeQueue, name card.Name) naiveAmounts {
 		resolve("", []string{child})
 	}
 	return n
+}
+
+// naiveHasShare reports whether a queue or one below it writes what it deserves, or a guarantee.
+func naiveHasShare(queues map[string]TreeQueue, name string, key card.Name) bool {
+	for at, q := range queues {
+		path, wrong := naivePath(queues, at)
+		if _, deserves := q.Deserved[key]; (deserves || q.Guarantee[key] > 0) && (at == name || wrong == NoFault && slices.Contains(path, name)) {
+			return true
+		}
+	}
+	return false
 }
 
 // naiveScale cuts each amount to the limit. If they are more together, it gives each the whole
@@ -296,7 +309,10 @@ func (n *naiveLedger) deservesAny(queue string, name card.Name) bool {
 
 func (n *naiveLedger) deserved(queue string, name card.Name) int64 {
 	if l := n.limits[queue]; l.Deserved != nil {
-		return l.Deserved[name]
+		if deserved, isWritten := l.Deserved[name]; isWritten || name != CPUName && name != MemoryName {
+			return deserved
+		}
+		return l.quota(name)
 	}
 	limit, _ := n.limit(queue, name)
 	return limit

@@ -89,7 +89,7 @@ func (q *queueLedger) borrowed(name card.Name) float64 {
 // the average counts beside what is borrowed now. Without the average, small jobs of one queue
 // take what is too small for the jobs of the other, and nothing makes up for it. In simulated
 // hours with 24 cards and weights 1 and 2, the parts were off by up to 1.0 cards without it and
-// by up to 0.44 with it (mean 0.23 and 0.09, 40 seeds).
+// by up to 0.44 with it (mean 0.23 and 0.09 of 40 hours).
 const (
 	averageTime   = 30 * time.Minute
 	averageFactor = 4

@@ -116,7 +116,8 @@ type Resolved struct {
 //
 // The guarantee is at most what is deserved, and that at most the quota. A child deserves at
 // most what its parent does. Children that deserve more together are scaled down in
-// proportion, and so are their guarantees. Directly under root the sums are not limited. A
+// proportion, and so are their guarantees. CPU and memory are ceilings only, and not
+// scaled, where neither the queue nor one below it writes what it deserves or its guarantee. Directly under root the sums are not limited. A
 // queue without a path to root takes no new work, and neither does its subtree. No other queue
 // is affected.
 func ResolveTree(queues map[string]TreeQueue) map[string]Resolved {
@@ -143,6 +144,7 @@ func ResolveTree(queues map[string]TreeQueue) map[string]Resolved {
 			t.resolved[name] = r
 		}
 	}
+	t.findComputeShares()
 	slices.Sort(t.top)
 	t.resolveChildren("", slices.Compact(t.top))
 	return t.resolved
@@ -154,6 +156,27 @@ type treeResolver struct {
 	children map[string][]string
 	// top are the queues directly under root, and those without a path to root.
 	top []string
+	// shares says for each queue whether it, or a queue below it, writes what it deserves of
+	// CPU or memory, or a guarantee.
+	shares map[string]map[card.Name]bool
+}
+
+// findComputeShares finds the queues whose CPU or memory is more than a ceiling.
+func (t *treeResolver) findComputeShares() {
+	t.shares = map[string]map[card.Name]bool{}
+	for name, q := range t.written {
+		for _, key := range []card.Name{CPUName, MemoryName} {
+			if _, deserves := q.Deserved[key]; !deserves && q.Guarantee[key] == 0 {
+				continue
+			}
+			for at := name; at != "" && !t.shares[at][key]; at = t.resolved[at].Parent {
+				if t.shares[at] == nil {
+					t.shares[at] = map[card.Name]bool{}
+				}
+				t.shares[at][key] = true
+			}
+		}
+	}
 }
 
 // findFault returns why a queue takes no new work because of its path, and whether the path
@@ -241,10 +264,16 @@ func (t *treeResolver) ownShares(name, parent string) childShares {
 		if q.Guarantee[key] > deserved {
 			c.report(Excess{Kind: GuaranteeAboveDeserved, Name: key, Parent: parent, Written: q.Guarantee[key], Allowed: deserved, Limit: deserved})
 		}
-		c.quota[key], c.deserved[key], c.guarantee[key] = limit, deserved, min(q.Guarantee[key], deserved)
+		c.quota[key], c.guarantee[key] = limit, min(q.Guarantee[key], deserved)
+		if !isCompute(key) || t.shares[name][key] {
+			c.deserved[key] = deserved
+		}
 	}
 	return c
 }
+
+// isCompute reports whether a name is CPU or memory.
+func isCompute(name card.Name) bool { return name == CPUName || name == MemoryName }
 
 func (c *childShares) report(e Excess) { c.excess = append(c.excess, e) }
 
@@ -269,7 +298,7 @@ func scaleChildren(parent string, above Limits, children []childShares) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		scale := func(kind ExcessKind, limit int64, shares func(*childShares) Shares) {
-			values := make([]int64, len(children))
+			values := make([]int64, len(children)) // 0 for a child that does not write the amount
 			for i := range children {
 				values[i] = shares(&children[i])[name]
 			}
@@ -286,8 +315,8 @@ func scaleChildren(parent string, above Limits, children []childShares) {
 			scale(DeservedAboveParent, above.deserved(name), func(c *childShares) Shares { return c.deserved })
 		}
 		for i := range children {
-			if c := &children[i]; c.guarantee[name] > 0 {
-				c.guarantee[name] = min(c.guarantee[name], c.deserved[name])
+			if deserved, isLimited := children[i].deserved[name]; isLimited {
+				children[i].guarantee[name] = min(children[i].guarantee[name], deserved)
 			}
 		}
 		scale(GuaranteeAboveParent, above.Guarantee[name], func(c *childShares) Shares { return c.guarantee })
@@ -360,8 +389,9 @@ func (l *Limits) quota(name card.Name) int64 {
 
 // deserved returns how much of a name the queue deserves: its quota without a tree.
 func (l *Limits) deserved(name card.Name) int64 {
-	if l.Deserved == nil || l.AnyCard && name != CPUName && name != MemoryName {
+	deserved, isWritten := l.Deserved[name]
+	if l.Deserved == nil || isCompute(name) && !isWritten || l.AnyCard && !isCompute(name) {
 		return l.quota(name)
 	}
-	return l.Deserved[name]
+	return deserved
 }
