@@ -3,23 +3,40 @@ package cardquota
 import (
 	"slices"
 
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/workload"
 )
 
-// Tree is a tree of CardQuotas with the numbers in force. It may hold only the part that
-// decides about one CardQuota: its ancestors, the other children of each, and its own
-// children. A nil Tree means flat queues. It is immutable.
+// Tree is a tree of CardQuotas, and of Queues without one below theirs, with the numbers in
+// force. It may hold only the part that decides about one CardQuota: its ancestors, the other
+// children of each, and its own children. A nil Tree means flat queues. It is immutable.
+//
+// A node is the name of a CardQuota, or otherQueue of a Queue without one.
 type Tree struct {
 	quotas   map[string]*v1alpha1.CardQuota
+	queues   map[string]string // by node
 	children map[string][]string
 	resolved map[string]quota.Resolved
+	parents  map[string]string
 }
+
+// otherQueue returns the node of a Queue without a CardQuota, and its name in messages.
+func otherQueue(name string) string { return "queue " + name }
 
 // NewTree returns the tree of CardQuotas. Of several CardQuotas for one queue only the owner
 // is part of it.
 func NewTree(quotas []*v1alpha1.CardQuota) *Tree {
+	return NewTreeWithQueues(quotas, nil, v1alpha1.UnmanagedEnforce)
+}
+
+// NewTreeWithQueues returns the tree of CardQuotas and of the Queues below others that no
+// CardQuota owns: they were retained, or written by hand. unmanaged says what Queues without
+// card.quota may use.
+func NewTreeWithQueues(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues) *Tree {
 	owners := map[string]*v1alpha1.CardQuota{}
 	for _, q := range quotas {
 		owner := owners[q.QueueName()]
@@ -28,18 +45,31 @@ func NewTree(quotas []*v1alpha1.CardQuota) *Tree {
 		}
 		owners[q.QueueName()] = QueueOwner([]*v1alpha1.CardQuota{q, owner})
 	}
-	t := &Tree{quotas: make(map[string]*v1alpha1.CardQuota, len(owners)), children: map[string][]string{}}
-	queues := make(map[string]quota.TreeQueue, len(owners))
+	t := &Tree{quotas: make(map[string]*v1alpha1.CardQuota, len(owners)), queues: map[string]string{}, children: map[string][]string{}, parents: map[string]string{}}
+	written := make(map[string]quota.TreeQueue, len(owners))
 	for _, q := range owners {
-		t.quotas[q.Name], queues[q.Name] = q, treeQueueFor(q)
-		if q.Spec.Parent != "" {
-			t.children[q.Spec.Parent] = append(t.children[q.Spec.Parent], q.Name)
+		t.quotas[q.Name], t.queues[q.Name], written[q.Name] = q, q.QueueName(), treeQueueFor(q)
+	}
+	for _, queue := range queues {
+		if owners[queue.Name] != nil || queue.Spec.Parent == "" || queue.Spec.Parent == workload.RootQueue {
+			continue
+		}
+		node := otherQueue(queue.Name)
+		rules := workload.QueueRulesFor(queue, unmanaged, nil)
+		if rules.Tree.Parent = otherQueue(queue.Spec.Parent); owners[queue.Spec.Parent] != nil {
+			rules.Tree.Parent = owners[queue.Spec.Parent].Name
+		}
+		t.queues[node], written[node] = queue.Name, rules.Tree
+	}
+	for node, q := range written {
+		if t.parents[node] = q.Parent; q.Parent != "" {
+			t.children[q.Parent] = append(t.children[q.Parent], node)
 		}
 	}
 	for _, names := range t.children {
 		slices.Sort(names)
 	}
-	t.resolved = quota.ResolveTree(queues)
+	t.resolved = quota.ResolveTree(written)
 	return t
 }
 
@@ -99,17 +129,28 @@ func (t *Tree) Children(name string) []string {
 	if t == nil {
 		return nil
 	}
-	return t.children[name]
+	return slices.DeleteFunc(slices.Clone(t.children[name]), func(child string) bool { return t.quotas[child] == nil })
 }
 
 // Ancestors returns the CardQuotas above the given one, the nearest first. It ends before a
 // missing one, and before one that repeats.
 func (t *Tree) Ancestors(name string) []*v1alpha1.CardQuota {
-	if t == nil || t.quotas[name] == nil {
+	if t == nil {
 		return nil
 	}
 	var above []*v1alpha1.CardQuota
-	for at := t.quotas[t.quotas[name].Spec.Parent]; at != nil && at.Name != name && !slices.Contains(above, at); at = t.quotas[at.Spec.Parent] {
+	for _, node := range t.nodesAbove(name) {
+		if q := t.quotas[node]; q != nil {
+			above = append(above, q)
+		}
+	}
+	return above
+}
+
+// nodesAbove returns the nodes above the given one, as Ancestors does.
+func (t *Tree) nodesAbove(node string) []string {
+	var above []string
+	for at := t.parents[node]; at != "" && at != node && t.queues[at] != "" && !slices.Contains(above, at); at = t.parents[at] {
 		above = append(above, at)
 	}
 	return above

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
@@ -93,6 +94,27 @@ func TestQuotaWhileFlat(t *testing.T) {
 	}) {
 		check.Equal(t, "quota", tc.want, flat.QuotaFor(tc.quota))
 		check.Equal(t, "quota of the Queue", tc.want.String(), NewDesiredQueue(tc.quota, PolicyInput{Types: noTypes}, nil, "", nil).Config.Annotations[v1alpha1.AnnotationCardQuota])
+	}
+}
+
+// TestQueuesWithoutACardQuotaCountInTheTree: the scheduler counts a Queue that was retained or
+// written by hand as well.
+func TestQueuesWithoutACardQuotaCountInTheTree(t *testing.T) {
+	all := tenantTree()
+	queue := func(name, parent, quota, deserved string) *v1beta1.Queue {
+		return builder.Queue(name).Quota(quota).Annotation(v1alpha1.AnnotationCardDeserved, deserved).With(func(q *v1beta1.Queue) { q.Spec.Parent = parent }).Obj()
+	}
+	tree := NewTreeWithQueues(slices.Collect(maps.Values(all)), []*v1beta1.Queue{
+		queue("byhand", "web", `{"H200":8}`, `{"H200":8}`), queue("below", "byhand", `{"H200":2}`, `{"H200":2}`), queue("chat", "nowhere", `{}`, `{}`),
+		queue("inleaf", "lab", `{}`, `{}`), queue("lost", "missing", `{"H200":8}`, `{}`), queue("top", "root", `{"H200":8}`, `{}`),
+	}, v1alpha1.UnmanagedEnforce)
+	c := tree.HierarchyCondition(all["chat"], nil)
+	check.Equal(t, "scaled", "Scaled: H200: deserved is 4, but the children of web have 16 together and it has 8, so 2 is in force: lower the children, or raise the parent", c.Reason+": "+c.Message)
+	check.Equal(t, "children are CardQuotas", []string{"chat", "search"}, tree.Children("web"))
+	check.Equal(t, "a parent by a Queue", v1alpha1.ReasonWorkInParent, tree.HierarchyCondition(all["lab"], nil).Reason)
+	sums := tree.SumUsage(map[string]Usage{"chat": {Used: cards{"H200": 1}}, "byhand": {Used: cards{"H200": 2}}, "below": {Used: cards{"H200": 4}}, "lost": {Used: cards{"H200": 8}}})
+	for name, want := range map[string]card.Count{"tenant": 7, "web": 7, "byhand": 6, "below": 4, "lab": 0, "other": 0, "lost": 8} {
+		check.Equal(t, "sum of "+name, want, sums[name].Used["H200"])
 	}
 }
 

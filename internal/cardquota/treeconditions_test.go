@@ -177,7 +177,7 @@ func TestWaitsForChildren(t *testing.T) {
 func TestTreeSurvivesAnyQuota(t *testing.T) {
 	var none Usage
 	for _, q := range []*v1alpha1.CardQuota{{}, node("a", "a", 1, 1, 1), node("b", "", 1, 2, 3), {ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: v1alpha1.CardQuotaSpec{Cards: []v1alpha1.Card{{}, {Name: "x"}}}}} {
-		tree := NewTree([]*v1alpha1.CardQuota{q})
+		tree := NewTreeWithQueues([]*v1alpha1.CardQuota{q}, []*v1beta1.Queue{{}, below(q.QueueName(), node("x", "", 1, 1, 1))}, "")
 		tree.HierarchyCondition(q, &none)
 		_, wait := tree.PlaceQueue(q, Neighbors{})
 		place := tree.Placement(q, "root")

@@ -25,14 +25,13 @@ func (t *Tree) SumUsage(queues map[string]Usage) map[string]Usage {
 		return queues
 	}
 	sums := maps.Clone(queues)
-	for _, name := range slices.Sorted(maps.Keys(t.quotas)) {
-		used, exists := queues[t.quotas[name].QueueName()]
-		if !exists || !t.isPlaced(name) {
+	for _, node := range slices.Sorted(maps.Keys(t.queues)) {
+		used, exists := queues[t.queues[node]]
+		if !exists || !t.isPlaced(node) {
 			continue
 		}
-		for _, above := range t.Ancestors(name) {
-			queue := above.QueueName()
-			sums[queue] = sums[queue].withSubtree(used)
+		for _, above := range t.nodesAbove(node) {
+			sums[t.queues[above]] = sums[t.queues[above]].withSubtree(used)
 		}
 	}
 	return sums

@@ -29,6 +29,7 @@ func TestTrees(t *testing.T) {
 			"a refused write is reported": testRefusedChild, "a parent waits for its children": testParentWaitsForChildren,
 			"a parent sums its subtree": testParentSums, "another manager's parent": testOtherManagersParent,
 			"adoption into a tree": testAdoption, "excess past admission": testExcess,
+			"a Queue written by hand counts": testQueueByHand,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -266,6 +267,27 @@ func testExcess(t *testing.T, e *treeEnv) {
 		gomega.HavePrefix("False/QuotaAboveParent: "), gomega.ContainSubstring("NVIDIA-H200: quota is 8, but parent excess-web has 6, which is in force"),
 		gomega.ContainSubstring("NVIDIA-H200: deserved is 4, but the children of excess-web have 8 together and it has 6, so 3 is in force")))
 	e.g.Eventually(e.quotaCondition(t, "excess-tenant", "HierarchyValid")).Should(gomega.HavePrefix("True/"))
+}
+
+// testQueueByHand: a Queue without a CardQuota below that of a CardQuota counts there.
+func testQueueByHand(t *testing.T, e *treeEnv) {
+	parent := branch{name: "hand-parent", quota: 8, deserved: 8, guarantee: 0}
+	child := branch{name: "hand-child", parent: "hand-parent", quota: 8, deserved: 8, guarantee: 0, isLeaf: true}
+	e.create(t, []branch{parent, child})
+	e.expectPlaced(t, []branch{parent, child})
+	queue := builder.Queue("hand-queue").Quota(`{"NVIDIA-H200":8}`).Annotation(v1alpha1.AnnotationCardDeserved, `{"NVIDIA-H200":8}`).Obj()
+	queue.Spec.Parent, queue.Spec.Weight = "hand-parent", 1
+	e.CreateWithCleanup(t, queue)
+	e.g.Eventually(e.quotaCondition(t, "hand-child", "HierarchyValid")).Should(gomega.HavePrefix(
+		"False/Scaled: NVIDIA-H200: deserved is 8, but the children of hand-parent have 16 together and it has 8, so 4 is in force"))
+	e.g.Eventually(e.quotaCondition(t, "hand-parent", "HierarchyValid")).Should(gomega.HavePrefix("True/HierarchyValid: this CardQuota is at the top level; it has 2 children: hand-child, queue hand-queue"))
+	e.CreateWithCleanup(t, builder.Node("hand-node").GPUs("NVIDIA-H200", 8).Obj())
+	e.CreateWithCleanup(t, builder.Pod(labNamespace, "hand-pod").Queue("hand-queue").Card("NVIDIA-H200").GPUs(2).Node("hand-node").Obj())
+	e.g.Eventually(func() (string, error) {
+		q := &v1alpha1.CardQuota{}
+		err := e.Get(t.Context(), client.ObjectKey{Name: "hand-parent"}, q)
+		return q.Status.Summary, err
+	}).Should(gomega.Equal("2/8 NVIDIA-H200"))
 }
 
 // testSwitching: flat, every Queue is at the top level with its own quota and no field of a tree.

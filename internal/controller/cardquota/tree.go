@@ -73,19 +73,42 @@ func (r *reconciliation) treeAround(ctx context.Context) (*cardquota.Tree, error
 	return r.treeOfOwners(ctx, members)
 }
 
-// treeOfOwners returns the tree of the CardQuotas that own their queues.
+// treeOfOwners returns the tree of the CardQuotas that own their queues, and of the Queues
+// below those that no CardQuota owns.
 func (r *reconciliation) treeOfOwners(ctx context.Context, members map[string]*v1alpha1.CardQuota) (*cardquota.Tree, error) {
-	owners := make([]*v1alpha1.CardQuota, 0, len(members))
+	owners, others := make([]*v1alpha1.CardQuota, 0, len(members)), []*v1beta1.Queue(nil)
 	for _, member := range members {
-		var candidates v1alpha1.CardQuotaList
-		if err := r.client.List(ctx, &candidates, client.MatchingFields{queueIndex: member.QueueName()}, client.UnsafeDisableDeepCopy); err != nil {
-			return nil, fmt.Errorf("list CardQuotas of queue %s: %w", member.QueueName(), err)
+		owner, err := r.ownerOfQueue(ctx, member.QueueName())
+		if err != nil {
+			return nil, err
 		}
-		if owner := cardquota.QueueOwner(pointersTo(candidates.Items)); member.Name == r.quota.Name || owner == nil || owner.Name == member.Name {
-			owners = append(owners, member)
+		if member.Name != r.quota.Name && owner != nil && owner.Name != member.Name {
+			continue
+		}
+		owners = append(owners, member)
+		below, err := r.childQueues(ctx, member.QueueName())
+		if err != nil {
+			return nil, err
+		}
+		for _, queue := range below {
+			if owner, err = r.ownerOfQueue(ctx, queue.Name); err != nil {
+				return nil, err
+			}
+			if owner == nil {
+				others = append(others, queue)
+			}
 		}
 	}
-	return cardquota.NewTree(owners), nil
+	return cardquota.NewTreeWithQueues(owners, others, unmanagedQueues(r.policy)), nil
+}
+
+// ownerOfQueue returns the CardQuota that owns a queue, nil for none. It is not a copy.
+func (r *Reconciler) ownerOfQueue(ctx context.Context, queue string) (*v1alpha1.CardQuota, error) {
+	var candidates v1alpha1.CardQuotaList
+	if err := r.client.List(ctx, &candidates, client.MatchingFields{queueIndex: queue}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list CardQuotas of queue %s: %w", queue, err)
+	}
+	return cardquota.QueueOwner(pointersTo(candidates.Items)), nil
 }
 
 // childQuotas returns the CardQuotas that name a parent. They are not copies.

@@ -99,7 +99,7 @@ func requestFor(name string) reconcile.Request {
 // treeQueueChanged selects changes of a Queue for which its neighbors in a tree may wait: of
 // its parent, its CPU and memory, and its cards.
 var treeQueueChanged = predicate.TypedFuncs[*v1beta1.Queue]{UpdateFunc: func(e event.TypedUpdateEvent[*v1beta1.Queue]) bool {
-	for _, key := range []string{v1alpha1.AnnotationCardQuota, v1alpha1.AnnotationCardDeserved, v1alpha1.AnnotationCardGuarantee} {
+	for _, key := range []string{v1alpha1.AnnotationCardQuota, v1alpha1.AnnotationCardDeserved, v1alpha1.AnnotationCardGuarantee, v1alpha1.AnnotationStopPolicy} {
 		if e.ObjectOld.Annotations[key] != e.ObjectNew.Annotations[key] {
 			return true
 		}

@@ -24,7 +24,6 @@ import (
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/enforcement"
-	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/quota"
 )
 
@@ -193,7 +192,7 @@ func (u *UsageCollector) watchObjects(ctx context.Context) (objectStores, error)
 		{&v1beta1.PodGroup{}, &s.groups, nil},
 		{&v1beta1.Queue{}, &s.queues, func(before, after client.Object) bool {
 			const key = v1alpha1.AnnotationCardQuota
-			return before.GetAnnotations()[key] != after.GetAnnotations()[key]
+			return before.GetAnnotations()[key] != after.GetAnnotations()[key] || changedInTree(before, after)
 		}},
 		{&corev1.Namespace{}, &s.namespaces, func(before, after client.Object) bool { return !maps.Equal(before.GetLabels(), after.GetLabels()) }},
 		{&v1alpha1.CardQuota{}, &s.quotas, specChanged},
@@ -245,10 +244,7 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 	specChanges, policies := u.specChanges.Load(), storedObjects[v1alpha1.ServiceTypePolicy](s.policies)
 	pods, granted := storedObjects[corev1.Pod](s.pods), storedObjects[v1alpha1.CardQuota](s.quotas)
 	owners, schedulers := ownersByQueue(granted), ourSchedulers(policies)
-	var tree *cardquota.Tree
-	if slices.ContainsFunc(policies, policy.IsTree) {
-		tree = cardquota.NewTree(granted)
-	}
+	tree := treeOfAll(policies, granted, storedObjects[v1beta1.Queue](s.queues))
 	quotas := make(map[string]card.Quota, len(owners))
 	for queue, owner := range owners {
 		quotas[queue] = tree.QuotaFor(owner)
@@ -288,7 +284,7 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 			time.AfterFunc(wait, u.markDirty)
 			moved, totals = nil, u.totals
 		}
-		wakeups = slices.Concat(changedKeys(u.queues, queues, cardquota.Usage.Equal), moved, u.changedInTree(tree, subtrees),
+		wakeups = slices.Concat(changedKeys(u.queues, queues, cardquota.Usage.Equal), moved, u.changedSubtrees(tree, subtrees),
 			queuesWithCards(changedKeys(u.physical, physical, func(a, b card.Count) bool { return a == b }), queues, quotas), enforcement.ChangedQueues(u.bypasses, bypasses))
 		slices.Sort(wakeups)
 		wakeups = slices.Compact(wakeups)

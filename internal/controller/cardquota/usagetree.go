@@ -1,7 +1,10 @@
 package cardquota
 
 import (
+	"cmp"
+
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -31,13 +34,40 @@ func (u *UsageCollector) compareWithInventory(tree *cardquota.Tree, granted []*v
 	return compare(granted, unowned, u.inventory.Healthy())
 }
 
-// changedInTree returns the queues whose numbers in the tree, or whose subtrees' usage, differ
+// changedSubtrees returns the queues whose numbers in the tree, or whose subtrees' usage, differ
 // from the last count. It costs nothing while queues are flat.
-func (u *UsageCollector) changedInTree(tree *cardquota.Tree, subtrees map[string]cardquota.Usage) []string {
+func (u *UsageCollector) changedSubtrees(tree *cardquota.Tree, subtrees map[string]cardquota.Usage) []string {
 	if tree == nil && u.tree == nil {
 		return nil
 	}
 	return append(changedKeys(u.subtrees, subtrees, cardquota.Usage.Equal), tree.ChangedQueues(u.tree)...)
+}
+
+// treeOfAll returns the tree of all CardQuotas, nil while queues are flat.
+func treeOfAll(policies []*v1alpha1.ServiceTypePolicy, quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue) *cardquota.Tree {
+	for _, p := range policies {
+		if policy.IsTree(p) {
+			return cardquota.NewTreeWithQueues(quotas, queues, unmanagedQueues(p))
+		}
+	}
+	return nil
+}
+
+// unmanagedQueues returns what Queues without card.quota may use.
+func unmanagedQueues(p *v1alpha1.ServiceTypePolicy) v1alpha1.UnmanagedQueues {
+	if p == nil {
+		return v1alpha1.UnmanagedEnforce
+	}
+	return cmp.Or(p.Spec.UnmanagedQueues, v1alpha1.UnmanagedEnforce)
+}
+
+// changedInTree reports whether a Queue changed that is below another one. Its numbers count
+// there also if no CardQuota owns it.
+func changedInTree(before, after client.Object) bool {
+	was, ok := before.(*v1beta1.Queue)
+	is, isQueue := after.(*v1beta1.Queue)
+	return ok && isQueue && (isBelowRoot(was) || isBelowRoot(is)) &&
+		treeQueueChanged.Update(event.TypedUpdateEvent[*v1beta1.Queue]{ObjectOld: was, ObjectNew: is})
 }
 
 // isTree reports whether an object is a ServiceTypePolicy with a tree of queues in force.
