@@ -97,7 +97,7 @@ func (q *QuotaTotals) grantedBy(quota *v1alpha1.CardQuota) card.Quota {
 	case quota.Spec.Parent != "":
 		return nil
 	default:
-		return cardsOf(treeQueueFor(quota).Quota)
+		return cardsOf(TreeQueueFor(quota).Quota)
 	}
 }
 

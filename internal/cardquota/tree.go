@@ -48,7 +48,7 @@ func NewTreeWithQueues(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue, un
 	t := &Tree{quotas: make(map[string]*v1alpha1.CardQuota, len(owners)), queues: map[string]string{}, children: map[string][]string{}, parents: map[string]string{}}
 	written := make(map[string]quota.TreeQueue, len(owners))
 	for _, q := range owners {
-		t.quotas[q.Name], t.queues[q.Name], written[q.Name] = q, q.QueueName(), treeQueueFor(q)
+		t.quotas[q.Name], t.queues[q.Name], written[q.Name] = q, q.QueueName(), TreeQueueFor(q)
 	}
 	for _, queue := range queues {
 		if owners[queue.Name] != nil || queue.Spec.Parent == "" || queue.Spec.Parent == workload.RootQueue {
@@ -73,8 +73,8 @@ func NewTreeWithQueues(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue, un
 	return t
 }
 
-// treeQueueFor returns a CardQuota as part of a tree.
-func treeQueueFor(q *v1alpha1.CardQuota) quota.TreeQueue {
+// TreeQueueFor returns a CardQuota as part of a tree.
+func TreeQueueFor(q *v1alpha1.CardQuota) quota.TreeQueue {
 	out := quota.TreeQueue{
 		Parent: q.Spec.Parent, IsHeld: IsHeld(q.Spec.StopPolicy), IsParentOnly: q.Spec.ServiceType == "",
 		Quota: quota.Shares{}, Deserved: quota.Shares{}, Guarantee: quota.Shares{},

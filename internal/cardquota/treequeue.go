@@ -123,7 +123,7 @@ func carriesCards(live *v1beta1.Queue, q *v1alpha1.CardQuota) bool {
 
 // treeAnnotations returns the cards as a Queue of a tree carries them.
 func treeAnnotations(q *v1alpha1.CardQuota) map[string]string {
-	written := treeQueueFor(q)
+	written := TreeQueueFor(q)
 	out := map[string]string{v1alpha1.AnnotationCardQuota: cardsOf(written.Quota).String()}
 	for key, shares := range map[string]quota.Shares{v1alpha1.AnnotationCardDeserved: written.Deserved, v1alpha1.AnnotationCardGuarantee: written.Guarantee} {
 		if cards := cardsOf(shares); len(cards) > 0 {
@@ -147,7 +147,7 @@ func cardsOf(shares quota.Shares) card.Quota {
 // Placement returns the CPU and memory in force of a CardQuota below a Queue.
 func (t *Tree) Placement(q *v1alpha1.CardQuota, parent string) Placement {
 	p := Placement{Parent: parent, Limit: quota.Shares{}, Deserved: quota.Shares{}, Guarantee: quota.Shares{}}
-	written := treeQueueFor(q)
+	written := TreeQueueFor(q)
 	for _, key := range computeNames {
 		_, limited := written.Quota[key]
 		_, deserves := written.Deserved[key]

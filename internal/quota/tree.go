@@ -237,7 +237,7 @@ type childShares struct {
 func (t *treeResolver) ownShares(name, parent string) childShares {
 	q, c := t.written[name], childShares{quota: Shares{}, deserved: Shares{}, guarantee: Shares{}}
 	above, hasParent := t.resolved[parent]
-	for _, key := range q.names() {
+	for _, key := range q.Names() {
 		limit, isWritten := q.Quota[key]
 		inherited := above.Limits.quota(key)
 		switch {
@@ -277,8 +277,8 @@ func isCompute(name card.Name) bool { return name == CPUName || name == MemoryNa
 
 func (c *childShares) report(e Excess) { c.excess = append(c.excess, e) }
 
-// names returns every name of the queue's entries, sorted.
-func (q *TreeQueue) names() []card.Name {
+// Names returns every name of the queue's entries, sorted.
+func (q *TreeQueue) Names() []card.Name {
 	var names []card.Name
 	for _, shares := range []Shares{q.Quota, q.Deserved, q.Guarantee} {
 		names = slices.AppendSeq(names, maps.Keys(shares))

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -84,13 +85,21 @@ func (h *handlers) validateCardQuota(ctx context.Context, quota, before *v1alpha
 	return rules.ValidateCardQuota(quota, before, input), nil
 }
 
-// warnCardQuotaDeletion warns of cards in use. It allows every deletion.
-func (h *handlers) warnCardQuotaDeletion(_ context.Context, req admission.Request) admission.Response {
+// warnCardQuotaDeletion warns of cards in use and of children. It allows every deletion.
+func (h *handlers) warnCardQuotaDeletion(ctx context.Context, req admission.Request) admission.Response {
 	quota := &v1alpha1.CardQuota{}
 	if err := h.decoder.DecodeRaw(req.OldObject, quota); err != nil {
 		return allowUnreadable(err)
 	}
-	warnings, _ := warningsAndError(req, rules.WarnCardQuotaDeletion(quota))
+	all, err := h.listCardQuotas(ctx)
+	if err != nil {
+		return allowUnreadable(err)
+	}
+	in, err := h.readPolicy(ctx)
+	if err != nil {
+		return allowUnreadable(err)
+	}
+	warnings, _ := warningsAndError(req, rules.WarnCardQuotaDeletion(quota, all, in))
 	return admission.Allowed("").WithWarnings(warnings...)
 }
 
@@ -216,11 +225,23 @@ func (h *handlers) workloadInput(ctx context.Context, req admission.Request) (ru
 		}
 		return queue
 	}
+	if rules.IsTree(input.Policy) {
+		input.HasChildren = func(name string) bool { return h.hasChildren(ctx, name) }
+	}
 	input.PodGroup = func(name string) *v1beta1.PodGroup {
 		group, _ := getOrNil(ctx, h.cached, req.Namespace, name, &v1beta1.PodGroup{})
 		return group
 	}
 	return input, nil
+}
+
+// hasChildren reports whether a Queue is the parent of another one.
+func (h *handlers) hasChildren(ctx context.Context, name string) bool {
+	var queues v1beta1.QueueList
+	if err := h.cached.List(ctx, &queues, client.UnsafeDisableDeepCopy); err != nil {
+		return false // the scheduler checks again
+	}
+	return slices.ContainsFunc(queues.Items, func(q v1beta1.Queue) bool { return q.Spec.Parent == name })
 }
 
 // readPolicy returns the ServiceTypePolicy, nil when there is none.

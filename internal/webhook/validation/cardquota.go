@@ -38,32 +38,53 @@ func ValidateCardQuota(quota, before *v1alpha1.CardQuota, input CardQuotaInput) 
 	if quota.DeletionTimestamp != nil || before != nil && equality.Semantic.DeepEqual(quota.Spec, before.Spec) {
 		return result
 	}
-	others := slices.DeleteFunc(slices.Clone(input.All), func(c *v1alpha1.CardQuota) bool { return c.Name == quota.Name })
 	if before == nil {
-		checkQueueOwner(&result, quota, others)
+		checkQueueOwner(&result, quota, withoutCardQuota(input, quota.Name).All)
 	}
 	if before == nil || before.Spec.ServiceType != quota.Spec.ServiceType {
 		checkServiceTypeDefined(&result, quota, input.Policy)
 	}
-	selector := quota.Spec.NamespaceSelector
-	if selector == nil {
-		result.warn(specPath.Child("namespaceSelector"), "is not set: pods of every namespace may use queue %s and its quota; select the namespaces of tenant %s, or write {} if you mean every namespace",
-			quota.QueueName(), quota.Spec.Tenant)
-	} else if before == nil || !equality.Semantic.DeepEqual(selector, before.Spec.NamespaceSelector) {
-		if _, err := workload.NewNamespaceSelector(selector); err != nil {
-			result.refuse(specPath.Child("namespaceSelector"), "%v", err)
-		}
-	}
-	if before == nil || before.Spec.OverAllocation != quota.Spec.OverAllocation || !equality.Semantic.DeepEqual(quota.Spec.Cards, before.Spec.Cards) {
-		checkOverAllocation(&result, quota, before, cardquota.NewQuotaTotals(others, cardquota.UnownedQuotas(input.All, input.Queues), input.Healthy))
+	checkHierarchy(&result, quota, before, input)
+	checkSelector(&result, quota, before, input)
+	if before == nil || before.Spec.OverAllocation != quota.Spec.OverAllocation || before.Spec.Parent != quota.Spec.Parent || !equality.Semantic.DeepEqual(quota.Spec.Cards, before.Spec.Cards) {
+		checkOverAllocation(&result, quota, before, totalsBeside(quota, input))
 	}
 	return result
 }
 
+// totalsBeside returns what all other CardQuotas grant. In a tree only the top level counts.
+func totalsBeside(quota *v1alpha1.CardQuota, input CardQuotaInput) *cardquota.QuotaTotals {
+	others := withoutCardQuota(input, quota.Name).All
+	if IsTree(input.Policy) {
+		return cardquota.NewTreeTotals(others, cardquota.UnownedQuotas(input.All, cardquota.TopLevelQueues(input.Queues)), input.Healthy)
+	}
+	return cardquota.NewQuotaTotals(others, cardquota.UnownedQuotas(input.All, input.Queues), input.Healthy)
+}
+
+// checkSelector refuses a bad namespace selector, and warns of a missing one.
+func checkSelector(result *Result, quota, before *v1alpha1.CardQuota, input CardQuotaInput) {
+	at, selector := specPath.Child("namespaceSelector"), quota.Spec.NamespaceSelector
+	switch {
+	case selector == nil:
+		if !IsTree(input.Policy) || quota.Spec.ServiceType != "" && newTreeWorld(quota, input).selectingAncestor(quota) == nil {
+			result.warn(at, "is not set: pods of every namespace may use queue %s and its quota; select the namespaces of tenant %s, or write {} if you mean every namespace",
+				quota.QueueName(), quota.Spec.Tenant)
+		}
+	case before == nil || !equality.Semantic.DeepEqual(selector, before.Spec.NamespaceSelector):
+		if _, err := workload.NewNamespaceSelector(selector); err != nil {
+			result.refuse(at, "%v", err)
+		}
+	}
+}
+
 // WarnCardQuotaDeletion warns of running and pending pods in the queue of a CardQuota that
-// is about to be deleted. It refuses nothing.
-func WarnCardQuotaDeletion(quota *v1alpha1.CardQuota) Result {
+// is about to be deleted, and of its children. It refuses nothing, so that a directory of
+// CardQuotas can be deleted in any order. all are all CardQuotas.
+func WarnCardQuotaDeletion(quota *v1alpha1.CardQuota, all []*v1alpha1.CardQuota, in *v1alpha1.ServiceTypePolicy) Result {
 	var result Result
+	if quota.DeletionTimestamp == nil && IsTree(in) {
+		warnParentDeletion(&result, quota, all)
+	}
 	if quota.DeletionTimestamp != nil || quota.Spec.DeletionPolicy == v1alpha1.DeletionPolicyRetain {
 		return result
 	}
@@ -149,6 +170,7 @@ func checkQueueAnnotations(queue *v1beta1.Queue) Result {
 		_, err := workload.ParseNamespaceSelector(text)
 		wrong(v1alpha1.AnnotationNamespaceSelector, err)
 	}
+	checkTreeAnnotations(&result, queue, annotations, wrong)
 	if name, ok := queue.Annotations[v1alpha1.AnnotationServiceType]; ok {
 		wrong(v1alpha1.AnnotationServiceType, servicetype.ValidateName(name))
 	}

@@ -93,7 +93,7 @@ func TestDeletion(t *testing.T) {
 		"the queue stays":          {quotaOf("a", func(q *v1alpha1.CardQuota) { used(q); q.Spec.DeletionPolicy = v1alpha1.DeletionPolicyRetain }), ""},
 		"it is being deleted once": {quotaOf("a", func(q *v1alpha1.CardQuota) { used(q); q.DeletionTimestamp = &gone }), ""},
 	}) {
-		answers(t, WarnCardQuotaDeletion(tc.quota), "", tc.warning)
+		answers(t, WarnCardQuotaDeletion(tc.quota, nil, nil), "", tc.warning)
 	}
 }
 

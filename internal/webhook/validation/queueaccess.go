@@ -2,6 +2,7 @@ package validation
 
 import (
 	"cmp"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
@@ -52,19 +53,36 @@ func checkQueueAccess(load *Workload, input *WorkloadInput) Result {
 			result.warn(p.queuePath, "there is no queue %.160s: the pods wait until an administrator creates it, or name another one", p.name)
 			continue
 		}
-		selector, refusal := workload.NamespaceSelectorFor(p.queue)
-		if refusal == nil {
-			refusal = workload.CheckNamespace(p.name, selector, load.Meta.Namespace, input.Namespace)
-			if refusal != nil && input.Namespace == nil { // the scheduler will know it
-				result.warn(p.queuePath, "%s", refusal.Message)
-				continue
+		for _, queue := range selectorsOnPath(p.queue, input) {
+			if checkNamespace(&result, p, queue, load.Meta.Namespace, input) {
+				break
 			}
-		}
-		if refusal != nil {
-			result.refuse(p.queuePath, "%s", refusal.Message)
 		}
 	}
 	return result
+}
+
+// checkNamespace checks whether a queue, or an ancestor of it, selects the namespace. It reports
+// whether it does not.
+func checkNamespace(result *Result, p queuedPod, queue *v1beta1.Queue, name string, input *WorkloadInput) bool {
+	selector, refusal := workload.NamespaceSelectorFor(queue)
+	isReadable := refusal == nil
+	if isReadable {
+		refusal = workload.CheckNamespace(queue.Name, selector, name, input.Namespace)
+	}
+	if refusal == nil {
+		return false
+	}
+	message := refusal.Message
+	if queue.Name != p.name {
+		message += fmt.Sprintf("; it is above queue %.160s", p.name)
+	}
+	if isReadable && input.Namespace == nil { // the scheduler will know it
+		result.warn(p.queuePath, "%s", message)
+	} else {
+		result.refuse(p.queuePath, "%s", message)
+	}
+	return true
 }
 
 // checkServiceTypeAndQuota checks the service type that a workload requests, and that its
@@ -74,7 +92,7 @@ func checkServiceTypeAndQuota(result *Result, load *Workload, input *WorkloadInp
 	for _, p := range podsForOurScheduler(load, input) {
 		if p.queue != nil && !checked[p.name] && (load.Volcano || load.Kind == "PodGroup") {
 			checked[p.name] = true
-			checkTotalFitsQuota(result, load, p)
+			checkTotalFitsQuota(result, load, p, input)
 		}
 		own := map[string]string(nil)
 		if p.Pod != nil {
@@ -89,7 +107,7 @@ func checkServiceTypeAndQuota(result *Result, load *Workload, input *WorkloadInp
 			checkServiceType(result, at, p, requestedType, input.Policy)
 		}
 		if p.Pod != nil && p.queue != nil {
-			checkPodFitsQuota(result, p)
+			checkPodFitsQuota(result, p, input)
 		}
 		if name, ok := load.Annotations[v1beta1.QueueNameAnnotationKey]; ok && !load.IsPod() && name != p.name {
 			result.warn(load.annotationPath(v1beta1.QueueNameAnnotationKey), "is not read here, the queue is %.160s: write it in %s", p.name, p.queuePath)
@@ -117,11 +135,10 @@ func checkServiceType(result *Result, at *field.Path, p queuedPod, requestedType
 }
 
 // checkPodFitsQuota warns of a pod that requests more than its queue's quota.
-func checkPodFitsQuota(result *Result, p queuedPod) {
+func checkPodFitsQuota(result *Result, p queuedPod, input *WorkloadInput) {
 	request := &p.request
-	text, managed := p.queue.Annotations[v1alpha1.AnnotationCardQuota]
-	quota, err := card.ParseQuota(text)
-	if !managed || err != nil || request.Denied != nil || request.Count == 0 || request.Named.AllowsAny() {
+	quota, isLimited := cardLimits(p.queue, input)
+	if !isLimited || request.Denied != nil || request.Count == 0 || request.Named.AllowsAny() {
 		return
 	}
 	limit := card.Count(0)
@@ -135,10 +152,9 @@ func checkPodFitsQuota(result *Result, p queuedPod) {
 
 // checkTotalFitsQuota warns of a job whose total exceeds its queue's quota. A job may mix
 // alternatives.
-func checkTotalFitsQuota(result *Result, load *Workload, p queuedPod) {
-	text, managed := p.queue.Annotations[v1alpha1.AnnotationCardQuota]
-	quota, err := card.ParseQuota(text)
-	if !managed || err != nil || load.totalsErr != nil {
+func checkTotalFitsQuota(result *Result, load *Workload, p queuedPod, input *WorkloadInput) {
+	quota, isLimited := cardLimits(p.queue, input)
+	if !isLimited || load.totalsErr != nil {
 		return
 	}
 	for _, total := range load.totals {

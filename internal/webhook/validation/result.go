@@ -119,7 +119,7 @@ func firstDistinct[T any](items []T, text func(T) string) (chosen []T, more int)
 
 // cardKeys are our annotations with cardPrefix.
 var cardKeys = []string{
-	v1alpha1.AnnotationCardQuota, v1alpha1.AnnotationCardRequest, v1alpha1.AnnotationCardName, v1alpha1.AnnotationCardAllocated,
+	v1alpha1.AnnotationCardQuota, v1alpha1.AnnotationCardDeserved, v1alpha1.AnnotationCardGuarantee, v1alpha1.AnnotationCardRequest, v1alpha1.AnnotationCardName, v1alpha1.AnnotationCardAllocated,
 }
 
 const cardPrefix = "volcano.sh/card."

@@ -163,6 +163,8 @@ type WorkloadInput struct {
 	Namespace *corev1.Namespace
 	// Queue returns a Queue by name, nil when unknown.
 	Queue func(name string) *v1beta1.Queue
+	// HasChildren reports whether a Queue is the parent of others, nil while queues are flat.
+	HasChildren func(name string) bool
 	// PodGroup returns a PodGroup of the object's namespace by name, nil when unknown.
 	PodGroup func(name string) *v1beta1.PodGroup
 	// User is the user name of the request.
@@ -268,6 +270,7 @@ func checkRequests(ctx context.Context, load *Workload, input *WorkloadInput) Re
 	}
 	checkTotals(&result, load, input.Inventory)
 	checkServiceTypeAndQuota(&result, load, input)
+	checkQueuesInTree(&result, load, input)
 	warnUnknownAnnotations(&result, load.MetadataPath.Child("annotations"), load.Annotations)
 	return result
 }

@@ -1,0 +1,284 @@
+package validation
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cardquota"
+	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/quota"
+)
+
+// IsTree reports whether CardQuotas form a tree: in force, or as the policy is written. The
+// operator needs a moment between the two.
+func IsTree(in *v1alpha1.ServiceTypePolicy) bool {
+	return policy.IsTree(in) || in != nil && in.Spec.QueueHierarchy == v1alpha1.QueueHierarchyTree
+}
+
+// checkHierarchy checks the place of a CardQuota in the tree of quotas. It refuses what is newly
+// wrong. An error from before that does not grow becomes a warning.
+func checkHierarchy(result *Result, quota, before *v1alpha1.CardQuota, input CardQuotaInput) {
+	var priorityBefore []excess
+	if before != nil {
+		priorityBefore = priorityExcesses(before, input.Policy)
+	}
+	result.addNew(priorityExcesses(quota, input.Policy), priorityBefore)
+	if !IsTree(input.Policy) {
+		checkFlat(result, quota, before)
+		return
+	}
+	world, earlier := newTreeWorld(quota, input), newTreeWorld(before, withoutCardQuota(input, quota.Name))
+	found, had := world.excesses(quota), earlier.sumsBeside(quota)
+	if before != nil {
+		had = append(had, earlier.excesses(before)...)
+	} else {
+		found, had = append(found, world.excessesBelow(quota)...), append(had, earlier.excessesBelow(quota)...)
+	}
+	if before == nil || before.Spec.Parent != quota.Spec.Parent {
+		found = append(found, world.podExcesses(quota)...)
+	}
+	result.addNew(found, had)
+	if before != nil && len(result.Errors) == 0 {
+		warnChangedChildren(result, world, earlier, quota)
+	}
+	world.warnOfParent(result, quota)
+}
+
+// withoutCardQuota returns the input without one CardQuota.
+func withoutCardQuota(input CardQuotaInput, name string) CardQuotaInput {
+	input.All = slices.DeleteFunc(slices.Clone(input.All), func(c *v1alpha1.CardQuota) bool { return c.Name == name })
+	return input
+}
+
+// checkFlat refuses what only a tree allows, and warns of what only a tree uses.
+func checkFlat(result *Result, quota, before *v1alpha1.CardQuota) {
+	const flat = "queueHierarchy of the ServiceTypePolicy is Flat"
+	wrong := func(quota *v1alpha1.CardQuota) (found Result) {
+		if quota == nil {
+			return found
+		}
+		if quota.Spec.ServiceType == "" {
+			found.refuse(specPath.Child("serviceType"), "is not set: only a parent in a tree of quotas has none, and %s", flat)
+		}
+		for _, c := range quota.Spec.Cards {
+			if c.Quota == nil {
+				found.refuse(cardPath(c.Name, "quota"), "is not set: only a child in a tree of quotas inherits one, and %s: write it", flat)
+			}
+		}
+		return found
+	}
+	result.addResult(wrong(quota).OnlyNew(wrong(before)))
+	if fields := cardquota.UnusedTreeFields(quota); len(fields) > 0 {
+		result.warn(specPath, "%s: unused while %s; set it to Tree to use them", strings.Join(fields, ", "), flat)
+	}
+}
+
+// excess is one rule of a tree that a CardQuota breaks, and by how much. Excesses of one key are
+// compared before and after a change.
+type excess struct {
+	key    string
+	amount int64
+	err    *field.Error
+}
+
+// newExcess returns the excess of a rule at a field. other is the CardQuota that it is measured
+// against.
+func newExcess(rule, other string, amount int64, path *field.Path, format string, values ...any) excess {
+	return excess{key: rule + " " + path.String() + " " + other, amount: amount, err: field.Forbidden(path, fmt.Sprintf(format, values...))}
+}
+
+// addNew refuses each excess that is new or has grown, and warns of the others.
+func (r *Result) addNew(found, before []excess) {
+	had := map[string]int64{}
+	for _, e := range before {
+		had[e.key] = max(had[e.key], e.amount)
+	}
+	for _, e := range found {
+		if e.amount > had[e.key] {
+			r.Errors = append(r.Errors, e.err)
+		} else {
+			r.Warnings = append(r.Warnings, "as before: "+e.err.Error())
+		}
+	}
+}
+
+// treeWorld is all CardQuotas, with one of them as it is written.
+type treeWorld struct {
+	all      []*v1alpha1.CardQuota
+	byName   map[string]*v1alpha1.CardQuota
+	children map[string][]*v1alpha1.CardQuota // by name, without those that are being deleted
+	written  map[string]quota.TreeQueue
+	queues   []*v1beta1.Queue
+}
+
+// newTreeWorld returns the CardQuotas of the input with one of them replaced. nil replaces none.
+func newTreeWorld(replaced *v1alpha1.CardQuota, input CardQuotaInput) *treeWorld {
+	w := &treeWorld{
+		byName: map[string]*v1alpha1.CardQuota{}, children: map[string][]*v1alpha1.CardQuota{}, written: map[string]quota.TreeQueue{},
+		queues: input.Queues,
+	}
+	if replaced != nil {
+		input = withoutCardQuota(input, replaced.Name)
+		w.all = append(w.all, replaced)
+	}
+	w.all = append(w.all, input.All...)
+	for _, c := range w.all {
+		w.byName[c.Name], w.written[c.Name] = c, cardquota.TreeQueueFor(c)
+		if c.Spec.Parent != "" && c.DeletionTimestamp == nil {
+			w.children[c.Spec.Parent] = append(w.children[c.Spec.Parent], c)
+		}
+	}
+	for _, children := range w.children {
+		slices.SortFunc(children, func(a, b *v1alpha1.CardQuota) int { return strings.Compare(a.Name, b.Name) })
+	}
+	return w
+}
+
+// excesses returns every rule that a CardQuota breaks in the tree.
+func (w *treeWorld) excesses(c *v1alpha1.CardQuota) []excess {
+	found := append(w.pathExcesses(c), w.workExcesses(c)...)
+	found = append(found, w.ownExcesses(c)...)
+	if parent := w.byName[c.Spec.Parent]; parent != nil && !w.isCyclic(c) {
+		found = append(found, w.amountExcesses(c, parent, "")...)
+		found = append(found, w.sumExcesses(parent, c, w.names(c))...)
+	}
+	return found
+}
+
+// sumsBeside returns what is already too much together with the children of a CardQuota's parent.
+func (w *treeWorld) sumsBeside(c *v1alpha1.CardQuota) []excess {
+	parent, written := w.byName[c.Spec.Parent], cardquota.TreeQueueFor(c)
+	if parent == nil {
+		return nil
+	}
+	return w.sumExcesses(parent, c, written.Names())
+}
+
+// excessesBelow measures what is below a new CardQuota, which may be created after its children.
+// So the order of creation does not matter.
+func (w *treeWorld) excessesBelow(top *v1alpha1.CardQuota) (found []excess) {
+	for _, parent := range append(w.below(top), top) {
+		if w.byName[parent.Name] == nil {
+			continue
+		}
+		names := map[card.Name]bool{}
+		for _, child := range w.children[parent.Name] {
+			if w.isCyclic(child) {
+				continue
+			}
+			found = append(found, w.amountExcesses(child, parent, "CardQuota "+child.Name+": ")...)
+			for _, name := range w.names(child) {
+				names[name] = true
+			}
+		}
+		found = append(found, w.sumExcesses(parent, top, slices.Sorted(maps.Keys(names)))...)
+	}
+	return found
+}
+
+// ancestors returns the CardQuotas above c, the nearest first. It ends before a missing one, and
+// before one that repeats.
+func (w *treeWorld) ancestors(c *v1alpha1.CardQuota) (above []*v1alpha1.CardQuota) {
+	for at := w.byName[c.Spec.Parent]; at != nil && at.Name != c.Name && !slices.Contains(above, at); at = w.byName[at.Spec.Parent] {
+		above = append(above, at)
+	}
+	return above
+}
+
+// isCyclic reports whether the parents of a CardQuota lead back to one of them.
+func (w *treeWorld) isCyclic(c *v1alpha1.CardQuota) bool {
+	last := c
+	if above := w.ancestors(c); len(above) > 0 {
+		last = above[len(above)-1]
+	}
+	return w.byName[last.Spec.Parent] != nil
+}
+
+// pathExcesses checks the path to the top level, and that of the deepest CardQuota below.
+func (w *treeWorld) pathExcesses(c *v1alpha1.CardQuota) (found []excess) {
+	at := specPath.Child("parent")
+	path := namesOf(append([]*v1alpha1.CardQuota{c}, w.ancestors(c)...))
+	if w.isCyclic(c) {
+		last := w.byName[path[len(path)-1]]
+		return append(found, newExcess("cycle", "", 1, at, "the parents form a cycle: %s names %s again, so no queue of them would have a path to root: name another parent",
+			strings.Join(path, " names "), last.Spec.Parent))
+	}
+	deepest := w.deepestBelow(c, quota.MaxDepth)
+	if levels := len(path) + len(deepest); levels > quota.MaxDepth {
+		slices.Reverse(path)
+		found = append(found, newExcess("depth", "", int64(levels), at, "%s would be %d levels below the root, and at most %d are possible: name a parent further up",
+			strings.Join(append(path, deepest...), " > "), levels, quota.MaxDepth))
+	}
+	return found
+}
+
+// deepestBelow returns the longest path below a CardQuota, as far as so many levels.
+func (w *treeWorld) deepestBelow(c *v1alpha1.CardQuota, levels int) (deepest []string) {
+	if levels == 0 {
+		return nil
+	}
+	for _, child := range w.children[c.Name] {
+		if path := append([]string{child.Name}, w.deepestBelow(child, levels-1)...); len(path) > len(deepest) {
+			deepest = path
+		}
+	}
+	return deepest
+}
+
+// workExcesses checks that only leaves take jobs.
+func (w *treeWorld) workExcesses(c *v1alpha1.CardQuota) (found []excess) {
+	if children := w.children[c.Name]; len(children) > 0 && c.Spec.ServiceType != "" {
+		found = append(found, newExcess("type", "", 1, specPath.Child("serviceType"), "it is the parent of %s, and only leaves take jobs: remove serviceType, and give the jobs a CardQuota of their own below this one",
+			joinSome(namesOf(children))))
+	}
+	parent, at := w.byName[c.Spec.Parent], specPath.Child("parent")
+	if parent == nil {
+		return found
+	}
+	if parent.Spec.ServiceType != "" {
+		found = append(found, newExcess("parent's type", parent.Name, 1, at, "CardQuota %s has serviceType %s and takes jobs, but a parent takes none: remove serviceType there first, and give its jobs a CardQuota of their own below it",
+			parent.Name, parent.Spec.ServiceType))
+	}
+	return found
+}
+
+// podExcesses checks that a queue with pods does not become a parent, which Volcano refuses.
+func (w *treeWorld) podExcesses(c *v1alpha1.CardQuota) []excess {
+	parent := w.byName[c.Spec.Parent]
+	if parent == nil || len(w.children[parent.Name]) > 1 {
+		return nil
+	}
+	pods := w.podsOf(parent)
+	if pods == 0 {
+		return nil
+	}
+	return []excess{newExcess("pods", parent.Name, pods, specPath.Child("parent"), "queue %s of CardQuota %s has %d pods, and a queue with pods cannot become a parent: wait until they end, or delete them",
+		parent.QueueName(), parent.Name, pods)}
+}
+
+// podsOf returns how many pods hold something in the queue of a CardQuota, as Volcano counts them.
+func (w *treeWorld) podsOf(c *v1alpha1.CardQuota) int64 {
+	i := slices.IndexFunc(w.queues, func(q *v1beta1.Queue) bool { return q.Name == c.QueueName() })
+	if i < 0 {
+		return 0
+	}
+	pods := w.queues[i].Status.Allocated[corev1.ResourcePods]
+	return pods.Value()
+}
+
+// namesOf returns the names of CardQuotas.
+func namesOf(quotas []*v1alpha1.CardQuota) []string {
+	names := make([]string, len(quotas))
+	for i, c := range quotas {
+		names[i] = c.Name
+	}
+	return names
+}

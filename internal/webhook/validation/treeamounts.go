@@ -1,0 +1,253 @@
+package validation
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/quota"
+)
+
+// treeAmounts are what a CardQuota says about one card, CPU or memory.
+type treeAmounts struct {
+	quota, deserved, guarantee int64
+	// isNamed reports whether the CardQuota has an entry, and inherits whether that has no quota.
+	isNamed, inherits bool
+}
+
+// names returns the cards, CPU and memory of which a CardQuota has an entry.
+func (w *treeWorld) names(c *v1alpha1.CardQuota) []card.Name {
+	written := w.written[c.Name]
+	return written.Names()
+}
+
+// amounts returns what a CardQuota says about a name, with the quota that it inherits. It is false
+// if that is unknown, because an ancestor does not exist yet.
+func (w *treeWorld) amounts(c *v1alpha1.CardQuota, name card.Name) (a treeAmounts, known bool) {
+	written := w.written[c.Name]
+	limit, hasQuota := written.Quota[name]
+	deserved, hasDeserved := written.Deserved[name]
+	guarantee, hasGuarantee := written.Guarantee[name]
+	if a.isNamed = hasQuota || hasDeserved || hasGuarantee; !a.isNamed {
+		return a, true
+	}
+	if a.inherits = !hasQuota; a.inherits && c.Spec.Parent != "" {
+		if limit, known = w.inheritedQuota(c, name); !known {
+			return a, false
+		}
+	}
+	if !hasDeserved && w.deservesQuota(c, name) {
+		deserved = limit
+	}
+	a.quota, a.deserved, a.guarantee = limit, deserved, guarantee
+	return a, true
+}
+
+// deservesQuota reports whether a CardQuota that does not write what it deserves deserves its quota.
+// CPU and memory are only ceilings if nothing below writes more about them either.
+func (w *treeWorld) deservesQuota(c *v1alpha1.CardQuota, name card.Name) bool {
+	if _, isResource := resourceNames[name]; !isResource {
+		return true
+	}
+	return slices.ContainsFunc(append(w.below(c), c), func(c *v1alpha1.CardQuota) bool {
+		written := w.written[c.Name]
+		_, deserves := written.Deserved[name]
+		return deserves || written.Guarantee[name] > 0
+	})
+}
+
+// inheritedQuota returns the quota of the nearest ancestor that writes one, and 0 below one
+// without an entry. It is false if an ancestor is missing.
+func (w *treeWorld) inheritedQuota(c *v1alpha1.CardQuota, name card.Name) (limit int64, known bool) {
+	above := w.ancestors(c)
+	for _, ancestor := range above {
+		written := w.written[ancestor.Name]
+		if limit, hasQuota := written.Quota[name]; hasQuota {
+			return limit, true
+		}
+		if !slices.Contains(w.names(ancestor), name) {
+			return 0, true
+		}
+	}
+	return 0, len(above) > 0 && above[len(above)-1].Spec.Parent == ""
+}
+
+// ownExcesses checks the entries of a CardQuota by themselves.
+func (w *treeWorld) ownExcesses(c *v1alpha1.CardQuota) (found []excess) {
+	isInTree := c.Spec.Parent != "" || c.Spec.ServiceType == "" || len(w.children[c.Name]) > 0
+	written := w.written[c.Name]
+	for _, name := range w.names(c) {
+		limit, hasQuota := written.Quota[name]
+		_, isResource := resourceNames[name]
+		if _, hasDeserved := written.Deserved[name]; isInTree && !hasDeserved && !isResource {
+			example := ""
+			if hasQuota {
+				example = fmt.Sprintf("; %s, its quota, means what it means to a flat queue", formatTreeAmount(name, limit))
+			}
+			found = append(found, newExcess("no deserved", "", 1, amountPath(name, "deserved"), "is not set: in a tree it says how much the queue takes back from others, so write it%s", example))
+		}
+		if c.Spec.Parent == "" && !hasQuota {
+			found = append(found, newExcess("no quota", "", 1, amountPath(name, "quota"), "is not set, and there is no parent to inherit it from: write it"))
+		}
+	}
+	return found
+}
+
+// amountExcesses checks the entries of a child against those of its parent. of begins the
+// messages: "" if the child is what the user writes.
+func (w *treeWorld) amountExcesses(child, parent *v1alpha1.CardQuota, of string) (found []excess) {
+	for _, name := range w.names(child) {
+		own, ownKnown := w.amounts(child, name)
+		above, aboveKnown := w.amounts(parent, name)
+		if !ownKnown || !aboveKnown {
+			continue
+		}
+		add := func(rule string, amount int64, path *field.Path, format string, values ...any) {
+			found = append(found, newExcess(rule, parent.Name+" "+child.Name, amount, path, "%s", of+fmt.Sprintf(format, values...)))
+		}
+		is := func(n int64) string { return formatTreeAmount(name, n) }
+		switch {
+		case above.quota == 0 && (own.inherits || own.quota > 0):
+			add("not in parent", max(1, own.quota), namePath(name), "parent %s grants no %s%s: grant it there first, or remove it from %s", parent.Name, labelOf(name), w.wholeCardHint(parent, name), child.Name)
+		case !own.inherits && own.quota > above.quota:
+			add("quota", own.quota-above.quota, amountPath(name, "quota"), "is %s, but parent %s has %s: lower it, or raise the parent first", is(own.quota), parent.Name, is(above.quota))
+		case own.inherits && own.deserved > own.quota:
+			add("deserved", own.deserved-own.quota, amountPath(name, "deserved"), "is %s, but the quota inherited from parent %s is %s: lower it, or raise the parent first", is(own.deserved), parent.Name, is(own.quota))
+		case own.inherits && own.guarantee > own.quota:
+			add("guarantee", own.guarantee-own.quota, amountPath(name, "guarantee"), "is %s, but the quota inherited from parent %s is %s: lower it, or raise the parent first", is(own.guarantee), parent.Name, is(own.quota))
+		}
+	}
+	return found
+}
+
+// wholeCardHint says that a parent has whole cards, if a child names a slice or a share of them.
+func (w *treeWorld) wholeCardHint(parent *v1alpha1.CardQuota, name card.Name) string {
+	model, _, isPart := strings.Cut(string(name), "/")
+	if whole, known := w.amounts(parent, card.Name(model)); isPart && known && whole.quota > 0 {
+		return fmt.Sprintf(" (it grants %d %s, but whole cards never cover their slices and shares)", whole.quota, model)
+	}
+	return ""
+}
+
+// sumExcesses checks what the children of a parent have together of some names. here is the
+// CardQuota that the user writes: a child, or the parent.
+func (w *treeWorld) sumExcesses(parent, here *v1alpha1.CardQuota, names []card.Name) (found []excess) {
+	for _, name := range names {
+		above, known := w.amounts(parent, name)
+		if !known {
+			continue
+		}
+		for _, rule := range []struct {
+			field  string
+			limit  int64
+			amount func(treeAmounts) int64
+		}{
+			{"deserved", above.deserved, func(a treeAmounts) int64 { return a.deserved }},
+			{"guarantee", above.guarantee, func(a treeAmounts) int64 { return a.guarantee }},
+		} {
+			sum, parts := int64(0), []string(nil)
+			for _, child := range w.children[parent.Name] {
+				own, _ := w.amounts(child, name)
+				if amount := rule.amount(own); amount > 0 {
+					sum = quota.AddSaturating(sum, amount)
+					parts = append(parts, formatTreeAmount(name, amount)+" "+partOf(child, here))
+				}
+			}
+			if over := sum - rule.limit; over > 0 && above.quota > 0 {
+				found = append(found, newExcess("sum", parent.Name, over, amountPath(name, rule.field), "the children of %s have %s together (%s), but %s has %s, %s too many: lower a child, or raise the parent first",
+					parent.Name, formatTreeAmount(name, sum), joinParts(parts), parent.Name, formatTreeAmount(name, rule.limit), formatTreeAmount(name, over)))
+			}
+		}
+	}
+	return found
+}
+
+func partOf(child, here *v1alpha1.CardQuota) string {
+	if child.Name == here.Name {
+		return "here"
+	}
+	return "by " + child.Name
+}
+
+// joinParts joins at most five parts of a sum.
+func joinParts(parts []string) string {
+	const most = 5
+	text := strings.Join(parts[:min(len(parts), most)], ", ")
+	if more := len(parts) - most; more > 0 {
+		text += fmt.Sprintf(", the rest by %d more", more)
+	}
+	return text
+}
+
+// priorityExcesses checks that the priority of a CardQuota stays below the next service type.
+func priorityExcesses(c *v1alpha1.CardQuota, in *v1alpha1.ServiceTypePolicy) []excess {
+	if in == nil || c.Spec.Priority == nil {
+		return nil
+	}
+	band, isDefined := policy.WrittenBands(policy.Effective(in.Spec))(c.Spec.ServiceType)
+	inside := *c.Spec.Priority
+	if !isDefined {
+		return nil
+	}
+	if _, isCut := band.PriorityFor(inside); !isCut {
+		return nil
+	}
+	next := ""
+	if band.Next != "" {
+		next = fmt.Sprintf(", and service type %s begins at %d", band.Next, band.NextPriority)
+	}
+	return []excess{newExcess("priority", band.Type+band.Next, int64(inside), specPath.Child("priority"), "service type %s has priority %d, so its queues may have up to %d%s: write at most %d",
+		band.Type, band.Lowest, band.Highest, next, band.Highest-band.Lowest)}
+}
+
+// cardPath returns the path of a field of a card.
+func cardPath(name, of string) *field.Path { return specPath.Child("cards").Key(name).Child(of) }
+
+// namePath returns the path of the entry of a card, CPU or memory.
+func namePath(name card.Name) *field.Path {
+	if key, isResource := resourceNames[name]; isResource {
+		return specPath.Child("resources", key)
+	}
+	return specPath.Child("cards").Key(string(name))
+}
+
+// amountPath returns the path of one amount of a card, CPU or memory.
+func amountPath(name card.Name, of string) *field.Path {
+	key, isResource := resourceNames[name]
+	switch {
+	case !isResource:
+		return cardPath(string(name), of)
+	case of == "quota":
+		return specPath.Child("resources", key)
+	default:
+		return specPath.Child("resources", of, key)
+	}
+}
+
+// resourceNames are the fields of CPU and memory.
+var resourceNames = map[card.Name]string{quota.CPUName: "cpu", quota.MemoryName: "memory"}
+
+// labelOf returns what users call a name.
+func labelOf(name card.Name) string {
+	if key, isResource := resourceNames[name]; isResource {
+		return key
+	}
+	return string(name)
+}
+
+// formatTreeAmount formats whole cards, and CPU and memory as users write them.
+func formatTreeAmount(name card.Name, n int64) string {
+	switch name {
+	case quota.CPUName:
+		return resource.NewMilliQuantity(n, resource.DecimalSI).String()
+	case quota.MemoryName:
+		return resource.NewQuantity(n, resource.BinarySI).String()
+	}
+	return fmt.Sprint(n)
+}

@@ -1,0 +1,134 @@
+package validation
+
+import (
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/cardquota"
+)
+
+// warnOfParent warns of what is not wrong, but may not be meant.
+func (w *treeWorld) warnOfParent(result *Result, c *v1alpha1.CardQuota) {
+	at, parent := specPath.Child("parent"), w.byName[c.Spec.Parent]
+	switch {
+	case c.Spec.Parent == "":
+	case parent == nil:
+		result.warn(at, "there is no CardQuota %s yet: queue %s is created once it exists, and its numbers are checked then", c.Spec.Parent, c.QueueName())
+	case parent.DeletionTimestamp != nil:
+		result.warn(at, "CardQuota %s is being deleted, and waits until this one is gone or names another parent", parent.Name)
+	}
+	if c.Spec.ServiceType == "" && len(w.children[c.Name]) == 0 {
+		result.warn(specPath.Child("serviceType"), "is not set, so this is a parent: no job starts in queue %s itself, only in those of CardQuotas that name %s as parent", c.QueueName(), c.Name)
+		if pods := w.podsOf(c); pods > 0 {
+			result.warn(specPath.Child("serviceType"), "%d pods in queue %s continue to run and count, but no CardQuota can have it as parent before they end", pods, c.QueueName())
+		}
+	}
+	if c.Spec.ServiceType == "" && c.Spec.Priority != nil {
+		result.warn(specPath.Child("priority"), "has no effect on a parent: write it in the CardQuotas below")
+	}
+	w.warnOfSelectors(result, c)
+}
+
+// warnOfSelectors warns if no namespace can match the selectors of a CardQuota and an ancestor.
+func (w *treeWorld) warnOfSelectors(result *Result, c *v1alpha1.CardQuota) {
+	for _, ancestor := range w.ancestors(c) {
+		if key, differ := contradiction(c.Spec.NamespaceSelector, ancestor.Spec.NamespaceSelector); differ {
+			result.warn(specPath.Child("namespaceSelector"), "no namespace can use queue %s: it needs label %s=%s, and %s above it needs %s=%s",
+				c.QueueName(), key, c.Spec.NamespaceSelector.MatchLabels[key], ancestor.Name, key, ancestor.Spec.NamespaceSelector.MatchLabels[key])
+			return
+		}
+	}
+}
+
+// contradiction returns a label that two selectors want with different values.
+func contradiction(a, b *metav1.LabelSelector) (key string, differ bool) {
+	if a == nil || b == nil {
+		return "", false
+	}
+	var keys []string
+	for key, value := range a.MatchLabels {
+		if other, both := b.MatchLabels[key]; both && other != value {
+			keys = append(keys, key)
+		}
+	}
+	if len(keys) == 0 {
+		return "", false
+	}
+	return slices.Min(keys), true
+}
+
+// selectingAncestor returns the nearest ancestor with a namespace selector, nil if there is none.
+func (w *treeWorld) selectingAncestor(c *v1alpha1.CardQuota) *v1alpha1.CardQuota {
+	above := w.ancestors(c)
+	i := slices.IndexFunc(above, func(a *v1alpha1.CardQuota) bool {
+		s := a.Spec.NamespaceSelector
+		return s != nil && len(s.MatchLabels)+len(s.MatchExpressions) > 0
+	})
+	if i < 0 {
+		return nil
+	}
+	return above[i]
+}
+
+// warnChangedChildren warns of CardQuotas below whose numbers a change of their ancestor cuts. A
+// parent may be lowered: its children are scaled, and the condition HierarchyValid says so with
+// the same words.
+func warnChangedChildren(result *Result, world, earlier *treeWorld, changed *v1alpha1.CardQuota) {
+	below := world.below(changed)
+	if len(below) == 0 {
+		return
+	}
+	now, before := cardquota.NewTree(world.all), cardquota.NewTree(earlier.all)
+	var cut []string
+	for _, c := range below {
+		is, was := now.HierarchyCondition(c, nil), before.HierarchyCondition(c, nil)
+		if is.Status == metav1.ConditionFalse && is.Message != was.Message {
+			cut = append(cut, fmt.Sprintf("%s: %s", c.Name, is.Message))
+		}
+	}
+	const most = 5
+	for _, text := range cut[:min(len(cut), most)] {
+		result.warn(specPath, "changes what counts in CardQuota %s", text)
+	}
+	if more := len(cut) - most; more > 0 {
+		result.warn(specPath, "changes what counts in %d more CardQuotas below", more)
+	}
+}
+
+// below returns every CardQuota below one, by level and name.
+func (w *treeWorld) below(c *v1alpha1.CardQuota) []*v1alpha1.CardQuota {
+	seen := map[string]bool{c.Name: true}
+	var all []*v1alpha1.CardQuota
+	for next := []*v1alpha1.CardQuota{c}; len(next) > 0; next = next[1:] {
+		for _, child := range w.children[next[0].Name] {
+			if !seen[child.Name] {
+				seen[child.Name] = true
+				all, next = append(all, child), append(next, child)
+			}
+		}
+	}
+	return all
+}
+
+// warnParentDeletion warns that a parent waits for its children.
+func warnParentDeletion(result *Result, c *v1alpha1.CardQuota, all []*v1alpha1.CardQuota) {
+	var children []string
+	for _, other := range all {
+		if other.Spec.Parent == c.Name && other.DeletionTimestamp == nil {
+			children = append(children, other.Name)
+		}
+	}
+	if len(children) == 0 {
+		return
+	}
+	slices.Sort(children)
+	then := fmt.Sprintf("queue %s keeps its quota until their queues are gone: delete them, or give them another parent", c.QueueName())
+	if c.Spec.DeletionPolicy == v1alpha1.DeletionPolicyRetain {
+		then = "without it nothing new starts in them: delete them, or give them another parent"
+	}
+	result.warn(field.NewPath("metadata", "name"), "it is the parent of %s; %s", joinSome(children), then)
+}
