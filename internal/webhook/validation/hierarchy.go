@@ -117,13 +117,16 @@ type treeWorld struct {
 	children map[string][]*v1alpha1.CardQuota // by name, without those that are being deleted
 	written  map[string]quota.TreeQueue
 	queues   []*v1beta1.Queue
+	// handWritten are the Queues without a CardQuota, by the Queue that they name as parent.
+	handWritten map[string][]*v1beta1.Queue
+	unmanaged   v1alpha1.UnmanagedQueues
 }
 
 // newTreeWorld returns the CardQuotas of the input with one of them replaced. nil replaces none.
 func newTreeWorld(replaced *v1alpha1.CardQuota, input CardQuotaInput) *treeWorld {
 	w := &treeWorld{
 		byName: map[string]*v1alpha1.CardQuota{}, children: map[string][]*v1alpha1.CardQuota{}, written: map[string]quota.TreeQueue{},
-		queues: input.Queues,
+		queues: input.Queues, handWritten: map[string][]*v1beta1.Queue{}, unmanaged: unmanagedQueues(input.Policy),
 	}
 	if replaced != nil {
 		input = withoutCardQuota(input, replaced.Name)
@@ -136,10 +139,32 @@ func newTreeWorld(replaced *v1alpha1.CardQuota, input CardQuotaInput) *treeWorld
 			w.children[c.Spec.Parent] = append(w.children[c.Spec.Parent], c)
 		}
 	}
+	w.addHandWritten()
 	for _, children := range w.children {
 		slices.SortFunc(children, func(a, b *v1alpha1.CardQuota) int { return strings.Compare(a.Name, b.Name) })
 	}
 	return w
+}
+
+// addHandWritten adds the Queues that no CardQuota owns.
+func (w *treeWorld) addHandWritten() {
+	owned := map[string]bool{}
+	for _, c := range w.all {
+		owned[c.QueueName()] = true
+	}
+	for _, queue := range w.queues {
+		if !owned[queue.Name] && queue.Spec.Parent != "" {
+			w.handWritten[queue.Spec.Parent] = append(w.handWritten[queue.Spec.Parent], queue)
+		}
+	}
+}
+
+// unmanagedQueues says what Queues without card.quota may use.
+func unmanagedQueues(in *v1alpha1.ServiceTypePolicy) v1alpha1.UnmanagedQueues {
+	if in == nil {
+		return v1alpha1.UnmanagedEnforce
+	}
+	return policy.Effective(in.Spec).UnmanagedQueues
 }
 
 // excesses returns every rule that a CardQuota breaks in the tree.

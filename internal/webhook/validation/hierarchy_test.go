@@ -155,6 +155,8 @@ func TestTreeOfCardQuotas(t *testing.T) {
 			refusal: "spec.cards[NVIDIA-H200].deserved: Forbidden: the children of chat have 7 together (3 here, 4 by search), but chat has 6, 1 too many"},
 		"together more guaranteed": {quota: ads(h200 + " 8 2 2"), all: quotas{chat(), search()},
 			refusal: "spec.cards[NVIDIA-H200].guarantee: Forbidden: the children of chat have 3 together (2 here, 1 by search), but chat has 2, 1 too many"},
+		"beside a Queue without a CardQuota": {quota: ads(h200 + " 8 3"), all: quotas{chat()}, queues: []*v1beta1.Queue{builder.Queue("by-hand").Quota(`{"NVIDIA-H200":8}`).Annotation(v1alpha1.AnnotationCardDeserved, `{"NVIDIA-H200":4}`).With(func(q *v1beta1.Queue) { q.Spec.Parent = "chat" }).Obj()},
+			refusal: "the children of chat have 7 together (3 here, 4 by queue by-hand), but chat has 6, 1 too many"},
 		"beside one that goes": {quota: ads(h200 + " 8 6"), all: quotas{chat(), search(goes)}},
 		"no deserved": {quota: ads(h200 + " 2"), all: quotas{chat()},
 			refusal: "spec.cards[NVIDIA-H200].deserved: Forbidden: is not set: in a tree it says how much the queue takes back from others, so write it; 2, its quota, means what it means to a flat queue"},

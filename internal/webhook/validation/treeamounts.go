@@ -7,11 +7,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // treeAmounts are what a CardQuota says about one card, CPU or memory.
@@ -152,12 +154,18 @@ func (w *treeWorld) sumExcesses(parent, here *v1alpha1.CardQuota, names []card.N
 			{"guarantee", above.guarantee, func(a treeAmounts) int64 { return a.guarantee }},
 		} {
 			sum, parts := int64(0), []string(nil)
+			add := func(a treeAmounts, part string) {
+				if amount := rule.amount(a); amount > 0 {
+					sum = quota.AddSaturating(sum, amount)
+					parts = append(parts, formatTreeAmount(name, amount)+" "+part)
+				}
+			}
 			for _, child := range w.children[parent.Name] {
 				own, _ := w.amounts(child, name)
-				if amount := rule.amount(own); amount > 0 {
-					sum = quota.AddSaturating(sum, amount)
-					parts = append(parts, formatTreeAmount(name, amount)+" "+partOf(child, here))
-				}
+				add(own, partOf(child, here))
+			}
+			for _, queue := range w.handWritten[parent.QueueName()] {
+				add(w.handWrittenAmounts(queue, name, above.quota), "by queue "+queue.Name)
 			}
 			if over := sum - rule.limit; over > 0 && above.quota > 0 {
 				found = append(found, newExcess("sum", parent.Name, over, amountPath(name, rule.field), "the children of %s have %s together (%s), but %s has %s, %s too many: lower a child, or raise the parent first",
@@ -166,6 +174,23 @@ func (w *treeWorld) sumExcesses(parent, here *v1alpha1.CardQuota, names []card.N
 		}
 	}
 	return found
+}
+
+// handWrittenAmounts returns what a Queue without a CardQuota says about a name. inherited is the
+// quota of its parent.
+func (w *treeWorld) handWrittenAmounts(queue *v1beta1.Queue, name card.Name, inherited int64) treeAmounts {
+	written := workload.QueueRulesFor(queue, w.unmanaged, nil).Tree
+	limit, hasQuota := written.Quota[name]
+	deserved, hasDeserved := written.Deserved[name]
+	_, isResource := resourceNames[name]
+	if !hasQuota && (hasDeserved || written.Guarantee[name] > 0) {
+		limit = inherited
+	}
+	if !hasDeserved && (!isResource || written.Guarantee[name] > 0) {
+		deserved = limit
+	}
+	deserved = min(deserved, limit)
+	return treeAmounts{quota: limit, deserved: deserved, guarantee: min(written.Guarantee[name], deserved)}
 }
 
 func partOf(child, here *v1alpha1.CardQuota) string {

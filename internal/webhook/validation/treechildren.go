@@ -82,7 +82,7 @@ func warnChangedChildren(result *Result, world, earlier *treeWorld, changed *v1a
 	if len(below) == 0 {
 		return
 	}
-	now, before := cardquota.NewTree(world.all), cardquota.NewTree(earlier.all)
+	now, before := world.resolve(), earlier.resolve()
 	var cut []string
 	for _, c := range below {
 		is, was := now.HierarchyCondition(c, nil), before.HierarchyCondition(c, nil)
@@ -97,6 +97,11 @@ func warnChangedChildren(result *Result, world, earlier *treeWorld, changed *v1a
 	if more := len(cut) - most; more > 0 {
 		result.warn(specPath, "changes what counts in %d more CardQuotas below", more)
 	}
+}
+
+// resolve returns the numbers in force.
+func (w *treeWorld) resolve() *cardquota.Tree {
+	return cardquota.NewTreeWithQueues(w.all, w.queues, w.unmanaged)
 }
 
 // below returns every CardQuota below one, by level and name.
