@@ -276,7 +276,7 @@ func TestPriorityStaysInItsBand(t *testing.T) {
 // TestOnlyTheTopLevelGrantsCards: a child's quota is part of its parent's.
 func TestOnlyTheTopLevelGrantsCards(t *testing.T) {
 	input := CardQuotaInput{All: quotas{chat()}, Policy: treePolicy, Healthy: map[card.Name]card.Count{h200: 8},
-		Queues: []*v1beta1.Queue{builder.Queue("by-hand").Quota(`{"NVIDIA-H200":4}`).With(func(q *v1beta1.Queue) { q.Spec.Parent = "chat" }).Obj()}}
+		Queues: []*v1beta1.Queue{builder.Queue("by-hand").Quota(`{"NVIDIA-H200":4}`).Annotation(v1alpha1.AnnotationCardDeserved, `{"NVIDIA-H200":0}`).With(func(q *v1beta1.Queue) { q.Spec.Parent = "chat" }).Obj()}}
 	answers(t, ValidateCardQuota(search(func(q *v1alpha1.CardQuota) { q.Spec.OverAllocation = v1alpha1.OverAllocationDeny }), nil, input), "", "")
 	answers(t, ValidateCardQuota(node("a", "", "training", []string{h200 + " 1"}, func(q *v1alpha1.CardQuota) { q.Spec.OverAllocation = v1alpha1.OverAllocationWarn }), nil, input), "", "9 granted, 8 healthy, 1 too many (1 here, 8 by chat)")
 }
