@@ -57,49 +57,59 @@ func TestStage(t *testing.T) {
 	}
 }
 
+// cpuAndMemory are the resources that Volcano's webhook compares here.
+var cpuAndMemory = []corev1.ResourceName{"cpu", "memory"}
+
+func amountOf(list corev1.ResourceList, name corev1.ResourceName) int64 {
+	q := list[name]
+	return q.MilliValue()
+}
+
 // volcanoAllows is what Volcano's webhook checks when one Queue of a tree changes, written from
-// its rules: no child has more than its parent's limit, and no children together more than its
-// deserved or guarantee, or its limit where it has none of them.
+// its rules.
 func volcanoAllows(queues map[string]*v1beta1.Queue, changed string) error {
-	get := func(list corev1.ResourceList, name corev1.ResourceName) int64 { q := list[name]; return q.MilliValue() }
 	for name, parent := range queues {
 		if name != changed && queues[changed].Spec.Parent != name {
 			continue
 		}
-		for _, resource := range []corev1.ResourceName{"cpu", "memory"} {
-			var deserved, guarantee int64
-			children := 0
-			for child, q := range queues {
-				if q.Spec.Parent != name {
-					continue
-				}
-				children++
-				if get(q.Spec.Capability, resource) > get(parent.Spec.Capability, resource) {
-					return fmt.Errorf("%s: limit of child %s is above that of %s", resource, child, name)
-				}
-				deserved, guarantee = deserved+get(q.Spec.Deserved, resource), guarantee+get(q.Spec.Guarantee.Resource, resource)
-			}
-			for what, sum := range map[string]int64{"deserved": deserved, "guarantee": guarantee} {
-				list := parent.Spec.Deserved
-				if what == "guarantee" {
-					list = parent.Spec.Guarantee.Resource
-				}
-				if len(list) == 0 {
-					if list = parent.Spec.Capability; len(list) == 0 {
-						continue
-					}
-				}
-				if children > 0 && sum > get(list, resource) {
-					return fmt.Errorf("%s: %s of the children is above that of %s", resource, what, name)
-				}
+		for _, resource := range cpuAndMemory {
+			if err := coversChildren(queues, parent, name, resource); err != nil {
+				return err
 			}
 		}
 	}
 	q := queues[changed].Spec
-	for _, resource := range []corev1.ResourceName{"cpu", "memory"} {
-		if len(q.Capability) > 0 && max(get(q.Deserved, resource), get(q.Guarantee.Resource, resource)) > get(q.Capability, resource) ||
-			len(q.Guarantee.Resource) > 0 && get(q.Guarantee.Resource, resource) > get(q.Deserved, resource) {
+	for _, resource := range cpuAndMemory {
+		limit, deserved, guarantee := amountOf(q.Capability, resource), amountOf(q.Deserved, resource), amountOf(q.Guarantee.Resource, resource)
+		if len(q.Capability) > 0 && max(deserved, guarantee) > limit || len(q.Guarantee.Resource) > 0 && guarantee > deserved {
 			return fmt.Errorf("%s of %s: the guarantee, deserved and limit are not in order", resource, changed)
+		}
+	}
+	return nil
+}
+
+// coversChildren refuses a child with more than its parent's limit, and children that together
+// have more than its deserved or guarantee, or than its limit where it has none of them.
+func coversChildren(queues map[string]*v1beta1.Queue, parent *v1beta1.Queue, name string, resource corev1.ResourceName) error {
+	sums := map[string]int64{}
+	for child, q := range queues {
+		if q.Spec.Parent != name {
+			continue
+		}
+		if amountOf(q.Spec.Capability, resource) > amountOf(parent.Spec.Capability, resource) {
+			return fmt.Errorf("%s: limit of child %s is above that of %s", resource, child, name)
+		}
+		sums["deserved"] += amountOf(q.Spec.Deserved, resource)
+		sums["guarantee"] += amountOf(q.Spec.Guarantee.Resource, resource)
+	}
+	own := map[string]corev1.ResourceList{"deserved": parent.Spec.Deserved, "guarantee": parent.Spec.Guarantee.Resource}
+	for what, sum := range sums {
+		list := own[what]
+		if len(list) == 0 {
+			list = parent.Spec.Capability
+		}
+		if len(list) > 0 && sum > amountOf(list, resource) {
+			return fmt.Errorf("%s: %s of the children is above that of %s", resource, what, name)
 		}
 	}
 	return nil
@@ -124,70 +134,86 @@ func drawResources(t *rapid.T) *v1alpha1.Resources {
 	return out
 }
 
+// resourceWorld is a tree of CardQuotas, and the Queues as they are written so far.
+type resourceWorld struct {
+	all    map[string]*v1alpha1.CardQuota
+	queues map[string]*v1beta1.Queue
+}
+
+// familyOf returns the Queues around one.
+func (w resourceWorld) familyOf(name, parent string) Family {
+	var family Family
+	for other, queue := range w.queues {
+		switch {
+		case other == parent:
+			family.Parent = queue
+		case other != name && parent != "" && queue.Spec.Parent == parent:
+			family.Siblings = append(family.Siblings, queue)
+		case queue.Spec.Parent == name:
+			family.Children = append(family.Children, queue)
+		}
+	}
+	return family
+}
+
+// reconcile writes one Queue, and expects that Volcano accepts it. It returns what the Queue
+// waits for.
+func (w resourceWorld) reconcile(t *rapid.T, tree *Tree, name string) *Wait {
+	parent := w.all[name].Spec.Parent
+	family := w.familyOf(name, parent)
+	if parent != "" && family.Parent == nil {
+		return &Wait{Reason: "no parent yet"}
+	}
+	place, wait := tree.Placement(w.all[name], parent).Stage(w.all[name], family)
+	next := &v1beta1.Queue{}
+	next.Name, next.Spec.Parent = name, parent
+	next.Spec.Capability, next.Spec.Deserved, next.Spec.Guarantee.Resource = resourceList(place.Limit), resourceList(place.Deserved), resourceList(place.Guarantee)
+	w.queues[name] = next
+	if err := volcanoAllows(w.queues, name); err != nil {
+		t.Fatalf("Volcano refuses %s: %v", name, err)
+	}
+	return wait
+}
+
+// reconcileAll reconciles all Queues in any order until none waits. It returns how many still
+// wait after many rounds.
+func (w resourceWorld) reconcileAll(t *rapid.T, tree *Tree, names []string) int {
+	waits := 1
+	for round := 0; round < 4*len(names) && waits > 0; round++ {
+		waits = 0
+		for _, name := range rapid.Permutation(names).Draw(t, "order") {
+			if w.reconcile(t, tree, name) != nil {
+				waits++
+			}
+		}
+	}
+	return waits
+}
+
 // TestEveryOrderOfWritesIsAcceptedAndEnds: a tree changes from any numbers to any others, while
 // Queues are reconciled in any order. Volcano accepts each write, and in the end every Queue
 // has what is in force.
 func TestEveryOrderOfWritesIsAcceptedAndEnds(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		names := []string{"a", "b", "c", "d", "e", "f"}[:rapid.IntRange(2, 6).Draw(t, "queues")]
-		all := map[string]*v1alpha1.CardQuota{}
+		w := resourceWorld{map[string]*v1alpha1.CardQuota{}, map[string]*v1beta1.Queue{}}
 		for i, name := range names {
-			parent := append([]string{""}, names[:i]...)[rapid.IntRange(0, i).Draw(t, "parent")]
-			all[name] = node(name, parent, 8, 4, -1)
-		}
-		queues := map[string]*v1beta1.Queue{}
-		reconcile := func(tree *Tree, name string) *Wait {
-			q := all[name]
-			parent := q.Spec.Parent
-			var family Family
-			for other, queue := range queues {
-				switch {
-				case other == parent:
-					family.Parent = queue
-				case other != name && parent != "" && queue.Spec.Parent == parent:
-					family.Siblings = append(family.Siblings, queue)
-				case queue.Spec.Parent == name:
-					family.Children = append(family.Children, queue)
-				}
-			}
-			if parent != "" && family.Parent == nil {
-				return &Wait{Reason: "no parent yet"}
-			}
-			place, wait := tree.Placement(q, parent).Stage(q, family)
-			next := &v1beta1.Queue{}
-			next.Name, next.Spec.Parent = name, parent
-			next.Spec.Capability, next.Spec.Deserved, next.Spec.Guarantee.Resource = resourceList(place.Limit), resourceList(place.Deserved), resourceList(place.Guarantee)
-			queues[name] = next
-			if err := volcanoAllows(queues, name); err != nil {
-				t.Fatalf("Volcano refuses %s: %v", name, err)
-			}
-			return wait
+			w.all[name] = node(name, append([]string{""}, names[:i]...)[rapid.IntRange(0, i).Draw(t, "parent")], 8, 4, -1)
 		}
 		for range 3 { // from nothing, then from tree to tree
 			for _, name := range names {
-				all[name].Spec.Resources = drawResources(t)
+				w.all[name].Spec.Resources = drawResources(t)
 			}
-			tree := treeOf(all)
+			tree := treeOf(w.all)
 			for range rapid.IntRange(0, 12).Draw(t, "steps") {
-				reconcile(tree, rapid.SampledFrom(names).Draw(t, "reconciled"))
+				w.reconcile(t, tree, rapid.SampledFrom(names).Draw(t, "reconciled"))
 			}
-			waits := 1
-			for range 4 * len(names) {
-				waits = 0
-				for _, name := range rapid.Permutation(names).Draw(t, "order") {
-					if reconcile(tree, name) != nil {
-						waits++
-					}
-				}
-				if waits == 0 {
-					break
-				}
-			}
+			waits := w.reconcileAll(t, tree, names)
 			check.Must(t, waits == 0, "%d Queues still wait", waits)
 			for _, name := range names {
-				want := tree.Placement(all[name], all[name].Spec.Parent)
+				want, got := tree.Placement(w.all[name], w.all[name].Spec.Parent), w.queues[name].Spec
 				check.Equal(t, "CPU and memory of "+name, fmt.Sprint(resourceList(want.Limit), resourceList(want.Deserved), resourceList(want.Guarantee)),
-					fmt.Sprint(queues[name].Spec.Capability, queues[name].Spec.Deserved, queues[name].Spec.Guarantee.Resource))
+					fmt.Sprint(got.Capability, got.Deserved, got.Guarantee.Resource))
 			}
 		}
 	})

@@ -169,6 +169,12 @@ func (r *reconciliation) syncQueue(ctx context.Context) (ctrl.Result, error) {
 	if wait != nil && wait.KeepsQueue {
 		return r.reportWait(ctx, wait)
 	}
+	return r.syncPlacedQueue(ctx, place, wait)
+}
+
+// syncPlacedQueue writes the Queue to its place, nil while queues are flat, then the status.
+// wait is what is not written yet, nil for nothing.
+func (r *reconciliation) syncPlacedQueue(ctx context.Context, place *cardquota.Placement, wait *cardquota.Wait) (ctrl.Result, error) {
 	desired := func(live *v1beta1.Queue) cardquota.DesiredQueue {
 		return cardquota.NewDesiredQueue(r.quota, r.types, live, r.allocatedText(live), place)
 	}
@@ -202,7 +208,7 @@ func (r *reconciliation) syncQueue(ctx context.Context) (ctrl.Result, error) {
 	}
 	result, err := r.updateStatus(ctx, cardquota.QueueSyncedCondition(r.quota, before, written, r.now))
 	if err == nil && wait != nil {
-		result = shared.RequeueWithin(result, r.retryDelay(v1alpha1.ConditionQueueSynced))
+		result = shared.RequeueWithin(result, r.retryDelay())
 	}
 	return result, err
 }
@@ -218,7 +224,7 @@ func (r *reconciliation) reportWriteError(ctx context.Context, err error) (ctrl.
 	switch {
 	case err != nil || !result.IsZero() || cardquota.RefusesChanges(r.queue):
 	case r.tree != nil: // Volcano's webhook may not know the last writes of the neighbors yet
-		result.RequeueAfter = r.retryDelay(v1alpha1.ConditionQueueSynced)
+		result.RequeueAfter = r.retryDelay()
 	default:
 		result.RequeueAfter = refusedRetry
 	}

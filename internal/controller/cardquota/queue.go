@@ -122,17 +122,7 @@ func (r *reconciliation) finalizeQueue(ctx context.Context, owner *v1alpha1.Card
 		}
 		return r.reportWait(ctx, wait)
 	}
-	drained := drainStatus{done: true}
-	switch {
-	case r.quota.Spec.DeletionPolicy == v1alpha1.DeletionPolicyRetain:
-		err = r.removeManagedFields(ctx)
-	case r.quota.QueueName() == workload.DefaultQueue:
-		err = r.releaseFields(ctx)
-	case !cardquota.CreatedByOperator(r.queue):
-		err = r.abandonQueue(ctx)
-	default:
-		drained, err = r.drainQueue(ctx)
-	}
+	drained, err := r.releaseQueue(ctx)
 	switch {
 	case err != nil:
 		return r.reportWriteError(ctx, err)
@@ -144,6 +134,23 @@ func (r *reconciliation) finalizeQueue(ctx context.Context, owner *v1alpha1.Card
 		return shared.RequeueWithin(result, drained.requeueAfter), nil
 	}
 	return r.removeFinalizer(ctx)
+}
+
+// releaseQueue retains, releases, abandons or drains the Queue of a CardQuota that is being
+// deleted.
+func (r *reconciliation) releaseQueue(ctx context.Context) (drained drainStatus, err error) {
+	drained.done = true
+	switch {
+	case r.quota.Spec.DeletionPolicy == v1alpha1.DeletionPolicyRetain:
+		err = r.removeManagedFields(ctx)
+	case r.quota.QueueName() == workload.DefaultQueue:
+		err = r.releaseFields(ctx)
+	case !cardquota.CreatedByOperator(r.queue):
+		err = r.abandonQueue(ctx)
+	default:
+		drained, err = r.drainQueue(ctx)
+	}
+	return drained, err
 }
 
 // drainStatus is the progress of draining a Queue.

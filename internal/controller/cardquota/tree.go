@@ -7,6 +7,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
@@ -241,18 +242,18 @@ func (r *reconciliation) waitForChildren(ctx context.Context) (*cardquota.Wait, 
 
 // reportWait reports that the Queue is not written, and retries soon.
 func (r *reconciliation) reportWait(ctx context.Context, wait *cardquota.Wait) (ctrl.Result, error) {
-	result, err := r.updateStatus(ctx, conditions.New("False", wait.Reason, "%s", wait.Message))
+	result, err := r.updateStatus(ctx, conditions.New(metav1.ConditionFalse, wait.Reason, "%s", wait.Message))
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	return shared.RequeueWithin(result, r.retryDelay(v1alpha1.ConditionQueueSynced)), nil
+	return shared.RequeueWithin(result, r.retryDelay()), nil
 }
 
-// retryDelay returns when to retry what a condition reports as False: as long again as it has
-// been False, so that what never succeeds costs little.
-func (r *reconciliation) retryDelay(kind string) time.Duration {
-	c := conditions.Get(r.quota.Status.Conditions, kind)
-	if c.Status != "False" {
+// retryDelay returns when to retry what condition QueueSynced reports as False: as long again as
+// it has been False, so that what never succeeds costs little.
+func (r *reconciliation) retryDelay() time.Duration {
+	c := conditions.Get(r.quota.Status.Conditions, v1alpha1.ConditionQueueSynced)
+	if c.Status != metav1.ConditionFalse {
 		return waitingRetry
 	}
 	return min(max(r.now.Sub(c.LastTransitionTime.Time), waitingRetry), refusedRetry)

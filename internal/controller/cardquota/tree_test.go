@@ -1,0 +1,65 @@
+package cardquota
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// TestRetryDelayGrows: a write that Volcano refuses is retried soon at first, since its webhook may
+// not know the last writes yet, and then ever more rarely.
+func TestRetryDelayGrows(t *testing.T) {
+	now := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	for t, tc := range check.Cases(t, map[string]struct {
+		status metav1.ConditionStatus
+		since  time.Duration
+		want   time.Duration
+	}{
+		"not reported yet":  {"", 0, waitingRetry},
+		"True until now":    {metav1.ConditionTrue, time.Hour, waitingRetry},
+		"just now":          {metav1.ConditionFalse, 0, waitingRetry},
+		"for some time":     {metav1.ConditionFalse, waitingRetry + (refusedRetry-waitingRetry)/2, waitingRetry + (refusedRetry-waitingRetry)/2},
+		"for a long time":   {metav1.ConditionFalse, time.Hour, refusedRetry},
+		"a clock went back": {metav1.ConditionFalse, -time.Hour, waitingRetry},
+	}) {
+		quota := builder.CardQuota("a").Obj()
+		if tc.status != "" {
+			quota.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionQueueSynced, Status: tc.status, LastTransitionTime: metav1.NewTime(now.Add(-tc.since))}}
+		}
+		r := reconciliation{quota: quota, now: now}
+		check.Equal(t, "delay", tc.want, r.retryDelay())
+	}
+}
+
+// TestNeighborsWakeUpOnlyForWhatTheyWaitFor: the operator writes card.allocated every second, and
+// that must not reconcile whole trees.
+func TestNeighborsWakeUpOnlyForWhatTheyWaitFor(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		change func(*v1beta1.Queue)
+		below  string
+		want   bool
+	}{
+		"nothing":           {func(*v1beta1.Queue) {}, "web", false},
+		"what is allocated": {func(q *v1beta1.Queue) { q.Annotations[v1alpha1.AnnotationCardAllocated] = "{}" }, "web", false},
+		"the status":        {func(q *v1beta1.Queue) { q.Status.State = v1beta1.QueueStateOpen }, "web", false},
+		"the spec":          {func(q *v1beta1.Queue) { q.Generation++ }, "web", true},
+		"the quota":         {func(q *v1beta1.Queue) { q.Annotations[v1alpha1.AnnotationCardQuota] = `{"H200":1}` }, "web", true},
+		"what it deserves":  {func(q *v1beta1.Queue) { q.Annotations[v1alpha1.AnnotationCardDeserved] = `{"H200":1}` }, "web", true},
+		"the guarantee":     {func(q *v1beta1.Queue) { q.Annotations[v1alpha1.AnnotationCardGuarantee] = `{"H200":1}` }, "web", true},
+		"the stop policy":   {func(q *v1beta1.Queue) { q.Annotations[v1alpha1.AnnotationStopPolicy] = "Hold" }, "web", true},
+		"at the top level":  {func(q *v1beta1.Queue) { q.Generation++ }, "root", true},
+	}) {
+		before := builder.Queue("a").Quota("{}").With(func(q *v1beta1.Queue) { q.Spec.Parent = tc.below }).Obj()
+		after := before.DeepCopy()
+		tc.change(after)
+		check.Equal(t, "neighbors", tc.want, treeQueueChanged.Update(event.TypedUpdateEvent[*v1beta1.Queue]{ObjectOld: before, ObjectNew: after}))
+		check.Equal(t, "a new count", tc.want && tc.below != "root", changedInTree(before, after))
+	}
+}
