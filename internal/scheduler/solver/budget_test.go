@@ -13,7 +13,7 @@ import (
 // TestSmallBudgetKeepsPlansValid: a search that ends at its budget finds no plan or a valid
 // one without needless victims. A search that stays within its budget finds the same plan.
 func TestSmallBudgetKeepsPlansValid(t *testing.T) {
-	for t, draw := range check.Cases(t, map[string]func(*rapid.T) *Problem{"small": smallProblem, "middling": midsizeProblem}) {
+	for t, draw := range check.Cases(t, map[string]func(*rapid.T) *Problem{"small": smallProblem, "middling": midsizeProblem, "tree": smallTree}) {
 		seed.Check(t, func(t *rapid.T) {
 			p := draw(t)
 			answer := Solve(p, maxRefineWork)

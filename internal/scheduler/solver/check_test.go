@@ -9,7 +9,10 @@ import (
 // the loss is right, and every pending pod has a place.
 func planError(p *Problem, plan *Plan) string {
 	loss, last := Loss{}, -1
-	avail := freeOnNodes(p)
+	avail := roomOf(p)
+	if why := takeError(p, plan.Victims); why != "" {
+		return why
+	}
 	for _, victims := range plan.Victims {
 		if victims.Job <= last {
 			return fmt.Sprintf("job %d comes after job %d", victims.Job, last)
@@ -27,7 +30,7 @@ func planError(p *Problem, plan *Plan) string {
 			}
 		}
 		for _, i := range pods {
-			addUsage(avail, &job.Pods[i], 1)
+			avail.addPod(job, i, 1)
 			if victims.Whole {
 				loss.JobSeconds += job.Pods[i].Loss
 			} else {
@@ -57,8 +60,12 @@ func victimsError(job *Job, victims JobVictims) string {
 	return elasticError(job, victims.Pods)
 }
 
-func placesError(p *Problem, place [][]int, avail []Amounts) string {
-	quotas := freeInQuotas(p)
+func placesError(p *Problem, place [][]int, free *room) string {
+	avail := free.nodes
+	quotas, ok := free.forCards(p)
+	if !ok {
+		return "a quota has less than the pods use wherever they run"
+	}
 	if len(place) != len(p.PodSets) {
 		return fmt.Sprintf("%d pod sets have places, not %d", len(place), len(p.PodSets))
 	}
@@ -104,11 +111,11 @@ func smallerPlans(plan *Plan) [][]JobVictims {
 // needlessVictim returns a victim that is not needed, "" if there is none.
 func needlessVictim(p *Problem, plan *Plan) string {
 	for _, take := range smallerPlans(plan) {
-		avail := freeOnNodes(p)
+		avail := roomOf(p)
 		for _, victims := range take {
 			for i := range p.Jobs[victims.Job].Pods {
 				if victims.Whole || slices.Contains(victims.Pods, i) {
-					addUsage(avail, &p.Jobs[victims.Job].Pods[i], 1)
+					avail.addPod(&p.Jobs[victims.Job], i, 1)
 				}
 			}
 		}

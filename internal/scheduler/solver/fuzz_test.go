@@ -3,6 +3,7 @@ package solver
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -41,7 +42,54 @@ func invalidProblem(t *rapid.T) *Problem {
 		}
 		p.Jobs = append(p.Jobs, job)
 	}
+	if rapid.Bool().Draw(t, "tree") {
+		makeInvalidTree(t, p, place, big)
+	}
 	return p
+}
+
+// makeInvalidTree gives a problem levels, releases and limits that may break every rule.
+func makeInvalidTree(t *rapid.T, p *Problem, place *rapid.Generator[int], big *rapid.Generator[int64]) {
+	amounts := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) QuotaAmount { return QuotaAmount{place.Draw(t, "quota"), big.Draw(t, "amount")} }), 0, 3)
+	for i := range p.Quotas {
+		p.Quotas[i].Levels = rapid.SliceOfN(big, 0, 3).Draw(t, "levels")
+	}
+	for i := range p.PodSets {
+		p.PodSets[i].Uses = amounts.Draw(t, "uses")
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "limits") {
+		p.TakeLimits = append(p.TakeLimits, TakeLimit{Most: big.Draw(t, "most"), Borrowed: rapid.Bool().Draw(t, "borrowed")})
+	}
+	for j := range p.Jobs {
+		p.Jobs[j].Level = place.Draw(t, "level")
+		for i := range p.Jobs[j].Pods {
+			pod := &p.Jobs[j].Pods[i]
+			pod.Releases = amounts.Draw(t, "releases")
+			for _, x := range amounts.Draw(t, "takes") {
+				pod.Takes = append(pod.Takes, TakeAmount{x.Quota, x.Amount})
+			}
+		}
+	}
+}
+
+// checkValidTakes checks that the victims count against limits that exist, and no more than the
+// strict ones allow.
+func checkValidTakes(t *rapid.T, p *Problem, plan *Plan) {
+	taken := make([]int64, len(p.TakeLimits))
+	for _, victims := range plan.Victims {
+		for i := range p.Jobs[victims.Job].Pods {
+			if !victims.Whole && !slices.Contains(victims.Pods, i) {
+				continue
+			}
+			for _, x := range p.Jobs[victims.Job].Pods[i].Takes {
+				check.Must(t, x.Limit >= 0 && x.Limit < len(taken) && x.Amount >= 0, "job %d loses pod %d, which takes %+v", victims.Job, i, x)
+				taken[x.Limit] += x.Amount
+			}
+		}
+	}
+	for i, limit := range p.TakeLimits {
+		check.Must(t, taken[i] <= max(limit.Most, 0) || limit.Borrowed && limit.Most > 0, "limit %+v, and %d are taken", limit, taken[i])
+	}
 }
 
 // checkInvalidProblem checks what holds for a plan of any problem.
@@ -62,6 +110,7 @@ func checkInvalidProblem(t *rapid.T) {
 			check.Must(t, !job.Pods[i].Protected, "pod %d of job %d is protected", i, victims.Job)
 		}
 	}
+	checkValidTakes(t, p, plan)
 	check.Must(t, plan.Loss.JobSeconds >= 0 && plan.Loss.PodSeconds >= 0, "loses %+v", plan.Loss)
 }
 

@@ -9,32 +9,34 @@ import (
 // chooseGreedily adds the best unit step by step, one pod set after the other. It reports
 // whether all pod sets can be placed then.
 func (s *state) chooseGreedily() bool {
-	quotas, held := slices.Clone(s.quotas), make([][]int, len(s.podSets))
+	held := make([][]int, len(s.podSets))
 	defer func() {
 		for podSet, nodes := range held {
 			for _, node := range nodes {
 				s.addAvailable(node, s.podSets[podSet].Request, 1)
+				s.useCards(podSet, node, 1)
 			}
 		}
 		s.countFor(none)
 	}()
 	for _, podSet := range s.order {
 		s.countFor(podSet)
-		g := &greedySearch{state: s, podSet: podSet, quotas: quotas}
+		g := &greedySearch{state: s, podSet: podSet}
 		if !g.makeMoves() {
 			return false
 		}
 		// The state reserves its places for the pod sets that follow.
-		all := s.fillNodes(podSet, slices.Clone(s.available), quotas, held)
+		all := s.fillNodes(podSet, slices.Clone(s.available), slices.Clone(s.quotas), held)
 		for _, node := range held[podSet] {
 			s.addAvailable(node, s.podSets[podSet].Request, -1)
+			s.useCards(podSet, node, -1)
 		}
 		if !all {
 			return false
 		}
 	}
 	s.places = held
-	return true
+	return s.releaseRequired()
 }
 
 // greedySearch makes room for one pod set, in a state that has reserved the places of the pod
@@ -42,11 +44,11 @@ func (s *state) chooseGreedily() bool {
 type greedySearch struct {
 	*state
 	podSet int
-	quotas []int64
 
 	moves       moveQueue
-	versions    []int // by move: how often it was queued again
-	gainByQuota []int // reused by countGain
+	versions    []int     // by move: how often it was queued again
+	gainByQuota []int     // reused by countGain
+	releasing   [][][]int // by quota and level: the units that release some, the cheapest first
 }
 
 // makeMoves adds victims until all pods of the pod set fit, or until nothing helps any more.
@@ -59,9 +61,14 @@ func (g *greedySearch) makeMoves() bool {
 		return true
 	}
 	g.queueMoves(count - room)
-	for room < count {
+	for hasMoved := false; room < count; {
 		if len(g.moves) == 0 {
-			return false
+			if !hasMoved || g.releases == nil {
+				return false
+			}
+			hasMoved = false // releases can have made any move better
+			g.queueMoves(count - room)
+			continue
 		}
 		m := heap.Pop(&g.moves).(move)
 		if m.version != g.versions[m.id] {
@@ -77,8 +84,9 @@ func (g *greedySearch) makeMoves() bool {
 		}
 		taken := []int{m.id}
 		if m.id >= len(g.units) {
-			taken, _ = g.clearNode(m.id - len(g.units))
+			taken, _ = g.chooseSet(m.id - len(g.units))
 		}
+		hasMoved = true
 		for _, u := range taken {
 			if g.canChoose(u) {
 				g.addVictim(u, none)
@@ -92,10 +100,12 @@ func (g *greedySearch) makeMoves() bool {
 	return true
 }
 
-// queueMoves queues all moves that help: units, and nodes that can be cleared.
+// queueMoves queues all moves that help: units, nodes that can be cleared, and quotas that
+// victims can release.
 func (g *greedySearch) queueMoves(need int) {
-	g.versions = make([]int, len(g.units)+len(g.nodeQuota))
+	g.versions = make([]int, len(g.units)+len(g.nodeQuota)+len(g.releasable))
 	g.gainByQuota = make([]int, len(g.quotas))
+	g.sortReleasing()
 	for id := range g.versions {
 		if m := g.evaluateMove(id, need); m.gain > 0 {
 			g.moves = append(g.moves, m)
@@ -130,6 +140,11 @@ func (g *greedySearch) requeueAffected(taken []int, need int) {
 			requeue(len(g.units) + node)
 		})
 	}
+	for quota, isReleasable := range g.releasable {
+		if isReleasable {
+			requeue(len(g.units) + len(g.nodeQuota) + quota)
+		}
+	}
 }
 
 // evaluateMove returns a move with its current loss and gain.
@@ -137,7 +152,7 @@ func (g *greedySearch) evaluateMove(id, need int) move {
 	m := move{id: id, version: g.versions[id]}
 	if id >= len(g.units) {
 		var units []int
-		if units, m.loss = g.clearNode(id - len(g.units)); len(units) > 0 {
+		if units, m.loss = g.chooseSet(id - len(g.units)); len(units) > 0 {
 			m.gain = 1
 		}
 	} else if g.canChoose(id) {
@@ -159,6 +174,9 @@ func (g *greedySearch) countGain(u int) int {
 			g.gainByQuota[g.nodeQuota[node]] += more
 		}
 	})
+	if g.releases != nil && len(g.releases[u]) > 0 {
+		return g.countGainWithReleases(u)
+	}
 	if !helps {
 		return 0
 	}
@@ -185,94 +203,9 @@ func (g *greedySearch) countFittingWith(node int, more []float64) int {
 	return g.podSets[g.podSet].countFitting(sum)
 }
 
-// clearNode returns a cheap set of units that together make room for one more pod on a node,
-// and its loss. It is useful where no single unit makes room, or none as cheaply. The set is
-// empty if there is none, if the quota has no cards left for the pod, or if each unit makes room
-// alone. Only this node counts, because gangs may run on hundreds of others.
-func (g *greedySearch) clearNode(node int) ([]int, Loss) {
-	c, quota := &g.podSets[g.podSet], g.nodeQuota[node]
-	if !c.wantsNode[node] || g.fitByQuota[g.podSet][quota] >= c.countWithinQuota(g.quotas[quota]) || !g.needsSeveralUnits(node) {
-		return nil, Loss{}
-	}
-	before, target := g.loss, g.fitCounts[g.podSet][node]+1
-	var taken []unitOnNode
-	for g.fitCounts[g.podSet][node] < target {
-		x, found := g.bestUnitTowards(node, target)
-		if !found {
-			break
-		}
-		g.addVictim(x.unit, x.jobNode)
-		taken = append(taken, x)
-	}
-	enough := g.fitCounts[g.podSet][node] >= target
-	if enough {
-		taken = g.dropSuperfluous(taken, node, target)
-	}
-	loss := g.loss.minus(before)
-	var units []int
-	for _, x := range slices.Backward(taken) {
-		g.dropVictim(x.unit, x.jobNode)
-		if enough {
-			units = append(units, x.unit)
-		}
-	}
-	return units, loss
-}
-
-// needsSeveralUnits reports whether a node has a unit that alone makes no room there.
-func (g *greedySearch) needsSeveralUnits(node int) bool {
-	return slices.ContainsFunc(g.unitsOn[node], func(x unitOnNode) bool {
-		return g.canChoose(x.unit) && g.countFittingWith(node, g.freedBy(x.unit, x.jobNode)) <= g.fitCounts[g.podSet][node]
-	})
-}
-
-// dropSuperfluous drops the victims on a node that its target does not need, those with the
-// largest loss first. It returns the others in the order in which they are victims now.
-func (g *greedySearch) dropSuperfluous(taken []unitOnNode, node, target int) (needed []unitOnNode) {
-	jobNodes, units := make(map[int]int, len(taken)), make([]int, len(taken))
-	for i, x := range taken {
-		jobNodes[x.unit], units[i] = x.jobNode, x.unit
-	}
-	for _, u := range g.byDescendingLoss(units) {
-		g.dropVictim(u, jobNodes[u])
-		if g.fitCounts[g.podSet][node] < target {
-			g.addVictim(u, jobNodes[u])
-			needed = append(needed, unitOnNode{u, jobNodes[u]})
-		}
-	}
-	return needed
-}
-
-// bestUnitTowards returns the unit with the least loss for its part of what is missing on a
-// node for target pods.
-func (g *greedySearch) bestUnitTowards(node, target int) (best unitOnNode, found bool) {
-	have, request := g.availableOn(node), g.podSets[g.podSet].Request
-	gained := 0.0
-	var loss Loss
-	g.countVisits(len(g.unitsOn[node]))
-	for _, x := range g.unitsOn[node] {
-		u := x.unit
-		if !g.canChoose(u) {
-			continue
-		}
-		gives, part := g.freedBy(u, x.jobNode), 0.0
-		for i, amount := range request {
-			if lack := amount*float64(target) - have[i]; amount > 0 && lack > tolerance {
-				part += min(gives[i], lack) / lack
-			}
-		}
-		if part > 0 {
-			if c := g.addedLoss(u); !found || c.ratePer(part).compare(loss.ratePer(gained)) < 0 {
-				best, found, loss, gained = x, true, c, part
-			}
-		}
-	}
-	return best, found
-}
-
-// move is a step of the search: it evicts a unit, or clears a node.
+// move is a step of the search: it evicts a unit, clears a node, or releases a quota.
 type move struct {
-	id      int // of a unit, or of a node after all units
+	id      int // of a unit, of a node after all units, or of a quota after all nodes
 	version int
 	loss    Loss
 	gain    int // how many more pods can be placed

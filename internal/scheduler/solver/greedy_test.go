@@ -43,7 +43,7 @@ func TestClearNodeTakesOnlyWhatIsNeeded(t *testing.T) {
 		p := fullProblem(1, 1, 3, c.jobs...)
 		m := newModel(p)
 		m.addJobs(p)
-		h := &greedySearch{state: m.initialState(), quotas: m.quotas}
+		h := &greedySearch{state: m.initialState()}
 		got, loss := h.clearNode(0)
 		check.That(t, reflect.DeepEqual(got, c.want), "%s: %v, want %v", name, got, c.want)
 		var want Loss

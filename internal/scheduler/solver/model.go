@@ -9,16 +9,20 @@ import (
 // model is a problem laid out for the search, with valid numbers. An amount that is NaN,
 // wrongly negative, or for an unknown index frees nothing and fits nowhere.
 type model struct {
+	quotaLevels
 	dims        int
 	nodeFree    []float64 // by node and resource
 	tolerances  []float64 // by resource: by how much requests may exceed what a node has
 	nodeQuota   []int     // by node: the index of its quota
-	quotas      []int64   // the last has no cards, for nodes that name none
 	podSets     []podSet
 	order       []int // the pod sets, the hardest to place first
 	jobs        []job
 	pods        []pod
 	jobNodes    []jobNode
+	releases    [][]release // by unit, nil if no unit has any or counts against a limit
+	releasable  []bool      // by quota: whether any unit releases some of it
+	takes       [][]take    // by unit, nil like releases
+	limits      []takeLimit
 	roleElastic []int // by role of all jobs: how many pods are elastic
 	units       []unit
 	wantedNodes []bool         // by node: whether any pod set could run there
@@ -50,21 +54,16 @@ const (
 
 // newModel lays out nodes and pod sets. addJobs follows when jobs are needed.
 func newModel(p *Problem) *model {
-	m := &model{dims: 1, quotas: make([]int64, len(p.Quotas)+1), nodeQuota: make([]int, len(p.Nodes))}
-	for i := range p.Quotas {
-		if levels := p.Quotas[i].Levels; len(levels) > 0 {
-			m.quotas[i] = slices.Min(levels)
-		}
-	}
+	m := &model{dims: 1, nodeQuota: make([]int, len(p.Nodes))}
+	m.maxShared = maxLevel / int64(1+countPods(p))
+	m.addQuotas(p)
+	m.subtractUses(p)
 	for i := range p.PodSets {
 		m.dims = max(m.dims, len(p.PodSets[i].Request))
 	}
 	m.nodeFree, m.tolerances = make([]float64, len(p.Nodes)*m.dims), make([]float64, m.dims)
 	for i, node := range p.Nodes {
-		m.nodeQuota[i] = node.Quota
-		if node.Quota < 0 || node.Quota >= len(p.Quotas) {
-			m.nodeQuota[i] = len(p.Quotas)
-		}
+		m.nodeQuota[i] = m.validQuota(node.Quota)
 		for r, amount := range node.Free[:min(len(node.Free), m.dims)] {
 			m.nodeFree[i*m.dims+r] = m.sanitizeAmount(r, amount)
 		}
@@ -72,34 +71,15 @@ func newModel(p *Problem) *model {
 	for i := range p.PodSets {
 		m.podSets = append(m.podSets, m.newPodSet(&p.PodSets[i]))
 	}
+	for i := range m.podSets {
+		if m.podSets[i].Cards > 0 {
+			for _, node := range m.podSets[i].Nodes {
+				m.ofCards[m.nodeQuota[node]] = true
+			}
+		}
+	}
 	m.order = hardestFirst(m.podSets)
 	return m
-}
-
-// exceedsQuotas reports whether the pod sets need more cards than are left in all quotas that
-// they could use.
-func (m *model) exceedsQuotas() bool {
-	var need, have int64
-	in := make([]bool, len(m.quotas))
-	for i := range m.podSets {
-		c := &m.podSets[i]
-		if c.Cards == 0 {
-			continue
-		}
-		if c.Cards > math.MaxInt64/int64(c.Count) {
-			return false // the search decides
-		}
-		need = addSaturating(need, c.Cards*int64(c.Count))
-		for _, node := range c.Nodes {
-			in[m.nodeQuota[node]] = true
-		}
-	}
-	for quota, wanted := range in {
-		if wanted {
-			have = addSaturating(have, max(m.quotas[quota], 0))
-		}
-	}
-	return need > have
 }
 
 func (m *model) sanitizeAmount(resource int, amount float64) float64 {
@@ -200,7 +180,7 @@ const none = -1
 type pod struct {
 	usage   []float64
 	loss    int64
-	jobNode int // none if no pod set could run on its node
+	jobNode int // none if no pod set could run on its node: it frees no room
 	role    int // none if it does not matter
 }
 
@@ -210,19 +190,25 @@ type jobNode struct {
 	usage []float64
 }
 
-// addJobs lays out the candidates for eviction.
-func (m *model) addJobs(p *Problem) {
-	count := 0
+func countPods(p *Problem) (count int) {
 	for i := range p.Jobs {
 		count += len(p.Jobs[i].Pods)
 	}
+	return count
+}
+
+// addJobs lays out the candidates for eviction.
+func (m *model) addJobs(p *Problem) {
+	count := countPods(p)
 	m.countVisits(count)
+	m.addLimits(p)
 	m.jobs = make([]job, len(p.Jobs))
 	m.pods = make([]pod, 0, count)
 	m.jobNodes = make([]jobNode, 0, count)
 	m.units = make([]unit, 0, count+len(p.Jobs))
 	l := &jobBuilder{
 		model:       m,
+		problem:     p,
 		lastJobNode: make([]int, len(m.nodeQuota)),
 		maxPodLoss:  math.MaxInt64 / int64(count+1),
 	}
@@ -235,6 +221,7 @@ func (m *model) addJobs(p *Problem) {
 	for i := range p.Jobs {
 		l.addJob(i, &p.Jobs[i])
 	}
+	m.finishShared()
 	m.addUnitsOn()
 	m.addRanks(p)
 }
@@ -242,6 +229,7 @@ func (m *model) addJobs(p *Problem) {
 // jobBuilder adds jobs to a model.
 type jobBuilder struct {
 	*model
+	problem     *Problem
 	lastJobNode []int // by node: the last jobNode there
 	maxPodLoss  int64 // bounds the loss of a pod so that the sum cannot overflow
 }
@@ -256,27 +244,67 @@ func (b *jobBuilder) addJob(i int, from *Job) {
 		}
 	}
 	j.pods.from, j.jobNodes.from, j.units.from = len(b.pods), len(b.jobNodes), len(b.units)
+	whole := sharedAmounts{isAllowed: from.Whole}
 	for k := range from.Pods {
-		x := &from.Pods[k]
-		made := pod{loss: min(max(x.Loss, 0), b.maxPodLoss), jobNode: none, role: none}
-		j.loss += made.loss
-		if x.Node >= 0 && x.Node < len(b.wantedNodes) && b.wantedNodes[x.Node] {
-			b.addUsage(j, x, &made)
-			if j.isElastic(from, x) {
-				if from.RoleElastic != nil {
-					made.role = j.firstRole + x.Role
-				}
-				b.units = append(b.units, unit{i, len(b.pods)})
-			}
-		}
-		b.pods = append(b.pods, made)
+		b.addPod(i, from, &from.Pods[k], &whole)
 	}
 	j.pods.end, j.jobNodes.end = len(b.pods), len(b.jobNodes)
-	if from.Whole && j.jobNodes.end > j.jobNodes.from {
+	if whole.isAllowed && (j.jobNodes.end > j.jobNodes.from || len(whole.releases) > 0) {
 		j.wholeUnit = len(b.units)
+		b.addShared(j.wholeUnit, whole.releases, whole.takes)
 		b.units = append(b.units, unit{i, wholeJob})
 	}
 	j.units.end = len(b.units)
+}
+
+// addPod adds a pod of the i-th job, and its unit if it may be evicted alone and that helps.
+func (b *jobBuilder) addPod(i int, from *Job, x *Pod, whole *sharedAmounts) {
+	j, made := &b.jobs[i], pod{loss: min(max(x.Loss, 0), b.maxPodLoss), jobNode: none, role: none}
+	j.loss += made.loss
+	shared := sharedAmounts{isAllowed: true}
+	if len(x.Releases)+len(x.Takes) > 0 {
+		shared = b.sharedAmountsOf(x, from.Level, whole)
+	}
+	if x.Node >= 0 && x.Node < len(b.wantedNodes) && b.wantedNodes[x.Node] {
+		b.addUsage(j, x, &made)
+	}
+	if (made.jobNode != none || len(shared.releases) > 0) && shared.isAllowed && j.isElastic(from, x) {
+		if from.RoleElastic != nil {
+			made.role = j.firstRole + x.Role
+		}
+		b.addShared(len(b.units), shared.releases, shared.takes)
+		b.units = append(b.units, unit{i, len(b.pods)})
+	}
+	b.pods = append(b.pods, made)
+}
+
+// sharedAmounts are what a pod or a whole job releases and counts against limits, and whether
+// that is valid.
+type sharedAmounts struct {
+	releases  []release
+	takes     []take
+	isAllowed bool
+}
+
+// sharedAmountsOf returns what a pod releases and counts against limits, and adds it to the
+// whole job.
+func (b *jobBuilder) sharedAmountsOf(x *Pod, level int, whole *sharedAmounts) (made sharedAmounts) {
+	b.countVisits(1)
+	for _, given := range x.Releases {
+		if valid, ok := b.validRelease(given, level); ok {
+			made.releases = addRelease(made.releases, valid)
+		}
+	}
+	for i := range made.releases {
+		made.releases[i].amount = min(made.releases[i].amount, b.maxShared)
+		whole.releases = addRelease(whole.releases, made.releases[i])
+	}
+	made.takes, made.isAllowed = b.validTakes(b.problem, x)
+	whole.isAllowed = whole.isAllowed && made.isAllowed
+	for _, given := range made.takes {
+		whole.takes = addTake(whole.takes, given)
+	}
+	return made
 }
 
 // addUsage adds what a pod holds, to the pod and to its job on that node.
@@ -317,7 +345,9 @@ func (m *model) addUnitsOn() {
 // forEachJobNode calls for every jobNode where a unit frees something.
 func (m *model) forEachJobNode(u int, call func(s int)) {
 	if p := m.units[u].pod; p != wholeJob {
-		call(m.pods[p].jobNode)
+		if m.pods[p].jobNode != none {
+			call(m.pods[p].jobNode)
+		}
 		return
 	}
 	j := &m.jobs[m.units[u].job]

@@ -8,8 +8,8 @@ import (
 )
 
 // oracle solves a problem by brute force: every choice of every job, every place of every
-// pending pod. It skips only choices with the loss of the best one, and those that cannot
-// suffice with all later victims.
+// pending pod. It skips only choices with the loss of the best one, those that cannot suffice
+// with all later victims, and those of which the first victims exceed a limit already.
 type oracle struct {
 	*Problem
 	known map[string]bool // by what is available: whether all can be placed
@@ -19,6 +19,7 @@ type oracle struct {
 	counts func(rank int) bool
 	best   Loss
 	found  bool
+	chosen []JobVictims // the victims that it tries
 }
 
 // leastLoss returns the least loss, false if some pods cannot be placed.
@@ -28,32 +29,62 @@ func leastLoss(p *Problem) (Loss, bool) {
 
 func (o *oracle) tryAll() (Loss, bool) {
 	p := o.Problem
-	most := freeOnNodes(p)
+	most := roomOf(p)
 	for j := range p.Jobs {
 		for i := range p.Jobs[j].Pods {
-			addUsage(most, &p.Jobs[j].Pods[i], 1)
+			most.addPod(&p.Jobs[j], i, 1)
 		}
 	}
 	o.tryJob(0, most, Loss{})
 	return o.best, o.found
 }
 
-// freeOnNodes returns what every node has before any eviction.
-func freeOnNodes(p *Problem) []Amounts {
-	avail := make([]Amounts, len(p.Nodes))
-	for i, node := range p.Nodes {
-		avail[i] = slices.Clone(node.Free)
-	}
-	return avail
+// room is what nodes and quotas have.
+type room struct {
+	nodes  []Amounts
+	quotas [][]int64 // by quota and level
 }
 
-// freeInQuotas returns what is left in every quota before any eviction.
-func freeInQuotas(p *Problem) []int64 {
-	var free []int64
-	for _, quota := range p.Quotas {
-		free = append(free, slices.Min(quota.Levels))
+// roomOf returns what is free before any eviction.
+func roomOf(p *Problem) *room {
+	r := &room{nodes: make([]Amounts, len(p.Nodes))}
+	for i, node := range p.Nodes {
+		r.nodes[i] = slices.Clone(node.Free)
 	}
-	return free
+	for _, quota := range p.Quotas {
+		r.quotas = append(r.quotas, slices.Clone(quota.Levels))
+	}
+	return r
+}
+
+// addPod adds what the eviction of a pod gives back, or subtracts it if sign is -1.
+func (r *room) addPod(job *Job, i, sign int) {
+	addUsage(r.nodes, &job.Pods[i], float64(sign))
+	for _, x := range job.Pods[i].Releases {
+		for level := range r.quotas[x.Quota] {
+			if level >= job.Level {
+				r.quotas[x.Quota][level] += int64(sign) * x.Amount
+			}
+		}
+	}
+}
+
+// forCards returns what is left for cards in every quota, false if the pods use more of some
+// quota wherever they run.
+func (r *room) forCards(p *Problem) ([]int64, bool) {
+	left, uses := make([]int64, len(p.Quotas)), make([]int64, len(p.Quotas))
+	for i := range p.PodSets {
+		for _, x := range p.PodSets[i].Uses {
+			uses[x.Quota] += x.Amount * int64(p.PodSets[i].Count)
+		}
+	}
+	for i := range left {
+		left[i] = slices.Min(r.quotas[i]) - uses[i]
+		if uses[i] > 0 && left[i] < 0 {
+			return nil, false
+		}
+	}
+	return left, true
 }
 
 // compareLoss is the order of losses, written independently of the product.
@@ -62,8 +93,8 @@ func compareLoss(a, b Loss) int {
 }
 
 // tryJob tries a job and those after it. most is what is free if all of them are evicted.
-func (o *oracle) tryJob(j int, most []Amounts, loss Loss) {
-	if o.found && compareLoss(loss, o.best) >= 0 || !o.canPlace(most) {
+func (o *oracle) tryJob(j int, most *room, loss Loss) {
+	if o.found && compareLoss(loss, o.best) >= 0 || !o.canPlace(most) || takeError(o.Problem, o.chosen) != "" {
 		return
 	}
 	if j == len(o.Jobs) {
@@ -72,22 +103,28 @@ func (o *oracle) tryJob(j int, most []Amounts, loss Loss) {
 	}
 	job := &o.Jobs[j]
 	for i := range job.Pods {
-		addUsage(most, &job.Pods[i], -1)
+		most.addPod(job, i, -1)
 	}
 	for _, victims := range possibleVictims(job) {
 		if o.allows != nil && !o.allows(j, victims) {
 			continue
 		}
 		for _, i := range victims.Pods {
-			addUsage(most, &job.Pods[i], 1)
+			most.addPod(job, i, 1)
+		}
+		if len(victims.Pods) > 0 {
+			o.chosen = append(o.chosen, JobVictims{Job: j, Whole: victims.Whole, Pods: victims.Pods})
 		}
 		o.tryJob(j+1, most, o.addLoss(loss, job, victims))
+		if len(victims.Pods) > 0 {
+			o.chosen = o.chosen[:len(o.chosen)-1]
+		}
 		for _, i := range victims.Pods {
-			addUsage(most, &job.Pods[i], -1)
+			most.addPod(job, i, -1)
 		}
 	}
 	for i := range job.Pods {
-		addUsage(most, &job.Pods[i], 1)
+		most.addPod(job, i, 1)
 	}
 }
 
@@ -169,15 +206,19 @@ func addUsage(avail []Amounts, pod *Pod, sign float64) {
 }
 
 // canPlace counts for a single pod set, and tries every place for several.
-func (o *oracle) canPlace(avail []Amounts) bool {
-	key := fmt.Sprint(avail)
+func (o *oracle) canPlace(avail *room) bool {
+	key := fmt.Sprint(*avail)
 	if known, ok := o.known[key]; ok {
 		return known
 	}
-	if len(o.PodSets) == 0 {
+	quotas, ok := avail.forCards(o.Problem)
+	switch {
+	case !ok:
+		o.known[key] = false
+	case len(o.PodSets) == 0:
 		o.known[key] = true
-	} else {
-		o.known[key] = o.placeFrom(len(o.PodSets)-1, 0, 0, avail, freeInQuotas(o.Problem))
+	default:
+		o.known[key] = o.placeFrom(len(o.PodSets)-1, 0, 0, avail.nodes, quotas)
 	}
 	return o.known[key]
 }
@@ -195,7 +236,7 @@ func (o *oracle) placeFrom(podSet, placed, from int, avail []Amounts, quotas []i
 	}
 	for i, node := range c.Nodes[from:] {
 		quota := o.Nodes[node].Quota
-		if quotas[quota] < c.Cards || !hasRoom(avail[node], c.Request) {
+		if c.Cards > 0 && quotas[quota] < c.Cards || !hasRoom(avail[node], c.Request) {
 			continue
 		}
 		quotas[quota] -= c.Cards

@@ -129,9 +129,13 @@ func (m *model) prepareRank(rank int, fixed []int) {
 }
 
 // preselectLowerRanks preselects what a job could lose in ranks below the current one. That is
-// the whole job, or its elastic pods unless they are more than the job can lose.
+// the whole job, or its elastic pods unless they are more than the job can lose. It preselects
+// nothing where that could keep a limit from allowing other jobs.
 func (m *model) preselectLowerRanks(job *job) {
 	m.countVisits(1)
+	if m.hasTightLimit(job) {
+		return
+	}
 	if job.wholeUnit != none && m.unitRanks[job.wholeUnit] < m.currentRank {
 		m.preselected[job.wholeUnit] = true
 		return

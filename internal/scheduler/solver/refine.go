@@ -76,6 +76,9 @@ func (s *state) neighborhoodOf(u int, promising []option) []int {
 				n.addJob(s.units[v].job, maxNeighborhood)
 			}
 		})
+		if s.releases != nil && len(s.releases[v]) > 0 {
+			n.addJob(s.units[v].job, maxNeighborhood)
+		}
 	}
 	return n.units
 }
@@ -115,9 +118,13 @@ func (s *state) openUnitsOfJob(job int) (open []int) {
 	return open
 }
 
-// quotasLeft reports for each quota whether it has more cards left than fit on nodes.
+// quotasLeft reports for each quota whether it has more cards left than fit on nodes, or gets
+// some back from victims.
 func (s *state) quotasLeft() []bool {
 	quotas := make([]bool, len(s.quotas))
+	for quota := range quotas {
+		quotas[quota] = s.isReleasable(quota)
+	}
 	for podSet := range s.podSets {
 		for quota, room := range s.fitByQuota[podSet] {
 			quotas[quota] = quotas[quota] || room < s.podSets[podSet].countWithinQuota(s.quotas[quota])
@@ -202,7 +209,7 @@ func (s *state) newBranchAndBound(units []int) *branchAndBound {
 	r := &branchAndBound{state: s, need: need, options: make([]option, len(units)), cheapest: make([]int, len(units))}
 	for i, u := range units {
 		x := option{unit: u, loss: s.unitLoss(u)}
-		s.forEachJobNode(u, func(jobNode int) { x.amount += s.freedBy(u, jobNode)[resource] })
+		x.amount = s.amountOf(u, resource)
 		x.rate = x.loss.ratePer(max(x.amount, epsilon))
 		r.options[i], r.cheapest[i] = x, i
 	}
@@ -254,8 +261,13 @@ func (b *branchAndBound) searchFrom(at int, fresh bool) {
 // leaveOut subtracts from the potential capacity what a unit frees, or adds it if sign is 1. A
 // job that is not evicted as a whole can still lose its elastic pods.
 func (b *branchAndBound) leaveOut(u int, sign float64) {
+	if b.releases != nil {
+		b.potential.addReleases(u, int(sign))
+	}
 	if p := b.units[u].pod; p != wholeJob {
-		b.potential.addAvailable(b.jobNodes[b.pods[p].jobNode].node, b.pods[p].usage, sign)
+		if jobNode := b.pods[p].jobNode; jobNode != none {
+			b.potential.addAvailable(b.jobNodes[jobNode].node, b.pods[p].usage, sign)
+		}
 		return
 	}
 	job := &b.jobs[b.units[u].job]
@@ -269,106 +281,12 @@ func (b *branchAndBound) leaveOut(u int, sign float64) {
 	}
 }
 
-// capacityWithout returns the capacity if all units were gone, even more than their jobs can
-// lose.
-func (s *state) capacityWithout(units []int) *capacity {
-	all := s.clone()
-	wholly := make(map[int]bool, len(units))
-	for _, u := range units {
-		if x := s.units[u]; x.pod == wholeJob {
-			wholly[x.job] = true
-		}
-	}
-	for _, u := range units {
-		if x := s.units[u]; x.pod == wholeJob || !wholly[x.job] {
-			s.forEachJobNode(u, func(jobNode int) { all.addAvailable(s.jobNodes[jobNode].node, s.freedBy(u, jobNode), 1) })
-		}
-	}
-	return all
-}
-
-// cannotSuffice reports whether the pod sets do not fit even if all units were gone. On each
-// node, a job that stays can lose its elastic pods at most.
-func (s *state) cannotSuffice(units []int) bool {
-	all := s.capacityWithout(units)
-	if all.isInsufficient() {
-		return true
-	}
-	wholly, podsAt := make([]bool, len(s.jobs)), make([][]int, len(s.jobNodes))
-	for _, u := range units {
-		if x := s.units[u]; x.pod == wholeJob {
-			wholly[x.job] = true
-		} else {
-			podsAt[s.pods[x.pod].jobNode] = append(podsAt[s.pods[x.pod].jobNode], x.pod)
-		}
-	}
-	for j := range s.jobs {
-		job, left := &s.jobs[j], max(0, s.jobs[j].elastic-s.jobStates[j].pods)
-		for i := job.jobNodes.from; i < job.jobNodes.end && !wholly[j]; i++ {
-			if len(podsAt[i]) > left {
-				all.addAvailable(s.jobNodes[i].node, s.smallestUsages(podsAt[i], len(podsAt[i])-left), -1)
-			}
-		}
-	}
-	return all.isInsufficient()
-}
-
-// smallestUsages returns the sum of the n smallest usages of each resource.
-func (s *state) smallestUsages(pods []int, n int) []float64 {
-	s.countVisits(len(pods))
-	sum, usages := make([]float64, s.dims), make([]float64, len(pods))
-	for r := range sum {
-		for i, p := range pods {
-			usages[i] = s.pods[p].usage[r]
-		}
-		slices.Sort(usages)
-		for _, usage := range usages[:n] {
-			sum[r] += usage
-		}
-	}
-	return sum
-}
-
 // option is a unit with its loss and its amount of the scarcest resource.
 type option struct {
 	unit   int
 	amount float64
 	loss   Loss
 	rate   lossRate // loss per amount
-}
-
-// scarcestResource returns the resource of which the largest part of what the units hold is
-// needed, and how much of it.
-func (s *state) scarcestResource(units []int) (resource int, need float64) {
-	needs, given := make([]float64, s.dims), make([]float64, s.dims)
-	for i := range s.podSets {
-		for r, request := range s.podSets[i].Request {
-			needs[r] += request * float64(s.podSets[i].Count)
-		}
-	}
-	s.countVisits(len(s.nodeQuota))
-	for node, wanted := range s.wantedNodes {
-		if wanted {
-			for r, have := range s.availableOn(node) {
-				needs[r] -= max(0, have) + s.tolerances[r]
-			}
-		}
-	}
-	for _, u := range units {
-		s.countVisits(1)
-		s.forEachJobNode(u, func(jobNode int) {
-			for r, amount := range s.freedBy(u, jobNode) {
-				given[r] += amount
-			}
-		})
-	}
-	most := 0.0
-	for r := range needs {
-		if part := needs[r] / max(given[r], epsilon); part > most {
-			resource, need, most = r, needs[r], part
-		}
-	}
-	return resource, need
 }
 
 // canImprove reports whether decisions about the options from one on can stay below a loss, as

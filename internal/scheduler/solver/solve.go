@@ -41,7 +41,7 @@ func (m *model) findPlan(p *Problem, most int) *Plan {
 			return nil
 		}
 	}
-	if m.exceedsQuotas() {
+	if m.exceedsQuotas(p) {
 		return nil
 	}
 	m.allowPruning()

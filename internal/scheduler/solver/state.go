@@ -9,6 +9,7 @@ type state struct {
 	isVictim    []bool     // by unit
 	jobStates   []jobState // by job
 	roleVictims []int      // by role: how many pods are victims
+	taken       []int64    // by limit: how much the victims count against it
 	leftToFree  []float64  // by jobNode and resource: what the job's other pods hold there
 	places      [][]int    // by pod set: the nodes when several pod sets last fitted
 }
@@ -27,6 +28,7 @@ func newState(m *model) *state {
 		isVictim:    make([]bool, len(m.units)),
 		jobStates:   make([]jobState, len(m.jobs)),
 		roleVictims: make([]int, len(m.roleElastic)),
+		taken:       make([]int64, len(m.limits)),
 		leftToFree:  make([]float64, 0, len(m.jobNodes)*m.dims),
 	}
 	for i := range m.jobNodes {
@@ -66,12 +68,12 @@ func (s *state) canAddVictim(u int) bool {
 	case s.isVictim[u] || spent.whole:
 		return false
 	case x.pod == wholeJob:
-		return true
+		return s.takes == nil || s.canTake(u)
 	case spent.pods >= job.elastic:
 		return false
 	}
 	role := s.pods[x.pod].role
-	return role == none || s.roleVictims[role] < s.roleElastic[role]
+	return (role == none || s.roleVictims[role] < s.roleElastic[role]) && (s.takes == nil || s.canTake(u))
 }
 
 // addedLoss returns what adding a unit to the victims adds to the loss.
@@ -91,6 +93,9 @@ func (s *state) freedBy(u, jobNode int) []float64 {
 	return s.leftToFree[jobNode*s.dims : (jobNode+1)*s.dims]
 }
 
+// nowhere, as a jobNode, means that a whole job frees nothing on nodes.
+const nowhere = -2
+
 // addVictim adds a unit to the victims, and dropVictim takes it out. If a jobNode is given
 // instead of none, a whole job frees only what it holds there.
 func (s *state) addVictim(u, jobNode int) {
@@ -109,12 +114,19 @@ func (s *state) dropVictim(u, jobNode int) {
 
 // applyUnit adds a unit to the sums, or subtracts it if sign is -1.
 func (s *state) applyUnit(u, jobNode, sign int) {
+	if s.releases != nil {
+		s.applyShared(u, sign)
+	}
 	x := s.units[u]
 	spent := &s.jobStates[x.job]
 	if x.pod == wholeJob {
 		spent.whole = sign > 0
 		jobNodes := s.jobs[x.job].jobNodes
-		if jobNode != none {
+		switch jobNode {
+		case none:
+		case nowhere:
+			jobNodes = span{}
+		default:
 			jobNodes = span{jobNode, jobNode + 1}
 		}
 		for i := jobNodes.from; i < jobNodes.end; i++ {
@@ -127,6 +139,9 @@ func (s *state) applyUnit(u, jobNode, sign int) {
 	spent.loss += int64(sign) * s.unitLoss(u).PodSeconds
 	if pod.role != none {
 		s.roleVictims[pod.role] += sign
+	}
+	if pod.jobNode == none {
+		return
 	}
 	left := s.leftToFree[pod.jobNode*s.dims : (pod.jobNode+1)*s.dims]
 	for i, amount := range pod.usage {
@@ -159,11 +174,16 @@ func (s *state) pruneForPlaces() {
 	if len(s.order) == 1 {
 		place = s.placePods()
 	}
-	needed := make([]bool, len(s.available)) // by node and resource
-	hold := func(sign float64) {
+	needed, quotas := make([]bool, len(s.available)), make([]bool, len(s.quotas)) // by node and resource, by quota
+	for _, quota := range s.required {
+		quotas[quota] = true
+	}
+	hold := func(sign int) {
 		for podSet, nodes := range place {
 			for _, node := range nodes {
-				s.addAvailable(node, s.podSets[podSet].Request, -sign)
+				s.useCards(podSet, node, -sign)
+				quotas[s.nodeQuota[node]] = quotas[s.nodeQuota[node]] || s.podSets[podSet].Cards > 0
+				s.addAvailable(node, s.podSets[podSet].Request, -float64(sign))
 				for r, request := range s.podSets[podSet].Request {
 					needed[node*s.dims+r] = needed[node*s.dims+r] || request > 0
 				}
@@ -173,7 +193,7 @@ func (s *state) pruneForPlaces() {
 	hold(1)
 	for _, u := range s.byDescendingLoss(s.chosenUnits()) {
 		s.dropVictim(u, none)
-		if s.lacksNeeded(u, needed) {
+		if s.lacksNeeded(u, needed, quotas) {
 			s.addVictim(u, none)
 		}
 	}
@@ -181,8 +201,13 @@ func (s *state) pruneForPlaces() {
 }
 
 // lacksNeeded reports whether a node of a unit has too little of a resource that is needed
-// there.
-func (s *state) lacksNeeded(u int, needed []bool) (lacks bool) {
+// there, or a quota less than is used of it.
+func (s *state) lacksNeeded(u int, needed, quotas []bool) (lacks bool) {
+	if s.releases != nil {
+		for _, x := range s.releases[u] {
+			lacks = lacks || quotas[x.quota] && s.quotas[x.quota] < 0
+		}
+	}
 	s.forEachJobNode(u, func(jobNode int) {
 		node := s.jobNodes[jobNode].node
 		for r, have := range s.availableOn(node) {
@@ -217,6 +242,8 @@ func (s *state) dropNeedless(units []int) {
 type capacity struct {
 	*model
 	available  []float64 // by node and resource
+	levelsLeft []int64   // by quota and level
+	quotas     []int64   // by quota: the least of its levels
 	fitCounts  [][]int   // by pod set and node; none where the pod set cannot run
 	fitByQuota [][]int   // by pod set and quota
 	onlyPodSet int       // the pod set that is counted, none for all
@@ -224,8 +251,9 @@ type capacity struct {
 
 func (m *model) newCapacity() capacity {
 	r := capacity{model: m, available: slices.Clone(m.nodeFree)}
+	r.resetQuotas()
 	for range m.podSets {
-		r.fitCounts, r.fitByQuota = append(r.fitCounts, make([]int, len(m.nodeQuota))), append(r.fitByQuota, make([]int, len(m.quotas)))
+		r.fitCounts, r.fitByQuota = append(r.fitCounts, make([]int, len(m.nodeQuota))), append(r.fitByQuota, make([]int, len(m.levelsOf)))
 	}
 	r.countFor(none)
 	return r
@@ -252,7 +280,7 @@ func (r *capacity) countFor(only int) {
 // clone returns a deep copy.
 func (r *capacity) clone() *capacity {
 	r.countVisits(len(r.fitCounts) * len(r.nodeQuota) / 8) // copying is fast
-	c := &capacity{model: r.model, onlyPodSet: r.onlyPodSet, available: slices.Clone(r.available)}
+	c := &capacity{model: r.model, onlyPodSet: r.onlyPodSet, available: slices.Clone(r.available), levelsLeft: slices.Clone(r.levelsLeft), quotas: slices.Clone(r.quotas)}
 	for i := range r.fitCounts {
 		c.fitCounts, c.fitByQuota = append(c.fitCounts, slices.Clone(r.fitCounts[i])), append(c.fitByQuota, slices.Clone(r.fitByQuota[i]))
 	}
@@ -297,6 +325,9 @@ func (r *capacity) countPlaceable(podSet int, quotas []int64) int {
 
 // isInsufficient reports whether some pod set does not fit even if it gets everything.
 func (r *capacity) isInsufficient() bool {
+	if r.lacksRequired() {
+		return true
+	}
 	for i := range r.podSets {
 		if r.countPlaceable(i, r.quotas) < r.podSets[i].Count {
 			return true

@@ -24,8 +24,14 @@ func rebuildState(s *state) *state {
 }
 
 func TestStateSumsMatchRecount(t *testing.T) {
+	for t, draw := range check.Cases(t, map[string]func(*rapid.T) *Problem{"flat": smallProblem, "tree": smallTree}) {
+		checkStateSums(t, draw)
+	}
+}
+
+func checkStateSums(t *testing.T, draw func(*rapid.T) *Problem) {
 	seed.Check(t, func(t *rapid.T) {
-		p := smallProblem(t)
+		p := draw(t)
 		m := newModel(p)
 		m.addJobs(p)
 		if len(m.units) == 0 {
@@ -42,7 +48,8 @@ func TestStateSumsMatchRecount(t *testing.T) {
 			}
 			want := rebuildState(s)
 			if s.loss != want.loss || !reflect.DeepEqual(s.available, want.available) || !reflect.DeepEqual(s.fitCounts, want.fitCounts) ||
-				!reflect.DeepEqual(s.jobStates, want.jobStates) || !reflect.DeepEqual(s.roleVictims, want.roleVictims) || !reflect.DeepEqual(s.leftToFree, want.leftToFree) {
+				!reflect.DeepEqual(s.jobStates, want.jobStates) || !reflect.DeepEqual(s.roleVictims, want.roleVictims) || !reflect.DeepEqual(s.leftToFree, want.leftToFree) ||
+				!reflect.DeepEqual(s.levelsLeft, want.levelsLeft) || !reflect.DeepEqual(s.quotas, want.quotas) || !reflect.DeepEqual(s.taken, want.taken) {
 				t.Fatalf("%+v, a recount gives %+v", s, want)
 			}
 		}
@@ -50,7 +57,8 @@ func TestStateSumsMatchRecount(t *testing.T) {
 			s.dropVictim(u, none)
 		}
 		fresh := newState(m)
-		check.Must(t, s.loss == fresh.loss && reflect.DeepEqual(s.available, fresh.available) && reflect.DeepEqual(s.fitByQuota, fresh.fitByQuota),
+		check.Must(t, s.loss == fresh.loss && reflect.DeepEqual(s.available, fresh.available) && reflect.DeepEqual(s.fitByQuota, fresh.fitByQuota) &&
+			reflect.DeepEqual(s.levelsLeft, fresh.levelsLeft) && reflect.DeepEqual(s.taken, fresh.taken),
 			"%+v is left when nothing is taken", s)
 	})
 }

@@ -1,0 +1,189 @@
+package solver
+
+import (
+	"cmp"
+	"slices"
+)
+
+// capacityWithout returns the capacity if all units were gone, even more than their jobs can
+// lose.
+func (s *state) capacityWithout(units []int) *capacity {
+	all := s.clone()
+	wholly := make(map[int]bool, len(units))
+	for _, u := range units {
+		if x := s.units[u]; x.pod == wholeJob {
+			wholly[x.job] = true
+		}
+	}
+	for _, u := range units {
+		if x := s.units[u]; x.pod == wholeJob || !wholly[x.job] {
+			s.forEachJobNode(u, func(jobNode int) { all.addAvailable(s.jobNodes[jobNode].node, s.freedBy(u, jobNode), 1) })
+			s.addLeftReleases(all, u, 1)
+		}
+	}
+	return all
+}
+
+// cannotSuffice reports whether the pod sets do not fit even if all units were gone. On each
+// node, and in each quota, a job that stays can lose its elastic pods at most.
+func (s *state) cannotSuffice(units []int) bool {
+	all := s.capacityWithout(units)
+	if all.isInsufficient() || s.limitsForbid(units) {
+		return true
+	}
+	wholly, podsAt := make([]bool, len(s.jobs)), make([][]int, len(s.jobNodes))
+	for _, u := range units {
+		if x := s.units[u]; x.pod == wholeJob {
+			wholly[x.job] = true
+		} else if s.pods[x.pod].jobNode != none {
+			podsAt[s.pods[x.pod].jobNode] = append(podsAt[s.pods[x.pod].jobNode], x.pod)
+		}
+	}
+	for j := range s.jobs {
+		job, left := &s.jobs[j], max(0, s.jobs[j].elastic-s.jobStates[j].pods)
+		for i := job.jobNodes.from; i < job.jobNodes.end && !wholly[j]; i++ {
+			if len(podsAt[i]) > left {
+				all.addAvailable(s.jobNodes[i].node, s.smallestUsages(podsAt[i], len(podsAt[i])-left), -1)
+			}
+		}
+		if s.releases != nil && !wholly[j] && !s.jobStates[j].whole {
+			s.subtractSmallestReleases(all, job, left)
+		}
+	}
+	return all.isInsufficient()
+}
+
+// smallestUsages returns the sum of the n smallest usages of each resource.
+func (s *state) smallestUsages(pods []int, n int) []float64 {
+	s.countVisits(len(pods))
+	sum, usages := make([]float64, s.dims), make([]float64, len(pods))
+	for r := range sum {
+		for i, p := range pods {
+			usages[i] = s.pods[p].usage[r]
+		}
+		slices.Sort(usages)
+		for _, usage := range usages[:n] {
+			sum[r] += usage
+		}
+	}
+	return sum
+}
+
+// subtractSmallestReleases subtracts from a capacity what the single pods of a job release beyond
+// so many of them, the smallest releases of each quota.
+func (s *state) subtractSmallestReleases(all *capacity, job *job, most int) {
+	releases := map[int][]release{}
+	for u := job.units.from; u < job.units.end; u++ {
+		if s.units[u].pod != wholeJob && !s.isVictim[u] && s.isOpen(u) {
+			for _, x := range s.releases[u] {
+				releases[x.quota] = append(releases[x.quota], x)
+			}
+		}
+	}
+	for _, list := range releases {
+		slices.SortFunc(list, func(a, b release) int { return cmp.Compare(a.amount, b.amount) })
+		for _, x := range list[:max(0, len(list)-most)] {
+			all.addRelease(x, -1)
+		}
+	}
+}
+
+// scarcestResource returns the resource of which the largest part of what the units hold is
+// needed, and how much of it. Quotas are resources too, after those of nodes.
+func (s *state) scarcestResource(units []int) (resource int, need float64) {
+	needs, given := s.neededAmounts(), make([]float64, s.dims)
+	for _, u := range units {
+		s.countVisits(1)
+		s.forEachJobNode(u, func(jobNode int) {
+			for r, amount := range s.freedBy(u, jobNode) {
+				given[r] += amount
+			}
+		})
+	}
+	for r := s.dims; r < len(needs); r++ {
+		given = append(given, 0)
+		for _, u := range units {
+			given[r] += s.amountOf(u, r)
+		}
+	}
+	most := 0.0
+	for r := range needs {
+		if part := needs[r] / max(given[r], epsilon); part > most {
+			resource, need, most = r, needs[r], part
+		}
+	}
+	return resource, need
+}
+
+// neededAmounts returns by resource how much the pod sets need beside what is free. If units
+// release quotas, it appends the cards that the quotas lack in all, and what each required quota
+// lacks.
+func (s *state) neededAmounts() []float64 {
+	needs := make([]float64, s.dims)
+	for i := range s.podSets {
+		for r, request := range s.podSets[i].Request {
+			needs[r] += request * float64(s.podSets[i].Count)
+		}
+	}
+	s.countVisits(len(s.nodeQuota))
+	for node, wanted := range s.wantedNodes {
+		if wanted {
+			for r, have := range s.availableOn(node) {
+				needs[r] -= max(0, have) + s.tolerances[r]
+			}
+		}
+	}
+	if s.releases == nil {
+		return needs
+	}
+	needs = append(needs, s.neededCards())
+	for _, quota := range s.required {
+		needs = append(needs, -float64(s.quotas[quota]))
+	}
+	return needs
+}
+
+// neededCards returns how many cards the pod sets need beside what is left in their quotas. One
+// quota alone can lack more than the pods need. Of several, the pods can leave that one out.
+func (s *state) neededCards() (need float64) {
+	for i := range s.podSets {
+		need += float64(s.podSets[i].Cards) * float64(s.podSets[i].Count)
+	}
+	quotas, only := 0, 0.0
+	for quota, hasCards := range s.ofCards {
+		if hasCards {
+			quotas, only = quotas+1, float64(s.quotas[quota])
+			need -= max(0, only)
+		}
+	}
+	if quotas == 1 && need > 0 {
+		need -= min(0, only)
+	}
+	return need
+}
+
+// amountOf returns how much a unit gives back of a resource. Of a quota that is what it
+// releases at the level that has least.
+func (s *state) amountOf(u, resource int) (amount float64) {
+	if resource < s.dims {
+		s.forEachJobNode(u, func(jobNode int) { amount += s.freedBy(u, jobNode)[resource] })
+		return amount
+	}
+	add := func(v int, sign float64) {
+		for _, x := range s.releases[v] {
+			isCounted := s.ofCards[x.quota]
+			if resource > s.dims {
+				isCounted = x.quota == s.required[resource-s.dims-1]
+			}
+			if level, _ := s.lowestLevelBelow(x.quota, s.quotas[x.quota]+1); isCounted && x.level <= level {
+				amount += sign * float64(x.amount)
+			}
+		}
+	}
+	s.countVisits(1)
+	add(u, 1)
+	if x := s.units[u]; x.pod == wholeJob {
+		s.forEachSingleVictim(x.job, func(v int) { add(v, -1) })
+	}
+	return amount
+}

@@ -1,0 +1,262 @@
+package solver
+
+import (
+	"cmp"
+	"slices"
+)
+
+// chooseSet returns a cheap set of units that together make room for one more pod, and its loss:
+// on a node, or in a quota, which are numbered after the nodes.
+func (g *greedySearch) chooseSet(id int) ([]int, Loss) {
+	if id < len(g.nodeQuota) {
+		return g.clearNode(id)
+	}
+	return g.clearQuota(id - len(g.nodeQuota))
+}
+
+// clearNode returns a cheap set of units that together make room for one more pod on a node,
+// and its loss. It is useful where no single unit makes room, or none as cheaply. The set is
+// empty if there is none, if the quota has no cards left for the pod and cannot get any, or if
+// each unit makes room alone. Only this node counts, because gangs may run on hundreds of others.
+func (g *greedySearch) clearNode(node int) ([]int, Loss) {
+	c, quota := &g.podSets[g.podSet], g.nodeQuota[node]
+	room, most := g.fitByQuota[g.podSet][quota], c.countWithinQuota(g.quotas[quota])
+	switch {
+	case !c.wantsNode[node], room > most, room == most && !g.isReleasable(quota):
+		return nil, Loss{}
+	case room < most && !g.needsSeveralUnits(node):
+		return nil, Loss{}
+	}
+	before, target := g.loss, g.fitCounts[g.podSet][node]+1
+	var taken []unitOnNode
+	for g.fitCounts[g.podSet][node] < target {
+		x, found := g.bestUnitTowards(node, target)
+		if !found {
+			break
+		}
+		g.addVictim(x.unit, x.jobNode)
+		taken = append(taken, x)
+	}
+	needed := g.cardsFor(min(room, most) + 1)
+	if room == most {
+		taken = append(taken, g.releaseUpTo(quota, needed)...)
+	}
+	return g.endSet(taken, before, func() bool {
+		return g.fitCounts[g.podSet][node] >= target && (room < most || g.quotas[quota] >= needed)
+	})
+}
+
+// endSet drops the superfluous units of a set from the victims, and then all of them. It returns
+// the units and their loss, none if they are not enough.
+func (g *greedySearch) endSet(taken []unitOnNode, before Loss, isEnough func() bool) (units []int, loss Loss) {
+	enough := isEnough()
+	if enough {
+		taken = g.dropSuperfluous(taken, isEnough)
+	}
+	loss = g.loss.minus(before)
+	for _, x := range slices.Backward(taken) {
+		g.dropVictim(x.unit, x.jobNode)
+		if enough {
+			units = append(units, x.unit)
+		}
+	}
+	return units, loss
+}
+
+// dropSuperfluous drops the victims of a set that it does not need, those with the largest loss
+// first. It returns the others in the order in which they are victims now.
+func (g *greedySearch) dropSuperfluous(taken []unitOnNode, isEnough func() bool) (needed []unitOnNode) {
+	jobNodes, units := make(map[int]int, len(taken)), make([]int, len(taken))
+	for i, x := range taken {
+		jobNodes[x.unit], units[i] = x.jobNode, x.unit
+	}
+	for _, u := range g.byDescendingLoss(units) {
+		g.dropVictim(u, jobNodes[u])
+		if !isEnough() {
+			g.addVictim(u, jobNodes[u])
+			needed = append(needed, unitOnNode{u, jobNodes[u]})
+		}
+	}
+	return needed
+}
+
+// needsSeveralUnits reports whether a node has a unit that alone makes no room there.
+func (g *greedySearch) needsSeveralUnits(node int) bool {
+	return slices.ContainsFunc(g.unitsOn[node], func(x unitOnNode) bool {
+		return g.canChoose(x.unit) && g.countFittingWith(node, g.freedBy(x.unit, x.jobNode)) <= g.fitCounts[g.podSet][node]
+	})
+}
+
+// bestUnitTowards returns the unit with the least loss for its part of what is missing on a
+// node for target pods.
+func (g *greedySearch) bestUnitTowards(node, target int) (best unitOnNode, found bool) {
+	have, request := g.availableOn(node), g.podSets[g.podSet].Request
+	gained := 0.0
+	var loss Loss
+	g.countVisits(len(g.unitsOn[node]))
+	for _, x := range g.unitsOn[node] {
+		u := x.unit
+		if !g.canChoose(u) {
+			continue
+		}
+		gives, part := g.freedBy(u, x.jobNode), 0.0
+		for i, amount := range request {
+			if lack := amount*float64(target) - have[i]; amount > 0 && lack > tolerance {
+				part += min(gives[i], lack) / lack
+			}
+		}
+		if part > 0 {
+			if c := g.addedLoss(u); !found || c.ratePer(part).compare(loss.ratePer(gained)) < 0 {
+				best, found, loss, gained = x, true, c, part
+			}
+		}
+	}
+	return best, found
+}
+
+// cardsFor returns the cards that so many pods use.
+func (g *greedySearch) cardsFor(pods int) int64 {
+	return multiplySaturating(g.podSets[g.podSet].Cards, int64(pods))
+}
+
+// clearQuota returns a cheap set of units that together release a quota's cards for one more pod
+// that fits on a node, and its loss. The set is empty if there is none.
+func (g *greedySearch) clearQuota(quota int) ([]int, Loss) {
+	room, most := g.fitByQuota[g.podSet][quota], g.podSets[g.podSet].countWithinQuota(g.quotas[quota])
+	if room <= most || !g.isReleasable(quota) {
+		return nil, Loss{}
+	}
+	before, needed := g.loss, g.cardsFor(most+1)
+	return g.endSet(g.releaseUpTo(quota, needed), before, func() bool { return g.quotas[quota] >= needed })
+}
+
+// releaseUpTo adds victims until a quota has a target at every level, as far as units release
+// it. It returns the units in the order in which they are victims.
+func (g *greedySearch) releaseUpTo(quota int, target int64) (taken []unitOnNode) {
+	for {
+		level, lacks := g.lowestLevelBelow(quota, target)
+		if !lacks {
+			return taken
+		}
+		u, found := g.bestReleasing(quota, level, target)
+		if !found {
+			return taken
+		}
+		jobNode := nowhere
+		if g.jobStates[g.units[u].job].pods > 0 {
+			jobNode = none // what its single pods free must stay free when they are dropped
+		}
+		g.addVictim(u, jobNode)
+		taken = append(taken, unitOnNode{u, jobNode})
+	}
+}
+
+// maxReleasingTries bounds how many units the search compares for one step at each level.
+const maxReleasingTries = 256
+
+// bestReleasing returns the unit with the least loss for its part of what a quota lacks at a
+// level.
+func (g *greedySearch) bestReleasing(quota, level int, target int64) (best int, found bool) {
+	lack := target - g.levelsLeft[g.levelsOf[quota].from+level]
+	var least lossRate
+	for _, units := range g.releasing[quota][:level+1] {
+		tries := 0
+		for _, u := range units {
+			if g.countVisits(1); !g.canChoose(u) {
+				continue
+			}
+			rate := g.addedLoss(u).ratePer(float64(min(lack, g.releaseOf(u, quota))))
+			if !found || rate.compare(least) < 0 {
+				best, least, found = u, rate, true
+			}
+			if tries++; tries == maxReleasingTries {
+				break
+			}
+		}
+	}
+	return best, found
+}
+
+// releaseOf returns how much of a quota a unit releases, at least 1.
+func (m *model) releaseOf(u, quota int) int64 {
+	for _, x := range m.releases[u] {
+		if x.quota == quota {
+			return max(1, x.amount)
+		}
+	}
+	return 1
+}
+
+// sortReleasing lists by quota and level the units that release some, those with the least loss
+// for it first.
+func (g *greedySearch) sortReleasing() {
+	if g.releases == nil {
+		return
+	}
+	g.releasing = make([][][]int, len(g.levelsOf))
+	for quota, levels := range g.levelsOf {
+		g.releasing[quota] = make([][]int, levels.end-levels.from)
+	}
+	for u, releases := range g.releases {
+		for _, x := range releases {
+			g.releasing[x.quota][x.level] = append(g.releasing[x.quota][x.level], u)
+		}
+	}
+	g.countVisits(len(g.units))
+	for quota, levels := range g.releasing {
+		for _, units := range levels {
+			rates := make(map[int]lossRate, len(units))
+			for _, u := range units {
+				rates[u] = g.addedLoss(u).ratePer(float64(g.releaseOf(u, quota)))
+			}
+			slices.SortFunc(units, func(a, b int) int { return cmp.Or(rates[a].compare(rates[b]), cmp.Compare(a, b)) })
+		}
+	}
+}
+
+// countGainWithReleases returns how many more pods can be placed once a unit is a victim that
+// also releases quotas. gainByQuota has by how much more of them fit on nodes.
+func (g *greedySearch) countGainWithReleases(u int) (gain int) {
+	c := &g.podSets[g.podSet]
+	add := func(sign int) {
+		for quota, room := range g.fitByQuota[g.podSet] {
+			if sign > 0 {
+				room += g.gainByQuota[quota]
+			}
+			gain += sign * min(room, c.countWithinQuota(g.quotas[quota]), c.Count)
+		}
+	}
+	add(-1)
+	g.addLeftReleases(&g.capacity, u, 1)
+	add(1)
+	g.addLeftReleases(&g.capacity, u, -1)
+	clear(g.gainByQuota)
+	return max(0, gain)
+}
+
+// releaseRequired adds victims until the quotas suffice for what the pods use wherever they
+// run, and reports whether they do.
+func (s *state) releaseRequired() bool {
+	if !s.lacksRequired() {
+		return true
+	}
+	if s.releases == nil {
+		return false
+	}
+	g := &greedySearch{state: s, podSet: none}
+	g.sortReleasing()
+	for _, quota := range s.required {
+		g.addAll(g.releaseUpTo(quota, 0))
+	}
+	return !s.lacksRequired()
+}
+
+// addAll adds what the victims of a set free on nodes.
+func (g *greedySearch) addAll(taken []unitOnNode) {
+	for _, x := range slices.Backward(taken) {
+		g.dropVictim(x.unit, x.jobNode)
+	}
+	for _, x := range taken {
+		g.addVictim(x.unit, none)
+	}
+}

@@ -1,0 +1,252 @@
+package solver
+
+import (
+	"math"
+	"slices"
+)
+
+// quotaLevels are the quotas of a problem, with valid numbers. The last quota has nothing. It is
+// for nodes and pod sets that name none.
+type quotaLevels struct {
+	levels    []int64 // by quota and level: what is left once Uses are subtracted
+	levelsOf  []span  // by quota, in levels
+	ofCards   []bool  // by quota: whether the pod sets could use cards of it
+	required  []int   // quotas that the pod sets use wherever they run
+	maxShared int64   // bounds an amount of one pod so that no sum can overflow
+}
+
+// maxLevel bounds what is left of a quota, and the sum of all that pods release or count
+// against a limit.
+const maxLevel = 1 << 60
+
+// addQuotas lays out what is left of the quotas.
+func (m *model) addQuotas(p *Problem) {
+	for i := range len(p.Quotas) + 1 {
+		from := len(m.levels)
+		if i < len(p.Quotas) {
+			for _, left := range p.Quotas[i].Levels {
+				m.levels = append(m.levels, min(max(left, -maxLevel), maxLevel))
+			}
+		}
+		if len(m.levels) == from {
+			m.levels = append(m.levels, 0)
+		}
+		m.levelsOf = append(m.levelsOf, span{from, len(m.levels)})
+	}
+	m.ofCards = make([]bool, len(m.levelsOf))
+}
+
+// subtractUses subtracts what the pod sets use wherever they run.
+func (m *model) subtractUses(p *Problem) {
+	var used []int64
+	for i := range p.PodSets {
+		for _, x := range p.PodSets[i].Uses {
+			if x.Amount <= 0 || p.PodSets[i].Count <= 0 {
+				continue
+			}
+			if used == nil {
+				used = make([]int64, len(m.levelsOf))
+			}
+			quota := m.validQuota(x.Quota)
+			used[quota] = addSaturating(used[quota], multiplySaturating(x.Amount, int64(p.PodSets[i].Count)))
+		}
+	}
+	for quota, amount := range used {
+		if amount > 0 {
+			m.required = append(m.required, quota)
+			for i := m.levelsOf[quota].from; i < m.levelsOf[quota].end; i++ {
+				m.levels[i] -= min(amount, 2*maxLevel)
+			}
+		}
+	}
+}
+
+// validQuota returns the index of a quota, that of the last one if there is none.
+func (m *model) validQuota(quota int) int {
+	if quota < 0 || quota >= len(m.levelsOf)-1 {
+		return len(m.levelsOf) - 1
+	}
+	return quota
+}
+
+func multiplySaturating(a, b int64) int64 {
+	if b > 0 && a > math.MaxInt64/b {
+		return math.MaxInt64
+	}
+	return a * b
+}
+
+// exceedsQuotas reports whether the pod sets need more than is left in all quotas that they
+// could use, whatever is evicted.
+func (m *model) exceedsQuotas(p *Problem) bool {
+	var need int64
+	for i := range m.podSets {
+		c := &m.podSets[i]
+		need = addSaturating(need, multiplySaturating(c.Cards, int64(c.Count)))
+	}
+	all := &capacity{model: m}
+	all.resetQuotas()
+	if !all.lacksQuota(need) {
+		return false
+	}
+	for j := range p.Jobs {
+		m.countVisits(len(p.Jobs[j].Pods))
+		for i := range p.Jobs[j].Pods {
+			for _, x := range p.Jobs[j].Pods[i].Releases {
+				if valid, ok := m.validRelease(x, p.Jobs[j].Level); ok {
+					all.addRelease(valid, 1)
+				}
+			}
+		}
+	}
+	return all.lacksQuota(need)
+}
+
+// lacksQuota reports whether all quotas together have less than the needed cards, or a required
+// one too little.
+func (r *capacity) lacksQuota(need int64) bool {
+	var have int64
+	for quota, wanted := range r.ofCards {
+		if wanted {
+			have = addSaturating(have, max(r.quotas[quota], 0))
+		}
+	}
+	return need > have || r.lacksRequired()
+}
+
+// release is what a unit gives back to a quota at a level and above.
+type release struct {
+	quota, level int
+	amount       int64
+}
+
+// validRelease returns what a pod releases, false if that is nothing that could help.
+func (m *model) validRelease(x QuotaAmount, level int) (release, bool) {
+	quota := m.validQuota(x.Quota)
+	levels := m.levelsOf[quota]
+	ok := quota == x.Quota && (m.ofCards[quota] || slices.Contains(m.required, quota)) && x.Amount > 0 && level >= 0 && level < levels.end-levels.from
+	return release{quota: quota, level: level, amount: min(x.Amount, m.maxShared)}, ok
+}
+
+// resetQuotas sets the quotas to what is left before any eviction.
+func (r *capacity) resetQuotas() {
+	r.levelsLeft, r.quotas = slices.Clone(r.levels), make([]int64, len(r.levelsOf))
+	for quota, levels := range r.levelsOf {
+		r.quotas[quota] = slices.Min(r.levels[levels.from:levels.end])
+	}
+}
+
+// addRelease adds a release to a quota, or subtracts it if sign is -1.
+func (r *capacity) addRelease(x release, sign int) {
+	r.countVisits(1)
+	levels := r.levelsLeft[r.levelsOf[x.quota].from:r.levelsOf[x.quota].end]
+	for level := x.level; level < len(levels); level++ {
+		levels[level] += int64(sign) * x.amount
+	}
+	r.quotas[x.quota] = slices.Min(levels)
+}
+
+// addReleases adds what a unit releases, all of it for a whole job, or subtracts it.
+func (r *capacity) addReleases(u, sign int) {
+	for _, x := range r.releases[u] {
+		r.addRelease(x, sign)
+	}
+}
+
+// useCards subtracts a placed pod's cards from the quota of its node, or adds them if sign is 1.
+func (r *capacity) useCards(podSet, node, sign int) {
+	if cards := r.podSets[podSet].Cards; cards > 0 {
+		levels := r.levelsOf[r.nodeQuota[node]]
+		for i := levels.from; i < levels.end; i++ {
+			r.levelsLeft[i] += int64(sign) * cards
+		}
+		r.quotas[r.nodeQuota[node]] += int64(sign) * cards
+	}
+}
+
+// lacksRequired reports whether a quota has too little that is used wherever the pods run.
+func (r *capacity) lacksRequired() bool {
+	for _, quota := range r.required {
+		if r.quotas[quota] < 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// lowestLevelBelow returns the lowest level of a quota that has less than a target.
+func (r *capacity) lowestLevelBelow(quota int, target int64) (level int, found bool) {
+	levels := r.levelsOf[quota]
+	for i := levels.from; i < levels.end; i++ {
+		if r.levelsLeft[i] < target {
+			return i - levels.from, true
+		}
+	}
+	return 0, false
+}
+
+// isReleasable reports whether any unit releases some of a quota.
+func (m *model) isReleasable(quota int) bool { return m.releases != nil && m.releasable[quota] }
+
+// addShared lays out what a unit releases and what it counts against limits. Problems without
+// either have no such lists.
+func (m *model) addShared(u int, releases []release, takes []take) {
+	if len(releases)+len(takes) == 0 {
+		return
+	}
+	m.releases, m.takes = growTo(m.releases, u+1), growTo(m.takes, u+1)
+	m.releases[u], m.takes[u] = releases, takes
+	for _, x := range releases {
+		m.releasable = growTo(m.releasable, len(m.levelsOf))
+		m.releasable[x.quota] = true
+	}
+}
+
+func growTo[T any](list []T, n int) []T { return append(list, make([]T, max(0, n-len(list)))...) }
+
+// finishShared completes the lists for all units.
+func (m *model) finishShared() {
+	if m.releases == nil {
+		return
+	}
+	m.releases, m.takes = growTo(m.releases, len(m.units)), growTo(m.takes, len(m.units))
+	m.releasable = growTo(m.releasable, len(m.levelsOf))
+	m.addUnitsOfLimits()
+}
+
+// applyShared adds what a unit releases and counts against limits, or subtracts it. A whole job
+// includes what its single pods do.
+func (s *state) applyShared(u, sign int) {
+	s.addLeftReleases(&s.capacity, u, sign)
+	s.applyTakes(u, sign)
+}
+
+// addLeftReleases adds to a capacity what a unit still releases beside the victims.
+func (s *state) addLeftReleases(to *capacity, u, sign int) {
+	if s.releases == nil {
+		return
+	}
+	x := s.units[u]
+	if x.pod != wholeJob {
+		if !s.jobStates[x.job].whole {
+			to.addReleases(u, sign)
+		}
+		return
+	}
+	to.addReleases(u, sign)
+	s.forEachSingleVictim(x.job, func(v int) { to.addReleases(v, -sign) })
+}
+
+// forEachSingleVictim calls for every pod of a job that was chosen alone.
+func (s *state) forEachSingleVictim(job int, call func(v int)) {
+	if s.jobStates[job].pods == 0 {
+		return
+	}
+	units := s.jobs[job].units
+	s.countVisits((units.end - units.from) / workPerVisit)
+	for v := units.from; v < units.end; v++ {
+		if s.units[v].pod != wholeJob && s.isVictim[v] {
+			call(v)
+		}
+	}
+}

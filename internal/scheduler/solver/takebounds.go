@@ -1,0 +1,130 @@
+package solver
+
+import (
+	"cmp"
+	"slices"
+)
+
+// limitsForbid reports whether the limits keep the units from giving back enough of some
+// resource. It counts each part of a job against one limit and bounds what each limit allows.
+func (s *state) limitsForbid(units []int) bool {
+	if s.takes == nil {
+		return false
+	}
+	groups := s.groupByLimit(s.partsOf(units))
+	for r, need := range s.neededAmounts() {
+		given := 0.0
+		for limit, group := range groups {
+			if given += s.mostGiven(limit-1, group, r); given >= need*(1-epsilon) {
+				break
+			}
+		}
+		if need > 0 && given < need*(1-epsilon) {
+			return true
+		}
+	}
+	return false
+}
+
+// jobPart is a pod that may be evicted alone, or a whole job without such pods. Each choice of
+// a job's units is a choice of its parts.
+type jobPart struct {
+	unit  int
+	minus []int
+}
+
+// partsOf returns the parts that units consist of.
+func (s *state) partsOf(units []int) (parts []jobPart) {
+	single := make([][]int, len(s.jobs))
+	s.countVisits(len(units))
+	for _, u := range units {
+		if x := s.units[u]; x.pod != wholeJob {
+			single[x.job] = append(single[x.job], u)
+			parts = append(parts, jobPart{unit: u})
+		}
+	}
+	for _, u := range units {
+		if x := s.units[u]; x.pod == wholeJob {
+			parts = append(parts, jobPart{unit: u, minus: single[x.job]})
+		}
+	}
+	return parts
+}
+
+// takenOf returns how much a part counts against a limit.
+func (s *state) takenOf(part jobPart, limit int) (amount int64) {
+	of := func(u int) int64 {
+		i := slices.IndexFunc(s.takes[u], func(x take) bool { return x.limit == limit })
+		if i < 0 {
+			return 0
+		}
+		return s.takes[u][i].amount
+	}
+	amount = of(part.unit)
+	for _, u := range part.minus {
+		amount -= of(u)
+	}
+	return amount
+}
+
+// groupByLimit groups parts by the limit that allows the least share of them. The first group
+// is of parts without a limit, and of jobs that have victims already.
+func (s *state) groupByLimit(parts []jobPart) [][]jobPart {
+	sums := make([]float64, len(s.limits))
+	for _, part := range parts {
+		for _, x := range s.takes[part.unit] {
+			sums[x.limit] += float64(s.takenOf(part, x.limit))
+		}
+	}
+	groups := make([][]jobPart, len(s.limits)+1)
+	for _, part := range parts {
+		at, least := 0, 1.0
+		for _, x := range s.takes[part.unit] {
+			share := s.leftToTake(x.limit) / max(sums[x.limit], 1)
+			if share < least && s.jobStates[s.units[part.unit].job].pods == 0 && s.takenOf(part, x.limit) > 0 {
+				at, least = x.limit+1, share
+			}
+		}
+		groups[at] = append(groups[at], part)
+	}
+	return groups
+}
+
+// leftToTake bounds how much more may be taken by a limit.
+func (s *state) leftToTake(limit int) float64 {
+	l := &s.limits[limit]
+	left := l.most - s.taken[limit]
+	if l.borrowed && l.most > 0 {
+		left += l.largest - 1
+	}
+	return float64(max(left, 0))
+}
+
+// mostGiven bounds how much of a resource parts of jobs give back within a limit, none for no
+// limit, if shares of them may be taken.
+func (s *state) mostGiven(limit int, parts []jobPart, resource int) (most float64) {
+	type share struct{ amount, taken float64 }
+	var shares []share
+	for _, part := range parts {
+		x := share{amount: s.amountOf(part.unit, resource)}
+		for _, u := range part.minus {
+			x.amount -= s.amountOf(u, resource)
+		}
+		if most += max(0, x.amount); limit != none {
+			x.taken = float64(s.takenOf(part, limit))
+			shares = append(shares, x)
+		}
+	}
+	if limit == none {
+		return most
+	}
+	slices.SortFunc(shares, func(a, b share) int { return cmp.Compare(b.amount*a.taken, a.amount*b.taken) })
+	most = 0
+	left := s.leftToTake(limit)
+	for _, x := range shares {
+		part := min(1, left/x.taken)
+		most += part * max(0, x.amount)
+		left -= part * x.taken
+	}
+	return most
+}

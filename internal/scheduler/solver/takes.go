@@ -1,0 +1,199 @@
+package solver
+
+import "slices"
+
+// take is how much a unit counts against a limit.
+type take struct {
+	limit  int
+	amount int64
+}
+
+// takeLimit is a TakeLimit with the units that count against it.
+type takeLimit struct {
+	most     int64
+	borrowed bool
+	units    []int
+	largest  int64 // the largest amount of one unit
+	// isTight reports whether the jobs have more than most. Otherwise the limit allows any
+	// choice.
+	isTight bool
+}
+
+// validTakes returns what a pod counts against limits, false if that is invalid.
+func (m *model) validTakes(p *Problem, pod *Pod) ([]take, bool) {
+	var takes []take
+	for _, x := range pod.Takes {
+		if x.Limit < 0 || x.Limit >= len(p.TakeLimits) || x.Amount < 0 || x.Amount > m.maxShared {
+			return nil, false
+		}
+		if x.Amount > 0 {
+			takes = addTake(takes, take{x.Limit, x.Amount})
+		}
+	}
+	isTooMuch := func(x take) bool { return x.amount > m.maxShared }
+	return takes, !slices.ContainsFunc(takes, isTooMuch)
+}
+
+// addTake adds to a list that has each limit once.
+func addTake(takes []take, x take) []take {
+	if i := slices.IndexFunc(takes, func(y take) bool { return y.limit == x.limit }); i >= 0 {
+		takes[i].amount += x.amount
+		return takes
+	}
+	return append(takes, x)
+}
+
+// addRelease adds to a list that has each quota once. All its releases are of one job.
+func addRelease(releases []release, x release) []release {
+	if i := slices.IndexFunc(releases, func(y release) bool { return y.quota == x.quota }); i >= 0 {
+		releases[i].amount += x.amount
+		return releases
+	}
+	return append(releases, x)
+}
+
+// addLimits lays out the limits.
+func (m *model) addLimits(p *Problem) {
+	for _, limit := range p.TakeLimits {
+		m.limits = append(m.limits, takeLimit{most: min(max(limit.Most, 0), maxLevel), borrowed: limit.Borrowed})
+	}
+}
+
+// addUnitsOfLimits lists by limit the units that count against it.
+func (m *model) addUnitsOfLimits() {
+	for u, takes := range m.takes {
+		for _, x := range takes {
+			limit := &m.limits[x.limit]
+			limit.units, limit.largest = append(limit.units, u), max(limit.largest, x.amount)
+		}
+	}
+	for i := range m.limits {
+		m.limits[i].isTight = m.mostTaken(i) > m.limits[i].most
+	}
+}
+
+// mostTaken returns what all jobs together could count against a limit.
+func (m *model) mostTaken(limit int) (most int64) {
+	for k, units := 0, m.limits[limit].units; k < len(units); {
+		var whole, pods int64
+		for job := m.units[units[k]].job; k < len(units) && m.units[units[k]].job == job; k++ {
+			for _, x := range m.takes[units[k]] {
+				switch {
+				case x.limit != limit:
+				case m.units[units[k]].pod == wholeJob:
+					whole += x.amount
+				default:
+					pods += x.amount
+				}
+			}
+		}
+		most += max(whole, pods)
+	}
+	return most
+}
+
+// hasTightLimit reports whether a limit may forbid some choice of a job's units.
+func (m *model) hasTightLimit(job *job) bool {
+	if m.takes == nil {
+		return false
+	}
+	for u := job.units.from; u < job.units.end; u++ {
+		for _, x := range m.takes[u] {
+			if m.limits[x.limit].isTight {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// applyTakes adds what a unit counts against limits, or subtracts it.
+func (s *state) applyTakes(u, sign int) {
+	add := func(v, sign int) {
+		for _, x := range s.takes[v] {
+			s.taken[x.limit] += int64(sign) * x.amount
+		}
+	}
+	x := s.units[u]
+	if x.pod == wholeJob {
+		add(u, sign)
+		s.forEachSingleVictim(x.job, func(v int) { add(v, -sign) })
+	} else if !s.jobStates[x.job].whole {
+		add(u, sign)
+	}
+}
+
+// canTake reports whether the limits allow a unit beside the victims.
+func (s *state) canTake(u int) bool {
+	if len(s.takes[u]) == 0 {
+		return true
+	}
+	s.applyTakes(u, 1)
+	defer s.applyTakes(u, -1)
+	isLast := true
+	for _, x := range s.takes[u] {
+		limit := &s.limits[x.limit]
+		excess := s.taken[x.limit] - limit.most
+		switch {
+		case excess <= 0:
+		case !limit.borrowed || excess >= limit.largest:
+			return false
+		default:
+			isLast = isLast && excess < x.amount
+		}
+	}
+	return isLast || s.hasOrder(u)
+}
+
+// hasOrder reports whether some order of taking the victims and one more unit satisfies the
+// limits of what is borrowed. It finds the last of them, the last but one, and so on. Whichever
+// can be last, the others have an order if all have one. A limit that is not exceeded any more
+// allows every order.
+func (s *state) hasOrder(added int) bool {
+	left, removed := slices.Clone(s.taken), map[int]bool{}
+	for {
+		last, exceeded := none, false
+		for i := range s.limits {
+			limit := &s.limits[i]
+			if !limit.borrowed || left[i] <= limit.most {
+				continue
+			}
+			exceeded = true
+			s.countVisits(len(limit.units))
+			if k := slices.IndexFunc(limit.units, func(v int) bool {
+				return !removed[v] && s.isTakenWith(v, added) && s.canBeLast(v, left)
+			}); k >= 0 {
+				last = limit.units[k]
+				break
+			}
+		}
+		if last == none {
+			return !exceeded
+		}
+		removed[last] = true
+		for _, x := range s.takes[last] {
+			left[x.limit] -= x.amount
+		}
+	}
+}
+
+// isTakenWith reports whether a unit counts against limits once another is added to the victims.
+// The pods of a whole job do not count alone.
+func (s *state) isTakenWith(v, added int) bool {
+	if v == added {
+		return true
+	}
+	job := s.units[v].job
+	isPart := s.units[v].pod != wholeJob && (s.jobStates[job].whole || s.units[added] == unit{job, wholeJob})
+	return s.isVictim[v] && !isPart
+}
+
+// canBeLast reports whether a unit may be taken last of what is taken.
+func (s *state) canBeLast(v int, taken []int64) bool {
+	for _, x := range s.takes[v] {
+		if limit := &s.limits[x.limit]; limit.borrowed && taken[x.limit]-x.amount >= limit.most {
+			return false
+		}
+	}
+	return true
+}
