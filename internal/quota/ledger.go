@@ -64,6 +64,8 @@ type Ledger struct {
 	holds map[string]*Charge
 	// averages is what each queue borrowed of each card, see ObserveBorrowing.
 	averages map[string]map[card.Name]float64
+	// unobserved is the time that the averages do not contain yet.
+	unobserved time.Duration
 }
 
 // podEntry is the charge of a pod, and whether the pod is terminating.

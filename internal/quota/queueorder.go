@@ -95,9 +95,18 @@ const (
 	averageFactor = 4
 )
 
-// ObserveBorrowing adds what the queues of a tree have borrowed for some time to their averages.
+// observeInterval is how often borrowed cards are added to their averages.
+const observeInterval = 10 * time.Second
+
+// ObserveBorrowing adds what the queues of a tree borrow to their averages. elapsed is the time
+// since the last call. Calls within observeInterval are added up, because each costs a visit of
+// all queues.
 func (l *Ledger) ObserveBorrowing(elapsed time.Duration) {
-	part := min(1, max(0, float64(elapsed)/float64(averageTime)))
+	if l.unobserved += max(0, elapsed); l.unobserved < observeInterval {
+		return
+	}
+	part := min(1, float64(l.unobserved)/float64(averageTime))
+	l.unobserved = 0
 	if l.averages == nil {
 		l.averages = map[string]map[card.Name]float64{}
 	}

@@ -222,7 +222,20 @@ func TestEnqueueInATreeMatchesEachLevel(t *testing.T) {
 			fixed := request
 			fixed.IsFixed = true
 			got = h.ledger.CheckEnqueue(queue, func(at string) *Reservations { return reserved[at] }, fixed, factor)
-			check.Must(t, got != nil || isEntitled, "%+v in %s, which no queue could reclaim, is enqueued to borrow", fixed, queue)
+			for _, at := range h.naive.path(queue) {
+				deserved := func(name card.Name) int64 {
+					if limit, isLimited := h.naive.limit(at, name); !isLimited {
+						return limit
+					}
+					return h.naive.deserved(at, name)
+				}
+				l := level{limit: deserved, used: func(name card.Name) int64 { return h.naive.fixed(at, name) }}
+				fits := h.naive.limits[at].AnyCard || l.givesAll(nil, request.Cards, names, factor)
+				for name, amount := range map[card.Name]int64{CPUName: request.MilliCPU, MemoryName: request.Memory} {
+					fits = fits && (amount == 0 || l.used(name)+amount <= scaleLimit(deserved(name), factor))
+				}
+				check.Must(t, got != nil || fits, "%+v in %s, which no queue could reclaim, is enqueued to borrow in %s", fixed, queue, at)
+			}
 		}
 	})
 }

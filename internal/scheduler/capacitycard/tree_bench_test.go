@@ -100,6 +100,7 @@ func addParents(ssn *framework.Session, isTree bool) {
 				ssn.Queues[id].UID = id
 			}
 			queue := ssn.Queues[id].Queue
+			queue.Annotations[v1alpha1.AnnotationServiceType] = "training"
 			queue.Annotations[v1alpha1.AnnotationCardDeserved] = cardsOfEachModel(treeShares[level])
 			queue.Annotations[v1alpha1.AnnotationCardGuarantee] = cardsOfEachModel(treeShares[level])
 			if level < len(treeLevels)-1 {
