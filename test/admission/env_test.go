@@ -187,6 +187,7 @@ func TestAdmission(t *testing.T) {
 	t.Run("bypass", func(t *testing.T) { bypassTests(t, w) })
 	t.Run("workloads", func(t *testing.T) { workloadTests(t, w) })
 	t.Run("quotas", func(t *testing.T) { quotaTests(t, w) })
+	t.Run("trees", func(t *testing.T) { treeTests(t, w) })
 	t.Run("jobs", func(t *testing.T) { vcjobTests(t, w) })
 	t.Run("without an operator", func(t *testing.T) { operatorDownTests(t, w) })
 	t.Run("certificate", func(t *testing.T) { certificateTests(t, w) })
