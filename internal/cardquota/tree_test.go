@@ -109,7 +109,7 @@ func TestQueuesWithoutACardQuotaCountInTheTree(t *testing.T) {
 		queue("inleaf", "lab", `{}`, `{}`), queue("lost", "missing", `{"H200":8}`, `{}`), queue("top", "root", `{"H200":8}`, `{}`),
 	}, v1alpha1.UnmanagedEnforce)
 	c := tree.HierarchyCondition(all["chat"], nil)
-	check.Equal(t, "scaled", "Scaled: H200: deserved is 4, but the children of web have 16 together and it has 8, so 2 is in force: lower the children, or raise the parent", c.Reason+": "+c.Message)
+	check.Equal(t, "scaled", "Scaled: H200: deserved is 4, but the children of web have 16 together and it has 8, so 2 is in force: lower the children, or raise the parent; H200: guarantee is 4, but as no more is deserved, 2 is in force", c.Reason+": "+c.Message)
 	check.Equal(t, "children are CardQuotas", []string{"chat", "search"}, tree.Children("web"))
 	check.Equal(t, "a parent by a Queue", v1alpha1.ReasonWorkInParent, tree.HierarchyCondition(all["lab"], nil).Reason)
 	sums := tree.SumUsage(map[string]Usage{"chat": {Used: cards{"H200": 1}}, "byhand": {Used: cards{"H200": 2}}, "below": {Used: cards{"H200": 4}}, "lost": {Used: cards{"H200": 8}}})

@@ -2,6 +2,8 @@ package cardquota
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -90,12 +92,13 @@ var excessReasons = []string{
 // describeExcess returns the messages of all written numbers that are not in force, and the
 // most important reason.
 func (t *Tree) describeExcess(name string) (reason string, messages []string) {
-	first, missing := len(excessReasons), map[card.Name]bool{}
+	first, missing, explained := len(excessReasons), map[card.Name]bool{}, map[card.Name]bool{}
 	for _, e := range t.resolved[name].Excess {
 		if missing[e.Name] { // then every number of it is 0
 			continue
 		}
 		missing[e.Name] = e.Kind == quota.NotInParent || e.Kind == quota.NothingToInherit
+		explained[e.Name] = explained[e.Name] || missing[e.Name] || e.Kind == quota.GuaranteeAboveDeserved || e.Kind == quota.GuaranteeAboveParent
 		kind, message := describeOneExcess(e)
 		messages = append(messages, message)
 		for i, candidate := range excessReasons[:first] {
@@ -108,7 +111,21 @@ func (t *Tree) describeExcess(name string) (reason string, messages []string) {
 	if len(messages) == 0 {
 		return "", nil
 	}
-	return excessReasons[first], messages
+	return excessReasons[first], append(messages, t.describeCutGuarantees(name, explained)...)
+}
+
+// describeCutGuarantees names the guarantees that are cut because less is deserved, besides
+// those of which a message explains more.
+func (t *Tree) describeCutGuarantees(name string, explained map[card.Name]bool) []string {
+	var messages []string
+	written := TreeQueueFor(t.quotas[name]).Guarantee
+	for _, key := range slices.Sorted(maps.Keys(written)) {
+		if inForce := t.resolved[name].Limits.Guarantee[key]; inForce < written[key] && !explained[key] {
+			messages = append(messages, fmt.Sprintf("%sguarantee is %s, but as no more is deserved, %s is in force",
+				cardLabel(key), formatExcess(key, written[key]), formatExcess(key, inForce)))
+		}
+	}
+	return messages
 }
 
 // describeOneExcess returns the reason and the message of one number that is not in force.

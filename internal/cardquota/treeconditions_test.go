@@ -55,6 +55,12 @@ func TestHierarchyValid(t *testing.T) {
 		"a quota above":      {name: "chat", change: set("chat", 13, 4, 4), want: "False/QuotaAboveParent: H200: quota is 13, but parent web has 12, which is in force: lower it here, or raise the parent"},
 		"deserved above": {name: "chat", change: set("chat", 12, 9, -1),
 			want: "False/DeservedAboveParent: H200: deserved is 9, but parent web has 8, so 5 is in force: lower it here, or raise the parent"},
+		"a guarantee is cut with deserved": {name: "chat", change: set("chat", 12, 8, 6),
+			want: "False/GuaranteeAboveParent: H200: deserved is 8, but the children of web have 12 together and it has 8, so 5 is in force: lower the children, or raise the parent; " +
+				"H200: guarantee is 5, but parent web has 4, so 4 is in force: lower it here, or raise the parent"},
+		"a guarantee is cut by deserved alone": {name: "chat", change: func(all tree) { set("web", 12, 4, 4)(all); set("chat", 12, 4, 4)(all) },
+			want: "False/Scaled: H200: deserved is 4, but the children of web have 8 together and it has 4, so 2 is in force: lower the children, or raise the parent; " +
+				"H200: guarantee is 4, but as no more is deserved, 2 is in force"},
 		"deserved together": {name: "chat", change: set("chat", 12, 8, -1),
 			want: "False/Scaled: H200: deserved is 8, but the children of web have 12 together and it has 8, so 5 is in force: lower the children, or raise the parent"},
 		"guaranteed above": {name: "search", change: set("search", 8, 4, 4),
