@@ -34,6 +34,9 @@ func (m *model) addRanks(p *Problem) {
 // first.
 func (m *model) chooseByRank() *state {
 	if m.currentRank <= 0 {
+		if m.takes != nil && m.initialState().cannotSuffice(m.openUnits()) {
+			return nil
+		}
 		return m.chooseUnits()
 	}
 	highest, fixed := m.currentRank, []int(nil)

@@ -6,7 +6,7 @@ import (
 )
 
 // takeError returns why the limits do not allow victims, "" if they do. It tries every order of
-// taking them.
+// taking them, unless the order does not matter.
 func takeError(p *Problem, victims []JobVictims) string {
 	if len(p.TakeLimits) == 0 {
 		return ""
@@ -29,8 +29,24 @@ func takeError(p *Problem, victims []JobVictims) string {
 	units = slices.DeleteFunc(units, func(unit []TakeAmount) bool {
 		return !slices.ContainsFunc(unit, func(x TakeAmount) bool { return !takesNothing(x) })
 	})
+	if !slices.ContainsFunc(p.TakeLimits, func(limit TakeLimit) bool { return limit.Borrowed }) {
+		return sumError(p, units)
+	}
 	if !canTakeInSomeOrder(p, units, make([]int64, len(p.TakeLimits)), 0, map[uint64]bool{}) {
 		return fmt.Sprintf("no order of taking %v satisfies %v", units, p.TakeLimits)
+	}
+	return ""
+}
+
+// sumError returns which limit is exceeded in any order.
+func sumError(p *Problem, units [][]TakeAmount) string {
+	taken := make([]int64, len(p.TakeLimits))
+	for _, unit := range units {
+		for _, x := range unit {
+			if taken[x.Limit] += x.Amount; x.Amount > 0 && taken[x.Limit] > p.TakeLimits[x.Limit].Most {
+				return fmt.Sprintf("%d are taken by limit %+v", taken[x.Limit], p.TakeLimits[x.Limit])
+			}
+		}
 	}
 	return ""
 }

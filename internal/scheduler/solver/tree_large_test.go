@@ -1,0 +1,116 @@
+package solver
+
+import (
+	"testing"
+
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// tree makes a fleet's problem one of a tree of queues: the root has no quota left, all gangs
+// release what they hold there, and those of every other queue at their parent too. Each queue
+// may lose a part of what it holds.
+func (f fleet) tree(waiting int, cards float64, hasRoom bool, queues int, part float64, borrowed bool) *Problem {
+	p := f.problem(waiting, cards)
+	p.Quotas = []Quota{{Levels: []int64{int64(waiting) * int64(cards), int64(f.gangs * f.size), 0}}}
+	if hasRoom {
+		for i := range p.Nodes {
+			p.Nodes[i].Free = Amounts{8, 64000, 256e9}
+		}
+	}
+	held := make([]int64, queues)
+	for j := range p.Jobs {
+		queue := j % queues
+		p.Jobs[j].Level = 1 + queue%2
+		for i := range p.Jobs[j].Pods {
+			pod := &p.Jobs[j].Pods[i]
+			pod.Releases = []QuotaAmount{{0, 1}}
+			pod.Takes = []TakeAmount{{queue, 1}, {queues, 1}}
+			held[queue]++
+		}
+	}
+	all := int64(0)
+	for _, n := range held {
+		p.TakeLimits = append(p.TakeLimits, TakeLimit{Most: int64(part * float64(n)), Borrowed: borrowed})
+		all += int64(part * float64(n))
+	}
+	p.TakeLimits = append(p.TakeLimits, TakeLimit{Most: all, Borrowed: borrowed})
+	return p
+}
+
+// trees are fleets of 500 nodes for tests of large trees.
+var trees = map[string]fleet{
+	"gangs on a node each": {nodes: 500, gangs: 500, size: 8},
+	"gangs spread":         {nodes: 500, gangs: 500, size: 8, spread: true},
+	"gangs of 1 to 16":     {nodes: 500, gangs: 450, size: 8, mixed: true},
+}
+
+// TestSolveLargeTreesEvictsGangsOfLeastLoss: nodes have room, and only the root's quota is used
+// up. Where nodes are full too, the victims are those of a flat queue.
+func TestSolveLargeTreesEvictsGangsOfLeastLoss(t *testing.T) {
+	for t, f := range check.Cases(t, trees) {
+		for _, waiting := range []int{1, 13, 48, 104, 400} {
+			for _, part := range []float64{1, 0.5} {
+				p := f.tree(waiting, 1, true, 10, part, false)
+				plan, ok := solveAll(p)
+				check.Must(t, ok, "there is a plan")
+				why := planError(p, plan)
+				check.Must(t, why == "", "%v", why)
+				least := leastJobSeconds(p)
+				check.That(t, float64(plan.Loss.JobSeconds) <= 1.01*float64(least), "loses %d, the least is %d", plan.Loss.JobSeconds, least)
+				full, _ := solveAll(f.tree(waiting, 1, false, 10, part, false))
+				flat, _ := solveAll(f.problem(waiting, 1))
+				check.That(t, full != nil && full.Loss == flat.Loss, "%+v on full nodes, want loss %+v", full, flat.Loss)
+			}
+		}
+	}
+}
+
+// TestSolveLargeTreesForPodsOfManyCards: victims release single cards, and pods need eight.
+func TestSolveLargeTreesForPodsOfManyCards(t *testing.T) {
+	for t, f := range check.Cases(t, trees) {
+		for _, hasRoom := range []bool{true, false} {
+			p := f.tree(20, 8, hasRoom, 10, 0.5, false)
+			plan, ok := solveAll(p)
+			check.Must(t, ok, "there is a plan")
+			why := planError(p, plan)
+			check.That(t, why == "", "%v", why)
+		}
+	}
+}
+
+// TestSolveProvesThatLimitsForbid: of no queue may so much be taken, which the search shows
+// without trying sets of victims.
+func TestSolveProvesThatLimitsForbid(t *testing.T) {
+	for name, f := range map[string]fleet{"gangs": trees["gangs spread"], "elastic": {nodes: 500, gangs: 500, size: 8, elastic: true}} {
+		for _, hasRoom := range []bool{true, false} {
+			for _, borrowed := range []bool{true, false} {
+				p := f.tree(64, 8, hasRoom, 10, 0.05, borrowed)
+				got := Solve(p, maxRefineWork)
+				check.That(t, got.Plan == nil && !got.OutOfBudget && got.Work < 1_000_000, "%s: %+v, want no plan for certain with little work", name, got)
+			}
+		}
+	}
+}
+
+// TestTreesWorkStaysWithinLimits: the limits are about twice what was measured.
+func TestTreesWorkStaysWithinLimits(t *testing.T) {
+	for _, tc := range []struct {
+		fleet   fleet
+		waiting int
+		cards   float64
+		most    int
+	}{
+		{trees["gangs spread"], 1, 1, 300_000},
+		{trees["gangs spread"], 400, 1, 500_000},
+		{trees["gangs spread"], 64, 8, 3_000_000},
+		{trees["gangs of 1 to 16"], 400, 1, 800_000},
+		{fleet{nodes: 500, gangs: 500, size: 8, elastic: true}, 400, 1, 2_000_000},
+		{fleet{nodes: 500, gangs: 500, size: 8, elastic: true}, 64, 8, 7_000_000},
+		{fleet{nodes: 500, gangs: 500, size: 8, spread: true, ranks: 8}, 400, 1, 2_200_000},
+	} {
+		for _, hasRoom := range []bool{true, false} {
+			got := Solve(tc.fleet.tree(tc.waiting, tc.cards, hasRoom, 10, 0.5, true), maxRefineWork)
+			check.That(t, got.Plan != nil && got.Work <= tc.most, "%+v, %d of %g: work %d, want at most %d", tc.fleet, tc.waiting, tc.cards, got.Work, tc.most)
+		}
+	}
+}
