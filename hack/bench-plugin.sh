@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # Measures capacity-card: the cost of a session compared with Volcano's own capacity on the same
-# snapshot, how it grows, and the cost of one check. Fails when a limit is exceeded. Writes the raw
+# snapshot, how it grows, the cost of a tree of queues, and the cost of one check. Fails when a limit is exceeded. Writes the raw
 # figures to dist/bench-plugin.txt.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 mkdir -p dist
 printf 'bench: %s, %s processors, load %s\n' "$(go version | cut -d' ' -f3)" "$(nproc)" "$(cut -d' ' -f1 /proc/loadavg)"
-printf 'bench: median (10th to 90th percentile) of 21 rounds; about seven minutes\n'
+printf 'bench: median (10th to 90th percentile) of 21 rounds; about nine minutes\n'
 
 set +e
-go test ./internal/scheduler/capacitycard -run '^$' -bench '^Benchmark(Gates|Session|Growth|Allocate)$' -benchtime 21x -timeout 40m \
+go test ./internal/scheduler/capacitycard -run '^$' -bench '^Benchmark(Gates|Session|Growth|Allocate|Tree)$' -benchtime 21x -timeout 40m \
 	2>dist/bench-plugin.log | tee dist/bench-plugin.txt |
 	awk '
 		# The benchmark writes pairs of a value and its unit; the scheduler logs in between.
@@ -25,6 +25,9 @@ go test ./internal/scheduler/capacitycard -run '^$' -bench '^Benchmark(Gates|Ses
 				printf "%-58s capacity-card %.1f ms (%.1f to %.1f), capacity %.1f ms (%.1f to %.1f): %.2f of the time; %d and %d allocations: %.3f\n", name,
 					v["capacity-card-ms"], v["capacity-card-ms-p10"], v["capacity-card-ms-p90"], v["capacity-ms"], v["capacity-ms-p10"], v["capacity-ms-p90"],
 					v["time-ratio"], v["capacity-card-allocs"], v["capacity-allocs"], v["allocs-ratio"]
+			else if ("tree-ratio" in v)
+				printf "%-58s tree %.1f ms (%.1f to %.1f), flat %.1f ms (%.1f to %.1f): %.2f of the time; %d and %d allocations\n", name,
+					v["tree-ms"], v["tree-ms-p10"], v["tree-ms-p90"], v["flat-ms"], v["flat-ms-p10"], v["flat-ms-p90"], v["tree-ratio"], v["tree-allocs"], v["flat-allocs"]
 			else if ("ns/pod" in v)
 				printf "%-58s %.1f ms, %d ns a pod, %d allocations\n", name, v["ms"], v["ns/pod"], v["session-allocs"]
 			else if ("ns-p10" in v)
