@@ -19,8 +19,10 @@ const minRestartInterval = 5 * time.Minute
 
 // sessionMemory is what is remembered between sessions.
 type sessionMemory struct {
-	// evicted are evicted pods, by UID.
-	evicted map[string]bool
+	// evicted are evicted pods, by UID, taken those of this session.
+	evicted, taken map[string]bool
+	// lostCards is when cards were taken from a queue last.
+	lostCards map[string]time.Time
 	// fitsAlone is for how many sessions a unit has fitted while nothing else waited.
 	fitsAlone map[string]int
 	// unfinished are groups of which pods were evicted before and again now.
@@ -44,7 +46,7 @@ type reclaimRecord struct {
 }
 
 func newSessionMemory() sessionMemory {
-	return sessionMemory{evicted: map[string]bool{}, fitsAlone: map[string]int{}, unfinished: map[string]bool{}, reclaimers: map[string]reclaimRecord{}, reclaimed: map[string]reclaimRecord{}}
+	return sessionMemory{lostCards: map[string]time.Time{}, evicted: map[string]bool{}, fitsAlone: map[string]int{}, unfinished: map[string]bool{}, reclaimers: map[string]reclaimRecord{}, reclaimed: map[string]reclaimRecord{}}
 }
 
 // checkSession checks a session before it closes, and returns what is wrong, or "".
@@ -59,12 +61,16 @@ func (w *simulation) checkSession(before *sessionView) string {
 	if wrong := w.checkEvictions(now, victims); wrong != "" {
 		return wrong
 	}
+	if wrong := w.checkTree(before, now, victims); wrong != "" {
+		return wrong
+	}
 	return w.countFitting(before)
 }
 
 // victimGroups returns the groups whose pods were evicted in this session, with their number.
 func (w *simulation) victimGroups() map[string]int {
 	victims := map[string]int{}
+	w.taken = map[string]bool{}
 	for _, j := range w.ssn.Jobs {
 		w.unfinished[j.Name] = false
 		for _, task := range j.Tasks {
@@ -72,7 +78,7 @@ func (w *simulation) victimGroups() map[string]int {
 		}
 		for _, task := range j.TaskStatusIndex[api.Releasing] {
 			if uid := string(task.Pod.UID); task.Pod.DeletionTimestamp == nil && !w.evicted[uid] {
-				w.evicted[uid] = true
+				w.evicted[uid], w.taken[uid] = true, true
 				victims[j.Name]++
 			}
 		}
@@ -158,6 +164,9 @@ func (v *sessionView) fitsWithout(g *group) bool {
 			}
 		}
 	}
+	if v.tree != nil {
+		return v.mustFit(g.promised, v.treeRoom(&startUnit{g, g.promised}))
+	}
 	return v.mustFit(g.promised, v.queues[g.queue].room)
 }
 
@@ -174,6 +183,8 @@ func (w *simulation) mayTake(now *sessionView, by, of *group) bool {
 		return false
 	case by.queue == of.queue:
 		return w.preempts && by.priority > of.priority
+	case now.tree != nil:
+		return now.mayTakeInTree(by, of)
 	}
 	return reclaimer.kind == "inference" && victim.kind == "training" && victim.gives && victim.priority < reclaimer.priority
 }
@@ -263,7 +274,7 @@ func (w *simulation) countFitting(v *sessionView) string {
 		}
 	}
 	counted := map[string]int{}
-	if w.quiet && waits == 1 && len(units) == 1 && !v.leaves && v.unitFits(units[0]) {
+	if w.quiet && waits == 1 && len(units) == 1 && !v.leaves && !w.coolsDown(v, units[0].queue) && v.unitFits(units[0]) {
 		name := units[0].name + "/" + units[0].pods[0].uid
 		if counted[name] = w.fitsAlone[name] + 1; counted[name] > startsWithin {
 			return fmt.Sprintf("fits and waits: %s, for %d sessions in which nothing else waited", w.describeUnit(units[0]), startsWithin)
@@ -294,7 +305,9 @@ func (w *simulation) checkAtRest() string {
 			return fmt.Sprintf("evicted in vain: %s went for %s, which does not run", last.from, u.name)
 		case v.unitFits(u):
 			return "fits and waits for ever: " + w.describeUnit(u)
-		case v.fitsByReclaiming(u, w.runsEnough):
+		case v.tree != nil && v.fitsByTree(u, w.runsEnough):
+			return "below what it deserves and waits for ever: " + w.describeUnit(u)
+		case v.tree == nil && v.fitsByReclaiming(u, w.runsEnough):
 			return "may take and waits for ever: " + w.describeUnit(u)
 		}
 	}

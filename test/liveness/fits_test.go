@@ -94,6 +94,9 @@ func (v *sessionView) unitFits(u *startUnit) bool { return v.mustFit(u.pods, v.r
 // used. Before it is enqueued, the possible reservations of groups that wait for quota are
 // subtracted.
 func (v *sessionView) roomFor(u *startUnit) map[string]int {
+	if v.tree != nil {
+		return v.treeRoom(u)
+	}
 	room := map[string]int{}
 	for card, n := range v.queues[u.queue].room {
 		room[card] = n

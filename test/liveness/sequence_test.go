@@ -21,7 +21,7 @@ import (
 //	node …, queue …                    as package session reads them
 //	mig NAME MODEL SLICES              a node whose cards are slices 1g.18gb
 //	job NAME QUEUE MIN: …              a job as package session reads it, with more options
-//	policy [preempt] [minimumRuntime=10m] [without=ACTION]
+//	policy [preempt] [minimumRuntime=10m] [without=ACTION] [tree]
 //	at 3: STEP                         before the third session
 //
 // The action preempt comes after cardreclaim, as the operator writes it. With preempt=first it
@@ -32,7 +32,7 @@ import (
 // task).
 //
 // A step is a job, or one of: end JOB (its owner deletes it), delete POD, cordon NODE, uncordon
-// NODE, down NODE, up NODE, quota QUEUE TEXT, hold pods|groups N (changes are not seen for N
+// NODE, down NODE, up NODE, quota QUEUE TEXT, queue … (it is replaced), hold pods|groups N (changes are not seen for N
 // sessions), faults PERCENT SEED (of the writes fail; 0 ends it).
 type sequence []string
 

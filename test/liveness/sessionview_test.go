@@ -12,6 +12,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/testing/session"
+	"cardquota.dev/operator/test/observer/rule"
 )
 
 // sessionView is a recount of the session's state.
@@ -19,17 +20,22 @@ type sessionView struct {
 	nodes  []*nodeView
 	queues map[string]*queue
 	groups []*group
+	// tree is the tree of queues, nil while they are flat.
+	tree *rule.Tree
 	// leaves reports whether some pod is leaving.
 	leaves bool
 }
 
 // nodeView is a node with its free resources.
 type nodeView struct {
-	name    string
-	card    string
-	cards   int
-	cpu     int64
-	closed  bool
+	name   string
+	card   string
+	cards  int
+	cpu    int64
+	closed bool
+	// down reports whether its kubelet does not run, total is how many cards it has.
+	down    bool
+	total   int
 	tainted bool
 	// apart are the groups of pods there with anti-affinity to each other.
 	apart map[string]int
@@ -71,11 +77,15 @@ type pod struct {
 // recount recounts the session.
 func (w *simulation) recount() *sessionView {
 	v := &sessionView{queues: map[string]*queue{}}
+	if w.isTree {
+		v.tree = rule.NewTree(w.queueObjects, rule.UnmanagedEnforce)
+	}
 	byName := map[string]*nodeView{}
 	for _, n := range w.ssn.Nodes {
-		p := &nodeView{name: n.Name, card: n.Node.Labels["nvidia.com/gpu.product"], closed: n.Node.Spec.Unschedulable, tainted: len(n.Node.Spec.Taints) > 0, apart: map[string]int{}}
+		p := &nodeView{name: n.Name, card: n.Node.Labels["nvidia.com/gpu.product"], closed: n.Node.Spec.Unschedulable, down: w.down[n.Name], tainted: len(n.Node.Spec.Taints) > 0, apart: map[string]int{}}
 		gpus, slices, cpu := n.Node.Status.Allocatable[session.GPU], n.Node.Status.Allocatable[slice], n.Node.Status.Allocatable["cpu"]
 		p.cards, p.cpu = int(gpus.Value()+slices.Value()), cpu.MilliValue()
+		p.total = p.cards
 		if slices.Value() > 0 {
 			p.card += "/mig-1g.18gb-mixed"
 		}

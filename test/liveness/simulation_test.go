@@ -17,6 +17,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	clientcache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	vcfake "volcano.sh/apis/pkg/client/clientset/versioned/fake"
 	"volcano.sh/volcano/pkg/scheduler"
 
@@ -64,15 +65,18 @@ func newSchedulerCache() *schedulerCache {
 // simulation runs one sequence.
 type simulation struct {
 	*schedulerCache
-	id      int64
-	script  sequence
-	server  *apiServer
-	nodes   map[string]*corev1.Node
-	down    map[string]bool
-	queues  map[string]string // the statement of each queue
-	version int
-	jobs    map[string]*job
-	born    int
+	id     int64
+	script sequence
+	server *apiServer
+	nodes  map[string]*corev1.Node
+	down   map[string]bool
+	queues map[string]string // the statement of each queue
+	// isTree reports whether queues form a tree, of these objects.
+	isTree       bool
+	queueObjects map[string]*v1beta1.Queue
+	version      int
+	jobs         map[string]*job
+	born         int
 	// seen are the objects in Volcano's cache, by name.
 	seen map[string]*corev1.Pod
 	// holdPods and holdGroups are for how many more sessions changes are not seen.
@@ -106,7 +110,7 @@ func (m *schedulerCache) newSimulation(script sequence) *simulation {
 	m.worlds++
 	w := &simulation{
 		schedulerCache: m, id: 1_000_000 + m.worlds, script: script, server: newServer(), nodes: map[string]*corev1.Node{}, down: map[string]bool{},
-		queues: map[string]string{}, jobs: map[string]*job{}, seen: map[string]*corev1.Pod{}, sessionMemory: newSessionMemory(),
+		queues: map[string]string{}, queueObjects: map[string]*v1beta1.Queue{}, jobs: map[string]*job{}, seen: map[string]*corev1.Pod{}, sessionMemory: newSessionMemory(),
 	}
 	m.world = w
 	m.cache.Client().(*fake.Clientset).ClearActions()
@@ -140,6 +144,10 @@ func (w *simulation) loadConfiguration() {
 			for _, option := range strings.Fields(options) {
 				name, value, _ := strings.Cut(option, "=")
 				switch {
+				case name == "asks": // checked as a tree, scheduled flat
+					w.isTree = true
+				case name == "tree":
+					w.isTree, text = true, strings.Replace(text, "          cardUnlimitedCpuMemory", "          queueHierarchy: Tree\n          cardUnlimitedCpuMemory", 1)
 				case name == "preempt" && value == "first":
 					w.preempts, text = true, strings.Replace(text, "cardreclaim", "preempt, cardreclaim", 1)
 				case name == "preempt":
@@ -251,6 +259,7 @@ func (w *simulation) setQueue(line string) {
 	w.version++
 	q := (&session.Cluster{}).Add(line).Queues[0]
 	q.ResourceVersion = fmt.Sprint(w.version)
+	w.queueObjects[q.Name] = q.DeepCopy()
 	delete(w.cache.Queues, api.QueueID(q.Name))
 	w.cache.AddQueueV1beta1(q)
 }

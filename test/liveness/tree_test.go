@@ -1,0 +1,58 @@
+package liveness
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
+)
+
+// TestWhatFitsStartsInATree runs random sequences with trees of queues.
+func TestWhatFitsStartsInATree(t *testing.T) {
+	draws := *sequences / 2
+	if given := os.Getenv("DRAWS"); given != "" {
+		n, err := strconv.Atoi(given)
+		check.NoError(t, err)
+		draws = n
+	}
+	r := seed.Rand(t)
+	inBubble(t, func(t *testing.T, m *schedulerCache) {
+		for range draws {
+			s := generateTree(r)
+			wrong, _ := m.playSequence(s)
+			if wrong == "" {
+				continue
+			}
+			s, wrong, trace := m.shrink(s, wrong)
+			t.Fatalf("%s\nKeep this under testdata with a name that tells what happens:\n\n%s\n%s", wrong, s, strings.Join(trace, "\n"))
+		}
+	})
+}
+
+// TestTreesAreChecked runs schedulers that do not know the tree, or have a part missing.
+func TestTreesAreChecked(t *testing.T) {
+	const fleet = "node n A 4\nqueue top {\"A\":3} keeps parentonly=true deserved={\"A\":2}\n" +
+		"queue a {\"A\":4} 20000 training parent=top deserved={\"A\":1}\nqueue b {\"A\":4} 20000 training parent=top deserved={\"A\":1}\n" +
+		"queue c {\"A\":4} 20000 training deserved={\"A\":2}\n"
+	const tree, borrows = "policy tree\n", "job r c 1: n*4 ran=1h\n"
+	sequences := map[string]struct{ text, wrong string }{
+		"within every quota":                      {tree + fleet + "job x a 3: -*3\n", ""},
+		"a flat scheduler exceeds the parent":     {"policy asks\n" + fleet + "job x a 4: -*4\n", "placed above a quota"},
+		"a flat scheduler takes a guarantee":      {"policy asks\n" + strings.Replace(fleet, "deserved={\"A\":2}\n", "deserved={\"A\":2} guarantee={\"A\":2}\n", 2) + "job x a 3: -*3\n", "took a guarantee"},
+		"a flat scheduler starts in a held queue": {"policy asks\n" + strings.Replace(fleet, "queue c", "queue c {\"A\":4} 20000 training stop=Hold\nqueue d", 1) + "job x c 1: -\n", "placed in a closed queue"},
+		"a flat scheduler lends for good":         {"policy asks\n" + fleet + "job x c 3: -*3 protected\n", "borrowed for good"},
+		"what is borrowed comes back":             {tree + fleet + borrows + "job x a 1: -\n", ""},
+		"what is borrowed does not come back":     {tree + fleet + borrows + "job x a 1: -\npolicy without=cardreclaim", "below what it deserves and waits for ever"},
+		"what is deserved need not come back":     {tree + fleet + "job r c 1: n*2 ran=1h\njob s b 1: n ran=1h\njob q a 1: n ran=1h\njob x a 1: -\npolicy without=cardreclaim", ""},
+		"a flat scheduler takes what is deserved": {"policy asks\n" + strings.Replace(fleet, "queue a {\"A\":4} 20000 training", "queue a {\"A\":4} 80000 inference", 1) + "job r c 4: n*4 ran=1h\njob x a 2: -*2\n", "evicted in order to borrow"},
+	}
+	inBubble(t, func(t *testing.T, m *schedulerCache) {
+		for name, tc := range sequences {
+			wrong, trace := m.playSequence(parseSequence(tc.text))
+			check.That(t, failureKind(wrong) == tc.wrong, "%s: found %q, want %q\n%s", name, wrong, tc.wrong, strings.Join(trace, "\n"))
+		}
+	})
+}

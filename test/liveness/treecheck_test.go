@@ -1,0 +1,350 @@
+package liveness
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// checkTree checks what a session did in a tree of queues.
+func (w *simulation) checkTree(before, now *sessionView, victims map[string]int) string {
+	if now.tree == nil {
+		return ""
+	}
+	if wrong := now.checkTreePlacements(before); wrong != "" {
+		return wrong
+	}
+	for name := range victims {
+		queue := now.groupNamed(name).queue
+		if wrong := w.checkTakenFrom(now, queue); wrong != "" {
+			return wrong
+		}
+		w.lostCards[queue] = time.Now()
+	}
+	return w.checkTreeReclaimers(now, victims)
+}
+
+func (v *sessionView) groupNamed(name string) *group {
+	return v.groups[slices.IndexFunc(v.groups, func(g *group) bool { return g.name == name })]
+}
+
+// newPods selects the pods that were not placed before.
+func newPods(before *sessionView, pods func(*group) []*pod) func(*group) []*pod {
+	old := before.placedPods()
+	return func(g *group) []*pod {
+		return slices.DeleteFunc(slices.Clone(pods(g)), func(p *pod) bool { return old[p.uid] })
+	}
+}
+
+// cards returns the cards of all nodes.
+func (v *sessionView) cards() []string {
+	cards := map[string]bool{}
+	for _, n := range v.nodes {
+		cards[n.card] = true
+	}
+	return slices.Sorted(maps.Keys(cards))
+}
+
+// checkTreePlacements checks the pods that the session placed or pipelined.
+func (v *sessionView) checkTreePlacements(before *sessionView) string {
+	for _, card := range v.cards() {
+		use, claimed := v.treeUse(card, placedPods), v.treeUse(card, claimedPods)
+		placed := v.treeUse(card, newPods(before, placedPods))
+		for queue := range v.treeUse(card, newPods(before, claimedPods)) {
+			if why := v.tree.WhyClosed(queue); why != "" {
+				return fmt.Sprintf("placed in a closed queue: %s: %s", queue, why)
+			}
+			if why := v.tree.AboveQuota(queue, card, claimed); why != "" {
+				return fmt.Sprintf("placed above a quota: queue %s: %s", queue, why)
+			}
+		}
+		for queue, count := range placed {
+			if why := v.tree.TakesGuarantee(queue, card, count, use, v.schedulable(card, placedPods)); why != "" {
+				return fmt.Sprintf("took a guarantee: queue %s: %s", queue, why)
+			}
+		}
+		fixed := v.treeUse(card, v.fixedOf(placedPods))
+		for queue := range v.treeUse(card, v.fixedOf(newPods(before, placedPods))) {
+			if why := v.tree.AboveDeserved(queue, card, fixed); why != "" {
+				return fmt.Sprintf("borrowed for good: queue %s: %s", queue, why)
+			}
+		}
+	}
+	return ""
+}
+
+// mayTakeInTree reports whether the types and the kinds of queues let one group reclaim from
+// another: by the matrix, or by the tree. The amounts are checked for the session as a whole.
+func (v *sessionView) mayTakeInTree(by, of *group) bool {
+	reclaimer, victim := v.queues[by.queue], v.queues[of.queue]
+	if !victim.gives || v.tree.WhyClosed(by.queue) != "" {
+		return false
+	}
+	return v.byMatrix(by.queue, of.queue) || isKnownType(reclaimer.kind) && isKnownType(victim.kind)
+}
+
+// byMatrix reports whether a queue may reclaim from another by the reclaim matrix.
+func (v *sessionView) byMatrix(by, of string) bool {
+	reclaimer, victim := v.queues[by], v.queues[of]
+	return reclaimer.kind == "inference" && victim.kind == "training" && victim.gives && victim.priority < reclaimer.priority
+}
+
+// reclaimersOf returns the queues of pipelined pods that may reclaim from a queue.
+func (w *simulation) reclaimersOf(v *sessionView, queue string) []string {
+	var out []string
+	for _, by := range v.groups {
+		if len(by.promised) > 0 && by.queue != queue && v.mayTakeInTree(by, &group{queue: queue}) {
+			out = append(out, by.queue)
+		}
+	}
+	return out
+}
+
+// checkTakenFrom checks a queue from which the session took pods, and each of its ancestors below
+// the common one with every possible reclaimer: what it holds stays at its guarantee or above. By
+// the tree it held more than it deserves before the last unit was taken.
+func (w *simulation) checkTakenFrom(v *sessionView, queue string) string {
+	reclaimers := w.reclaimersOf(v, queue)
+	if len(reclaimers) == 0 {
+		return "" // preempt, or a drain
+	}
+	for _, name := range v.tree.PathOf(queue) {
+		inside := func(by string) bool { return slices.Contains(v.tree.PathOf(by), name) }
+		if slices.ContainsFunc(reclaimers, inside) {
+			return ""
+		}
+		byMatrix := slices.ContainsFunc(reclaimers, func(by string) bool { return v.byMatrix(by, queue) })
+		for _, card := range v.cards() {
+			taken, largest := w.takenIn(v, name, card)
+			left, q := v.tree.UsedIn(name, v.treeUse(card, claimedPods)), v.tree.Queue(name)
+			switch {
+			case taken == 0:
+			case left < q.Guarantee[card]:
+				return fmt.Sprintf("taken from a guarantee: queue %s keeps %d of %s, and is guaranteed %d", name, left, card, q.Guarantee[card])
+			case !byMatrix && left+largest <= q.Deserved[card] && w.isNeeded(v, queue, card):
+				return fmt.Sprintf("taken from what is deserved: queue %s keeps %d of %s, after %d in units of at most %d, and deserves %d", name, left, card, taken, largest, q.Deserved[card])
+			}
+		}
+	}
+	return ""
+}
+
+// isNeeded reports whether some pipelined pod outside of a queue is on a card.
+func (w *simulation) isNeeded(v *sessionView, queue, card string) bool {
+	return slices.ContainsFunc(v.groups, func(g *group) bool {
+		return g.queue != queue && slices.ContainsFunc(g.promised, func(p *pod) bool { return v.cardOf(p) == card })
+	})
+}
+
+// takenIn returns the cards that the session took from a subtree, and those of the largest unit: a
+// whole job, or a single pod of one that stays.
+func (w *simulation) takenIn(v *sessionView, queue, card string) (sum, largest int64) {
+	for _, g := range v.groups {
+		if !slices.Contains(v.tree.PathOf(g.queue), queue) {
+			continue
+		}
+		unit := int64(0)
+		for _, p := range g.leaving {
+			if w.taken[p.uid] && v.cardOf(p) == card {
+				sum += int64(p.cards)
+				if len(g.placed) > 0 {
+					unit = 0
+				}
+				unit += int64(p.cards)
+				largest = max(largest, unit)
+			}
+		}
+	}
+	return sum, largest
+}
+
+// checkTreeReclaimers checks the only reclaimer of a session: its queue stays within what it
+// deserves, and so do its ancestors below the farthest victim unless they release cards
+// themselves; and no victim is farther than needed.
+func (w *simulation) checkTreeReclaimers(v *sessionView, victims map[string]int) string {
+	var by *group
+	for _, g := range v.groups {
+		if len(g.promised) == 0 {
+			continue
+		}
+		if by != nil {
+			return "" // several
+		}
+		by = g
+	}
+	if by == nil || len(victims) == 0 {
+		return ""
+	}
+	farthest := 0
+	for name := range victims {
+		queue := v.groupNamed(name).queue
+		if queue == by.queue {
+			return "" // preempt
+		}
+		farthest = max(farthest, len(v.tree.Below(by.queue, queue)))
+	}
+	for _, card := range v.cards() {
+		if len(v.treeUse(card, func(g *group) []*pod { return g.promised })) == 0 {
+			continue
+		}
+		claimed := v.treeUse(card, claimedPods)
+		for i, name := range v.tree.PathOf(by.queue)[:farthest] {
+			taken, _ := w.takenIn(v, name, card)
+			before := v.tree.UsedIn(name, v.treeUse(card, placedPods)) + taken
+			holds, deserved := v.tree.UsedIn(name, claimed), v.tree.Queue(name).Deserved[card]
+			if holds > deserved && (i == 0 || holds > before) {
+				return fmt.Sprintf("evicted in order to borrow: queue %s will hold %d of %s for %s, and deserves %d", name, holds, card, by.name, deserved)
+			}
+		}
+	}
+	if farthest > 1 {
+		return w.checkNearerVictims(v, by, victims, farthest)
+	}
+	return ""
+}
+
+// checkNearerVictims reports a victim that is farther than another job which alone would have
+// sufficed.
+func (w *simulation) checkNearerVictims(v *sessionView, by *group, victims map[string]int, farthest int) string {
+	u := &startUnit{by, by.promised}
+	back := v.withdraw(by.promised)
+	defer back()
+	for _, g := range v.groups {
+		if victims[g.name] > 0 || len(g.placed) == 0 || len(g.leaving) > 0 || g.queue == by.queue || len(v.tree.Below(by.queue, g.queue)) >= farthest {
+			continue
+		}
+		if w.runsEnough(g) && v.canTakeWhole(u, g, heldPods) && v.fitsAfter(u, []*group{g}, heldPods) {
+			return fmt.Sprintf("taken from too far: %v go for %s, although %s of queue %s is nearer and suffices", victims, by.name, g.name, g.queue)
+		}
+	}
+	return ""
+}
+
+// withdraw takes pods off their nodes until the returned function is called.
+func (v *sessionView) withdraw(pods []*pod) (back func()) {
+	move := func(move func(*nodeView, *pod)) {
+		for _, n := range v.nodes {
+			for _, p := range pods {
+				if p.node == n.name {
+					move(n, p)
+				}
+			}
+		}
+	}
+	move((*nodeView).removePod)
+	return func() { move((*nodeView).addPod) }
+}
+
+// cardNeeded returns the only card that a unit names, and how many of it, false for other units.
+func (u *startUnit) cardNeeded() (string, int64, bool) {
+	count := int64(0)
+	for _, p := range u.pods {
+		if len(p.names) != 1 || p.cards == 0 || p.names[0] != u.pods[0].names[0] || p.isMIG != u.pods[0].isMIG {
+			return "", 0, false
+		}
+		count += int64(p.cards)
+	}
+	return u.pods[0].names[0], count, true
+}
+
+// canTakeWhole reports whether a group is certainly reclaimable for a unit as a whole, while pods
+// are selected.
+func (v *sessionView) canTakeWhole(u *startUnit, g *group, pods func(*group) []*pod) bool {
+	card, _, plain := u.cardNeeded()
+	if !plain || g.isProtected || g.strange || len(g.leaving)+len(g.promised) > 0 || !v.mayTakeInTree(u.group, g) {
+		return false
+	}
+	use, whole := v.treeUse(card, pods), int64(0)
+	for _, p := range g.placed {
+		if v.cardOf(p) != card {
+			return false
+		}
+		whole += int64(p.cards)
+	}
+	return whole > 0 && !slices.ContainsFunc(v.tree.Below(g.queue, u.queue), func(name string) bool {
+		used, q := v.tree.UsedIn(name, use), v.tree.Queue(name)
+		return used-whole < q.Guarantee[card] || !v.byMatrix(u.queue, g.queue) && used <= q.Deserved[card]
+	})
+}
+
+// fitsAfter reports whether a unit fits the tree and the nodes after some groups are gone.
+func (v *sessionView) fitsAfter(u *startUnit, gone []*group, pods func(*group) []*pod) bool {
+	card, count, plain := u.cardNeeded()
+	if !plain {
+		return false
+	}
+	isGone := func(g *group) bool { return slices.Contains(gone, g) }
+	before := v.treeUse(card, pods)
+	after := v.treeUse(card, func(g *group) []*pod {
+		if isGone(g) {
+			return nil
+		}
+		return pods(g)
+	})
+	after[u.queue] += count
+	farthest := 0
+	for _, g := range gone {
+		farthest = max(farthest, len(v.tree.Below(u.queue, g.queue)))
+	}
+	for i, name := range v.tree.PathOf(u.queue)[:farthest] {
+		if used, deserved := v.tree.UsedIn(name, after), v.tree.Queue(name).Deserved[card]; used > deserved && (i == 0 || used > v.tree.UsedIn(name, before)) {
+			return false
+		}
+	}
+	if v.tree.AboveQuota(u.queue, card, after) != "" || v.tree.TakesGuarantee(u.queue, card, count, after, v.schedulable(card, pods)) != "" {
+		return false
+	}
+	if slices.ContainsFunc(u.pods, func(p *pod) bool { return v.isFixed(u.group, p) }) {
+		fixed := v.treeUse(card, v.fixedOf(pods))
+		fixed[u.queue] += count
+		if v.tree.AboveDeserved(u.queue, card, fixed) != "" {
+			return false
+		}
+	}
+	var away []*pod
+	for _, g := range gone {
+		away = append(away, g.placed...)
+	}
+	defer v.withdraw(away)()
+	return v.mustFit(u.pods, map[string]int{card: int(count)})
+}
+
+// fitsByTree reports whether a unit would certainly fit by reclaiming: jobs that hold more than
+// their queues deserve are taken one by one until it fits.
+func (v *sessionView) fitsByTree(u *startUnit, runsEnough func(*group) bool) bool {
+	if v.tree.WhyClosed(u.queue) != "" || !isKnownType(v.queues[u.queue].kind) || len(v.reservedInQueue(u)) > 0 {
+		return false
+	}
+	var gone []*group
+	left := func(g *group) []*pod {
+		if slices.Contains(gone, g) {
+			return nil
+		}
+		return heldPods(g)
+	}
+	for _, g := range v.groups {
+		if g.queue == u.queue || slices.Contains(gone, g) || !runsEnough(g) || !v.canTakeWhole(u, g, left) {
+			continue
+		}
+		if v.fitsAfter(u, []*group{g}, heldPods) {
+			return true
+		}
+		gone = append(gone, g)
+		if v.fitsAfter(u, gone, heldPods) {
+			return true
+		}
+	}
+	return false
+}
+
+// reservedInQueue returns the other groups of a unit's queue that wait.
+func (v *sessionView) reservedInQueue(u *startUnit) []string {
+	var names []string
+	for _, g := range v.groups {
+		if g.name != u.name && g.queue == u.queue && len(g.waiting)+len(g.promised) > 0 {
+			names = append(names, g.name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,153 @@
+package liveness
+
+import (
+	"slices"
+	"time"
+
+	"volcano.sh/apis/pkg/apis/scheduling"
+
+	"cardquota.dev/operator/test/observer/rule"
+)
+
+// cardOf returns the card of the node of a pod.
+func (v *sessionView) cardOf(p *pod) string {
+	for _, n := range v.nodes {
+		if n.name == p.node {
+			return n.card
+		}
+	}
+	return ""
+}
+
+// treeUse sums the cards of selected pods by queue.
+func (v *sessionView) treeUse(card string, pods func(*group) []*pod) rule.TreeUse {
+	use := rule.TreeUse{}
+	for _, g := range v.groups {
+		for _, p := range pods(g) {
+			if p.cards > 0 && v.cardOf(p) == card {
+				use[g.queue] += int64(p.cards)
+			}
+		}
+	}
+	return use
+}
+
+// placedPods are the pods that hold cards and stay; heldPods also those that were evicted and are
+// not terminating yet; claimedPods also those that are pipelined.
+func placedPods(g *group) []*pod { return g.placed }
+
+func heldPods(g *group) []*pod {
+	return slices.Concat(g.placed, slices.DeleteFunc(slices.Clone(g.leaving), func(p *pod) bool { return p.object.DeletionTimestamp != nil }))
+}
+
+func claimedPods(g *group) []*pod { return slices.Concat(g.placed, g.promised) }
+
+// fixedOf selects those pods of groups that cannot be reclaimed.
+func (v *sessionView) fixedOf(pods func(*group) []*pod) func(*group) []*pod {
+	return func(g *group) []*pod {
+		return slices.DeleteFunc(slices.Clone(pods(g)), func(p *pod) bool { return !v.isFixed(g, p) })
+	}
+}
+
+// isFixed reports whether a pod cannot be reclaimed.
+func (v *sessionView) isFixed(g *group, p *pod) bool {
+	of := v.queues[g.queue]
+	return of == nil || !of.gives || !isKnownType(of.kind) || p.object.Annotations["volcano.sh/preemptable"] == "false"
+}
+
+func isKnownType(kind string) bool { return kind == "inference" || kind == "training" }
+
+// schedulable returns the cards of nodes that take pods, and what pods hold on the others.
+func (v *sessionView) schedulable(card string, pods func(*group) []*pod) int64 {
+	sum, closed := int64(0), map[string]bool{}
+	for _, n := range v.nodes {
+		if closed[n.name] = n.closed || n.down; n.card == card && !closed[n.name] {
+			sum += int64(n.total)
+		}
+	}
+	for _, n := range v.treeUse(card, func(g *group) []*pod {
+		return slices.DeleteFunc(slices.Clone(pods(g)), func(p *pod) bool { return !closed[p.node] })
+	}) {
+		sum += n
+	}
+	return sum
+}
+
+// treeRoom returns how many cards a unit can certainly use: of the quota of every ancestor, of what
+// others are not guaranteed, and of what its queues deserve if its pods cannot be reclaimed. Before
+// it is enqueued, everything that others may have reserved is subtracted.
+func (v *sessionView) treeRoom(u *startUnit) map[string]int {
+	room := map[string]int{}
+	if q := v.tree.Queue(u.queue); q == nil || v.tree.WhyClosed(u.queue) != "" {
+		return room
+	}
+	for card := range v.tree.Queue(u.queue).Cards {
+		room[card] = int(max(0, v.treeRoomFor(u, card)))
+	}
+	return room
+}
+
+func (v *sessionView) treeRoomFor(u *startUnit, card string) int64 {
+	t, leaf := v.tree, v.tree.Queue(u.queue)
+	use := v.treeUse(card, heldPods)
+	reserved := v.reservedFor(u, card)
+	own := max(0, leaf.Guarantee[card]-use[u.queue]-reserved[u.queue])
+	room := own + max(0, v.schedulable(card, heldPods)-t.Occupied("", card, use)-sumOf(reserved))
+	isFixed := slices.ContainsFunc(u.pods, func(p *pod) bool { return v.isFixed(u.group, p) })
+	fixed := v.treeUse(card, v.fixedOf(heldPods))
+	for _, name := range leaf.Path {
+		q, claims := t.Queue(name), t.UsedIn(name, reserved)
+		room = min(room, q.Cards[card]-t.UsedIn(name, use)-claims)
+		if name != u.queue {
+			room = min(room, own+max(0, q.Cards[card]-t.Occupied(name, card, use)-claims))
+		}
+		if isFixed {
+			room = min(room, q.Deserved[card]-t.UsedIn(name, fixed)-claims)
+		}
+	}
+	return room
+}
+
+// reservedFor returns what enqueued groups may have reserved, by queue, for a unit that is not
+// enqueued.
+func (v *sessionView) reservedFor(u *startUnit, card string) rule.TreeUse {
+	reserved := rule.TreeUse{}
+	if u.phase != scheduling.PodGroupPending && u.phase != "" {
+		return reserved
+	}
+	for _, g := range v.groups {
+		if g.name == u.name || g.phase == scheduling.PodGroupPending || g.phase == "" {
+			continue
+		}
+		for _, p := range g.waiting {
+			if len(p.names) == 0 || slices.Contains(p.names, card) {
+				reserved[g.queue] += int64(p.cards)
+			}
+		}
+	}
+	return reserved
+}
+
+func sumOf(use rule.TreeUse) int64 {
+	var sum int64
+	for _, n := range use {
+		sum += n
+	}
+	return sum
+}
+
+// coolsDown reports whether a queue may not borrow now: cards were taken back from it, or from a
+// queue with an ancestor in common.
+func (w *simulation) coolsDown(v *sessionView, queue string) bool {
+	if v.tree == nil {
+		return false
+	}
+	path := v.tree.PathOf(queue)
+	for name, at := range w.lostCards {
+		others := v.tree.PathOf(name)
+		if others[len(others)-1] == path[len(path)-1] && time.Since(at) < minRestartInterval+2*time.Second {
+			return true
+		}
+	}
+	return false
+}
