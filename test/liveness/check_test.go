@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/test/observer/rule"
 )
 
 // startsWithin is how many sessions may pass until a unit that fits is bound, while nothing
@@ -125,7 +127,7 @@ func (w *simulation) checkEvictions(now *sessionView, victims map[string]int) st
 		}
 	}
 	for _, g := range now.groups {
-		if len(promised) == len(g.promised) && w.reclaimedFrom(now, g, victims) && now.fitsWithout(g) {
+		if len(g.promised) > 0 && len(promised) == len(g.promised) && w.reclaimedFrom(now, g, victims) && now.fitsWithout(g) {
 			return fmt.Sprintf("evicted in vain: %v go for %s, which fits without that", victims, g.name)
 		}
 	}
@@ -172,7 +174,7 @@ func (v *sessionView) fitsWithout(g *group) bool {
 
 // reclaimedFrom reports whether a group may reclaim from any of the victims.
 func (w *simulation) reclaimedFrom(now *sessionView, by *group, victims map[string]int) bool {
-	return slices.ContainsFunc(now.groups, func(g *group) bool { return victims[g.name] > 0 && w.mayTake(now, by, g) })
+	return slices.ContainsFunc(now.groups, func(g *group) bool { return victims[g.name] > 0 && !w.isDrained(g.queue) && w.mayTake(now, by, g) })
 }
 
 // mayTake reports whether pods of one group may be evicted for another one.
@@ -193,6 +195,12 @@ func (w *simulation) mayTake(now *sessionView, by, of *group) bool {
 func (w *simulation) checkVictim(now *sessionView, g *group, promised []*pod) string {
 	if left := len(g.placed); left > 0 && left < g.min {
 		return fmt.Sprintf("left below its minimum: %d pods of %s run, of which %d are the minimum", left, g.name, g.min)
+	}
+	if w.isDrained(g.queue) {
+		if len(g.placed) > 0 {
+			return fmt.Sprintf("drained by half: %d pods of %s stay", len(g.placed), g.name)
+		}
+		return ""
 	}
 	if w.unfinished[g.name] { // the rest of an earlier eviction
 		return ""
@@ -235,6 +243,12 @@ func (w *simulation) checkReclaimedForOne(now *sessionView, g *group, reclaimer 
 		return fmt.Sprintf("taken twice: %s, after %s", key, time.Since(last.at))
 	}
 	return ""
+}
+
+// isDrained reports whether the stop policy of a queue or of an ancestor drains it.
+func (w *simulation) isDrained(queue string) bool {
+	q := rule.NewTree(w.queueObjects, rule.UnmanagedEnforce).Queue(queue)
+	return q != nil && q.Stop == rule.HoldAndDrain
 }
 
 // isUnavailable reports whether a node accepts no pods, so that its pipelined pods need another node.
@@ -296,6 +310,11 @@ func (w *simulation) checkAtRest() string {
 		told := slices.ContainsFunc(g.placed, func(p *pod) bool { return w.evicted[p.uid] })
 		if told && len(g.placed) < g.min {
 			return fmt.Sprintf("taken by half: %s has %d pods, of which some were to go", g.name, len(g.placed))
+		}
+	}
+	for _, g := range v.groups {
+		if w.isDrained(g.queue) && len(g.placed) > 0 {
+			return fmt.Sprintf("drained and still runs: %s of queue %s", g.name, g.queue)
 		}
 	}
 	for _, u := range v.waitingUnits() {

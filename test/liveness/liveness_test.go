@@ -142,6 +142,9 @@ func (s sequence) isWhole() bool {
 		if _, step, is := strings.Cut(line, "quota "); is && !named[strings.Fields(step)[0]] {
 			return false
 		}
+		if _, parent, is := strings.Cut(line, "parent="); is && !named[strings.Fields(parent)[0]] {
+			return false
+		}
 		_, step, is := strings.Cut(line, "job ")
 		if !is {
 			continue

@@ -1,8 +1,7 @@
 package liveness
 
 import (
-	"os"
-	"strconv"
+	"flag"
 	"strings"
 	"testing"
 
@@ -10,17 +9,14 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
+// treeSequences is the number of sequences with trees of queues.
+var treeSequences = flag.Int("tree-sequences", 0, "how many random sequences of sessions are played in trees of queues")
+
 // TestWhatFitsStartsInATree runs random sequences with trees of queues.
 func TestWhatFitsStartsInATree(t *testing.T) {
-	draws := *sequences / 2
-	if given := os.Getenv("DRAWS"); given != "" {
-		n, err := strconv.Atoi(given)
-		check.NoError(t, err)
-		draws = n
-	}
 	r := seed.Rand(t)
 	inBubble(t, func(t *testing.T, m *schedulerCache) {
-		for range draws {
+		for range *treeSequences {
 			s := generateTree(r)
 			wrong, _ := m.playSequence(s)
 			if wrong == "" {
@@ -42,7 +38,7 @@ func TestTreesAreChecked(t *testing.T) {
 		"within every quota":                      {tree + fleet + "job x a 3: -*3\n", ""},
 		"a flat scheduler exceeds the parent":     {"policy asks\n" + fleet + "job x a 4: -*4\n", "placed above a quota"},
 		"a flat scheduler takes a guarantee":      {"policy asks\n" + strings.Replace(fleet, "deserved={\"A\":2}\n", "deserved={\"A\":2} guarantee={\"A\":2}\n", 2) + "job x a 3: -*3\n", "took a guarantee"},
-		"a flat scheduler starts in a held queue": {"policy asks\n" + strings.Replace(fleet, "queue c", "queue c {\"A\":4} 20000 training stop=Hold\nqueue d", 1) + "job x c 1: -\n", "placed in a closed queue"},
+		"a flat scheduler starts in a parent":     {"policy asks\n" + fleet + "job x top 1: -\n", "placed in a closed queue"},
 		"a flat scheduler lends for good":         {"policy asks\n" + fleet + "job x c 3: -*3 protected\n", "borrowed for good"},
 		"what is borrowed comes back":             {tree + fleet + borrows + "job x a 1: -\n", ""},
 		"what is borrowed does not come back":     {tree + fleet + borrows + "job x a 1: -\npolicy without=cardreclaim", "below what it deserves and waits for ever"},

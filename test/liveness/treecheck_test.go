@@ -17,6 +17,9 @@ func (w *simulation) checkTree(before, now *sessionView, victims map[string]int)
 	}
 	for name := range victims {
 		queue := now.groupNamed(name).queue
+		if w.isDrained(queue) {
+			continue
+		}
 		if wrong := w.checkTakenFrom(now, queue); wrong != "" {
 			return wrong
 		}
@@ -179,8 +182,8 @@ func (w *simulation) checkTreeReclaimers(v *sessionView, victims map[string]int)
 	farthest := 0
 	for name := range victims {
 		queue := v.groupNamed(name).queue
-		if queue == by.queue {
-			return "" // preempt
+		if queue == by.queue || w.isDrained(queue) {
+			return "" // preempt, or a drain
 		}
 		farthest = max(farthest, len(v.tree.Below(by.queue, queue)))
 	}
