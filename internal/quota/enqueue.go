@@ -149,7 +149,7 @@ func (q *queueLedger) checkEnqueueFixed(request JobRequest, overCommit float64) 
 				fixed.cards[name] = card.Count(sum.clampedInt64())
 			}
 		}
-		if s := fixed.checkEnqueue(at.borrowLimit, &Reservations{}, request, overCommit); s != nil {
+		if s := fixed.checkEnqueue(at.limits.deserved, &Reservations{}, request, overCommit); s != nil {
 			s.Of, s.Kind = s.Kind, NotReclaimable
 			if s.Ancestor = at != q; s.Ancestor {
 				s.Requester = q.name
@@ -158,14 +158,6 @@ func (q *queueLedger) checkEnqueueFixed(request JobRequest, overCommit float64) 
 		}
 	}
 	return nil
-}
-
-// borrowLimit returns what the queue deserves of a name, Unlimited if its quota is.
-func (q *queueLedger) borrowLimit(name card.Name) int64 {
-	if q.isUnlimited(name) {
-		return Unlimited
-	}
-	return q.limits.deserved(name)
 }
 
 // isStopped reports whether the queue may not borrow some card of a request for now.
@@ -192,20 +184,20 @@ func (q *queueLedger) checkEnqueue(limit func(card.Name) int64, inqueue *Reserva
 // FitsAlone reports whether CheckEnqueue would accept the request if the queue held only these
 // charges, and no other queue held any.
 func (l *Ledger) FitsAlone(queue string, own []*Charge, request JobRequest, overCommit float64) bool {
-	q, total, one := l.readQueue(queue), card.Count(0), len(own) == 0 && !request.IsFixed
+	q, total, one := l.readQueue(queue), card.Count(0), len(own) == 0
 	for _, d := range request.Cards {
 		total = total.Add(d.Count)
 	}
 	for _, d := range request.Cards { // usually one card has quota for the whole request
-		one = one && slices.ContainsFunc(d.Names, func(name card.Name) bool { return int64(total) <= q.limitOnPath(name) })
+		one = one && slices.ContainsFunc(d.Names, func(name card.Name) bool { return int64(total) <= q.limitAlone(name, request.IsFixed) })
 	}
-	if one && request.MilliCPU <= q.limitOnPath(CPUName) && request.Memory <= q.limitOnPath(MemoryName) {
+	if one && request.MilliCPU <= q.limitAlone(CPUName, request.IsFixed) && request.Memory <= q.limitAlone(MemoryName, request.IsFixed) {
 		return true
 	}
 	alone := New(len(own))
 	limits := l.PathLimits(queue)
 	if request.IsFixed {
-		limits = l.deservedOnPath(queue, limits)
+		limits = q.deservedOnPath(limits)
 	}
 	alone.SetLimits(queue, limits)
 	for i, c := range own {

@@ -155,16 +155,23 @@ func (l *Ledger) PathLimits(queue string) Limits {
 	return limits
 }
 
-// deservedOnPath returns limits that are also at most what the queue and its ancestors deserve.
-func (l *Ledger) deservedOnPath(queue string, limits Limits) Limits {
-	cards := maps.Clone(limits.Cards)
-	limits.Cards = cards
-	for at := l.readQueue(queue); at.tree != nil && !at.isRoot(); at = at.parent {
-		for name := range cards {
-			cards[name] = min(cards[name], card.Count(min(at.borrowLimit(name), int64(card.MaxCount))))
-		}
-		limits.MilliCPU, limits.Memory = min(limits.MilliCPU, at.borrowLimit(CPUName)), min(limits.Memory, at.borrowLimit(MemoryName))
+// limitAlone returns how much of a name the queue may use if no other queue uses anything. For
+// pods from which others cannot reclaim, that is at most what the queues of the path deserve.
+func (q *queueLedger) limitAlone(name card.Name, isFixed bool) int64 {
+	limit := q.limitOnPath(name)
+	for at := q; isFixed && at.tree != nil && !at.isRoot(); at = at.parent {
+		limit = min(limit, at.limits.deserved(name))
 	}
+	return limit
+}
+
+// deservedOnPath returns limits that are also at most what the queue and its ancestors deserve.
+func (q *queueLedger) deservedOnPath(limits Limits) Limits {
+	limits.Cards = maps.Clone(limits.Cards)
+	for name := range limits.Cards {
+		limits.Cards[name] = card.Count(min(q.limitAlone(name, true), int64(card.MaxCount)))
+	}
+	limits.MilliCPU, limits.Memory = q.limitAlone(CPUName, true), q.limitAlone(MemoryName, true)
 	return limits
 }
 

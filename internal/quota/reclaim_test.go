@@ -223,19 +223,12 @@ func TestEnqueueInATreeMatchesEachLevel(t *testing.T) {
 			fixed.IsFixed = true
 			got = h.ledger.CheckEnqueue(queue, func(at string) *Reservations { return reserved[at] }, fixed, factor)
 			for _, at := range h.naive.path(queue) {
-				deserved := func(name card.Name) int64 {
-					if limit, isLimited := h.naive.limit(at, name); !isLimited {
-						return limit
-					}
-					return h.naive.deserved(at, name)
-				}
-				l := level{limit: deserved, used: func(name card.Name) int64 { return h.naive.fixed(at, name) }}
-				fits := h.naive.limits[at].AnyCard || l.givesAll(nil, request.Cards, names, factor)
-				for name, amount := range map[card.Name]int64{CPUName: request.MilliCPU, MemoryName: request.Memory} {
-					fits = fits && (amount == 0 || l.used(name)+amount <= scaleLimit(deserved(name), factor))
-				}
-				check.Must(t, got != nil || fits, "%+v in %s, which no queue could reclaim, is enqueued to borrow in %s", fixed, queue, at)
+				l := level{limit: func(name card.Name) int64 { return h.naive.deserved(at, name) }, used: func(name card.Name) int64 { return h.naive.fixed(at, name) }}
+				want = want && (h.naive.limits[at].AnyCard || l.givesAll(nil, request.Cards, names, factor)) &&
+					(request.MilliCPU == 0 || l.used(CPUName)+request.MilliCPU <= scaleLimit(l.limit(CPUName), factor)) &&
+					(request.Memory == 0 || l.used(MemoryName)+request.Memory <= scaleLimit(l.limit(MemoryName), factor))
 			}
+			check.Must(t, (got == nil) == want, "%+v in %s, which no queue could reclaim: %+v, want %v", fixed, queue, got, want)
 		}
 	})
 }

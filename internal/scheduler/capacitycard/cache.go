@@ -110,10 +110,12 @@ type podState struct {
 	annotatedQueue string
 	// isOurs is set if the pod names this scheduler.
 	isOurs bool
-	// isProtected is set in a tree if the pod itself may not be evicted. treeGeneration is that
-	// of the tree when the charge was found right.
-	isProtected    bool
-	treeGeneration uint64
+	// isProtected is set in a tree if the pod itself may not be evicted. serviceType is what the
+	// pod says, ownerType that of its owner's kind. treeGeneration is that of the tree when the
+	// charge was found right.
+	isProtected            bool
+	serviceType, ownerType string
+	treeGeneration         uint64
 	// chargedAs is how the ledger charges the pod.
 	chargedAs chargeKind
 	// assumedNodeInvalid is set if the node in the pod object is not real: Volcano writes it
@@ -194,7 +196,10 @@ func (c *Cache) newPodState(pod *corev1.Pod) *podState {
 	state := &podState{
 		object: pod, isOurs: c.resolver.UsesOurScheduler(pod), outOfSync: workload.IsMarkedOutOfSync(pod) && workload.ManagedByVCJob(pod), request: c.resolver.Request(pod),
 	}
-	state.isProtected = c.tree.isTree && !workload.IsEvictable(pod, nil)
+	if c.tree.isTree {
+		state.isProtected = !workload.IsEvictable(pod, nil)
+		state.serviceType, state.ownerType = workload.ServiceTypeFor(nil, pod.Annotations, nil, ""), c.tree.owners.TypeFor(pod)
+	}
 	if c.cardUnlimitedCPUMemory && state.request.Count > 0 {
 		state.request.MilliCPU, state.request.Memory = 0, 0
 	}

@@ -117,8 +117,8 @@ func (p *plugin) missingAmounts(task *api.TaskInfo, node *api.NodeInfo) amounts 
 // evictions in its own queue release it.
 func (p *plugin) addMissingInTree(missing amounts, queue api.QueueID, request *workload.Request, name card.Name) amounts {
 	var released quota.Released
-	for isComplete := false; !isComplete; { // each turn the first limit that is still exceeded
-		isComplete = true
+	for range maxMissingLimits {
+		isComplete := true
 		for _, insufficient := range p.ledger.InsufficientAfterRelease(string(queue), request.Request, name, released) {
 			what, ok := quotaAmounts[insufficient.Of]
 			lack := insufficient.Total - insufficient.Limit
@@ -141,9 +141,16 @@ func (p *plugin) addMissingInTree(missing amounts, queue api.QueueID, request *w
 				missing[fixedQuota(what)] += float64(lack)
 			}
 		}
+		if isComplete {
+			break
+		}
 	}
 	return missing
 }
+
+// maxMissingLimits is how many limits a pod can exceed: on each level of a tree and at root, four
+// limits of a card, of CPU and of memory. Each search finds the first that is left.
+const maxMissingLimits = 4 * 3 * (quota.MaxDepth + 1)
 
 // splitConflicting splits candidates into those that conflict with a pod on the node and the
 // rest. useful is false if other conflicting pods stay.

@@ -4,11 +4,13 @@ import (
 	"maps"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/servicetype"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -28,10 +30,13 @@ type treeState struct {
 	version uint64
 	// notices are what is wrong with the tree.
 	notices []treeNotice
-	// observedAt is when the last session opened.
+	// observedAt is when the ledger last observed what is borrowed.
 	observedAt time.Time
-	// inventory and offInventory, the nodes that take no pods, are those of the last session.
-	// generation changes with them.
+	// owners are those of the arguments with which pods were read.
+	owners servicetype.OwnerKinds
+	// nodes, inventory and offInventory, the nodes that take no pods, are those of the last
+	// session. generation changes with the latter two.
+	nodes        map[string]*corev1.Node
 	inventory    *card.Inventory
 	offInventory map[string]bool
 	generation   uint64
@@ -54,6 +59,10 @@ type treeNotice struct {
 	refusal *workload.Refusal
 }
 
+// observationInterval is the time between two observations of what queues have borrowed, whose
+// averages are over half an hour.
+const observationInterval = 10 * time.Second
+
 // loadTree puts the queues into their tree. Each queue gets rules with the amounts that count,
 // and the refusal that the tree gives it. A tree is resolved again only when a queue changed.
 func (p *plugin) loadTree() {
@@ -67,12 +76,14 @@ func (p *plugin) loadTree() {
 		return
 	}
 	now := p.cache.now()
-	if t.isTree {
-		p.ledger.ObserveBorrowing(now.Sub(t.observedAt))
-	} else {
+	switch elapsed := now.Sub(t.observedAt); {
+	case !t.isTree || !maps.Equal(t.owners, p.args.owners):
 		p.cache.requestGeneration++ // what pods request says now whether it can be reclaimed
+		t.observedAt, t.owners = now, p.args.owners
+	case elapsed >= observationInterval:
+		p.ledger.ObserveBorrowing(elapsed)
+		t.observedAt = now
 	}
-	t.observedAt = now
 	isSame, count := t.isTree, 0
 	if t.isTree = true; t.queues == nil {
 		t.queues = make(map[api.QueueID]*resolvedQueue, len(p.ssn.Queues))
@@ -118,6 +129,7 @@ func (p *plugin) resolveTree(t *treeState) {
 	}
 	t.version++
 	p.ledger.SetTree(positions)
+	t.nodes = nil // the ledger has no inventory now
 	t.notices, t.paths, t.selectors = nil, make(map[api.QueueID][]api.QueueID, len(t.queues)), map[api.QueueID][]api.QueueID{}
 	for id, q := range t.queues {
 		q.rules = q.written.InTree(string(id), &q.resolved)

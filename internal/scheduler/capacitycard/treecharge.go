@@ -1,6 +1,7 @@
 package capacitycard
 
 import (
+	"cmp"
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +17,9 @@ import (
 func (p *plugin) loadInventory(nodes map[string]*corev1.Node) {
 	t := &p.cache.tree
 	if !t.isTree {
+		return
+	}
+	if t.inventory == p.inventory && hasSameNodes(nodes, t.nodes) {
 		return
 	}
 	cards, off := map[card.Name]card.Count{}, map[string]bool{}
@@ -35,8 +39,21 @@ func (p *plugin) loadInventory(nodes map[string]*corev1.Node) {
 	if t.inventory != p.inventory || !maps.Equal(off, t.offInventory) {
 		t.generation++
 	}
-	t.inventory, t.offInventory = p.inventory, off
+	t.nodes, t.inventory, t.offInventory = nodes, p.inventory, off
 	p.ledger.SetInventory(cards, milliCPU, memory)
+}
+
+// hasSameNodes reports whether no node changed.
+func hasSameNodes(nodes, last map[string]*corev1.Node) bool {
+	if len(nodes) != len(last) {
+		return false
+	}
+	for name, node := range nodes {
+		if last[name] != node {
+			return false
+		}
+	}
+	return true
 }
 
 // isOffInventory reports whether a node is not part of the inventory of a tree.
@@ -65,9 +82,10 @@ type fixedRule struct {
 	// all is set if none can be reclaimed: the queue, its service type or the PodGroup forbids
 	// it.
 	all bool
-	// byType is set if the queue has no service type, so that each pod's own decides.
+	// byType is set if the queue has no service type. Then the type of the pod decides, else that
+	// of the PodGroup, else that of the pod's owner.
 	byType bool
-	group  map[string]string
+	group  string
 }
 
 // fixedRuleFor returns which pods of a job cannot be reclaimed. job may be nil.
@@ -80,10 +98,10 @@ func (p *plugin) fixedRuleFor(job *api.JobInfo) fixedRule {
 		return fixedRule{all: true}
 	}
 	serviceType := workload.ServiceTypeFor(queue.Queue.Annotations, nil, nil, "")
-	return fixedRule{
-		all:    serviceType != "" && !p.knowsServiceType(serviceType),
-		byType: serviceType == "", group: job.PodGroup.Annotations,
+	if serviceType != "" {
+		return fixedRule{all: !p.knowsServiceType(serviceType)}
 	}
+	return fixedRule{byType: true, group: workload.ServiceTypeFor(nil, nil, job.PodGroup.Annotations, "")}
 }
 
 // isFixed reports whether a pod of the job cannot be reclaimed.
@@ -94,15 +112,15 @@ func (p *plugin) isFixed(rule *fixedRule, state *podState) bool {
 	case !rule.byType:
 		return false
 	}
-	pod := state.object
-	return !p.knowsServiceType(workload.ServiceTypeFor(nil, pod.Annotations, rule.group, p.args.owners.TypeFor(pod)))
+	name := cmp.Or(state.serviceType, rule.group, state.ownerType)
+	return name == "" || !p.knowsServiceType(name)
 }
 
 // isFixedJob reports whether the pods of a job without pods could not be reclaimed, as far as
 // its PodGroup says.
 func (p *plugin) isFixedJob(job *api.JobInfo) bool {
 	rule := p.fixedRuleFor(job)
-	return rule.all || rule.byType && !p.knowsServiceType(workload.ServiceTypeFor(nil, nil, rule.group, ""))
+	return rule.all || rule.byType && !p.knowsServiceType(rule.group)
 }
 
 // reserve adds a request to the reservations of a queue and its ancestors. A queue that accepts
