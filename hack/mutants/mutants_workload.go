@@ -154,9 +154,9 @@ var workloadMutants = []mutant{
 	{"internal/workload/pod.go", ` && pod.Status.Phase != corev1.PodFailed`, ``, "a deleted pod that has failed holds nothing"},
 
 	// Which pods may be evicted.
-	{"internal/workload/evictable.go", `case pod.Spec.PriorityClassName == systemClusterCritical, pod`, `case pod`, "pods critical for the cluster stay"},
-	{"internal/workload/evictable.go", `, pod.Spec.PriorityClassName == systemNodeCritical:`, `:`, "pods critical for a node stay"},
-	{"internal/workload/evictable.go", `	case pod.Namespace == metav1.NamespaceSystem:`, `	case pod.Namespace == metav1.NamespacePublic:`, "pods of kube-system stay"},
+	{"internal/workload/evictable.go", `class == systemClusterCritical || `, ``, "pods critical for the cluster stay"},
+	{"internal/workload/evictable.go", ` || class == systemNodeCritical`, ``, "pods critical for a node stay"},
+	{"internal/workload/evictable.go", `pod.Namespace == metav1.NamespaceSystem`, `pod.Namespace == metav1.NamespacePublic`, "pods of kube-system stay"},
 	{"internal/workload/evictable.go", `value, set = pod.Labels[v1beta1.PodPreemptable]`, `value, set = pod.Labels["none"]`, "the label preemptable counts"},
 	{"internal/workload/evictable.go", `	if !set {
 		value, set = pod`, `	if _, labelled := pod.Labels[v1beta1.PodPreemptable]; labelled {
