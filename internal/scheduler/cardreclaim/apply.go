@@ -50,6 +50,7 @@ type jobEviction struct {
 // node and leaves the session unchanged.
 func (s *reclaimSession) applyPlan(job *api.JobInfo, q *problem, plan *solver.Plan, all bool) (*unfitNode, bool) {
 	e := &simulation{evicted: framework.NewStatement(s.ssn), placed: framework.NewStatement(s.ssn)}
+	borrowers := s.borrowersOf(q, plan)
 	if err := s.simulateEvictions(q, plan, e); err != nil {
 		klog.ErrorS(err, "Cards cannot be reclaimed", "job", klog.KRef(job.Namespace, job.Name))
 		e.rollBack(s.ssn)
@@ -75,6 +76,9 @@ func (s *reclaimSession) applyPlan(job *api.JobInfo, q *problem, plan *solver.Pl
 				s.policy.KeepReclaimedRoom(task) // keeps the freed cards for it
 			}
 		}
+	}
+	for queue, names := range borrowers {
+		s.policy.RecordReclaimed(queue, names...)
 	}
 	s.forgetVictimJobs(e.evictions)
 	s.recordEvictions(job, e.evictions, plan)

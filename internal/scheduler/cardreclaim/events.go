@@ -37,20 +37,20 @@ func (s *reclaimSession) recordEvictions(job *api.JobInfo, evictions []*jobEvict
 		return
 	}
 	var names []string
-	pods := 0
+	var total evictionSum
 	for _, p := range evictions {
 		names = append(names, displayName(p.victimJob.job))
-		pods += len(p.indexes)
-		loss := p.totalLoss()
-		s.recordReclaimed(job, p, loss)
-		s.action.counters.countEviction(p, loss)
+		sum := p.sum()
+		total.add(sum)
+		s.recordReclaimed(job, p, sum)
+		s.action.counters.countEviction(p, sum.cardSeconds)
 	}
 	if more := len(names) - maxNamedJobs; more > 0 {
 		names = append(names[:maxNamedJobs], fmt.Sprintf("%d more", more))
 	}
 	s.policy.RecordEvent(capacitycard.PodGroupReference(job), corev1.EventTypeNormal, eventReclaims, fmt.Sprintf(
-		"reclaims cards for %d pod(s): %d pod(s) of %s are evicted, %d card-seconds of work are lost; its pods start when those are gone",
-		plan.Placed(), pods, strings.Join(names, ", "), plan.Loss.Total()))
+		"reclaims %s for %d pod(s): %d pod(s) of %s are evicted, %s of work are lost; its pods start when those are gone",
+		total.resource(), plan.Placed(), total.pods, strings.Join(names, ", "), total.loss()))
 }
 
 // recordSearchCut records that the search for victims of a job ended at its budget.
@@ -61,7 +61,7 @@ func (s *reclaimSession) recordSearchCut(job *api.JobInfo) {
 		len(job.TaskStatusIndex[api.Pending])))
 }
 
-func (s *reclaimSession) recordReclaimed(job *api.JobInfo, p *jobEviction, loss int64) {
+func (s *reclaimSession) recordReclaimed(job *api.JobInfo, p *jobEviction, sum evictionSum) {
 	what := "one of its pods is evicted, the job continues"
 	switch {
 	case p.whole && p.victimJob.evictionPolicy.Terminates:
@@ -73,13 +73,13 @@ func (s *reclaimSession) recordReclaimed(job *api.JobInfo, p *jobEviction, loss 
 	case len(p.indexes) > 1:
 		what = fmt.Sprintf("%d of its pods are evicted, the job continues", len(p.indexes))
 	}
-	var cards card.Count
-	for _, i := range p.indexes {
-		cards = cards.Add(p.victimJob.cards[i])
+	reclaimed := fmt.Sprintf("%d card(s)", sum.cards)
+	if sum.cards == 0 {
+		reclaimed = fmt.Sprintf("%dm cpu and %d Mi memory", sum.milliCPU, sum.memory>>20)
 	}
 	s.policy.RecordEvent(eventObject(p.victimJob), corev1.EventTypeWarning, eventReclaimed, fmt.Sprintf(
-		"%d card(s) are reclaimed for %s of queue %s: %s; %d card-seconds of work are lost",
-		cards, displayName(job), job.Queue, what, loss))
+		"%s are reclaimed for %s of queue %s: %s; %s of work are lost",
+		reclaimed, displayName(job), job.Queue, what, sum.loss()))
 }
 
 // displayName returns the name by which users know a job: that of its pods' controller,
@@ -93,13 +93,55 @@ func displayName(job *api.JobInfo) string {
 	return job.Namespace + "/" + job.Name
 }
 
-// totalLoss returns the loss of the eviction in card-seconds.
-func (j *jobEviction) totalLoss() int64 {
-	var total int64
-	for _, i := range j.indexes {
-		total += j.victimJob.solverJob.Pods[i].Loss
+// evictionSum is what evictions release, and the work that they destroy.
+type evictionSum struct {
+	pods             int
+	cards            card.Count
+	milliCPU, memory int64
+	// coreSeconds is the loss of pods without cards.
+	cardSeconds, coreSeconds int64
+}
+
+// sum returns the sum of an eviction.
+func (j *jobEviction) sum() (sum evictionSum) {
+	for k, i := range j.indexes {
+		sum.pods++
+		sum.cards = sum.cards.Add(j.victimJob.cards[i])
+		sum.milliCPU += int64(j.tasks[k].Resreq.MilliCPU)
+		sum.memory += int64(j.tasks[k].Resreq.Memory)
+		if loss := j.victimJob.solverJob.Pods[i].Loss; j.victimJob.cards[i] > 0 {
+			sum.cardSeconds += loss
+		} else {
+			sum.coreSeconds += loss
+		}
 	}
-	return total
+	return sum
+}
+
+func (e *evictionSum) add(other evictionSum) {
+	e.pods += other.pods
+	e.cards = e.cards.Add(other.cards)
+	e.cardSeconds += other.cardSeconds
+	e.coreSeconds += other.coreSeconds
+}
+
+// resource returns what is reclaimed.
+func (e *evictionSum) resource() string {
+	if e.cards == 0 {
+		return "cpu and memory"
+	}
+	return "cards"
+}
+
+// loss formats the work that is destroyed.
+func (e *evictionSum) loss() string {
+	switch {
+	case e.coreSeconds == 0:
+		return fmt.Sprintf("%d card-seconds", e.cardSeconds)
+	case e.cardSeconds == 0:
+		return fmt.Sprintf("%d core-seconds", e.coreSeconds)
+	}
+	return fmt.Sprintf("%d card-seconds and %d core-seconds", e.cardSeconds, e.coreSeconds)
 }
 
 // eventObject returns the object on which users look for events of their job.

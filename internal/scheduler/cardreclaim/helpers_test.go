@@ -26,7 +26,7 @@ import (
 // shipped is how the product repeats a failed write.
 var shipped = writeBackoff
 
-// cards is the cache of the plugin, the same for all tests of the process.
+// cards is the cache of the plugin. newTree replaces it.
 var cards = capacitycard.NewCache()
 
 func TestMain(m *testing.M) {

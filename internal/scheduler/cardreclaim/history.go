@@ -44,6 +44,8 @@ type failedSearch struct {
 	// whether pods on other nodes matter too.
 	nodes      [][]int
 	everywhere bool
+	// takes are the limits of a tree that victims counted against.
+	takes map[takeKey]seenTake
 }
 
 // startSession begins a session in which some jobs need cards, and forgets the others.
@@ -61,12 +63,12 @@ func (h *searchHistory) startSession(s *reclaimSession, waiting []*api.JobInfo) 
 // canSkip reports whether the search for a job would find no more than the last one did.
 func (h *searchHistory) canSkip(s *reclaimSession, job *api.JobInfo, pendingHash uint64) bool {
 	last := h.failed[job.UID]
-	return last != nil && h.isUnchanged(last, pendingHash) && h.session-last.session <= last.skipped && s.now.Before(last.until)
+	return last != nil && h.isUnchanged(s, last, pendingHash) && h.session-last.session <= last.skipped && s.now.Before(last.until)
 }
 
 // isUnchanged reports whether nothing has changed that a search looked at.
-func (h *searchHistory) isUnchanged(last *failedSearch, pendingHash uint64) bool {
-	return last.pendingHash == pendingHash && !h.changedAfter(last.session, last.nodes, last.everywhere)
+func (h *searchHistory) isUnchanged(s *reclaimSession, last *failedSearch, pendingHash uint64) bool {
+	return last.pendingHash == pendingHash && !h.changedAfter(last.session, last.nodes, last.everywhere) && s.haveSameTakes(last.takes)
 }
 
 // recordSearch remembers the search for a job if it placed no pod.
@@ -75,8 +77,8 @@ func (h *searchHistory) recordSearch(s *reclaimSession, job *api.JobInfo, pendin
 		delete(h.failed, job.UID)
 		return
 	}
-	made := &failedSearch{session: h.session, skipped: 1, until: s.now.Add(maxSearchWait), pendingHash: pendingHash, nodes: s.scope.nodes, everywhere: s.scope.everywhere}
-	if last := h.failed[job.UID]; last != nil && h.isUnchanged(last, pendingHash) {
+	made := &failedSearch{session: h.session, skipped: 1, until: s.now.Add(maxSearchWait), pendingHash: pendingHash, nodes: s.scope.nodes, everywhere: s.scope.everywhere, takes: s.scope.takes}
+	if last := h.failed[job.UID]; last != nil && h.isUnchanged(s, last, pendingHash) {
 		made.skipped = min(2*last.skipped, maxSkippedSessions)
 	}
 	for key := range s.scope.kinds {
@@ -92,6 +94,7 @@ type searchScope struct {
 	kinds      map[podKind]bool
 	nodes      [][]int
 	everywhere bool
+	takes      map[takeKey]seenTake
 	// unbound reports whether the search ended at something that is not about nodes, such as
 	// an unbound volume. Such a search is cheap, and its result may change at any time.
 	unbound bool
@@ -123,6 +126,9 @@ func (s *reclaimSession) hashPending(job *api.JobInfo) uint64 {
 			giverKey reclaimerKey
 			needs    string
 		}{uid, task.SchGated, s.reclaimerKeyFor(task), s.needsKey(job, task)})
+	}
+	if s.policy.IsTree() {
+		return sum + s.hashLevels(job)
 	}
 	cards, milliCPU, memory := s.policy.FreeQuotaByCard(job.Queue)
 	for name, room := range cards {
@@ -168,7 +174,7 @@ func hashOf[T comparable](value T) uint64 { return maphash.Comparable(hashSeed, 
 // observeSession records what has changed since the last session.
 func (c *changeTracker) observeSession(s *reclaimSession) {
 	c.session++
-	if rules := s.policy.ServiceTypeRules(); rules != c.rules {
+	if rules := fmt.Sprint(s.policy.ServiceTypeRules(), s.policy.TreeVersion(), s.policy.ReclaimsAll()); rules != c.rules {
 		c.rules, c.allChanged = rules, c.session
 	}
 	if len(c.nodes) != len(s.nodes) {

@@ -193,7 +193,7 @@ func (s *reclaimSession) dropBeyondQuota(job *api.JobInfo, beside, tasks []*api.
 		key := fmt.Sprint(request.Names)
 		room, known := left[key]
 		if !known {
-			room = s.policy.FreeQuota(job.Queue, request.Names...)
+			room = s.mayReclaim(job.Queue, request.Names)
 		}
 		if room < request.Count {
 			left[key] = room
@@ -208,15 +208,15 @@ func (s *reclaimSession) dropBeyondQuota(job *api.JobInfo, beside, tasks []*api.
 	return slices.DeleteFunc(tasks, func(task *api.TaskInfo) bool { return !takes(task) })
 }
 
-// canReclaimTogether reports whether pods may be placed together: those that request cards
-// must all be allowed to reclaim, and from the same jobs.
+// canReclaimTogether reports whether pods may be placed together: those that reclaim must all
+// be allowed to, and from the same jobs.
 func (s *reclaimSession) canReclaimTogether(tasks []*api.TaskInfo) bool {
 	var first *api.TaskInfo
 	for _, task := range tasks {
 		if !s.mayPreempt(task) {
 			return false
 		}
-		if s.policy.RequestFor(task).Count == 0 {
+		if !s.reclaimsFor(&s.policy.RequestFor(task).Request) {
 			continue
 		}
 		if first == nil {

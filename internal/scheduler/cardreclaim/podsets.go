@@ -68,7 +68,7 @@ func (s *reclaimSession) groupTasks(job *api.JobInfo, tasks []*api.TaskInfo, all
 		}
 		request := s.policy.RequestFor(task)
 		milliCPU, memory = quota.AddSaturating(milliCPU, request.MilliCPU), quota.AddSaturating(memory, request.Memory)
-		if !s.policy.FitsCPUMemory(job.Queue, milliCPU, memory) {
+		if !s.mayReclaimCPUMemory(job.Queue, milliCPU, memory) {
 			if all {
 				return nil, false
 			}
@@ -276,7 +276,7 @@ func (s *reclaimSession) excludeNode(u *unfitNode) {
 // by a host port or by anti-affinity.
 func (s *reclaimSession) isBlockedByOthers(c *podSet, node *api.NodeInfo) bool {
 	by := c.tasks[0]
-	if c.request.Count == 0 { // its gang may have victims that it has not
+	if !s.reclaimsFor(&c.request) { // its gang may have victims that it has not
 		return false
 	}
 	wants := countPorts(by.Pod)+countAntiAffinityTerms(by.Pod) > 0

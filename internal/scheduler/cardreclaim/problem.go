@@ -17,6 +17,9 @@ type problem struct {
 	podSets []*podSet
 	// victimJobs are the jobs of input, in the same order.
 	victimJobs []*victimJob
+	// pools are the indexes of the quotas of input, by name. tree is nil if the queues are flat.
+	pools map[card.Name]int
+	tree  *treeProblem
 
 	dimensions dimensions
 	// wantedNodes reports which nodes any of the pod sets could run on. cardResources are the
@@ -29,13 +32,15 @@ type problem struct {
 // incomplete if the budget ends.
 func (s *reclaimSession) newProblem(job *api.JobInfo, podSets []*podSet) *problem {
 	dims := dimensionsOf(podSets)
-	q := &problem{podSets: podSets, dimensions: dims, wantedNodes: make([]bool, len(s.nodes)+1), cardResources: map[string]bool{}}
+	q := &problem{
+		podSets: podSets, dimensions: dims, wantedNodes: make([]bool, len(s.nodes)+1), cardResources: map[string]bool{},
+		pools: map[card.Name]int{}, tree: s.newTreeProblem(),
+	}
 	s.addWork(len(podSets) * dims.count)
 	q.input.Nodes = make([]solver.Node, len(s.nodes)+1)
 	// The first quota has no limit. It is for nodes on which no card is requested, or cards of
 	// several names. There the plugin checks the quota when a pod is placed.
-	q.input.Quotas = []solver.Quota{{Levels: []int64{int64(card.MaxCount)}}}
-	pools := map[card.Name]int{}
+	q.input.Quotas = []solver.Quota{flatQuota(int64(card.MaxCount))}
 	names := make([]card.Name, len(s.nodes)+1)
 	for place, c := range podSets {
 		if s.jobExhausted() {
@@ -44,17 +49,18 @@ func (s *reclaimSession) newProblem(job *api.JobInfo, podSets []*podSet) *proble
 		nodes := s.nodesOf(c)
 		s.addWork(workPerNode * len(nodes))
 		podSet := solver.PodSet{Request: dims.requestOf(place, c), Cards: int64(c.request.Count), Count: len(c.tasks), Nodes: nodes}
+		if q.tree != nil {
+			podSet.Uses = s.usesOf(q, job.Queue, &c.request)
+		}
 		for _, i := range nodes {
 			if !q.wantedNodes[i] {
 				q.wantedNodes[i] = true
 				q.input.Nodes[i].Free = s.freeOn(q, s.nodes[i], i)
 			}
 			name, _ := s.policy.CardOn(c.tasks[0], s.nodes[i].Name)
-			pool, known := pools[name]
+			pool, known := q.pools[name]
 			if !known && name != "" {
-				pool = len(q.input.Quotas)
-				pools[name] = pool
-				q.input.Quotas = append(q.input.Quotas, solver.Quota{Levels: []int64{int64(s.policy.FreeQuota(job.Queue, name))}})
+				pool = s.addPool(q, job.Queue, name)
 			}
 			switch {
 			case name == "" || name == names[i]:
@@ -75,40 +81,39 @@ func (s *reclaimSession) newProblem(job *api.JobInfo, podSets []*podSet) *proble
 			q.input.Nodes[i].Free = make(solver.Amounts, dims.count)
 		}
 	}
+	if q.tree != nil {
+		q.limitLevels(1)
+	}
 	return q
 }
 
-// addVictimJobs adds the jobs that use a requested card on a wanted node.
-func (s *reclaimSession) addVictimJobs(q *problem) {
-	reclaimer := firstReclaimer(q.podSets)
-	if reclaimer < 0 {
-		return
-	}
-	for _, g := range s.victimJobsFor(q.podSets[reclaimer].tasks[0]) {
+// addVictimJobs adds those of some jobs that use what is needed on a wanted node. In a tree, it
+// also adds those that release quota that is needed. It reports whether it added any.
+func (s *reclaimSession) addVictimJobs(q *problem, victimJobs []*victimJob) (added bool) {
+	for _, g := range victimJobs {
 		if s.jobExhausted() {
-			return
+			break
 		}
 		shape, isUseful := g.solverJob, false
 		shape.Pods = slices.Clone(g.solverJob.Pods)
 		for i, task := range g.tasks {
 			shape.Pods[i].Usage = s.usageOf(q, task)
-			holds := q.cardResources[string(s.policy.RequestFor(task).Resource)]
+			holds := s.holdsNeeded(q, task)
 			if !holds {
 				shape.Pods[i].Protected = true
 			}
 			isUseful = isUseful || holds && q.wantedNodes[shape.Pods[i].Node]
 		}
+		if q.tree != nil {
+			isUseful = s.limitVictimJob(q, g, &shape, isUseful)
+		}
 		if isUseful {
 			q.input.Jobs = append(q.input.Jobs, shape)
 			q.victimJobs = append(q.victimJobs, g)
+			added = true
 		}
 	}
-}
-
-// firstReclaimer returns the index of the first pod set that requests cards, -1 if there is
-// none.
-func firstReclaimer(podSets []*podSet) int {
-	return slices.IndexFunc(podSets, func(c *podSet) bool { return c.request.Count > 0 })
+	return added
 }
 
 // solve returns the best plan that places all pods, or as many as possible, within a budget.

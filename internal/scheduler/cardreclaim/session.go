@@ -102,8 +102,7 @@ func (s *reclaimSession) placeTasks(job *api.JobInfo, tasks []*api.TaskInfo, all
 		q := s.newProblem(job, podSets)
 		plan := q.solve(&s.budget, true)
 		if plan == nil { // free resources do not suffice for all
-			s.addVictimJobs(q)
-			plan = q.solve(&s.budget, all)
+			plan = s.solveWithVictims(q, all)
 		}
 		if plan == nil {
 			s.rememberUnsolvable(podSets, all)
@@ -170,7 +169,7 @@ func (s *reclaimSession) rememberUnsolvable(podSets []*podSet, all bool) {
 
 // podSetsKey identifies the reclaimer, and the kinds and counts of pods.
 func (s *reclaimSession) podSetsKey(podSets []*podSet) string {
-	by := s.reclaimerKeyFor(podSets[max(0, firstReclaimer(podSets))].tasks[0])
+	by := s.reclaimerKeyFor(podSets[max(0, s.firstReclaimer(podSets))].tasks[0])
 	parts := make([]string, len(podSets))
 	for i, c := range podSets {
 		parts[i] = fmt.Sprintf("%d of %s", len(c.tasks), c.needs)

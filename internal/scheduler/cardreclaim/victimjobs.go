@@ -29,6 +29,12 @@ type victimJob struct {
 	priority int32
 	// cards is how many cards each of the tasks uses.
 	cards []card.Count
+	// level is how far the lowest common ancestor is above the reclaimer's queue, and path the
+	// job's queue and its ancestors below that one. Both are empty if the queues are flat.
+	level int
+	path  []api.QueueID
+	// byTree is set for each task that may be evicted only if its queue has borrowed.
+	byTree []bool
 }
 
 // victimJobsFor lists the jobs from which a pod may reclaim cards, in the order of eviction at
@@ -71,11 +77,14 @@ func (s *reclaimSession) newVictimJob(by *api.TaskInfo, key reclaimerKey, job *a
 			continue
 		}
 		g.tasks = append(g.tasks, task)
-		if isOnNode(task) && s.policy.CanReclaimFrom(by, task) {
+		if isOnNode(task) && s.policy.ReclaimRule(by, task) != capacitycard.NotReclaimable {
 			willing++
 		}
 	}
 	if willing == 0 {
+		return nil
+	}
+	if s.policy.IsTree() && !s.findInTree(own, g) {
 		return nil
 	}
 	// Of pods of equal loss, the one with the lower priority comes first.
@@ -121,12 +130,16 @@ func (s *reclaimSession) fillSolverJob(by *api.TaskInfo, g *victimJob) {
 	for _, task := range g.tasks {
 		cards := s.policy.CardCount(task)
 		g.cards = append(g.cards, cards)
-		pod := solver.Pod{Node: s.indexOfNode(task.NodeName), Protected: cards == 0}
+		pod := solver.Pod{Node: s.indexOfNode(task.NodeName), Protected: cards == 0 && !s.policy.ReclaimsAll()}
 		if start := task.Pod.Status.StartTime; start != nil {
-			pod.Loss = solver.PodLoss(int64(cards), start.Time, checkpoint, s.now)
+			pod.Loss = s.lossOf(task, cards, start.Time, checkpoint)
 		}
-		if !isOnNode(task) || !s.policy.CanReclaimFrom(by, task) {
+		rule := s.policy.ReclaimRule(by, task)
+		if !isOnNode(task) || rule == capacitycard.NotReclaimable {
 			pod.Protected, g.solverJob.Whole = true, false
+		}
+		if s.policy.IsTree() {
+			g.byTree = append(g.byTree, rule == capacitycard.ReclaimableByTree)
 		}
 		g.solverJob.Pods = append(g.solverJob.Pods, pod)
 	}
@@ -161,17 +174,19 @@ func lastCheckpoint(g *victimJob) time.Time {
 	return latest
 }
 
-// precedence orders victims. The priority of the queue decides first, then that of the job,
-// then that of the pod. Of equal ones, those come last whose eviction a PodDisruptionBudget
-// forbids.
+// precedence orders victims. In a tree the level decides first: siblings come before queues
+// further up. Then the priority of the queue decides, then that of the job, then that of the
+// pod. Of equal ones, those come last whose eviction a PodDisruptionBudget forbids. If CPU and
+// memory are reclaimed too, those with cards come last.
 type precedence struct {
-	queue, job, pod int32
-	isBlocked       bool
+	level                 int
+	queue, job, pod       int32
+	isBlocked, holdsCards bool
 }
 
 func (p precedence) compare(other precedence) int {
-	return cmp.Or(cmp.Compare(p.queue, other.queue), cmp.Compare(p.job, other.job), cmp.Compare(p.pod, other.pod),
-		capacitycard.CompareBool(p.isBlocked, other.isBlocked))
+	return cmp.Or(cmp.Compare(p.level, other.level), cmp.Compare(p.queue, other.queue), cmp.Compare(p.job, other.job), cmp.Compare(p.pod, other.pod),
+		capacitycard.CompareBool(p.isBlocked, other.isBlocked), capacitycard.CompareBool(p.holdsCards, other.holdsCards))
 }
 
 // rankVictimJobs sets the ranks of victim jobs and their pods in the order of their
@@ -197,13 +212,15 @@ func (s *reclaimSession) rankVictimJobs(victimJobs []*victimJob) {
 // each of its pods. With victimOrder Loss, priorities do not count.
 func (s *reclaimSession) precedenceOf(g *victimJob) (job precedence, pods []precedence) {
 	isBlocked, anyBlocked := s.disruptionBudgets.findBlocked(g.tasks)
-	byPriority := s.policy.VictimOrder() == v1alpha1.VictimsByPriority
+	byPriority, all := s.policy.VictimOrder() == v1alpha1.VictimsByPriority, s.policy.ReclaimsAll()
+	job.level = g.level
 	if byPriority {
 		job.queue, job.job = s.ssn.Queues[g.job.Queue].Queue.Spec.Priority, g.priority
 	}
 	pods = make([]precedence, len(g.tasks))
 	for i, task := range g.tasks {
-		pods[i] = precedence{queue: job.queue, job: job.job, isBlocked: isBlocked[i]}
+		pods[i] = precedence{level: g.level, queue: job.queue, job: job.job, isBlocked: isBlocked[i], holdsCards: all && g.cards[i] > 0}
+		job.holdsCards = job.holdsCards || pods[i].holdsCards
 		if byPriority {
 			pods[i].pod = s.policy.PodPriority(task)
 		}

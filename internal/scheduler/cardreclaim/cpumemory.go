@@ -1,0 +1,94 @@
+package cardreclaim
+
+import (
+	"slices"
+	"time"
+
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/solver"
+)
+
+// reclaimsFor reports whether resources are reclaimed for a request: cards, and CPU and memory
+// if the policy says so.
+func (s *reclaimSession) reclaimsFor(request *quota.Request) bool {
+	return request.Count > 0 || s.policy.ReclaimsAll()
+}
+
+// firstReclaimer returns the index of the first pod set for which resources are reclaimed, -1 if
+// there is none.
+func (s *reclaimSession) firstReclaimer(podSets []*podSet) int {
+	return slices.IndexFunc(podSets, func(c *podSet) bool { return s.reclaimsFor(&c.request) })
+}
+
+// holdsNeeded reports whether a pod may be evicted alone for the pending pods: it holds cards
+// that they request. If CPU and memory are reclaimed too, that may also be a pod without cards,
+// or any pod if the pending pods request no cards.
+func (s *reclaimSession) holdsNeeded(q *problem, task *api.TaskInfo) bool {
+	request := s.policy.RequestFor(task)
+	if q.cardResources[string(request.Resource)] {
+		return true
+	}
+	return s.policy.ReclaimsAll() && (request.Count == 0 || len(q.cardResources) == 0)
+}
+
+// lossOf returns the loss of a pod's eviction in card-seconds, or in core-seconds if it has no
+// cards and CPU and memory are reclaimed too.
+func (s *reclaimSession) lossOf(task *api.TaskInfo, cards card.Count, started, checkpoint time.Time) int64 {
+	if cards > 0 || !s.policy.ReclaimsAll() {
+		return solver.PodLoss(int64(cards), started, checkpoint, s.now)
+	}
+	return solver.PodLoss(int64(task.Resreq.MilliCPU), started, checkpoint, s.now) / 1000
+}
+
+// usesOf returns what each pod of a request uses of the quotas of CPU and memory. They are part
+// of the problem only if evictions can release them.
+func (s *reclaimSession) usesOf(q *problem, queue api.QueueID, request *quota.Request) []solver.QuotaAmount {
+	if !s.policy.ReclaimsAll() {
+		return nil
+	}
+	var uses []solver.QuotaAmount
+	for _, u := range []struct {
+		name   card.Name
+		amount int64
+	}{{quota.CPUName, request.MilliCPU}, {quota.MemoryName, request.Memory}} {
+		if u.amount <= 0 {
+			continue
+		}
+		pool, known := q.pools[u.name]
+		if !known {
+			pool = s.addPool(q, queue, u.name)
+		}
+		uses = append(uses, solver.QuotaAmount{Quota: pool, Amount: u.amount})
+	}
+	return uses
+}
+
+// mayReclaim returns how many more of some cards a queue may use while it reclaims: what its
+// quota has left, and in a tree no more than it deserves.
+func (s *reclaimSession) mayReclaim(queue api.QueueID, names []card.Name) (free card.Count) {
+	if !s.policy.IsTree() {
+		return s.policy.FreeQuota(queue, names...)
+	}
+	for _, name := range names {
+		m := s.policy.MayUseByLevel(queue, name)
+		free = free.Add(card.Count(min(max(0, m.Quota[0]), m.Deserved[0], int64(card.MaxCount))))
+	}
+	return free
+}
+
+// mayReclaimCPUMemory reports whether a queue may use so much more CPU, in millicores, and
+// memory, in bytes, while it reclaims. If evictions release them, the queue must deserve them.
+// Otherwise its quota must have them left.
+func (s *reclaimSession) mayReclaimCPUMemory(queue api.QueueID, milliCPU, memory int64) bool {
+	if !s.policy.IsTree() || !s.policy.ReclaimsAll() {
+		return s.policy.FitsCPUMemory(queue, milliCPU, memory)
+	}
+	fits := func(name card.Name, amount int64) bool {
+		m := s.policy.MayUseByLevel(queue, name)
+		return amount <= 0 || amount <= min(m.Quota[0], m.Deserved[0])
+	}
+	return fits(quota.CPUName, milliCPU) && fits(quota.MemoryName, memory)
+}

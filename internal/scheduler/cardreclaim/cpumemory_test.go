@@ -1,0 +1,92 @@
+package cardreclaim
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// withCores sets the CPU that the pods of each job request: "t 4 u 2".
+func withCores(text string) func(*corev1.Pod) {
+	words, changes := strings.Fields(text), []func(*corev1.Pod){}
+	for i := 0; i+1 < len(words); i += 2 {
+		changes = append(changes, onJob(words[i], requests("cpu", words[i+1])))
+	}
+	return applyAll(changes...)
+}
+
+// TestReclaimOfCPUAndMemory: node n has 8 cores and 4 cards. With reclaimResources All, pods
+// without cards reclaim and are reclaimed from, too.
+func TestReclaimOfCPUAndMemory(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		text, cores     string
+		goes, pipelined string
+		// byDefault is what is evicted with reclaimResources Cards.
+		byDefault string
+	}{
+		"a pod without cards from one without cards": {text: "t tra 1: n cards=0 ran=1h; i inf 1: - cards=0", cores: "t 8 i 2", goes: "t-0", pipelined: "i-0@n"},
+		"a gang without cards goes whole":            {text: "t tra 4: n*4 cards=0 ran=1h; i inf 1: - cards=0", cores: "t 2 i 2", goes: "t*4", pipelined: "i-0@n"},
+		"elastic pods alone":                         {text: "t tra 1: n*4 cards=0 ran=1h; i inf 1: - cards=0", cores: "t 2 i 3", goes: "t-0 t-1", pipelined: "i-0@n"},
+		"none while CPU suffices":                    {text: "t tra 1: n cards=0 ran=1h; i inf 1: - cards=0", cores: "t 4 i 4"},
+		"a card pod that lacks only CPU from training without cards": {text: "t tra 1: n cards=0 ran=1h; u tra 1: n*2 ran=1h; i inf 1: -", cores: "t 6 u 1 i 2",
+			goes: "t-0", pipelined: "i-0@n", byDefault: "u-0 u-1"},
+		"the pod without cards before the one with cards":          {text: "t tra 1: n cards=0 ran=99h; u tra 1: n ran=1h; i inf 1: - cards=0", cores: "t 4 u 4 i 2", goes: "t-0", pipelined: "i-0@n"},
+		"but the lower priority first":                             {text: "queue old PLENTY 10000 training; t tra 1: n cards=0 ran=1h; u old 1: n ran=99h; i inf 1: - cards=0", cores: "t 4 u 4 i 2", goes: "u-0", pipelined: "i-0@n"},
+		"the least core-seconds: 4 cores × 3 h, not 2 cores × 9 h": {text: "t tra 1: n cards=0 ran=3h; u tra 1: n cards=0 ran=9h; i inf 1: - cards=0", cores: "t 4 u 2 i 4", goes: "t-0", pipelined: "i-0@n"},
+		"no pod of its own queue":                                  {text: "t inf 1: n cards=0 ran=1h; i inf 1: - cards=0", cores: "t 8 i 2"},
+		"none that is protected":                                   {text: "t tra 1: n cards=0 ran=1h protected; i inf 1: - cards=0", cores: "t 8 i 2"},
+		"none for training":                                        {text: "t inf 1: n cards=0 ran=1h; i tra 1: - cards=0", cores: "t 8 i 2"},
+	}) {
+		for resources, goes := range map[string]string{"All": tc.goes, "Cards": tc.byDefault} {
+			w := newWorld("node n A 4; "+tc.text, withCores(tc.cores))
+			w.Nodes[0].Status.Allocatable["cpu"] = amount("8")
+			w.args, w.alone = framework.Arguments{"reclaimResources": resources}, true
+			w.runAction(t)
+			if resources == "All" && tc.goes != "" {
+				w.expectEvictedAndPlaced(t, goes, tc.pipelined)
+				continue
+			}
+			got, _ := w.Outcome()
+			check.Equal(t, "evicted with "+resources, goes, got)
+		}
+	}
+}
+
+// TestReclaimOfCPUInTree: queues deserve CPU, and are guaranteed some of it. Node n has 8 cores.
+func TestReclaimOfCPUInTree(t *testing.T) {
+	const pods = "b xb %d: n*8 cards=0 ran=1h; r xa %d: -*%d cards=0"
+	for t, tc := range check.Cases(t, map[string]struct {
+		deserved, guarantee string // of xa and of xb
+		gang, least, pods   int
+		victims             string
+	}{
+		"what its sibling borrows":             {"2 4", "0 0", 1, 2, 2, "xb 2"},
+		"no more than it deserves":             {"2 4", "0 0", 1, 3, 3, ""},
+		"the part that it deserves":            {"2 4", "0 0", 1, 1, 3, "xb 2"},
+		"a gang below what its queue deserves": {"4 7", "0 0", 8, 1, 1, "xb 8"},
+		"but not below its guarantee":          {"1 7", "0 1", 8, 1, 1, ""},
+	}) {
+		w := newTree("x 8/8; xa<x 8/8 training; xb<x 8/8 training", fmt.Sprintf("node n A 8; "+pods, tc.gang, tc.least, tc.pods))
+		w.Nodes[0].Status.Allocatable["cpu"] = amount("8")
+		for i, queue := range []string{"xa", "xb"} {
+			for _, q := range w.Queues {
+				if q.Name == "x" {
+					q.Spec.Guarantee.Resource = corev1.ResourceList{"cpu": amount("8")}
+				}
+				if q.Name == queue {
+					q.Spec.Deserved = corev1.ResourceList{"cpu": amount(strings.Fields(tc.deserved)[i]), "memory": amount("100Gi")}
+					q.Spec.Guarantee.Resource = corev1.ResourceList{"cpu": amount(strings.Fields(tc.guarantee)[i])}
+				}
+			}
+		}
+		w.args["reclaimResources"] = "All"
+		w.alone = true
+		w.runAction(t)
+		check.Equal(t, "victims", tc.victims, w.evictedByQueue())
+	}
+}

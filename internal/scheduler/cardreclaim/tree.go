@@ -1,0 +1,316 @@
+package cardreclaim
+
+import (
+	"math"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/solver"
+)
+
+// takeKey is what a limit of a problem is about: a name that a queue and all queues below it
+// use. borrowed is the limit of what they use beyond what the queue deserves, otherwise it is
+// that of what they use beyond its guarantee.
+type takeKey struct {
+	queue    api.QueueID
+	name     card.Name
+	borrowed bool
+}
+
+// treeProblem is the part of a problem that only a tree of queues needs.
+type treeProblem struct {
+	// mayUse is what the queue of the pending pods may use by level, by pool. The first pool
+	// has no limit.
+	mayUse []quota.MayUse
+	// lacksQuota is set for a pool of which an ancestor has not enough left. Then victims help
+	// on any node.
+	lacksQuota []bool
+	// takeLimits are the indexes of the problem's limits.
+	takeLimits map[takeKey]int
+}
+
+// newTreeProblem returns an empty part for a tree, nil if the queues are flat.
+func (s *reclaimSession) newTreeProblem() *treeProblem {
+	if !s.policy.IsTree() {
+		return nil
+	}
+	return &treeProblem{mayUse: make([]quota.MayUse, 1), takeLimits: map[takeKey]int{}}
+}
+
+// maxLevel replaces a level without a limit, so that no sum overflows.
+const maxLevel = math.MaxInt64 / 4
+
+// addPool adds a pool with what the queue of the pending pods may use of a name. In a tree, the
+// queue must stay within what it deserves, because no queue evicts in order to borrow.
+func (s *reclaimSession) addPool(q *problem, queue api.QueueID, name card.Name) int {
+	pool := len(q.input.Quotas)
+	q.pools[name] = pool
+	if q.tree == nil {
+		q.input.Quotas = append(q.input.Quotas, flatQuota(int64(s.policy.FreeQuota(queue, name))))
+		return pool
+	}
+	m := s.policy.MayUseByLevel(queue, name)
+	q.tree.mayUse = append(q.tree.mayUse, m)
+	q.input.Quotas = append(q.input.Quotas, solver.Quota{Levels: make([]int64, len(m.Quota))})
+	return pool
+}
+
+// flatQuota returns a quota that only the queue itself limits.
+func flatQuota(free int64) solver.Quota { return solver.Quota{Levels: []int64{free}} }
+
+// limitLevels sets what the pending pods may use at each level while victims up to a level may
+// be evicted. Below that level no queue of the path may borrow, so that no other subtree is
+// evicted in order to lend to it.
+func (q *problem) limitLevels(level int) {
+	for pool, m := range q.tree.mayUse {
+		for i := range m.Quota {
+			may := m.Quota[i]
+			if i < level {
+				may = min(may, m.Deserved[i])
+			}
+			q.input.Quotas[pool].Levels[i] = min(may, maxLevel)
+		}
+	}
+}
+
+// findLackingQuotas finds the pools of which the queues on the path have less left than the
+// pending pods use, so that evictions are needed even if cards are free.
+func (q *problem) findLackingQuotas() {
+	q.tree.lacksQuota = make([]bool, len(q.input.Quotas))
+	for pool, m := range q.tree.mayUse {
+		var used int64
+		for i := range q.input.PodSets {
+			used = quota.AddSaturating(used, q.usedBy(&q.input.PodSets[i], pool))
+		}
+		for i := 1; i < len(m.Quota); i++ {
+			q.tree.lacksQuota[pool] = q.tree.lacksQuota[pool] || min(m.Quota[i], m.Deserved[i]) < used
+		}
+	}
+}
+
+// usedBy returns how much of a pool the pods of a pod set use at most.
+func (q *problem) usedBy(podSet *solver.PodSet, pool int) int64 {
+	uses := podSet.Cards
+	for _, use := range podSet.Uses {
+		if use.Quota == pool {
+			uses = use.Amount
+		}
+	}
+	if uses > 0 && int64(podSet.Count) > maxLevel/uses {
+		return maxLevel
+	}
+	return uses * int64(podSet.Count)
+}
+
+// solveWithVictims returns the best plan with victims, nil if there is none. In a tree it tries
+// the victims of siblings first, then adds those of one more level after the other.
+func (s *reclaimSession) solveWithVictims(q *problem, all bool) *solver.Plan {
+	reclaimer := s.firstReclaimer(q.podSets)
+	if reclaimer < 0 {
+		return q.solve(&s.budget, all)
+	}
+	victimJobs := s.victimJobsFor(q.podSets[reclaimer].tasks[0])
+	if q.tree == nil {
+		s.addVictimJobs(q, victimJobs)
+		return q.solve(&s.budget, all)
+	}
+	q.findLackingQuotas()
+	s.scope.everywhere = s.scope.everywhere || slices.Contains(q.tree.lacksQuota, true)
+	byLevel := map[int][]*victimJob{}
+	for _, g := range victimJobs {
+		byLevel[g.level] = append(byLevel[g.level], g)
+	}
+	levels := sets.List(sets.KeySet(byLevel))
+	if len(levels) == 0 {
+		levels = []int{1}
+	}
+	for i, level := range levels {
+		added := s.addVictimJobs(q, byLevel[level])
+		if !added && i < len(levels)-1 {
+			continue
+		}
+		q.limitLevels(level)
+		if plan := q.solve(&s.budget, all); plan != nil || s.jobExhausted() {
+			return plan
+		}
+	}
+	return nil
+}
+
+// findInTree sets where the queue of a victim job is, seen from that of a reclaiming job. It is
+// the queue that is charged for the job's pods. It returns false if that is the reclaimer's own
+// queue, or not the same for all of them, after the job moved to another queue.
+func (s *reclaimSession) findInTree(reclaimer *api.JobInfo, g *victimJob) bool {
+	queue := s.policy.VictimQueue(g.tasks[0])
+	if queue == reclaimer.Queue || slices.ContainsFunc(g.tasks, func(task *api.TaskInfo) bool { return s.policy.VictimQueue(task) != queue }) {
+		return false
+	}
+	g.level, g.path = s.policy.Level(reclaimer.Queue, queue), s.policy.PathBelow(reclaimer.Queue, queue)
+	return true
+}
+
+// limitVictimJob sets what the eviction of a job releases, and against which limits it counts.
+// isUseful is set if it frees resources where they are needed. It reports whether the job helps.
+func (s *reclaimSession) limitVictimJob(q *problem, g *victimJob, shape *solver.Job, isUseful bool) bool {
+	shape.Level = g.level
+	holdsNeeded := slices.ContainsFunc(g.tasks, func(task *api.TaskInfo) bool { return q.needsCardsOf(s.policy.Charge(task)) })
+	for i, task := range g.tasks {
+		charge, pod := s.policy.Charge(task), &shape.Pods[i]
+		if charge == nil {
+			continue
+		}
+		pod.Releases = q.releasesOf(charge)
+		for _, release := range pod.Releases {
+			isUseful = isUseful || q.tree.lacksQuota[release.Quota]
+		}
+		takes, may := s.takesOf(q, g, i, charge, holdsNeeded)
+		if pod.Takes = takes; !may {
+			pod.Protected, shape.Whole = true, false
+		}
+	}
+	return isUseful && (shape.Whole || slices.ContainsFunc(shape.Pods, func(pod solver.Pod) bool { return !pod.Protected }))
+}
+
+// needsCardsOf reports whether the pending pods could use cards of a charge.
+func (q *problem) needsCardsOf(charge *quota.Charge) bool {
+	return charge != nil && slices.ContainsFunc(charge.Cards, func(c card.Amount) bool { return q.pools[c.Name] > 0 })
+}
+
+// releasesOf returns what the pools get back with a charge.
+func (q *problem) releasesOf(charge *quota.Charge) []solver.QuotaAmount {
+	var releases []solver.QuotaAmount
+	add := func(name card.Name, amount int64) {
+		if pool := q.pools[name]; pool > 0 && amount > 0 {
+			releases = append(releases, solver.QuotaAmount{Quota: pool, Amount: amount})
+		}
+	}
+	for _, c := range charge.Cards {
+		add(c.Name, int64(c.Count))
+	}
+	add(quota.CPUName, charge.MilliCPU)
+	add(quota.MemoryName, charge.Memory)
+	return releases
+}
+
+// takesOf returns the limits that a victim counts against. It is false if one of them allows no
+// eviction of it at all. holdsNeeded is set if the pod's job holds cards that are needed.
+func (s *reclaimSession) takesOf(q *problem, g *victimJob, i int, charge *quota.Charge, holdsNeeded bool) (takes []solver.TakeAmount, may bool) {
+	may = true
+	add := func(name card.Name, amount int64, borrowed bool) {
+		for _, queue := range g.path {
+			limit, most := s.takeLimitFor(q, takeKey{queue, name, borrowed}, amount)
+			takes = append(takes, solver.TakeAmount{Limit: limit, Amount: amount})
+			may = may && most > 0 && (borrowed || most >= amount)
+		}
+	}
+	for _, c := range charge.Cards {
+		if c.Count > 0 {
+			add(c.Name, int64(c.Count), false)
+		}
+	}
+	if s.policy.ReclaimsAll() {
+		for _, name := range [...]card.Name{quota.CPUName, quota.MemoryName} {
+			if amount := amountIn(charge, name); amount > 0 {
+				add(name, amount, false)
+			}
+		}
+	}
+	if !g.byTree[i] {
+		return takes, may
+	}
+	names, allowed := s.borrowedNames(q, g, charge, holdsNeeded)
+	for _, name := range names {
+		add(name, amountIn(charge, name), true)
+	}
+	return takes, may && allowed
+}
+
+// borrowedNames returns of which names the victim's queues must hold more than they deserve, so
+// that a pod may be evicted by the tree: of its cards that are needed. If only CPU and memory are
+// needed, it is the cards that the pod holds, and CPU or memory. It is false if the queues hold
+// no more than they deserve of either.
+func (s *reclaimSession) borrowedNames(q *problem, g *victimJob, charge *quota.Charge, holdsNeeded bool) (names []card.Name, may bool) {
+	for _, c := range charge.Cards {
+		if c.Count > 0 && (!holdsNeeded || q.pools[c.Name] > 0) {
+			names = append(names, c.Name)
+		}
+	}
+	if holdsNeeded || !s.policy.ReclaimsAll() {
+		return names, true
+	}
+	for _, name := range [...]card.Name{quota.CPUName, quota.MemoryName} {
+		isAbove := func(queue api.QueueID) bool { return s.policy.AboveDeserved(queue, name) > 0 }
+		if amountIn(charge, name) > 0 && !slices.ContainsFunc(g.path, func(queue api.QueueID) bool { return !isAbove(queue) }) {
+			return append(names, name), true
+		}
+	}
+	return names, false
+}
+
+// amountIn returns how much of a name a charge has.
+func amountIn(charge *quota.Charge, name card.Name) (total int64) {
+	switch name {
+	case quota.CPUName:
+		return charge.MilliCPU
+	case quota.MemoryName:
+		return charge.Memory
+	}
+	for _, c := range charge.Cards {
+		if c.Name == name {
+			total += int64(c.Count)
+		}
+	}
+	return total
+}
+
+// takeLimitFor returns the index of a limit in the problem, and the most that may be taken. It
+// adds a victim of an amount to what the search looked at.
+func (s *reclaimSession) takeLimitFor(q *problem, key takeKey, amount int64) (index int, most int64) {
+	index, known := q.tree.takeLimits[key]
+	if !known {
+		index = len(q.input.TakeLimits)
+		q.tree.takeLimits[key] = index
+		q.input.TakeLimits = append(q.input.TakeLimits, solver.TakeLimit{Most: s.mostTaken(key), Borrowed: key.borrowed})
+	}
+	most = q.input.TakeLimits[index].Most
+	s.scope.addTake(key, most, amount)
+	return index, most
+}
+
+// mostTaken returns the most that may be taken by a limit.
+func (s *reclaimSession) mostTaken(key takeKey) int64 {
+	if key.borrowed {
+		return max(0, s.policy.AboveDeserved(key.queue, key.name))
+	}
+	return max(0, s.policy.AboveGuarantee(key.queue, key.name))
+}
+
+// borrowersOf returns the queues that lose cards with a plan and hold more of them than they
+// deserve, with the names of those cards.
+func (s *reclaimSession) borrowersOf(q *problem, plan *solver.Plan) map[api.QueueID][]card.Name {
+	if q.tree == nil {
+		return nil
+	}
+	borrowers := map[api.QueueID][]card.Name{}
+	for _, victims := range plan.Victims {
+		g := q.victimJobs[victims.Job]
+		for _, task := range g.tasks {
+			charge := s.policy.Charge(task)
+			if charge == nil {
+				continue
+			}
+			for _, c := range charge.Cards {
+				for _, queue := range g.path {
+					if !slices.Contains(borrowers[queue], c.Name) && s.policy.AboveDeserved(queue, c.Name) > 0 {
+						borrowers[queue] = append(borrowers[queue], c.Name)
+					}
+				}
+			}
+		}
+	}
+	return borrowers
+}

@@ -1,0 +1,80 @@
+package cardreclaim
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/session"
+)
+
+// TestSearchIsRepeatedAfterUseElsewhere: a search found nothing. Node m has too few cards for a
+// pod of r, so the search did not look at it. A change there decides what may be evicted, or what
+// an ancestor has left.
+func TestSearchIsRepeatedAfterUseElsewhere(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		tree, text string
+		change     func(w *world)
+		victims    string
+	}{
+		"another queue borrows on another node": {
+			tree: "x 8/4; xa<x 8/2 training; y 8/4; ya<y 8/4 training", text: "node n A 4; node m A 1; c ya 1: n*2 cards=2 ran=1h; d ya 1: - ran=1h; r xa 1: - cards=2",
+			change: func(w *world) { w.start("d-0", "m") }, victims: "ya 1",
+		},
+		"another queue uses more than its guarantee on another node": {
+			tree: "x 8/4; xa<x 8/2 inference; y 8/5/3; ya<y 8/5/3 training", text: "node n A 4; node m A 1; c ya 1: n*2 cards=2 ran=1h; d ya 1: - ran=1h; r xa 1: - cards=2",
+			change: func(w *world) { w.start("d-0", "m") }, victims: "ya 1",
+		},
+		"a sibling frees quota of the parent on another node": {
+			tree: "x 3/3; xa<x 3/2 training; xb<x 3/1 training", text: "node n A 4; node m A 1; b xb 1: n ran=1h protected; d xb 1: m ran=1h protected; r xa 1: - cards=2",
+			change: func(w *world) { w.Cache.DeletePod(w.Pod("d-0")) },
+		},
+		"what a parent deserves grows": {
+			tree: "x 8/1; xa<x 8/1 training; y 8/4; ya<y 8/4 training", text: "node n A 8; c ya 1: n*8 ran=1h; r xa 1: - cards=2",
+			change: func(w *world) {
+				for _, queue := range []string{"x 8/4", "xa<x 8/2 training"} {
+					w.add(queueText(queue))
+					w.Cache.AddQueueV1beta1(w.Queues[len(w.Queues)-1])
+				}
+			}, victims: "ya 2",
+		},
+	}) {
+		// Job d waits until the test starts it.
+		w := newTree(tc.tree, tc.text, onJob("d", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"no": "node"} }))
+		w.alone = true
+		for range 4 {
+			w.runAction(t)
+			check.That(t, w.evictedByQueue() == "" && len(w.In(api.Pipelined)) == 0, "%s are evicted and %s placed before the change", w.evictedByQueue(), session.Names(w.In(api.Pipelined)))
+		}
+		tc.change(w)
+		w.runAction(t)
+		check.Equal(t, "victims", tc.victims, w.evictedByQueue())
+		check.Equal(t, "pods that are placed", "r-0@n", session.Names(append(w.In(api.Pipelined), w.In(api.Allocated)...)))
+	}
+}
+
+// start lets a pending pod run on a node.
+func (w *world) start(name, node string) {
+	w.Update(name, func(p *corev1.Pod) {
+		start := ago(hour)
+		p.Spec.NodeName, p.Status.Phase, p.Status.StartTime = node, corev1.PodRunning, &start
+	})
+}
+
+// TestReclaimedCardsAreNotBorrowedAgain: a gang of six is evicted for one pod. The gang does not
+// borrow the cards that are left over, but a job within what the queue deserves starts.
+func TestReclaimedCardsAreNotBorrowedAgain(t *testing.T) {
+	w := newTree("x 8/4; xa<x 8/4 training; y 8/4; ya<y 8/4 training", "node n A 8; c ya 6: n*6 ran=1h; b xa 1: n*2 ran=1h; r xa 1: -; small ya 2: -*2")
+	w.runAction(t)
+	check.Equal(t, "victims", "ya 6", w.evictedByQueue())
+	for range 3 {
+		w.settle()
+		w.runAction(t)
+		check.Equal(t, "victims later", "", w.evictedByQueue())
+	}
+	for job, want := range map[string]int{"c": 0, "b": 2, "r": 1, "small": 2} {
+		check.Equal(t, "pods of "+job+" that run", want, len(w.Job(job).TaskStatusIndex[api.Running]))
+	}
+}

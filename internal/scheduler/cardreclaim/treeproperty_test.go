@@ -1,0 +1,323 @@
+package cardreclaim
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+	"volcano.sh/volcano/pkg/scheduler/actions/allocate"
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
+)
+
+// treeNode is a queue of a random tree, with its amounts of card A.
+type treeNode struct {
+	name, parent               string
+	quota, deserved, guarantee int
+	isLeaf, keeps              bool
+}
+
+// forest is a random tree of queues, and its world. Its rules are written without the ledger.
+type forest struct {
+	*world
+	queues map[string]*treeNode
+	names  []string
+	cards  int
+	// leafOf is the leaf of each job, size the cards of each pod, least the minimum of the job.
+	leafOf      map[string]string
+	size, least map[string]int
+}
+
+// drawForest returns a tree of at most three levels whose amounts are valid, with pending jobs in
+// some of its leaves. Directly under root, all deserve no more than there is.
+func drawForest(t *rapid.T) *forest {
+	f := &forest{world: newTree("root0 0/0", ""), queues: map[string]*treeNode{}, leafOf: map[string]string{}, size: map[string]int{}, least: map[string]int{}}
+	nodes := rapid.IntRange(1, 3).Draw(t, "nodes")
+	for i := range nodes {
+		cards := rapid.IntRange(2, 6).Draw(t, "cards")
+		f.cards += cards
+		f.add(fmt.Sprintf("node n%d A %d", i, cards))
+	}
+	f.grow(t, "", &treeNode{quota: f.cards, deserved: f.cards, guarantee: f.cards}, 1)
+	for _, name := range f.names {
+		q := f.queues[name]
+		kind := "training"
+		if q.keeps {
+			kind = "inference"
+		}
+		text := fmt.Sprintf("%s<%s %d/%d/%d %s", q.name, q.parent, q.quota, q.deserved, q.guarantee, kind)
+		f.add(queueText(strings.Replace(text, "< ", " ", 1)))
+	}
+	return f
+}
+
+// grow adds the children of a queue, which share what it deserves and its guarantee.
+func (f *forest) grow(t *rapid.T, name string, above *treeNode, depth int) {
+	deserved, guarantee := above.deserved, above.guarantee
+	for i := range rapid.IntRange(1, 3).Draw(t, "children") {
+		q := &treeNode{name: fmt.Sprintf("%sq%d", name, i), parent: name, isLeaf: depth == 3 || rapid.IntRange(0, 2).Draw(t, "is a leaf") == 0}
+		q.deserved = rapid.IntRange(min(1, deserved), deserved).Draw(t, "deserved")
+		q.guarantee = rapid.SampledFrom([]int{0, 0, min(guarantee, q.deserved), min(guarantee, q.deserved) / 2}).Draw(t, "guarantee")
+		q.quota = rapid.SampledFrom([]int{above.quota, above.quota, (q.deserved + above.quota + 1) / 2}).Draw(t, "quota")
+		q.keeps = q.isLeaf && rapid.IntRange(0, 4).Draw(t, "keeps") == 0
+		deserved, guarantee = deserved-q.deserved, guarantee-q.guarantee
+		f.queues[q.name] = q
+		f.names = append(f.names, q.name)
+		if !q.isLeaf {
+			f.grow(t, q.name, q, depth+1)
+		}
+	}
+}
+
+// addJobs adds pending jobs to some leaves.
+func (f *forest) addJobs(t *rapid.T, prefix string) {
+	leaves := slices.DeleteFunc(slices.Clone(f.names), func(name string) bool { return !f.queues[name].isLeaf })
+	for i := range rapid.IntRange(1, 6).Draw(t, "jobs") {
+		leaf := f.queues[rapid.SampledFrom(leaves).Draw(t, "queue")]
+		job, pods, cards := fmt.Sprintf("%s%d", prefix, i), rapid.IntRange(1, 6).Draw(t, "pods"), rapid.SampledFrom([]int{1, 1, 1, 2}).Draw(t, "cards of a pod")
+		least := rapid.SampledFrom([]int{1, pods}).Draw(t, "minimum")
+		f.leafOf[job], f.size[job], f.least[job] = leaf.name, cards, least
+		before := len(f.Pods)
+		f.add(fmt.Sprintf("%s %s %d: -*%d cards=%d", job, leaf.name, least, pods, cards))
+		if f.Cache == nil {
+			continue
+		}
+		f.Cache.AddPodGroupV1beta1(f.Groups[len(f.Groups)-1])
+		for _, pod := range f.Pods[before:] {
+			f.Cache.AddPod(pod.DeepCopy())
+		}
+	}
+}
+
+// pathOf returns a queue and its ancestors.
+func (f *forest) pathOf(queue string) (path []string) {
+	for ; queue != ""; queue = f.queues[queue].parent {
+		path = append(path, queue)
+	}
+	return path
+}
+
+// below returns the queue and its ancestors that are no ancestors of another one.
+func (f *forest) below(queue, other string) []string {
+	shared := f.pathOf(other)
+	return slices.DeleteFunc(f.pathOf(queue), func(name string) bool { return slices.Contains(shared, name) })
+}
+
+// use is what a set of jobs uses in every queue.
+func (f *forest) use(pods map[string]int) map[string]int {
+	used := map[string]int{}
+	for job, n := range pods {
+		for _, name := range f.pathOf(f.leafOf[job]) {
+			used[name] += n * f.size[job]
+		}
+		used[""] += n * f.size[job]
+	}
+	return used
+}
+
+// unused is the guarantee of a queue, and of all below it, that they do not use.
+func (f *forest) unused(name string, used map[string]int) int {
+	below := 0
+	for _, child := range f.names {
+		if f.queues[child].parent == name {
+			below += f.unused(child, used)
+		}
+	}
+	if name == "" {
+		return below
+	}
+	return max(below, f.queues[name].guarantee-used[name])
+}
+
+// run opens a session and runs allocate and the action. It returns how many pods of each job had
+// cards before the action, how many were evicted, how many wait for their cards, and how many
+// pods allocate placed.
+func (f *forest) run() (had, evicted, came map[string]int, placed int) {
+	f.openSession()
+	f.Run(allocate.New(), f.action)
+	evicted, came = f.count(api.Releasing), f.count(api.Pipelined)
+	return f.count(api.Running, api.Binding, api.Allocated, api.Releasing), evicted, came, len(f.In(api.Binding)) + len(f.In(api.Allocated))
+}
+
+// count counts the pods of each job in some statuses.
+func (f *forest) count(statuses ...api.TaskStatus) map[string]int {
+	counts := map[string]int{}
+	for _, status := range statuses {
+		for _, task := range f.In(status) {
+			counts[f.Ssn.Jobs[task.Job].Name]++
+		}
+	}
+	return counts
+}
+
+// settle lets the cluster follow the session: pods that are placed run, and pods that are evicted
+// come back as pending ones.
+func (w *world) settle() {
+	placed, gone := map[string]string{}, []string{}
+	for _, status := range []api.TaskStatus{api.Allocated, api.Binding} {
+		for _, task := range w.In(status) {
+			placed[task.Name] = task.NodeName
+		}
+	}
+	for _, task := range w.In(api.Releasing) {
+		gone = append(gone, task.Name)
+	}
+	w.Close()
+	start := ago(time.Hour)
+	for name, node := range placed {
+		w.Update(name, func(p *corev1.Pod) {
+			p.Spec.NodeName, p.Status.Phase, p.Status.StartTime = node, corev1.PodRunning, &start
+		})
+	}
+	for _, name := range gone {
+		pod := w.Pod(name)
+		w.Cache.DeletePod(pod.DeepCopy())
+		pod.UID, pod.Spec.NodeName, pod.Status = pod.UID+types.UID("+"), "", corev1.PodStatus{Phase: corev1.PodPending}
+		w.Cache.AddPod(pod.DeepCopy())
+	}
+}
+
+// checkSession checks one session against the rules of reclaim.
+func (f *forest) checkSession(t *rapid.T, had, evicted, came map[string]int) {
+	before, lost, gained := f.use(had), f.use(evicted), f.use(came)
+	byMatrix := slices.ContainsFunc(slices.Collect(maps.Keys(came)), func(job string) bool { return f.queues[f.leafOf[job]].keeps })
+	check.Must(t, len(evicted) == 0 || len(came) > 0, "%v are evicted and no pod is placed", evicted)
+	for job := range evicted {
+		leaf := f.queues[f.leafOf[job]]
+		check.Must(t, !leaf.keeps, "%s is evicted from %s, which is not reclaimable", job, leaf.name)
+		left := had[job] - evicted[job]
+		check.Must(t, left == 0 || left >= f.least[job], "%s is left with %d of %d pods", job, left, f.least[job])
+	}
+	for _, name := range f.names {
+		q := f.queues[name]
+		if after := before[name] - lost[name]; lost[name] > 0 && gained[name] == 0 {
+			check.Must(t, after >= q.guarantee, "%s is left with %d, its guarantee is %d", name, after, q.guarantee)
+		}
+		if q.isLeaf && gained[name] > 0 && len(evicted) > 0 {
+			check.Must(t, lost[name] == 0 || byMatrix, "%s reclaims, and another queue reclaims from it by the tree", name)
+			after := before[name] - lost[name] + gained[name] // after inference reclaimed, it may do so, too
+			check.Must(t, after <= q.deserved, "%s evicts others and uses %d of %d that it deserves", name, after, q.deserved)
+		}
+	}
+}
+
+// reclaimableFor returns a job of which a unit could be evicted for one more card of a leaf, "" if
+// there is none.
+func (f *forest) reclaimableFor(leaf string, had map[string]int) string {
+	used := f.use(had)
+	for job, n := range had {
+		from := f.queues[f.leafOf[job]]
+		if from.name == leaf || from.keeps || n == 0 {
+			continue
+		}
+		unit := n
+		if n > f.least[job] {
+			unit = 1
+		}
+		byMatrix := f.queues[leaf].keeps // inference reclaims from training
+		allowed := true
+		for _, name := range f.below(from.name, leaf) {
+			q := f.queues[name]
+			allowed = allowed && used[name]-unit*f.size[job] >= q.guarantee && (byMatrix || used[name] > q.deserved)
+		}
+		for _, name := range f.below(leaf, from.name) {
+			allowed = allowed && used[name]+1 <= f.queues[name].deserved
+		}
+		if allowed && f.fitsAfter(leaf, job, unit, had) {
+			return job
+		}
+	}
+	return ""
+}
+
+// fitsAfter reports whether one more card of a leaf fits every quota and leaves the unused
+// guarantees of others once a unit of a job is gone.
+func (f *forest) fitsAfter(leaf, job string, unit int, had map[string]int) bool {
+	used := f.use(had)
+	for _, name := range append(f.pathOf(f.leafOf[job]), "") {
+		used[name] -= unit * f.size[job]
+	}
+	path, covered := append(f.pathOf(leaf), ""), false
+	with := maps.Clone(used)
+	for _, name := range path {
+		with[name]++
+	}
+	for i, name := range path {
+		quota := f.cards
+		if name != "" {
+			quota = f.queues[name].quota
+		}
+		guaranteed := 0
+		for _, child := range f.names {
+			if f.queues[child].parent == name {
+				guaranteed += f.unused(child, with)
+			}
+		}
+		if with[name] > quota || i > 0 && !covered && with[name]+guaranteed > quota {
+			return false
+		}
+		covered = f.unused(name, with) < f.unused(name, used)
+	}
+	return true
+}
+
+// TestReclaimInTreeConverges: queues get a fixed set of jobs, some of them later than others.
+// Every session keeps the rules, and at last no session changes anything, even after what the
+// plugin remembers has ended: which cards are held, and who may not borrow. Then no pod of one
+// card waits below what its queues deserve for a card that could be reclaimed.
+func TestReclaimInTreeConverges(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		f := drawForest(t)
+		defer f.Close()
+		f.addJobs(t, "a")
+		f.startCache()
+		f.rest(t)
+		f.addJobs(t, "b")
+		had := map[string]int{}
+		for restarts, isQuiet := 0, false; !isQuiet; restarts++ {
+			check.Must(t, restarts < 10, "every restart changes what runs")
+			f.rest(t)
+			useNewCache()
+			f.action = New(cards, f.habits)
+			if had, isQuiet = f.session(t); !isQuiet {
+				f.settle()
+			}
+		}
+		for _, task := range f.In(api.Pending) {
+			job := f.Ssn.Jobs[task.Job].Name
+			if f.size[job] == 1 && (f.least[job] == 1 || had[job] >= f.least[job]) {
+				victim := f.reclaimableFor(f.leafOf[job], had)
+				check.Must(t, victim == "", "%s waits in %s, and %s could be evicted for it", task.Name, f.leafOf[job], victim)
+			}
+		}
+	})
+}
+
+// rest runs sessions until three of them have changed nothing.
+func (f *forest) rest(t *rapid.T) {
+	for quiet, sessions := 0, 0; quiet < 3; sessions++ {
+		check.Must(t, sessions < 40, "nothing comes to rest")
+		if _, isQuiet := f.session(t); isQuiet {
+			quiet++
+		} else {
+			quiet = 0
+		}
+		f.settle()
+	}
+}
+
+// session runs a session and checks it. It returns how many pods of each job had cards, and
+// whether the session changed nothing.
+func (f *forest) session(t *rapid.T) (had map[string]int, isQuiet bool) {
+	had, evicted, came, placed := f.run()
+	f.checkSession(t, had, evicted, came)
+	return had, len(evicted)+len(came)+placed == 0
+}
