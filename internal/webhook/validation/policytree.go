@@ -40,7 +40,7 @@ func warnQueueHierarchy(result *Result, hierarchy v1alpha1.QueueHierarchy, quota
 		warn(parentOf, "name a parent",
 			"their queues go under root, quotas of parents no longer limit them, and deserved and guarantee have no effect")
 		warn(cardsWithout(quotaWritten), "have cards without quota",
-			"nothing new starts on these cards, because an unset quota counts as 0: write the quota")
+			"they may use what they deserve of these cards, and no more: write the quota")
 		return
 	}
 	existing, parents := map[string]bool{}, map[string]bool{}

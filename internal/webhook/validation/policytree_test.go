@@ -41,7 +41,7 @@ func TestWarningsOfAnotherHierarchy(t *testing.T) {
 	leaving := inTree("leaving", "nowhere", "training", v1alpha1.Card{})
 	leaving.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	const under = "with Flat their queues go under root, quotas of parents no longer limit them, and deserved and guarantee have no effect"
-	const zero = "with Flat nothing new starts on these cards, because an unset quota counts as 0: write the quota"
+	const cut = "with Flat they may use what they deserve of these cards, and no more: write the quota"
 	const scaled = "with Tree these cards deserve their quota, so the queue borrows none, and sums above the parent's are scaled: write deserved"
 	for t, tc := range check.Cases(t, map[string]struct {
 		before, after *v1alpha1.ServiceTypePolicySpec
@@ -51,7 +51,7 @@ func TestWarningsOfAnotherHierarchy(t *testing.T) {
 		"to a tree that is complete":      {flat, tree, []*v1alpha1.CardQuota{top, leaf, inherits}, nil},
 		"to a tree without any":           {flat, tree, []*v1alpha1.CardQuota{quotaOf("alone", nil)}, nil},
 		"back to flat":                    {tree, flat, []*v1alpha1.CardQuota{top, leaf}, []string{"1 CardQuotas name a parent: leaf (parent top); " + under}},
-		"back to flat without quotas":     {tree, flat, []*v1alpha1.CardQuota{top, leaf, inherits}, []string{"2 CardQuotas name a parent: inherits (parent top), leaf (parent top); " + under, "1 CardQuotas have cards without quota: inherits (NVIDIA-H200); " + zero}},
+		"back to flat without quotas":     {tree, flat, []*v1alpha1.CardQuota{top, leaf, inherits}, []string{"2 CardQuotas name a parent: inherits (parent top), leaf (parent top); " + under, "1 CardQuotas have cards without quota: inherits (NVIDIA-H200); " + cut}},
 		"a first policy that is flat":     {nil, flat, []*v1alpha1.CardQuota{top, leaf}, []string{"1 CardQuotas name a parent: leaf"}},
 		"a first policy of a tree":        {nil, tree, []*v1alpha1.CardQuota{leaf}, []string{"1 CardQuotas name a parent that does not exist: leaf (parent top); with Tree nothing new starts in their queues until it does: create it, or correct spec.parent"}},
 		"flat as before":                  {flat, &v1alpha1.ServiceTypePolicySpec{Reclaim: "Off", QueueHierarchy: "Flat"}, []*v1alpha1.CardQuota{leaf}, nil},
