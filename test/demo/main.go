@@ -1,7 +1,7 @@
 // Command demo is the tour of docs/tour.md. It starts a cluster with a mixed fleet, the
 // operator and the scheduler. With kubectl it shows what a quota per card model does, and in a
-// second act how inference reclaims cards from training. It ends by itself and leaves nothing
-// behind; with KEEP=1 it runs until Ctrl-C.
+// second act how inference reclaims cards from training, in a third how tenants of a tree lend each
+// other cards. It ends by itself and leaves nothing behind; with KEEP=1 it runs until Ctrl-C.
 package main
 
 import (
