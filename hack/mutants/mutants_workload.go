@@ -161,8 +161,8 @@ var workloadMutants = []mutant{
 	{"internal/workload/evictable.go", `	if !set {
 		value, set = pod`, `	if _, labelled := pod.Labels[v1beta1.PodPreemptable]; labelled {
 		value, set = pod`, "the annotation preemptable has precedence over the label"},
-	{"internal/workload/evictable.go", `return allowsPreemption(value, set) && allowsPreemption(ofGroup, setByGroup)`, `return allowsPreemption(value, set) && (setByGroup || ofGroup == "")`, "the PodGroup may protect its pods"},
-	{"internal/workload/evictable.go", `return allowsPreemption(value, set) && allowsPreemption(ofGroup, setByGroup)`, `return allowsPreemption(ofGroup, setByGroup) && (allowsPreemption(value, set) || len(group) > 0)`, "a pod may protect itself in a PodGroup that allows it"},
+	{"internal/workload/evictable.go", `return allowsPreemption(value, set) && GroupAllowsEviction(group)`, `return allowsPreemption(value, set)`, "the PodGroup may protect its pods"},
+	{"internal/workload/evictable.go", `return allowsPreemption(value, set) && GroupAllowsEviction(group)`, `return GroupAllowsEviction(group) && (allowsPreemption(value, set) || len(group) > 0)`, "a pod may protect itself in a PodGroup that allows it"},
 	{"internal/workload/evictable.go", `	if !set {
 		return true`, `	if !set {
 		return false`, "a pod that says nothing may be evicted"},
