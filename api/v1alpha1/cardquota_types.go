@@ -137,7 +137,8 @@ type CardQuotaSpec struct {
 	Priority *int32 `json:"priority,omitempty"`
 	// stopPolicy stops the queue and everything below it in a tree. None (default) does not. With Hold
 	// running pods continue, but nothing new starts, and unused guarantees are lent to other queues.
-	// HoldAndDrain also evicts every running job as a whole, but no system-critical pod.
+	// HoldAndDrain also evicts every running job as a whole, but no system-critical pod. While queues
+	// are flat, it stops this queue alone.
 	// +optional
 	// +kubebuilder:default=None
 	StopPolicy StopPolicy `json:"stopPolicy,omitempty"`

@@ -122,8 +122,12 @@ func readyCondition(s *v1alpha1.CardQuotaStatus, f StatusInput) metav1.Condition
 	case enforced.Status == no:
 		return conditions.New(no, enforced.Reason, "queue %s carries this quota, but it is not proven to be enforced: %s", name, enforced.Message)
 	}
-	if f.Tree != nil && f.Quota.Spec.ServiceType == "" {
-		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonReady, "queue %s carries this quota for the queues below it, which start pods", name)
+	if f.Quota.Spec.ServiceType == "" {
+		message := "queue %s carries this quota for the queues below it, which start pods"
+		if f.Tree == nil {
+			message = "queue %s has an empty quota while queues are flat, because a CardQuota without serviceType is a parent"
+		}
+		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonReady, message, name)
 	}
 	return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonReady, "queue %s carries this quota and starts pods", name)
 }

@@ -188,6 +188,9 @@ func treeSyncedCondition(q *v1alpha1.CardQuota, w QueueWrite) (metav1.Condition,
 		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonPriorityCut, carries+"its priority is the highest of its service type: %s", w.CutPriority), true
 	case w.IsFlat:
 		if unused := describeUnusedFields(q); unused != "" {
+			if q.Spec.ServiceType == "" {
+				carries = fmt.Sprintf("queue %s has an empty quota: ", q.QueueName())
+			}
 			return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonTreeFieldsUnused, carries+"%s", unused), true
 		}
 	}
@@ -224,7 +227,7 @@ func (t *Tree) heldCondition(q *v1alpha1.CardQuota, blocked int32) (metav1.Condi
 	}
 	waiting := ""
 	if blocked > 0 {
-		waiting = fmt.Sprintf("; %d workloads wait", blocked)
+		waiting = fmt.Sprintf("; waiting workloads: %d", blocked)
 	}
 	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonHeld, "stopPolicy %s%s holds queue %s: nothing new starts, and %s%s; set it to None to go on",
 		policy, where, q.QueueName(), running, waiting), true

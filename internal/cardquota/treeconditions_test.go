@@ -106,6 +106,7 @@ func TestStatusInATree(t *testing.T) {
 	check.Equal(t, "tenant is ready", "True/Ready: queue tenant carries this quota for the queues below it, which start pods", said(tenant, "Ready"))
 	check.Equal(t, "tenant and inventory", "False/OverAllocated: H200: 16 granted, 10 healthy, 6 too many (16 here): the quotas are enforced as written; lower some, add cards, or set overAllocation to Allow", said(tenant, "InventorySatisfied"))
 	check.Equal(t, "flat says nothing about a hierarchy", "", said(status("chat", nil, func(i *StatusInput) { i.Quota.Status = chat }), "HierarchyValid"))
+	check.Equal(t, "a flat parent", "True/Ready: queue tenant has an empty quota while queues are flat, because a CardQuota without serviceType is a parent", said(status("tenant", nil, nil), "Ready"))
 	check.Equal(t, "flat numbers", int64(0), status("chat", nil, nil).Cards[0].Deserved)
 
 	// A parent that is being deleted keeps its quota while it waits for its children.
@@ -120,9 +121,9 @@ func TestReadySaysWhatHolds(t *testing.T) {
 		change map[string]v1alpha1.StopPolicy
 		want   string
 	}{
-		"the queue itself": {map[string]v1alpha1.StopPolicy{"chat": "Hold"}, "False/Held: stopPolicy Hold holds queue chat: nothing new starts, and running pods continue; 2 workloads wait; set it to None to go on"},
-		"an ancestor":      {map[string]v1alpha1.StopPolicy{"tenant": "Hold"}, "False/Held: stopPolicy Hold of its ancestor tenant holds queue chat: nothing new starts, and running pods continue; 2 workloads wait; set it to None to go on"},
-		"a drain above":    {map[string]v1alpha1.StopPolicy{"chat": "Hold", "web": "HoldAndDrain"}, "False/Held: stopPolicy HoldAndDrain of its ancestor web holds queue chat: nothing new starts, and running jobs are evicted; 2 workloads wait; set it to None to go on"},
+		"the queue itself": {map[string]v1alpha1.StopPolicy{"chat": "Hold"}, "False/Held: stopPolicy Hold holds queue chat: nothing new starts, and running pods continue; waiting workloads: 2; set it to None to go on"},
+		"an ancestor":      {map[string]v1alpha1.StopPolicy{"tenant": "Hold"}, "False/Held: stopPolicy Hold of its ancestor tenant holds queue chat: nothing new starts, and running pods continue; waiting workloads: 2; set it to None to go on"},
+		"a drain above":    {map[string]v1alpha1.StopPolicy{"chat": "Hold", "web": "HoldAndDrain"}, "False/Held: stopPolicy HoldAndDrain of its ancestor web holds queue chat: nothing new starts, and running jobs are evicted; waiting workloads: 2; set it to None to go on"},
 		"none":             {map[string]v1alpha1.StopPolicy{"lab": "Hold", "web": "None"}, "True/Ready: queue chat carries this quota and starts pods"},
 	}) {
 		all := tenantTree()
@@ -153,7 +154,7 @@ func TestQueueSyncedInTrees(t *testing.T) {
 		"as written": {flat, QueueWrite{}, "True/Synced: queue team carries this quota"},
 		"flat": {flat, QueueWrite{IsFlat: true}, "True/TreeFieldsUnused: queue team carries this quota, but while the ServiceTypePolicy does not say queueHierarchy: Tree, " +
 			"parent, cards[].deserved, cards[].guarantee, resources.deserved have no effect; a card without quota has its deserved as quota"},
-		"a flat parent": {node("team", "", 8, -1, -1, parentOnly), QueueWrite{IsFlat: true}, "True/TreeFieldsUnused: queue team carries this quota, but while the ServiceTypePolicy does not say queueHierarchy: Tree, " +
+		"a flat parent": {node("team", "", 8, -1, -1, parentOnly), QueueWrite{IsFlat: true}, "True/TreeFieldsUnused: queue team has an empty quota: while the ServiceTypePolicy does not say queueHierarchy: Tree, " +
 			"it grants nothing, because a CardQuota without serviceType is a parent"},
 		"nothing of a tree": {node("team", "", 8, -1, -1), QueueWrite{IsFlat: true}, "True/Synced: queue team carries this quota"},
 		"another manager":   {flat, QueueWrite{ParentHeldBy: "kubectl-edit", Parent: "web"}, "True/ParentConflict: queue team carries this quota, but spec.parent is managed by kubectl-edit and was left alone instead of becoming web: change spec.parent here, or let kubectl-edit give the field up"},
@@ -173,7 +174,7 @@ func TestWaitsForChildren(t *testing.T) {
 		want string
 	}{
 		"move":   {MovingChildrenWait(q, children), "queues are flat now: queue web keeps what it had in the tree until its child queues a, chat are at the top level"},
-		"delete": {DeletionWait(q, children), "being deleted: queue web keeps its quota until its 2 child queues are gone: a, chat; delete their CardQuotas, or give them another parent"},
+		"delete": {DeletionWait(q, children), "being deleted: queue web keeps its quota until its child queues are gone: a, chat; delete their CardQuotas, or give them another parent"},
 	} {
 		check.Equal(t, what, Wait{Reason: v1alpha1.ReasonWaitingForChildren, Message: tc.want, KeepsQueue: true}, *tc.wait)
 	}

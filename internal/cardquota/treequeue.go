@@ -107,8 +107,8 @@ func DeletionWait(q *v1alpha1.CardQuota, children []*v1beta1.Queue) *Wait {
 		return nil
 	}
 	return &Wait{Reason: v1alpha1.ReasonWaitingForChildren, KeepsQueue: true, Message: fmt.Sprintf(
-		"being deleted: queue %s keeps its quota until its %d child queues are gone: %s; delete their CardQuotas, or give them another parent",
-		q.QueueName(), len(children), joinQueueNames(children))}
+		"being deleted: queue %s keeps its quota until its child queues are gone: %s; delete their CardQuotas, or give them another parent",
+		q.QueueName(), joinQueueNames(children))}
 }
 
 // carriesCards reports whether a Queue has the cards that a CardQuota of a tree writes.
