@@ -65,11 +65,12 @@ func TestReclaimOfCPUInTree(t *testing.T) {
 		gang, least, pods   int
 		victims             string
 	}{
-		"what its sibling borrows":             {"2 4", "0 0", 1, 2, 2, "xb 2"},
-		"no more than it deserves":             {"2 4", "0 0", 1, 3, 3, ""},
-		"the part that it deserves":            {"2 4", "0 0", 1, 1, 3, "xb 2"},
-		"a gang below what its queue deserves": {"4 7", "0 0", 8, 1, 1, "xb 8"},
-		"but not below its guarantee":          {"1 7", "0 1", 8, 1, 1, ""},
+		"what its sibling borrows":              {"2 4", "0 0", 1, 2, 2, "xb 2"},
+		"no more than it deserves":              {"2 4", "0 0", 1, 3, 3, ""},
+		"the part that it deserves":             {"2 4", "0 0", 1, 1, 3, "xb 2"},
+		"no more than its sibling has borrowed": {"4 6", "0 0", 1, 1, 4, "xb 2"},
+		"a gang below what its queue deserves":  {"4 7", "0 0", 8, 1, 1, "xb 8"},
+		"but not below its guarantee":           {"1 7", "0 1", 8, 1, 1, ""},
 	}) {
 		w := newTree("x 8/8; xa<x 8/8 training; xb<x 8/8 training", fmt.Sprintf("node n A 8; "+pods, tc.gang, tc.least, tc.pods))
 		w.Nodes[0].Status.Allocatable["cpu"] = amount("8")

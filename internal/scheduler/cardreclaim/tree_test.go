@@ -64,13 +64,14 @@ func TestPrecedenceOfReclaimInTree(t *testing.T) {
 		"between levels and priorities the lower one":                {tree: "x 8/4; xa<x 8/4 training; y 8/2; ya<y 8/2 training 20009; z 8/2; za<z 8/2 training 20001", runs: node + "c ya 1: n*4 ran=1h; d za 1: n*4 ran=9h; r xa 1: -", victims: "za 1", placed: 1},
 
 		// How far.
-		"a gang goes whole, even below its deserved":    {tree: tenants, runs: node + "b xb 2: n*2 ran=1h; c ya 6: n*6 ran=1h; r xa 1: -", victims: "ya 6", placed: 1},
-		"but not below its guarantee":                   {tree: strings.Replace(tenants, "y 8/4; ya<y 8/4", "y 8/4/1; ya<y 8/4/1", 1), runs: node + "b xb 2: n*2 ran=1h; c ya 6: n*6 ran=1h; r xa 1: -"},
-		"nor below the guarantee of its tenant":         {tree: strings.Replace(tenants, "y 8/4", "y 8/4/1", 1), runs: node + "b xb 2: n*2 ran=1h; c ya 6: n*6 ran=1h; r xa 1: -"},
-		"by the matrix below its deserved":              {tree: "x 8/4; xa<x 8/4 inference; y 8/8; ya<y 8/8 training", runs: node + "c ya 1: n*8 ran=1h; r xa 4: -*4", victims: "ya 4", placed: 4},
-		"by the matrix down to its guarantee":           {tree: "x 8/4; xa<x 8/4 inference; y 8/8/6; ya<y 8/8/6 training", runs: node + "c ya 1: n*8 ran=1h; r xa 1: -*4", victims: "ya 2", placed: 2},
-		"by the matrix within the reclaimer's deserved": {tree: "x 8/3; xa<x 8/3 inference; y 8/8; ya<y 8/8 training", runs: node + "c ya 1: n*8 ran=1h; r xa 4: -*4"},
-		"by the matrix not from a higher priority":      {tree: "x 8/4; xa<x 8/4 inference; y 8/8; ya<y 8/8 training 90000", runs: node + "c ya 1: n*8 ran=1h; r xa 1: -"},
+		"an elastic job to its deserved and not below it": {tree: tenants, runs: node + "b xb 1: n*3 ran=1h; c ya 1: n*5 ran=1h; r xa 2: -*2", victims: "xb 1, ya 1", placed: 2},
+		"a gang goes whole, even below its deserved":      {tree: tenants, runs: node + "b xb 2: n*2 ran=1h; c ya 6: n*6 ran=1h; r xa 1: -", victims: "ya 6", placed: 1},
+		"but not below its guarantee":                     {tree: strings.Replace(tenants, "y 8/4; ya<y 8/4", "y 8/4/1; ya<y 8/4/1", 1), runs: node + "b xb 2: n*2 ran=1h; c ya 6: n*6 ran=1h; r xa 1: -"},
+		"nor below the guarantee of its tenant":           {tree: strings.Replace(tenants, "y 8/4", "y 8/4/1", 1), runs: node + "b xb 2: n*2 ran=1h; c ya 6: n*6 ran=1h; r xa 1: -"},
+		"by the matrix below its deserved":                {tree: "x 8/4; xa<x 8/4 inference; y 8/8; ya<y 8/8 training", runs: node + "c ya 1: n*8 ran=1h; r xa 4: -*4", victims: "ya 4", placed: 4},
+		"by the matrix down to its guarantee":             {tree: "x 8/4; xa<x 8/4 inference; y 8/8/6; ya<y 8/8/6 training", runs: node + "c ya 1: n*8 ran=1h; r xa 1: -*4", victims: "ya 2", placed: 2},
+		"by the matrix within the reclaimer's deserved":   {tree: "x 8/3; xa<x 8/3 inference; y 8/8; ya<y 8/8 training", runs: node + "c ya 1: n*8 ran=1h; r xa 4: -*4"},
+		"by the matrix not from a higher priority":        {tree: "x 8/4; xa<x 8/4 inference; y 8/8; ya<y 8/8 training 90000", runs: node + "c ya 1: n*8 ran=1h; r xa 1: -"},
 
 		// When.
 		"no eviction while free cards suffice":             {tree: tenants, runs: "node n A 10; b xb 1: n*4 ran=1h; c ya 1: n*4 ran=1h; r xa 2: -*2", placed: 2},

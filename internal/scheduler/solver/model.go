@@ -251,6 +251,7 @@ func (b *jobBuilder) addJob(i int, from *Job) {
 	j.pods.end, j.jobNodes.end = len(b.pods), len(b.jobNodes)
 	if whole.isAllowed && (j.jobNodes.end > j.jobNodes.from || len(whole.releases) > 0) {
 		j.wholeUnit = len(b.units)
+		b.setLastTakes(from, whole.takes, whole.elastic)
 		b.addShared(j.wholeUnit, whole.releases, whole.takes)
 		b.units = append(b.units, unit{i, wholeJob})
 	}
@@ -264,6 +265,9 @@ func (b *jobBuilder) addPod(i int, from *Job, x *Pod, whole *sharedAmounts) {
 	shared := sharedAmounts{isAllowed: true}
 	if len(x.Releases)+len(x.Takes) > 0 {
 		shared = b.sharedAmountsOf(x, from.Level, whole)
+	}
+	if len(b.limits) > 0 && shared.isAllowed && j.isElastic(from, x) {
+		whole.elastic = append(whole.elastic, elasticTake{x.Role, shared.takes})
 	}
 	if x.Node >= 0 && x.Node < len(b.wantedNodes) && b.wantedNodes[x.Node] {
 		b.addUsage(j, x, &made)
@@ -284,6 +288,8 @@ type sharedAmounts struct {
 	releases  []release
 	takes     []take
 	isAllowed bool
+	// elastic are the pods of a whole job that may be evicted alone.
+	elastic []elasticTake
 }
 
 // sharedAmountsOf returns what a pod releases and counts against limits, and adds it to the

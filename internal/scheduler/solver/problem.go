@@ -46,8 +46,9 @@ type TakeLimit struct {
 	// Most is the most that may be taken.
 	Most int64
 	// Borrowed allows the last victim to exceed Most: an elastic pod, or a job as a whole, may
-	// be taken while less than Most was taken before it. Some order of taking the victims must
-	// allow each of them by all its limits.
+	// be taken while less than Most was taken before it. Of a whole job, the pods that it can
+	// spare count as taken before the rest. Some order of taking the victims must allow each of
+	// them by all its limits.
 	Borrowed bool
 }
 

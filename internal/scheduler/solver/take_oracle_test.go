@@ -12,6 +12,7 @@ func takeError(p *Problem, victims []JobVictims) string {
 		return ""
 	}
 	var units [][]TakeAmount
+	var spares []map[int]int64
 	for _, v := range victims {
 		job := &p.Jobs[v.Job]
 		var whole []TakeAmount
@@ -20,22 +21,56 @@ func takeError(p *Problem, victims []JobVictims) string {
 			case v.Whole:
 				whole = append(whole, job.Pods[i].Takes...)
 			case slices.Contains(v.Pods, i):
-				units = append(units, job.Pods[i].Takes)
+				units, spares = append(units, job.Pods[i].Takes), append(spares, nil)
 			}
 		}
-		units = append(units, whole)
+		units, spares = append(units, whole), append(spares, spareTakes(p, job))
 	}
-	takesNothing := func(x TakeAmount) bool { return x.Amount == 0 }
-	units = slices.DeleteFunc(units, func(unit []TakeAmount) bool {
-		return !slices.ContainsFunc(unit, func(x TakeAmount) bool { return !takesNothing(x) })
-	})
+	takesSomething := func(x TakeAmount) bool { return x.Amount != 0 }
+	for i := len(units) - 1; i >= 0; i-- {
+		if !slices.ContainsFunc(units[i], takesSomething) {
+			units, spares = slices.Delete(units, i, i+1), slices.Delete(spares, i, i+1)
+		}
+	}
 	if !slices.ContainsFunc(p.TakeLimits, func(limit TakeLimit) bool { return limit.Borrowed }) {
 		return sumError(p, units)
 	}
-	if !canTakeInSomeOrder(p, units, make([]int64, len(p.TakeLimits)), 0, map[uint64]bool{}) {
+	if !canTakeInSomeOrder(p, units, spares, make([]int64, len(p.TakeLimits)), 0, map[uint64]bool{}) {
 		return fmt.Sprintf("no order of taking %v satisfies %v", units, p.TakeLimits)
 	}
 	return ""
+}
+
+// spareTakes returns by limit what the pods count that a job can spare: of all largest sets of
+// them, the one that counts least. One pod of the job is always left to take.
+func spareTakes(p *Problem, job *Job) map[int]int64 {
+	spares, largest := map[int]int64{}, 0
+	for set := range 1 << len(job.Pods) {
+		size, allowed, roles := 0, true, slices.Clone(job.RoleElastic)
+		counts := make(map[int]int64, len(p.TakeLimits))
+		for i := range job.Pods {
+			if pod := &job.Pods[i]; set&(1<<i) != 0 {
+				size++
+				allowed = allowed && !pod.Protected && (roles == nil || pod.Role >= 0 && pod.Role < len(roles) && roles[pod.Role] > 0)
+				if allowed && roles != nil {
+					roles[pod.Role]--
+				}
+				for _, x := range pod.Takes {
+					counts[x.Limit] += x.Amount
+				}
+			}
+		}
+		if !allowed || size > min(job.Elastic, len(job.Pods)-1) || size < largest {
+			continue
+		}
+		for limit := range p.TakeLimits {
+			if known, ok := spares[limit]; !ok || size > largest || counts[limit] < known {
+				spares[limit] = counts[limit]
+			}
+		}
+		largest = size
+	}
+	return spares
 }
 
 // sumError returns which limit is exceeded in any order.
@@ -52,7 +87,7 @@ func sumError(p *Problem, units [][]TakeAmount) string {
 }
 
 // canTakeInSomeOrder takes the units that are not in a set yet, one after the other.
-func canTakeInSomeOrder(p *Problem, units [][]TakeAmount, taken []int64, set uint64, tried map[uint64]bool) bool {
+func canTakeInSomeOrder(p *Problem, units [][]TakeAmount, spares []map[int]int64, taken []int64, set uint64, tried map[uint64]bool) bool {
 	if set == 1<<len(units)-1 {
 		return true
 	}
@@ -70,11 +105,11 @@ func canTakeInSomeOrder(p *Problem, units [][]TakeAmount, taken []int64, set uin
 		}
 		for _, x := range unit {
 			limit := p.TakeLimits[x.Limit]
-			if x.Amount > 0 && (!limit.Borrowed && after[x.Limit] > limit.Most || limit.Borrowed && taken[x.Limit] >= limit.Most) {
+			if x.Amount > 0 && (!limit.Borrowed && after[x.Limit] > limit.Most || limit.Borrowed && taken[x.Limit]+spares[i][x.Limit] >= limit.Most) {
 				allowed = false
 			}
 		}
-		if allowed && canTakeInSomeOrder(p, units, after, set|1<<i, tried) {
+		if allowed && canTakeInSomeOrder(p, units, spares, after, set|1<<i, tried) {
 			return true
 		}
 	}

@@ -1,11 +1,17 @@
 package solver
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // take is how much a unit counts against a limit.
 type take struct {
 	limit  int
 	amount int64
+	// last is the part that is taken in one step at last: all of a pod. The elastic pods of a
+	// whole job can be taken before the rest of it, one by one.
+	last int64
 }
 
 // takeLimit is a TakeLimit with the units that count against it.
@@ -13,7 +19,7 @@ type takeLimit struct {
 	most     int64
 	borrowed bool
 	units    []int
-	largest  int64 // the largest amount of one unit
+	largest  int64 // the largest last part of one unit
 	// isTight reports whether the jobs have more than most. Otherwise the limit allows any
 	// choice.
 	isTight bool
@@ -27,7 +33,7 @@ func (m *model) validTakes(p *Problem, pod *Pod) ([]take, bool) {
 			return nil, false
 		}
 		if x.Amount > 0 {
-			takes = addTake(takes, take{x.Limit, x.Amount})
+			takes = addTake(takes, take{x.Limit, x.Amount, x.Amount})
 		}
 	}
 	isTooMuch := func(x take) bool { return x.amount > m.maxShared }
@@ -37,10 +43,46 @@ func (m *model) validTakes(p *Problem, pod *Pod) ([]take, bool) {
 // addTake adds to a list that has each limit once.
 func addTake(takes []take, x take) []take {
 	if i := slices.IndexFunc(takes, func(y take) bool { return y.limit == x.limit }); i >= 0 {
-		takes[i].amount += x.amount
+		takes[i].amount, takes[i].last = takes[i].amount+x.amount, takes[i].last+x.last
 		return takes
 	}
 	return append(takes, x)
+}
+
+// elasticTake is what a pod that may be evicted alone counts against limits, and its role.
+type elasticTake struct {
+	role  int
+	takes []take
+}
+
+// setLastTakes sets which part of a whole job is taken last by each limit: what is left without
+// as many pods as the job can spare, at least one pod. Those with the least amounts are taken
+// before.
+func (m *model) setLastTakes(from *Job, whole []take, pods []elasticTake) {
+	for i := range whole {
+		x := &whole[i]
+		if !m.limits[x.limit].borrowed {
+			continue
+		}
+		slices.SortStableFunc(pods, func(a, b elasticTake) int { return cmp.Compare(a.amountOf(x.limit), b.amountOf(x.limit)) })
+		spare, roles := min(from.Elastic, len(from.Pods)-1), slices.Clone(from.RoleElastic)
+		for _, pod := range pods {
+			if spare <= 0 || roles != nil && roles[pod.role] <= 0 {
+				continue
+			}
+			if spare--; roles != nil {
+				roles[pod.role]--
+			}
+			x.last -= pod.amountOf(x.limit)
+		}
+	}
+}
+
+func (e *elasticTake) amountOf(limit int) int64 {
+	if i := slices.IndexFunc(e.takes, func(x take) bool { return x.limit == limit }); i >= 0 {
+		return e.takes[i].amount
+	}
+	return 0
 }
 
 // addRelease adds to a list that has each quota once. All its releases are of one job.
@@ -64,7 +106,7 @@ func (m *model) addUnitsOfLimits() {
 	for u, takes := range m.takes {
 		for _, x := range takes {
 			limit := &m.limits[x.limit]
-			limit.units, limit.largest = append(limit.units, u), max(limit.largest, x.amount)
+			limit.units, limit.largest = append(limit.units, u), max(limit.largest, x.last)
 		}
 	}
 	for i := range m.limits {
@@ -139,7 +181,7 @@ func (s *state) canTake(u int) bool {
 		case !limit.borrowed || excess >= limit.largest:
 			return false
 		default:
-			isLast = isLast && excess < x.amount
+			isLast = isLast && excess < x.last
 		}
 	}
 	return isLast || s.hasOrder(u)
@@ -191,7 +233,7 @@ func (s *state) isTakenWith(v, added int) bool {
 // canBeLast reports whether a unit may be taken last of what is taken.
 func (s *state) canBeLast(v int, taken []int64) bool {
 	for _, x := range s.takes[v] {
-		if limit := &s.limits[x.limit]; limit.borrowed && taken[x.limit]-x.amount >= limit.most {
+		if limit := &s.limits[x.limit]; limit.borrowed && taken[x.limit]-x.last >= limit.most {
 			return false
 		}
 	}
