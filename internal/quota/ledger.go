@@ -191,12 +191,12 @@ func (l *Ledger) Charged(pod string) *Charge {
 // its pods uses anything.
 func (l *Ledger) Retain(keep func(queue string) bool) {
 	for name, q := range l.queues {
-		switch {
-		case keep(name):
-		case q.pods == 0 && q.terminating == nil:
+		if keep(name) {
+			continue
+		}
+		l.dropLimits(q)
+		if q.pods == 0 && q.terminating == nil {
 			delete(l.queues, name)
-		default:
-			q.limits = Limits{}
 		}
 	}
 }

@@ -137,6 +137,25 @@ func (q *queueLedger) ownUnusedBelow(ancestor *queueLedger, name card.Name) (own
 	return own
 }
 
+// CouldFit reports whether so many of a card fit the quotas of a queue and its ancestors, and
+// beside what is guaranteed to others, if no queue used more than its guarantee.
+func (l *Ledger) CouldFit(queue string, name card.Name, count card.Count) bool {
+	q := l.readQueue(queue)
+	for at := q; at != nil; at = at.parent {
+		if at.isUnlimited(name) {
+			continue
+		}
+		limit := at.limits.quota(name)
+		if at.tree != nil {
+			limit -= max(0, at.tree.unusedBelow[name]-q.ownUnusedBelow(at, name))
+		}
+		if int64(count) > limit {
+			return false
+		}
+	}
+	return true
+}
+
 // AboveDeserved and AboveGuarantee return how much of a name a queue and all queues below it
 // use beyond what it deserves, and beyond its guarantee. Both are negative below it.
 func (l *Ledger) AboveDeserved(queue string, name card.Name) int64 {

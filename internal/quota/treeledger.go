@@ -107,6 +107,23 @@ func (l *Ledger) Refresh() {
 	}
 }
 
+// dropLimits removes the limits of a queue, and with them its guarantee and its holds.
+func (l *Ledger) dropLimits(q *queueLedger) {
+	guarantee := q.limits.Guarantee
+	q.limits = Limits{}
+	if q.tree == nil {
+		return
+	}
+	for name := range guarantee {
+		q.updateUnusedOf(name)
+	}
+	for pod, c := range l.holds {
+		if c.Queue == q.name {
+			l.EndHold(pod)
+		}
+	}
+}
+
 // isRoot reports whether q is the root of a tree.
 func (q *queueLedger) isRoot() bool { return q.tree != nil && q.parent == nil }
 

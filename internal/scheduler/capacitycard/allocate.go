@@ -55,9 +55,9 @@ func (p *plugin) allocatable(_ *api.QueueInfo, task *api.TaskInfo) bool {
 // does not wait for quota. Enqueue counts single cards and lets it pass, but no released card
 // helps it.
 func (p *plugin) waitsForQuota(job *api.JobInfo, request *workload.Request) bool {
-	limits, names := p.ledger.PathLimits(string(job.Queue)), request.Names
-	suffices := func(name card.Name) bool { return request.Count <= limits.Cards[name] }
-	if !limits.AnyCard && request.Count > 0 && !slices.ContainsFunc(names, suffices) {
+	names := request.Names
+	suffices := func(name card.Name) bool { return p.ledger.CouldFit(string(job.Queue), name, request.Count) }
+	if request.Count > 0 && !slices.ContainsFunc(names, suffices) {
 		return false
 	}
 	own := p.releasedBy(job.Queue, slices.Collect(tasksIn(job, func(status api.TaskStatus) bool {

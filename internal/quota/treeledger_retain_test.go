@@ -1,0 +1,45 @@
+package quota
+
+import (
+	"testing"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// newGuaranteedTree returns a ledger with queues x, which is guaranteed 4 A, and y under root,
+// and an inventory of 8 A.
+func newGuaranteedTree() *Ledger {
+	l := New(0)
+	l.SetTree(map[string]Position{"x": {}, "y": {}})
+	for name, guarantee := range map[string]int64{"x": 4, "y": 0} {
+		l.SetLimits(name, Limits{Cards: card.Quota{"A": 8}, Deserved: Shares{"A": 8}, Guarantee: Shares{"A": guarantee}, MilliCPU: Unlimited, Memory: Unlimited})
+	}
+	l.SetInventory(card.Quota{"A": 8}, Unlimited, Unlimited)
+	l.Refresh()
+	return l
+}
+
+func TestGuaranteeOfADeletedQueueIsFree(t *testing.T) {
+	l := newGuaranteedTree()
+	check.That(t, l.FitsCard("y", "A", 4, false) && !l.FitsCard("y", "A", 5, false), "y may use 4 of 8 A beside the guarantee of x")
+	l.Retain(func(name string) bool { return name == "y" })
+	check.That(t, l.FitsCard("y", "A", 8, false), "y may use all A once x is gone")
+}
+
+func TestHoldOfADeletedQueueEnds(t *testing.T) {
+	l := newGuaranteedTree()
+	l.Hold("pod", &Charge{Queue: "x", Cards: []card.Amount{{Name: "A", Count: 4}}})
+	l.Retain(func(name string) bool { return name == "y" })
+	l.EndHold("pod")
+	check.That(t, l.FitsCard("y", "A", 8, false), "nothing is held for a pod of a queue that is gone")
+}
+
+func TestRequestBeyondTheGuaranteesOfOthersNeverFits(t *testing.T) {
+	l := newGuaranteedTree()
+	check.That(t, l.CouldFit("y", "A", 4) && !l.CouldFit("y", "A", 5), "y could use 4 of 8 A beside the guarantee of x")
+	check.That(t, l.CouldFit("x", "A", 8), "x could use all A, because its own guarantee is no limit for it")
+	l.SetTree(nil)
+	l.SetLimits("y", Limits{Cards: card.Quota{"A": 5}})
+	check.That(t, l.CouldFit("y", "A", 5) && !l.CouldFit("y", "A", 6), "a flat queue could use its quota")
+}
