@@ -12,6 +12,9 @@ const (
 	maxJobNeighbors = 24
 	maxNeighborhood = 32
 	maxSearchTries  = 5_000
+	// sharedSearchFactor is how many times that are tried if victims release quotas or count
+	// against limits. The lower bound of the loss leaves out less of those sets.
+	sharedSearchFactor = 8
 )
 
 // refineVictims searches the neighborhood of each victim for a cheaper choice, until none is
@@ -162,6 +165,9 @@ func (s *state) searchCheaper(units []int) bool {
 	r.potential = s.capacityWithout(units)
 	r.lossBound, r.hasBound = before, true
 	r.triesLeft = maxSearchTries
+	if s.releases != nil {
+		r.triesLeft *= sharedSearchFactor
+	}
 	r.searchFrom(0, true)
 	if !r.found {
 		r.bestSet = dropped
