@@ -13,7 +13,8 @@ import (
 
 // Tree is a tree of CardQuotas, and of Queues without one below theirs, with the numbers in
 // force. It may hold only the part that decides about one CardQuota: its ancestors, the other
-// children of each, and its own children. A nil Tree means flat queues. It is immutable.
+// children of each, and its own children. Where CPU or memory are limited, everything below these
+// decides as well. A nil Tree means flat queues. It is immutable.
 //
 // A node is the name of a CardQuota, or otherQueue of a Queue without one.
 type Tree struct {
@@ -193,20 +194,30 @@ func computeLimitOf(r quota.Resolved, key card.Name) int64 {
 	return r.Limits.Memory
 }
 
-// QuotaFor returns the quota of a CardQuota, with what it inherits in a tree.
+// QuotaFor returns the quota in force of a CardQuota: in a tree with what it inherits, and no
+// larger than that of any ancestor.
 func (t *Tree) QuotaFor(q *v1alpha1.CardQuota) card.Quota {
 	if t == nil || t.quotas[q.Name] == nil {
 		return QuotaOf(q)
 	}
+	path := []string{q.Name}
+	if t.isPlaced(q.Name) {
+		path = append(path, t.nodesAbove(q.Name)...)
+	}
 	out := make(card.Quota, len(q.Spec.Cards))
 	for _, c := range q.Spec.Cards {
-		out[card.Name(c.Name)] = t.resolved[q.Name].Limits.Cards[card.Name(c.Name)]
+		name, limit := card.Name(c.Name), card.MaxCount
+		for _, node := range path {
+			limit = min(limit, t.resolved[node].Limits.Cards[name])
+		}
+		out[name] = limit
 	}
 	return out
 }
 
 // ChangedQueues returns, sorted, the queues whose numbers, fault or children differ from those of
-// an earlier tree. All queues differ between a tree and flat queues.
+// an earlier tree, and those below a queue whose limits differ. All queues differ between a tree
+// and flat queues.
 func (t *Tree) ChangedQueues(before *Tree) []string {
 	var changed []string
 	for _, side := range []*Tree{before, t} {
@@ -214,7 +225,7 @@ func (t *Tree) ChangedQueues(before *Tree) []string {
 			continue
 		}
 		for name, q := range side.quotas {
-			if before == nil || t == nil || !sameNode(before, t, name) {
+			if before == nil || t == nil || !sameNode(before, t, name) || !sameLimitsAbove(before, t, name) {
 				changed = append(changed, q.QueueName())
 			}
 		}

@@ -178,6 +178,24 @@ func isBelowOrSame(all map[string]*v1alpha1.CardQuota, name, above string) bool 
 	return met && steps <= 6
 }
 
+// TestQuotaInForce: a status must not show more than an ancestor allows.
+func TestQuotaInForce(t *testing.T) {
+	all := tenantTree(func(all map[string]*v1alpha1.CardQuota) {
+		all["tenant"].Spec.Cards[0].Quota = ptr(int64(6))
+		all["search"].Spec.Cards[0].Quota = nil
+		all["chat"].Spec.Cards[0].Quota = ptr(int64(5))
+		all["lab"].Spec.Cards[0].Name = "H800"
+		all["lab"].Spec.Cards[0].Quota = ptr(int64(9))
+		all["other"].Spec.Parent, all["other"].Spec.Cards[0].Quota = "missing", ptr(int64(4))
+	})
+	tree := treeOf(all)
+	for name, want := range map[string]cards{
+		"tenant": {"H200": 6}, "web": {"H200": 6}, "search": {"H200": 6}, "chat": {"H200": 5}, "lab": {"H800": 0}, "other": {"H200": 4},
+	} {
+		check.Equal(t, name, card.Quota(want), tree.QuotaFor(all[name]))
+	}
+}
+
 func TestChangedQueuesOfATree(t *testing.T) {
 	var flat *Tree
 	before := treeOf(tenantTree())
@@ -196,6 +214,11 @@ func TestChangedQueuesOfATree(t *testing.T) {
 		"one is held with all below": {before, treeOf(tenantTree(func(all map[string]*v1alpha1.CardQuota) { all["web"].Spec.StopPolicy = "Hold" })), []string{"chat", "search", "web"}},
 		"one is moved": {before, treeOf(tenantTree(func(all map[string]*v1alpha1.CardQuota) { all["search"].Spec.Parent = "tenant" })),
 			[]string{"lab", "search", "tenant", "web"}},
+		"a grandparent changes": {before, treeOf(tenantTree(func(all map[string]*v1alpha1.CardQuota) { all["tenant"].Spec.Cards[0].Quota = ptr(int64(20)) })),
+			[]string{"chat", "lab", "search", "tenant", "web"}},
+		"a grandparent drains what it held": {treeOf(tenantTree(func(all map[string]*v1alpha1.CardQuota) { all["tenant"].Spec.StopPolicy = "Hold" })),
+			treeOf(tenantTree(func(all map[string]*v1alpha1.CardQuota) { all["tenant"].Spec.StopPolicy = "HoldAndDrain" })),
+			[]string{"chat", "lab", "search", "web"}},
 		"one goes": {before, treeOf(tenantTree(func(all map[string]*v1alpha1.CardQuota) { delete(all, "chat") })), []string{"chat", "web"}},
 	}) {
 		check.Equal(t, "changed", tc.want, tc.after.ChangedQueues(tc.before))

@@ -17,6 +17,27 @@ func sameNode(a, b *Tree, name string) bool {
 	return slices.Equal(a.children[name], b.children[name]) && reflect.DeepEqual(a.resolved[name], b.resolved[name])
 }
 
+// sameLimitsAbove reports whether every ancestor of a CardQuota has the same parent, limits and
+// stop policy in two trees. They bind its queue as well.
+func sameLimitsAbove(a, b *Tree, name string) bool {
+	for _, node := range b.nodesAbove(name) {
+		was, is := a.resolved[node], b.resolved[node]
+		if was.Parent != is.Parent || was.Limits.MilliCPU != is.Limits.MilliCPU || was.Limits.Memory != is.Limits.Memory ||
+			!maps.Equal(was.Limits.Cards, is.Limits.Cards) || a.stopPolicyOf(node) != b.stopPolicyOf(node) {
+			return false
+		}
+	}
+	return true
+}
+
+// stopPolicyOf returns the stop policy of a CardQuota, None for a Queue without one.
+func (t *Tree) stopPolicyOf(node string) v1alpha1.StopPolicy {
+	if q := t.quotas[node]; q != nil && q.Spec.StopPolicy != "" {
+		return q.Spec.StopPolicy
+	}
+	return v1alpha1.StopPolicyNone
+}
+
 // SumUsage returns the usage of every queue together with that of the queues below it. It
 // does not change the given usage. Members are those of the queue alone, since they decide
 // when it can be deleted.

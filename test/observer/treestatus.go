@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/test/observer/rule"
 )
 
 // subtreeOf returns the queues whose pods the status of a queue counts: in a tree those of its
@@ -25,7 +26,7 @@ func (m *clusterState) expectTreeValues(queue string, entry *v1alpha1.CardStatus
 		return
 	}
 	if q := m.currentTree().Queue(queue); q != nil && len(q.Path) > 0 {
-		entry.Quota, entry.Deserved, entry.Guarantee = q.Cards[entry.Name], q.Deserved[entry.Name], q.Guarantee[entry.Name]
+		entry.Quota, entry.Deserved, entry.Guarantee = m.quotaInForce(q)[entry.Name], q.Deserved[entry.Name], q.Guarantee[entry.Name]
 		entry.Borrowed = max(0, entry.Used-entry.Deserved)
 	}
 }
@@ -36,9 +37,22 @@ func (m *clusterState) grantedIn(queue string, flat map[string]int64) map[string
 		return flat
 	}
 	if q := m.currentTree().Queue(queue); q != nil {
-		return q.Cards
+		return m.quotaInForce(q)
 	}
 	return nil
+}
+
+// quotaInForce returns the quota of a queue by card, at most that of each queue on its path.
+func (m *clusterState) quotaInForce(q *rule.TreeQueue) map[string]int64 {
+	cards := maps.Clone(q.Cards)
+	for _, name := range q.Path {
+		if above := m.currentTree().Queue(name); !above.AnyCard {
+			for card, count := range cards {
+				cards[card] = min(count, above.Cards[card])
+			}
+		}
+	}
+	return cards
 }
 
 // touchedSince returns when the numbers of a queue or of its subtree, or the tree, may have

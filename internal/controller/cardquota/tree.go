@@ -3,6 +3,7 @@ package cardquota
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -30,8 +31,9 @@ const (
 )
 
 // treeAround returns the tree of the CardQuotas that decide about this one: its ancestors, the
-// other children of each, and its own children. It is part of the tree of the last count if
-// nothing changed since. It returns nil while queues are flat.
+// other children of each, and its own children; where CPU or memory are limited, also everything
+// below these. It is part of the tree of the last count if nothing changed since. It returns nil
+// while queues are flat.
 func (r *reconciliation) treeAround(ctx context.Context) (*cardquota.Tree, error) {
 	if !policy.IsTree(r.policy) {
 		return nil, nil
@@ -71,7 +73,29 @@ func (r *reconciliation) treeAround(ctx context.Context) (*cardquota.Tree, error
 		}
 		at = above
 	}
+	if err := addBelow(members, addChildren); err != nil {
+		return nil, err
+	}
 	return r.treeOfOwners(ctx, members)
+}
+
+// addBelow adds all CardQuotas below the members, if one of these limits CPU or memory: what is
+// written below decides whether such a limit is divided among children. Cards need no more.
+func addBelow(members map[string]*v1alpha1.CardQuota, addChildren func(parent string) error) error {
+	next := slices.Collect(maps.Keys(members))
+	if !slices.ContainsFunc(next, func(name string) bool { return members[name].Spec.Resources != nil }) {
+		return nil
+	}
+	for seen := map[string]bool{}; len(next) > 0; {
+		for _, name := range next {
+			seen[name] = true
+			if err := addChildren(name); err != nil {
+				return err
+			}
+		}
+		next = slices.DeleteFunc(slices.Collect(maps.Keys(members)), func(name string) bool { return seen[name] })
+	}
+	return nil
 }
 
 // treeOfOwners returns the tree of the CardQuotas that own their queues, and of the Queues

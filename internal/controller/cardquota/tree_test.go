@@ -1,14 +1,18 @@
 package cardquota
 
 import (
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 )
@@ -61,5 +65,46 @@ func TestNeighborsWakeUpOnlyForWhatTheyWaitFor(t *testing.T) {
 		tc.change(after)
 		check.Equal(t, "neighbors", tc.want, treeQueueChanged.Update(event.TypedUpdateEvent[*v1beta1.Queue]{ObjectOld: before, ObjectNew: after}))
 		check.Equal(t, "a new count", tc.want && tc.below != "root", changedInTree(before, after))
+	}
+}
+
+// TestTreeAroundOneHasTheNumbersOfTheWholeTree: before the next count the operator reads only a
+// part of the tree. A Queue must not get other numbers from it.
+func TestTreeAroundOneHasTheNumbersOfTheWholeTree(t *testing.T) {
+	amounts := func(text string) *v1alpha1.ResourceAmounts {
+		amount := resource.MustParse(text)
+		return &v1alpha1.ResourceAmounts{CPU: &amount}
+	}
+	all := map[string]*v1alpha1.CardQuota{}
+	add := func(name, parent, cpu string, deserved *v1alpha1.ResourceAmounts) {
+		all[name] = builder.CardQuota(name).With(func(q *v1alpha1.CardQuota) {
+			limit := resource.MustParse(cpu)
+			q.Spec.Parent, q.Spec.Resources = parent, &v1alpha1.Resources{CPU: &limit, Deserved: deserved}
+		}).Obj()
+	}
+	add("tenant", "", "10", nil)
+	add("web", "tenant", "10", nil)
+	add("lab", "tenant", "10", nil)
+	add("chat", "web", "5", amounts("5"))
+	add("far", "chat", "5", amounts("4"))
+	add("other", "", "7", amounts("7"))
+	whole := cardquota.NewTree(slices.Collect(maps.Values(all)))
+	for name, q := range all {
+		members := map[string]*v1alpha1.CardQuota{name: q}
+		addChildren := func(parent string) error {
+			for _, child := range all {
+				if child.Spec.Parent == parent {
+					members[child.Name] = child
+				}
+			}
+			return nil
+		}
+		for at := q; at != nil; at = all[at.Spec.Parent] {
+			members[at.Name] = at
+			check.NoError(t, addChildren(at.Name))
+		}
+		check.NoError(t, addBelow(members, addChildren))
+		part := cardquota.NewTree(slices.Collect(maps.Values(members)))
+		check.Equal(t, name, whole.Placement(q, q.Spec.Parent), part.Placement(q, q.Spec.Parent))
 	}
 }
