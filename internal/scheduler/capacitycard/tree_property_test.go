@@ -1,0 +1,194 @@
+package capacitycard
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
+)
+
+// grove is a random tree, as its text says it. All cards are A.
+type grove struct {
+	parents                    map[string]string
+	quota, deserved, guarantee map[string]int
+	// protected are the pods of jobs that may not be evicted.
+	protected map[string]bool
+	nodeCards int
+	text      strings.Builder
+}
+
+// drawGrove draws a tree of one to three levels, whose children deserve and are guaranteed no
+// more than their parent, and jobs of single cards in its leaves.
+func drawGrove(t *rapid.T) *grove {
+	g := &grove{
+		parents: map[string]string{}, quota: map[string]int{}, deserved: map[string]int{}, guarantee: map[string]int{},
+		protected: map[string]bool{}, nodeCards: rapid.IntRange(1, 10).Draw(t, "cards"),
+	}
+	fmt.Fprintf(&g.text, "node a A %d;", g.nodeCards)
+	g.drawChildren(t, "", 1, 10, 8, 6)
+	jobs := 0
+	for _, queue := range slices.Sorted(maps.Keys(g.quota)) {
+		if g.isParent(queue) {
+			continue
+		}
+		for range rapid.IntRange(0, 2).Draw(t, "jobs of "+queue) {
+			jobs++
+			name, protected := fmt.Sprintf("j%d", jobs), ""
+			if g.protected[name] = rapid.IntRange(0, 3).Draw(t, name+" is protected") == 0; g.protected[name] {
+				protected = "protected"
+			}
+			fmt.Fprintf(&g.text, "%s %s 1: -*%d %s;", name, queue, rapid.IntRange(1, 6).Draw(t, "pods of "+name), protected)
+		}
+	}
+	return g
+}
+
+func (g *grove) drawChildren(t *rapid.T, parent string, level, quota, deserved, guarantee int) {
+	for i := range rapid.IntRange(1, 3).Draw(t, "children of "+parent) {
+		name := fmt.Sprintf("%sq%d", parent, i)
+		g.parents[name] = parent
+		g.deserved[name] = rapid.IntRange(0, deserved).Draw(t, "deserved of "+name)
+		g.guarantee[name] = rapid.IntRange(0, min(guarantee, g.deserved[name])).Draw(t, "guarantee of "+name)
+		g.quota[name] = rapid.IntRange(g.deserved[name], quota).Draw(t, "quota of "+name)
+		deserved, guarantee = deserved-g.deserved[name], guarantee-g.guarantee[name]
+		fmt.Fprintf(&g.text, `queue %s {"A":%d} training cpu= parent=%s deserved={"A":%d} guarantee={"A":%d};`, name, g.quota[name], orRoot(parent), g.deserved[name], g.guarantee[name])
+		if level < 3 && rapid.Bool().Draw(t, name+" has children") {
+			g.drawChildren(t, name, level+1, g.quota[name], g.deserved[name], g.guarantee[name])
+		}
+	}
+}
+
+func orRoot(parent string) string {
+	if parent == "" {
+		return "root"
+	}
+	return parent
+}
+
+func (g *grove) isParent(queue string) bool {
+	for _, parent := range g.parents {
+		if parent == queue {
+			return true
+		}
+	}
+	return false
+}
+
+// isBelow reports whether a queue is another one or below it. Every queue is below "".
+func (g *grove) isBelow(queue, ancestor string) bool {
+	for at := queue; at != ""; at = g.parents[at] {
+		if at == ancestor {
+			return true
+		}
+	}
+	return ancestor == ""
+}
+
+// used counts placed pods of the subtree, all or only protected ones.
+func (g *grove) used(placed map[string]int, queue string, s *scene, protectedOnly bool) (n int) {
+	for job, count := range placed {
+		if (!protectedOnly || g.protected[job]) && g.isBelow(string(s.Job(job).Queue), queue) {
+			n += count
+		}
+	}
+	return n
+}
+
+// unused is what the subtree is guaranteed beyond its use.
+func (g *grove) unused(placed map[string]int, queue string, s *scene) int {
+	below := 0
+	for child, parent := range g.parents {
+		if parent == queue {
+			below += g.unused(placed, child, s)
+		}
+	}
+	if queue == "" {
+		return below
+	}
+	return max(below, g.guarantee[queue]-g.used(placed, queue, s, false))
+}
+
+// exceeded says which rule the placed pods break, "" for none. grown is the job of the pod that
+// was placed last, "" if only limits are checked.
+func (g *grove) exceeded(placed map[string]int, s *scene, grown string) string {
+	for queue, quota := range g.quota {
+		if used := g.used(placed, queue, s, false); used > quota {
+			return fmt.Sprintf("%s uses %d of %d", queue, used, quota)
+		}
+		if left := g.unusedBelow(placed, queue, s); g.used(placed, queue, s, false)+left > quota && grown == "" {
+			return fmt.Sprintf("%s has no room for %d cards that its children are guaranteed", queue, left)
+		}
+		if fixed := g.used(placed, queue, s, true); fixed > g.deserved[queue] {
+			return fmt.Sprintf("protected pods of %s use %d of %d deserved", queue, fixed, g.deserved[queue])
+		}
+	}
+	if used := g.used(placed, "", s, false); used > g.nodeCards {
+		return fmt.Sprintf("%d of %d cards are used", used, g.nodeCards)
+	}
+	if grown == "" {
+		return ""
+	}
+	before := map[string]int{}
+	for job, count := range placed {
+		before[job] = count
+	}
+	before[grown]--
+	for at := string(s.Job(grown).Queue); ; at = g.parents[at] {
+		limit := g.nodeCards
+		if at != "" {
+			limit = g.quota[at]
+		}
+		now, then := g.used(placed, at, s, false)+g.unusedBelow(placed, at, s), g.used(before, at, s, false)+g.unusedBelow(before, at, s)
+		if now > limit && now > then {
+			return fmt.Sprintf("%s would take what others are guaranteed below %q", grown, at)
+		}
+		if at == "" {
+			return ""
+		}
+	}
+}
+
+func (g *grove) unusedBelow(placed map[string]int, queue string, s *scene) (n int) {
+	for child, parent := range g.parents {
+		if parent == queue {
+			n += g.unused(placed, child, s)
+		}
+	}
+	return n
+}
+
+// TestRandomTrees: no queue and no ancestor ever uses more than its quota, pods that may not be
+// evicted never more than what is deserved, and every pod that fits is placed.
+func TestRandomTrees(t *testing.T) {
+	seed.Check(t, func(rt *rapid.T) {
+		g := drawGrove(rt)
+		s := newTreeScene(t, g.text.String()).enqueueAndAllocate()
+		placed := map[string]int{}
+		for _, job := range s.Ssn.Jobs {
+			for _, task := range job.Tasks {
+				if api.AllocatedStatus(task.Status) {
+					placed[job.Name]++
+				}
+			}
+		}
+		broken := g.exceeded(placed, s, "")
+		check.Must(rt, broken == "", "%s\n%s: placed %v", g.text.String(), broken, placed)
+		for _, job := range s.Ssn.Jobs {
+			if len(job.TaskStatusIndex[api.Pending]) == 0 {
+				continue
+			}
+			placed[job.Name]++
+			why := g.exceeded(placed, s, job.Name)
+			placed[job.Name]--
+			check.Must(rt, why != "", "%s\na pod of %s waits, although it fits beside %v: %s", g.text.String(), job.Name, placed, s.refusals(job.Name))
+		}
+		s.Close()
+	})
+}
