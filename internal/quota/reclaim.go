@@ -63,11 +63,23 @@ func (q *queueLedger) beyondDeserved(name card.Name, count int64) *InsufficientQ
 // MayUse is how much more of a name a queue may use while it reclaims, at each level from the
 // queue itself up to root. Evictions below a level add to that level.
 type MayUse struct {
-	// Quota has what the quotas allow, and root's inventory beside unused guarantees.
+	// Quota has what the quotas allow, and root's inventory, beside unused guarantees of others.
+	// It is negative if use and guarantees are beyond them already.
 	Quota []int64
+	// Covered has what the queue's own unused guarantees cover. A request within that fits
+	// whatever is guaranteed to others.
+	Covered []int64
 	// Deserved has what each queue deserves beyond its use, at least 0. The last one, for root,
 	// is Unlimited.
 	Deserved []int64
+}
+
+// Limit returns how much the queue may use at a level for a request of the given amount.
+func (m *MayUse) Limit(level int, requested int64) int64 {
+	if requested <= m.Covered[level] {
+		return max(m.Quota[level], m.Covered[level])
+	}
+	return m.Quota[level]
 }
 
 // MayUseByLevel returns what a queue may use of a name by level. Without a tree it has one level
@@ -76,7 +88,7 @@ func (l *Ledger) MayUseByLevel(queue string, name card.Name) (m MayUse) {
 	q := l.readQueue(queue)
 	own := int64(0) // unused guarantee of the path below
 	for at := q; at != nil; at = at.parent {
-		free, deserved := Unlimited, Unlimited
+		free, covered, deserved := Unlimited, int64(0), Unlimited
 		if !at.isRoot() && !at.isUnlimited(name) {
 			free = at.limits.quota(name) - at.used(name)
 		}
@@ -84,7 +96,13 @@ func (l *Ledger) MayUseByLevel(queue string, name card.Name) (m MayUse) {
 			deserved = max(0, at.limits.deserved(name)-at.used(name))
 		}
 		if at.tree != nil && !at.isUnlimited(name) {
-			free = min(free, at.freeBesideOthers(q, name, own))
+			left := at.freeBesideHolds(q, name)
+			if free = min(free, left); at != q {
+				free, covered = min(free, own+left-at.tree.unusedBelow[name]), min(free, own)
+			}
+			if at.isRoot() { // physical cards are checked node by node
+				free, covered = own+left-at.tree.unusedBelow[name], own
+			}
 		}
 		if at.tree != nil {
 			own = at.ownUnused(own, name)
@@ -92,10 +110,10 @@ func (l *Ledger) MayUseByLevel(queue string, name card.Name) (m MayUse) {
 		if at == q && at.isStoppedByTerminating(name) {
 			free = 0
 		}
-		m.Quota, m.Deserved = append(m.Quota, free), append(m.Deserved, deserved)
+		m.Quota, m.Covered, m.Deserved = append(m.Quota, free), append(m.Covered, covered), append(m.Deserved, deserved)
 	}
 	if q.tree == nil {
-		m.Quota, m.Deserved = append(m.Quota, Unlimited), append(m.Deserved, Unlimited)
+		m.Quota, m.Covered, m.Deserved = append(m.Quota, Unlimited), append(m.Covered, 0), append(m.Deserved, Unlimited)
 	}
 	return m
 }
@@ -104,20 +122,11 @@ func (q *queueLedger) isStoppedByTerminating(name card.Name) bool {
 	return name != CPUName && name != MemoryName && q.isTerminatingOverQuota(name)
 }
 
-// freeBesideOthers returns how much of a name is left for a queue beside what is held for, or
-// guaranteed to, other queues. own is what the queue's path below q has of unused guarantees, see
-// ownUnused.
-func (q *queueLedger) freeBesideOthers(leaf *queueLedger, name card.Name, own int64) int64 {
+// freeBesideHolds returns how much of a name is left for a queue beside what is held for other
+// queues.
+func (q *queueLedger) freeBesideHolds(leaf *queueLedger, name card.Name) int64 {
 	held := max(0, q.tree.held[name]-leaf.tree.held[name])
-	left := q.limits.quota(name) - q.used(name) - held
-	if q == leaf {
-		return left
-	}
-	beside := own + max(0, left-q.tree.unusedBelow[name])
-	if q.isRoot() { // physical cards are checked node by node
-		return beside
-	}
-	return min(left, beside)
+	return q.limits.quota(name) - q.used(name) - held
 }
 
 // ownUnused adds what the queue itself has of unused guarantee, beyond those of its children, to

@@ -45,10 +45,13 @@ func TestMayUseIsWhatFits(t *testing.T) {
 					check.Must(t, m.Deserved[i] == want, "%s deserves %d more %s, want %d", at, m.Deserved[i], name, want)
 				}
 				check.Must(t, m.Deserved[len(path)] == Unlimited, "root deserves %d", m.Deserved[len(path)])
-				physical := m.Quota[len(path)]
 				for n := int64(1); n <= 8; n++ {
+					physical := m.Limit(len(path), n)
 					refusal := h.naive.refusal(queue, name, n, false)
-					fits, may := refusal == "", n <= slices.Min(m.Quota)
+					fits, may := refusal == "", true
+					for i := range m.Quota {
+						may = may && n <= m.Limit(i, n)
+					}
 					check.Must(t, !may || fits, "%d more %s in %s do not fit (%s), and levels %v leave them", n, name, queue, refusal, m.Quota)
 					isException := n > physical && h.naive.unusedBelow("", name) == 0 || n > physical && h.naive.with(naivePod{queue: queue, amounts: map[card.Name]int64{name: n}}).unusedBelow("", name) == 0
 					check.Must(t, !fits || may || isException, "%d more %s in %s fit, and levels leave %v", n, name, queue, m.Quota)
@@ -279,7 +282,7 @@ func TestReclaimByExample(t *testing.T) {
 	check.Equal(t, "batch leaves the guarantees of serving and other free", (*InsufficientQuota)(nil), l.FitsAnyCard("serving", Request{Names: []card.Name{"A"}, Count: 2}))
 	got := l.FitsAnyCard("batch", Request{Names: []card.Name{"A"}, Count: 1})
 	check.Must(t, got != nil && got.Kind == Guaranteed && got.Queue == "" && got.Total == 9 && got.Limit == 8, "a sixth card of eight, three of which are guaranteed: %+v", got)
-	check.Equal(t, "levels of serving", MayUse{Quota: []int64{8, 3, 2}, Deserved: []int64{3, 0, Unlimited}}, l.MayUseByLevel("serving", "A"))
+	check.Equal(t, "levels of serving", MayUse{Quota: []int64{8, 3, 2}, Covered: []int64{0, 2, 2}, Deserved: []int64{3, 0, Unlimited}}, l.MayUseByLevel("serving", "A"))
 	check.That(t, l.FitsDeserved("serving", Request{Names: []card.Name{"A"}, Count: 3}, false) == nil, "serving reclaims up to what it deserves")
 	check.That(t, l.FitsDeserved("serving", Request{Names: []card.Name{"A"}, Count: 4}, false) != nil, "serving reclaims to borrow")
 	check.Equal(t, "names", []string{"batch", "other", "serving", "tenant"}, slices.Sorted(maps.Keys(l.queues)))

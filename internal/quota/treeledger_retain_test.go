@@ -43,3 +43,13 @@ func TestRequestBeyondTheGuaranteesOfOthersNeverFits(t *testing.T) {
 	l.SetLimits("y", Limits{Cards: card.Quota{"A": 5}})
 	check.That(t, l.CouldFit("y", "A", 5) && !l.CouldFit("y", "A", 6), "a flat queue could use its quota")
 }
+
+// What is already used beyond the guarantees of others must be released as well.
+func TestGuaranteeThatIsNotFreeMustBeReleased(t *testing.T) {
+	l := newGuaranteedTree()
+	l.Charge("borrower", &Charge{Queue: "y", Cards: []card.Amount{{Name: "A", Count: 8}}})
+	m := l.MayUseByLevel("y", "A")
+	check.That(t, m.Limit(1, 1) == -4, "y may use %d A more, want 4 less than none", m.Limit(1, 1))
+	m = l.MayUseByLevel("x", "A")
+	check.That(t, m.Limit(1, 4) == 4 && m.Limit(1, 5) == 0, "x may use its guarantee of 4 A, and nothing beyond without evictions: %v", m)
+}

@@ -169,7 +169,7 @@ func (s *treeReclaim) addMissingQuota(missing amounts, level int) amounts {
 		}
 		mayUse := s.p.MayUseByLevel(s.queue, name)
 		for i := 1; i < len(mayUse.Quota); i++ {
-			limit := mayUse.Quota[i]
+			limit := mayUse.Limit(i, requested)
 			if i < level {
 				limit = min(limit, mayUse.Deserved[i])
 			}

@@ -67,8 +67,9 @@ func flatQuota(free int64) solver.Quota { return solver.Quota{Levels: []int64{fr
 // evicted in order to lend to it.
 func (q *problem) limitLevels(level int) {
 	for pool, m := range q.tree.mayUse {
+		requested := q.requestedOf(pool)
 		for i := range m.Quota {
-			may := m.Quota[i]
+			may := m.Limit(i, requested)
 			if i < level {
 				may = min(may, m.Deserved[i])
 			}
@@ -82,14 +83,19 @@ func (q *problem) limitLevels(level int) {
 func (q *problem) findLackingQuotas() {
 	q.tree.lacksQuota = make([]bool, len(q.input.Quotas))
 	for pool, m := range q.tree.mayUse {
-		var used int64
-		for i := range q.input.PodSets {
-			used = quota.AddSaturating(used, q.usedBy(&q.input.PodSets[i], pool))
-		}
+		requested := q.requestedOf(pool)
 		for i := 1; i < len(m.Quota); i++ {
-			q.tree.lacksQuota[pool] = q.tree.lacksQuota[pool] || min(m.Quota[i], m.Deserved[i]) < used
+			q.tree.lacksQuota[pool] = q.tree.lacksQuota[pool] || min(m.Limit(i, requested), m.Deserved[i]) < requested
 		}
 	}
+}
+
+// requestedOf returns how much of a pool all pending pods use at most.
+func (q *problem) requestedOf(pool int) (requested int64) {
+	for i := range q.input.PodSets {
+		requested = quota.AddSaturating(requested, q.usedBy(&q.input.PodSets[i], pool))
+	}
+	return requested
 }
 
 // usedBy returns how much of a pool the pods of a pod set use at most.
