@@ -104,7 +104,7 @@ func NewDesiredQueue(quota *v1alpha1.CardQuota, types PolicyInput, live *v1beta1
 	desired := newDesiredQueue(quota, live, QuotaOf(quota), allocated, parentOf(place))
 	config := desired.Config
 	spec := config.Spec
-	config.WithAnnotations(stopAnnotations(quota))
+	config.WithAnnotations(stopAnnotations(quota, place != nil && place.IsClosed))
 	if place != nil {
 		config.WithAnnotations(treeAnnotations(quota))
 		place.applyTo(spec)
@@ -166,11 +166,14 @@ func currentParent(live *v1beta1.Queue) string {
 	return ""
 }
 
-// stopAnnotations returns the annotations that keep jobs from a Queue.
-func stopAnnotations(quota *v1alpha1.CardQuota) map[string]string {
+// stopAnnotations returns the annotations that keep jobs from a Queue. A closed one is held.
+func stopAnnotations(quota *v1alpha1.CardQuota, isClosed bool) map[string]string {
 	out := map[string]string{}
-	if IsHeld(quota.Spec.StopPolicy) {
+	switch {
+	case IsHeld(quota.Spec.StopPolicy):
 		out[v1alpha1.AnnotationStopPolicy] = string(quota.Spec.StopPolicy)
+	case isClosed:
+		out[v1alpha1.AnnotationStopPolicy] = string(v1alpha1.StopPolicyHold)
 	}
 	if quota.Spec.ServiceType == "" {
 		out[v1alpha1.AnnotationParentOnly] = "true"

@@ -94,6 +94,31 @@ func TestFlatQueueCarriesNoFieldOfATree(t *testing.T) {
 	check.Equal(t, "a parent takes no jobs", "true", parent.Annotations["cardquota.dev/parent-only"])
 }
 
+// TestAQueueWithoutAPathIsHeld: the Queue stays where it was when the CardQuota loses its path to
+// the top level. The conditions say that nothing new starts there.
+func TestAQueueWithoutAPathIsHeld(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		change func(map[string]*v1alpha1.CardQuota)
+		want   string
+	}{
+		"placed":             {func(map[string]*v1alpha1.CardQuota) {}, ""},
+		"no parent":          {func(all map[string]*v1alpha1.CardQuota) { delete(all, "web") }, "Hold"},
+		"no parent's parent": {func(all map[string]*v1alpha1.CardQuota) { delete(all, "tenant") }, "Hold"},
+		"a cycle":            {func(all map[string]*v1alpha1.CardQuota) { all["tenant"].Spec.Parent = "chat" }, "Hold"},
+		"drained as well": {func(all map[string]*v1alpha1.CardQuota) {
+			delete(all, "web")
+			all["chat"].Spec.StopPolicy = "HoldAndDrain"
+		}, "HoldAndDrain"},
+		"held above": {func(all map[string]*v1alpha1.CardQuota) { all["web"].Spec.StopPolicy = "Hold" }, ""},
+	}) {
+		all := tenantTree()
+		tc.change(all)
+		place, _ := treeOf(all).Placement(all["chat"], "web").Stage(all["chat"], Family{})
+		queue := NewDesiredQueue(all["chat"], PolicyInput{Types: noTypes}, below("web", all["chat"]), "", &place)
+		check.Equal(t, "stop policy", tc.want, queue.Config.Annotations[v1alpha1.AnnotationStopPolicy])
+	}
+}
+
 func TestPlaceQueue(t *testing.T) {
 	all := tenantTree()
 	web := all["web"]
