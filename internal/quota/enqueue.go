@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"cmp"
 	"math/bits"
 	"slices"
 	"strconv"
@@ -22,7 +23,7 @@ func (r JobRequest) IsEmpty() bool { return len(r.Cards) == 0 && r.MilliCPU == 0
 // Excess returns the part of another request that this one does not cover: its cards, all or
 // none, and the rest of its CPU and memory.
 func (r JobRequest) Excess(other JobRequest) JobRequest {
-	excess := JobRequest{MilliCPU: max(0, other.MilliCPU-r.MilliCPU), Memory: max(0, other.Memory-r.Memory)}
+	excess := JobRequest{IsFixed: other.IsFixed, MilliCPU: max(0, other.MilliCPU-r.MilliCPU), Memory: max(0, other.Memory-r.Memory)}
 	if !r.coversCards(other.Cards) {
 		excess.Cards = other.Cards
 	}
@@ -106,7 +107,7 @@ func (l *Ledger) CheckEnqueue(queue string, reservations func(queue string) *Res
 		return s
 	}
 	if request.IsFixed {
-		if s := q.checkEnqueueFixed(request, overCommit); s != nil {
+		if s := q.checkEnqueueFixed(reservations, request, overCommit); s != nil {
 			return s
 		}
 	}
@@ -134,9 +135,9 @@ func (l *Ledger) CheckEnqueue(queue string, reservations func(queue string) *Res
 }
 
 // checkEnqueueFixed returns why a request from which others cannot reclaim is more than a queue
-// of the path deserves, beside what it uses in that way. Other usage does not count, because
-// pods from which others can reclaim may be above it.
-func (q *queueLedger) checkEnqueueFixed(request JobRequest, overCommit float64) *InsufficientQuota {
+// of the path deserves, beside what it uses and has reserved in that way. Other usage does not
+// count, because pods from which others can reclaim may be above it.
+func (q *queueLedger) checkEnqueueFixed(reservations func(string) *Reservations, request JobRequest, overCommit float64) *InsufficientQuota {
 	for at := q; !at.isRoot(); at = at.parent {
 		fixed := &queueLedger{name: at.name, limits: at.limits, cards: map[card.Name]card.Count{}}
 		for name, sum := range at.tree.fixed {
@@ -149,7 +150,7 @@ func (q *queueLedger) checkEnqueueFixed(request JobRequest, overCommit float64) 
 				fixed.cards[name] = card.Count(sum.clampedInt64())
 			}
 		}
-		if s := fixed.checkEnqueue(at.limits.deserved, &Reservations{}, request, overCommit); s != nil {
+		if s := fixed.checkEnqueue(at.limits.deserved, cmp.Or(reservations(at.name).fixed, &Reservations{}), request, overCommit); s != nil {
 			s.Of, s.Kind = s.Kind, NotReclaimable
 			if s.Ancestor = at != q; s.Ancestor {
 				s.Requester = q.name

@@ -45,6 +45,8 @@ type Reservations struct {
 	Cards            []CardRequest
 	Elastic          []ElasticUsage
 	MilliCPU, Memory int64
+	// fixed are the part from which other queues could not reclaim, nil if there is none.
+	fixed *Reservations
 
 	// elasticCPU and elasticMemory are used by running jobs above their minimum.
 	elasticCPU, elasticMemory int64
@@ -59,6 +61,13 @@ type Reservations struct {
 // Add adds the request of an enqueued job. Requests for the same cards become one, so a thousand
 // equal jobs cost no more than one. The result does not depend on the order of the calls.
 func (r *Reservations) Add(request JobRequest) {
+	if request.IsFixed {
+		if r.fixed == nil {
+			r.fixed = &Reservations{}
+		}
+		request.IsFixed = false
+		r.fixed.Add(request)
+	}
 	for _, d := range request.Cards {
 		if d.Count > 0 {
 			r.addCards(sortNames(d.Names), d.Count)

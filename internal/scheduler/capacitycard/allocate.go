@@ -67,7 +67,9 @@ func (p *plugin) waitsForQuota(job *api.JobInfo, request *workload.Request) bool
 		names = []card.Name{""}
 	}
 	return !slices.ContainsFunc(names, func(name card.Name) bool {
-		return p.ledger.FitsAfterRelease(string(job.Queue), request.Request, name, own) == nil
+		insufficient := p.ledger.FitsAfterRelease(string(job.Queue), request.Request, name, own)
+		// An inventory that others are guaranteed is no quota, and may be too small for ever.
+		return insufficient == nil || insufficient.Kind == quota.Guaranteed && insufficient.Queue == ""
 	})
 }
 

@@ -137,9 +137,9 @@ func (p *plugin) loadQueueRules() {
 		}
 		p.inqueue[id] = &quota.Reservations{}
 	}
-	p.loadTree()
 	p.ledger.EndHolds() // loadReclaimedRoom holds again what is still kept
 	p.ledger.Retain(p.hasQueue)
+	p.loadTree()
 	maps.DeleteFunc(p.cache.queues, func(name string, _ cachedQueue) bool { return !p.hasQueue(name) })
 }
 

@@ -118,6 +118,7 @@ func TestEnqueueInATree(t *testing.T) {
 		"a held sibling reserves nothing":        {tenant + `queue r {"A":4} training parent=t stop=Hold; i r 3: least=3 request={"A":3}; queue q {"A":4} training parent=t deserved={"A":1}; ` + two, ""},
 		"protected jobs stay within deserved":    {tenant + `j q 3: phase=Pending least=3 request={"A":3} protectedgroup`, "cannot borrow <A> for pods from which no other queue can reclaim: requested <3>"},
 		"beside what others of them use":         {tenant + `i q 1: a protected; j q 2: phase=Pending least=2 request={"A":2} protectedgroup`, "such pods would use <3>"},
+		"and what others of them reserved":       {tenant + `i q 2: least=2 request={"A":2} protectedgroup; j q 1: phase=Pending least=1 request={"A":1} protectedgroup`, "such pods would use <3>"},
 		"and not beside what may be reclaimed":   {tenant + `i q 1: a; j q 2: phase=Pending least=2 request={"A":2} protectedgroup`, ""},
 		"guarantees of others are left":          {tenant + `queue r {"A":4} training parent=t deserved={"A":2} guarantee={"A":2}; j q 3: phase=Pending least=3 request={"A":3}`, "an ancestor of <q>"},
 		"more than the own quota of the queue":   {tenant + `queue q {"A":1} training parent=t; ` + two, "Queue <q> has insufficient <A> quota: requested <2>, total would be <2>, but capability is <1>"},
@@ -209,4 +210,28 @@ func TestNodesThatTakeNoPods(t *testing.T) {
 	s.openSession()
 	check.That(t, !s.p.cache.ledger.Charged(string(s.Task("i-0").UID)).IsOffInventory && s.p.cache.ledger.Charged(string(s.Task("j-0").UID)).IsOffInventory,
 		"charges do not follow their nodes")
+}
+
+// TestADeletedQueueIsGuaranteedNothing: its guarantee is free at once.
+func TestADeletedQueueIsGuaranteedNothing(t *testing.T) {
+	s := newTreeScene(t, `node a A 4; queue x {"A":4} guarantee={"A":4}; queue y {"A":4} training; j y 1: -*4`).enqueueAndAllocate()
+	check.Equal(t, "placed beside the guarantee", "", s.podsByNode("j"))
+	s.Close()
+	s.Cache.DeleteQueueV1beta1(s.Queues[0])
+	check.Equal(t, "placed without it", "a:4", s.enqueueAndAllocate().podsByNode("j"))
+}
+
+// TestGuaranteedInventoryIsNoQuota: a job that waits for what others are guaranteed of the
+// inventory does not keep its reservation for ever.
+func TestGuaranteedInventoryIsNoQuota(t *testing.T) {
+	for text, want := range map[string]bool{
+		`node a A 4; queue x {"A":4} guarantee={"A":4}; queue y {"A":4} training; j y 1: -`:          false,
+		`node a A 4; queue x {"A":4}; queue y {"A":4} training parent=x; i y 1: a*4; j y 1: -`:       true,
+		`node a A 4; queue x {"A":1}; queue y {"A":4} training parent=x; i y 1: a; j y 1: - cards=2`: false,
+		`node a A 4; queue x {"A":2}; queue y {"A":4} training parent=x; i y 1: a; j y 1: - cards=2`: true,
+	} {
+		s := newTreeScene(t, text).openSession()
+		task := s.Task("j-0")
+		check.Equal(t, text+": waits for quota", want, s.p.waitsForQuota(s.Job("j"), s.p.RequestFor(task)))
+	}
 }
