@@ -258,7 +258,7 @@ func (w *simulation) changeNode(name, what string) {
 func (w *simulation) setQueue(line string) {
 	w.version++
 	q := (&session.Cluster{}).Add(line).Queues[0]
-	q.ResourceVersion = fmt.Sprint(w.version)
+	q.ResourceVersion = fmt.Sprint(w.id, "-", w.version) // no two sequences have the same
 	w.queueObjects[q.Name] = q.DeepCopy()
 	delete(w.cache.Queues, api.QueueID(q.Name))
 	w.cache.AddQueueV1beta1(q)

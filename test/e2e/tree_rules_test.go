@@ -1,0 +1,99 @@
+package e2e
+
+import (
+	. "github.com/onsi/gomega"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	api "cardquota.dev/operator/api/v1alpha1"
+)
+
+// Guaranteed cards stay free for their queue, and inference takes cards back from training only
+// down to its guarantee.
+func keepsGuaranteesFree(t *treeTest) {
+	t.createTree(
+		treeQuota{name: "safe", serviceType: "training", cards: []api.Card{share(t.card, 8, 4, 3)}},
+		treeQuota{name: "loose", serviceType: "training", cards: []api.Card{share(t.card, 8, 4, 0)}},
+		treeQuota{name: "inf", serviceType: "inference", cards: []api.Card{share(t.card, 8, 8, 0)}},
+	)
+	t.start("loose", "loose", t.card, 8)
+	t.wantRunning("loose", 5, 3)
+	stay := t.wantSamePods("loose")
+	t.start("safe", "safe", t.card, 3)
+	t.wantRunning("safe", 3, 0)
+	stay()
+	t.start("service", "inf", t.card, 8)
+	t.wantPods(map[string]string{"service": podCounts(5, 3), "safe": podCounts(3, 0), "loose": podCounts(0, 8)})
+}
+
+// A hold of the parent lets nothing start below it, and lends its guarantee. A drain takes whole
+// jobs, also those that are not preemptable, and counts no retry.
+func holdsAndDrains(t *treeTest) {
+	t.createTree(
+		treeQuota{name: "tenant", cards: []api.Card{share(t.card, 8, 6, 6)}},
+		treeQuota{name: "held", parent: "tenant", serviceType: "training", cards: []api.Card{share(t.card, 8, 6, 6)}},
+		treeQuota{name: "free", serviceType: "training", cards: []api.Card{share(t.card, 8, 2, 0)}},
+	)
+	t.start("web", "held", t.card, 1)
+	t.startGang("gang", "held", 2, map[string]string{v1beta1.PodPreemptable: "false"})
+	t.wantPods(map[string]string{"web": podCounts(1, 0), "gang": podCounts(2, 0)})
+	t.start("other", "free", t.card, 5)
+	t.wantRunning("other", 2, 3)
+
+	t.setStopPolicy("tenant", api.StopPolicyHold)
+	t.wantRunning("other", 5, 0)
+	stay := t.wantSamePods("web", "gang")
+	t.scaleDeployment("web", 2)
+	t.wantRunning("web", 1, 1)
+	stay()
+
+	t.setStopPolicy("tenant", api.StopPolicyHoldAndDrain)
+	t.wantPods(map[string]string{"web": podCounts(0, 2), "gang": podCounts(0, 2), "other": podCounts(5, 0)})
+	t.Expect(t.readJob("gang").Status.RetryCount).To(BeZero())
+
+	t.setStopPolicy("tenant", api.StopPolicyNone)
+	t.scaleDeployment("other", 2)
+	t.wantPods(map[string]string{"web": podCounts(2, 0), "gang": podCounts(2, 0), "other": podCounts(2, 0)})
+}
+
+// Of two queues of one type the one of the higher priority starts first. It evicts nothing of its
+// own type.
+func ordersByPriorityInsideAType(t *treeTest) {
+	t.createTree(
+		treeQuota{name: "busy", serviceType: "training", cards: []api.Card{share(t.card, 8, 8, 0)}},
+		treeQuota{name: "low", serviceType: "training", cards: []api.Card{share(t.card, 8, 4, 0)}},
+		treeQuota{name: "high", serviceType: "training", cards: []api.Card{share(t.card, 8, 4, 0)}, priority: 500},
+	)
+	t.start("busy", "busy", t.card, 8)
+	t.wantRunning("busy", 8, 0)
+	t.start("low", "low", t.card, 4)
+	t.wantRunning("low", 0, 4)
+	t.start("high", "high", t.card, 4)
+	t.wantPods(map[string]string{"busy": podCounts(8, 0), "low": podCounts(0, 4), "high": podCounts(0, 4)})
+	t.scaleDeployment("busy", 4)
+	t.wantPods(map[string]string{"busy": podCounts(4, 0), "low": podCounts(0, 4), "high": podCounts(4, 0)})
+	stay := t.wantSamePods("busy", "high")
+	t.scaleDeployment("high", 5)
+	t.wantPods(map[string]string{"low": podCounts(0, 4), "high": podCounts(4, 1)})
+	stay()
+	t.scaleDeployment("busy", 2)
+	t.wantPods(map[string]string{"busy": podCounts(2, 0), "high": podCounts(5, 0), "low": podCounts(1, 3)})
+}
+
+// The status of a parent is that of its tenant, and its namespaces bind what is below it.
+func sumsTheSubtree(t *treeTest) {
+	t.createTree(
+		treeQuota{name: "tenant", cards: []api.Card{share(t.card, 6, 4, 0), share(t.slices, 8, 8, 0)}},
+		treeQuota{name: "a", parent: "tenant", serviceType: "training", cards: []api.Card{share(t.card, 6, 2, 0), share(t.slices, 4, 4, 0)}},
+		treeQuota{name: "project", parent: "tenant", cards: []api.Card{share(t.card, 6, 2, 0)}},
+		treeQuota{name: "b", parent: "project", serviceType: "training", cards: []api.Card{share(t.card, 6, 2, 0)}},
+	)
+	t.start("one", "a", t.card, 4)
+	t.start("two", "a", t.slices, 5)
+	t.wantPods(map[string]string{"one": podCounts(4, 0), "two": podCounts(4, 1)})
+	t.start("three", "b", t.card, 3)
+	t.wantRunning("three", 2, 1)
+	t.wantCard(t.queueName("tenant"), t.card, 6, 1, 0)
+	t.wantCard(t.queueName("tenant"), t.slices, 4, 1, 0)
+	t.wantCard(t.queueName("project"), t.card, 2, 1, 0)
+	t.Expect(t.readQueue(t.queueName("b")).Spec.Parent).To(Equal(t.queueName("project")))
+}
