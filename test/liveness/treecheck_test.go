@@ -279,12 +279,13 @@ func (v *sessionView) fitsAfter(u *startUnit, gone []*group, pods func(*group) [
 	}
 	isGone := func(g *group) bool { return slices.Contains(gone, g) }
 	before := v.treeUse(card, pods)
-	after := v.treeUse(card, func(g *group) []*pod {
+	left := func(g *group) []*pod {
 		if isGone(g) {
 			return nil
 		}
 		return pods(g)
-	})
+	}
+	after := v.treeUse(card, left)
 	after[u.queue] += count
 	farthest := 0
 	for _, g := range gone {
@@ -295,7 +296,7 @@ func (v *sessionView) fitsAfter(u *startUnit, gone []*group, pods func(*group) [
 			return false
 		}
 	}
-	if v.tree.AboveQuota(u.queue, card, after) != "" || v.tree.TakesGuarantee(u.queue, card, count, after, v.schedulable(card, pods)) != "" {
+	if v.tree.AboveQuota(u.queue, card, after) != "" || v.tree.TakesGuarantee(u.queue, card, count, after, v.schedulable(card, left)) != "" {
 		return false
 	}
 	if slices.ContainsFunc(u.pods, func(p *pod) bool { return v.isFixed(u.group, p) }) {

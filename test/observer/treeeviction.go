@@ -99,12 +99,24 @@ func (m *clusterState) treeForbids(t *rule.Tree, below []string, reclaimer, vict
 	}
 	remaining := m.useAfterEvictions(card, victim)
 	for _, name := range below {
-		used := t.UsedIn(name, remaining) + m.largestUnit(t, name, card, victim)
+		used := t.UsedIn(name, remaining) + m.largestUnit(t, name, card, victim) + t.UsedIn(name, m.waitingUse(card))
 		if deserved := t.Queue(name).Deserved[card]; used <= deserved {
 			return fmt.Sprintf("queue <%s> holds %d of <%s>, not more than the %d that it deserves", name, used, card, deserved)
 		}
 	}
 	return ""
+}
+
+// waitingUse sums what waiting pods ask of a card, by queue. The session that evicts a pod may
+// have placed them, and their bindings may be seen later than the eviction.
+func (m *clusterState) waitingUse(card string) rule.TreeUse {
+	use := rule.TreeUse{}
+	for _, state := range m.pods {
+		if ask := rule.RequestOf(state.pod, m.inventory); m.isWaiting(state) && slices.Contains(ask.Cards, card) {
+			use[m.queueOf(state)] += ask.Count
+		}
+	}
+	return use
 }
 
 // useAfterEvictions returns what is left when a pod and all evicted ones are gone. Pods that ended

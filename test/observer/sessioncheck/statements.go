@@ -18,7 +18,7 @@ import (
 
 // The messages of docs/troubleshooting.md. CPU is in millicores, memory in Mi rounded up.
 var (
-	statedInsufficient = regexp.MustCompile(`[Qq]ueue <([^>]*)> has insufficient (<([^>]*)>|CPU|memory) quota: requested <(\d+)(m|Mi)?>, total would be <(\d+)(?:m|Mi)?>, but capability is <(\d+)(?:m|Mi)?>`)
+	statedInsufficient = regexp.MustCompile(`[Qq]ueue <([^>]*)>(?:, an ancestor of <[^>]*>,)? has insufficient (<([^>]*)>|CPU|memory) quota: requested <(\d+)(m|Mi)?>, total would be <(\d+)(?:m|Mi)?>, but capability is <(\d+)(?:m|Mi)?>`)
 	statedNoCapability = regexp.MustCompile(`Queue <([^>]*)> has no (cpu|memory) capability`)
 	statedClosed       = regexp.MustCompile(`Queue <([^>]*)> (does not exist|is [A-Z][a-z]+, not Open)`)
 )
@@ -184,7 +184,7 @@ func (j *Checker) checkInsufficient(s statement, m []string, at time.Time, windo
 	}
 	isCards := m[3] != ""
 	switch {
-	case !slices.Contains(j.state.pathOf(s.queue), queue):
+	case !slices.Contains(j.state.pathOf(s.queue), queue) && !slices.Contains(j.state.pathOf(queue), s.queue): // a parent repeats what its children state
 		j.addViolation(Truth, at, s.object, "states %q, and its queue is <%s>", m[0], s.queue)
 	case isCards && s.requested != nil && !slices.Contains(s.requested, requested):
 		j.addViolation(Truth, at, s.object, "states %q, and asks for %v", m[0], s.requested)

@@ -158,7 +158,7 @@ func (j *Checker) quotaRoom(u *unit, card string, use rule.TreeUse, own int64, c
 		}
 		room = min(room, free)
 	}
-	return min(room, own+max(0, w.schedulable(card)-t.Occupied("", card, use)-j.reservedBelow("", card, claims)))
+	return min(room, own+max(0, w.schedulable(card, nil)-t.Occupied("", card, use)-j.reservedBelow("", card, claims)))
 }
 
 // reservedBelow sums what other units may use before this one in a queue and its subtree, ""
@@ -178,8 +178,8 @@ func (j *Checker) reservedBelow(queue, card string, claims []reservation) int64 
 	return sum
 }
 
-// schedulable returns the cards of nodes that take pods, and of the pods on other nodes.
-func (w *clusterState) schedulable(card string) int64 {
+// schedulable returns the cards of nodes that take pods, and of the pods on other nodes that stay.
+func (w *clusterState) schedulable(card string, gone []*podState) int64 {
 	var sum int64
 	for name, node := range w.nodes {
 		if offers, known := w.inventory.Node(name); known && !node.Spec.Unschedulable && rule.IsReady(node.Node) {
@@ -192,7 +192,7 @@ func (w *clusterState) schedulable(card string) int64 {
 	}
 	for _, n := range w.treeUse(card, func(state *podState) bool {
 		node, known := w.nodes[state.pod.Spec.NodeName]
-		return !known || node.Spec.Unschedulable || !rule.IsReady(node.Node)
+		return !slices.Contains(gone, state) && (!known || node.Spec.Unschedulable || !rule.IsReady(node.Node))
 	}) {
 		sum += n
 	}

@@ -77,7 +77,7 @@ func (j *Checker) canTakeGang(u *unit, member *podState) bool {
 		after[name] = n - taken[name]
 	}
 	after[u.queue] += count
-	if taken[victim] < count || t.AboveQuota(u.queue, card, after) != "" || t.TakesGuarantee(u.queue, card, count, after, w.schedulable(card)) != "" {
+	if taken[victim] < count || t.AboveQuota(u.queue, card, after) != "" || t.TakesGuarantee(u.queue, card, count, after, w.schedulable(card, gang)) != "" {
 		return false
 	}
 	for name, node := range w.nodes {
