@@ -10,7 +10,7 @@ import (
 )
 
 // treeSequences is the number of sequences with trees of queues.
-var treeSequences = flag.Int("tree-sequences", 0, "how many random sequences of sessions are played in trees of queues")
+var treeSequences = flag.Int("tree-sequences", 300, "how many random sequences of sessions are played in trees of queues")
 
 // TestWhatFitsStartsInATree runs random sequences with trees of queues.
 func TestWhatFitsStartsInATree(t *testing.T) {
