@@ -134,11 +134,16 @@ func (l *Ledger) Charge(pod string, c *Charge) {
 	l.addCharge(c)
 }
 
+// counts reports whether a queue of the path counts a charge. root counts only its inventory.
+func (l *Ledger) counts(at *queueLedger, c *Charge) bool {
+	return at != nil && (at != l.root || !c.IsOffInventory)
+}
+
 // addCharge adds a charge to the sums of its queue and all ancestors.
 func (l *Ledger) addCharge(c *Charge) {
 	q := l.ensureQueue(c.Queue)
 	q.pods++
-	for at := q; at != nil && !(at == l.root && c.IsOffInventory); at = at.parent {
+	for at := q; l.counts(at, c); at = at.parent {
 		for _, amount := range c.Cards {
 			at.cards[amount.Name] = at.cards[amount.Name].Add(amount.Count)
 			at.listedCards = nil
@@ -167,7 +172,7 @@ func (l *Ledger) Release(pod string) {
 		return
 	}
 	q.pods--
-	for at := q; at != nil && !(at == l.root && c.IsOffInventory); at = at.parent {
+	for at := q; l.counts(at, c); at = at.parent {
 		for _, amount := range c.Cards {
 			at.cards[amount.Name] = at.cards[amount.Name].Sub(amount.Count)
 			at.listedCards = nil

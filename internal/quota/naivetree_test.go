@@ -351,16 +351,6 @@ func (n *naiveLedger) refusal(queue string, name card.Name, count int64, isFixed
 	return ""
 }
 
-// most returns the largest count up to a bound that a queue may use of a name.
-func (n *naiveLedger) most(queue string, name card.Name, bound int64) int64 {
-	for count := bound; count > 0; count-- {
-		if n.refusal(queue, name, count, false) == "" {
-			return count
-		}
-	}
-	return 0
-}
-
 // charge returns the pod as the ledger takes it.
 func (p naivePod) charge() *Charge {
 	c := &Charge{Queue: p.queue, MilliCPU: p.amounts[CPUName], Memory: p.amounts[MemoryName], IsFixed: p.isFixed, IsOffInventory: p.isOff}

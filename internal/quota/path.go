@@ -43,15 +43,10 @@ func (q *queueLedger) checkPath(name card.Name, count int64, isFixed bool, relea
 // checkShares checks what only a tree limits at one queue of the path of leaf: what is held for
 // other queues, what they are guaranteed, and what the queue deserves.
 func (q *queueLedger) checkShares(leaf *queueLedger, name card.Name, used, count, change int64, isFixed bool, released *Released) (e exceededLimit, isExceeded bool) {
-	deserved := q.limits.deserved(name)
-	if isFixed && !q.isRoot() && !q.deservesAny(name) {
-		fixed := AddSaturating(q.tree.fixedUsed(name), count) - released.fixedAmount(name)
-		if fixed > deserved {
-			return exceededLimit{NotReclaimable, q, fixed, deserved}, true
+	if !q.isRoot() && !q.deservesAny(name) {
+		if e, isExceeded := q.checkDeserved(name, used, count, isFixed, released); isExceeded {
+			return e, true
 		}
-	}
-	if q.tree.stopped[name] && used > deserved && count > 0 && !q.deservesAny(name) {
-		return exceededLimit{RecentlyReclaimed, q, used, deserved}, true
 	}
 	limit := q.limits.quota(name)
 	if q.isUnlimited(name) {
@@ -65,6 +60,22 @@ func (q *queueLedger) checkShares(leaf *queueLedger, name card.Name, used, count
 	unused := q.tree.unusedBelow[name] + change
 	if unused > 0 && grown > 0 && AddSaturating(AddSaturating(used, max(held, 0)), unused) > limit {
 		return exceededLimit{Guaranteed, q, AddSaturating(AddSaturating(used, max(held, 0)), unused), limit}, true
+	}
+	return e, false
+}
+
+// checkDeserved checks that the queue borrows nothing that could not be reclaimed, and nothing
+// that was just reclaimed from it.
+func (q *queueLedger) checkDeserved(name card.Name, used, count int64, isFixed bool, released *Released) (e exceededLimit, isExceeded bool) {
+	deserved := q.limits.deserved(name)
+	if isFixed {
+		fixed := AddSaturating(q.tree.fixedUsed(name), count) - released.fixedAmount(name)
+		if fixed > deserved {
+			return exceededLimit{NotReclaimable, q, fixed, deserved}, true
+		}
+	}
+	if q.tree.stopped[name] && used > deserved && count > 0 {
+		return exceededLimit{RecentlyReclaimed, q, used, deserved}, true
 	}
 	return e, false
 }

@@ -238,21 +238,7 @@ func (t *treeResolver) ownShares(name, parent string) childShares {
 	q, c := t.written[name], childShares{quota: Shares{}, deserved: Shares{}, guarantee: Shares{}}
 	above, hasParent := t.resolved[parent]
 	for _, key := range q.Names() {
-		limit, isWritten := q.Quota[key]
-		inherited := above.Limits.quota(key)
-		switch {
-		case isWritten && hasParent && inherited == 0 && limit > 0:
-			c.report(Excess{Kind: NotInParent, Name: key, Parent: parent, Written: limit})
-		case isWritten && hasParent && limit > inherited:
-			c.report(Excess{Kind: QuotaAboveParent, Name: key, Parent: parent, Written: limit, Allowed: inherited, Limit: inherited})
-		case !isWritten && !hasParent:
-			c.report(Excess{Kind: NothingToInherit, Name: key, Parent: parent})
-		case !isWritten && inherited == 0:
-			c.report(Excess{Kind: NotInParent, Name: key, Parent: parent})
-		}
-		if !isWritten && hasParent {
-			limit = inherited
-		}
+		limit := c.ownLimit(&q, key, parent, above.Limits.quota(key), hasParent)
 		deserved, deservesLess := q.Deserved[key]
 		if !deservesLess {
 			deserved = limit
@@ -270,6 +256,25 @@ func (t *treeResolver) ownShares(name, parent string) childShares {
 		}
 	}
 	return c
+}
+
+// ownLimit returns the quota of a name, which is written or inherited, and reports what the
+// parent does not allow.
+func (c *childShares) ownLimit(q *TreeQueue, key card.Name, parent string, inherited int64, hasParent bool) int64 {
+	limit, isWritten := q.Quota[key]
+	switch {
+	case !hasParent && !isWritten:
+		c.report(Excess{Kind: NothingToInherit, Name: key, Parent: parent})
+	case !hasParent:
+	case inherited == 0 && (limit > 0 || !isWritten):
+		c.report(Excess{Kind: NotInParent, Name: key, Parent: parent, Written: limit})
+	case limit > inherited:
+		c.report(Excess{Kind: QuotaAboveParent, Name: key, Parent: parent, Written: limit, Allowed: inherited, Limit: inherited})
+	}
+	if !isWritten && hasParent {
+		return inherited
+	}
+	return limit
 }
 
 // isCompute reports whether a name is CPU or memory.

@@ -110,10 +110,11 @@ func (h *handlers) validateServiceTypePolicy(ctx context.Context, object, before
 		return rules.Result{}, err
 	}
 	ref := policy.BaseFor(policy.Effective(object.Spec), h.namespaces.Volcano)
-	base, baseErr := getOrNil(ctx, h.live, ref.Namespace, ref.Name, &corev1.ConfigMap{})
-	rendered, renderedErr := getOrNil(ctx, h.live, h.namespaces.Scheduler, policy.ConfigMapName, &corev1.ConfigMap{})
-	input.Base, input.Rendered, input.BaseUnknown = base, rendered, baseErr != nil || renderedErr != nil
-	return rules.ValidateServiceTypePolicy(object, before, input), nil
+	input.Base, err = getOrNil(ctx, h.live, ref.Namespace, ref.Name, &corev1.ConfigMap{})
+	input.BaseUnknown = err != nil
+	input.Rendered, err = getOrNil(ctx, h.live, h.namespaces.Scheduler, policy.ConfigMapName, &corev1.ConfigMap{})
+	input.BaseUnknown = input.BaseUnknown || err != nil
+	return rules.ValidateServiceTypePolicy(object, before, input), nil //nolint:nilerr // the validation warns that the base is unknown
 }
 
 // validateQueue validates the annotations of a Queue. Queues belong to Volcano, so it

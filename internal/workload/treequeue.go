@@ -31,29 +31,8 @@ func TreeQueueFor(queue *v1beta1.Queue, limits quota.Limits, isManaged bool) (qu
 	for name, count := range limits.Cards {
 		t.Quota[name] = int64(count)
 	}
-	for _, r := range []struct {
-		name     corev1.ResourceName
-		key      card.Name
-		limit    int64
-		exponent resource.Scale
-	}{{corev1.ResourceCPU, quota.CPUName, limits.MilliCPU, resource.Milli}, {corev1.ResourceMemory, quota.MemoryName, limits.Memory, 0}} {
-		_, isLimited := queue.Spec.Capability[r.name]
-		deserved, deserves := queue.Spec.Deserved[r.name]
-		guarantee, guarantees := queue.Spec.Guarantee.Resource[r.name]
-		if deserves {
-			t.Deserved[r.key] = amountOf(deserved, r.exponent)
-		}
-		if guarantees {
-			t.Guarantee[r.key] = amountOf(guarantee, r.exponent)
-		}
-		switch inherits := t.Parent != "" && r.limit != 0 && !isManaged && !isLimited; {
-		case inherits && !deserves && !guarantees:
-			t.Guarantee[r.key] = 0 // names the resource, so that it is inherited
-		case inherits, isManaged && !isLimited && (deserves || guarantees):
-		default:
-			t.Quota[r.key] = r.limit
-		}
-	}
+	readCompute(&t, queue, corev1.ResourceCPU, quota.CPUName, resource.Milli, limits.MilliCPU, isManaged)
+	readCompute(&t, queue, corev1.ResourceMemory, quota.MemoryName, 0, limits.Memory, isManaged)
 	var refusal *Refusal
 	for _, a := range []struct {
 		key    string
@@ -76,6 +55,26 @@ func TreeQueueFor(queue *v1beta1.Queue, limits quota.Limits, isManaged bool) (qu
 		}
 	}
 	return t, refusal
+}
+
+// readCompute reads the CPU or memory of a Queue, in units of 10^scale. limit is its quota.
+func readCompute(t *quota.TreeQueue, queue *v1beta1.Queue, name corev1.ResourceName, key card.Name, scale resource.Scale, limit int64, isManaged bool) {
+	_, isLimited := queue.Spec.Capability[name]
+	deserved, deserves := queue.Spec.Deserved[name]
+	guarantee, guarantees := queue.Spec.Guarantee.Resource[name]
+	if deserves {
+		t.Deserved[key] = amountOf(deserved, scale)
+	}
+	if guarantees {
+		t.Guarantee[key] = amountOf(guarantee, scale)
+	}
+	switch inherits := t.Parent != "" && limit != 0 && !isManaged && !isLimited; {
+	case inherits && !deserves && !guarantees:
+		t.Guarantee[key] = 0 // names the resource, so that it is inherited
+	case inherits, isManaged && !isLimited && (deserves || guarantees):
+	default:
+		t.Quota[key] = limit
+	}
 }
 
 // stopsWork reports whether a stop policy lets nothing new start. An unknown value does, too.
