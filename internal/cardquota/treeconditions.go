@@ -18,7 +18,7 @@ import (
 // its queue alone, nil before the first count.
 func (t *Tree) HierarchyCondition(q *v1alpha1.CardQuota, own *Usage) metav1.Condition {
 	if !t.isPlaced(q.Name) {
-		reason, message := describeFault(q.Name, t.Fault(q.Name))
+		reason, message := t.describeFault(q.Name)
 		return conditions.New(metav1.ConditionFalse, reason, "%s", message)
 	}
 	if message := t.describeWork(q, own); message != "" {
@@ -46,8 +46,8 @@ func (t *Tree) HierarchyCondition(q *v1alpha1.CardQuota, own *Usage) metav1.Cond
 
 // describeFault returns the reason and the message of a path that does not lead to the top
 // level.
-func describeFault(name string, fault quota.Fault) (reason, message string) {
-	at := "spec.parent"
+func (t *Tree) describeFault(name string) (reason, message string) {
+	fault, at := t.Fault(name), "spec.parent"
 	if fault.Queue != name {
 		at = "its ancestor " + fault.Queue
 	}
@@ -58,7 +58,7 @@ func describeFault(name string, fault quota.Fault) (reason, message string) {
 	case quota.ParentCycle:
 		return v1alpha1.ReasonParentCycle, fmt.Sprintf("%s names CardQuota %s, and these parents form a cycle: %s; give one of them another parent", at, fault.Parent, closed)
 	default:
-		return v1alpha1.ReasonTooDeep, fmt.Sprintf("this CardQuota is more than %d levels below the root: %s; move it up", quota.MaxDepth, closed)
+		return v1alpha1.ReasonTooDeep, fmt.Sprintf("this CardQuota is %d levels below the root, and at most %d are possible: %s; move it up", len(t.nodesAbove(name))+1, quota.MaxDepth, closed)
 	}
 }
 
@@ -136,6 +136,9 @@ func describeOneExcess(e quota.Excess) (reason, message string) {
 	case quota.NothingToInherit:
 		return v1alpha1.ReasonCardNotInParent, fmt.Sprintf("%shas no quota to inherit at the top level, so it is 0: write quota", of)
 	case quota.NotInParent:
+		if e.Written > 0 {
+			return v1alpha1.ReasonCardNotInParent, fmt.Sprintf("%squota is %s, but parent %s grants none, so it is 0: grant it there, or remove it here", of, is(e.Written), e.Parent)
+		}
 		return v1alpha1.ReasonCardNotInParent, fmt.Sprintf("%sis not granted by parent %s, so it is 0: grant it there, or remove it here", of, e.Parent)
 	case quota.QuotaAboveParent:
 		return v1alpha1.ReasonQuotaAboveParent, fmt.Sprintf("%squota is %s, but parent %s has %s, which is in force: lower it here, or raise the parent", of, is(e.Written), e.Parent, is(e.Allowed))

@@ -42,7 +42,7 @@ func TestHierarchyValid(t *testing.T) {
 			for i, name := range []string{"n1", "n2", "n3", "n4", "n5", "n6", "n7"} {
 				all[name] = node(name, []string{"", "n1", "n2", "n3", "n4", "n5", "n6"}[i], 8, 8, -1)
 			}
-		}, want: "False/TooDeep: this CardQuota is more than 6 levels below the root" + closed + "move it up"},
+		}, want: "False/TooDeep: this CardQuota is 7 levels below the root, and at most 6 are possible" + closed + "move it up"},
 		"a service type in a parent": {name: "web", change: func(all tree) { all["web"].Spec.ServiceType = "training" },
 			want: "False/WorkInParent: only leaves take jobs, and it has 2 children (chat, search): nothing new starts in queue web itself; remove serviceType, and give the jobs a CardQuota of their own below it"},
 		"pods in a parent": {name: "web", own: &Usage{Members: 3},
@@ -50,7 +50,7 @@ func TestHierarchyValid(t *testing.T) {
 		"pods without a service type": {name: "web", change: func(all tree) { delete(all, "chat"); delete(all, "search") }, own: &Usage{Members: 1},
 			want: "False/WorkInParent: only leaves take jobs, and it has no serviceType: 1 unfinished pods and PodGroups in queue web count here, but nothing new starts; move the jobs to a child"},
 		"a card that the parent lacks": {name: "chat", change: func(all tree) { all["chat"].Spec.Cards[0].Name = "H200/mig-1g.18gb-mixed" },
-			want: "False/CardNotInParent: H200/mig-1g.18gb-mixed: is not granted by parent web, so it is 0: grant it there, or remove it here"},
+			want: "False/CardNotInParent: H200/mig-1g.18gb-mixed: quota is 8, but parent web grants none, so it is 0: grant it there, or remove it here"},
 		"nothing to inherit": {name: "other", change: set("other", -1, 4, -1), want: "False/CardNotInParent: H200: has no quota to inherit at the top level, so it is 0: write quota"},
 		"a quota above":      {name: "chat", change: set("chat", 13, 4, 4), want: "False/QuotaAboveParent: H200: quota is 13, but parent web has 12, which is in force: lower it here, or raise the parent"},
 		"deserved above": {name: "chat", change: set("chat", 12, 9, -1),
@@ -68,7 +68,7 @@ func TestHierarchyValid(t *testing.T) {
 		"memory": {name: "chat", change: func(all tree) {
 			all["chat"].Spec.Resources = &v1alpha1.Resources{Memory: ptr(resource.MustParse("1Gi"))}
 		},
-			want: "False/CardNotInParent: memory: is not granted by parent web, so it is 0: grant it there, or remove it here"},
+			want: "False/CardNotInParent: memory: quota is 1Gi, but parent web grants none, so it is 0: grant it there, or remove it here"},
 	}) {
 		all := tenantTree()
 		if tc.change != nil {

@@ -55,7 +55,7 @@ func (t *Tree) PlaceQueue(q *v1alpha1.CardQuota, n Neighbors) (parent string, wa
 		stay = n.Live.Spec.Parent
 	}
 	if !t.isPlaced(q.Name) {
-		reason, message := describeFault(q.Name, t.Fault(q.Name))
+		reason, message := t.describeFault(q.Name)
 		return stay, &Wait{Reason: reason, KeepsQueue: n.Live == nil, Message: fmt.Sprintf("queue %s %s: %s", q.QueueName(), keptWhere(n.Live), message)}
 	}
 	above := t.quotas[q.Spec.Parent]

@@ -193,7 +193,7 @@ func TestTreeOfCardQuotas(t *testing.T) {
 		"a lowered parent": {quota: node("chat", "", "", []string{h200 + " 8 3 1"}), before: chat(), all: quotas{search()},
 			warning: "spec: changes what counts in CardQuota search: NVIDIA-H200: deserved is 4, but parent chat has 3, so 3 is in force"},
 		"a card less in the parent": {quota: node("chat", "", "", nil), before: chat(), all: quotas{search()},
-			warning: "changes what counts in CardQuota search: NVIDIA-H200: is not granted by parent chat, so it is 0"},
+			warning: "changes what counts in CardQuota search: NVIDIA-H200: quota is 8, but parent chat grants none, so it is 0"},
 		"a lowered grandparent": {quota: node("top", "", "", []string{h200 + " 8 3 1"}), before: node("top", "", "", []string{h200 + " 8 6 2"}), all: quotas{node("chat", "top", "", []string{h200 + " 8 3 1"}), search(func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Deserved = ptr.To(int64(3)) })}},
 		"as much too much as before": {quota: search(func(q *v1alpha1.CardQuota) { q.Spec.Project = "p" }), before: search(), all: quotas{node("chat", "", "", []string{h200 + " 8 3 2"})},
 			warning: "as before: spec.cards[NVIDIA-H200].deserved: Forbidden: the children of chat have 4 together (4 here), but chat has 3, 1 too many"},
