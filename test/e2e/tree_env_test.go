@@ -119,7 +119,6 @@ type treeQuota struct {
 	name, parent, serviceType string
 	cards                     []api.Card
 	priority                  int32
-	weight                    int32
 }
 
 // createTree creates CardQuotas in the given order and waits until all of them are ready.
@@ -133,9 +132,6 @@ func (t *treeTest) createTree(quotas ...treeQuota) {
 		}
 		if q.priority > 0 {
 			made.Spec.Priority = ptr.To(q.priority)
-		}
-		if q.weight > 0 {
-			made.Spec.Weight = ptr.To(q.weight)
 		}
 		t.createObjects(made)
 	}

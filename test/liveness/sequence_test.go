@@ -21,8 +21,10 @@ import (
 //	node …, queue …                    as package session reads them
 //	mig NAME MODEL SLICES              a node whose cards are slices 1g.18gb
 //	job NAME QUEUE MIN: …              a job as package session reads it, with more options
-//	policy [preempt] [minimumRuntime=10m] [without=ACTION] [tree]
+//	policy [preempt] [minimumRuntime=10m] [without=ACTION] [tree|asks]
 //	at 3: STEP                         before the third session
+//
+// With tree the queues form a tree. With asks they are scheduled flat and checked as a tree.
 //
 // The action preempt comes after cardreclaim, as the operator writes it. With preempt=first it
 // comes before, as an administrator may write it.
