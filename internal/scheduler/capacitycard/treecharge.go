@@ -116,12 +116,9 @@ func (p *plugin) isFixed(rule *fixedRule, state *podState) bool {
 	return name == "" || !p.knowsServiceType(name)
 }
 
-// isFixedJob reports whether the pods of a job without pods could not be reclaimed, as far as
-// its PodGroup says.
-func (p *plugin) isFixedJob(job *api.JobInfo) bool {
-	rule := p.fixedRuleFor(job)
-	return rule.all || rule.byType && !p.knowsServiceType(rule.group)
-}
+// isFixedJob reports whether no pod of a job without pods could be reclaimed. Its pods may name a
+// service type when they exist, so a job whose PodGroup names none is not refused for it.
+func (p *plugin) isFixedJob(job *api.JobInfo) bool { return p.fixedRuleFor(job).all }
 
 // reserve adds a request to the reservations of a queue and its ancestors. A queue that accepts
 // no new pods reserves nothing of its ancestors.
