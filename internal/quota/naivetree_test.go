@@ -342,7 +342,7 @@ func (n *naiveLedger) refusal(queue string, name card.Name, count int64, isFixed
 			return "terminating in " + at
 		case at != "" && isFixed && !n.deservesAny(at, name) && after.fixed(at, name) > n.deserved(at, name):
 			return "not reclaimable in " + at
-		case n.stopped[at][name] && !n.deservesAny(at, name) && used > n.deserved(at, name):
+		case n.stopped[at][name] && !n.deservesAny(at, name) && used > n.deserved(at, name) && (n.deservesAny(queue, name) || after.used(queue, name) > n.deserved(queue, name)):
 			return "recently reclaimed from " + at
 		case isLimited && others > 0 && used+held+others > limit && others+count > n.unusedBelow(at, name):
 			return "guaranteed in " + at

@@ -44,7 +44,7 @@ func (q *queueLedger) checkPath(name card.Name, count int64, isFixed bool, relea
 // other queues, what they are guaranteed, and what the queue deserves.
 func (q *queueLedger) checkShares(leaf *queueLedger, name card.Name, used, count, change int64, isFixed bool, released *Released) (e exceededLimit, isExceeded bool) {
 	if !q.isRoot() && !q.deservesAny(name) {
-		if e, isExceeded := q.checkDeserved(name, used, count, isFixed, released); isExceeded {
+		if e, isExceeded := q.checkDeserved(leaf, name, used, count, isFixed, released); isExceeded {
 			return e, true
 		}
 	}
@@ -65,8 +65,8 @@ func (q *queueLedger) checkShares(leaf *queueLedger, name card.Name, used, count
 }
 
 // checkDeserved checks that the queue borrows nothing that could not be reclaimed, and nothing
-// that was just reclaimed from it.
-func (q *queueLedger) checkDeserved(name card.Name, used, count int64, isFixed bool, released *Released) (e exceededLimit, isExceeded bool) {
+// that was just reclaimed from it. leaf is the queue that requests.
+func (q *queueLedger) checkDeserved(leaf *queueLedger, name card.Name, used, count int64, isFixed bool, released *Released) (e exceededLimit, isExceeded bool) {
 	deserved := q.limits.deserved(name)
 	if isFixed {
 		fixed := AddSaturating(q.tree.fixedUsed(name), count) - released.fixedAmount(name)
@@ -74,10 +74,16 @@ func (q *queueLedger) checkDeserved(name card.Name, used, count int64, isFixed b
 			return exceededLimit{NotReclaimable, q, fixed, deserved}, true
 		}
 	}
-	if q.tree.stopped[name] && used > deserved && count > 0 {
+	if q.tree.stopped[name] && used > deserved && count > 0 && !leaf.staysWithinDeserved(name, count-released.amount(name)) {
 		return exceededLimit{RecentlyReclaimed, q, used, deserved}, true
 	}
 	return e, false
+}
+
+// staysWithinDeserved reports whether the queue uses at most what it deserves with more of a name.
+// Then it takes back what siblings have borrowed, so no ancestor stops it.
+func (q *queueLedger) staysWithinDeserved(name card.Name, more int64) bool {
+	return !q.deservesAny(name) && AddSaturating(q.used(name), more) <= q.limits.deserved(name)
 }
 
 // isUnlimited reports whether the queue does not limit a name.

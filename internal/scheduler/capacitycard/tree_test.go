@@ -192,6 +192,24 @@ func TestTreeIsResolvedWhenAQueueChanges(t *testing.T) {
 	check.That(t, len(s.p.ledger.Path("r")) == 2 && used("q") == 4, "the queues are no tree again")
 }
 
+// TestCooldownOfAnAncestor: a queue gets what it deserves although its tenant has just lost
+// cards that another of its queues had borrowed.
+func TestCooldownOfAnAncestor(t *testing.T) {
+	const lost = `node a A 8; queue t {"A":8} deserved={"A":4}; queue q {"A":4} training parent=t deserved={"A":2};
+		queue r {"A":8} training parent=t deserved={"A":2}; i r 1: a*4; `
+	for t, tc := range check.Cases(t, map[string]struct{ text, placed, why string }{
+		"within its deserved": {lost + "j q 1: -*2", "a:2", ""},
+		"not beyond it":       {lost + "j q 1: -*3", "a:2", "cannot borrow <A> for a few minutes"},
+		"not a borrower":      {lost + "j r 1: -", "", "cannot borrow <A> for a few minutes"},
+	}) {
+		s := newTreeScene(t, tc.text).openSession()
+		s.p.RecordReclaimed("t", "A")
+		s.enqueueAndAllocate()
+		check.Equal(t, "placed", tc.placed, s.podsByNode("j"))
+		check.Contains(t, "reasons", s.Job("j").JobFitErrors+s.refusals("j"), tc.why)
+	}
+}
+
 // TestNodesThatTakeNoPods: cards of a cordoned node are not part of the inventory, and neither
 // are those that its pods use.
 func TestNodesThatTakeNoPods(t *testing.T) {
