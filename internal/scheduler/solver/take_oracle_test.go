@@ -86,6 +86,16 @@ func sumError(p *Problem, units [][]TakeAmount) string {
 	return ""
 }
 
+// canTakeBorrowed reports whether a unit may be taken of what is borrowed: less than most is taken
+// before its last step. If the pods that its job can spare are all that counts, no more than most
+// is taken after them.
+func canTakeBorrowed(before, after, spare, most int64) bool {
+	if before+spare == after {
+		return after <= most
+	}
+	return before+spare < most
+}
+
 // canTakeInSomeOrder takes the units that are not in a set yet, one after the other.
 func canTakeInSomeOrder(p *Problem, units [][]TakeAmount, spares []map[int]int64, taken []int64, set uint64, tried map[uint64]bool) bool {
 	if set == 1<<len(units)-1 {
@@ -105,7 +115,7 @@ func canTakeInSomeOrder(p *Problem, units [][]TakeAmount, spares []map[int]int64
 		}
 		for _, x := range unit {
 			limit := p.TakeLimits[x.Limit]
-			if x.Amount > 0 && (!limit.Borrowed && after[x.Limit] > limit.Most || limit.Borrowed && taken[x.Limit]+spares[i][x.Limit] >= limit.Most) {
+			if x.Amount > 0 && (!limit.Borrowed && after[x.Limit] > limit.Most || limit.Borrowed && !canTakeBorrowed(taken[x.Limit], after[x.Limit], spares[i][x.Limit], limit.Most)) {
 				allowed = false
 			}
 		}

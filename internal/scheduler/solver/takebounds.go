@@ -95,7 +95,7 @@ func (s *state) leftToTake(limit int) float64 {
 	l := &s.limits[limit]
 	left := l.most - s.taken[limit]
 	if l.borrowed && l.most > 0 {
-		left += l.largest - 1
+		left += max(l.largest, 1) - 1
 	}
 	return float64(max(left, 0))
 }

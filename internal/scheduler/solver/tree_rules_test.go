@@ -117,6 +117,9 @@ func TestSolveWithinTakeLimits(t *testing.T) {
 		"elastic pods only while something is borrowed": {
 			problem: fullProblem(1, 3, 1, counted(1, elasticJob(3, 1, 0, 0, 0), 0), gang(9, 0)).changed(borrowed(2)).changed(func(p *Problem) { p.Jobs[0].Whole = false }),
 			want:    append(singlePods(0, 0, 1), wholeJobs(1)...)},
+		"a whole job of which all that counts can be spared": {
+			problem: fullProblem(1, 2, 1, elasticJob(1, 1, 0, 0)).changed(borrowed(2)).changed(func(p *Problem) { p.Jobs[0].Pods[0].Takes = []TakeAmount{{0, 2}} }),
+			want:    wholeJobs(0)},
 		"no job whose pods fit a limit only alone": {
 			problem: fullProblem(1, 3, 1, counted(1, elasticJob(2, 1, 0, 0, 0), 0)).changed(guarantee(2)), refused: true},
 		"of two queues each within its limit": {
