@@ -115,7 +115,7 @@ func (p *plugin) newMetricsSnapshot() *metricsSnapshot {
 }
 
 // pendingCards sums the requests of pending pods by queue, without gated pods and refused
-// requests.
+// requests. A queue of a tree has those of its subtree.
 func (p *plugin) pendingCards() map[api.QueueID][]quota.CardRequest {
 	type requestKey struct {
 		queue   api.QueueID
@@ -131,6 +131,9 @@ func (p *plugin) pendingCards() map[api.QueueID][]quota.CardRequest {
 			}
 			key := requestKey{job.Queue, state.request.Named.String(), state.request.Resource}
 			sums[key] = quota.CardRequest{Names: state.request.Names, Count: sums[key].Count.Add(state.request.Count)}
+			for _, key.queue = range p.ancestorsOf(job.Queue) {
+				sums[key] = quota.CardRequest{Names: state.request.Names, Count: sums[key].Count.Add(state.request.Count)}
+			}
 		}
 	}
 	all := map[api.QueueID][]quota.CardRequest{}
@@ -154,6 +157,10 @@ var (
 	allocatedDesc = newGauge("cardquota_queue_card_allocated", "Cards that placed pods of the queue hold.", "queue", "card")
 	inqueueDesc   = newGauge("cardquota_queue_card_inqueue", "Cards reserved for jobs of the queue that were enqueued and are not placed yet. A job that may use either of two cards counts as A|B.", "queue", "card")
 	requestDesc   = newGauge("cardquota_queue_card_request", "Cards that all placed and pending pods of the queue request. A pending pod that may use either of two cards counts as A|B. Gated pods do not count.", "queue", "card")
+
+	deservedDesc  = newGauge("cardquota_queue_card_deserved", "Cards that the queue deserves in a tree of queues. Absent if the queues are flat.", "queue", "card")
+	guaranteeDesc = newGauge("cardquota_queue_card_guarantee", "Cards that a tree of queues guarantees to the queue. Absent if the queues are flat.", "queue", "card")
+	borrowedDesc  = newGauge("cardquota_queue_card_borrowed", "Cards that the queue uses beyond what it deserves in a tree of queues. Absent if the queues are flat.", "queue", "card")
 
 	cpuQuotaDesc        = newGauge("cardquota_queue_cpu_quota_cores", "CPU cores that the queue may use. Absent for a queue without limit.", "queue")
 	cpuAllocatedDesc    = newGauge("cardquota_queue_cpu_allocated_cores", "CPU cores of placed pods that are charged to the queue.", "queue")
@@ -242,6 +249,11 @@ func (q *queueMetrics) sendMetrics(ch sender, physical map[card.Name]card.Count)
 			ch.sendGauge(quotaDesc, float64(limits.Cards[name]), queue, string(name))
 		}
 		ch.sendGauge(allocatedDesc, float64(count), queue, string(name))
+		if limits.Deserved != nil && !limits.AnyCard {
+			ch.sendGauge(deservedDesc, float64(limits.Deserved[name]), queue, string(name))
+			ch.sendGauge(guaranteeDesc, float64(limits.Guarantee[name]), queue, string(name))
+			ch.sendGauge(borrowedDesc, float64(max(0, int64(count)-limits.Deserved[name])), queue, string(name))
+		}
 	}
 	for label, sums := range waiting {
 		ch.sendGauge(inqueueDesc, float64(sums[0]), queue, label)

@@ -213,3 +213,21 @@ func TestScrapeReadsOneSession(t *testing.T) {
 	close(over)
 	scrapers.Wait()
 }
+
+// TestMetricsOfATree: a queue shows what it deserves, its guarantee and what it has borrowed,
+// and a parent sums its subtree. Flat queues show none of it.
+func TestMetricsOfATree(t *testing.T) {
+	const text = `node a A; queue t {"A":8} guarantee={"A":1}; queue q {"A":8} training parent=t deserved={"A":2} guarantee={"A":1}; j q 1: a*3 -`
+	got := newTreeScene(t, text).openSession().m.scrape(t)
+	for series, want := range map[string]float64{
+		`cardquota_queue_card_deserved{card="A",queue="q"}`: 2, `cardquota_queue_card_guarantee{card="A",queue="q"}`: 1, `cardquota_queue_card_borrowed{card="A",queue="q"}`: 1,
+		`cardquota_queue_card_deserved{card="A",queue="t"}`: 8, `cardquota_queue_card_borrowed{card="A",queue="t"}`: 0,
+		`cardquota_queue_card_allocated{card="A",queue="t"}`: 3, `cardquota_queue_card_request{card="A",queue="t"}`: 4,
+	} {
+		value, shown := got[series]
+		check.That(t, shown && value == want, "%s is %v, want %v", series, value, want)
+	}
+	for series := range newScene(t, text).openSession().m.scrape(t) {
+		check.That(t, !strings.Contains(series, "deserved") && !strings.Contains(series, "guarantee") && !strings.Contains(series, "borrowed"), "flat queues show %s", series)
+	}
+}
