@@ -225,6 +225,9 @@ func (t *Tree) ChangedQueues(before *Tree) []string {
 			continue
 		}
 		for name, q := range side.quotas {
+			if side == before && t != nil && t.quotas[name] != nil {
+				continue // compared once, with the other side
+			}
 			if before == nil || t == nil || !sameNode(before, t, name) || !sameLimitsAbove(before, t, name) {
 				changed = append(changed, q.QueueName())
 			}

@@ -254,7 +254,8 @@ func (r *reconciliation) updateStatus(ctx context.Context, sync metav1.Condition
 	}
 	input.Enforced = r.enforcedCondition()
 	status := cardquota.NewStatus(input)
-	if len(status.Cards) > 0 && status.Children == 0 { // the children of a parent report its cards
+	isParent := status.Children > 0 || r.tree != nil && r.quota.Spec.ServiceType == ""
+	if len(status.Cards) > 0 && !isParent { // the children of a parent report its cards
 		r.metrics.setCards(r.quota.QueueName(), r.quota.Name, status.Cards)
 	} else {
 		r.metrics.forgetQuota(r.quota.Name)
