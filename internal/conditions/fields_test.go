@@ -22,7 +22,7 @@ func TestUnknownFields(t *testing.T) {
 		"every field is known":    {policy, `{"f:spec":{".":{},"f:reclaim":{},"f:admission":{"f:exemptServiceAccounts":{".":{},"k:{\"name\":\"a\",\"namespace\":\"b\"}":{".":{},"f:name":{}}}}}}`, nil},
 		"fields of before":        {policy, `{"f:spec":{"f:overCommitFactor":{},"f:cardUnlimitedCPUMemory":{},"f:admission":{"f:bypass":{}}}}`, []string{"spec.admission.bypass", "spec.cardUnlimitedCPUMemory", "spec.overCommitFactor"}},
 		"in an entry of a list":   {policy, `{"f:spec":{"f:serviceTypes":{"k:{\"name\":\"training\"}":{".":{},"f:name":{},"f:reclaimable":{},"f:minimumRuntime":{}},"k:{\"name\":\"b\"}":{"f:reclaimable":{}}}}}`, []string{"spec.serviceTypes.minimumRuntime", "spec.serviceTypes.reclaimable"}},
-		"of a CardQuota":          {quota, `{"f:spec":{"f:parent":{},"f:cards":{"k:{\"name\":\"A\"}":{"f:deserved":{},"f:quota":{}}},"f:resources":{"f:cpu":{}},"f:namespaceSelector":{"f:matchLabels":{".":{},"f:team":{}}}}}`, []string{"spec.cards.deserved", "spec.parent"}},
+		"of a CardQuota":          {quota, `{"f:spec":{"f:cohort":{},"f:cards":{"k:{\"name\":\"A\"}":{"f:nominal":{},"f:quota":{}}},"f:resources":{"f:cpu":{}},"f:namespaceSelector":{"f:matchLabels":{".":{},"f:team":{}}}}}`, []string{"spec.cards.nominal", "spec.cohort"}},
 		"what is not of the spec": {quota, `{"f:status":{"f:nothing":{}},"f:metadata":{"f:annotations":{"f:a":{}}}}`, nil},
 	}) {
 		object := &metav1.ObjectMeta{Generation: 3, ManagedFields: []metav1.ManagedFieldsEntry{{}, {FieldsV1: &metav1.FieldsV1{Raw: []byte(tc.raw)}}}}
