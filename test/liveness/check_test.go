@@ -60,10 +60,10 @@ func (w *simulation) checkSession(before *sessionView) string {
 	if wrong := w.checkPipelinedPods(); wrong != "" {
 		return wrong
 	}
-	if wrong := w.checkEvictions(now, victims); wrong != "" {
+	if wrong := w.checkTree(before, now, victims); wrong != "" {
 		return wrong
 	}
-	if wrong := w.checkTree(before, now, victims); wrong != "" {
+	if wrong := w.checkEvictions(now, victims); wrong != "" {
 		return wrong
 	}
 	return w.countFitting(before)
@@ -270,10 +270,10 @@ func (v *sessionView) placedPods() map[string]bool {
 
 // isOvertaken reports whether a job with precedence over a reclaimer has got pods placed since:
 // it may have used what was freed. Precedence is a higher priority of the queue, or within the
-// queue.
+// queue. In a tree a job of the same queue that only borrows may take it.
 func (v *sessionView) isOvertaken(reclaimer *group, since reclaimRecord) bool {
 	return slices.ContainsFunc(v.groups, func(g *group) bool {
-		ahead := v.queues[g.queue].priority > v.queues[reclaimer.queue].priority || g.queue == reclaimer.queue && g.priority > reclaimer.priority
+		ahead := v.queues[g.queue].priority > v.queues[reclaimer.queue].priority || g.queue == reclaimer.queue && (v.tree != nil || g.priority > reclaimer.priority)
 		return ahead && slices.ContainsFunc(g.placed, func(p *pod) bool { return !since.placed[p.uid] })
 	})
 }
