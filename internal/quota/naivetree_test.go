@@ -1,13 +1,11 @@
 package quota
 
 import (
-	"fmt"
+	"cmp"
 	"maps"
 	"math"
 	"math/big"
 	"slices"
-
-	"pgregory.net/rapid"
 
 	"cardquota.dev/operator/internal/card"
 )
@@ -15,52 +13,8 @@ import (
 // This file reads the documents once more, as plainly as possible: every number is computed from
 // scratch, from what is written. The properties compare the package with it.
 
-// treeNames are the names that random trees limit.
-var treeNames = []card.Name{"A", "A/mig-1g.18gb-mixed", "B", CPUName, MemoryName}
-
-// drawTree draws queues as they are written, with missing parents, cycles and deep paths.
-func drawTree(t *rapid.T) map[string]TreeQueue {
-	queues := map[string]TreeQueue{}
-	count := rapid.IntRange(1, 12).Draw(t, "queues")
-	chain := rapid.SampledFrom([]int{0, 0, 0, 5, 6, 7, 8}).Draw(t, "chain") // of so many queues
-	for i := range count {
-		q := TreeQueue{Quota: Shares{}, Deserved: Shares{}, Guarantee: Shares{}}
-		switch kind := rapid.IntRange(0, 19).Draw(t, "kind of parent"); {
-		case i > 0 && i < chain:
-			q.Parent = fmt.Sprint("q", i-1)
-		case kind < 8 && i > 0:
-			q.Parent = fmt.Sprint("q", rapid.IntRange(0, i-1).Draw(t, "parent"))
-		case kind < 13 && i > 0:
-			q.Parent = fmt.Sprint("q", i-1)
-		case kind == 13:
-			q.Parent = fmt.Sprint("q", rapid.IntRange(0, count-1).Draw(t, "any parent"))
-		case kind == 14:
-			q.Parent = "missing"
-		}
-		q.AnyCard = rapid.IntRange(0, 19).Draw(t, "any card") == 0
-		q.IsHeld = rapid.IntRange(0, 9).Draw(t, "held") == 0
-		q.IsParentOnly = rapid.IntRange(0, 9).Draw(t, "parent only") == 0
-		for _, name := range treeNames {
-			isCard := name != CPUName && name != MemoryName
-			if isCard && q.AnyCard {
-				continue
-			}
-			draw := func(shares Shares, label string, from, to int) {
-				if n := rapid.IntRange(from, to).Draw(t, label+" of "+string(name)); n >= 0 {
-					shares[name] = int64(n)
-				}
-			}
-			draw(q.Quota, "quota", -2, 16)
-			draw(q.Deserved, "deserved", -3, 12)
-			draw(q.Guarantee, "guarantee", -6, 8)
-			if !isCard && rapid.Bool().Draw(t, "unlimited") {
-				q.Quota[name] = Unlimited
-			}
-		}
-		queues[fmt.Sprint("q", i)] = q
-	}
-	return queues
-}
+// naiveIsCard reports whether a name is that of a card, and not CPU or memory.
+func naiveIsCard(name card.Name) bool { return name != CPUName && name != MemoryName }
 
 // naivePath returns the written path of a queue up to root, and what is wrong with it.
 func naivePath(queues map[string]TreeQueue, name string) (path []string, wrong FaultKind) {
@@ -119,47 +73,6 @@ type naiveAmounts struct{ quota, deserved, guarantee map[string]int64 }
 // has no entry.
 func naiveResolve(queues map[string]TreeQueue, name card.Name) naiveAmounts {
 	n := naiveAmounts{map[string]int64{}, map[string]int64{}, map[string]int64{}}
-	isCard := name != CPUName && name != MemoryName
-	var resolve func(parent string, children []string)
-	resolve = func(parent string, children []string) {
-		var named, scaled []string // CPU and memory that are not said to be deserved are ceilings
-		for _, child := range children {
-			q := queues[child]
-			written, hasQuota := q.Quota[name]
-			deserved, hasDeserved := q.Deserved[name]
-			guarantee, hasGuarantee := q.Guarantee[name]
-			if !hasQuota && !hasDeserved && !hasGuarantee {
-				continue
-			}
-			if named = append(named, child); isCard || naiveHasShare(queues, child, name) {
-				scaled = append(scaled, child)
-			}
-			if !hasQuota {
-				written = n.quota[parent]
-				if isCard && queues[parent].AnyCard {
-					written = int64(card.MaxCount)
-				}
-			}
-			if !hasDeserved {
-				deserved = written
-			}
-			n.quota[child] = written
-			n.deserved[child] = min(deserved, written)
-			n.guarantee[child] = min(guarantee, n.deserved[child])
-		}
-		if _, wrong := naivePath(queues, parent); parent != "" && wrong == NoFault {
-			if !isCard || !queues[parent].AnyCard {
-				naiveScale(n.deserved, scaled, n.deserved[parent])
-			}
-			for _, child := range named {
-				n.guarantee[child] = min(n.guarantee[child], n.deserved[child])
-			}
-			naiveScale(n.guarantee, named, n.guarantee[parent])
-		}
-		for _, child := range children {
-			resolve(child, naiveChildren(queues, child))
-		}
-	}
 	top := naiveChildren(queues, "")
 	for child := range queues {
 		if _, wrong := naivePath(queues, child); wrong != NoFault {
@@ -167,9 +80,59 @@ func naiveResolve(queues map[string]TreeQueue, name card.Name) naiveAmounts {
 		}
 	}
 	for _, child := range top {
-		resolve("", []string{child})
+		n.resolve(queues, name, "", []string{child})
 	}
 	return n
+}
+
+// resolve sets the amounts of the children of one parent, and of everything below them.
+func (n naiveAmounts) resolve(queues map[string]TreeQueue, name card.Name, parent string, children []string) {
+	var named, scaled []string // CPU and memory that are not said to be deserved are ceilings
+	for _, child := range children {
+		if !n.inherit(queues, name, parent, child) {
+			continue
+		}
+		if named = append(named, child); naiveIsCard(name) || naiveHasShare(queues, child, name) {
+			scaled = append(scaled, child)
+		}
+	}
+	if _, wrong := naivePath(queues, parent); parent != "" && wrong == NoFault {
+		if !naiveIsCard(name) || !queues[parent].AnyCard {
+			naiveScale(n.deserved, scaled, n.deserved[parent])
+		}
+		for _, child := range named {
+			n.guarantee[child] = min(n.guarantee[child], n.deserved[child])
+		}
+		naiveScale(n.guarantee, named, n.guarantee[parent])
+	}
+	for _, child := range children {
+		n.resolve(queues, name, child, naiveChildren(queues, child))
+	}
+}
+
+// inherit sets the amounts of a child as written, with the missing ones inherited. It returns
+// false if the child does not name them.
+func (n naiveAmounts) inherit(queues map[string]TreeQueue, name card.Name, parent, child string) bool {
+	q := queues[child]
+	written, hasQuota := q.Quota[name]
+	deserved, hasDeserved := q.Deserved[name]
+	guarantee, hasGuarantee := q.Guarantee[name]
+	if !hasQuota && !hasDeserved && !hasGuarantee {
+		return false
+	}
+	if !hasQuota {
+		written = n.quota[parent]
+		if naiveIsCard(name) && queues[parent].AnyCard {
+			written = int64(card.MaxCount)
+		}
+	}
+	if !hasDeserved {
+		deserved = written
+	}
+	n.quota[child] = written
+	n.deserved[child] = min(deserved, written)
+	n.guarantee[child] = min(guarantee, n.deserved[child])
+	return true
 }
 
 // naiveHasShare reports whether a queue or one below it writes what it deserves, or a guarantee.
@@ -328,27 +291,49 @@ func (n *naiveLedger) with(p naivePod) *naiveLedger {
 
 // refusal returns why a queue may not use so many more of a name, "" if it may.
 func (n *naiveLedger) refusal(queue string, name card.Name, count int64, isFixed bool) string {
-	after := n.with(naivePod{queue: queue, amounts: map[card.Name]int64{name: count}, isFixed: isFixed})
+	more := naivePod{queue: queue, amounts: map[card.Name]int64{name: count}, isFixed: isFixed}
+	after := n.with(more)
 	for _, at := range append(n.path(queue), "") {
-		limit, isLimited := n.limit(at, name)
-		if !isLimited {
-			limit = Unlimited
-		}
-		used, held, others := after.used(at, name), n.heldForOthers(at, queue, name), after.unusedBelow(at, name)
-		switch {
-		case at != "" && used+held > limit:
-			return "quota of " + at
-		case at != "" && name != CPUName && name != MemoryName && n.terminating(at, name) > limit:
-			return "terminating in " + at
-		case at != "" && isFixed && !n.deservesAny(at, name) && after.fixed(at, name) > n.deserved(at, name):
-			return "not reclaimable in " + at
-		case n.stopped[at][name] && !n.deservesAny(at, name) && used > n.deserved(at, name) && (n.deservesAny(queue, name) || after.used(queue, name) > n.deserved(queue, name)):
-			return "recently reclaimed from " + at
-		case isLimited && others > 0 && used+held+others > limit && others+count > n.unusedBelow(at, name):
-			return "guaranteed in " + at
+		if why := cmp.Or(n.refusalOfLimits(after, at, name, more), n.refusalForOthers(after, at, name, more)); why != "" {
+			return why
 		}
 	}
 	return ""
+}
+
+// refusalOfLimits returns which limit of one queue refuses one more pod. Root has none.
+func (n *naiveLedger) refusalOfLimits(after *naiveLedger, at string, name card.Name, more naivePod) string {
+	limit, isLimited := n.limit(at, name)
+	switch {
+	case at == "":
+		return ""
+	case isLimited && after.used(at, name)+n.heldForOthers(at, more.queue, name) > limit:
+		return "quota of " + at
+	case n.terminatesOverQuota(at, name):
+		return "terminating in " + at
+	case more.isFixed && !n.deservesAny(at, name) && after.fixed(at, name) > n.deserved(at, name):
+		return "not reclaimable in " + at
+	}
+	return ""
+}
+
+// refusalForOthers returns why one queue, or root, keeps what one more pod asks for others.
+func (n *naiveLedger) refusalForOthers(after *naiveLedger, at string, name card.Name, more naivePod) string {
+	limit, isLimited := n.limit(at, name)
+	used, held, others := after.used(at, name), n.heldForOthers(at, more.queue, name), after.unusedBelow(at, name)
+	switch {
+	case n.stopped[at][name] && !n.deservesAny(at, name) && used > n.deserved(at, name) && (n.deservesAny(more.queue, name) || after.used(more.queue, name) > n.deserved(more.queue, name)):
+		return "recently reclaimed from " + at
+	case isLimited && others > 0 && used+held+others > limit && others+more.amounts[name] > n.unusedBelow(at, name):
+		return "guaranteed in " + at
+	}
+	return ""
+}
+
+// terminatesOverQuota reports whether cards of terminating pods alone exceed the quota of a queue.
+func (n *naiveLedger) terminatesOverQuota(queue string, name card.Name) bool {
+	limit, isLimited := n.limit(queue, name)
+	return isLimited && naiveIsCard(name) && n.terminating(queue, name) > limit
 }
 
 // charge returns the pod as the ledger takes it.

@@ -49,37 +49,51 @@ type naiveOrder struct {
 	usesNoCard bool
 }
 
+// orderOf returns the order of a queue among its siblings.
 func (h *treeTest) orderOf(queue string) naiveOrder {
 	position, limits := h.ledger.positions[queue], h.naive.limits[queue]
 	o := naiveOrder{created: position.Created, name: queue, weight: max(1, float64(position.Weight))}
-	dominant, most, deservesCards := 0.0, 0.0, false
 	o.usesNoCard = limits.AnyCard || len(limits.Cards) == 0
-	for _, name := range treeNames {
-		isCard := name != CPUName && name != MemoryName
-		if h.naive.deservesAny(queue, name) || isCard && o.usesNoCard {
-			continue
-		}
-		used, deserved := float64(h.naive.used(queue, name)), float64(h.naive.deserved(queue, name))
-		deservesCards = deservesCards || isCard && deserved > 0
-		switch {
-		case deserved > 0:
-			dominant = max(dominant, used/deserved)
-		case used > 0:
-			dominant = math.Inf(1)
-		}
-		if isCard {
-			most = max(most, (used-deserved)/o.weight)
-		} else if name == CPUName && o.usesNoCard {
-			o.part = (used - deserved) / 1000 / o.weight
-		}
+	names := slices.DeleteFunc(slices.Clone(treeNames), func(name card.Name) bool {
+		return h.naive.deservesAny(queue, name) || naiveIsCard(name) && o.usesNoCard
+	})
+	dominant, deservesCards := 0.0, false
+	for _, name := range names {
+		dominant = max(dominant, h.naive.fractionOfDeserved(queue, name))
+		deservesCards = deservesCards || naiveIsCard(name) && h.naive.deserved(queue, name) > 0
 	}
-	if !o.usesNoCard {
-		o.part = most
-	}
-	if o.isAbove = dominant >= 1 || !o.usesNoCard && !deservesCards; !o.isAbove {
-		o.part = dominant
+	o.isAbove, o.part = dominant >= 1 || !o.usesNoCard && !deservesCards, dominant
+	if o.isAbove {
+		o.part = h.naive.borrowed(queue, names, o.usesNoCard) / o.weight
 	}
 	return o
+}
+
+// fractionOfDeserved returns used ÷ deserved of a name.
+func (n *naiveLedger) fractionOfDeserved(queue string, name card.Name) float64 {
+	used, deserved := float64(n.used(queue, name)), float64(n.deserved(queue, name))
+	switch {
+	case deserved > 0:
+		return used / deserved
+	case used > 0:
+		return math.Inf(1)
+	}
+	return 0
+}
+
+// borrowed returns the most cards of a name above what is deserved, or the CPU cores of a queue
+// that uses no card.
+func (n *naiveLedger) borrowed(queue string, names []card.Name, usesNoCard bool) (most float64) {
+	for _, name := range names {
+		above := float64(n.used(queue, name)) - float64(n.deserved(queue, name))
+		switch {
+		case naiveIsCard(name):
+			most = max(most, above)
+		case name == CPUName && usesNoCard:
+			most = above / 1000
+		}
+	}
+	return most
 }
 
 // naiveCompare compares two queues by the siblings below their lowest common ancestor.
@@ -132,7 +146,7 @@ func TestPathLimitsAreTheSmallestOnThePath(t *testing.T) {
 						smallest, isLimited = min(smallest, limit), true
 					}
 				}
-				isCard := name != CPUName && name != MemoryName
+				isCard := naiveIsCard(name)
 				switch {
 				case isCard && !isLimited:
 					check.Must(t, got.AnyCard, "%s is limited", queue)

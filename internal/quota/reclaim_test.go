@@ -98,42 +98,60 @@ func TestMayUseGrowsWithWhatIsReleased(t *testing.T) {
 func TestFitsDeservedIsNeverToBorrow(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		h := drawHistory(t)
-		within := func(queue string, name card.Name, n int64) bool {
-			if n <= 0 || h.naive.deservesAny(queue, name) {
-				return true
-			}
-			for _, at := range h.naive.path(queue) {
-				if limit, isLimited := h.naive.limit(at, name); isLimited && name != CPUName && name != MemoryName && h.naive.terminating(at, name) > limit {
-					return false
-				}
-			}
-			limit, isLimited := h.naive.limit(queue, name)
-			used := h.naive.used(queue, name) + n
-			return used <= h.naive.deserved(queue, name) && (!isLimited || used <= limit)
-		}
 		for _, queue := range h.leaves() {
-			request := Request{Count: card.Count(rapid.IntRange(0, 4).Draw(t, "count")), MilliCPU: int64(rapid.IntRange(0, 3).Draw(t, "cpu")), Memory: int64(rapid.IntRange(0, 3).Draw(t, "memory"))}
-			if request.Count > 0 {
-				request.Names = rapid.SampledFrom([][]card.Name{{"A"}, {"A", "B"}, {"B", "A"}, {"C"}}).Draw(t, "names")
-			}
-			cards := request.Count == 0 || slices.ContainsFunc(request.Names, func(name card.Name) bool { return within(queue, name, int64(request.Count)) })
-			cpu := within(queue, CPUName, request.MilliCPU) && within(queue, MemoryName, request.Memory)
+			request := drawRequest(t)
+			cards := request.Count == 0 || slices.ContainsFunc(request.Names, func(name card.Name) bool {
+				return h.naive.isWithinDeserved(queue, name, int64(request.Count))
+			})
+			cpu := h.naive.isWithinDeserved(queue, CPUName, request.MilliCPU) && h.naive.isWithinDeserved(queue, MemoryName, request.Memory)
 			got := h.ledger.FitsDeserved(queue, request, true)
 			check.Must(t, (got == nil) == (cards && cpu), "%+v in %s with CPU: %+v, want cards %v and CPU %v", request, queue, got, cards, cpu)
-			cpu = (request.MilliCPU == 0 || h.naive.refusal(queue, CPUName, request.MilliCPU, false) == "") && (request.Memory == 0 || h.naive.refusal(queue, MemoryName, request.Memory, false) == "")
+			cpu = h.naive.accepts(queue, CPUName, request.MilliCPU) && h.naive.accepts(queue, MemoryName, request.Memory)
 			got = h.ledger.FitsDeserved(queue, request, false)
 			check.Must(t, (got == nil) == (cards && cpu), "%+v in %s: %+v, want cards %v and CPU %v", request, queue, got, cards, cpu)
-			for _, name := range treeNames {
-				want := h.naive.used(queue, name) - h.naive.deserved(queue, name)
-				if h.naive.deservesAny(queue, name) {
-					want = 0
-				}
-				check.Must(t, h.ledger.AboveDeserved(queue, name) == want, "%d above deserved, want %d", h.ledger.AboveDeserved(queue, name), want)
-				want = h.naive.used(queue, name) - h.naive.limits[queue].Guarantee[name]
-				check.Must(t, h.ledger.AboveGuarantee(queue, name) == want, "%d above the guarantee, want %d", h.ledger.AboveGuarantee(queue, name), want)
-			}
+			h.checkAbove(t, queue)
 		}
 	})
+}
+
+// drawRequest draws a request of one pod, with or without cards.
+func drawRequest(t *rapid.T) Request {
+	request := Request{Count: card.Count(rapid.IntRange(0, 4).Draw(t, "count")), MilliCPU: int64(rapid.IntRange(0, 3).Draw(t, "cpu")), Memory: int64(rapid.IntRange(0, 3).Draw(t, "memory"))}
+	if request.Count > 0 {
+		request.Names = rapid.SampledFrom([][]card.Name{{"A"}, {"A", "B"}, {"B", "A"}, {"C"}}).Draw(t, "names")
+	}
+	return request
+}
+
+// isWithinDeserved reports whether a queue uses no more than it deserves with so many more.
+func (n *naiveLedger) isWithinDeserved(queue string, name card.Name, count int64) bool {
+	if count <= 0 || n.deservesAny(queue, name) {
+		return true
+	}
+	if slices.ContainsFunc(n.path(queue), func(at string) bool { return n.terminatesOverQuota(at, name) }) {
+		return false
+	}
+	limit, isLimited := n.limit(queue, name)
+	used := n.used(queue, name) + count
+	return used <= n.deserved(queue, name) && (!isLimited || used <= limit)
+}
+
+// accepts reports whether a queue may use so many more. It always accepts 0.
+func (n *naiveLedger) accepts(queue string, name card.Name, count int64) bool {
+	return count == 0 || n.refusal(queue, name, count, false) == ""
+}
+
+// checkAbove compares what a queue uses above what it deserves, and above its guarantee.
+func (h *treeTest) checkAbove(t *rapid.T, queue string) {
+	for _, name := range treeNames {
+		want := h.naive.used(queue, name) - h.naive.deserved(queue, name)
+		if h.naive.deservesAny(queue, name) {
+			want = 0
+		}
+		check.Must(t, h.ledger.AboveDeserved(queue, name) == want, "%d above deserved, want %d", h.ledger.AboveDeserved(queue, name), want)
+		want = h.naive.used(queue, name) - h.naive.limits[queue].Guarantee[name]
+		check.Must(t, h.ledger.AboveGuarantee(queue, name) == want, "%d above the guarantee, want %d", h.ledger.AboveGuarantee(queue, name), want)
+	}
 }
 
 // level is what one queue of a path leaves for an enqueue.
@@ -144,12 +162,12 @@ type level struct {
 
 // givesAll reports whether the whole request gets cards beside all reservations, each of which
 // keeps what it can get. The smallest cut says what all of them get.
-func (l level) givesAll(reserved, requested []CardRequest, names []card.Name, factor float64) bool {
+func (l level) givesAll(reserved, requested []CardRequest, factor float64) bool {
 	most := func(requests []CardRequest) int64 {
 		smallest := Unlimited
-		for cut := range 1 << len(names) {
+		for cut := range 1 << len(treeCards) {
 			total, in := int64(0), map[card.Name]bool{}
-			for i, name := range names {
+			for i, name := range treeCards {
 				if cut>>i&1 == 1 {
 					in[name], total = true, AddSaturating(total, max(0, scaleLimit(l.limit(name), factor)-l.used(name)))
 				}
@@ -170,67 +188,94 @@ func (l level) givesAll(reserved, requested []CardRequest, names []card.Name, fa
 	return most(append(slices.Clone(reserved), requested...)) == most(reserved)+count
 }
 
+// enqueueTest is a tree with jobs inqueue, and a request to enqueue beside them.
+type enqueueTest struct {
+	*treeTest
+	reserved map[string]*Reservations // of every queue and everything below it
+	request  JobRequest
+	factor   float64 // of over-commit
+}
+
+func drawEnqueue(t *rapid.T) *enqueueTest {
+	e := &enqueueTest{treeTest: drawHistory(t), reserved: map[string]*Reservations{}}
+	for queue := range e.tree {
+		e.reserved[queue] = &Reservations{}
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "jobs inqueue") {
+		job := drawJobRequest(t)
+		for _, at := range e.naive.path(e.drawQueue(t)) {
+			e.reserved[at].Add(job)
+		}
+	}
+	e.request, e.factor = drawJobRequest(t), rapid.SampledFrom([]float64{1, 1.5}).Draw(t, "over-commit")
+	return e
+}
+
+func drawJobRequest(t *rapid.T) JobRequest {
+	var job JobRequestBuilder
+	for range rapid.IntRange(0, 2).Draw(t, "requests") {
+		job.Add(Request{Names: rapid.SampledFrom([][]card.Name{{"A"}, {"B"}, {"A", "B"}, {"A/mig-1g.18gb-mixed"}}).Draw(t, "names"), Count: card.Count(rapid.IntRange(1, 5).Draw(t, "count"))})
+	}
+	job.MilliCPU, job.Memory = int64(rapid.IntRange(0, 3).Draw(t, "cpu")), int64(rapid.IntRange(0, 3).Draw(t, "memory"))
+	return job.JobRequest
+}
+
+// levelGives reports whether a level of a queue gives the request beside reservations.
+func (e *enqueueTest) levelGives(at string, l level, reserved *Reservations) bool {
+	cpu, memory := scaleLimit(l.limit(CPUName), e.factor), scaleLimit(l.limit(MemoryName), e.factor)
+	return (e.naive.limits[at].AnyCard || l.givesAll(reserved.Cards, e.request.Cards, e.factor)) &&
+		(e.request.MilliCPU == 0 || l.used(CPUName)+reserved.MilliCPU+e.request.MilliCPU <= cpu) &&
+		(e.request.Memory == 0 || l.used(MemoryName)+reserved.Memory+e.request.Memory <= memory)
+}
+
+// isWithinQuota reports whether a queue gives the request of a leaf, beside what is inqueue,
+// within its quota less what it guarantees to others.
+func (e *enqueueTest) isWithinQuota(at, leaf string) bool {
+	used := func(name card.Name) int64 { return e.naive.used(at, name) }
+	quota := func(name card.Name) int64 {
+		limit, isLimited := e.naive.limit(at, name)
+		if !isLimited || at == leaf {
+			return limit
+		}
+		return max(0, limit-e.guaranteedToOthers(at, leaf, name))
+	}
+	return e.levelGives(at, level{quota, used}, e.reserved[at])
+}
+
+// isEntitled reports whether a leaf deserves the request beside what is inqueue. If it does, the
+// request does not depend on its ancestors.
+func (e *enqueueTest) isEntitled(leaf string) bool {
+	used := func(name card.Name) int64 { return e.naive.used(leaf, name) }
+	deserved := func(name card.Name) int64 { return e.naive.deserved(leaf, name) }
+	return e.levelGives(leaf, level{deserved, used}, e.reserved[leaf])
+}
+
+// isFixedWithinDeserved reports whether all levels deserve the request beside what they cannot
+// release.
+func (e *enqueueTest) isFixedWithinDeserved(leaf string) bool {
+	return !slices.ContainsFunc(e.naive.path(leaf), func(at string) bool {
+		deserved := func(name card.Name) int64 { return e.naive.deserved(at, name) }
+		fixed := func(name card.Name) int64 { return e.naive.fixed(at, name) }
+		return !e.levelGives(at, level{deserved, fixed}, &Reservations{})
+	})
+}
+
 // TestEnqueueInATreeMatchesEachLevel compares the check with a cut of every level.
 func TestEnqueueInATreeMatchesEachLevel(t *testing.T) {
-	names := []card.Name{"A", "A/mig-1g.18gb-mixed", "B"}
-	drawJob := func(t *rapid.T) JobRequest {
-		var job JobRequestBuilder
-		for range rapid.IntRange(0, 2).Draw(t, "requests") {
-			job.Add(Request{Names: rapid.SampledFrom([][]card.Name{{"A"}, {"B"}, {"A", "B"}, {"A/mig-1g.18gb-mixed"}}).Draw(t, "names"), Count: card.Count(rapid.IntRange(1, 5).Draw(t, "count"))})
-		}
-		job.MilliCPU, job.Memory = int64(rapid.IntRange(0, 3).Draw(t, "cpu")), int64(rapid.IntRange(0, 3).Draw(t, "memory"))
-		return job.JobRequest
-	}
 	seed.Check(t, func(t *rapid.T) {
-		h := drawHistory(t)
-		reserved := map[string]*Reservations{}
-		for queue := range h.tree {
-			reserved[queue] = &Reservations{}
-		}
-		for range rapid.IntRange(0, 3).Draw(t, "jobs inqueue") {
-			job := drawJob(t)
-			for _, at := range h.naive.path(h.drawQueue(t)) {
-				reserved[at].Add(job)
+		e := drawEnqueue(t)
+		for _, queue := range e.leaves() {
+			reserved := func(at string) *Reservations { return e.reserved[at] }
+			want, isEntitled := e.isWithinQuota(queue, queue), e.isEntitled(queue)
+			for _, at := range e.naive.path(queue)[1:] {
+				want = want && (isEntitled || e.isWithinQuota(at, queue))
 			}
-		}
-		request, factor := drawJob(t), rapid.SampledFrom([]float64{1, 1.5}).Draw(t, "over-commit")
-		for _, queue := range h.leaves() {
-			passes := func(at string, limit func(card.Name) int64) bool {
-				l := level{limit: limit, used: func(name card.Name) int64 { return h.naive.used(at, name) }}
-				if !h.naive.limits[at].AnyCard && !l.givesAll(reserved[at].Cards, request.Cards, names, factor) {
-					return false
-				}
-				cpu, memory := scaleLimit(limit(CPUName), factor), scaleLimit(limit(MemoryName), factor)
-				return (request.MilliCPU == 0 || l.used(CPUName)+reserved[at].MilliCPU+request.MilliCPU <= cpu) && (request.Memory == 0 || l.used(MemoryName)+reserved[at].Memory+request.Memory <= memory)
-			}
-			quotaOf := func(at string) func(card.Name) int64 {
-				return func(name card.Name) int64 { limit, _ := h.naive.limit(at, name); return limit }
-			}
-			want := passes(queue, quotaOf(queue))
-			isEntitled := passes(queue, func(name card.Name) int64 { return h.naive.deserved(queue, name) })
-			for _, at := range h.naive.path(queue)[1:] {
-				if isEntitled {
-					break
-				}
-				want = want && passes(at, func(name card.Name) int64 {
-					limit, isLimited := h.naive.limit(at, name)
-					if !isLimited {
-						return limit
-					}
-					return max(0, limit-h.guaranteedToOthers(at, queue, name))
-				})
-			}
-			got := h.ledger.CheckEnqueue(queue, func(at string) *Reservations { return reserved[at] }, request, factor)
-			check.Must(t, (got == nil) == want, "%+v in %s beside %+v: %+v, want %v (entitled %v)", request, queue, reserved[queue], got, want, isEntitled)
-			fixed := request
+			got := e.ledger.CheckEnqueue(queue, reserved, e.request, e.factor)
+			check.Must(t, (got == nil) == want, "%+v in %s beside %+v: %+v, want %v (entitled %v)", e.request, queue, e.reserved[queue], got, want, isEntitled)
+			fixed := e.request
 			fixed.IsFixed = true
-			got = h.ledger.CheckEnqueue(queue, func(at string) *Reservations { return reserved[at] }, fixed, factor)
-			for _, at := range h.naive.path(queue) {
-				l := level{limit: func(name card.Name) int64 { return h.naive.deserved(at, name) }, used: func(name card.Name) int64 { return h.naive.fixed(at, name) }}
-				want = want && (h.naive.limits[at].AnyCard || l.givesAll(nil, request.Cards, names, factor)) &&
-					(request.MilliCPU == 0 || l.used(CPUName)+request.MilliCPU <= scaleLimit(l.limit(CPUName), factor)) &&
-					(request.Memory == 0 || l.used(MemoryName)+request.Memory <= scaleLimit(l.limit(MemoryName), factor))
-			}
+			got = e.ledger.CheckEnqueue(queue, reserved, fixed, e.factor)
+			want = want && e.isFixedWithinDeserved(queue)
 			check.Must(t, (got == nil) == want, "%+v in %s, which no queue could reclaim: %+v, want %v", fixed, queue, got, want)
 		}
 	})

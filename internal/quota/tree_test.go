@@ -39,7 +39,7 @@ func TestResolveTreeFollowsTheDocuments(t *testing.T) {
 		for _, name := range treeNames {
 			want := naiveResolve(queues, name)
 			for q, r := range resolved {
-				if isCard := name != CPUName && name != MemoryName; isCard && queues[q].AnyCard {
+				if naiveIsCard(name) && queues[q].AnyCard {
 					continue
 				}
 				expected := [3]int64{want.quota[q], want.deserved[q], want.guarantee[q]}
@@ -55,27 +55,37 @@ func TestResolvedAmountsAreConsistent(t *testing.T) {
 		queues := drawTree(t)
 		resolved := ResolveTree(queues)
 		for q, r := range resolved {
+			children := maps.Clone(resolved)
+			maps.DeleteFunc(children, func(_ string, c Resolved) bool { return c.Parent != q })
+			for child, c := range children {
+				check.Must(t, c.Fault.Kind != ParentNotFound, "%s is below %s without a path", child, q)
+			}
 			for _, name := range treeNames {
-				isCard := name != CPUName && name != MemoryName
-				a := amountsOf(r.Limits, name)
+				a, sums := amountsOf(r.Limits, name), sumAmounts(queues, children, name)
 				check.Must(t, 0 <= a[2] && a[2] <= a[1] && a[1] <= a[0], "%s of %s: quota, deserved, guarantee %v", name, q, a)
-				var sums [3]int64
-				for child, c := range resolved {
-					if c.Parent == q && !(isCard && c.Limits.AnyCard) {
-						for i, amount := range amountsOf(c.Limits, name) {
-							if i == 1 && !isCard && !naiveHasShare(queues, child, name) {
-								continue // a ceiling only
-							}
-							sums[i] = AddSaturating(sums[i], amount)
-						}
-						check.Must(t, resolved[child].Fault.Kind != ParentNotFound, "%s is below %s without a path", child, q)
-					}
-				}
-				check.Must(t, sums[1] <= a[1] || r.Limits.AnyCard && isCard, "the children of %s deserve %d %s, the queue %d", q, sums[1], name, a[1])
+				check.Must(t, sums[1] <= a[1] || r.Limits.AnyCard && naiveIsCard(name), "the children of %s deserve %d %s, the queue %d", q, sums[1], name, a[1])
 				check.Must(t, sums[2] <= a[2], "the children of %s are guaranteed %d %s, the queue %d", q, sums[2], name, a[2])
 			}
 		}
 	})
+}
+
+// sumAmounts adds the amounts of one name that resolved children have. It leaves out a child of
+// any card, and CPU and memory that are only a ceiling and not deserved.
+func sumAmounts(queues map[string]TreeQueue, children map[string]Resolved, name card.Name) (sums [3]int64) {
+	for child, c := range children {
+		if naiveIsCard(name) && c.Limits.AnyCard {
+			continue
+		}
+		amounts := amountsOf(c.Limits, name)
+		if !naiveIsCard(name) && !naiveHasShare(queues, child, name) {
+			amounts[1] = 0
+		}
+		for i, amount := range amounts {
+			sums[i] = AddSaturating(sums[i], amount)
+		}
+	}
+	return sums
 }
 
 // TestExcessNamesEveryWrittenAmountThatDoesNotCount: an amount that counts as written is not

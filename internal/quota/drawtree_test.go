@@ -1,0 +1,67 @@
+package quota
+
+import (
+	"fmt"
+
+	"pgregory.net/rapid"
+
+	"cardquota.dev/operator/internal/card"
+)
+
+// treeCards are the card names that random trees limit, and treeNames are all names.
+var (
+	treeCards = []card.Name{"A", "A/mig-1g.18gb-mixed", "B"}
+	treeNames = []card.Name{"A", "A/mig-1g.18gb-mixed", "B", CPUName, MemoryName}
+)
+
+// drawTree draws queues as they are written, with missing parents, cycles and deep paths.
+func drawTree(t *rapid.T) map[string]TreeQueue {
+	queues := map[string]TreeQueue{}
+	count := rapid.IntRange(1, 12).Draw(t, "queues")
+	chain := rapid.SampledFrom([]int{0, 0, 0, 5, 6, 7, 8}).Draw(t, "chain") // of so many queues
+	for i := range count {
+		q := TreeQueue{Parent: drawParent(t, i, count, chain), Quota: Shares{}, Deserved: Shares{}, Guarantee: Shares{}}
+		q.AnyCard = rapid.IntRange(0, 19).Draw(t, "any card") == 0
+		q.IsHeld = rapid.IntRange(0, 9).Draw(t, "held") == 0
+		q.IsParentOnly = rapid.IntRange(0, 9).Draw(t, "parent only") == 0
+		for _, name := range treeNames {
+			if !naiveIsCard(name) || !q.AnyCard {
+				drawShares(t, q, name)
+			}
+		}
+		queues[fmt.Sprint("q", i)] = q
+	}
+	return queues
+}
+
+// drawParent draws the parent of queue i, "" for root.
+func drawParent(t *rapid.T, i, count, chain int) string {
+	switch kind := rapid.IntRange(0, 19).Draw(t, "kind of parent"); {
+	case i > 0 && i < chain:
+		return fmt.Sprint("q", i-1)
+	case kind < 8 && i > 0:
+		return fmt.Sprint("q", rapid.IntRange(0, i-1).Draw(t, "parent"))
+	case kind < 13 && i > 0:
+		return fmt.Sprint("q", i-1)
+	case kind == 13:
+		return fmt.Sprint("q", rapid.IntRange(0, count-1).Draw(t, "any parent"))
+	case kind == 14:
+		return "missing"
+	}
+	return ""
+}
+
+// drawShares draws what a queue writes of one name. A number below 0 writes nothing.
+func drawShares(t *rapid.T, q TreeQueue, name card.Name) {
+	draw := func(shares Shares, label string, from, to int) {
+		if n := rapid.IntRange(from, to).Draw(t, label+" of "+string(name)); n >= 0 {
+			shares[name] = int64(n)
+		}
+	}
+	draw(q.Quota, "quota", -2, 16)
+	draw(q.Deserved, "deserved", -3, 12)
+	draw(q.Guarantee, "guarantee", -6, 8)
+	if !naiveIsCard(name) && rapid.Bool().Draw(t, "unlimited") {
+		q.Quota[name] = Unlimited
+	}
+}
