@@ -300,23 +300,48 @@ func (w *simulation) countFitting(v *sessionView) string {
 
 // checkAtRest checks what is left when nothing changes any more.
 func (w *simulation) checkAtRest() string {
-	v := w.last
+	for _, check := range []func() string{w.checkPromisedAtRest, w.checkHalvesAtRest, w.checkDrainedAtRest, w.checkWaitingAtRest} {
+		if wrong := check(); wrong != "" {
+			return wrong
+		}
+	}
+	return ""
+}
+
+// checkPromisedAtRest reports a job with room promised that does not start.
+func (w *simulation) checkPromisedAtRest() string {
 	for _, g := range w.after.groups {
 		if !w.after.leaves && len(g.promised) > 0 && len(g.promised)+len(g.placed) >= g.min {
 			return fmt.Sprintf("promised and waits for ever: %s, though nothing leaves", g.name)
 		}
 	}
-	for _, g := range v.groups {
+	return ""
+}
+
+// checkHalvesAtRest reports a job that keeps fewer pods than its minimum after an eviction.
+func (w *simulation) checkHalvesAtRest() string {
+	for _, g := range w.last.groups {
 		told := slices.ContainsFunc(g.placed, func(p *pod) bool { return w.evicted[p.uid] })
 		if told && len(g.placed) < g.min {
 			return fmt.Sprintf("taken by half: %s has %d pods, of which some were to go", g.name, len(g.placed))
 		}
 	}
-	for _, g := range v.groups {
+	return ""
+}
+
+// checkDrainedAtRest reports a job that runs in a drained queue.
+func (w *simulation) checkDrainedAtRest() string {
+	for _, g := range w.last.groups {
 		if w.isDrained(g.queue) && len(g.placed) > 0 {
 			return fmt.Sprintf("drained and still runs: %s of queue %s", g.name, g.queue)
 		}
 	}
+	return ""
+}
+
+// checkWaitingAtRest reports a unit that waits although it evicted others, fits or may reclaim.
+func (w *simulation) checkWaitingAtRest() string {
+	v := w.last
 	for _, u := range v.waitingUnits() {
 		last, took := w.reclaimers[u.name]
 		switch {

@@ -166,16 +166,7 @@ func (w *simulation) takenIn(v *sessionView, queue, card string) (sum, largest i
 // deserves, and so do its ancestors below the farthest victim unless they release cards
 // themselves; and no victim is farther than needed.
 func (w *simulation) checkTreeReclaimers(v *sessionView, victims map[string]int) string {
-	var by *group
-	for _, g := range v.groups {
-		if len(g.promised) == 0 {
-			continue
-		}
-		if by != nil {
-			return "" // several
-		}
-		by = g
-	}
+	by := v.onlyReclaimer()
 	if by == nil || len(victims) == 0 {
 		return ""
 	}
@@ -205,6 +196,21 @@ func (w *simulation) checkTreeReclaimers(v *sessionView, victims map[string]int)
 		return w.checkNearerVictims(v, by, victims, farthest)
 	}
 	return ""
+}
+
+// onlyReclaimer returns the only group with pipelined pods, nil if there are none or several.
+func (v *sessionView) onlyReclaimer() *group {
+	var only *group
+	for _, g := range v.groups {
+		if len(g.promised) == 0 {
+			continue
+		}
+		if only != nil {
+			return nil
+		}
+		only = g
+	}
+	return only
 }
 
 // checkNearerVictims reports a victim that is farther than another job which alone would have

@@ -37,40 +37,49 @@ func (p *plugin) buildSnapshot() {
 	p.loadQueueRules()
 	p.reparentOrphanQueues()
 	p.loadInventory(nodes)
-	var marked []*api.TaskInfo
+	var outOfSync []*api.TaskInfo
 	for _, job := range p.ssn.Jobs {
-		allocated, known := 0, p.hasQueue(string(job.Queue))
-		var fixed fixedRule
-		if c.tree.isTree {
-			fixed = p.fixedRuleFor(job)
-		}
-		for status, tasks := range job.TaskStatusIndex {
-			placed := api.AllocatedStatus(status)
-			if placed {
-				allocated += len(tasks)
-			}
-			for _, task := range tasks {
-				state := c.observePod(task.Pod)
-				state.request.IsFixed = c.tree.isTree && p.isFixed(&fixed, state)
-				if (placed || isEvictionPending(task, status)) && c.isOutOfSync(task, state) {
-					marked = append(marked, task)
-				}
-				switch {
-				case placed || isEvictionPending(task, status):
-					p.chargePod(task.Pod, state, p.chargedQueueFor(state, job, known, task.NodeName), task.NodeName, chargedAsUsed)
-				case status == api.Releasing && p.isTerminatingOn(task.Pod, task.NodeName):
-					p.chargePod(task.Pod, state, p.chargedQueueFor(state, job, known, task.NodeName), task.NodeName, chargedAsTerminating)
-				default:
-					c.releasePod(state)
-				}
-			}
-		}
+		var allocated int
+		allocated, outOfSync = p.chargeJob(job, outOfSync)
 		p.reserveForJob(job, allocated, !p.allowsNamespace(string(job.Queue), job.Namespace))
 	}
-	p.markReleasing(marked)
+	p.markReleasing(outOfSync)
 	p.chargePodsWithoutJob()
 	p.reserveUnreserved()
 	c.forgetUnseenPods()
+}
+
+// chargeJob charges the pods of a job, and releases those that hold no cards any more. It returns
+// how many pods are allocated, and appends the tasks that are out of sync.
+func (p *plugin) chargeJob(job *api.JobInfo, outOfSync []*api.TaskInfo) (int, []*api.TaskInfo) {
+	c := p.cache
+	allocated, known := 0, p.hasQueue(string(job.Queue))
+	var fixed fixedRule
+	if c.tree.isTree {
+		fixed = p.fixedRuleFor(job)
+	}
+	for status, tasks := range job.TaskStatusIndex {
+		placed := api.AllocatedStatus(status)
+		if placed {
+			allocated += len(tasks)
+		}
+		for _, task := range tasks {
+			state := c.observePod(task.Pod)
+			state.request.IsFixed = c.tree.isTree && p.isFixed(&fixed, state)
+			switch {
+			case placed || isEvictionPending(task, status):
+				if c.isOutOfSync(task, state) {
+					outOfSync = append(outOfSync, task)
+				}
+				p.chargePod(task.Pod, state, p.chargedQueueFor(state, job, known, task.NodeName), task.NodeName, chargedAsUsed)
+			case status == api.Releasing && p.isTerminatingOn(task.Pod, task.NodeName):
+				p.chargePod(task.Pod, state, p.chargedQueueFor(state, job, known, task.NodeName), task.NodeName, chargedAsTerminating)
+			default:
+				c.releasePod(state)
+			}
+		}
+	}
+	return allocated, outOfSync
 }
 
 // chargedQueueFor returns the queue to charge for a placed pod. A pod on the same node stays

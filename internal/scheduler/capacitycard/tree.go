@@ -68,22 +68,10 @@ const observationInterval = 10 * time.Second
 func (p *plugin) loadTree() {
 	t := &p.cache.tree
 	if !p.IsTree() {
-		if t.isTree {
-			p.ledger.SetTree(nil)
-			*t = treeState{}
-			p.cache.requestGeneration++
-		}
+		p.dropTree(t)
 		return
 	}
-	now := p.cache.now()
-	switch elapsed := now.Sub(t.observedAt); {
-	case !t.isTree || !maps.Equal(t.owners, p.args.owners):
-		p.cache.requestGeneration++ // what pods request says now whether it can be reclaimed
-		t.observedAt, t.owners = now, p.args.owners
-	case elapsed >= observationInterval:
-		p.ledger.ObserveBorrowing(elapsed)
-		t.observedAt = now
-	}
+	p.observeBorrowing(t)
 	isSame, count := t.isTree, 0
 	if t.isTree = true; t.queues == nil {
 		t.queues = make(map[api.QueueID]*resolvedQueue, len(p.ssn.Queues))
@@ -93,17 +81,7 @@ func (p *plugin) loadTree() {
 			continue
 		}
 		count++
-		q, written := t.queues[id], p.queueRules[id]
-		if q == nil || q.written != written {
-			position := quota.Position{Weight: max(1, info.Queue.Spec.Weight), Created: info.Queue.CreationTimestamp.Time}
-			if isSame = isSame && q != nil && q.position == position && q.written.IsSameInTree(written); isSame {
-				q.written, q.rules = written, written.InTree(string(id), &q.resolved)
-			} else {
-				q = &resolvedQueue{written: written, position: position}
-				t.queues[id] = q
-			}
-		}
-		p.queueRules[id] = q.rules
+		isSame = p.loadTreeQueue(t, id, info, isSame)
 	}
 	if !isSame || count != len(t.queues) {
 		maps.DeleteFunc(t.queues, func(id api.QueueID, _ *resolvedQueue) bool { return !p.hasQueue(string(id)) })
@@ -112,6 +90,47 @@ func (p *plugin) loadTree() {
 	for _, n := range t.notices {
 		p.recordNotice(p.ssn.Queues[n.queue].Queue, n.kind, n.refusal)
 	}
+}
+
+// dropTree forgets the tree of earlier sessions when the queues are flat.
+func (p *plugin) dropTree(t *treeState) {
+	if !t.isTree {
+		return
+	}
+	p.ledger.SetTree(nil)
+	*t = treeState{}
+	p.cache.requestGeneration++
+}
+
+// observeBorrowing updates the averages of what queues have borrowed, at most once in an interval.
+// A new tree and new arguments only start the interval.
+func (p *plugin) observeBorrowing(t *treeState) {
+	now := p.cache.now()
+	switch elapsed := now.Sub(t.observedAt); {
+	case !t.isTree || !maps.Equal(t.owners, p.args.owners):
+		p.cache.requestGeneration++ // what pods request says now whether it can be reclaimed
+		t.observedAt, t.owners = now, p.args.owners
+	case elapsed >= observationInterval:
+		p.ledger.ObserveBorrowing(elapsed)
+		t.observedAt = now
+	}
+}
+
+// loadTreeQueue updates a queue of the tree to its rules. isSame is whether the queues before it
+// leave the tree as it was resolved. loadTreeQueue returns whether that still holds.
+func (p *plugin) loadTreeQueue(t *treeState, id api.QueueID, info *api.QueueInfo, isSame bool) bool {
+	q, written := t.queues[id], p.queueRules[id]
+	if q == nil || q.written != written {
+		position := quota.Position{Weight: max(1, info.Queue.Spec.Weight), Created: info.Queue.CreationTimestamp.Time}
+		if isSame = isSame && q != nil && q.position == position && q.written.IsSameInTree(written); isSame {
+			q.written, q.rules = written, written.InTree(string(id), &q.resolved)
+		} else {
+			q = &resolvedQueue{written: written, position: position}
+			t.queues[id] = q
+		}
+	}
+	p.queueRules[id] = q.rules
+	return isSame
 }
 
 // resolveTree computes the amounts that count in the tree, and writes them to the ledger.

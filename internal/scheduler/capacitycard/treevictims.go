@@ -55,14 +55,19 @@ func (p *plugin) reclaimableInTree(r checkInput, node *api.NodeInfo, reclaimees 
 		}
 		if victims := s.selectVictims(allowed, last); len(victims) > 0 {
 			p.recordReclaimPlan(r.task, victims)
-			tasks := make([]*api.TaskInfo, len(victims))
-			for i, victim := range victims {
-				tasks[i] = victim.task
-			}
-			return tasks
+			return tasksOf(victims)
 		}
 	}
 	return nil
+}
+
+// tasksOf returns the tasks of victims, in their order.
+func tasksOf(victims []*treeVictim) []*api.TaskInfo {
+	tasks := make([]*api.TaskInfo, len(victims))
+	for i, victim := range victims {
+		tasks[i] = victim.task
+	}
+	return tasks
 }
 
 // listVictims returns the possible victims in the order of eviction: siblings first, then up
@@ -93,11 +98,7 @@ func (s *treeReclaim) selectVictims(candidates []*treeVictim, level int) []*tree
 	s.taken = map[api.QueueID]map[card.Name]int64{}
 	ofNode := missingResources(s.reclaimer.task.InitResreq, s.p.FutureIdleOn(s.node))
 	missing := s.addMissingQuota(ofNode.clone(), level)
-	tasks := make([]*api.TaskInfo, len(candidates))
-	for i, candidate := range candidates {
-		tasks[i] = candidate.task
-	}
-	conflicting, _, useful := s.p.splitConflicting(s.reclaimer.task, s.node, tasks)
+	conflicting, _, useful := s.p.splitConflicting(s.reclaimer.task, s.node, tasksOf(candidates))
 	if !useful {
 		return nil
 	}
@@ -119,15 +120,22 @@ func (s *treeReclaim) selectVictims(candidates []*treeVictim, level int) []*tree
 	if !missing.isZero() {
 		return nil
 	}
-	for i := len(selected) - 1; i >= len(conflicting); i-- {
+	selected = s.dropUnneeded(selected, len(conflicting), missing)
+	if len(selected) > 1 && !s.isIrreducible(selected, ofNode) {
+		return nil
+	}
+	return selected
+}
+
+// dropUnneeded removes the victims without which nothing is missing either, the last ones first.
+// It keeps the first ones of a given number.
+func (s *treeReclaim) dropUnneeded(selected []*treeVictim, kept int, missing amounts) []*treeVictim {
+	for i := len(selected) - 1; i >= kept; i-- {
 		released := s.releasedBy(selected[i])
 		if missing.clone().add(released, 1).isZero() {
 			missing.add(released, 1)
 			selected = slices.Delete(selected, i, i+1)
 		}
-	}
-	if len(selected) > 1 && !s.isIrreducible(selected, ofNode) {
-		return nil
 	}
 	return selected
 }

@@ -46,20 +46,7 @@ func takeError(p *Problem, victims []JobVictims) string {
 func spareTakes(p *Problem, job *Job) map[int]int64 {
 	spares, largest := map[int]int64{}, 0
 	for set := range 1 << len(job.Pods) {
-		size, allowed, roles := 0, true, slices.Clone(job.RoleElastic)
-		counts := make(map[int]int64, len(p.TakeLimits))
-		for i := range job.Pods {
-			if pod := &job.Pods[i]; set&(1<<i) != 0 {
-				size++
-				allowed = allowed && !pod.Protected && (roles == nil || pod.Role >= 0 && pod.Role < len(roles) && roles[pod.Role] > 0)
-				if allowed && roles != nil {
-					roles[pod.Role]--
-				}
-				for _, x := range pod.Takes {
-					counts[x.Limit] += x.Amount
-				}
-			}
-		}
+		counts, size, allowed := countSpares(p, job, set)
 		if !allowed || size > min(job.Elastic, len(job.Pods)-1) || size < largest {
 			continue
 		}
@@ -71,6 +58,29 @@ func spareTakes(p *Problem, job *Job) map[int]int64 {
 		largest = size
 	}
 	return spares
+}
+
+// countSpares returns by limit what a set of a job's pods counts, and how many pods it has. allowed
+// is whether the roles of the job can spare them.
+func countSpares(p *Problem, job *Job, set int) (counts map[int]int64, size int, allowed bool) {
+	roles := slices.Clone(job.RoleElastic)
+	counts = make(map[int]int64, len(p.TakeLimits))
+	for i := range job.Pods {
+		pod := &job.Pods[i]
+		if set&(1<<i) == 0 {
+			continue
+		}
+		if pod.Protected || roles != nil && (pod.Role < 0 || pod.Role >= len(roles) || roles[pod.Role] <= 0) {
+			return nil, 0, false
+		}
+		if size++; roles != nil {
+			roles[pod.Role]--
+		}
+		for _, x := range pod.Takes {
+			counts[x.Limit] += x.Amount
+		}
+	}
+	return counts, size, true
 }
 
 // sumError returns which limit is exceeded in any order.

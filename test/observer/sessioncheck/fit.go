@@ -59,14 +59,12 @@ type reservation struct {
 	quota, nodes bool
 }
 
-// startablePods returns how many pods of a unit can start now beside all reservations.
-func (j *Checker) startablePods(u *unit, claims []reservation, at time.Time) int64 {
-	w := j.state
-	state, pod := w.queues[u.queue], u.pods[0]
-	used := w.queueUsage(u.queue)
-	milliCPU, memory := used.milliCPU, used.memory
-	room := rule.Quota{}
-	for _, card := range pod.request.Cards {
+// queueRoom returns the cards that a unit can still use in its queue beside all reservations, and
+// the CPU and memory in use with them.
+func (w *clusterState) queueRoom(u *unit, claims []reservation) (room rule.Quota, milliCPU, memory int64) {
+	state, used := w.queues[u.queue], w.queueUsage(u.queue)
+	room, milliCPU, memory = rule.Quota{}, used.milliCPU, used.memory
+	for _, card := range u.pods[0].request.Cards {
 		room[card] = state.limits.Cards[card] - used.cards[card]
 		if used.terminating[card] > state.limits.Cards[card] {
 			room[card] = 0
@@ -84,6 +82,14 @@ func (j *Checker) startablePods(u *unit, claims []reservation, at time.Time) int
 			memory += d.memory
 		}
 	}
+	return room, milliCPU, memory
+}
+
+// startablePods returns how many pods of a unit can start now beside all reservations.
+func (j *Checker) startablePods(u *unit, claims []reservation, at time.Time) int64 {
+	w := j.state
+	state, pod := w.queues[u.queue], u.pods[0]
+	room, milliCPU, memory := w.queueRoom(u, claims)
 	if w.tree != nil {
 		for card := range room {
 			room[card] = j.treeRoom(u, card, claims, at)

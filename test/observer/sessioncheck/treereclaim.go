@@ -11,17 +11,11 @@ import (
 // start: one plain pod that stays within what its queue and every ancestor below the common one
 // deserve, and a node that one gang of a borrowing queue can clear.
 func (j *Checker) mustReclaimInTree(u *unit, units []*unit) bool {
-	w := j.state
-	if len(j.options.ReclaimFrom) == 0 || u.unsupported != "" || u.minPods != 1 || len(u.pods) != 1 || !isEnqueued(u) || !w.isOpen(u) {
-		return false
-	}
-	pod := u.pods[0]
-	ask := pod.request
-	if ask.Count == 0 || ask.Denial != "" || len(ask.Cards) != 1 || !w.hasCPUMemory(u) || !j.knowsType(j.serviceType(pod, u.queue)) || j.isOvertakenInTree(u, units) {
+	if !j.mayReclaimInTree(u) || j.isOvertakenInTree(u, units) {
 		return false
 	}
 	seen := map[string]bool{}
-	for _, state := range w.pods {
+	for _, state := range j.state.pods {
 		key := groupKey(state.pod)
 		if seen[key.String()] || state.charge == nil || state.charge.Queue == u.queue {
 			continue
@@ -32,6 +26,16 @@ func (j *Checker) mustReclaimInTree(u *unit, units []*unit) bool {
 		}
 	}
 	return false
+}
+
+// mayReclaimInTree reports whether a unit is one plain pod for one card that may reclaim in a tree.
+func (j *Checker) mayReclaimInTree(u *unit) bool {
+	w := j.state
+	if len(j.options.ReclaimFrom) == 0 || u.unsupported != "" || u.minPods != 1 || len(u.pods) != 1 || !isEnqueued(u) || !w.isOpen(u) {
+		return false
+	}
+	ask := u.pods[0].request
+	return ask.Count != 0 && ask.Denial == "" && len(ask.Cards) == 1 && w.hasCPUMemory(u) && j.knowsType(j.serviceType(u.pods[0], u.queue))
 }
 
 // isOvertakenInTree reports whether an eviction is under way, or another unit may reclaim or start
@@ -45,25 +49,37 @@ func (j *Checker) isOvertakenInTree(u *unit, units []*unit) bool {
 // canTakeGang reports whether the whole gang of a pod is certainly reclaimable for a unit by the
 // tree, and clears a node for it.
 func (j *Checker) canTakeGang(u *unit, member *podState) bool {
-	w, t, card := j.state, j.state.tree, u.pods[0].request.Cards[0]
+	card := u.pods[0].request.Cards[0]
+	gang, taken := j.reclaimableGang(member, card)
+	return len(gang) > 0 && j.state.treeAllowsTaking(u, member.charge.Queue, card, gang, taken) && j.state.clearsNode(u, gang)
+}
+
+// reclaimableGang returns the gang of a pod and how many of a card it holds, none if some pod of it
+// is not certainly reclaimable.
+func (j *Checker) reclaimableGang(member *podState, card string) (gang []*podState, taken int64) {
+	w := j.state
 	if group := w.groups[groupKey(member.pod)]; group == nil || !rule.IsPreemptable(group.Annotations, group.Labels) {
-		return false
+		return nil, 0
 	}
-	var gang []*podState
-	taken := rule.TreeUse{}
 	for _, state := range w.pods {
 		if groupKey(state.pod) != groupKey(member.pod) || state.charge == nil {
 			continue
 		}
 		if !j.isTreeReclaimable(state) || state.pod.Spec.Affinity != nil || state.charge.Queue != member.charge.Queue || state.charge.Cards[card] == 0 {
-			return false
+			return nil, 0
 		}
 		gang = append(gang, state)
-		taken[state.charge.Queue] += state.charge.Cards[card]
+		taken += state.charge.Cards[card]
 	}
-	use, victim, count := w.treeUse(card, everyPod), member.charge.Queue, u.pods[0].request.Count
+	return gang, taken
+}
+
+// treeAllowsTaking reports whether the amounts of all queues let a unit start when a victim queue
+// loses a gang and the cards it holds: what is deserved and guaranteed, and the quotas.
+func (w *clusterState) treeAllowsTaking(u *unit, victim, card string, gang []*podState, taken int64) bool {
+	t, use, count := w.tree, w.treeUse(card, everyPod), u.pods[0].request.Count
 	for _, name := range t.Below(victim, u.queue) {
-		if q := t.Queue(name); q == nil || t.UsedIn(name, use) <= q.Deserved[card] || t.UsedIn(name, use)-taken[victim] < q.Guarantee[card] {
+		if q := t.Queue(name); q == nil || t.UsedIn(name, use) <= q.Deserved[card] || t.UsedIn(name, use)-taken < q.Guarantee[card] {
 			return false
 		}
 	}
@@ -72,16 +88,17 @@ func (j *Checker) canTakeGang(u *unit, member *podState) bool {
 			return false
 		}
 	}
-	after := rule.TreeUse{}
-	for name, n := range use {
-		after[name] = n - taken[name]
-	}
+	after := maps.Clone(use)
+	after[victim] -= taken
 	after[u.queue] += count
-	if taken[victim] < count || t.AboveQuota(u.queue, card, after) != "" || t.TakesGuarantee(u.queue, card, count, after, w.schedulable(card, gang)) != "" {
-		return false
-	}
+	return taken >= count && t.AboveQuota(u.queue, card, after) == "" && t.TakesGuarantee(u.queue, card, count, after, w.schedulable(card, gang)) == ""
+}
+
+// clearsNode reports whether some node accepts and fits a unit's pod without the pods of a gang.
+func (w *clusterState) clearsNode(u *unit, gang []*podState) bool {
+	pod := u.pods[0]
 	for name, node := range w.nodes {
-		if u.pods[0].request.Allows(w.inventory.CardOn(name, u.pods[0].request.Resource)) && w.acceptsPods(node.Node, u) && w.fitsWithout(name, node, u.pods[0], gang) {
+		if pod.request.Allows(w.inventory.CardOn(name, pod.request.Resource)) && w.acceptsPods(node.Node, u) && w.fitsWithout(name, node, pod, gang) {
 			return true
 		}
 	}
