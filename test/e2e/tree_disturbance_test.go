@@ -56,8 +56,8 @@ func switchesWithoutEvictions(t *treeTest) {
 	t.wantPods(map[string]string{"borrower": podCounts(7, 0), "owner": podCounts(1, 1)})
 	stay()
 
+	t.observer.SetTree(true) // first, because the scheduler may evict before the test knows
 	t.setHierarchy(api.QueueHierarchyTree)
-	t.observer.SetTree(true)
 	t.wantParents(t.queueName("tenant-a"), t.queueName("tenant-b"))
 	resume()
 	t.wantPods(map[string]string{"borrower": podCounts(6, 1), "owner": podCounts(2, 0)})
