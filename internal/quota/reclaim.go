@@ -1,13 +1,17 @@
 package quota
 
-import "cardquota.dev/operator/internal/card"
+import (
+	"cmp"
+
+	"cardquota.dev/operator/internal/card"
+)
 
 // FitsDeserved reports whether the queue may reclaim for a request: with it, the queue uses at
 // most what it deserves, on some requested card. The result is nil, or the first limit that is
 // exceeded. Without a tree a queue deserves its quota.
 //
-// CPU and memory must fit the limits of the queue and its ancestors, because evictions for cards
-// need not free any. If reclaimsCPU is set, they must fit what the queue deserves instead.
+// CPU and memory must fit the limits of the queue itself. Evictions may free those of its
+// ancestors. If reclaimsCPU is set, they must fit what the queue deserves instead.
 func (l *Ledger) FitsDeserved(queue string, request Request, reclaimsCPU bool) *InsufficientQuota {
 	q := l.readQueue(queue)
 	if q.tree == nil {
@@ -24,16 +28,24 @@ func (l *Ledger) FitsDeserved(queue string, request Request, reclaimsCPU bool) *
 			first = s
 		}
 	}
-	if first != nil || !reclaimsCPU {
-		if first == nil {
-			first = firstInsufficient(q.insufficientCPUMemory(request, noRelease))
-		}
+	switch {
+	case first != nil:
 		return first
+	case !reclaimsCPU:
+		return cmp.Or(q.beyondQuota(CPUName, request.MilliCPU), q.beyondQuota(MemoryName, request.Memory))
 	}
-	if s := q.beyondDeserved(CPUName, request.MilliCPU); s != nil {
-		return s
+	return cmp.Or(q.beyondDeserved(CPUName, request.MilliCPU), q.beyondDeserved(MemoryName, request.Memory))
+}
+
+// beyondQuota returns why a request is more than the quota of the queue itself, nil if it is
+// not.
+func (q *queueLedger) beyondQuota(name card.Name, count int64) *InsufficientQuota {
+	total, limit := AddSaturating(q.used(name), count), q.limits.quota(name)
+	if count <= 0 || q.isUnlimited(name) || total <= limit {
+		return nil
 	}
-	return q.beyondDeserved(MemoryName, request.Memory)
+	s := q.insufficient(exceededLimit{Cards, q, total, limit}, name, count)
+	return &s
 }
 
 // beyondDeserved returns why a request is more than the queue deserves, nil if it is not.

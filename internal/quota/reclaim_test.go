@@ -106,7 +106,7 @@ func TestFitsDeservedIsNeverToBorrow(t *testing.T) {
 			cpu := h.naive.isWithinDeserved(queue, CPUName, request.MilliCPU) && h.naive.isWithinDeserved(queue, MemoryName, request.Memory)
 			got := h.ledger.FitsDeserved(queue, request, true)
 			check.Must(t, (got == nil) == (cards && cpu), "%+v in %s with CPU: %+v, want cards %v and CPU %v", request, queue, got, cards, cpu)
-			cpu = h.naive.accepts(queue, CPUName, request.MilliCPU) && h.naive.accepts(queue, MemoryName, request.Memory)
+			cpu = h.naive.isWithinQuota(queue, CPUName, request.MilliCPU) && h.naive.isWithinQuota(queue, MemoryName, request.Memory)
 			got = h.ledger.FitsDeserved(queue, request, false)
 			check.Must(t, (got == nil) == (cards && cpu), "%+v in %s: %+v, want cards %v and CPU %v", request, queue, got, cards, cpu)
 			h.checkAbove(t, queue)
@@ -136,9 +136,10 @@ func (n *naiveLedger) isWithinDeserved(queue string, name card.Name, count int64
 	return used <= n.deserved(queue, name) && (!isLimited || used <= limit)
 }
 
-// accepts reports whether a queue may use so many more. It always accepts 0.
-func (n *naiveLedger) accepts(queue string, name card.Name, count int64) bool {
-	return count == 0 || n.refusal(queue, name, count, false) == ""
+// isWithinQuota reports whether so many more are within the quota of the queue itself.
+func (n *naiveLedger) isWithinQuota(queue string, name card.Name, count int64) bool {
+	limit, isLimited := n.limit(queue, name)
+	return count == 0 || !isLimited || n.used(queue, name)+count <= limit
 }
 
 // checkAbove compares what a queue uses above what it deserves, and above its guarantee.

@@ -173,8 +173,11 @@ func (q *queueLedger) unusedAfter(name card.Name, more, change int64) int64 {
 	if !guaranteed {
 		return max(below, 0)
 	}
-	return max(below, guarantee-AddSaturating(q.used(name), more), 0)
+	return min(maxUnused, max(below, guarantee-AddSaturating(q.used(name), more), 0))
 }
+
+// maxUnused bounds the unused guarantee of one queue, so that no sum overflows.
+const maxUnused = 1 << 53
 
 // addFixed and subtractFixed count a charge that cannot be reclaimed.
 func (t *treeSums) addFixed(c *Charge) {

@@ -264,14 +264,14 @@ func (p *plugin) FreeQuotaByCard(queue api.QueueID) (cards map[card.Name]card.Co
 	return cards, limits.MilliCPU - usedCPU, limits.Memory - usedMemory
 }
 
-// freeToReclaim returns how much more CPU or memory a queue of a tree may use: what its path
-// has free, or what it deserves if CPU and memory are reclaimed.
+// freeToReclaim returns how much more CPU or memory a queue of a tree may use: what its own
+// quota has left, or what it deserves if CPU and memory are reclaimed.
 func (p *plugin) freeToReclaim(queue api.QueueID, name card.Name) int64 {
 	mayUse := p.MayUseByLevel(queue, name)
 	if p.ReclaimsAll() {
 		return min(mayUse.Quota[0], mayUse.Deserved[0])
 	}
-	return slices.Min(mayUse.Quota)
+	return mayUse.Quota[0]
 }
 
 // FitsCPUMemory reports whether so much CPU, in millicores, and memory, in bytes, fit the

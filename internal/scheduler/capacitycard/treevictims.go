@@ -178,7 +178,7 @@ func (s *treeReclaim) addMissingQuota(missing amounts, level int) amounts {
 		mayUse := s.p.MayUseByLevel(s.queue, name)
 		for i := 1; i < len(mayUse.Quota); i++ {
 			limit := mayUse.Limit(i, requested)
-			if i < level {
+			if i < level && (name == s.name || s.p.ReclaimsAll()) {
 				limit = min(limit, mayUse.Deserved[i])
 			}
 			if requested > limit {

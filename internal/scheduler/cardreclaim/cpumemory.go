@@ -46,7 +46,7 @@ func (s *reclaimSession) lossOf(task *api.TaskInfo, cards card.Count, started, c
 // usesOf returns what each pod of a request uses of the quotas of CPU and memory. They are part
 // of the problem only if evictions can release them.
 func (s *reclaimSession) usesOf(q *problem, queue api.QueueID, request *quota.Request) []solver.QuotaAmount {
-	if !s.policy.ReclaimsAll() {
+	if !s.policy.ReclaimsAll() && q.tree == nil {
 		return nil
 	}
 	var uses []solver.QuotaAmount
@@ -59,7 +59,9 @@ func (s *reclaimSession) usesOf(q *problem, queue api.QueueID, request *quota.Re
 		}
 		pool, known := q.pools[u.name]
 		if !known {
-			pool = s.addPool(q, queue, u.name)
+			if pool = s.addPool(q, queue, u.name); !s.policy.ReclaimsAll() {
+				q.tree.ignoreDeserved(pool)
+			}
 		}
 		uses = append(uses, solver.QuotaAmount{Quota: pool, Amount: u.amount})
 	}
@@ -80,15 +82,15 @@ func (s *reclaimSession) mayReclaim(queue api.QueueID, names []card.Name) (free 
 }
 
 // mayReclaimCPUMemory reports whether a queue may use so much more CPU, in millicores, and
-// memory, in bytes, while it reclaims. If evictions release them, the queue must deserve them.
-// Otherwise its quota must have them left.
+// memory, in bytes, while it reclaims: its quota must have them left, and if they are reclaimed,
+// the queue must deserve them. In a tree, evictions may free the quotas of its ancestors.
 func (s *reclaimSession) mayReclaimCPUMemory(queue api.QueueID, milliCPU, memory int64) bool {
-	if !s.policy.IsTree() || !s.policy.ReclaimsAll() {
+	if !s.policy.IsTree() {
 		return s.policy.FitsCPUMemory(queue, milliCPU, memory)
 	}
 	fits := func(name card.Name, amount int64) bool {
 		m := s.policy.MayUseByLevel(queue, name)
-		return amount <= 0 || amount <= min(m.Quota[0], m.Deserved[0])
+		return amount <= 0 || amount <= m.Quota[0] && (amount <= m.Deserved[0] || !s.policy.ReclaimsAll())
 	}
 	return fits(quota.CPUName, milliCPU) && fits(quota.MemoryName, memory)
 }

@@ -59,6 +59,14 @@ func (s *reclaimSession) addPool(q *problem, queue api.QueueID, name card.Name) 
 	return pool
 }
 
+// ignoreDeserved lets only quotas limit a pool: CPU or memory that is not reclaimed, but that
+// victims free as well.
+func (t *treeProblem) ignoreDeserved(pool int) {
+	for i := range t.mayUse[pool].Deserved {
+		t.mayUse[pool].Deserved[i] = quota.Unlimited
+	}
+}
+
 // flatQuota returns a quota that only the queue itself limits.
 func flatQuota(free int64) solver.Quota { return solver.Quota{Levels: []int64{free}} }
 
