@@ -53,3 +53,10 @@ func TestGuaranteeThatIsNotFreeMustBeReleased(t *testing.T) {
 	m = l.MayUseByLevel("x", "A")
 	check.That(t, m.Limit(1, 4) == 4 && m.Limit(1, 5) == 0, "x may use its guarantee of 4 A, and nothing beyond without evictions: %v", m)
 }
+
+func TestHoldsCountAgainstWhatAQueueDeserves(t *testing.T) {
+	l := newGuaranteedTree()
+	l.Charge("running", &Charge{Queue: "x", Cards: []card.Amount{{Name: "A", Count: 3}}})
+	l.Hold("waiting", &Charge{Queue: "x", Cards: []card.Amount{{Name: "A", Count: 3}}})
+	check.That(t, l.DeservesBesideHolds("x", "A", 2) && !l.DeservesBesideHolds("x", "A", 3), "x deserves 2 A more beside 3 in use and 3 held")
+}

@@ -154,7 +154,7 @@ func (p *plugin) loadReclaimedRoom() {
 	for _, job := range p.ssn.Jobs {
 		for _, task := range job.TaskStatusIndex[api.Pending] {
 			made, known := p.cache.reclaimedRoom[task.Pod.UID]
-			if !known || p.cache.now().Sub(made.since) >= reclaimedRoomTimeout || p.checkQueue(job) != nil {
+			if !known || p.cache.now().Sub(made.since) >= reclaimedRoomTimeout || p.checkQueue(job) != nil || !p.deservesRoom(task, job.Queue, made.node) {
 				continue
 			}
 			waiting[task.Pod.UID] = true
@@ -163,6 +163,14 @@ func (p *plugin) loadReclaimedRoom() {
 		}
 	}
 	maps.DeleteFunc(p.cache.reclaimedRoom, func(uid types.UID, _ nomination) bool { return !waiting[uid] })
+}
+
+// deservesRoom reports whether the queue of a pod deserves the cards that are kept for it, beside
+// those kept for its other pods. Its quota may be lowered, and other pods may use them up.
+func (p *plugin) deservesRoom(task *api.TaskInfo, queue api.QueueID, node string) bool {
+	request := p.RequestFor(task)
+	name, allowed := p.cardFor(request, node)
+	return !allowed || p.ledger.DeservesBesideHolds(string(queue), name, request.Count)
 }
 
 // holdQuota keeps quota of a tree for a pod for which cards are kept on a node.
