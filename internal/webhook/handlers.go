@@ -114,7 +114,7 @@ func (h *handlers) validateServiceTypePolicy(ctx context.Context, object, before
 	input.BaseUnknown = err != nil
 	input.Rendered, err = getOrNil(ctx, h.live, h.namespaces.Scheduler, policy.ConfigMapName, &corev1.ConfigMap{})
 	input.BaseUnknown = input.BaseUnknown || err != nil
-	return rules.ValidateServiceTypePolicy(object, before, input), nil //nolint:nilerr // the validation warns that the base is unknown
+	return rules.ValidateServiceTypePolicy(object, before, input), nil
 }
 
 // validateQueue validates the annotations of a Queue. Queues belong to Volcano, so it
