@@ -111,7 +111,11 @@ func (a *administrator) userState() map[string]any {
 		list, err := client.Resource(resource).List(a.ctx, metav1.ListOptions{})
 		a.Expect(err).NotTo(HaveOccurred())
 		for _, object := range list.Items {
-			all[resource.Resource+" "+object.GetName()] = object.Object["spec"]
+			spec := object.Object["spec"]
+			if written, ok := spec.(map[string]any); ok && written["stopPolicy"] == "None" {
+				delete(written, "stopPolicy") // the default of a field that the previous version does not have
+			}
+			all[resource.Resource+" "+object.GetName()] = spec
 		}
 	}
 	// Any Volcano scheduler creates these two when it starts.
