@@ -134,8 +134,9 @@ func (l *Ledger) Charge(pod string, c *Charge) {
 	l.addCharge(c)
 }
 
-// counts reports whether a queue of the path counts a charge. root counts only its inventory.
-func (l *Ledger) counts(at *queueLedger, c *Charge) bool {
+// includesCharge reports whether the sums of a queue of the path include a charge. root
+// includes only its inventory.
+func (l *Ledger) includesCharge(at *queueLedger, c *Charge) bool {
 	return at != nil && (at != l.root || !c.IsOffInventory)
 }
 
@@ -143,7 +144,7 @@ func (l *Ledger) counts(at *queueLedger, c *Charge) bool {
 func (l *Ledger) addCharge(c *Charge) {
 	q := l.ensureQueue(c.Queue)
 	q.pods++
-	for at := q; l.counts(at, c); at = at.parent {
+	for at := q; l.includesCharge(at, c); at = at.parent {
 		for _, amount := range c.Cards {
 			at.cards[amount.Name] = at.cards[amount.Name].Add(amount.Count)
 			at.listedCards = nil
@@ -172,7 +173,7 @@ func (l *Ledger) Release(pod string) {
 		return
 	}
 	q.pods--
-	for at := q; l.counts(at, c); at = at.parent {
+	for at := q; l.includesCharge(at, c); at = at.parent {
 		for _, amount := range c.Cards {
 			at.cards[amount.Name] = at.cards[amount.Name].Sub(amount.Count)
 			at.listedCards = nil

@@ -90,17 +90,12 @@ func (l *Ledger) Refresh() {
 	if l.root == nil {
 		return
 	}
-	guaranteed := map[*queueLedger]bool{}
 	clear(l.root.tree.unusedBelow)
 	for _, q := range l.queues {
 		clear(q.tree.unused)
 		clear(q.tree.unusedBelow)
-		guaranteed[q] = len(q.limits.Guarantee) > 0
 	}
-	for q, has := range guaranteed {
-		if !has {
-			continue
-		}
+	for _, q := range l.queues {
 		for name := range q.limits.Guarantee {
 			q.updateUnusedOf(name)
 		}
