@@ -99,10 +99,16 @@ func (m *clusterState) isGang(group types.NamespacedName) bool {
 	return state.group.Spec.MinMember > 1 || owner != nil && owner.Kind == "Job" && strings.HasPrefix(owner.APIVersion, "batch.volcano.sh/")
 }
 
-// forgetEvictions drops evictions and pods that are too old to matter.
+// forgetEvictions drops evictions and pods that are too old to matter. A pod stays while an
+// eviction stays that it may justify: the victim may go long after its reclaimer was placed.
 func (m *clusterState) forgetEvictions(now time.Time) {
 	old := now.Add(-historyPeriod)
 	m.evictions = slices.DeleteFunc(m.evictions, func(e *eviction) bool { return e.due.Before(old) })
+	for _, e := range m.evictions {
+		if first := e.seen.Add(-evictionLag); first.Before(old) {
+			old = first
+		}
+	}
 	m.served = slices.DeleteFunc(m.served, func(r *servedPod) bool { return r.seen.Before(old) })
 }
 

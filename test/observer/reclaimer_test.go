@@ -22,6 +22,8 @@ func TestEveryVictimHasAReclaimer(t *testing.T) {
 			remove pod a; wait 19s`, "open"},
 		"a victim that stays beyond its grace period is no excuse": {comes + `runs g 1 a
 			write pod a grace=30 evicted=reclaim; wait 51s`, "eviction"},
+		"a reclaimer is not forgotten before its victim": {comes + `runs g 1 a; write pod p on=h200-0
+			write pod a grace=60 evicted=reclaim; wait 5m30s`, ""},
 		"another node will do": {`load node h200-1;` + comes + `runs g 1 a
 			evict a reclaim; write pod p on=h200-1; wait 1m`, ""},
 		"a reclaimer that was deleted need not be placed": {comes + `runs g 1 a; evict a reclaim; remove pod p; wait 1m`, ""},
