@@ -158,14 +158,11 @@ func (q *queueLedger) ownUnusedBelow(ancestor *queueLedger, name card.Name) (own
 	return own
 }
 
-// DeservesBesideHolds reports whether a queue deserves so many more of a card, beside what it
-// uses and what is held for its pods. Without a tree it always does.
-func (l *Ledger) DeservesBesideHolds(queue string, name card.Name, count card.Count) bool {
+// Deserves reports whether a queue deserves so many more of a card than it uses. Without a tree a
+// queue deserves its quota.
+func (l *Ledger) Deserves(queue string, name card.Name, count card.Count) bool {
 	q := l.readQueue(queue)
-	if count == 0 || q.tree == nil || q.deservesAny(name) {
-		return true
-	}
-	return AddSaturating(AddSaturating(q.used(name), q.tree.held[name]), int64(count)) <= q.limits.deserved(name)
+	return count == 0 || q.deservesAny(name) || AddSaturating(q.used(name), int64(count)) <= q.limits.deserved(name)
 }
 
 // CouldFit reports whether so many of a card fit the quotas of a queue and its ancestors, and

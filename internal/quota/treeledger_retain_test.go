@@ -54,9 +54,11 @@ func TestGuaranteeThatIsNotFreeMustBeReleased(t *testing.T) {
 	check.That(t, m.Limit(1, 4) == 4 && m.Limit(1, 5) == 0, "x may use its guarantee of 4 A, and nothing beyond without evictions: %v", m)
 }
 
-func TestHoldsCountAgainstWhatAQueueDeserves(t *testing.T) {
+func TestWhatAQueueDeservesBesideItsUse(t *testing.T) {
 	l := newGuaranteedTree()
 	l.Charge("running", &Charge{Queue: "x", Cards: []card.Amount{{Name: "A", Count: 3}}})
-	l.Hold("waiting", &Charge{Queue: "x", Cards: []card.Amount{{Name: "A", Count: 3}}})
-	check.That(t, l.DeservesBesideHolds("x", "A", 2) && !l.DeservesBesideHolds("x", "A", 3), "x deserves 2 A more beside 3 in use and 3 held")
+	check.That(t, l.Deserves("x", "A", 5) && !l.Deserves("x", "A", 6), "x deserves 5 A more beside 3 in use")
+	l.SetTree(nil)
+	l.SetLimits("x", Limits{Cards: card.Quota{"A": 5}})
+	check.That(t, l.Deserves("x", "A", 2) && !l.Deserves("x", "A", 3), "a flat queue deserves its quota of 5 A, of which 3 are in use")
 }

@@ -150,13 +150,10 @@ func (p *plugin) loadReclaimedRoom() {
 		return
 	}
 	p.reclaimedRoom = map[string][]roomOwner{}
-	waiting := map[types.UID]bool{}
+	waiting, kept := map[types.UID]bool{}, map[queueCard]card.Count{}
 	for _, job := range p.ssn.Jobs {
-		for _, task := range job.TaskStatusIndex[api.Pending] {
-			made, known := p.cache.reclaimedRoom[task.Pod.UID]
-			if !known || p.cache.now().Sub(made.since) >= reclaimedRoomTimeout || p.checkQueue(job) != nil || !p.deservesRoom(task, job.Queue, made.node) {
-				continue
-			}
+		for _, task := range p.tasksKeepingRoom(job, kept) {
+			made := p.cache.reclaimedRoom[task.Pod.UID]
 			waiting[task.Pod.UID] = true
 			p.holdQuota(task, job.Queue, made.node)
 			p.reclaimedRoom[made.node] = append(p.reclaimedRoom[made.node], roomOwner{task, job.Queue, p.ServiceType(task), p.ssn.Queues[job.Queue].Queue.Spec.Priority})
@@ -165,12 +162,38 @@ func (p *plugin) loadReclaimedRoom() {
 	maps.DeleteFunc(p.cache.reclaimedRoom, func(uid types.UID, _ nomination) bool { return !waiting[uid] })
 }
 
-// deservesRoom reports whether the queue of a pod deserves the cards that are kept for it, beside
-// those kept for its other pods. Its quota may be lowered, and other pods may use them up.
-func (p *plugin) deservesRoom(task *api.TaskInfo, queue api.QueueID, node string) bool {
-	request := p.RequestFor(task)
-	name, allowed := p.cardFor(request, node)
-	return !allowed || p.ledger.DeservesBesideHolds(string(queue), name, request.Count)
+// queueCard is a card of a queue.
+type queueCard struct {
+	queue api.QueueID
+	name  card.Name
+}
+
+// tasksKeepingRoom returns the pending pods of a job for which cards are still kept. Its queue
+// must deserve them beside what it uses and what is kept for its other pods: its quota may be
+// lowered, and other pods may use it up. A gang keeps nothing once too few of its pods are left.
+// kept is what is kept for other jobs, to which this one is added.
+func (p *plugin) tasksKeepingRoom(job *api.JobInfo, kept map[queueCard]card.Count) (tasks []*api.TaskInfo) {
+	before, refused := maps.Clone(kept), 0
+	for _, task := range job.TaskStatusIndex[api.Pending] {
+		made, known := p.cache.reclaimedRoom[task.Pod.UID]
+		if !known || p.cache.now().Sub(made.since) >= reclaimedRoomTimeout || p.checkQueue(job) != nil {
+			continue
+		}
+		request := p.RequestFor(task)
+		name, allowed := p.cardFor(request, made.node)
+		all := kept[queueCard{job.Queue, name}].Add(request.Count)
+		if allowed && !p.ledger.Deserves(string(job.Queue), name, all) {
+			refused++
+			continue
+		}
+		kept[queueCard{job.Queue, name}] = all
+		tasks = append(tasks, task)
+	}
+	if refused > 0 && len(job.Tasks)-refused < int(job.MinAvailable) {
+		maps.Copy(kept, before)
+		return nil
+	}
+	return tasks
 }
 
 // holdQuota keeps quota of a tree for a pod for which cards are kept on a node.

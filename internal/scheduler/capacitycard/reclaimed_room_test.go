@@ -1,6 +1,7 @@
 package capacitycard
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 // away.
 func TestReclaimedRoomIsKeptOnANode(t *testing.T) {
 	const gang = `queue inf {"A":8} 80000 inference cpu=1000; queue tra {"A":16} 20000 training cpu=1000; node a A 4; i inf 2: -*2 cards=4; `
+	const lowered = gang + "v tra 4: -*4; queue inf "
 	for t, tc := range check.Cases(t, map[string]struct {
 		text   string
 		after  time.Duration
@@ -31,16 +33,18 @@ func TestReclaimedRoomIsKeptOnANode(t *testing.T) {
 		"who is not taken from is placed":   {gang + "queue inf2 {\"A\":8} 70000 inference cpu=1000; v inf2 4: -*4", time.Minute, map[string]string{"v": "a:4"}},
 		"what hangs is no room":             {gang + "node a A 5; hung tra 1: a; v tra 1: -", time.Minute, map[string]string{"v": ""}},
 		"the gang is placed when b is back": {gang + "node b A 4; v tra 4: -*4", time.Minute, map[string]string{"v": "", "i": "a:1 b:1"}},
+		"the quota is less than one pod":    {lowered + `{"A":3} 80000 inference cpu=1000`, time.Minute, map[string]string{"v": "a:4"}},
+		"the quota is less than the gang":   {lowered + `{"A":4} 80000 inference cpu=1000; node a A 8`, time.Minute, map[string]string{"v": "a:4"}},
+		"the quota is what the gang needs":  {lowered + `{"A":8} 80000 inference cpu=1000; node a A 8`, time.Minute, map[string]string{"v": "", "i": "a:2"}},
 		"the queue of the gang is closed":   {gang + "queue inf {\"A\":8} 80000 inference closed; v tra 4: -*4", time.Minute, map[string]string{"v": "a:4"}},
 	}) {
 		s := newReclaimScene(t, tc.text, changePod("hung-0", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(-time.Hour)} }))
 		now := s.Now
 		s.m.now = func() time.Time { return now }
-		s.openSession()
-		task := s.Task("i-0")
-		task.NodeName = "a"
-		s.reclaimPolicy().KeepReclaimedRoom(task)
-		task.NodeName = ""
+		s.keepRoom("a", "i-0")
+		if strings.Contains(tc.text, "node a A 8") {
+			s.keepRoom("a", "i-1")
+		}
 		now = now.Add(tc.after)
 		s.enqueueAndAllocate()
 		for job, placed := range tc.placed {
@@ -53,11 +57,7 @@ func TestReclaimedRoomIsKeptOnANode(t *testing.T) {
 func TestPreemptLeavesReclaimedRoom(t *testing.T) {
 	s := newReclaimScene(t, `queue inf {"A":8} 80000 inference cpu=1000; queue tra {"A":16} 20000 training cpu=1000; node a A 4; node c A 4
 		i inf 2: -*2 cards=4; low tra 1: c*4 class=low; high tra 1: - class=high`)
-	s.openSession()
-	task := s.Task("i-0")
-	task.NodeName = "a"
-	s.reclaimPolicy().KeepReclaimedRoom(task)
-	task.NodeName = ""
+	s.keepRoom("a", "i-0")
 	var goes string
 	for range 30 { // Volcano begins with any queue, and passes over the pods of the others
 		s.evict(preempt.New())
