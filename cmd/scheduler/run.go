@@ -312,7 +312,8 @@ func registerPlugins(cache *capacitycard.Cache) *cardreclaim.Preempt {
 	reclaim := cardreclaim.New(cache, nil)
 	preempt := cardreclaim.NewPreempt(reclaim)
 	framework.RegisterAction(reclaim)
-	framework.RegisterAction(preempt) // in the place of Volcano's
+	framework.RegisterAction(preempt)                          // in the place of Volcano's
+	framework.RegisterAction(cardreclaim.NewAllocate(reclaim)) // likewise, and drains queues
 	prometheus.MustRegister(append(reclaim.Metrics(), cache.Metrics())...)
 	return preempt
 }

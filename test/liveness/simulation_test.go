@@ -131,6 +131,7 @@ func (w *simulation) loadConfiguration() {
 	preempt := cardreclaim.NewPreempt(reclaim)
 	framework.RegisterAction(reclaim)
 	framework.RegisterAction(preempt)
+	framework.RegisterAction(cardreclaim.NewAllocate(reclaim))
 	w.cache.Evictor = preempt.Evictor().Use(w.cache.Client(), w.cache.Recorder)
 	text = strings.Replace(text, "minimumRuntime: 10m0s", least, 1)
 	if w.actions, w.plugins, w.configurations, _, err = scheduler.UnmarshalSchedulerConf(text); err != nil {
@@ -138,8 +139,8 @@ func (w *simulation) loadConfiguration() {
 	}
 }
 
-// OpenSession does nothing: the jobs are known.
-func (w *simulation) OpenSession(*framework.Session) {}
+// OpenSession does nothing: all jobs are known.
+func (w *simulation) OpenSession(*framework.Session) bool { return true }
 
 // EvictionPolicyFor returns how a job reacts to evictions.
 func (w *simulation) EvictionPolicyFor(_, name string) (workload.EvictionPolicy, bool) {

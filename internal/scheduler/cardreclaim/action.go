@@ -82,10 +82,8 @@ func (a *Action) Execute(ssn *framework.Session) {
 		return
 	}
 	a.jobPolicies.OpenSession(ssn)
-	a.deleteOverdue(ssn, policy)
 	undoPartialPipelines(ssn)
 	s := newReclaimSession(ssn, policy, a)
-	s.drainQueues()
 	s.completePartialEvictions(Name)
 	began := a.clock()
 	if began.Before(a.restsUntil) {
@@ -175,9 +173,7 @@ func (p *Preempt) Execute(ssn *framework.Session) {
 		return
 	}
 	p.reclaim.jobPolicies.OpenSession(ssn)
-	p.reclaim.deleteOverdue(ssn, policy)
 	s := &reclaimSession{ssn: ssn, policy: policy, action: p.reclaim, now: policy.Now()}
-	s.drainQueues()
 	s.completePartialEvictions(PreemptName)
 	for _, tasks := range policy.Preempt(p.reclaim.jobPolicies.EvictionPolicyFor, func() { p.Action.Execute(ssn) }) {
 		recreated := p.reclaim.isRecreated(tasks[0].Namespace, workload.VCJobOwner(tasks[0].Pod))

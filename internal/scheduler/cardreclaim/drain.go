@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+	"volcano.sh/volcano/pkg/scheduler/actions/allocate"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
@@ -27,6 +28,36 @@ const eventDrained = "Drained"
 // evicted as a whole, so a session may drain the whole of one larger job.
 const maxDrainedPods = 256
 
+// Allocate is Volcano's action allocate. After it, it drains queues. Every configuration that
+// starts pods has allocate, so stop policies drain whatever else the configuration evicts.
+type Allocate struct {
+	framework.Action
+	// reclaim has what all our actions need.
+	reclaim *Action
+}
+
+var _ framework.Action = &Allocate{}
+
+// NewAllocate returns the action allocate, which evicts pods as reclaim does.
+func NewAllocate(reclaim *Action) *Allocate {
+	return &Allocate{Action: allocate.New(), reclaim: reclaim}
+}
+
+// Execute starts pods, deletes evicted pods that do not end, and evicts the jobs of drained
+// queues.
+func (a *Allocate) Execute(ssn *framework.Session) {
+	a.Action.Execute(ssn)
+	policy, ok := a.reclaim.cache.ReclaimPolicyFor(ssn.UID)
+	if !ok {
+		return
+	}
+	a.reclaim.deleteOverdue(ssn, policy)
+	if jobs := policy.DrainedJobs(); len(jobs) > 0 {
+		s := &reclaimSession{ssn: ssn, policy: policy, action: a.reclaim, now: policy.Now()}
+		s.drainJobs(jobs, a.reclaim.jobPolicies.OpenSession(ssn))
+	}
+}
+
 // drained counts what a session evicts from one queue.
 type drained struct {
 	jobs, pods int
@@ -34,17 +65,18 @@ type drained struct {
 	by api.QueueID
 }
 
-// drainQueues evicts the jobs of queues whose stop policy is HoldAndDrain, or an ancestor's is.
-// Evicted pods count as terminating in the following sessions, so none is evicted twice. After a
-// restart, the pods that still run are evicted again.
-func (s *reclaimSession) drainQueues() {
+// drainJobs evicts jobs of queues whose stop policy is HoldAndDrain, or an ancestor's is. Evicted
+// pods count as terminating in the following sessions, so none is evicted twice. After a restart,
+// the pods that still run are evicted again. While the policies of vcjobs are not known, vcjobs
+// wait: their own policy may want to see the eviction.
+func (s *reclaimSession) drainJobs(jobs []*api.JobInfo, policiesKnown bool) {
 	total, byQueue := 0, map[api.QueueID]*drained{}
-	for _, job := range s.policy.DrainedJobs() {
+	for _, job := range jobs {
 		if total >= maxDrainedPods {
 			break
 		}
 		tasks := drainableTasks(job)
-		if len(tasks) == 0 {
+		if len(tasks) == 0 || !policiesKnown && workload.VCJobOwner(tasks[0].Pod) != "" {
 			continue
 		}
 		total += len(tasks)

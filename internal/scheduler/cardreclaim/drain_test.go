@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
@@ -104,11 +105,40 @@ func TestDrainGoesOnAfterRestart(t *testing.T) {
 	}
 }
 
-// TestPreemptDrains: a configuration with preempt and stock reclaim drains as well.
-func TestPreemptDrains(t *testing.T) {
-	w, preempt := newPreemptWorld(t, "queue d PLENTY training stop=HoldAndDrain; t d 2: n*2 ran=1h vcjob")
-	w.runPreemptAction(preempt)
+// TestDrainNeedsNoActionThatEvicts: a configuration with neither preempt nor cardreclaim drains as
+// well, and deletes pods that do not end.
+func TestDrainNeedsNoActionThatEvicts(t *testing.T) {
+	w := newWorld("node n A 8; queue q PLENTY training stop=HoldAndDrain; t q 2: n*2 ran=1h vcjob; u tra 2: n*2 ran=1h").addToAPI(t)
+	w.openSession().Run(NewAllocate(w.action))
+	t.Cleanup(w.Close)
+	w.expectEvictedAndPlaced(t, "t*2", "")
 	eventually(t, "marked", func() bool { return strings.Join(w.markedPods(t), " ") == session.Spell("t*2") })
+	originalTimeout, originalMarkTimeout := evictionTimeout, markTimeout
+	t.Cleanup(func() { evictionTimeout, markTimeout = originalTimeout, originalMarkTimeout })
+	evictionTimeout, markTimeout = -time.Second, -time.Second
+	eventually(t, "deleted", func() bool {
+		w.openSession().Run(NewAllocate(w.action))
+		return strings.Join(w.deletedPods(t), " ") == session.Spell("t*2")
+	})
+}
+
+// unreadPolicies are policies of Volcano jobs that are not read yet.
+type unreadPolicies struct{ fakePolicies }
+
+func (unreadPolicies) OpenSession(*framework.Session) bool { return false }
+
+// TestDrainWaitsForPoliciesOfVCJobs: a vcjob whose own policy ends it must not be recreated, so it
+// waits until its policies are read. Other jobs do not.
+func TestDrainWaitsForPoliciesOfVCJobs(t *testing.T) {
+	w := newWorld("node n A 8; queue q PLENTY training stop=HoldAndDrain; t q 2: n*2 ran=1h vcjob=ends; u q 2: n*2 ran=1h")
+	w.startCache()
+	t.Cleanup(w.Close)
+	w.action.jobPolicies = unreadPolicies{}
+	w.openSession().executeActions()
+	w.expectEvictedAndPlaced(t, "u*2", "")
+	w.action.jobPolicies = w.habits
+	w.openSession().executeActions()
+	w.expectEvictedAndPlaced(t, "t*2 u*2", "")
 }
 
 // TestDrainEvents: the PodGroup and its queue say who was drained by which stop policy.

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
-	"volcano.sh/volcano/pkg/scheduler/actions/allocate"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
@@ -44,7 +43,7 @@ const (
 // fakePolicies has the policies of Volcano jobs. Other jobs are unknown.
 type fakePolicies map[string]workload.EvictionPolicy
 
-func (f fakePolicies) OpenSession(*framework.Session) {}
+func (f fakePolicies) OpenSession(*framework.Session) bool { return true }
 
 func (f fakePolicies) EvictionPolicyFor(namespace, name string) (workload.EvictionPolicy, bool) {
 	evictionPolicy, known := f[namespace+"/"+name]
@@ -135,7 +134,7 @@ func (w *world) executeActions() {
 		w.Run(w.action)
 		return
 	}
-	w.Run(allocate.New(), w.action)
+	w.Run(NewAllocate(w.action), w.action)
 }
 
 // expectEvictedAndPlaced compares the evicted and the pipelined pods, in the format of

@@ -54,7 +54,7 @@ func TestJobsAreWatched(t *testing.T) {
 	w.action = New(cards, nil)
 	w.action.jobPolicies = watch
 	t.Cleanup(w.Close)
-	watch.OpenSession(w.openSession().Ssn)
+	eventually(t, "all jobs are read", func() bool { return watch.OpenSession(w.openSession().Ssn) })
 	eventually(t, "the job is known", func() bool { _, known := watch.EvictionPolicyFor("ns", "t"); return known })
 	if evictionPolicy, _ := watch.EvictionPolicyFor("ns", "t"); evictionPolicy != (workload.EvictionPolicy{Inelastic: true}) {
 		t.Errorf("habit %+v, want an inelastic one", evictionPolicy)

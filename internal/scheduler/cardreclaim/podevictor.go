@@ -187,8 +187,8 @@ func (a *Action) deleteOverdue(ssn *framework.Session, policy *capacitycard.Recl
 
 // JobPolicies returns the policies of Volcano jobs on evicted pods.
 type JobPolicies interface {
-	// OpenSession is called when a session begins.
-	OpenSession(*framework.Session)
+	// OpenSession is called when a session begins, and reports whether all jobs are read.
+	OpenSession(*framework.Session) bool
 	// EvictionPolicyFor returns false for an unknown job.
 	EvictionPolicyFor(namespace, name string) (workload.EvictionPolicy, bool)
 }
@@ -201,10 +201,10 @@ type jobInformer struct {
 	synced cache.InformerSynced
 }
 
-func (i *jobInformer) OpenSession(ssn *framework.Session) {
+func (i *jobInformer) OpenSession(ssn *framework.Session) bool {
 	client := ssn.VCClient()
 	if client == nil {
-		return
+		return false
 	}
 	i.once.Do(func() {
 		factory := externalversions.NewSharedInformerFactoryWithOptions(client, 0, externalversions.WithTransform(keepPolicies))
@@ -212,6 +212,7 @@ func (i *jobInformer) OpenSession(ssn *framework.Session) {
 		i.store, i.synced = informer.GetStore(), informer.HasSynced
 		factory.Start(wait.NeverStop)
 	})
+	return i.synced()
 }
 
 // keepPolicies drops everything but the policies, above all thousands of pod templates.

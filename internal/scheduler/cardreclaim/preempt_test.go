@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
-	"volcano.sh/volcano/pkg/scheduler/actions/allocate"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/testing/check"
@@ -33,7 +32,7 @@ func newPreemptWorld(t *testing.T, text string, changes ...func(*corev1.Pod)) (*
 
 // runPreemptAction opens a session and runs allocate and preempt.
 func (w *world) runPreemptAction(action *Preempt) *world {
-	w.openSession().Run(allocate.New(), action)
+	w.openSession().Run(NewAllocate(w.action), action)
 	return w
 }
 

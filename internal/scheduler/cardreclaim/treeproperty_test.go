@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
-	"volcano.sh/volcano/pkg/scheduler/actions/allocate"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/testing/check"
@@ -142,7 +141,7 @@ func (f *forest) unused(name string, used map[string]int) int {
 // pods allocate placed.
 func (f *forest) run() (had, evicted, came map[string]int, placed int) {
 	f.openSession()
-	f.Run(allocate.New(), f.action)
+	f.Run(NewAllocate(f.action), f.action)
 	evicted, came = f.count(api.Releasing), f.count(api.Pipelined)
 	return f.count(api.Running, api.Binding, api.Allocated, api.Releasing), evicted, came, len(f.In(api.Binding)) + len(f.In(api.Allocated))
 }
