@@ -234,6 +234,18 @@ func (c *Cluster) launchProcess(ctx context.Context, spec ProcessSpec) (*Process
 	return p, nil
 }
 
+// lastProcess returns the process of a name that was started last, nil if there is none.
+func (c *Cluster) lastProcess(name string) *Process {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range slices.Backward(c.running) {
+		if p.Name() == name {
+			return p
+		}
+	}
+	return nil
+}
+
 // reportCrash reports at once that a component ended by itself: its clients soon fail in
 // confusing ways.
 func (c *Cluster) reportCrash(p *Process) {

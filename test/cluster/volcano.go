@@ -186,7 +186,7 @@ func (c *Cluster) startVolcanoControllers(ctx context.Context) error {
 		return err
 	}
 	_, err = c.StartProcess(ctx, ProcessSpec{
-		Name: "volcano-controllers", Path: c.binaryPath("controller-manager"), component: true,
+		Name: volcanoControllers, Path: c.binaryPath("controller-manager"), component: true,
 		Args: []string{
 			"--kubeconfig=" + kubeconfig, "--logtostderr", "-v=2",
 			"--leader-elect=false", "--kube-api-qps=500", "--kube-api-burst=1000",
@@ -197,6 +197,36 @@ func (c *Cluster) startVolcanoControllers(ctx context.Context) error {
 		Ready: HTTPProbe("http://" + health + "/healthz"),
 	})
 	return err
+}
+
+// Names of Volcano's programs.
+const (
+	volcanoControllers = "volcano-controllers"
+	volcanoAdmission   = "volcano-admission"
+)
+
+// KillVolcano kills Volcano's controllers and webhooks, like a crash of both. The returned
+// function starts them again, as they were, and waits until they are ready.
+func (c *Cluster) KillVolcano() (restart func(context.Context) error, err error) {
+	var killed []*Process
+	for _, name := range []string{volcanoControllers, volcanoAdmission} {
+		p := c.lastProcess(name)
+		if p == nil {
+			return nil, fmt.Errorf("this process runs no %s", name)
+		}
+		p.Kill()
+		killed = append(killed, p)
+	}
+	return func(ctx context.Context) error {
+		group, ctx := errgroup.WithContext(ctx)
+		for _, p := range killed {
+			group.Go(func() error {
+				_, err := c.StartProcess(ctx, p.spec)
+				return err
+			})
+		}
+		return group.Wait()
+	}, nil
 }
 
 // startVolcanoWebhooks registers Volcano's webhooks by URL and starts the server behind
@@ -219,7 +249,7 @@ func (c *Cluster) startVolcanoWebhooks(ctx context.Context, configurations []*un
 		return err
 	}
 	_, err = c.StartProcess(ctx, ProcessSpec{
-		Name: "volcano-admission", Path: c.binaryPath("webhook-manager"), component: true,
+		Name: volcanoAdmission, Path: c.binaryPath("webhook-manager"), component: true,
 		Args: []string{
 			"--kubeconfig=" + kubeconfig, "--logtostderr", "-v=2",
 			"--enabled-admission=" + admissionPaths,

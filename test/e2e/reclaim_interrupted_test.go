@@ -44,10 +44,10 @@ func setSlowTermination(template *corev1.PodTemplateSpec) {
 }
 
 // countTerminating counts the pods that are evicted, by deletion or recreation.
-func (t *reclaimTest) countTerminating() int {
-	t.Helper()
+func (s *scene) countTerminating() int {
+	s.Helper()
 	list, n := &corev1.PodList{}, 0
-	t.listObjects(list, client.InNamespace(t.namespace))
+	s.listObjects(list, client.InNamespace(s.namespace))
 	for _, pod := range list.Items {
 		if _, told := pod.Annotations[workload.AnnotationOutOfSync]; told || pod.DeletionTimestamp != nil {
 			n++

@@ -1,8 +1,11 @@
 package e2e
 
 import (
+	"time"
+
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	api "cardquota.dev/operator/api/v1alpha1"
@@ -20,23 +23,42 @@ func (t *treeTest) createTenants() {
 	)
 }
 
-// Both programs restart while cards come back from a borrower. Nothing is evicted twice, and
-// nothing exceeds a quota.
+// All components restart while cards come back from two borrowers: a Deployment, and a gang that
+// Volcano's controllers create again. Nothing else is evicted, and nothing exceeds a quota.
 func survivesRestarts(t *treeTest) {
 	t.createTenants()
-	t.start("borrower", "a", t.card, 8)
-	t.wantRunning("borrower", 8, 0)
-	t.start("owner", "b", t.card, 2)
-	t.Eventually(func() int { return len(t.podsOf("owner")) }).Should(Equal(2))
+	stays := podSet{name: "stays", queue: t.queueName("a"), card: t.card, count: 1, pods: 4, annotations: map[string]string{v1beta1.PodPreemptable: "false"}}
+	pods := t.deploymentOf(podSet{name: "pods", queue: t.queueName("a"), card: t.card, count: 1, pods: 2})
+	gang := t.newGang("gang", "a", 2, nil)
+	setSlowTermination(&pods.Spec.Template)
+	setSlowTermination(firstTaskTemplate(gang))
+	t.createObjects(t.deploymentOf(stays))
+	t.wantRunning("stays", 4, 0)
+	t.createObjects(pods, gang)
+	t.wantPods(map[string]string{"pods": podCounts(2, 0), "gang": podCounts(2, 0)})
+	before := t.wantSamePods("stays")
+
+	t.start("owner", "b", t.card, 4)
+	t.Eventually(t.countTerminating, soon, 5*time.Millisecond).Should(BeNumerically(">=", 1))
+	t.restartEverything()
+	t.wantPods(map[string]string{"owner": podCounts(4, 0), "pods": podCounts(0, 2)})
+	t.Expect(t.countRunning("gang")).To(BeZero())
+	before()
+	t.wantCard(t.queueName("tenant-a"), t.card, 4, 4, 0)
+	t.Expect(t.readJob("gang").Status.State.Phase).To(BeElementOf(batchv1alpha1.Pending, batchv1alpha1.Restarting), "it waits and has not failed")
+}
+
+// restartEverything kills both programs and those of Volcano, and starts them again.
+func (t *treeTest) restartEverything() {
+	t.Helper()
 	t.killScheduler()
 	t.letManagerEnd()
 	t.deployment.Manager.Kill()
+	restart, err := t.cluster.KillVolcano()
+	t.Expect(err).NotTo(HaveOccurred())
+	t.Expect(restart(t.ctx)).To(Succeed())
 	t.startScheduler()
 	t.startManager()
-	t.wantPods(map[string]string{"borrower": podCounts(6, 2), "owner": podCounts(2, 0)})
-	t.scaleDeployment("owner", 4)
-	t.wantPods(map[string]string{"borrower": podCounts(4, 4), "owner": podCounts(4, 0)})
-	t.wantCard(t.queueName("tenant-a"), t.card, 4, 4, 0)
 }
 
 // The hierarchy is switched off and on again while work runs and a queue borrows. The Queues move,

@@ -78,8 +78,7 @@ func (st *testCluster) awaitPolicy(t *testing.T) {
 func TestTreesOfQuotas(t *testing.T) {
 	t.Parallel()
 	scenes := []treeScene{
-		{"figure", reclaimsFromTheSiblingFirst}, {"slices", reclaimsSlicesFromTheSiblingFirst}, {"night", lendsByNight},
-		{"guarantee", keepsGuaranteesFree}, {"hold", holdsAndDrains}, {"rank", ordersByPriorityInsideAType}, {"sums", sumsTheSubtree},
+		{"night", lendsByNight}, {"figure", reclaimsFromTheSiblingFirst}, {"guarantee", keepsGuaranteesFree}, {"hold", holdsAndDrains}, {"rank", ordersByPriorityInsideAType}, {"sums", sumsTheSubtree},
 	}
 	disturbing := []treeScene{{"crash", survivesRestarts}, {"switch", switchesWithoutEvictions}}
 	var nodes []cluster.NodeProfile
@@ -150,16 +149,20 @@ func (t *treeTest) start(name, queue, card string, pods int) {
 	t.createObjects(t.deploymentOf(podSet{name: name, queue: t.queueName(queue), card: card, count: 1, pods: pods}))
 }
 
-// startGang creates a job that needs all of its pods, with one card each, and restarts when one of
+// newGang returns a job that needs all of its pods, with one card each, and restarts when one of
 // them is evicted.
-func (t *treeTest) startGang(name, queue string, pods int, annotations map[string]string) {
-	t.Helper()
+func (t *treeTest) newGang(name, queue string, pods int, annotations map[string]string) *batchv1alpha1.Job {
 	job := t.newVCJob(podSet{name: name, queue: t.queueName(queue), card: t.card, count: 1, pods: pods, gang: pods, annotations: annotations})
 	job.Spec.Policies = []batchv1alpha1.LifecyclePolicy{
 		{Events: []v1alpha1.Event{v1alpha1.PodEvictedEvent, v1alpha1.PodFailedEvent}, Action: v1alpha1.RestartJobAction},
 		{Event: v1alpha1.TaskCompletedEvent, Action: v1alpha1.CompleteJobAction},
 	}
-	t.createObjects(job)
+	return job
+}
+
+func (t *treeTest) startGang(name, queue string, pods int, annotations map[string]string) {
+	t.Helper()
+	t.createObjects(t.newGang(name, queue, pods, annotations))
 }
 
 // wantSamePods waits for some sessions and checks that the given pods run on.

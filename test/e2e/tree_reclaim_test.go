@@ -1,42 +1,76 @@
 package e2e
 
 import (
+	"maps"
+	"slices"
+	"time"
+
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 
 	api "cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/test/deployment"
 )
 
 // The figure of requirement 004: root has child-a with subchild-a1 and subchild-a2, and child-b.
 // Job-a borrows in a1, job-c in b. Job-b of a2 takes job-a's borrowed cards first, then job-c's,
-// and nothing to borrow itself.
-func reclaimsFromTheSiblingFirst(t *treeTest) { t.playFigure(t.card) }
-
-func reclaimsSlicesFromTheSiblingFirst(t *treeTest) { t.playFigure(t.slices) }
-
-func (t *treeTest) playFigure(card string) {
+// and nothing to borrow itself. It is the same for whole cards and for slices.
+func reclaimsFromTheSiblingFirst(t *treeTest) {
 	t.createTree(
 		// The parent comes last: the operator waits for it.
-		treeQuota{name: "a1", parent: "a", serviceType: "training", cards: []api.Card{share(card, 8, 1, 0)}},
-		treeQuota{name: "a2", parent: "a", serviceType: "training", cards: []api.Card{share(card, 8, 3, 0)}},
-		treeQuota{name: "a", cards: []api.Card{share(card, 8, 4, 0)}},
-		treeQuota{name: "b", serviceType: "training", cards: []api.Card{share(card, 8, 4, 0)}},
+		treeQuota{name: "a1", parent: "a", serviceType: "training", cards: t.bothCards(8, 1)},
+		treeQuota{name: "a2", parent: "a", serviceType: "training", cards: t.bothCards(8, 3)},
+		treeQuota{name: "a", cards: t.bothCards(8, 4)},
+		treeQuota{name: "b", serviceType: "training", cards: t.bothCards(8, 4)},
 	)
-	t.start("job-a", "a1", card, 3)
-	t.start("job-c", "b", card, 5)
-	t.wantPods(map[string]string{"job-a": podCounts(3, 0), "job-c": podCounts(5, 0)})
-	t.start("job-b", "a2", card, 1)
-	t.wantPods(map[string]string{"job-a": podCounts(2, 1), "job-b": podCounts(1, 0), "job-c": podCounts(5, 0)})
-	t.scaleDeployment("job-b", 2)
-	t.wantPods(map[string]string{"job-a": podCounts(1, 2), "job-b": podCounts(2, 0), "job-c": podCounts(5, 0)})
-	t.scaleDeployment("job-b", 3)
-	t.wantPods(map[string]string{"job-a": podCounts(1, 2), "job-b": podCounts(3, 0), "job-c": podCounts(4, 1)})
-	stay := t.wantSamePods("job-a", "job-b", "job-c")
-	t.scaleDeployment("job-b", 5)
-	t.wantPods(map[string]string{"job-a": podCounts(1, 2), "job-b": podCounts(3, 2), "job-c": podCounts(4, 1)})
+	t.startBoth("job-a", "a1", 3)
+	t.startBoth("job-c", "b", 5)
+	t.wantBoth(map[string]string{"job-a": podCounts(3, 0), "job-c": podCounts(5, 0)})
+	t.startBoth("job-b", "a2", 1)
+	t.wantBoth(map[string]string{"job-a": podCounts(2, 1), "job-b": podCounts(1, 0), "job-c": podCounts(5, 0)})
+	t.scaleBoth("job-b", 2)
+	t.wantBoth(map[string]string{"job-a": podCounts(1, 2), "job-b": podCounts(2, 0), "job-c": podCounts(5, 0)})
+	t.scaleBoth("job-b", 3)
+	t.wantBoth(map[string]string{"job-a": podCounts(1, 2), "job-b": podCounts(3, 0), "job-c": podCounts(4, 1)})
+	stay := t.wantSamePods("job-a", "job-b", "job-c", "job-a"+onSlices, "job-b"+onSlices, "job-c"+onSlices)
+	t.scaleBoth("job-b", 5)
+	t.wantBoth(map[string]string{"job-a": podCounts(1, 2), "job-b": podCounts(3, 2), "job-c": podCounts(4, 1)})
 	stay()
-	// What leaves is lent again, also across the tree. Job-a and job-c may not borrow for a while.
-	t.scaleDeployment("job-c", 3)
-	t.wantPods(map[string]string{"job-a": podCounts(1, 2), "job-b": podCounts(4, 1), "job-c": podCounts(3, 0)})
+	// What leaves is lent again, also across the tree.
+	t.scaleBoth("job-a", 1)
+	t.scaleBoth("job-c", 3)
+	t.wantBoth(map[string]string{"job-a": podCounts(1, 0), "job-b": podCounts(4, 1), "job-c": podCounts(3, 0)})
+}
+
+// onSlices ends the names of workloads on slices.
+const onSlices = "-slices"
+
+// bothCards returns a quota and deserved of the scene's card, and the same of its slices.
+func (t *treeTest) bothCards(quota, deserved int64) []api.Card {
+	return []api.Card{share(t.card, quota, deserved, 0), share(t.slices, quota, deserved, 0)}
+}
+
+// startBoth starts a Deployment on cards and one on slices.
+func (t *treeTest) startBoth(name, queue string, pods int) {
+	t.Helper()
+	t.start(name, queue, t.card, pods)
+	t.start(name+onSlices, queue, t.slices, pods)
+}
+
+func (t *treeTest) scaleBoth(name string, pods int) {
+	t.Helper()
+	t.scaleDeployment(name, pods)
+	t.scaleDeployment(name+onSlices, pods)
+}
+
+// wantBoth is wantPods for both Deployments of each name.
+func (t *treeTest) wantBoth(want map[string]string) {
+	t.Helper()
+	both := maps.Clone(want)
+	for name, counts := range want {
+		both[name+onSlices] = counts
+	}
+	t.wantPods(both)
 }
 
 // By night one tenant borrows the cards of the other. In the morning they come back, gang by gang,
@@ -52,6 +86,7 @@ func lendsByNight(t *treeTest) {
 	t.wantRunning("first", 4, 0)
 	t.startGang("second", "night", 4, nil)
 	t.wantRunning("second", 4, 0)
+	morning := time.Now().Truncate(time.Second)
 	t.start("work", "day", t.card, 4)
 	t.wantRunning("work", 4, 0)
 	t.Eventually(func() int { return t.countRunning("first") + t.countRunning("second") }).Should(Equal(4))
@@ -60,8 +95,12 @@ func lendsByNight(t *treeTest) {
 		t.Expect(t.readJob(job).Status.RetryCount).To(BeZero(), job)
 	}
 	// The night returns: what was taken back is not lent to the same borrower for a while.
+	cooldown := 5 * time.Minute / time.Duration(deployment.ClockFactor())
 	t.scaleDeployment("work", 0)
 	t.wantRunning("work", 0, 0)
-	t.Expect(t.countRunning("first") + t.countRunning("second")).To(Equal(4))
-	t.Eventually(func() int { return t.countRunning("first") + t.countRunning("second") }, "7m").Should(Equal(8))
+	t.Eventually(func() int { return t.countRunning("first") + t.countRunning("second") }, cooldown+soon).Should(Equal(8))
+	last := slices.MaxFunc(slices.Concat(t.podsOf("first"), t.podsOf("second")), func(a, b corev1.Pod) int {
+		return a.Status.StartTime.Compare(b.Status.StartTime.Time)
+	})
+	t.Expect(last.Status.StartTime.Sub(morning)).To(BeNumerically(">=", cooldown), "%s waits", last.Name)
 }

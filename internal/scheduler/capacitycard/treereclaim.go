@@ -8,6 +8,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/build"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 )
@@ -151,7 +152,7 @@ func (p *plugin) AboveGuarantee(queue api.QueueID, name card.Name) int64 {
 
 // borrowCooldown is how long a queue may not borrow a card again after others reclaimed it.
 // Otherwise the queue could borrow it between two jobs of its owner, and lose it again.
-const borrowCooldown = 5 * time.Minute
+var borrowCooldown = build.Wait(5 * time.Minute)
 
 // RecordReclaimed records that others reclaimed some cards, CPU or memory that a queue had
 // borrowed. The queue may not borrow them again for borrowCooldown.
