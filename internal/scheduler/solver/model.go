@@ -44,6 +44,13 @@ type unitOnNode struct{ unit, jobNode int }
 type podSet struct {
 	PodSet
 	wantsNode []bool // by node
+	// needed are the resources that it requests, usually few of all.
+	needed []neededResource
+}
+
+type neededResource struct {
+	resource int
+	amount   float64
 }
 
 // Bounds of valid numbers: the amount of a resource, and the pods in one pod set.
@@ -105,7 +112,9 @@ func (m *model) newPodSet(from *PodSet) podSet {
 		if math.IsNaN(amount) || amount > maxAmount {
 			amount = math.Inf(1)
 		}
-		c.Request[r] = max(amount, 0)
+		if c.Request[r] = max(amount, 0); amount > 0 {
+			c.needed = append(c.needed, neededResource{r, amount})
+		}
 		m.noteFraction(r, amount)
 	}
 	m.countVisits(len(from.Nodes))
@@ -134,14 +143,12 @@ func hardestFirst(podSets []podSet) []int {
 
 // countFitting returns how many pods fit into what is available.
 func (p *podSet) countFitting(available []float64) int {
-	n := math.MaxInt
-	for i, request := range p.Request {
-		if request > 0 {
-			n = min(n, int(max(0, min(math.Floor((available[i]+tolerance)/request), math.MaxInt32))))
-		}
+	if len(p.needed) == 0 {
+		return p.Count
 	}
-	if n == math.MaxInt {
-		return p.Count // requests nothing that is counted
+	n := math.MaxInt32
+	for _, x := range p.needed {
+		n = min(n, int(max(0, min(math.Floor((available[x.resource]+tolerance)/x.amount), math.MaxInt32))))
 	}
 	return n
 }

@@ -2,6 +2,7 @@ package solver
 
 import (
 	"cmp"
+	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
@@ -9,10 +10,12 @@ import (
 
 // oracle solves a problem by brute force: every choice of every job, every place of every
 // pending pod. It skips only choices with the loss of the best one, those that cannot suffice
-// with all later victims, and those of which the first victims exceed a limit already.
+// with all later victims, those of which the first victims exceed a limit already, and those that
+// spare a job that costs nothing where no limit forbids it.
 type oracle struct {
 	*Problem
-	known map[string]bool // by what is available: whether all can be placed
+	known   map[string]bool // by what is available: whether all can be placed
+	choices [][]JobVictims  // by job
 	// allows reports whether a job may have these victims, nil if it always may.
 	allows func(job int, victims JobVictims) bool
 	// counts reports whether the loss of a rank counts, nil if all do.
@@ -35,8 +38,24 @@ func (o *oracle) tryAll() (Loss, bool) {
 			most.addPod(&p.Jobs[j], i, 1)
 		}
 	}
+	for j := range p.Jobs {
+		o.choices = append(o.choices, o.choicesOf(j))
+	}
 	o.tryJob(0, most, Loss{})
 	return o.best, o.found
+}
+
+// choicesOf lists the victims of a job that the oracle tries.
+func (o *oracle) choicesOf(j int) []JobVictims {
+	job := &o.Jobs[j]
+	choices := possibleVictims(job)
+	if o.allows != nil {
+		choices = slices.DeleteFunc(choices, func(victims JobVictims) bool { return !o.allows(j, victims) })
+	}
+	if n := len(choices); n > 0 && choices[n-1].Whole && len(o.TakeLimits) == 0 && o.addLoss(Loss{}, job, choices[n-1]) == (Loss{}) {
+		return choices[n-1:] // nothing frees more
+	}
+	return choices
 }
 
 // room is what nodes and quotas have.
@@ -55,6 +74,22 @@ func roomOf(p *Problem) *room {
 		r.quotas = append(r.quotas, slices.Clone(quota.Levels))
 	}
 	return r
+}
+
+// key returns a text that differs from that of every other room of the same problem.
+func (r *room) key() string {
+	var key []byte
+	for _, amounts := range r.nodes {
+		for _, amount := range amounts {
+			key = binary.LittleEndian.AppendUint64(key, math.Float64bits(amount))
+		}
+	}
+	for _, levels := range r.quotas {
+		for _, left := range levels {
+			key = binary.LittleEndian.AppendUint64(key, uint64(left))
+		}
+	}
+	return string(key)
 }
 
 // addPod adds what the eviction of a pod gives back, or subtracts it if sign is -1.
@@ -94,7 +129,7 @@ func compareLoss(a, b Loss) int {
 
 // tryJob tries a job and those after it. most is what is free if all of them are evicted.
 func (o *oracle) tryJob(j int, most *room, loss Loss) {
-	if o.found && compareLoss(loss, o.best) >= 0 || !o.canPlace(most) || takeError(o.Problem, o.chosen) != "" {
+	if o.found && compareLoss(loss, o.best) >= 0 || !o.canPlace(most) {
 		return
 	}
 	if j == len(o.Jobs) {
@@ -105,20 +140,19 @@ func (o *oracle) tryJob(j int, most *room, loss Loss) {
 	for i := range job.Pods {
 		most.addPod(job, i, -1)
 	}
-	for _, victims := range possibleVictims(job) {
-		if o.allows != nil && !o.allows(j, victims) {
+	for _, victims := range o.choices[j] {
+		if len(victims.Pods) == 0 {
+			o.tryJob(j+1, most, loss)
 			continue
 		}
+		o.chosen = append(o.chosen, JobVictims{Job: j, Whole: victims.Whole, Pods: victims.Pods})
 		for _, i := range victims.Pods {
 			most.addPod(job, i, 1)
 		}
-		if len(victims.Pods) > 0 {
-			o.chosen = append(o.chosen, JobVictims{Job: j, Whole: victims.Whole, Pods: victims.Pods})
+		if takeError(o.Problem, o.chosen) == "" {
+			o.tryJob(j+1, most, o.addLoss(loss, job, victims))
 		}
-		o.tryJob(j+1, most, o.addLoss(loss, job, victims))
-		if len(victims.Pods) > 0 {
-			o.chosen = o.chosen[:len(o.chosen)-1]
-		}
+		o.chosen = o.chosen[:len(o.chosen)-1]
 		for _, i := range victims.Pods {
 			most.addPod(job, i, -1)
 		}
@@ -207,7 +241,7 @@ func addUsage(avail []Amounts, pod *Pod, sign float64) {
 
 // canPlace counts for a single pod set, and tries every place for several.
 func (o *oracle) canPlace(avail *room) bool {
-	key := fmt.Sprint(*avail)
+	key := avail.key()
 	if known, ok := o.known[key]; ok {
 		return known
 	}

@@ -131,24 +131,31 @@ func (s *placementSearch) candidateNodes(k int) []int {
 	podSet := s.order[k]
 	c := &s.podSets[podSet]
 	s.countVisits(len(c.Nodes))
-	var nodes []int
-	displaced := map[int]int{}
+	var candidates []candidateNode
 	left := make([]float64, s.dims)
 	for _, node := range c.Nodes {
 		if s.visited[podSet][node] || s.fitCounts[podSet][node] == 0 || c.countWithinQuota(s.quotas[s.nodeQuota[node]]) == 0 {
 			continue
 		}
 		s.countVisits(len(s.order) - k)
-		nodes = append(nodes, node)
 		for i, amount := range s.availableOn(node) {
 			left[i] = amount - c.Request[i]
 		}
+		displaced := 0
 		for _, other := range s.order[k+1:] {
-			if o := &s.podSets[other]; o.wantsNode[node] {
-				displaced[node] += s.fitCounts[other][node] - o.countFitting(left)
+			if fits := s.fitCounts[other][node]; fits > 0 { // 0 also where it cannot run
+				displaced += fits - s.podSets[other].countFitting(left)
 			}
 		}
+		candidates = append(candidates, candidateNode{node, displaced})
 	}
-	slices.SortStableFunc(nodes, func(a, b int) int { return cmp.Compare(displaced[a], displaced[b]) })
+	slices.SortStableFunc(candidates, func(a, b candidateNode) int { return cmp.Compare(a.displaced, b.displaced) })
+	nodes := make([]int, len(candidates))
+	for i, x := range candidates {
+		nodes[i] = x.node
+	}
 	return nodes
 }
+
+// candidateNode is a node where a pod fits, and how many pods of later pod sets it displaces there.
+type candidateNode struct{ node, displaced int }

@@ -2,6 +2,7 @@ package solver
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 )
 
@@ -24,7 +25,9 @@ func takeError(p *Problem, victims []JobVictims) string {
 				units, spares = append(units, job.Pods[i].Takes), append(spares, nil)
 			}
 		}
-		units, spares = append(units, whole), append(spares, spareTakes(p, job))
+		if v.Whole {
+			units, spares = append(units, whole), append(spares, spareTakes(p, job))
+		}
 	}
 	takesSomething := func(x TakeAmount) bool { return x.Amount != 0 }
 	for i := len(units) - 1; i >= 0; i-- {
@@ -46,8 +49,12 @@ func takeError(p *Problem, victims []JobVictims) string {
 func spareTakes(p *Problem, job *Job) map[int]int64 {
 	spares, largest := map[int]int64{}, 0
 	for set := range 1 << len(job.Pods) {
-		counts, size, allowed := countSpares(p, job, set)
-		if !allowed || size > min(job.Elastic, len(job.Pods)-1) || size < largest {
+		size := bits.OnesCount(uint(set))
+		if size > min(job.Elastic, len(job.Pods)-1) || size < largest {
+			continue
+		}
+		counts, allowed := countSpares(p, job, set)
+		if !allowed {
 			continue
 		}
 		for limit := range p.TakeLimits {
@@ -60,9 +67,9 @@ func spareTakes(p *Problem, job *Job) map[int]int64 {
 	return spares
 }
 
-// countSpares returns by limit what a set of a job's pods counts, and how many pods it has. allowed
-// is whether the roles of the job can spare them.
-func countSpares(p *Problem, job *Job, set int) (counts map[int]int64, size int, allowed bool) {
+// countSpares returns by limit what a set of a job's pods counts. allowed is whether the roles of
+// the job can spare them.
+func countSpares(p *Problem, job *Job, set int) (counts map[int]int64, allowed bool) {
 	roles := slices.Clone(job.RoleElastic)
 	counts = make(map[int]int64, len(p.TakeLimits))
 	for i := range job.Pods {
@@ -71,16 +78,16 @@ func countSpares(p *Problem, job *Job, set int) (counts map[int]int64, size int,
 			continue
 		}
 		if pod.Protected || roles != nil && (pod.Role < 0 || pod.Role >= len(roles) || roles[pod.Role] <= 0) {
-			return nil, 0, false
+			return nil, false
 		}
-		if size++; roles != nil {
+		if roles != nil {
 			roles[pod.Role]--
 		}
 		for _, x := range pod.Takes {
 			counts[x.Limit] += x.Amount
 		}
 	}
-	return counts, size, true
+	return counts, true
 }
 
 // sumError returns which limit is exceeded in any order.
