@@ -101,9 +101,17 @@ func (w *treeWorld) ownExcesses(c *v1alpha1.CardQuota) (found []excess) {
 	return found
 }
 
+// applyAgain says what helps if one command raises a child and then its parent. Admission compares
+// the child with the parent as it is.
+const applyAgain = " and apply this again"
+
 // amountExcesses checks the entries of a child against those of its parent. of begins the
 // messages: "" if the child is what the user writes.
 func (w *treeWorld) amountExcesses(child, parent *v1alpha1.CardQuota, of string) (found []excess) {
+	again := ""
+	if of == "" {
+		again = applyAgain
+	}
 	for _, name := range w.names(child) {
 		own, ownKnown := w.amounts(child, name)
 		above, aboveKnown := w.amounts(parent, name)
@@ -116,13 +124,13 @@ func (w *treeWorld) amountExcesses(child, parent *v1alpha1.CardQuota, of string)
 		is := func(n int64) string { return formatTreeAmount(name, n) }
 		switch {
 		case above.quota == 0 && (own.inherits || own.quota > 0):
-			add("not in parent", max(1, own.quota), namePath(name), "parent %s grants no %s%s: grant it there first, or remove it from %s", parent.Name, labelOf(name), w.wholeCardHint(parent, name), child.Name)
+			add("not in parent", max(1, own.quota), namePath(name), "parent %s grants no %s%s: grant it there first%s, or remove it from %s", parent.Name, labelOf(name), w.wholeCardHint(parent, name), again, child.Name)
 		case !own.inherits && own.quota > above.quota:
-			add("quota", own.quota-above.quota, amountPath(name, "quota"), "is %s, but parent %s has %s: lower it, or raise the parent first", is(own.quota), parent.Name, is(above.quota))
+			add("quota", own.quota-above.quota, amountPath(name, "quota"), "is %s, but parent %s has %s: lower it, or raise the parent first%s", is(own.quota), parent.Name, is(above.quota), again)
 		case own.inherits && own.deserved > own.quota:
-			add("deserved", own.deserved-own.quota, amountPath(name, "deserved"), "is %s, but the quota inherited from parent %s is %s: lower it, or raise the parent first", is(own.deserved), parent.Name, is(own.quota))
+			add("deserved", own.deserved-own.quota, amountPath(name, "deserved"), "is %s, but the quota inherited from parent %s is %s: lower it, or raise the parent first%s", is(own.deserved), parent.Name, is(own.quota), again)
 		case own.inherits && own.guarantee > own.quota:
-			add("guarantee", own.guarantee-own.quota, amountPath(name, "guarantee"), "is %s, but the quota inherited from parent %s is %s: lower it, or raise the parent first", is(own.guarantee), parent.Name, is(own.quota))
+			add("guarantee", own.guarantee-own.quota, amountPath(name, "guarantee"), "is %s, but the quota inherited from parent %s is %s: lower it, or raise the parent first%s", is(own.guarantee), parent.Name, is(own.quota), again)
 		}
 	}
 	return found
@@ -140,6 +148,10 @@ func (w *treeWorld) wholeCardHint(parent *v1alpha1.CardQuota, name card.Name) st
 // sumExcesses checks what the children of a parent have together of some names. here is the
 // CardQuota that the user writes: a child, or the parent.
 func (w *treeWorld) sumExcesses(parent, here *v1alpha1.CardQuota, names []card.Name) (found []excess) {
+	again := ""
+	if here.Spec.Parent == parent.Name {
+		again = applyAgain
+	}
 	for _, name := range names {
 		above, known := w.amounts(parent, name)
 		if !known {
@@ -168,8 +180,8 @@ func (w *treeWorld) sumExcesses(parent, here *v1alpha1.CardQuota, names []card.N
 				add(w.handWrittenAmounts(queue, name, above.quota), "by queue "+queue.Name)
 			}
 			if over := sum - rule.limit; over > 0 && above.quota > 0 {
-				found = append(found, newExcess("sum", parent.Name, over, amountPath(name, rule.field), "the children of %s have %s together (%s), but %s has %s, %s too many: lower a child, or raise the parent first",
-					parent.Name, formatTreeAmount(name, sum), joinParts(parts), parent.Name, formatTreeAmount(name, rule.limit), formatTreeAmount(name, over)))
+				found = append(found, newExcess("sum", parent.Name, over, amountPath(name, rule.field), "the children of %s have %s together (%s), but %s has %s, %s too many: lower a child, or raise the parent first%s",
+					parent.Name, formatTreeAmount(name, sum), joinParts(parts), parent.Name, formatTreeAmount(name, rule.limit), formatTreeAmount(name, over), again))
 			}
 		}
 	}
