@@ -82,7 +82,8 @@ type CardQuotaSpec struct {
 	ServiceType string `json:"serviceType,omitempty"`
 	// parent is the CardQuota that contains this one in a tree of quotas. Unset means the top level.
 	// What a child uses counts in every ancestor. The parent may be created later: until then the
-	// operator does not write the Queue. It takes effect if queueHierarchy of the ServiceTypePolicy is Tree.
+	// operator creates no Queue, and lets nothing new start in one that exists. It takes effect if
+	// queueHierarchy of the ServiceTypePolicy is Tree.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
