@@ -38,6 +38,9 @@ const (
 	AnnotationCreatedBy = "cardquota.dev/created-by"
 	// AnnotationParentOnly on a Queue is "true" if its CardQuota has no service type: it takes no jobs.
 	AnnotationParentOnly = "cardquota.dev/parent-only"
+	// AnnotationHoldMessage on a Queue says why the operator holds it, although no stopPolicy does: its
+	// CardQuota has no path to the top level of the tree.
+	AnnotationHoldMessage = "cardquota.dev/hold-message"
 	// AnnotationRenderedFrom on the scheduler's ConfigMap names what its text was rendered from.
 	AnnotationRenderedFrom = "cardquota.dev/rendered-from"
 	// AnnotationDescription on an object that the operator created describes it.

@@ -175,6 +175,7 @@ func isTreeField(field string) bool {
 // isOnlyInTrees reports whether only Queues of a tree carry a field.
 func isOnlyInTrees(field string) bool {
 	return field == annotationField(v1alpha1.AnnotationCardDeserved) || field == annotationField(v1alpha1.AnnotationCardGuarantee) ||
+		field == annotationField(v1alpha1.AnnotationHoldMessage) ||
 		strings.HasPrefix(field, deservedField("")) || strings.HasPrefix(field, guaranteeField(""))
 }
 

@@ -104,7 +104,7 @@ func NewDesiredQueue(quota *v1alpha1.CardQuota, types PolicyInput, live *v1beta1
 	desired := newDesiredQueue(quota, live, QuotaOf(quota), allocated, parentOf(place))
 	config := desired.Config
 	spec := config.Spec
-	config.WithAnnotations(stopAnnotations(quota, place != nil && place.IsClosed))
+	config.WithAnnotations(stopAnnotations(quota, place))
 	if place != nil {
 		config.WithAnnotations(treeAnnotations(quota))
 		place.applyTo(spec)
@@ -166,14 +166,16 @@ func currentParent(live *v1beta1.Queue) string {
 	return ""
 }
 
-// stopAnnotations returns the annotations that keep jobs from a Queue. A closed one is held.
-func stopAnnotations(quota *v1alpha1.CardQuota, isClosed bool) map[string]string {
+// stopAnnotations returns the annotations that keep jobs from a Queue. One without a path to the
+// top level is held.
+func stopAnnotations(quota *v1alpha1.CardQuota, place *Placement) map[string]string {
 	out := map[string]string{}
 	switch {
 	case IsHeld(quota.Spec.StopPolicy):
 		out[v1alpha1.AnnotationStopPolicy] = string(quota.Spec.StopPolicy)
-	case isClosed:
+	case place != nil && place.HoldMessage != "":
 		out[v1alpha1.AnnotationStopPolicy] = string(v1alpha1.StopPolicyHold)
+		out[v1alpha1.AnnotationHoldMessage] = place.HoldMessage
 	}
 	if quota.Spec.ServiceType == "" {
 		out[v1alpha1.AnnotationParentOnly] = "true"

@@ -28,16 +28,10 @@ type Tree struct {
 // otherQueue returns the node of a Queue without a CardQuota, and its name in messages.
 func otherQueue(name string) string { return "queue " + name }
 
-// NewTree returns the tree of CardQuotas. Of several CardQuotas for one queue only the owner
-// is part of it.
-func NewTree(quotas []*v1alpha1.CardQuota) *Tree {
-	return NewTreeWithQueues(quotas, nil, v1alpha1.UnmanagedEnforce)
-}
-
-// NewTreeWithQueues returns the tree of CardQuotas and of the Queues below others that no
-// CardQuota owns: they were retained, or written by hand. unmanaged says what Queues without
-// card.quota may use.
-func NewTreeWithQueues(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues) *Tree {
+// NewTree returns the tree of CardQuotas and of the Queues below others that no CardQuota owns:
+// they were retained, or written by hand. Of several CardQuotas for one queue only the owner is
+// part of it. unmanaged says what Queues without card.quota may use.
+func NewTree(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues) *Tree {
 	owners := map[string]*v1alpha1.CardQuota{}
 	for _, q := range quotas {
 		owner := owners[q.QueueName()]

@@ -58,7 +58,7 @@ func tenantTree(changes ...func(map[string]*v1alpha1.CardQuota)) map[string]*v1a
 }
 
 func treeOf(all map[string]*v1alpha1.CardQuota) *Tree {
-	return NewTree(slices.Collect(maps.Values(all)))
+	return NewTree(slices.Collect(maps.Values(all)), nil, v1alpha1.UnmanagedEnforce)
 }
 
 func TestTreeOfOwners(t *testing.T) {
@@ -104,7 +104,7 @@ func TestQueuesWithoutACardQuotaCountInTheTree(t *testing.T) {
 	queue := func(name, parent, quota, deserved string) *v1beta1.Queue {
 		return builder.Queue(name).Quota(quota).Annotation(v1alpha1.AnnotationCardDeserved, deserved).With(func(q *v1beta1.Queue) { q.Spec.Parent = parent }).Obj()
 	}
-	tree := NewTreeWithQueues(slices.Collect(maps.Values(all)), []*v1beta1.Queue{
+	tree := NewTree(slices.Collect(maps.Values(all)), []*v1beta1.Queue{
 		queue("byhand", "web", `{"H200":8}`, `{"H200":8}`), queue("below", "byhand", `{"H200":2}`, `{"H200":2}`), queue("chat", "nowhere", `{}`, `{}`),
 		queue("inleaf", "lab", `{}`, `{}`), queue("lost", "missing", `{"H200":8}`, `{}`), queue("top", "root", `{"H200":8}`, `{}`),
 	}, v1alpha1.UnmanagedEnforce)

@@ -47,18 +47,33 @@ func (t *Tree) HierarchyCondition(q *v1alpha1.CardQuota, own *Usage) metav1.Cond
 // describeFault returns the reason and the message of a path that does not lead to the top
 // level.
 func (t *Tree) describeFault(name string) (reason, message string) {
+	reason, cause, help := t.explainFault(name)
+	return reason, cause + ": nothing new starts here and below; " + help
+}
+
+// holdMessage says to users of the Queue why the operator holds it, "" if the path leads to the
+// top level.
+func (t *Tree) holdMessage(name string) string {
+	if t.isPlaced(name) {
+		return ""
+	}
+	_, cause, help := t.explainFault(name)
+	return fmt.Sprintf("CardQuota %s: %s; %s", name, cause, help)
+}
+
+// explainFault returns why a path does not lead to the top level, and what would help.
+func (t *Tree) explainFault(name string) (reason, cause, help string) {
 	fault, at := t.Fault(name), "spec.parent"
 	if fault.Queue != name {
 		at = "its ancestor " + fault.Queue
 	}
-	const closed = "nothing new starts here and below"
 	switch fault.Kind {
 	case quota.ParentNotFound:
-		return v1alpha1.ReasonParentNotFound, fmt.Sprintf("%s names CardQuota %s, which does not exist or does not own its queue: %s; create it, or name another parent", at, fault.Parent, closed)
+		return v1alpha1.ReasonParentNotFound, fmt.Sprintf("%s names CardQuota %s, which does not exist or does not own its queue", at, fault.Parent), "create it, or name another parent"
 	case quota.ParentCycle:
-		return v1alpha1.ReasonParentCycle, fmt.Sprintf("%s names CardQuota %s, and these parents form a cycle: %s; give one of them another parent", at, fault.Parent, closed)
+		return v1alpha1.ReasonParentCycle, fmt.Sprintf("%s names CardQuota %s, and these parents form a cycle", at, fault.Parent), "give one of them another parent"
 	default:
-		return v1alpha1.ReasonTooDeep, fmt.Sprintf("this CardQuota is %d levels below the root, and at most %d are possible: %s; move it up", len(t.nodesAbove(name))+1, quota.MaxDepth, closed)
+		return v1alpha1.ReasonTooDeep, fmt.Sprintf("this CardQuota is %d levels below the root, and at most %d are possible", len(t.nodesAbove(name))+1, quota.MaxDepth), "move it up"
 	}
 }
 
@@ -185,7 +200,8 @@ func treeSyncedCondition(q *v1alpha1.CardQuota, w QueueWrite) (metav1.Condition,
 	switch {
 	case w.ParentHeldBy != "":
 		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonParentConflict,
-			carries+"spec.parent is managed by %s and was left alone instead of becoming %s: change spec.parent here, or let %s give the field up",
+			carries+"spec.parent is managed by %s and was left alone instead of becoming %s: change spec.parent here, or let %s give the field up; "+
+				"until then the scheduler enforces the tree of the Queues, and the status shows that of the CardQuotas",
 			w.ParentHeldBy, w.Parent, w.ParentHeldBy), true
 	case w.CutPriority != "":
 		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonPriorityCut, carries+"its priority is the highest of its service type: %s", w.CutPriority), true

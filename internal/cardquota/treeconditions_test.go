@@ -157,7 +157,7 @@ func TestQueueSyncedInTrees(t *testing.T) {
 		"a flat parent": {node("team", "", 8, -1, -1, parentOnly), QueueWrite{IsFlat: true}, "True/TreeFieldsUnused: queue team has an empty quota: while the ServiceTypePolicy does not say queueHierarchy: Tree, " +
 			"it grants nothing, because a CardQuota without serviceType is a parent"},
 		"nothing of a tree": {node("team", "", 8, -1, -1), QueueWrite{IsFlat: true}, "True/Synced: queue team carries this quota"},
-		"another manager":   {flat, QueueWrite{ParentHeldBy: "kubectl-edit", Parent: "web"}, "True/ParentConflict: queue team carries this quota, but spec.parent is managed by kubectl-edit and was left alone instead of becoming web: change spec.parent here, or let kubectl-edit give the field up"},
+		"another manager":   {flat, QueueWrite{ParentHeldBy: "kubectl-edit", Parent: "web"}, "True/ParentConflict: queue team carries this quota, but spec.parent is managed by kubectl-edit and was left alone instead of becoming web: change spec.parent here, or let kubectl-edit give the field up; until then the scheduler enforces the tree of the Queues, and the status shows that of the CardQuotas"},
 		"a priority is cut": {flat, QueueWrite{CutPriority: band.Check(60).Error()}, "True/PriorityCut: queue team carries this quota, but its priority is the highest of its service type: " + band.Check(60).Error()},
 		"it waits":          {flat, QueueWrite{Wait: &Wait{Reason: v1alpha1.ReasonWaitingForParent, Message: "later"}, ParentHeldBy: "x"}, "False/WaitingForParent: later"},
 	}) {
@@ -184,7 +184,7 @@ func TestWaitsForChildren(t *testing.T) {
 func TestTreeSurvivesAnyQuota(t *testing.T) {
 	var none Usage
 	for _, q := range []*v1alpha1.CardQuota{{}, node("a", "a", 1, 1, 1), node("b", "", 1, 2, 3), {ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: v1alpha1.CardQuotaSpec{Cards: []v1alpha1.Card{{}, {Name: "x"}}}}} {
-		tree := NewTreeWithQueues([]*v1alpha1.CardQuota{q}, []*v1beta1.Queue{{}, below(q.QueueName(), node("x", "", 1, 1, 1))}, "")
+		tree := NewTree([]*v1alpha1.CardQuota{q}, []*v1beta1.Queue{{}, below(q.QueueName(), node("x", "", 1, 1, 1))}, "")
 		tree.HierarchyCondition(q, &none)
 		_, wait := tree.PlaceQueue(q, Neighbors{})
 		place := tree.Placement(q, "root")

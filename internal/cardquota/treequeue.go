@@ -20,9 +20,9 @@ import (
 type Placement struct {
 	// Parent is the Queue above it, workload.RootQueue at the top level.
 	Parent string
-	// IsClosed reports whether the CardQuota has no path to the top level. Its Queue may still have
-	// one, as before, and must not start anything there.
-	IsClosed bool
+	// HoldMessage says why the CardQuota has no path to the top level, "" if it has one. Its Queue may
+	// still have one, as before, and must not start anything there.
+	HoldMessage string
 	// Limit, Deserved and Guarantee are of CPU and memory only.
 	Limit, Deserved, Guarantee quota.Shares
 }
@@ -149,7 +149,7 @@ func cardsOf(shares quota.Shares) card.Quota {
 
 // Placement returns the CPU and memory in force of a CardQuota below a Queue.
 func (t *Tree) Placement(q *v1alpha1.CardQuota, parent string) Placement {
-	p := Placement{Parent: parent, IsClosed: !t.isPlaced(q.Name), Limit: quota.Shares{}, Deserved: quota.Shares{}, Guarantee: quota.Shares{}}
+	p := Placement{Parent: parent, HoldMessage: t.holdMessage(q.Name), Limit: quota.Shares{}, Deserved: quota.Shares{}, Guarantee: quota.Shares{}}
 	written := TreeQueueFor(q)
 	for _, key := range computeNames {
 		_, limited := written.Quota[key]

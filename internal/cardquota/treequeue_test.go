@@ -1,6 +1,7 @@
 package cardquota
 
 import (
+	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -100,23 +101,47 @@ func TestAQueueWithoutAPathIsHeld(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		change func(map[string]*v1alpha1.CardQuota)
 		want   string
+		why    string
 	}{
-		"placed":             {func(map[string]*v1alpha1.CardQuota) {}, ""},
-		"no parent":          {func(all map[string]*v1alpha1.CardQuota) { delete(all, "web") }, "Hold"},
-		"no parent's parent": {func(all map[string]*v1alpha1.CardQuota) { delete(all, "tenant") }, "Hold"},
-		"a cycle":            {func(all map[string]*v1alpha1.CardQuota) { all["tenant"].Spec.Parent = "chat" }, "Hold"},
+		"placed": {func(map[string]*v1alpha1.CardQuota) {}, "", ""},
+		"no parent": {func(all map[string]*v1alpha1.CardQuota) { delete(all, "web") }, "Hold",
+			"CardQuota chat: spec.parent names CardQuota web, which does not exist or does not own its queue; create it, or name another parent"},
+		"no parent's parent": {func(all map[string]*v1alpha1.CardQuota) { delete(all, "tenant") }, "Hold",
+			"CardQuota chat: its ancestor web names CardQuota tenant, which does not exist or does not own its queue; create it, or name another parent"},
+		"a cycle": {func(all map[string]*v1alpha1.CardQuota) { all["tenant"].Spec.Parent = "chat" }, "Hold",
+			"CardQuota chat: its ancestor tenant names CardQuota chat, and these parents form a cycle; give one of them another parent"},
 		"drained as well": {func(all map[string]*v1alpha1.CardQuota) {
 			delete(all, "web")
 			all["chat"].Spec.StopPolicy = "HoldAndDrain"
-		}, "HoldAndDrain"},
-		"held above": {func(all map[string]*v1alpha1.CardQuota) { all["web"].Spec.StopPolicy = "Hold" }, ""},
+		}, "HoldAndDrain", ""},
+		"held above": {func(all map[string]*v1alpha1.CardQuota) { all["web"].Spec.StopPolicy = "Hold" }, "", ""},
 	}) {
 		all := tenantTree()
 		tc.change(all)
 		place, _ := treeOf(all).Placement(all["chat"], "web").Stage(all["chat"], Family{})
 		queue := NewDesiredQueue(all["chat"], PolicyInput{Types: noTypes}, below("web", all["chat"]), "", &place)
 		check.Equal(t, "stop policy", tc.want, queue.Config.Annotations[v1alpha1.AnnotationStopPolicy])
+		check.Equal(t, "hold message", tc.why, queue.Config.Annotations[v1alpha1.AnnotationHoldMessage])
 	}
+}
+
+// TestALostPathIsNoChangeOfOthers: the operator holds a Queue that it wrote before. No other manager
+// caused that difference, and none causes the next one, when the path is there again.
+func TestALostPathIsNoChangeOfOthers(t *testing.T) {
+	all := tenantTree()
+	held := Placement{Parent: "web", HoldMessage: "CardQuota chat: no path"}
+	const owned = `{"f:metadata":{"f:annotations":{"f:volcano.sh/card.quota":{},"f:volcano.sh/card.deserved":{},"f:volcano.sh/card.guarantee":{}%s}},"f:spec":{"f:parent":{}}}`
+	live := func(more string) *v1beta1.Queue {
+		return below("web", all["chat"], func(l *v1beta1.Queue) {
+			l.ManagedFields = []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", fmt.Sprintf(owned, more))}
+		})
+	}
+	wanted := func(place Placement) DesiredQueue {
+		return NewDesiredQueue(all["chat"], PolicyInput{Types: noTypes}, live(""), "", &place)
+	}
+	check.That(t, wanted(held).TreeChanged(live("")), "the lost path counts as a change of another manager")
+	check.That(t, wanted(Placement{Parent: "web"}).TreeChanged(live(`,"f:volcano.sh/stop-policy":{},"f:cardquota.dev/hold-message":{}`)), "the path that is there again counts as a change of another manager")
+	check.That(t, !wanted(Placement{Parent: "web"}).TreeChanged(live("")), "nothing changed")
 }
 
 func TestPlaceQueue(t *testing.T) {

@@ -28,7 +28,7 @@ type Family struct {
 // Each amount gets as close as the neighbors allow, so that no order of writes ends in a
 // deadlock. The Wait is nil when nothing is left to do.
 func (p Placement) Stage(q *v1alpha1.CardQuota, f Family) (Placement, *Wait) {
-	staged := Placement{Parent: p.Parent, IsClosed: p.IsClosed, Limit: quota.Shares{}, Deserved: quota.Shares{}, Guarantee: quota.Shares{}}
+	staged := Placement{Parent: p.Parent, HoldMessage: p.HoldMessage, Limit: quota.Shares{}, Deserved: quota.Shares{}, Guarantee: quota.Shares{}}
 	var forParent, forChildren []string
 	for _, key := range computeNames {
 		bounds := f.boundsFor(key)

@@ -120,9 +120,6 @@ func (l *Ledger) readQueue(queue string) *queueLedger {
 // SetLimits sets what the queue may use. A queue without limits may use nothing.
 func (l *Ledger) SetLimits(queue string, limits Limits) { l.ensureQueue(queue).limits = limits }
 
-// Limits returns what the queue may use.
-func (l *Ledger) Limits(queue string) Limits { return l.readQueue(queue).limits }
-
 // Charge records what a pod uses. The caller must not change c afterwards. A second charge of
 // the same pod replaces the first, so a repeated event never counts twice.
 func (l *Ledger) Charge(pod string, c *Charge) {

@@ -34,6 +34,8 @@ type TreeQueue struct {
 	AnyCard bool
 	// IsHeld reports whether the queue's stop policy holds its subtree.
 	IsHeld bool
+	// HoldMessage says why it is held, "" if a user's stop policy does.
+	HoldMessage string
 	// IsParentOnly reports whether the queue takes no work even without children.
 	IsParentOnly bool
 }
@@ -61,6 +63,8 @@ type Fault struct {
 	Kind FaultKind
 	// Queue is the queue of the path that has the fault, Parent the parent that it names.
 	Queue, Parent string
+	// HoldMessage is that of the queue if it is held.
+	HoldMessage string
 }
 
 // closesSubtree reports whether the fault closes the queue and everything below it. Then an unused
@@ -187,7 +191,7 @@ func (t *treeResolver) findFault(name string) (fault Fault, isRooted bool) {
 		q := t.written[at]
 		seen[at] = true
 		if q.IsHeld && fault.Kind == NoFault {
-			fault = Fault{Kind: IsHeld, Queue: at}
+			fault = Fault{Kind: IsHeld, Queue: at, HoldMessage: q.HoldMessage}
 		}
 		if q.Parent == "" {
 			break

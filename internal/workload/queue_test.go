@@ -143,3 +143,26 @@ func TestWhatAQueueAllows(t *testing.T) {
 		}
 	}
 }
+
+// TestAQueueHeldByTheOperatorSaysWhy: its users cannot end the hold with a stop policy, and neither
+// can those of queues below it.
+func TestAQueueHeldByTheOperatorSaysWhy(t *testing.T) {
+	held := func(message string) *v1beta1.Queue {
+		return tenant(`{"H200":8}`, func(q *v1beta1.Queue) {
+			q.Annotations[v1alpha1.AnnotationStopPolicy] = "Hold"
+			if message != "" {
+				q.Annotations[v1alpha1.AnnotationHoldMessage] = message
+			}
+		})
+	}
+	rules := QueueRulesFor(held("CardQuota q: no path"), "", nil)
+	check.Says(t, rules.Refusal, "Queue <q> is held by the operator: nothing new starts in it; CardQuota q: no path")
+	child := QueueRulesFor(tenant(`{"H200":8}`, called("child"), func(q *v1beta1.Queue) { q.Spec.Parent = "q" }), "", nil)
+	resolved := quota.ResolveTree(map[string]quota.TreeQueue{"q": rules.Tree, "child": child.Tree})
+	below := resolved["child"]
+	check.Says(t, child.InTree("child", &below).Refusal, "Queue <child> (its ancestor <q>) is held by the operator: nothing new starts in it; CardQuota q: no path")
+	byUser, byLength := QueueRulesFor(held(""), "", nil), QueueRulesFor(held(strings.Repeat("x", 1<<20)), "", nil)
+	check.Says(t, byUser.Refusal, "Queue <q> is held by its stop policy")
+	check.That(t, len(byLength.Refusal.Message) < 1000, "the message has %d bytes", len(byLength.Refusal.Message))
+	check.That(t, !rules.IsSameInTree(&byUser), "a queue whose hold has another cause is read as before")
+}

@@ -22,6 +22,7 @@ func TreeQueueFor(queue *v1beta1.Queue, limits quota.Limits, isManaged bool) (qu
 	t := quota.TreeQueue{
 		Parent: queue.Spec.Parent, AnyCard: limits.AnyCard,
 		IsHeld:       stopsWork(v1alpha1.StopPolicy(queue.Annotations[v1alpha1.AnnotationStopPolicy])),
+		HoldMessage:  queue.Annotations[v1alpha1.AnnotationHoldMessage],
 		IsParentOnly: queue.Annotations[v1alpha1.AnnotationParentOnly] == "true",
 		Quota:        quota.Shares{}, Deserved: quota.Shares{}, Guarantee: quota.Shares{},
 	}
@@ -110,21 +111,24 @@ func RefusalForFault(queue string, fault quota.Fault) *Refusal {
 	if fault.Queue != queue {
 		at = fmt.Sprintf(" (its ancestor <%s>)", fault.Queue)
 	}
-	switch fault.Kind {
-	case quota.NoFault:
+	switch {
+	case fault.Kind == quota.NoFault:
 		return nil
-	case quota.ParentNotFound:
+	case fault.Kind == quota.ParentNotFound:
 		return &Refusal{Reason: ReasonParentNotFound, Message: fmt.Sprintf(
 			"Queue <%s>%s names parent <%s>, which does not exist: nothing new starts in it; create the parent, or name an existing one", queue, at, fault.Parent)}
-	case quota.ParentCycle:
+	case fault.Kind == quota.ParentCycle:
 		return &Refusal{Reason: ReasonParentCycle, Message: fmt.Sprintf(
 			"Queue <%s>%s names parent <%s>, which leads back to it: nothing new starts in it; set spec.parent to a queue that leads to <%s>", queue, at, fault.Parent, RootQueue)}
-	case quota.TooDeep:
+	case fault.Kind == quota.TooDeep:
 		return &Refusal{Reason: ReasonTreeTooDeep, Message: fmt.Sprintf(
 			"Queue <%s> is more than %d levels below <%s>: nothing new starts in it; move it up", queue, quota.MaxDepth, RootQueue)}
-	case quota.IsParent:
+	case fault.Kind == quota.IsParent:
 		return &Refusal{Reason: ReasonQueueParent, Message: fmt.Sprintf(
 			"Queue <%s> is the parent of other queues and takes no jobs: name one of its children", queue)}
+	case fault.HoldMessage != "":
+		return &Refusal{Reason: ReasonQueueHeld, Message: fmt.Sprintf(
+			"Queue <%s>%s is held by the operator: nothing new starts in it; %.600s", queue, at, fault.HoldMessage)}
 	default:
 		return &Refusal{Reason: ReasonQueueHeld, Message: fmt.Sprintf(
 			"Queue <%s>%s is held by its stop policy: nothing new starts in it; set stopPolicy to None to go on", queue, at)}

@@ -24,7 +24,7 @@ import (
 // othersAnnotations are those that no pod and no PodGroup carries.
 var othersAnnotations = []string{
 	"AnnotationCardQuota", "AnnotationNamespaceSelector", "AnnotationCardAllocated", "annotationClosedByParent", // of Queues
-	"AnnotationCardDeserved", "AnnotationCardGuarantee", "AnnotationStopPolicy", "AnnotationParentOnly", // of Queues in a tree
+	"AnnotationCardDeserved", "AnnotationCardGuarantee", "AnnotationStopPolicy", "AnnotationParentOnly", "AnnotationHoldMessage", // of Queues in a tree
 	"AnnotationCreatedBy", "AnnotationDescription", "AnnotationRenderedFrom", "AnnotationCardResources", // of what the operator makes
 }
 

@@ -101,7 +101,7 @@ func addBelow(members map[string]*v1alpha1.CardQuota, addChildren func(parent st
 // treeOfOwners returns the tree of the CardQuotas that own their queues, and of the Queues
 // below those that no CardQuota owns.
 func (r *reconciliation) treeOfOwners(ctx context.Context, members map[string]*v1alpha1.CardQuota) (*cardquota.Tree, error) {
-	owners, others := make([]*v1alpha1.CardQuota, 0, len(members)), []*v1beta1.Queue(nil)
+	owners, queues := make([]*v1alpha1.CardQuota, 0, len(members)), make([]string, 0, len(members))
 	for _, member := range members {
 		owner, err := r.ownerOfQueue(ctx, member.QueueName())
 		if err != nil {
@@ -110,21 +110,42 @@ func (r *reconciliation) treeOfOwners(ctx context.Context, members map[string]*v
 		if member.Name != r.quota.Name && owner != nil && owner.Name != member.Name {
 			continue
 		}
-		owners = append(owners, member)
-		below, err := r.childQueues(ctx, member.QueueName())
+		owners, queues = append(owners, member), append(queues, member.QueueName())
+	}
+	others, err := unownedBelow(queues, func(queue string) ([]*v1beta1.Queue, error) {
+		children, err := r.childQueues(ctx, queue)
+		for i := len(children) - 1; i >= 0 && err == nil; i-- {
+			var owner *v1alpha1.CardQuota
+			if owner, err = r.ownerOfQueue(ctx, children[i].Name); owner != nil {
+				children = slices.Delete(children, i, i+1)
+			}
+		}
+		return children, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return cardquota.NewTree(owners, others, unmanagedQueues(r.policy)), nil
+}
+
+// unownedBelow returns all Queues below the given ones, as far as no CardQuota owns them. children
+// returns those directly below a Queue.
+func unownedBelow(queues []string, children func(queue string) ([]*v1beta1.Queue, error)) (found []*v1beta1.Queue, err error) {
+	seen := map[string]bool{}
+	for next := slices.Clone(queues); len(next) > 0; next = next[1:] {
+		if seen[next[0]] {
+			continue
+		}
+		seen[next[0]] = true
+		below, err := children(next[0])
 		if err != nil {
 			return nil, err
 		}
 		for _, queue := range below {
-			if owner, err = r.ownerOfQueue(ctx, queue.Name); err != nil {
-				return nil, err
-			}
-			if owner == nil {
-				others = append(others, queue)
-			}
+			found, next = append(found, queue), append(next, queue.Name)
 		}
 	}
-	return cardquota.NewTreeWithQueues(owners, others, unmanagedQueues(r.policy)), nil
+	return found, nil
 }
 
 // ownerOfQueue returns the CardQuota that owns a queue, nil for none. It is not a copy.

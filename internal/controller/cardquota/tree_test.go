@@ -88,7 +88,7 @@ func TestTreeAroundOneHasTheNumbersOfTheWholeTree(t *testing.T) {
 	add("chat", "web", "5", amounts("5"))
 	add("far", "chat", "5", amounts("4"))
 	add("other", "", "7", amounts("7"))
-	whole := cardquota.NewTree(slices.Collect(maps.Values(all)))
+	whole := cardquota.NewTree(slices.Collect(maps.Values(all)), nil, v1alpha1.UnmanagedEnforce)
 	for name, q := range all {
 		members := map[string]*v1alpha1.CardQuota{name: q}
 		addChildren := func(parent string) error {
@@ -104,7 +104,25 @@ func TestTreeAroundOneHasTheNumbersOfTheWholeTree(t *testing.T) {
 			check.NoError(t, addChildren(at.Name))
 		}
 		check.NoError(t, addBelow(members, addChildren))
-		part := cardquota.NewTree(slices.Collect(maps.Values(members)))
+		part := cardquota.NewTree(slices.Collect(maps.Values(members)), nil, v1alpha1.UnmanagedEnforce)
 		check.Equal(t, name, whole.Placement(q, q.Spec.Parent), part.Placement(q, q.Spec.Parent))
 	}
+}
+
+// TestQueuesWithoutCardQuotasCountAtEveryLevel: Queues that are written by hand may have others
+// below them, and even form a cycle.
+func TestQueuesWithoutCardQuotasCountAtEveryLevel(t *testing.T) {
+	below := map[string][]string{"team": {"by-hand", "other"}, "by-hand": {"deeper"}, "deeper": {"by-hand", "deepest"}}
+	found, err := unownedBelow([]string{"team", "empty"}, func(queue string) (children []*v1beta1.Queue, err error) {
+		for _, name := range below[queue] {
+			children = append(children, builder.Queue(name).Obj())
+		}
+		return children, nil
+	})
+	check.NoError(t, err)
+	names := map[string]bool{}
+	for _, queue := range found {
+		names[queue.Name] = true
+	}
+	check.Equal(t, "queues", map[string]bool{"by-hand": true, "other": true, "deeper": true, "deepest": true}, names)
 }

@@ -47,7 +47,7 @@ func (u *UsageCollector) changedSubtrees(tree *cardquota.Tree, subtrees map[stri
 func treeOfAll(policies []*v1alpha1.ServiceTypePolicy, quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue) *cardquota.Tree {
 	for _, p := range policies {
 		if policy.IsTree(p) {
-			return cardquota.NewTreeWithQueues(quotas, queues, unmanagedQueues(p))
+			return cardquota.NewTree(quotas, queues, unmanagedQueues(p))
 		}
 	}
 	return nil

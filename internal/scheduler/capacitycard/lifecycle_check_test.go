@@ -127,7 +127,7 @@ func (l *lifecycle) check(t *rapid.T) {
 		}
 	}
 	for queue := range l.queues {
-		limits := l.plugin.ledger.Limits(queue)
+		limits := l.plugin.ledger.PathLimits(queue)
 		check.Must(t, len(limits.Cards) == len(l.quotas[queue]), "queue %s is limited to %v, its quota is %v", queue, limits.Cards, l.quotas[queue])
 		for _, model := range []string{"A", "B"} {
 			if got, want := int(l.plugin.ledger.Used(queue, card.Name(model))), used[use{queue, model, false}]; got != want {

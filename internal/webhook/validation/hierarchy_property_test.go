@@ -63,7 +63,7 @@ func drawCardQuota(t *rapid.T, name string) *v1alpha1.CardQuota {
 // wrongs returns what the operator says of a tree, without the CardQuotas whose parent does not
 // exist, and those below them.
 func wrongs(all quotas) (found []string) {
-	tree := cardquota.NewTree(all)
+	tree := cardquota.NewTree(all, nil, v1alpha1.UnmanagedEnforce)
 	for _, c := range all {
 		condition := tree.HierarchyCondition(c, nil)
 		if condition.Status == metav1.ConditionFalse && condition.Reason != v1alpha1.ReasonParentNotFound {
@@ -76,7 +76,7 @@ func wrongs(all quotas) (found []string) {
 // isRightlyRefused reports whether the operator finds something wrong with a tree that is refused. It
 // accepts a card without deserved, and says nothing of the numbers below a missing parent.
 func isRightlyRefused(result Result, all quotas) bool {
-	tree := cardquota.NewTree(all)
+	tree := cardquota.NewTree(all, nil, v1alpha1.UnmanagedEnforce)
 	for _, c := range all {
 		if tree.Fault(c.Name).Kind == quota.ParentNotFound {
 			return true
@@ -120,7 +120,7 @@ func checkEdit(t *rapid.T, all quotas) {
 		check.Must(t, isRightlyRefused(result, edited), "the edit of %s is refused, and nothing is wrong: %q", after.Name, texts(result.Errors))
 		return
 	}
-	tree := cardquota.NewTree(edited)
+	tree := cardquota.NewTree(edited, nil, v1alpha1.UnmanagedEnforce)
 	check.Must(t, tree.Fault(after.Name).Kind != quota.ParentCycle && tree.Fault(after.Name).Kind != quota.TooDeep, "the edit of %s is admitted: %v", after.Name, tree.Fault(after.Name))
 	for _, text := range wrongs(edited) {
 		name, _, _ := strings.Cut(text, ":")

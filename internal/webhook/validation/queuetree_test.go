@@ -71,6 +71,14 @@ func TestQueuesOfATree(t *testing.T) {
 		"a parent without children":  {in("only-parent"), nil, "Queue <only-parent> is the parent", ""},
 		"a held queue":               {in("drained"), func(w *WorkloadInput) { w.HasChildren = func(string) bool { return false } }, "", "Queue <drained> is held by its stop policy"},
 		"below a held queue":         {in("below-drained"), nil, "", "Queue <below-drained> (its ancestor <drained>) is held by its stop policy"},
+		"held by the operator": {in("drained"), func(w *WorkloadInput) {
+			w.Queue = func(name string) *v1beta1.Queue {
+				q := treeQueues(name)
+				q.Annotations[v1alpha1.AnnotationHoldMessage] = "CardQuota drained: no path"
+				return q
+			}
+			w.HasChildren = func(string) bool { return false }
+		}, "", "Queue <drained> is held by the operator: nothing new starts in it; CardQuota drained: no path"},
 		"without its parent":         {in("orphan"), nil, "", "Queue <orphan> names parent <gone>, which does not exist"},
 		"in a cycle":                 {in("a"), nil, "", "Queue <a> (its ancestor <b>) names parent <a>, which leads back to it"},
 		"six levels":                 {in("deep6"), nil, "", ""},

@@ -101,7 +101,7 @@ func warnChangedChildren(result *Result, world, earlier *treeWorld, changed *v1a
 
 // resolve returns the numbers in force.
 func (w *treeWorld) resolve() *cardquota.Tree {
-	return cardquota.NewTreeWithQueues(w.all, w.queues, w.unmanaged)
+	return cardquota.NewTree(w.all, w.queues, w.unmanaged)
 }
 
 // below returns every CardQuota below one, by level and name.
