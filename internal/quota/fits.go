@@ -38,7 +38,8 @@ const (
 	NotReclaimable
 	// RecentlyReclaimed: the queue would borrow again what was just reclaimed from it.
 	RecentlyReclaimed
-	// HeldForOthers: the free quota of an ancestor is held for pods that reclaimed cards.
+	// HeldForOthers: the free quota of the queue or an ancestor is held for pods that reclaimed
+	// cards.
 	HeldForOthers
 	// Guaranteed: what is free is guaranteed to other queues.
 	Guaranteed

@@ -231,6 +231,14 @@ func (n *naiveLedger) heldForOthers(queue, leaf string, name card.Name) int64 {
 	return n.sum(queue, name, n.holds, func(p naivePod) bool { return p.queue != leaf })
 }
 
+// heldAgainst is what is held in a queue for pods to which one more pod must leave it: those of
+// other queues, and of its own queue if that borrows with it.
+func (n *naiveLedger) heldAgainst(after *naiveLedger, queue string, name card.Name, more naivePod) int64 {
+	leaf := more.queue
+	borrows := naiveIsCard(name) && !n.deservesAny(leaf, name) && after.used(leaf, name) > n.deserved(leaf, name)
+	return n.sum(queue, name, n.holds, func(p naivePod) bool { return p.queue != leaf || borrows })
+}
+
 // unused is the unused guarantee of a queue and everything below it.
 func (n *naiveLedger) unused(queue string, name card.Name) int64 {
 	if n.limits[queue].IsHeld {
@@ -307,7 +315,7 @@ func (n *naiveLedger) refusalOfLimits(after *naiveLedger, at string, name card.N
 	switch {
 	case at == "":
 		return ""
-	case isLimited && after.used(at, name)+n.heldForOthers(at, more.queue, name) > limit:
+	case isLimited && after.used(at, name)+n.heldAgainst(after, at, name, more) > limit:
 		return "quota of " + at
 	case n.terminatesOverQuota(at, name):
 		return "terminating in " + at
@@ -320,7 +328,7 @@ func (n *naiveLedger) refusalOfLimits(after *naiveLedger, at string, name card.N
 // refusalForOthers returns why one queue, or root, keeps what one more pod asks for others.
 func (n *naiveLedger) refusalForOthers(after *naiveLedger, at string, name card.Name, more naivePod) string {
 	limit, isLimited := n.limit(at, name)
-	used, held, others := after.used(at, name), n.heldForOthers(at, more.queue, name), after.unusedBelow(at, name)
+	used, held, others := after.used(at, name), n.heldAgainst(after, at, name, more), after.unusedBelow(at, name)
 	switch {
 	case n.stopped[at][name] && !n.deservesAny(at, name) && used > n.deserved(at, name) && (n.deservesAny(more.queue, name) || after.used(more.queue, name) > n.deserved(more.queue, name)):
 		return "recently reclaimed from " + at

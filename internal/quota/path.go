@@ -41,7 +41,7 @@ func (q *queueLedger) checkPath(name card.Name, count int64, isFixed bool, relea
 }
 
 // checkShares checks what only a tree limits at one queue of the path of leaf: what is held for
-// other queues, what they are guaranteed, and what the queue deserves.
+// other pods, what other queues are guaranteed, and what the queue deserves.
 func (q *queueLedger) checkShares(leaf *queueLedger, name card.Name, used, count, change int64, isFixed bool, released *Released) (e exceededLimit, isExceeded bool) {
 	if !q.isRoot() && !q.deservesAny(name) {
 		if e, isExceeded := q.checkDeserved(leaf, name, used, count, isFixed, released); isExceeded {
@@ -52,7 +52,10 @@ func (q *queueLedger) checkShares(leaf *queueLedger, name card.Name, used, count
 	if q.isUnlimited(name) {
 		return e, false
 	}
-	held := q.tree.held[name] - leaf.tree.held[name]
+	held := q.tree.held[name]
+	if held > 0 {
+		held -= leaf.usableHolds(name, count-released.amount(name))
+	}
 	if held > 0 && AddSaturating(used, held) > limit && !q.isRoot() {
 		return exceededLimit{HeldForOthers, q, AddSaturating(used, held), limit}, true
 	}
@@ -62,6 +65,15 @@ func (q *queueLedger) checkShares(leaf *queueLedger, name card.Name, used, count
 		return exceededLimit{Guaranteed, q, AddSaturating(AddSaturating(used, max(held, 0)), unused), limit}, true
 	}
 	return e, false
+}
+
+// usableHolds returns how much of what is held for its pods the queue may use with more of a card.
+// With cards that it borrows, it may not use what was reclaimed for others of its pods.
+func (q *queueLedger) usableHolds(name card.Name, more int64) int64 {
+	if !isCompute(name) && !q.deservesAny(name) && !q.staysWithinDeserved(name, more) {
+		return 0
+	}
+	return q.tree.held[name]
 }
 
 // checkDeserved checks that the queue borrows nothing that could not be reclaimed, and nothing

@@ -158,11 +158,11 @@ func (q *queueLedger) ownUnusedBelow(ancestor *queueLedger, name card.Name) (own
 	return own
 }
 
-// Deserves reports whether a queue deserves so many more of a card than it uses. Without a tree a
+// Deserves reports whether a queue deserves so many more of a name than it uses. Without a tree a
 // queue deserves its quota.
-func (l *Ledger) Deserves(queue string, name card.Name, count card.Count) bool {
+func (l *Ledger) Deserves(queue string, name card.Name, count int64) bool {
 	q := l.readQueue(queue)
-	return count == 0 || q.deservesAny(name) || AddSaturating(q.used(name), int64(count)) <= q.limits.deserved(name)
+	return count == 0 || q.deservesAny(name) || AddSaturating(q.used(name), count) <= q.limits.deserved(name)
 }
 
 // CouldFit reports whether so many of a card fit the quotas of a queue and its ancestors, and

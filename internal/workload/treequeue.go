@@ -159,7 +159,7 @@ func treeRefusal(s *quota.InsufficientQuota) *Refusal {
 			requester, s.Resource(), amount(s.Requested), amount(s.Total), inAncestor(s), amount(s.Limit))}
 	case quota.HeldForOthers:
 		return &Refusal{Reason: ReasonInsufficientScalarQuota, Message: fmt.Sprintf(
-			"Queue <%s> waits while %s are held for pods of other queues that reclaimed them: requested <%s>, total would be <%s>%s, but capability is <%s>",
+			"Queue <%s> waits while %s are held for pods that reclaimed them: requested <%s>, total would be <%s>%s, but capability is <%s>",
 			requester, s.Resource(), amount(s.Requested), amount(s.Total), inAncestor(s), amount(s.Limit))}
 	case quota.Guaranteed:
 		where := fmt.Sprintf("capability of <%s> is <%s>", s.Queue, amount(s.Limit))

@@ -270,10 +270,10 @@ func (v *sessionView) placedPods() map[string]bool {
 
 // isOvertaken reports whether a job with precedence over a reclaimer has got pods placed since:
 // it may have used what was freed. Precedence is a higher priority of the queue, or within the
-// queue. In a tree a job of the same queue that only borrows may take it.
+// queue.
 func (v *sessionView) isOvertaken(reclaimer *group, since reclaimRecord) bool {
 	return slices.ContainsFunc(v.groups, func(g *group) bool {
-		ahead := v.queues[g.queue].priority > v.queues[reclaimer.queue].priority || g.queue == reclaimer.queue && (v.tree != nil || g.priority > reclaimer.priority)
+		ahead := v.queues[g.queue].priority > v.queues[reclaimer.queue].priority || g.queue == reclaimer.queue && g.priority > reclaimer.priority
 		return ahead && slices.ContainsFunc(g.placed, func(p *pod) bool { return !since.placed[p.uid] })
 	})
 }

@@ -167,7 +167,7 @@ func (w *simulation) run(wait func()) string {
 	for session := 1; ; session++ {
 		w.server.session = session
 		if session > last+promptSessions {
-			time.Sleep(w.slowPeriod())
+			time.Sleep(slowSessionPeriod)
 		} else {
 			time.Sleep(time.Second)
 		}
@@ -191,15 +191,6 @@ func (w *simulation) run(wait func()) string {
 			return fmt.Sprintf("the cluster does not come to rest in %d sessions", maxSessions)
 		}
 	}
-}
-
-// slowPeriod returns the time between two late sessions. In a tree it is so short that victims end
-// before the cooldown of their queue.
-func (w *simulation) slowPeriod() time.Duration {
-	if w.isTree {
-		return time.Minute
-	}
-	return slowSessionPeriod
 }
 
 // endFaults ends all faults: the API server answers at once.

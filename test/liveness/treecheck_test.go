@@ -323,7 +323,7 @@ func (v *sessionView) fitsAfter(u *startUnit, gone []*group, pods func(*group) [
 // fitsByTree reports whether a unit would certainly fit by reclaiming: jobs that hold more than
 // their queues deserve are taken one by one until it fits.
 func (v *sessionView) fitsByTree(u *startUnit, runsEnough func(*group) bool) bool {
-	if v.tree.WhyClosed(u.queue) != "" || !isKnownType(v.queues[u.queue].kind) || len(v.reservedInQueue(u)) > 0 || v.isOverCommitted(u) {
+	if v.tree.WhyClosed(u.queue) != "" || !isKnownType(v.queues[u.queue].kind) || len(v.reservedInQueue(u)) > 0 {
 		return false
 	}
 	var gone []*group
@@ -346,16 +346,6 @@ func (v *sessionView) fitsByTree(u *startUnit, runsEnough func(*group) bool) boo
 		}
 	}
 	return false
-}
-
-// isOverCommitted reports whether some level above a unit holds and guarantees more than it has.
-// Then more cards must be released than the unit requests, which the scheduler does not do yet.
-func (v *sessionView) isOverCommitted(u *startUnit) bool {
-	card, _, plain := u.cardNeeded()
-	use := v.treeUse(card, heldPods)
-	return !plain || v.tree.Occupied("", card, use) > v.schedulable(card, heldPods) || slices.ContainsFunc(v.tree.PathOf(u.queue), func(name string) bool {
-		return v.tree.Occupied(name, card, use) > v.tree.Queue(name).Cards[card]
-	})
 }
 
 // reservedInQueue returns the other groups of a unit's queue that wait.

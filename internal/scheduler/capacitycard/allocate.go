@@ -17,7 +17,8 @@ import (
 )
 
 // queueOrder puts first the queue of higher priority, then the one with the smaller dominant
-// share. In a tree it compares what the queues deserve and borrow.
+// share. In a tree it compares what the queues deserve and borrow. There Allocate serves pods
+// that need not borrow first, whatever this order.
 func (p *plugin) queueOrder(l, r any) int {
 	left, right := l.(*api.QueueInfo), r.(*api.QueueInfo)
 	if c := cmp.Compare(right.Queue.Spec.Priority, left.Queue.Spec.Priority); c != 0 {
@@ -38,6 +39,9 @@ func (p *plugin) allocatable(_ *api.QueueInfo, task *api.TaskInfo) bool {
 	}
 	if attempt := p.attempt.Load(); attempt != nil && attempt.pod == task.UID {
 		return p.allocatableInAttempt(r, attempt)
+	}
+	if !p.isTurnOf(r) {
+		return false
 	}
 	refusal := p.runChecks(quotaChecks, r)
 	if refusal == nil {

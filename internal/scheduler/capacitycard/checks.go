@@ -50,7 +50,7 @@ var (
 	// placeChecks: may the pod be where it is placed?
 	placeChecks = append(podChecks[:len(podChecks):len(podChecks)], cardChecks...)
 	// nodeChecks: does the node fit the pod, in the predicate?
-	nodeChecks = []nodeCheckFunc{noStuckPodConflicts, conflictsArePreemptable, roomIsNotStuck, reclaimedRoomStaysFree, cardFits}
+	nodeChecks = []nodeCheckFunc{noStuckPodConflicts, conflictsArePreemptable, roomIsNotStuck, reclaimedRoomStaysFree, cardIsDeserved, cardFits}
 )
 
 // runChecks returns the refusal of the first check that fails, nil if all pass.

@@ -103,6 +103,7 @@ func TestEachCheckOfNodesRefuses(t *testing.T) {
 			rule.ReclaimFrom = []string{"inference"}
 			s.p.args.serviceTypes["inference"] = rule
 		}, roomReclaimedByOthers},
+		"cardIsDeserved":     {"i inf 1: - card=A|B", nil, func(s *scene, _ *checkInput) { s.p.deservedFirst = &deservedFirst{} }, cardNotDeserved},
 		"cardFits the card":  {"i inf 1: - card=B", nil, nil, cardNotAllowed},
 		"cardFits the quota": {"i inf 1: -", nil, func(_ *scene, r *checkInput) { r.request.Count = 10_000 }, quotaExceeded},
 	}

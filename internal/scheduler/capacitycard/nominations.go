@@ -182,7 +182,7 @@ func (p *plugin) tasksKeepingRoom(job *api.JobInfo, kept map[queueCard]card.Coun
 		request := p.RequestFor(task)
 		name, allowed := p.cardFor(request, made.node)
 		all := kept[queueCard{job.Queue, name}].Add(request.Count)
-		if allowed && !p.ledger.Deserves(string(job.Queue), name, all) {
+		if allowed && !p.ledger.Deserves(string(job.Queue), name, int64(all)) {
 			refused++
 			continue
 		}
@@ -215,16 +215,18 @@ func (p *plugin) holdQuota(task *api.TaskInfo, queue api.QueueID, node string) {
 }
 
 // reclaimedRoomStaysFree: the node has room besides the cards kept for pending reclaimers that
-// may reclaim from this pod, or in a tree, from which its queue would borrow. What this session
+// may reclaim from this pod, or from which this pod of a tree would borrow. What this session
 // placed is already counted on the node.
 func reclaimedRoomStaysFree(p *plugin, r checkInput, node *api.NodeInfo) int {
 	if len(p.reclaimedRoom[node.Name]) == 0 {
 		return nodeFits
 	}
 	needed, found, serviceType, queue := r.task.InitResreq.Clone(), false, p.ServiceType(r.task), p.ssn.Queues[r.job.Queue]
-	for _, h := range p.reclaimedRoom[node.Name] {
+	room := p.reclaimedRoom[node.Name]
+	for i := range room {
+		h := &room[i]
 		byMatrix := queue != nil && queue.Queue.Spec.Priority < h.priority && p.args.serviceTypes.CanReclaim(h.serviceType, serviceType)
-		if h.task.Status == api.Pending && (byMatrix || p.wouldBorrowFrom(h.queue, r, node)) {
+		if h.task.Status == api.Pending && (byMatrix || p.wouldBorrowFrom(h, r, node)) {
 			needed.Add(h.task.InitResreq)
 			found = true
 		}
@@ -236,9 +238,10 @@ func reclaimedRoomStaysFree(p *plugin, r checkInput, node *api.NodeInfo) int {
 }
 
 // wouldBorrowFrom reports whether a pod of a tree would borrow with what a node has: its queue,
-// or an ancestor that it does not share with the owner, would use more than it deserves.
-func (p *plugin) wouldBorrowFrom(owner api.QueueID, r checkInput, node *api.NodeInfo) bool {
-	if !p.cache.tree.isTree || owner == r.job.Queue {
+// or an ancestor that it does not share with the owner of kept cards, would use more than it
+// deserves. Other jobs of the owner's queue may not borrow them either.
+func (p *plugin) wouldBorrowFrom(owner *roomOwner, r checkInput, node *api.NodeInfo) bool {
+	if !p.cache.tree.isTree || owner.task.Job == r.task.Job {
 		return false
 	}
 	name, count := quota.CPUName, r.request.MilliCPU
@@ -246,7 +249,8 @@ func (p *plugin) wouldBorrowFrom(owner api.QueueID, r checkInput, node *api.Node
 		name, _ = p.inventory.CardOnNode(node.Name, r.request.Resource)
 		count = int64(r.request.Count)
 	}
-	return slices.ContainsFunc(p.PathBelow(owner, r.job.Queue), func(queue api.QueueID) bool { return p.AboveDeserved(queue, name)+count > 0 })
+	borrows := func(queue api.QueueID) bool { return !p.ledger.Deserves(string(queue), name, count) }
+	return borrows(r.job.Queue) || slices.ContainsFunc(p.PathBelow(owner.queue, r.job.Queue), borrows)
 }
 
 // stuckAfter is how long after its grace period a terminating pod counts as stuck. A finalizer

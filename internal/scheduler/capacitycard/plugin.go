@@ -66,6 +66,8 @@ type plugin struct {
 	unreserved []unreservedJob
 	// preemption is what the action preempt evicts, nil unless it runs.
 	preemption *preemption
+	// deservedFirst is the state of the action allocate in a tree, nil unless it runs in parts.
+	deservedFirst *deservedFirst
 	// attempt is the pod and node that preempt tries now, nil if none.
 	attempt atomic.Pointer[preemptionAttempt]
 	// reclaimerCandidate is the pod that preemptive allowed last.

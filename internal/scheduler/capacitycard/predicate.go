@@ -72,6 +72,7 @@ const (
 	conflictNotPreemptable
 	roomIsStuck
 	roomIsStuckWithoutVictims
+	cardNotDeserved
 )
 
 // fixedMessages are the messages of reasons without details.
@@ -82,6 +83,7 @@ var fixedMessages = map[int]string{
 	conflictNotPreemptable:    "node(s) have pods that conflict by anti-affinity or host port and may not be preempted",
 	roomIsStuck:               "node(s) have too little room beside terminating pods past their grace period",
 	roomIsStuckWithoutVictims: "node(s) have too little room beside terminating pods past their grace period",
+	cardNotDeserved:           "node(s) have a card that the queue would borrow, after the queues that deserve it",
 }
 
 // fitErrorKey is everything that the message of a fit error depends on.

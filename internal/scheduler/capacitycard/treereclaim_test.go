@@ -121,9 +121,11 @@ func TestReclaimedRoomHoldsQuota(t *testing.T) {
 	const held = `node a A 4; node b B 4; queue t {"A":4}; queue q {"A":4} training parent=t deserved={"A":2}; queue r {"A":4} training parent=t deserved={"A":1}; i q 2: -*2 card=A;`
 	for t, tc := range check.Cases(t, map[string]struct{ text, placed, why string }{
 		"a borrower waits":                   {`queue t {"A":8}; k r 1: -*4`, "a:2", "node(s) reserve cards for pods that reclaimed them"},
-		"quota of the parent is held":        {`queue t {"A":3}; k r 1: -*3`, "a:1", "Queue <r> waits while <A> are held for pods of other queues that reclaimed them: requested <1>, total would be <4> in its ancestor <t>, but capability is <3>"},
+		"quota of the parent is held":        {`queue t {"A":3}; k r 1: -*3`, "a:1", "Queue <r> waits while <A> are held for pods that reclaimed them: requested <1>, total would be <4> in its ancestor <t>, but capability is <3>"},
 		"another queue that deserves it":     {`queue r {"A":4} training parent=t deserved={"A":4}; queue t {"A":8}; k r 1: -*4`, "a:4", ""},
 		"other cards are not kept":           {`queue t {"A":4,"B":4}; queue r {"A":4,"B":4} training parent=t deserved={"A":1,"B":0}; k r 1: -*4 card=B`, "b:4", ""},
+		"its own queue may not borrow cards": {`queue q {"A":8} training parent=t deserved={"A":2}; queue t {"A":8}; k q 4: -*4`, "", "node(s) reserve cards for pods that reclaimed them"},
+		"its own queue may not borrow quota": {`node c A 8; queue t {"A":8}; k q 4: -*4`, "", "Queue <q> waits while <A> are held for pods that reclaimed them: requested <1>, total would be <5>, but capability is <4>"},
 		"the queue itself may use its share": {`k q 1: -*2`, "a:2", ""},
 	}) {
 		s := newTreeScene(t, held+tc.text, func(p *corev1.Pod) {

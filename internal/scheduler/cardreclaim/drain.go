@@ -28,7 +28,7 @@ const eventDrained = "Drained"
 // evicted as a whole, so a session may drain the whole of one larger job.
 const maxDrainedPods = 256
 
-// Allocate is Volcano's action allocate. After it, it drains queues. Every configuration that
+// Allocate is Volcano's action allocate, with the order of a tree. After it, it drains queues. Every configuration that
 // starts pods has allocate, so stop policies drain whatever else the configuration evicts.
 type Allocate struct {
 	framework.Action
@@ -43,14 +43,15 @@ func NewAllocate(reclaim *Action) *Allocate {
 	return &Allocate{Action: allocate.New(), reclaim: reclaim}
 }
 
-// Execute starts pods, deletes evicted pods that do not end, and evicts the jobs of drained
-// queues.
+// Execute starts pods, in a tree first those with which no queue borrows. Then it deletes evicted
+// pods that do not end, and evicts the jobs of drained queues.
 func (a *Allocate) Execute(ssn *framework.Session) {
-	a.Action.Execute(ssn)
 	policy, ok := a.reclaim.cache.ReclaimPolicyFor(ssn.UID)
 	if !ok {
+		a.Action.Execute(ssn)
 		return
 	}
+	policy.Allocate(func() { a.Action.Execute(ssn) })
 	a.reclaim.deleteOverdue(ssn, policy)
 	if jobs := policy.DrainedJobs(); len(jobs) > 0 {
 		s := &reclaimSession{ssn: ssn, policy: policy, action: a.reclaim, now: policy.Now()}

@@ -1,0 +1,94 @@
+package capacitycard
+
+import (
+	"slices"
+
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/card"
+)
+
+// deservedFirst is the state of the action allocate in a tree. It runs twice: first for pods
+// whose queues deserve what they request, then for those with which their queues borrow. In one
+// run a queue of higher priority could borrow cards that another queue takes back at once.
+type deservedFirst struct {
+	// borrows is set in the second run.
+	borrows bool
+	// borrowers are the jobs with a pod for which the first run may not use each card of its
+	// request. The second run tries only these.
+	borrowers map[api.JobID]bool
+}
+
+// Allocate runs Volcano's action allocate. In a tree no pod borrows before the pods that need
+// not borrow. If only one kind of pods waits, one run does.
+func (p *plugin) Allocate(execute func()) {
+	if !p.cache.tree.isTree || !p.waitsForDeserved() {
+		execute()
+		return
+	}
+	p.deservedFirst = &deservedFirst{borrowers: map[api.JobID]bool{}}
+	defer func() { p.deservedFirst = nil }()
+	execute()
+	if len(p.deservedFirst.borrowers) == 0 {
+		return
+	}
+	p.deservedFirst.borrows = true
+	for id := range p.deservedFirst.borrowers {
+		clear(p.ssn.Jobs[id].NodesFitErrors) // with them Volcano would not try the pods again
+	}
+	execute()
+}
+
+// waitsForDeserved reports whether some pod may be placed with which its queue need not borrow.
+func (p *plugin) waitsForDeserved() bool {
+	for _, job := range p.ssn.Jobs {
+		if job.IsPending() {
+			continue
+		}
+		for _, task := range job.TaskStatusIndex[api.Pending] {
+			if r, known := p.checkInputFor(task); known && !task.SchGated && p.needNotBorrow(r) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// needNotBorrow reports whether the queue of a pod stays within what it deserves with some card.
+func (p *plugin) needNotBorrow(r checkInput) bool {
+	return p.ledger.FitsDeserved(string(r.job.Queue), r.request.Request, p.ReclaimsAll()) == nil
+}
+
+// isTurnOf reports whether the running part of allocate tries a pod. The first one notes whose
+// turn comes later.
+func (p *plugin) isTurnOf(r checkInput) bool {
+	d := p.deservedFirst
+	switch {
+	case d == nil:
+		return true
+	case d.borrows: // a job with a hard topology loses the reasons of the first run
+		return d.borrowers[r.job.UID] || r.job.ContainsHardTopology() || r.job.ContainsSubJobPolicy()
+	}
+	isDeserved := func(name card.Name) bool { return p.deservesCard(r, name) }
+	names := r.request.Names
+	if r.request.Count > 0 && (len(names) == 0 || slices.ContainsFunc(names, func(name card.Name) bool { return !isDeserved(name) })) {
+		d.borrowers[r.job.UID] = true
+	}
+	if !p.needNotBorrow(r) {
+		d.borrowers[r.job.UID] = true
+		return false
+	}
+	return true
+}
+
+// cardIsDeserved: in the first run of allocate, the queue of the pod deserves the node's card.
+// Of a request with one card, allocatable knows that already.
+func cardIsDeserved(p *plugin, r checkInput, node *api.NodeInfo) int {
+	if p.deservedFirst == nil || p.deservedFirst.borrows || r.request.Count == 0 || len(r.request.Names) == 1 {
+		return nodeFits
+	}
+	if name, named := p.inventory.CardOnNode(node.Name, r.request.Resource); named && !p.deservesCard(r, name) {
+		return cardNotDeserved
+	}
+	return nodeFits
+}
