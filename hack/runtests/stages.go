@@ -68,6 +68,9 @@ func allStages(p *project) []stage {
 		{name: "shipped-clocks", lane: clusters, onlyInTestAll: true, packages: []string{"test/e2e"},
 			run: "^(TestEnforcementIsProven|TestDisturbances)$", env: []string{"CLOCKS=shipped"},
 			needs: []string{"controlplane", "programs"}, timeout: 25 * time.Minute},
+		// The stage unit plays fewer sequences.
+		{name: "sequences", lane: background, onlyInTestAll: true, packages: []string{"test/liveness"},
+			run: "^TestWhatFitsStarts", env: []string{"DRAWS=3000"}, timeout: 20 * time.Minute},
 	}
 	taken := map[string]bool{}
 	for _, s := range list {

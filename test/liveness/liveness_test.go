@@ -4,6 +4,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,12 +19,28 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// sequences is the number of sequences. The environment variable DRAWS overrides the default,
-// as for properties.
-var sequences = flag.Int("sequences", 1000, "how many random sequences of sessions are played")
+// sequences is the number of sequences, and treeSequences that of sequences with trees of queues.
+// The environment variable DRAWS overrides both defaults, as for properties.
+var (
+	sequences     = flag.Int("sequences", 600, "how many random sequences of sessions are played")
+	treeSequences = flag.Int("tree-sequences", 200, "how many random sequences of sessions are played in trees of queues")
+)
+
+// numberOfSequences returns how many sequences a test plays.
+func numberOfSequences(t *testing.T, sequences int) int {
+	t.Helper()
+	given := os.Getenv("DRAWS")
+	if given == "" {
+		return sequences
+	}
+	n, err := strconv.Atoi(given)
+	check.NoError(t, err)
+	return n
+}
 
 func TestMain(m *testing.M) {
 	klog.SetLogger(logr.Discard())
+	debug.SetGCPercent(400) // the clusters are small, so the heap may grow
 	os.Exit(m.Run())
 }
 
@@ -57,13 +74,7 @@ func (m *schedulerCache) playSequence(s sequence) (wrong string, trace []string)
 
 // TestWhatFitsStarts runs random sequences.
 func TestWhatFitsStarts(t *testing.T) {
-	draws := *sequences
-	if given := os.Getenv("DRAWS"); given != "" {
-		n, err := strconv.Atoi(given)
-		check.NoError(t, err)
-		draws = n
-	}
-	r := seed.Rand(t)
+	r, draws := seed.Rand(t), numberOfSequences(t, *sequences)
 	inBubble(t, func(t *testing.T, m *schedulerCache) {
 		for range draws {
 			s := generateSequence(r)

@@ -3,6 +3,7 @@ package liveness
 import (
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -204,10 +205,15 @@ func (w *simulation) isAtRest() bool {
 	var state strings.Builder
 	for _, name := range w.server.pods.sortedNames() {
 		p := w.server.pods.objects[name]
-		fmt.Fprintln(&state, p.UID, p.Spec.NodeName, p.DeletionTimestamp, p.Status.Phase, isMarkedForRecreation(p))
+		deleted := ""
+		if p.DeletionTimestamp != nil {
+			deleted = strconv.FormatInt(p.DeletionTimestamp.Unix(), 10)
+		}
+		fields := []string{string(p.UID), p.Spec.NodeName, deleted, string(p.Status.Phase), strconv.FormatBool(isMarkedForRecreation(p))}
+		state.WriteString(strings.Join(fields, " ") + "\n")
 	}
 	for _, name := range w.server.groups.sortedNames() {
-		fmt.Fprintln(&state, name, w.server.groups.objects[name].Status.Phase)
+		state.WriteString(name + " " + string(w.server.groups.objects[name].Status.Phase) + "\n")
 	}
 	if state.String() != w.state {
 		w.state, w.changed = state.String(), time.Now()

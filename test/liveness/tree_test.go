@@ -1,7 +1,6 @@
 package liveness
 
 import (
-	"flag"
 	"strings"
 	"testing"
 
@@ -9,14 +8,11 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// treeSequences is the number of sequences with trees of queues.
-var treeSequences = flag.Int("tree-sequences", 300, "how many random sequences of sessions are played in trees of queues")
-
 // TestWhatFitsStartsInATree runs random sequences with trees of queues.
 func TestWhatFitsStartsInATree(t *testing.T) {
-	r := seed.Rand(t)
+	r, draws := seed.Rand(t), numberOfSequences(t, *treeSequences)
 	inBubble(t, func(t *testing.T, m *schedulerCache) {
-		for range *treeSequences {
+		for range draws {
 			s := generateTree(r)
 			wrong, _ := m.playSequence(s)
 			if wrong == "" {
