@@ -67,13 +67,19 @@ func (p *pages) List(_ context.Context, list client.ObjectList, options ...clien
 	return nil
 }
 
-// newCounter is a Reconciler whose cache has no PodGroup but those given.
-func newCounter(t *testing.T, live client.Reader, cached ...client.Object) *Reconciler {
+// newScheme returns the types that the controller reads and writes.
+func newScheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1beta1.AddToScheme, v1alpha1.AddToScheme} {
 		check.NoError(t, add(scheme))
 	}
-	return &Reconciler{client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(cached...).Build(), live: live, memberCounts: newMemberCounts()}
+	return scheme
+}
+
+// newCounter is a Reconciler whose cache has no PodGroup but those given.
+func newCounter(t *testing.T, live client.Reader, cached ...client.Object) *Reconciler {
+	return &Reconciler{client: fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(cached...).Build(), live: live, memberCounts: newMemberCounts()}
 }
 
 // members asks for a queue as a pass over its CardQuota does.
