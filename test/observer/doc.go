@@ -46,7 +46,8 @@
 // namespaces.go (I1), status.go (I3), reason.go (I6), and for I4 eviction.go (what
 // an eviction is), evictionrules.go (who may be evicted for whom), reclaimer.go
 // (for whom it was) and gang.go (what is left). The rules of a tree are in tree.go,
-// treeplacement.go (I1) and treeeviction.go (I4). process.go reads logs (I5).
+// treeplacement.go (I1) and treeeviction.go (I4); compute.go has those of CPU and
+// memory beyond their limits. process.go reads logs (I5).
 // Package sessioncheck checks sessions (I7 to I9) where they are counted
 // (sessions.go). order.go merges the watches; watch.go and observer.go do the I/O.
 package observer

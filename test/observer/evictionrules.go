@@ -53,7 +53,8 @@ func (m *clusterState) reclaimForbidden(by evictionAction, reclaimer, victim *po
 	if wrong := m.queueReclaimForbidden(reclaimer, victim); wrong != "" {
 		return wrong
 	}
-	if !slices.ContainsFunc(rule.RequestOf(reclaimer.pod, m.inventory).Cards, func(n string) bool { return victim.holdsCard(n) }) {
+	holdsCard := slices.ContainsFunc(rule.RequestOf(reclaimer.pod, m.inventory).Cards, func(n string) bool { return victim.holdsCard(n) })
+	if !holdsCard && !m.freesCompute(reclaimer, victim) {
 		return otherCard
 	}
 	return ""

@@ -49,6 +49,8 @@ type Options struct {
 	Sessions func(context.Context) (SessionCount, error)
 	// Tree reports whether the plugin argument queueHierarchy is Tree; see Observer.SetTree.
 	Tree bool
+	// ReclaimsAll reports whether the plugin argument reclaimResources is All; see Observer.SetReclaimsAll.
+	ReclaimsAll bool
 	// UnlimitedCPUMemory is the plugin argument cardUnlimitedCpuMemory.
 	UnlimitedCPUMemory bool
 	// Processes are followed from the start.

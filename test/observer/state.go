@@ -92,7 +92,7 @@ type quotaState struct {
 func newClusterState(options Options) *clusterState {
 	m := &clusterState{
 		options:        options,
-		tree:           treeState{unschedulable: map[string]bool{}},
+		tree:           treeState{unschedulable: map[string]bool{}, allocatable: map[string]rule.Quota{}},
 		pods:           map[types.UID]*podState{},
 		groups:         map[types.NamespacedName]*groupState{},
 		queues:         map[string]*v1beta1.Queue{},

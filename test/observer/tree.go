@@ -16,13 +16,14 @@ type treeState struct {
 	trees timeline[*rule.Tree]
 	// schedulable are the cards of the nodes that take pods, with the names of the other nodes.
 	schedulable timeline[schedulable]
-	// unschedulable reports which nodes take no pods now.
+	// unschedulable reports which nodes take no pods now, allocatable is the CPU and memory of nodes.
 	unschedulable map[string]bool
+	allocatable   map[string]rule.Quota
 	// ended are pods that stopped to hold cards without an eviction, oldest first.
 	ended []endedCharge
 }
 
-// schedulable is the inventory of the nodes that take pods.
+// schedulable is the inventory of the nodes that take pods, with CPU and memory.
 type schedulable struct {
 	cards  rule.Quota
 	closed map[string]bool
@@ -92,18 +93,22 @@ func (m *clusterState) recordSchedulable(at time.Time) {
 		for _, offer := range node.Cards {
 			now.cards[offer.Card] += offer.Count
 		}
+		for resource, amount := range m.tree.allocatable[name] {
+			now.cards[resource] += amount
+		}
 	}
 	m.tree.schedulable.setValue(now, at)
 }
 
-// recordNodeSpec records whether a node takes pods.
+// recordNodeSpec records whether a node takes pods, and its CPU and memory.
 func (m *clusterState) recordNodeSpec(node *corev1.Node, c change) {
-	closed := node.Spec.Unschedulable || !rule.IsReady(node)
 	if c.deleted {
 		delete(m.tree.unschedulable, node.Name)
-	} else {
-		m.tree.unschedulable[node.Name] = closed
+		delete(m.tree.allocatable, node.Name)
+		return
 	}
+	m.tree.unschedulable[node.Name] = node.Spec.Unschedulable || !rule.IsReady(node)
+	m.tree.allocatable[node.Name] = allocatableOf(node)
 }
 
 // recordEnd remembers a pod that no longer holds cards and was not evicted.
@@ -117,12 +122,15 @@ func (m *clusterState) recordEnd(before *rule.Charge, state *podState, c change)
 	}
 }
 
-// treeUse sums the cards of all charged pods that are selected, by queue.
-func (m *clusterState) treeUse(card string, counts func(*podState) bool) rule.TreeUse {
+// treeUse sums a card, CPU or memory of all charged pods that are selected, by queue.
+func (m *clusterState) treeUse(name string, counts func(*podState) bool) rule.TreeUse {
 	use := rule.TreeUse{}
 	for _, state := range m.pods {
-		if state.charge != nil && state.charge.Cards[card] > 0 && counts(state) {
-			use[state.charge.Queue] += state.charge.Cards[card]
+		if state.charge == nil {
+			continue
+		}
+		if amount := m.amountIn(state.charge, name); amount > 0 && counts(state) {
+			use[state.charge.Queue] += amount
 		}
 	}
 	return use

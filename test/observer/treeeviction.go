@@ -62,58 +62,102 @@ func (m *clusterState) reclaimForbiddenIn(t *rule.Tree, reclaimer, victim *podSt
 		return "reclaims from a pod that holds nothing"
 	}
 	below := t.Below(theirs, mine)
-	for card := range victim.charge.Cards {
-		remaining := m.useAfterEvictions(card, victim)
-		for _, name := range below {
-			if left, guarantee := t.UsedIn(name, remaining), t.Queue(name).Guarantee[card]; left < guarantee {
-				return fmt.Sprintf("may leave queue <%s> its guarantee of %d of <%s>, and %d are left", name, guarantee, card, left)
+	for _, name := range m.reclaimedNames(victim) {
+		remaining := m.useAfterEvictions(name, victim)
+		for _, queue := range below {
+			if left, guarantee := t.UsedIn(queue, remaining), t.Queue(queue).GuaranteeOf(name); left < guarantee {
+				return fmt.Sprintf("may leave queue <%s> its guarantee of %d of <%s>, and %d are left", queue, guarantee, name, left)
 			}
 		}
 	}
 	ask := rule.RequestOf(reclaimer.pod, m.inventory)
 	cards := slices.DeleteFunc(slices.Sorted(maps.Keys(victim.charge.Cards)), func(card string) bool { return !slices.Contains(ask.Cards, card) })
-	if len(cards) == 0 {
+	if len(cards) == 0 && !m.freesCompute(reclaimer, victim) {
 		return otherCard
 	}
-	card := cards[0]
-	if used := m.settledUse(mine, card) + ask.Count; used > t.Queue(mine).Deserved[card] {
-		return fmt.Sprintf("would hold %d of <%s> in queue <%s>, which deserves %d: no queue evicts in order to borrow", used, card, mine, t.Queue(mine).Deserved[card])
+	if wrong := m.borrowsByEviction(t, mine, ask, cards); wrong != "" {
+		return wrong
 	}
 	byMatrix := m.queueReclaimForbidden(reclaimer, victim)
 	if byMatrix == "" {
 		return ""
 	}
-	if byTree := m.treeForbids(t, below, reclaimer, victim, card); byTree != "" {
+	if byTree := m.treeForbids(t, below, reclaimer, victim, cards); byTree != "" {
 		return byMatrix + ", and " + byTree
 	}
 	return ""
 }
 
+// borrowsByEviction returns why a pod reclaims more than its queue deserves, or "": of the card that
+// its victim holds, or of all its cards if the victim holds none of them; and with reclaimResources
+// All of CPU and memory.
+func (m *clusterState) borrowsByEviction(t *rule.Tree, queue string, ask rule.Request, held []string) string {
+	exceeds := func(name string) string {
+		count, deserved := m.requested(ask, name), t.Queue(queue).DeservedOf(name)
+		if used := m.settledUse(queue, name) + count; count > 0 && used > deserved {
+			return fmt.Sprintf("would hold %d of <%s> in queue <%s>, which deserves %d: no queue evicts in order to borrow", used, name, queue, deserved)
+		}
+		return ""
+	}
+	if len(held) > 0 {
+		if why := exceeds(held[0]); why != "" {
+			return why
+		}
+	} else if len(ask.Cards) > 0 && !slices.ContainsFunc(ask.Cards, func(card string) bool { return exceeds(card) == "" }) {
+		return exceeds(ask.Cards[0])
+	}
+	if !m.options.ReclaimsAll {
+		return ""
+	}
+	return cmp.Or(exceeds(rule.CPU), exceeds(rule.Memory))
+}
+
 // treeForbids returns why the tree does not let a victim be reclaimed, or "" when it does: its
-// queue and each of its ancestors below the common one hold more than they deserve.
-func (m *clusterState) treeForbids(t *rule.Tree, below []string, reclaimer, victim *podState, card string) string {
+// queue and each of its ancestors below the common one hold more than they deserve of the needed
+// cards. If only CPU or memory is needed, that holds for all cards of the victim, and for its CPU or
+// its memory.
+func (m *clusterState) treeForbids(t *rule.Tree, below []string, reclaimer, victim *podState, needed []string) string {
 	for _, state := range []*podState{reclaimer, victim} {
 		if kind := m.serviceType(state); !m.isKnownType(kind) {
 			return fmt.Sprintf("the matrix does not know the type %q", kind)
 		}
 	}
-	remaining := m.useAfterEvictions(card, victim)
-	for _, name := range below {
-		used := t.UsedIn(name, remaining) + m.largestUnit(t, name, card, victim) + t.UsedIn(name, m.waitingUse(card))
-		if deserved := t.Queue(name).Deserved[card]; used <= deserved {
-			return fmt.Sprintf("queue <%s> holds %d of <%s>, not more than the %d that it deserves", name, used, card, deserved)
+	if len(needed) > 0 {
+		return m.borrowsNot(t, below, victim, needed[0])
+	}
+	for _, card := range slices.Sorted(maps.Keys(victim.charge.Cards)) {
+		if why := m.borrowsNot(t, below, victim, card); why != "" {
+			return why
+		}
+	}
+	why := "it holds no CPU or memory that counts"
+	for _, name := range m.computeOf(victim.charge) {
+		if why = m.borrowsNot(t, below, victim, name); why == "" {
+			return ""
+		}
+	}
+	return why
+}
+
+// borrowsNot returns which queue of some holds no more of a name than it deserves, or "".
+func (m *clusterState) borrowsNot(t *rule.Tree, queues []string, victim *podState, name string) string {
+	remaining := m.useAfterEvictions(name, victim)
+	for _, queue := range queues {
+		used := t.UsedIn(queue, remaining) + m.largestUnit(t, queue, name, victim) + t.UsedIn(queue, m.waitingUse(name))
+		if deserved := t.Queue(queue).DeservedOf(name); used <= deserved {
+			return fmt.Sprintf("queue <%s> holds %d of <%s>, not more than the %d that it deserves", queue, used, name, deserved)
 		}
 	}
 	return ""
 }
 
-// waitingUse sums what waiting pods ask of a card, by queue. The session that evicts a pod may
+// waitingUse sums what waiting pods ask of a card, CPU or memory, by queue. The session that evicts a pod may
 // have placed them, and their bindings may be seen later than the eviction.
-func (m *clusterState) waitingUse(card string) rule.TreeUse {
+func (m *clusterState) waitingUse(name string) rule.TreeUse {
 	use := rule.TreeUse{}
 	for _, state := range m.pods {
-		if ask := rule.RequestOf(state.pod, m.inventory); m.isWaiting(state) && slices.Contains(ask.Cards, card) {
-			use[m.queueOf(state)] += ask.Count
+		if m.isWaiting(state) {
+			use[m.queueOf(state)] += m.requested(rule.RequestOf(state.pod, m.inventory), name)
 		}
 	}
 	return use
@@ -121,12 +165,12 @@ func (m *clusterState) waitingUse(card string) rule.TreeUse {
 
 // useAfterEvictions returns what is left when a pod and all evicted ones are gone. Pods that ended
 // by themselves a moment ago count: the scheduler may not have known.
-func (m *clusterState) useAfterEvictions(card string, victim *podState) rule.TreeUse {
-	use := m.treeUse(card, func(state *podState) bool { return state != victim && state.evicted == nil })
+func (m *clusterState) useAfterEvictions(name string, victim *podState) rule.TreeUse {
+	use := m.treeUse(name, func(state *podState) bool { return state != victim && state.evicted == nil })
 	since := m.windowStart(m.lastChange)
 	for _, e := range m.tree.ended {
 		if !e.at.Before(since) {
-			use[e.charge.Queue] += e.charge.Cards[card]
+			use[e.charge.Queue] += m.amountIn(&e.charge, name)
 		}
 	}
 	return use
@@ -134,18 +178,18 @@ func (m *clusterState) useAfterEvictions(card string, victim *podState) rule.Tre
 
 // settledUse returns what a queue holds without the pods that were placed a moment ago: they may
 // have been placed after the scheduler decided.
-func (m *clusterState) settledUse(queue, card string) int64 {
+func (m *clusterState) settledUse(queue, name string) int64 {
 	since := m.windowStart(m.lastChange)
-	return m.treeUse(card, func(state *podState) bool { return state.placed.Before(since) })[queue]
+	return m.treeUse(name, func(state *podState) bool { return state.placed.Before(since) })[queue]
 }
 
 // unitPeriod is how far apart the marks of pods may be that were evicted together.
 const unitPeriod = 10 * time.Second
 
-// largestUnit returns the cards of the last unit that was taken from a subtree, at most: the
+// largestUnit returns the cards, CPU or memory of the last unit that was taken from a subtree, at most: the
 // victim, its gang, or another gang that was evicted at the same time. A gang may take its queue
 // below what it deserves.
-func (m *clusterState) largestUnit(t *rule.Tree, queue, card string, victim *podState) int64 {
+func (m *clusterState) largestUnit(t *rule.Tree, queue, name string, victim *podState) int64 {
 	units := map[string]int64{}
 	for _, state := range m.pods {
 		recent := state == victim || state.evicted != nil && state.evicted.seen.After(m.lastChange.Add(-unitPeriod))
@@ -157,7 +201,7 @@ func (m *clusterState) largestUnit(t *rule.Tree, queue, card string, victim *pod
 		if m.isElastic(state) {
 			unit += "/" + state.pod.Name
 		}
-		units[unit] += held.Cards[card]
+		units[unit] += m.amountIn(held, name)
 	}
 	most := int64(0)
 	for _, n := range units {

@@ -14,7 +14,7 @@ import (
 // reclaimed, holds, and inner queues. Any tree of the window may have been in force.
 func (m *clusterState) checkTreePlacement(state *podState, c change) {
 	queue := m.namedQueue(state)
-	if queue == "" || len(state.charge.Cards) == 0 {
+	if queue == "" || len(state.charge.Cards) == 0 && len(m.computeOf(state.charge)) == 0 {
 		return
 	}
 	object := "pod/" + state.pod.Namespace + "/" + state.pod.Name
@@ -27,6 +27,9 @@ func (m *clusterState) checkTreePlacement(state *podState, c change) {
 	}
 	closed := inEveryTree(trees, func(t *rule.Tree) string { return t.WhyClosed(queue) })
 	report(closed)
+	if closed == "" {
+		m.checkTreeCompute(state, queue, trees, c, report)
+	}
 	for _, card := range slices.Sorted(maps.Keys(state.charge.Cards)) {
 		count := state.charge.Cards[card]
 		use := m.treeUse(card, everyPod)
@@ -39,12 +42,7 @@ func (m *clusterState) checkTreePlacement(state *podState, c change) {
 			continue
 		}
 		report(m.takesGuarantee(trees, queue, card, count, use, c))
-		report(inEveryTree(trees, func(t *rule.Tree) string {
-			if !m.isFixed(state, t) {
-				return ""
-			}
-			return t.AboveDeserved(queue, card, m.treeUse(card, func(other *podState) bool { return m.isFixed(other, t) }))
-		}))
+		report(m.fixedAboveDeserved(state, trees, queue, card))
 		for _, name := range trees[len(trees)-1].PathOf(queue) {
 			m.checkTreeTerminating(object, name, card, count, trees, c)
 		}

@@ -219,6 +219,10 @@ func setField(object client.Object, option, value string) {
 			object.Spec.Reclaimable = &reclaimable
 		case "parent":
 			object.Spec.Parent = value
+		case "cpudeserved":
+			setQuantity(&object.Spec.Deserved, corev1.ResourceCPU, value)
+		case "cpuguarantee":
+			setQuantity(&object.Spec.Guarantee.Resource, corev1.ResourceCPU, value)
 		case "state":
 			object.Status.State = v1beta1.QueueState(value)
 		default:

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -48,6 +49,8 @@ type TreeQueue struct {
 	Selector                   Selector
 
 	isParentOnly bool
+	// compute is the queue's CPU and Memory.
+	compute map[string]*compute
 }
 
 // Hold and HoldAndDrain are values of the annotation volcano.sh/stop-policy.
@@ -67,11 +70,15 @@ func NewTree(queues map[string]*v1beta1.Queue, unmanaged string) *Tree {
 		t.queues[name] = q
 		t.children[q.Parent] = append(t.children[q.Parent], name)
 	}
+	t.shareCompute("", 0)
 	t.resolveBelow("", nil)
 	for _, q := range t.queues {
 		if len(q.Path) == 0 {
 			q.Closed = "its path to root is broken"
 			q.Deserved, q.Guarantee = Quota{}, Quota{}
+			for _, c := range q.compute {
+				c.deserved, c.guarantee = 0, 0
+			}
 		}
 	}
 	return t
@@ -84,6 +91,9 @@ func readTreeQueue(queue *v1beta1.Queue, unmanaged string) *TreeQueue {
 		Name: queue.Name, Parent: queue.Spec.Parent, Closed: limits.Closed, AnyCard: limits.AnyCard, Cards: Quota{},
 		Reclaimable: queue.Spec.Reclaimable == nil || *queue.Spec.Reclaimable, ServiceType: queue.Annotations[v1alpha1.AnnotationServiceType],
 		Priority: queue.Spec.Priority, Selector: SelectorOf(queue), Stop: queue.Annotations[stopPolicy], isParentOnly: queue.Annotations[parentOnly] == "true",
+		compute: map[string]*compute{
+			CPU: readCompute(queue, corev1.ResourceCPU, limits.MilliCPU), Memory: readCompute(queue, corev1.ResourceMemory, limits.Memory),
+		},
 	}
 	maps.Copy(q.Cards, limits.Cards)
 	if q.Parent == rootQueue {
@@ -140,6 +150,7 @@ func (t *Tree) resolveBelow(name string, parent *TreeQueue) {
 	if parent != nil && !parent.AnyCard {
 		scaleDown(siblings, guarantee, parent.Guarantee)
 	}
+	resolveCompute(siblings, parent)
 	for _, q := range siblings {
 		t.resolveBelow(q.Name, q)
 	}
@@ -175,25 +186,15 @@ func scaleDown(siblings []*TreeQueue, value func(*TreeQueue) Quota, limits Quota
 		}
 	}
 	for card, sum := range cards {
-		limit := limits[card]
-		if sum <= limit {
+		if sum <= limits[card] {
 			continue
 		}
-		left := limit
-		rest := map[string]int64{}
-		var order []*TreeQueue
-		for _, q := range siblings {
-			if n := value(q)[card]; n > 0 {
-				value(q)[card], rest[q.Name] = n*limit/sum, n*limit%sum
-				left -= value(q)[card]
-				order = append(order, q)
-			}
+		values := make([]int64, len(siblings))
+		for i, q := range siblings {
+			values[i] = value(q)[card]
 		}
-		slices.SortStableFunc(order, func(a, b *TreeQueue) int {
-			return int(min(1, max(-1, rest[b.Name]-rest[a.Name])))
-		})
-		for _, q := range order[:left] {
-			value(q)[card]++
+		for i, n := range scaleValues(values, limits[card]) {
+			value(siblings[i])[card] = n
 		}
 	}
 }
@@ -240,7 +241,7 @@ func (t *Tree) String() string {
 	for _, name := range slices.Sorted(maps.Keys(t.queues)) {
 		q := t.queues[name]
 		fmt.Fprintln(&out, name, q.Path, q.Closed, q.Stop, q.AnyCard, q.Cards, "deserved", q.Deserved, "guarantee", q.Guarantee,
-			q.Reclaimable, q.ServiceType, q.Priority, q.Selector)
+			q.Reclaimable, q.ServiceType, q.Priority, q.Selector, "cpu", *q.compute[CPU], "memory", *q.compute[Memory])
 	}
 	return out.String()
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// TreeUse is what the pods of each queue hold of one card, by queue.
+// TreeUse is what the pods of each queue hold of one card, or of CPU or Memory, by queue.
 type TreeUse map[string]int64
 
 // UsedIn returns what the pods of a queue and of its subtree hold.
@@ -22,7 +22,7 @@ func (t *Tree) UsedIn(queue string, use TreeUse) int64 {
 func (t *Tree) occupied(queue, card string, use TreeUse) int64 {
 	sum := t.Occupied(queue, card, use)
 	if q := t.queues[queue]; q != nil && q.Stop == "" {
-		sum = max(sum, q.Guarantee[card])
+		sum = max(sum, q.GuaranteeOf(card))
 	}
 	return sum
 }
@@ -59,8 +59,8 @@ func (t *Tree) AboveQuota(queue, card string, use TreeUse) string {
 		switch used := t.UsedIn(name, use); {
 		case q == nil:
 			return "queue <" + name + "> does not exist"
-		case !q.AnyCard && used > q.Cards[card]:
-			return fmt.Sprintf("queue <%s> now holds %d of <%s>, and its quota was at most %d", name, used, card, q.Cards[card])
+		case used > q.QuotaOf(card):
+			return fmt.Sprintf("queue <%s> now holds %d of <%s>, and its quota was at most %d", name, used, card, q.QuotaOf(card))
 		}
 	}
 	return ""
@@ -71,8 +71,8 @@ func (t *Tree) AboveQuota(queue, card string, use TreeUse) string {
 func (t *Tree) AboveDeserved(queue, card string, use TreeUse) string {
 	for _, name := range t.PathOf(queue) {
 		q := t.queues[name]
-		if used := t.UsedIn(name, use); q != nil && !q.AnyCard && used > q.Deserved[card] {
-			return fmt.Sprintf("queue <%s> now holds %d of <%s> that cannot be reclaimed, and deserves %d", name, used, card, q.Deserved[card])
+		if used := t.UsedIn(name, use); q != nil && used > q.DeservedOf(card) {
+			return fmt.Sprintf("queue <%s> now holds %d of <%s> that cannot be reclaimed, and deserves %d", name, used, card, q.DeservedOf(card))
 		}
 	}
 	return ""
@@ -96,10 +96,10 @@ func (t *Tree) TakesGuarantee(queue, card string, count int64, use TreeUse, sche
 		parent, limit := "", schedulable
 		if i+1 < len(path) {
 			q := t.queues[path[i+1]]
-			if q.AnyCard {
+			if q.QuotaOf(card) == Unlimited {
 				continue
 			}
-			parent, limit = q.Name, q.Cards[card]
+			parent, limit = q.Name, q.QuotaOf(card)
 		}
 		if sum := t.Occupied(parent, card, use); sum > limit && sum > t.usedBelow(parent, use) {
 			return fmt.Sprintf("%d of <%s> are used or guaranteed below <%s>, of %d", sum, card, orRoot(parent), limit)

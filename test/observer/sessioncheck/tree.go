@@ -38,6 +38,7 @@ func (w *clusterState) updateTree() bool {
 		state.limits = rule.LimitsOf(state.queue, w.options.Unmanaged)
 		if q := w.tree.Queue(name); q != nil && state.limits.Closed == "" {
 			state.limits.AnyCard, state.limits.Cards = q.AnyCard, q.Cards
+			state.limits.MilliCPU, state.limits.Memory = q.QuotaOf(rule.CPU), q.QuotaOf(rule.Memory)
 			state.limits.Closed = w.tree.WhyClosed(name)
 		}
 	}

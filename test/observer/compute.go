@@ -1,0 +1,117 @@
+package observer
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"cardquota.dev/operator/test/observer/rule"
+)
+
+// computeNames are the names of CPU and memory, where rules name a card.
+var computeNames = []string{rule.CPU, rule.Memory}
+
+// SetReclaimsAll states that the scheduler runs with reclaimResources: All from now on, or with
+// Cards.
+func (o *Observer) SetReclaimsAll(all bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.state.options.ReclaimsAll = all
+}
+
+// countsCompute reports whether the CPU and memory of a pod with so many cards count in its queue.
+func (m *clusterState) countsCompute(cards int64) bool {
+	return !m.options.UnlimitedCPUMemory || cards == 0
+}
+
+// amountIn returns how much of a card, CPU or memory a charge has.
+func (m *clusterState) amountIn(charge *rule.Charge, name string) int64 {
+	switch {
+	case name != rule.CPU && name != rule.Memory:
+		return charge.Cards[name]
+	case !m.countsCompute(int64(len(charge.Cards))):
+		return 0
+	case name == rule.CPU:
+		return charge.MilliCPU
+	}
+	return charge.Memory
+}
+
+// requested returns how much of a card, CPU or memory a request asks for.
+func (m *clusterState) requested(ask rule.Request, name string) int64 {
+	switch {
+	case name != rule.CPU && name != rule.Memory:
+		if slices.Contains(ask.Cards, name) {
+			return ask.Count
+		}
+		return 0
+	case !m.countsCompute(ask.Count):
+		return 0
+	case name == rule.CPU:
+		return ask.MilliCPU
+	}
+	return ask.Memory
+}
+
+// computeOf returns the CPU and memory that a charge counts.
+func (m *clusterState) computeOf(charge *rule.Charge) (names []string) {
+	for _, name := range computeNames {
+		if m.amountIn(charge, name) > 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// reclaimedNames returns what is reclaimed with a victim: its cards, and with reclaimResources All
+// its CPU and memory.
+func (m *clusterState) reclaimedNames(victim *podState) []string {
+	names := slices.Sorted(maps.Keys(victim.charge.Cards))
+	if m.options.ReclaimsAll {
+		names = append(names, m.computeOf(victim.charge)...)
+	}
+	return names
+}
+
+// freesCompute reports whether a victim may be evicted because a pod lacks CPU or memory: policy
+// reclaims them, and the pod asks for some where the victim holds some. That is on the victim's
+// node, if the pod may run there, or in the quota of their queues.
+func (m *clusterState) freesCompute(reclaimer, victim *podState) bool {
+	if !m.options.ReclaimsAll {
+		return false
+	}
+	ask, holds := rule.RequestOf(reclaimer.pod, m.inventory), rule.RequestOf(victim.pod, m.inventory)
+	mayRun := ask.Count == 0 || ask.Allows(m.inventory.CardOn(victim.pod.Spec.NodeName, ask.Resource))
+	if mayRun && (ask.MilliCPU > 0 && holds.MilliCPU > 0 || ask.Memory > 0 && holds.Memory > 0) {
+		return true
+	}
+	return slices.ContainsFunc(computeNames, func(name string) bool { return m.requested(ask, name) > 0 && m.requested(holds, name) > 0 })
+}
+
+// allocatableOf returns the CPU and memory of a node.
+func allocatableOf(node *corev1.Node) rule.Quota {
+	return rule.Quota{rule.CPU: node.Status.Allocatable.Cpu().MilliValue(), rule.Memory: node.Status.Allocatable.Memory().Value()}
+}
+
+// checkTreeCompute checks a pod that was just placed against what the tree says of CPU and memory
+// beyond the limits, which package sessioncheck checks: it takes no unused guarantee of others, and
+// what cannot be reclaimed stays within what its queues deserve.
+func (m *clusterState) checkTreeCompute(state *podState, queue string, trees []*rule.Tree, c change, report func(string)) {
+	for _, name := range m.computeOf(state.charge) {
+		use := m.treeUse(name, everyPod)
+		report(m.takesGuarantee(trees, queue, name, m.amountIn(state.charge, name), use, c))
+		report(m.fixedAboveDeserved(state, trees, queue, name))
+	}
+}
+
+// fixedAboveDeserved returns which queue on the path holds more than it deserves of what cannot be
+// reclaimed, "" if the pod can be reclaimed or none does.
+func (m *clusterState) fixedAboveDeserved(state *podState, trees []*rule.Tree, queue, name string) string {
+	return inEveryTree(trees, func(t *rule.Tree) string {
+		if !m.isFixed(state, t) {
+			return ""
+		}
+		return t.AboveDeserved(queue, name, m.treeUse(name, func(other *podState) bool { return m.isFixed(other, t) }))
+	})
+}

@@ -1,0 +1,100 @@
+package observer
+
+import "testing"
+
+// newComputeWorld is newTreeWorld with reclaimResources: All and a node of 64 cores. The leaves a
+// and b deserve 16 of them, and other and inf 32.
+func newComputeWorld() *world {
+	w := newTreeWorld()
+	w.machine.options.ReclaimsAll = true
+	return w.playScript(`load node h200-0 cpu=64; load node rtx4090-0 cpu=; load node unnamed-0 cpu=; load queue top cpu=64 cpudeserved=32
+		load queue a cpu=64 cpudeserved=16; load queue b cpu=64 cpudeserved=16
+		load queue other cpu=64 cpudeserved=32; load queue inf cpu=64 cpudeserved=32; wait 1m`)
+}
+
+func TestPlacementOfCPUInATree(t *testing.T) {
+	const guarantee = `load queue other cpuguarantee=32; wait 1m; place x h200-0 cpu=32 in=a;`
+	runScripts(t, newComputeWorld, map[string]scriptCase{
+		"beside an unused guarantee":                    {guarantee, ""},
+		"an unused guarantee of another":                {guarantee + `place y h200-0 cpu=1 in=b`, "quota"},
+		"its own guarantee":                             {guarantee + `place y h200-0 cpu=32 in=other`, ""},
+		"a guarantee that was written a moment ago":     {`place x h200-0 cpu=33 in=a; wait 1m; write queue other cpuguarantee=32; wait 9s; place y h200-0 cpu=1 in=b`, ""},
+		"a guarantee beside a node that takes no pods":  {guarantee + `load node h200-1 cpu=64; write node h200-1 cordoned; wait 1m; place y h200-0 cpu=1 in=b`, "quota"},
+		"a guarantee that another node covers":          {guarantee + `load node h200-1 cpu=64; wait 1m; place y h200-0 cpu=8 in=b`, ""},
+		"what cannot be reclaimed, as much as deserved": {`place x h200-0 cpu=16 in=a volcano.sh/preemptable=false`, ""},
+		"what cannot be reclaimed, and more":            {`place x h200-0 cpu=17 in=a volcano.sh/preemptable=false`, "quota"},
+		"what can be reclaimed, and more":               {`place x h200-0 cpu=17 in=a`, ""},
+		"in a held queue":                               {`write queue a stop=Hold; wait 1m; place x h200-0 cpu=1 in=a`, "quota"},
+		"CPU that no queue deserves is only a ceiling": {`load queue top cpudeserved=; load queue a cpudeserved=; load queue b cpudeserved=; wait 1m
+			place x h200-0 cpu=60 in=a volcano.sh/preemptable=false`, ""},
+	})
+}
+
+func TestEvictionForCPUInATree(t *testing.T) {
+	const borrows = `place b1 h200-0 cpu=8 in=b; place b2 h200-0 cpu=8 in=b; place b3 h200-0 cpu=8 in=b; wait 1m;`
+	const trains = `place o1 h200-0 cpu=8 in=other; wait 1m;`
+	cases := map[string]scriptCase{
+		"a sibling takes what is borrowed":     {borrows + `write pod n cpu=8 in=a; evict b1 cardreclaim; place n h200-0`, ""},
+		"a tenant takes what a tenant borrows": {borrows + `load queue top cpudeserved=16; wait 1m; write pod n cpu=8 in=other; evict b1 cardreclaim; place n h200-0`, ""},
+		"a tenant takes nothing from one that borrows nothing": {borrows + `write pod n cpu=8 in=other; evict b1 cardreclaim
+			place n h200-0`, "eviction"},
+		"no more than is borrowed": {borrows + `write pod n cpu=8 in=a; evict b1 cardreclaim; place n h200-0; wait 1m
+			write pod m cpu=8 in=a; evict b2 cardreclaim; place m h200-0`, "eviction"},
+		"nothing to borrow":               {borrows + `place x h200-0 cpu=16 in=a; wait 1m; write pod n cpu=8 in=a; evict b1 cardreclaim; place n h200-0`, "eviction"},
+		"the matrix goes below deserved":  {trains + `write pod n cpu=8 in=inf; evict o1 cardreclaim; place n h200-0`, ""},
+		"the matrix stops at a guarantee": {`load queue other cpuguarantee=8; wait 1m;` + trains + `write pod n cpu=8 in=inf; evict o1 cardreclaim; place n h200-0`, "eviction"},
+		"the matrix does not borrow":      {`load queue inf cpudeserved=4; wait 1m;` + trains + `write pod n cpu=4 in=inf; place x h200-0 cpu=1 in=inf; wait 1m; evict o1 cardreclaim; remove pod n`, "eviction"},
+		"a pod with a card lacks CPU":     {trains + `write pod n cards=1 cpu=8 in=inf; evict o1 cardreclaim; place n h200-0`, ""},
+		"training with a card lacks CPU":  {borrows + `write pod n cards=1 cpu=8 in=a; evict b1 cardreclaim; place n h200-0`, ""},
+		"its queue deserves no card":      {`load queue a deserved=H200:0; wait 1m;` + borrows + `write pod n cards=1 cpu=8 in=a; evict b1 cardreclaim; place n h200-0`, "eviction"},
+		"one that needs no CPU":           {trains + `write pod n cards=1 in=inf; evict o1 cardreclaim; place n h200-0; wait 1m`, "eviction"},
+		"a pod with cards goes if its queue borrows the cards too": {`place b1 h200-0 cpu=24 cards=3 in=b; wait 1m; write pod n cpu=8 in=a
+			evict b1 cardreclaim; place n h200-0`, ""},
+		"but not if it borrows only CPU": {`place b1 h200-0 cpu=24 cards=2 in=b; wait 1m; write pod n cpu=8 in=a; evict b1 cardreclaim; place n h200-0`, "eviction"},
+		"two victims for the CPU of one": {borrows + `place b4 h200-0 cpu=8 in=b; wait 1m; write pod n cpu=16 in=a
+			evict b1 cardreclaim; evict b2 cardreclaim; place n h200-0`, ""},
+		"three victims for the CPU of two": {borrows + `write group g queue=b; write group h queue=b
+			place b4 h200-0 cpu=8 in=b group=g; place b5 h200-0 cpu=8 in=b group=h; wait 1m; write pod n cpu=16 in=a
+			evict b1 cardreclaim; evict b4 cardreclaim; evict b5 cardreclaim; place n h200-0; wait 1m`, "eviction"},
+	}
+	runScripts(t, newComputeWorld, cases)
+	for name, tc := range cases { // with reclaimResources Cards no pod goes for CPU
+		w := newComputeWorld()
+		w.machine.options.ReclaimsAll = false
+		w.playScript(tc.text + `; wait 1m; judge`)
+		if len(w.machine.violations) == 0 {
+			t.Errorf("%s: with reclaimResources Cards there is no violation", name)
+		}
+	}
+}
+
+// TestEvictionForCPUBesideCardsWithoutLimits: the CPU of pods with cards does not count in their
+// queues. They lack it on nodes all the same.
+func TestEvictionForCPUBesideCardsWithoutLimits(t *testing.T) {
+	begin := func() *world {
+		w := newComputeWorld()
+		w.machine.options.UnlimitedCPUMemory = true
+		return w.playScript(`load node rtx4090-0 cpu=64; place o1 h200-0 cpu=8 in=other; place o2 rtx4090-0 cpu=8 in=other; wait 1m
+			write pod n cards=1 cpu=60 in=inf`)
+	}
+	runScripts(t, begin, map[string]scriptCase{
+		"on a node with its card":    {`evict o1 cardreclaim; place n h200-0`, ""},
+		"on a node without its card": {`evict o2 cardreclaim; place n h200-0; wait 1m`, "eviction"},
+	})
+}
+
+func TestEvictionForCPUOfFlatQueues(t *testing.T) {
+	for _, all := range []bool{true, false} {
+		begin := func() *world {
+			w := reclaimWorld()
+			w.machine.options.ReclaimsAll = all
+			return w.playScript(`load pod victim in=training cpu=8 priority=0 on=h200-0; wait 1m`)
+		}
+		want := map[bool]string{true: "", false: "eviction"}[all]
+		runScripts(t, begin, map[string]scriptCase{
+			"a pod without cards":  {`write pod n in=inference cpu=8 priority=0 says=waits; evict victim cardreclaim; write pod n on=h200-0; wait 1m`, want},
+			"a pod that lacks CPU": {`write pod n in=inference cards=1 cpu=8 priority=0 says=waits; evict victim cardreclaim; write pod n on=h200-0; wait 1m`, want},
+			"training does not":    {`write pod n in=training cpu=8 priority=0 says=waits; evict victim cardreclaim; write pod n on=h200-0; wait 1m`, "eviction"},
+		})
+	}
+}
