@@ -40,11 +40,16 @@ func (s treeScene) cardName() string { return "NVIDIA-" + strings.ToUpper(s.name
 // sliceName is the MIG slice of a scene.
 func (s treeScene) sliceName() string { return s.cardName() + "/mig-1g.18gb-mixed" }
 
+// wholeCardsLabel marks the nodes of a scene with whole cards.
+const wholeCardsLabel = "test.cardquota.dev/whole-cards"
+
 func (s treeScene) nodeProfiles() []cluster.NodeProfile {
 	slices := nodeProfile(s.name+"-mig", s.cardName(), 1, "1")
 	delete(slices.Allocatable, "nvidia.com/gpu")
 	slices.Allocatable["nvidia.com/mig-1g.18gb"] = resource.MustParse("8")
-	return []cluster.NodeProfile{nodeProfile(s.name, s.cardName(), 2, "4"), slices}
+	whole := nodeProfile(s.name, s.cardName(), 2, "4")
+	whole.Labels[wholeCardsLabel] = s.name
+	return []cluster.NodeProfile{whole, slices}
 }
 
 // startTreeCluster starts a cluster whose ServiceTypePolicy says queueHierarchy: Tree.
@@ -73,14 +78,14 @@ func (st *testCluster) awaitPolicy(t *testing.T) {
 	}, soon, often).Should(BeTrue())
 }
 
-// TestTreesOfQuotas runs the scenes of trees on one cluster, and those that affect the whole
-// cluster after the others.
-func TestTreesOfQuotas(t *testing.T) {
-	t.Parallel()
+// runTreeScenes runs the scenes of trees on one cluster, and those that affect the whole cluster
+// after the others.
+func runTreeScenes(t *testing.T) {
 	scenes := []treeScene{
-		{"night", lendsByNight}, {"figure", reclaimsFromTheSiblingFirst}, {"guarantee", keepsGuaranteesFree}, {"hold", holdsAndDrains}, {"rank", ordersByPriorityInsideAType}, {"sums", sumsTheSubtree},
+		{"night", lendsByNight}, {"figure", reclaimsFromTheSiblingFirst}, {"guarantee", keepsGuaranteesFree},
+		{"hold", holdsAndDrains}, {"rank", ordersByPriorityInsideAType}, {"sums", sumsTheSubtree},
 	}
-	disturbing := []treeScene{{"crash", survivesRestarts}, {"switch", switchesWithoutEvictions}}
+	disturbing := []treeScene{{"crash", survivesRestarts}, {"switch", switchesWithoutEvictions}, {"compute", reclaimsCPU}}
 	var nodes []cluster.NodeProfile
 	for _, scene := range append(scenes[:len(scenes):len(scenes)], disturbing...) {
 		nodes = append(nodes, scene.nodeProfiles()...)
@@ -117,6 +122,7 @@ func share(card string, quota, deserved, guarantee int64) api.Card {
 type treeQuota struct {
 	name, parent, serviceType string
 	cards                     []api.Card
+	resources                 *api.Resources
 	priority                  int32
 }
 
@@ -125,7 +131,7 @@ func (t *treeTest) createTree(quotas ...treeQuota) {
 	t.Helper()
 	for _, q := range quotas {
 		made := builder.CardQuota(t.queueName(q.name)).ServiceType(q.serviceType).Obj()
-		made.Spec.Cards = q.cards
+		made.Spec.Cards, made.Spec.Resources = q.cards, q.resources
 		if q.parent != "" {
 			made.Spec.Parent = t.queueName(q.parent)
 		}

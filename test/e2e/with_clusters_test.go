@@ -67,6 +67,12 @@ func TestDisturbances(t *testing.T) {
 	}
 }
 
+// TestTreesOfQuotas runs the scenes of trees of quotas.
+func TestTreesOfQuotas(t *testing.T) {
+	t.Parallel()
+	runTreeScenes(t)
+}
+
 // TestCardReclaim runs the reclaim scenes with the action cardreclaim.
 func TestCardReclaim(t *testing.T) {
 	t.Parallel()
