@@ -6,9 +6,11 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/session"
 )
 
 // withCores sets the CPU that the pods of each job request: "t 4 u 2".
@@ -55,6 +57,28 @@ func TestReclaimOfCPUAndMemory(t *testing.T) {
 			check.Equal(t, "evicted with "+resources, goes, got)
 		}
 	}
+}
+
+// TestReclaimedCPUIsNotBorrowedAgain: a gang of six cores, two of them borrowed, is evicted for a pod.
+// When that pod is gone, the gang fits again. It waits until the cooldown is over.
+func TestReclaimedCPUIsNotBorrowedAgain(t *testing.T) {
+	w := newTree("x 8/8; y 8/8; xa<x 8/8 training; ya<y 8/8 training", "node n A 8; c ya 6: n*6 cards=0 ran=1h; r xa 1: - cards=0", withCores("c 1 r 4"))
+	w.Nodes[0].Status.Allocatable["cpu"] = amount("8")
+	for _, q := range w.Queues {
+		q.Spec.Deserved = corev1.ResourceList{"cpu": amount("4"), "memory": amount("100Gi")}
+	}
+	w.args["reclaimResources"] = "All"
+	w.runAction(t)
+	check.Equal(t, "victims", "ya 6", w.evictedByQueue())
+	for range 2 {
+		w.settle()
+		w.runAction(t)
+	}
+	check.Equal(t, "pods that run", "r-0", session.Names(w.In(api.Running)))
+	w.settle()
+	w.Cache.DeletePod(w.Pod("r-0"))
+	w.runAction(t)
+	check.Equal(t, "pods of the gang that start", "", session.Names(append(w.In(api.Allocated), w.In(api.Binding)...)))
 }
 
 // TestReclaimOfCPUInTree: queues deserve CPU, and are guaranteed some of it. Node n has 8 cores.

@@ -303,8 +303,24 @@ func (s *reclaimSession) mostTaken(key takeKey) int64 {
 	return max(0, s.policy.AboveGuarantee(key.queue, key.name))
 }
 
+// reclaimedNames returns what is reclaimed with a charge, which may be nil.
+func (s *reclaimSession) reclaimedNames(charge *quota.Charge) (names []card.Name) {
+	if charge == nil {
+		return nil
+	}
+	for _, c := range charge.Cards {
+		names = append(names, c.Name)
+	}
+	for _, name := range [...]card.Name{quota.CPUName, quota.MemoryName} {
+		if s.policy.ReclaimsAll() && amountIn(charge, name) > 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // borrowersOf returns the queues that lose cards with a plan and hold more of them than they
-// deserve, with the names of those cards.
+// deserve, with the names of those cards. If CPU and memory are reclaimed too, it has these as well.
 func (s *reclaimSession) borrowersOf(q *problem, plan *solver.Plan) map[api.QueueID][]card.Name {
 	if q.tree == nil {
 		return nil
@@ -313,14 +329,10 @@ func (s *reclaimSession) borrowersOf(q *problem, plan *solver.Plan) map[api.Queu
 	for _, victims := range plan.Victims {
 		g := q.victimJobs[victims.Job]
 		for _, task := range g.tasks {
-			charge := s.policy.Charge(task)
-			if charge == nil {
-				continue
-			}
-			for _, c := range charge.Cards {
+			for _, name := range s.reclaimedNames(s.policy.Charge(task)) {
 				for _, queue := range g.path {
-					if !slices.Contains(borrowers[queue], c.Name) && s.policy.AboveDeserved(queue, c.Name) > 0 {
-						borrowers[queue] = append(borrowers[queue], c.Name)
+					if !slices.Contains(borrowers[queue], name) && s.policy.AboveDeserved(queue, name) > 0 {
+						borrowers[queue] = append(borrowers[queue], name)
 					}
 				}
 			}
