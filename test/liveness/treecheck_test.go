@@ -258,22 +258,24 @@ func (u *startUnit) cardNeeded() (string, int64, bool) {
 }
 
 // canTakeWhole reports whether a group is certainly reclaimable for a unit as a whole, while pods
-// are selected.
+// are selected. A group that runs above its minimum may lose those pods first, and keep the rest.
 func (v *sessionView) canTakeWhole(u *startUnit, g *group, pods func(*group) []*pod) bool {
 	card, _, plain := u.cardNeeded()
 	if !plain || g.isProtected || g.strange || len(g.leaving)+len(g.promised) > 0 || !v.mayTakeInTree(u.group, g) {
 		return false
 	}
-	use, whole := v.treeUse(card, pods), int64(0)
+	use, whole, largest := v.treeUse(card, pods), int64(0), int64(0)
 	for _, p := range g.placed {
 		if v.cardOf(p) != card {
 			return false
 		}
 		whole += int64(p.cards)
+		largest = max(largest, int64(p.cards))
 	}
+	elastic := largest * int64(max(0, len(g.placed)-max(g.min, 1))) // may be taken first, pod by pod
 	return whole > 0 && !slices.ContainsFunc(v.tree.Below(g.queue, u.queue), func(name string) bool {
 		used, q := v.tree.UsedIn(name, use), v.tree.Queue(name)
-		return used-whole < q.Guarantee[card] || !v.byMatrix(u.queue, g.queue) && used <= q.Deserved[card]
+		return used-whole < q.Guarantee[card] || !v.byMatrix(u.queue, g.queue) && used-elastic <= q.Deserved[card]
 	})
 }
 
@@ -302,7 +304,7 @@ func (v *sessionView) fitsAfter(u *startUnit, gone []*group, pods func(*group) [
 			return false
 		}
 	}
-	if v.tree.AboveQuota(u.queue, card, after) != "" || v.tree.TakesGuarantee(u.queue, card, count, after, v.schedulable(card, left)) != "" {
+	if v.leaveAboveQuota(u, gone, card) || v.tree.AboveQuota(u.queue, card, after) != "" || v.tree.TakesGuarantee(u.queue, card, count, after, v.schedulable(card, left)) != "" {
 		return false
 	}
 	if slices.ContainsFunc(u.pods, func(p *pod) bool { return v.isFixed(u.group, p) }) {
@@ -318,6 +320,20 @@ func (v *sessionView) fitsAfter(u *startUnit, gone []*group, pods func(*group) [
 	}
 	defer v.withdraw(away)()
 	return v.mustFit(u.pods, map[string]int{card: int(count)})
+}
+
+// leaveAboveQuota reports whether all pods of some groups, and those that leave already, hold more
+// of a card than the quota of an ancestor of a unit: more than may leave at the same time.
+func (v *sessionView) leaveAboveQuota(u *startUnit, gone []*group, card string) bool {
+	leaving := v.treeUse(card, func(g *group) []*pod {
+		if slices.Contains(gone, g) {
+			return slices.Concat(g.placed, g.leaving)
+		}
+		return g.leaving
+	})
+	return slices.ContainsFunc(v.tree.PathOf(u.queue), func(name string) bool {
+		return !v.tree.Queue(name).AnyCard && v.tree.UsedIn(name, leaving) > v.tree.Queue(name).Cards[card]
+	})
 }
 
 // fitsByTree reports whether a unit would certainly fit by reclaiming: jobs that hold more than

@@ -64,7 +64,7 @@ func (p *plugin) needNotBorrow(r checkInput) bool {
 func (p *plugin) isTurnOf(r checkInput) bool {
 	d := p.deservedFirst
 	switch {
-	case d == nil:
+	case d == nil, !d.borrows && p.hasPreempted(r):
 		return true
 	case d.borrows: // a job with a hard topology loses the reasons of the first run
 		return d.borrowers[r.job.UID] || r.job.ContainsHardTopology() || r.job.ContainsSubJobPolicy()
@@ -81,10 +81,16 @@ func (p *plugin) isTurnOf(r checkInput) bool {
 	return true
 }
 
+// hasPreempted reports whether pods of the same queue were evicted for a pod. They must not be
+// placed again before it, although it may borrow what they need not.
+func (p *plugin) hasPreempted(r checkInput) bool {
+	return p.cache.nominations[r.task.Pod.UID].preempts
+}
+
 // cardIsDeserved: in the first run of allocate, the queue of the pod deserves the node's card.
 // Of a request with one card, allocatable knows that already.
 func cardIsDeserved(p *plugin, r checkInput, node *api.NodeInfo) int {
-	if p.deservedFirst == nil || p.deservedFirst.borrows || r.request.Count == 0 || len(r.request.Names) == 1 {
+	if p.deservedFirst == nil || p.deservedFirst.borrows || r.request.Count == 0 || len(r.request.Names) == 1 || p.hasPreempted(r) {
 		return nodeFits
 	}
 	if name, named := p.inventory.CardOnNode(node.Name, r.request.Resource); named && !p.deservesCard(r, name) {

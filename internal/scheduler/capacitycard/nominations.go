@@ -26,6 +26,8 @@ const nominationTimeout = 5 * time.Minute
 type nomination struct {
 	node  string
 	since time.Time
+	// preempts reports whether the action preempt evicted pods for the pod.
+	preempts bool
 }
 
 // saveNominations stores the nodes of pipelined pods when the session closes, and keeps older
@@ -41,13 +43,14 @@ func (p *plugin) saveNominations() {
 	for _, job := range p.ssn.Jobs {
 		for _, task := range job.TaskStatusIndex[api.Pipelined] {
 			if nominations[task.Pod.UID].node != task.NodeName {
-				nominations[task.Pod.UID] = nomination{task.NodeName, p.cache.now()}
+				preempts := p.preemptors[task.Pod.UID] || p.cache.nominations[task.Pod.UID].preempts
+				nominations[task.Pod.UID] = nomination{task.NodeName, p.cache.now(), preempts}
 			}
 		}
 		for _, task := range job.TaskStatusIndex[api.Pending] { // nominated by a previous process
 			node := task.Pod.Status.NominatedNodeName
 			if _, known := nominations[task.Pod.UID]; !known && node != "" && p.hasEvictedPods(node) {
-				nominations[task.Pod.UID] = nomination{node, p.cache.now()}
+				nominations[task.Pod.UID] = nomination{node: node, since: p.cache.now()}
 			}
 		}
 	}
@@ -88,7 +91,7 @@ func (p *plugin) awaitsNominatedNode(task *api.TaskInfo) bool {
 func (p *plugin) computeAwaitsNominatedNode(task *api.TaskInfo) bool {
 	made, known := p.cache.nominations[task.Pod.UID]
 	if !known {
-		made = nomination{task.Pod.Status.NominatedNodeName, p.cache.now()}
+		made = nomination{node: task.Pod.Status.NominatedNodeName, since: p.cache.now()}
 	}
 	isDeleted := func(task *api.TaskInfo) bool { return task.Pod.DeletionTimestamp != nil }
 	node := p.ssn.Nodes[made.node]
@@ -140,7 +143,7 @@ type roomOwner struct {
 
 // KeepReclaimedRoom records that cards were reclaimed for a pipelined pod.
 func (p *plugin) KeepReclaimedRoom(task *api.TaskInfo) {
-	p.cache.reclaimedRoom[task.Pod.UID] = nomination{task.NodeName, p.cache.now()}
+	p.cache.reclaimedRoom[task.Pod.UID] = nomination{node: task.NodeName, since: p.cache.now()}
 }
 
 // loadReclaimedRoom finds the pending pods for which cards are kept, and forgets all others.

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 	k8sframework "k8s.io/kubernetes/pkg/scheduler/framework"
@@ -68,6 +69,8 @@ type plugin struct {
 	preemption *preemption
 	// deservedFirst is the state of the action allocate in a tree, nil unless it runs in parts.
 	deservedFirst *deservedFirst
+	// preemptors are the pods that the action preempt pipelined.
+	preemptors map[types.UID]bool
 	// attempt is the pod and node that preempt tries now, nil if none.
 	attempt atomic.Pointer[preemptionAttempt]
 	// reclaimerCandidate is the pod that preemptive allowed last.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
@@ -60,7 +61,10 @@ func (p *plugin) Preempt(policyFor func(namespace, name string) (workload.Evicti
 	g := &preemption{p: p, policyFor: policyFor, evicted: map[api.JobID]map[api.TaskID]*api.TaskInfo{}, restOfGangs: map[api.JobID]*restOfGang{}}
 	p.preemption = g
 	defer func() { p.preemption = nil }()
+	before := p.pipelinedPods()
 	execute()
+	p.preemptors = p.pipelinedPods()
+	maps.DeleteFunc(p.preemptors, func(uid types.UID, _ bool) bool { return before[uid] })
 	g.completeGangs()
 	var jobs [][]*api.TaskInfo
 	for id, evicted := range g.evicted {
@@ -75,6 +79,20 @@ func (p *plugin) Preempt(policyFor func(namespace, name string) (workload.Evicti
 	}
 	slices.SortFunc(jobs, func(a, b []*api.TaskInfo) int { return cmp.Compare(a[0].Job, b[0].Job) })
 	return jobs
+}
+
+// pipelinedPods returns the pods of a tree that are pipelined, nil for flat queues.
+func (p *plugin) pipelinedPods() map[types.UID]bool {
+	if !p.cache.tree.isTree {
+		return nil
+	}
+	pods := map[types.UID]bool{}
+	for _, job := range p.ssn.Jobs {
+		for _, task := range job.TaskStatusIndex[api.Pipelined] {
+			pods[task.Pod.UID] = true
+		}
+	}
+	return pods
 }
 
 // recordEviction records a pod that Volcano evicts.
