@@ -182,7 +182,7 @@ fuzz: ## Fuzz every target for FUZZTIME (30s each); failing inputs are stored un
 	@FUZZTIME=$(FUZZTIME) hack/fuzz.sh
 
 .PHONY: mutants
-mutants: ## Break the product's rules one at a time and count how many the observer's rules notice (RUN=regexp; fails below 90 %)
+mutants: ## Break the product's rules one at a time and count how many the tests notice (RUN=regexp; fails below 90 %)
 	@CGO_ENABLED=0 GOFLAGS=-trimpath go run ./hack/mutants -run '$(RUN)'
 
 .PHONY: bench-plugin

@@ -1,7 +1,8 @@
 // Command mutants measures whether the observer's rules notice wrong rules of the product. It
 // breaks the product's rules one at a time, as the tables of this package list them, and runs
-// the differential test against each. It does not change the tree: `go test -overlay` replaces
-// the file.
+// the differential test against each. Rules that the observer does not have, such as the order of
+// queues, have tests in their own packages, which run instead. It does not change the tree:
+// `go test -overlay` replaces the file.
 //
 //	make mutants            all mutants
 //	make mutants RUN=queue  those whose file or rule matches
@@ -43,6 +44,31 @@ type mutant struct {
 	breaks string
 }
 
+// table has mutants that the same tests must notice.
+type table struct {
+	// tests is the package of the tests. run selects some of them, as go test's flag does.
+	tests, run string
+	mutants    []mutant
+}
+
+// trial is one mutant and its table.
+type trial struct {
+	mutant
+	*table
+}
+
+// trialsMatching returns a trial for each mutant whose file or rule matches.
+func trialsMatching(pattern *regexp.Regexp) (trials []trial) {
+	for i := range tables {
+		for _, m := range tables[i].mutants {
+			if pattern.MatchString(m.file + " " + m.breaks) {
+				trials = append(trials, trial{m, &tables[i]})
+			}
+		}
+	}
+	return trials
+}
+
 func main() {
 	only := flag.String("run", "", "run the mutants whose file or rule matches this regular expression")
 	parallel := flag.Int("parallel", 2, "how many mutants run at the same time")
@@ -64,14 +90,16 @@ func run(only string, parallel int) error {
 	}
 	defer os.RemoveAll(scratch)
 	began := time.Now()
-	if output, err := runDifferentialTest(context.Background(), ""); err != nil {
-		return fmt.Errorf("the tests fail without any mutant: %w\n%s", err, output)
-	}
-	var chosen []mutant
-	for _, m := range mutants {
-		if pattern.MatchString(m.file + " " + m.breaks) {
-			chosen = append(chosen, m)
+	chosen := trialsMatching(pattern)
+	passes := map[*table]bool{}
+	for _, c := range chosen {
+		if passes[c.table] {
+			continue
 		}
+		if output, err := c.runTests(context.Background(), ""); err != nil {
+			return fmt.Errorf("the tests of %s fail without any mutant: %w\n%s", c.tests, err, output)
+		}
+		passes[c.table] = true
 	}
 	survivors, err := tryMutants(chosen, scratch, parallel)
 	if err != nil {
@@ -89,7 +117,7 @@ func run(only string, parallel int) error {
 }
 
 // tryMutants runs the tests against every mutant and returns the mutants that pass.
-func tryMutants(chosen []mutant, scratch string, parallel int) ([]mutant, error) {
+func tryMutants(chosen []trial, scratch string, parallel int) ([]mutant, error) {
 	var mu sync.Mutex
 	survived := make([]bool, len(chosen))
 	done := 0
@@ -104,7 +132,7 @@ func tryMutants(chosen []mutant, scratch string, parallel int) ([]mutant, error)
 			if err != nil {
 				return fmt.Errorf("%s: %s: %w", m.file, m.breaks, err)
 			}
-			output, err := runDifferentialTest(ctx, overlay)
+			output, err := m.runTests(ctx, overlay)
 			if strings.Contains(output, "[build failed]") || strings.Contains(output, "[setup failed]") {
 				return fmt.Errorf("%s: %s: does not compile:\n%s", m.file, m.breaks, output)
 			}
@@ -123,7 +151,7 @@ func tryMutants(chosen []mutant, scratch string, parallel int) ([]mutant, error)
 	var survivors []mutant
 	for i, m := range chosen {
 		if survived[i] {
-			survivors = append(survivors, m)
+			survivors = append(survivors, m.mutant)
 		}
 	}
 	return survivors, err
@@ -181,14 +209,14 @@ func (m mutant) writeOverlay(folder string) (overlay string, err error) {
 	return overlay, os.WriteFile(overlay, replace, 0o644)
 }
 
-// runDifferentialTest runs the differential test until the first difference. All mutants use
-// one seed unless SEED sets another.
-func runDifferentialTest(ctx context.Context, overlay string) (output string, err error) {
-	args := []string{"test", "-vet=off", "-count=1", "-failfast", "-timeout=3m", "-ldflags=-s -w"}
+// runTests runs the tests of a table until the first failure. All mutants use one seed unless
+// SEED sets another.
+func (t *table) runTests(ctx context.Context, overlay string) (output string, err error) {
+	args := []string{"test", "-vet=off", "-count=1", "-failfast", "-timeout=3m", "-ldflags=-s -w", "-run=" + t.run}
 	if overlay != "" {
 		args = append(args, "-overlay="+overlay)
 	}
-	cmd := exec.CommandContext(ctx, "go", append(args, differentialTest, "-rapid.nofailfile", "-rapid.shrinktime=1ms")...)
+	cmd := exec.CommandContext(ctx, "go", append(args, t.tests, "-rapid.nofailfile", "-rapid.shrinktime=1ms")...)
 	cmd.Env = append([]string{"SEED=1"}, os.Environ()...)
 	out, err := cmd.CombinedOutput()
 	return string(out), err

@@ -2,8 +2,12 @@ package main
 
 import "slices"
 
-// mutants are all mutants.
-var mutants = slices.Concat(workloadMutants, cardMutants, quotaMutants, serviceTypeMutants)
+// tables are all mutants.
+var tables = []table{
+	{tests: differentialTest, mutants: slices.Concat(workloadMutants, cardMutants, quotaMutants, serviceTypeMutants, treeMutants)},
+	{tests: "./internal/quota", mutants: treeOrderMutants},
+	{tests: "./internal/scheduler/cardreclaim", run: "^(TestPrecedenceOfReclaimInTree|TestDrain.*)$", mutants: treeReclaimMutants},
+}
 
 // The rules of package card: names, texts, nodes, inventory.
 var cardMutants = []mutant{

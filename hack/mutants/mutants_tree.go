@@ -1,0 +1,68 @@
+package main
+
+// The rules of trees of queues that the observer has too: the amounts that count, the sums of a
+// path, and what fits.
+var treeMutants = []mutant{
+	{"internal/quota/ledger.go", `	for at := q; l.includesCharge(at, c); at = at.parent {
+		for _, amount := range c.Cards {
+			at.cards[amount.Name] = at.cards[amount.Name].Add(amount.Count)`, `	for at := q; l.includesCharge(at, c); at = at.parent {
+		for _, amount := range c.Cards {
+			if at != q {
+				continue
+			}
+			at.cards[amount.Name] = at.cards[amount.Name].Add(amount.Count)`, "a charge counts in every ancestor"},
+	{"internal/quota/ledger.go", `		at.tree.subtractFixed(`, `		q.tree.subtractFixed(`, "what cannot be reclaimed is given back in every ancestor"},
+	{"internal/quota/treeledger.go", `		at.parent.tree.unusedBelow[name] += now - before`, `		at.parent.tree.unusedBelow[name] += min(0, now-before)`, "unused guarantees of the children add up"},
+	{"internal/quota/treeledger.go", `max(below, guarantee-AddSaturating(q.used(name), more), 0)`, `max(guarantee-AddSaturating(q.used(name), more), 0)`, "a parent's unused guarantee is at least that of its children"},
+	{"internal/quota/treeledger.go", `	if q.limits.IsHeld {`, `	if q.limits.IsHeld && more > 0 {`, "the unused guarantee of a held queue is not reserved"},
+	{"internal/quota/path.go", `	if unused > 0 && grown > 0 && Add`, `	if unused > 0 && grown > 1 && Add`, "no request takes an unused guarantee of others"},
+	{"internal/quota/path.go", `			change = at.unusedAfter(name, more, change) - at.tree.unused[name]`, `			change = 0`, "a request may use the unused guarantees of its own path"},
+	{"internal/quota/path.go", `		if fixed > deserved {`, `		if fixed > deserved+1 {`, "what cannot be reclaimed is never more than deserved"},
+	{"internal/quota/tree.go", `		if q.IsHeld && fault.Kind == NoFault {`, `		if q.IsHeld && at == name {`, "a stop policy holds the subtree"},
+	{"internal/quota/tree.go", `	if len(seen) > MaxDepth {`, `	if len(seen) > MaxDepth+1 {`, "at most six queues are on a path"},
+	{"internal/quota/tree.go", `		if _, exists := t.written[q.Parent]; !exists {`, `		if _, exists := t.written[q.Parent]; !exists && at == name {`, "a missing parent closes everything below it"},
+	{"internal/quota/tree.go", `				children[i].guarantee[name] = min(children[i].guarantee[name], deserved)`, `				children[i].guarantee[name] = min(children[i].guarantee[name], deserved+9)`, "guarantees are cut to what is deserved before they are scaled"},
+	{"internal/quota/tree.go", `		scaled[i] = min(value, limit)
+`, `		scaled[i] = value
+`, "a child deserves at most what its parent does before it is scaled"},
+	{"internal/quota/tree.go", `	slices.SortStableFunc(order, func(a, b int) int { return parts[b].Cmp(parts[a]) })
+`, ``, "the largest remainders get the whole cards"},
+}
+
+// The rules of the order of queues, and of who may reclaim. The tests of package quota compare
+// them with an implementation of their own.
+var treeOrderMutants = []mutant{
+	{"internal/quota/queueorder.go", `	if (shareA < 1) != (shareB < 1) {`, `	if (shareA < 1) && (shareB < 1) {`, "a queue below what it deserves is before one above it"},
+	{"internal/quota/queueorder.go", `		shareA, shareB = borrowedA, borrowedB
+`, `		_, _ = borrowedA, borrowedB
+`, "above what is deserved the borrowed cards order queues"},
+	{"internal/quota/queueorder.go", `averageFactor*averages[name])/weight)`, `averageFactor*averages[name]))`, "weights divide what is borrowed"},
+	{"internal/quota/queueorder.go", `	for a != b && a.parent != b.parent {`, `	for a != b && a.parent == nil {`, "queues are compared below their lowest common ancestor"},
+	{"internal/quota/queueorder.go", `		share = max(share, 1)
+`, ``, "a queue that deserves no card is at what it deserves"},
+	{"internal/quota/reclaim.go", `	case e.total > q.limits.deserved(name):`, `	case e.total > q.limits.deserved(name)+1:`, "a reclaimer stays within what it deserves"},
+	{"internal/quota/reclaim.go", `	if requested <= m.Covered[level] {`, `	if requested < m.Covered[level] {`, "a reclaimer may use its own unused guarantee"},
+	{"internal/quota/reclaim.go", `free, covered = min(free, own+left-at.tree.unusedBelow[name]), min(free, own)`, `covered = min(free, own)`, "a reclaimer leaves the guarantees of others"},
+	{"internal/quota/path.go", `		i++ // one is an ancestor of the other
+`, ``, "a queue and its ancestor are one level apart for each step"},
+	{"internal/quota/path.go", `		held -= leaf.usableHolds(name, count-released.amount(name))
+`, ``, "a hold does not keep its own queue out"},
+}
+
+// The rules of reclaim and drain in a tree, which the scenes of package cardreclaim show.
+var treeReclaimMutants = []mutant{
+	{"internal/scheduler/cardreclaim/tree.go", `		byLevel[g.level] = append(byLevel[g.level], g)`, `		byLevel[1] = append(byLevel[1], g)`, "victims of siblings come first"},
+	{"internal/scheduler/cardreclaim/tree.go", `			if i < level {`, `			if i < 0 {`, "no subtree borrows cards that are reclaimed for it"},
+	{"internal/scheduler/cardreclaim/tree.go", `	return max(0, s.policy.AboveGuarantee(key.queue, key.name))`, `	return max(1, s.policy.AboveGuarantee(key.queue, key.name)+1)`, "no victim is taken from a guarantee"},
+	{"internal/scheduler/cardreclaim/tree.go", `		return max(0, s.policy.AboveDeserved(key.queue, key.name))`, `		return max(1, s.policy.AboveDeserved(key.queue, key.name)+1)`, "the tree takes only what is beyond what is deserved"},
+	{"internal/scheduler/cardreclaim/tree.go", `		for _, queue := range g.path {
+			limit, most`, `		for _, queue := range g.path[:1] {
+			limit, most`, "every queue above a victim keeps its guarantee and what it deserves"},
+	{"internal/scheduler/capacitycard/checks.go", `	if insufficient := p.ledger.FitsDeserved(string(r.job.Queue), r.request.Request, p.ReclaimsAll()); insufficient != nil {`, `	if insufficient := p.ledger.FitsAnyCard(string(r.job.Queue), r.request.Request); insufficient != nil {`, "no queue evicts in order to borrow"},
+	{"internal/scheduler/capacitycard/treereclaim.go", `slices.ContainsFunc(p.pathOf(job.Queue), func`, `slices.ContainsFunc(p.pathOf(job.Queue)[:1], func`, "a stop policy drains the subtree"},
+	{"internal/scheduler/cardreclaim/drain.go", `api.AllocatedStatus(task.Status) || workload.IsCritical(task.Pod):`, `api.AllocatedStatus(task.Status):`, "a drain leaves system-critical pods"},
+	{"internal/scheduler/cardreclaim/drain.go", `		case !isOnNode(task):
+			return nil
+`, `		case !isOnNode(task):
+`, "a drain takes whole jobs"},
+}
