@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"volcano.sh/volcano/pkg/scheduler/actions/preempt"
 
@@ -66,4 +67,19 @@ func TestPreemptLeavesReclaimedRoom(t *testing.T) {
 		}
 	}
 	check.That(t, len(goes) == len("low-0") && s.Task("high-0").NodeName == "c", "%q go, and the pod is promised %q", goes, s.Task("high-0").NodeName)
+}
+
+// TestAQueueWithoutLimitDoesNotBorrow: a pod of a queue that deserves any amount of CPU may use a
+// node on which cards are kept.
+func TestAQueueWithoutLimitDoesNotBorrow(t *testing.T) {
+	s := newTreeScene(t, `node a A 4; queue q {"A":4} training; queue u {"A":4} training; j q 1: - cards=0; i u 1: -`)
+	for _, q := range s.Queues {
+		if q.Name == "q" {
+			q.Spec.Capability = corev1.ResourceList{"cpu": resource.MustParse("1e30"), "memory": resource.MustParse("1e30")}
+		}
+	}
+	s.openSession()
+	r, _ := s.p.checkInputFor(s.Task("j-0"))
+	owner := &roomOwner{task: s.Task("i-0"), queue: "u"}
+	check.That(t, !s.p.wouldBorrowFrom(owner, r, s.Ssn.Nodes["a"]), "a queue that deserves any CPU would borrow")
 }
