@@ -24,6 +24,7 @@ func drawTree(t *rapid.T) map[string]TreeQueue {
 		q.AnyCard = rapid.IntRange(0, 19).Draw(t, "any card") == 0
 		q.IsHeld = rapid.IntRange(0, 9).Draw(t, "held") == 0
 		q.IsParentOnly = rapid.IntRange(0, 9).Draw(t, "parent only") == 0
+		q.IsClosed = rapid.IntRange(0, 9).Draw(t, "closed") == 0
 		for _, name := range treeNames {
 			if !naiveIsCard(name) || !q.AnyCard {
 				drawShares(t, q, name)

@@ -38,6 +38,8 @@ type TreeQueue struct {
 	HoldMessage string
 	// IsParentOnly reports whether the queue takes no work even without children.
 	IsParentOnly bool
+	// IsClosed reports whether the queue itself takes no work for another reason.
+	IsClosed bool
 }
 
 // FaultKind is why a queue takes no new work.
@@ -120,9 +122,9 @@ type Resolved struct {
 //
 // The guarantee is at most what is deserved, and that at most the quota. A child deserves at
 // most what its parent does. Children that deserve more together are scaled down in
-// proportion, and so are their guarantees. CPU and memory are ceilings only, and not
-// scaled, where neither the queue nor one below it writes what it deserves or its guarantee. Directly under root the sums are not limited. A
-// queue without a path to root takes no new work, and neither does its subtree. No other queue
+// proportion, and so are their guarantees. CPU and memory are ceilings only, and not scaled, where
+// neither the queue nor one below it writes what it deserves or its guarantee. Directly under root
+// the sums are not limited. A queue without a path to root takes no new work, and neither does its subtree. No other queue
 // is affected.
 func ResolveTree(queues map[string]TreeQueue) map[string]Resolved {
 	t := treeResolver{written: queues, resolved: make(map[string]Resolved, len(queues)), children: map[string][]string{}}
@@ -368,7 +370,7 @@ func (t *treeResolver) limitsFor(name string, c *childShares) Limits {
 	limits := Limits{
 		Cards: card.Quota{}, AnyCard: t.written[name].AnyCard,
 		MilliCPU: c.quota[CPUName], Memory: c.quota[MemoryName],
-		Deserved: c.deserved, Guarantee: Shares{}, IsHeld: t.resolved[name].Fault.closesSubtree(),
+		Deserved: c.deserved, Guarantee: Shares{}, IsHeld: t.keepsNoGuarantee(name),
 	}
 	for key, amount := range c.quota {
 		if key != CPUName && key != MemoryName {
@@ -383,24 +385,9 @@ func (t *treeResolver) limitsFor(name string, c *childShares) Limits {
 	return limits
 }
 
-// quota returns the limit of a name.
-func (l *Limits) quota(name card.Name) int64 {
-	switch {
-	case name == CPUName:
-		return l.MilliCPU
-	case name == MemoryName:
-		return l.Memory
-	case l.AnyCard:
-		return int64(card.MaxCount)
-	}
-	return int64(l.Cards[name])
-}
-
-// deserved returns how much of a name the queue deserves: its quota without a tree.
-func (l *Limits) deserved(name card.Name) int64 {
-	deserved, isWritten := l.Deserved[name]
-	if l.Deserved == nil || isCompute(name) && !isWritten || l.AnyCard && !isCompute(name) {
-		return l.quota(name)
-	}
-	return deserved
+// keepsNoGuarantee reports whether no queue can get what a queue is guaranteed and does not use.
+func (t *treeResolver) keepsNoGuarantee(name string) bool {
+	isChild := func(child string) bool { return t.resolved[child].Parent == name }
+	q := t.written[name]
+	return t.resolved[name].Fault.closesSubtree() || (q.IsParentOnly || q.IsClosed) && !slices.ContainsFunc(t.children[name], isChild)
 }

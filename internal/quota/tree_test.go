@@ -33,7 +33,11 @@ func TestResolveTreeFollowsTheDocuments(t *testing.T) {
 				check.Must(t, wrong == NoFault || r.Parent == "" && r.Limits.IsHeld, "%s without a path to root has parent %q and keeps its unused guarantee: %v", name, r.Parent, !r.Limits.IsHeld)
 				check.Must(t, fault != IsHeld || r.Limits.IsHeld, "%s is held and keeps its unused guarantee", name)
 			} else {
-				check.Must(t, r.Parent == queues[name].Parent && !r.Limits.IsHeld, "%s has parent %q, want %q", name, r.Parent, queues[name].Parent)
+				check.Must(t, r.Parent == queues[name].Parent, "%s has parent %q, want %q", name, r.Parent, queues[name].Parent)
+			}
+			if fault == NoFault || fault == IsParent {
+				useless := len(naiveChildren(queues, name)) == 0 && (queues[name].IsParentOnly || queues[name].IsClosed)
+				check.Must(t, r.Limits.IsHeld == useless, "the unused guarantee of %s is dropped: %v, want %v", name, r.Limits.IsHeld, useless)
 			}
 		}
 		for _, name := range treeNames {

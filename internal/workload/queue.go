@@ -60,6 +60,7 @@ type QueueRules struct {
 func QueueRulesFor(queue *v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues, last *QueueRules) QueueRules {
 	rules := flatRulesFor(queue, unmanaged, last)
 	rules.Tree, rules.TreeRefusal = TreeQueueFor(queue, rules.Limits, rules.Managed && queue.Name != RootQueue)
+	rules.Tree.IsClosed = rules.Refusal != nil
 	rules.Drains = queue.Annotations[v1alpha1.AnnotationStopPolicy] == string(v1alpha1.StopPolicyHoldAndDrain)
 	if rules.Refusal == nil && rules.Tree.IsHeld {
 		rules.Refusal = RefusalForFault(queue.Name, quota.Fault{Kind: quota.IsHeld, Queue: queue.Name, HoldMessage: rules.Tree.HoldMessage})
@@ -70,7 +71,7 @@ func QueueRulesFor(queue *v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues, las
 // IsSameInTree reports whether other rules of the same queue mean the same for a tree.
 func (r *QueueRules) IsSameInTree(other *QueueRules) bool {
 	a, b := &r.Tree, &other.Tree
-	return a.Parent == b.Parent && a.AnyCard == b.AnyCard && a.IsHeld == b.IsHeld && a.HoldMessage == b.HoldMessage && a.IsParentOnly == b.IsParentOnly &&
+	return a.Parent == b.Parent && a.AnyCard == b.AnyCard && a.IsHeld == b.IsHeld && a.HoldMessage == b.HoldMessage && a.IsParentOnly == b.IsParentOnly && a.IsClosed == b.IsClosed &&
 		maps.Equal(a.Quota, b.Quota) && maps.Equal(a.Deserved, b.Deserved) && maps.Equal(a.Guarantee, b.Guarantee) &&
 		(r.Namespaces == nil) == (other.Namespaces == nil)
 }

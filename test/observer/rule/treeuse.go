@@ -18,10 +18,12 @@ func (t *Tree) UsedIn(queue string, use TreeUse) int64 {
 }
 
 // occupied returns what a subtree holds or is guaranteed: use, and unused guarantees that no
-// other queue may take.
+// other queue may take. A queue that takes no jobs and has no children keeps none.
 func (t *Tree) occupied(queue, card string, use TreeUse) int64 {
 	sum := t.Occupied(queue, card, use)
-	if q := t.queues[queue]; q != nil && q.Stop == "" {
+	isChild := func(name string) bool { return len(t.queues[name].Path) > 0 }
+	q := t.queues[queue]
+	if q != nil && q.Stop == "" && (q.Closed == "" || slices.ContainsFunc(t.children[queue], isChild)) {
 		sum = max(sum, q.GuaranteeOf(card))
 	}
 	return sum
