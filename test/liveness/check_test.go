@@ -66,6 +66,7 @@ func (w *simulation) checkSession(before *sessionView) string {
 	if wrong := w.checkEvictions(now, victims); wrong != "" {
 		return wrong
 	}
+	w.recordLosses(now, victims)
 	return w.countFitting(before)
 }
 
@@ -127,7 +128,7 @@ func (w *simulation) checkEvictions(now *sessionView, victims map[string]int) st
 		}
 	}
 	for _, g := range now.groups {
-		if len(g.promised) > 0 && len(promised) == len(g.promised) && w.reclaimedFrom(now, g, victims) && now.fitsWithout(g) {
+		if len(g.promised) > 0 && len(promised) == len(g.promised) && w.reclaimedFrom(now, g, victims) && !w.coolsDown(now, g.queue) && now.fitsWithout(g) {
 			return fmt.Sprintf("evicted in vain: %v go for %s, which fits without that", victims, g.name)
 		}
 	}

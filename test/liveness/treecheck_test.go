@@ -23,9 +23,17 @@ func (w *simulation) checkTree(before, now *sessionView, victims map[string]int)
 		if wrong := w.checkTakenFrom(now, queue); wrong != "" {
 			return wrong
 		}
-		w.lostCards[queue] = time.Now()
 	}
 	return w.checkTreeReclaimers(now, victims)
+}
+
+// recordLosses records the queues from which a session took pods. They may not borrow for a while.
+func (w *simulation) recordLosses(now *sessionView, victims map[string]int) {
+	for name := range victims {
+		if queue := now.groupNamed(name).queue; !w.isDrained(queue) {
+			w.lostCards[queue] = time.Now()
+		}
+	}
 }
 
 func (v *sessionView) groupNamed(name string) *group {
