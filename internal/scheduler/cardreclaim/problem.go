@@ -141,6 +141,11 @@ func (p *problem) solve(budget *budget, all bool) *solver.Plan {
 		}
 		p.input.PodSets[i].Count = low
 	}
+	if best == nil { // the problem is solved again with more victims
+		for i := range counts {
+			p.input.PodSets[i].Count = counts[i]
+		}
+	}
 	return best
 }
 
