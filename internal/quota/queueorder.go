@@ -29,6 +29,13 @@ func (l *Ledger) CompareShares(left, right string) int {
 	return cmp.Or(cmp.Compare(shareA, shareB), l.positions[a.name].Created.Compare(l.positions[b.name].Created), cmp.Compare(a.name, b.name))
 }
 
+// IsBelowDeserved reports whether a queue uses less than it deserves of every card that it may
+// use.
+func (l *Ledger) IsBelowDeserved(queue string) bool {
+	share, _ := l.share(l.ensureQueue(queue))
+	return share < 1
+}
+
 // siblingsOf returns the ancestors of two queues, or the queues themselves, that have the same
 // parent.
 func (l *Ledger) siblingsOf(left, right string) (a, b *queueLedger) {

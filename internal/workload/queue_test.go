@@ -163,6 +163,8 @@ func TestAQueueHeldByTheOperatorSaysWhy(t *testing.T) {
 	check.Says(t, child.InTree("child", &below).Refusal, "Queue <child> (its ancestor <q>) is held by the operator: nothing new starts in it; CardQuota q: no path")
 	byUser, byLength := QueueRulesFor(held(""), "", nil), QueueRulesFor(held(strings.Repeat("x", 1<<20)), "", nil)
 	check.Says(t, byUser.Refusal, "Queue <q> is held by its stop policy")
+	unprintable := QueueRulesFor(held("one\n\x1b[31mtwo\u202e"), "", nil)
+	check.Says(t, unprintable.Refusal, "nothing new starts in it; one  [31mtwo ")
 	check.That(t, len(byLength.Refusal.Message) < 1000, "the message has %d bytes", len(byLength.Refusal.Message))
 	check.That(t, !rules.IsSameInTree(&byUser), "a queue whose hold has another cause is read as before")
 }

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"fmt"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -22,7 +23,7 @@ func TreeQueueFor(queue *v1beta1.Queue, limits quota.Limits, isManaged bool) (qu
 	t := quota.TreeQueue{
 		Parent: queue.Spec.Parent, AnyCard: limits.AnyCard,
 		IsHeld:       stopsWork(v1alpha1.StopPolicy(queue.Annotations[v1alpha1.AnnotationStopPolicy])),
-		HoldMessage:  queue.Annotations[v1alpha1.AnnotationHoldMessage],
+		HoldMessage:  HoldMessage(queue),
 		IsParentOnly: queue.Annotations[v1alpha1.AnnotationParentOnly] == "true",
 		Quota:        quota.Shares{}, Deserved: quota.Shares{}, Guarantee: quota.Shares{},
 	}
@@ -105,6 +106,22 @@ const (
 	ReasonCannotBorrow = "CannotBorrow"
 )
 
+// maxHoldMessageLength bounds the message of a hold, in characters. The operator's are shorter.
+const maxHoldMessageLength = 600
+
+// HoldMessage returns why the operator holds a Queue, "" if it does not say so. Users can write the
+// annotation, too, so only printable characters stay.
+func HoldMessage(queue *v1beta1.Queue) string {
+	message := []rune(queue.Annotations[v1alpha1.AnnotationHoldMessage])
+	message = message[:min(len(message), maxHoldMessageLength)]
+	for i, r := range message {
+		if !unicode.IsPrint(r) {
+			message[i] = ' '
+		}
+	}
+	return string(message)
+}
+
 // RefusalForFault returns why a queue of a tree takes no new work, nil if it does.
 func RefusalForFault(queue string, fault quota.Fault) *Refusal {
 	at := ""
@@ -128,7 +145,7 @@ func RefusalForFault(queue string, fault quota.Fault) *Refusal {
 			"Queue <%s> is the parent of other queues and takes no jobs: name one of its children", queue)}
 	case fault.HoldMessage != "":
 		return &Refusal{Reason: ReasonQueueHeld, Message: fmt.Sprintf(
-			"Queue <%s>%s is held by the operator: nothing new starts in it; %.600s", queue, at, fault.HoldMessage)}
+			"Queue <%s>%s is held by the operator: nothing new starts in it; %s", queue, at, fault.HoldMessage)}
 	default:
 		return &Refusal{Reason: ReasonQueueHeld, Message: fmt.Sprintf(
 			"Queue <%s>%s is held by its stop policy: nothing new starts in it; set stopPolicy to None to go on", queue, at)}

@@ -18,9 +18,15 @@ import (
 
 // queueOrder puts first the queue of higher priority, then the one with the smaller dominant
 // share. In a tree it compares what the queues deserve and borrow. There Allocate serves pods
-// that need not borrow first, whatever this order.
+// that need not borrow first, whatever this order, and after them the queues below what they
+// deserve: of those, jobs may wait behind one that borrows.
 func (p *plugin) queueOrder(l, r any) int {
 	left, right := l.(*api.QueueInfo), r.(*api.QueueInfo)
+	if p.deservedFirst != nil && p.deservedFirst.borrows {
+		if below := p.ledger.IsBelowDeserved(left.Name); below != p.ledger.IsBelowDeserved(right.Name) {
+			return map[bool]int{true: -1, false: 1}[below]
+		}
+	}
 	if c := cmp.Compare(right.Queue.Spec.Priority, left.Queue.Spec.Priority); c != 0 {
 		return c
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/conf"
 
 	"cardquota.dev/operator/internal/card"
 )
@@ -17,6 +18,13 @@ type deservedFirst struct {
 	// borrowers are the jobs with a pod for which the first run may not use each card of its
 	// request. The second run tries only these.
 	borrowers map[api.JobID]bool
+	// latest is the priority of a job of a queue that comes in the second run. Jobs of a lower one
+	// come later, too: within a queue the order of jobs stays.
+	latest map[api.QueueID]int32
+	// tried is the pod that allocatable let pass last, and deserved are the cards of its request that
+	// its queue deserves.
+	tried    api.TaskID
+	deserved []card.Name
 }
 
 // Allocate runs Volcano's action allocate. In a tree no pod borrows before the pods that need
@@ -26,7 +34,7 @@ func (p *plugin) Allocate(execute func()) {
 		execute()
 		return
 	}
-	p.deservedFirst = &deservedFirst{borrowers: map[api.JobID]bool{}}
+	p.deservedFirst = &deservedFirst{borrowers: map[api.JobID]bool{}, latest: map[api.QueueID]int32{}}
 	defer func() { p.deservedFirst = nil }()
 	execute()
 	if len(p.deservedFirst.borrowers) == 0 {
@@ -39,14 +47,16 @@ func (p *plugin) Allocate(execute func()) {
 	execute()
 }
 
-// waitsForDeserved reports whether some pod may be placed with which its queue need not borrow.
+// waitsForDeserved reports whether some pod may be placed with which its queue need not borrow
+// what other queues can take back.
 func (p *plugin) waitsForDeserved() bool {
 	for _, job := range p.ssn.Jobs {
-		if job.IsPending() {
+		if job.IsPending() && conf.EnabledActionMap["enqueue"] { // allocate skips it as well
 			continue
 		}
 		for _, task := range job.TaskStatusIndex[api.Pending] {
-			if r, known := p.checkInputFor(task); known && !task.SchGated && p.needNotBorrow(r) {
+			r, known := p.checkInputFor(task)
+			if known && !task.SchGated && (r.request.Count > 0 || p.ReclaimsAll()) && p.needNotBorrow(r) {
 				return true
 			}
 		}
@@ -69,16 +79,33 @@ func (p *plugin) isTurnOf(r checkInput) bool {
 	case d.borrows: // a job with a hard topology loses the reasons of the first run
 		return d.borrowers[r.job.UID] || r.job.ContainsHardTopology() || r.job.ContainsSubJobPolicy()
 	}
-	isDeserved := func(name card.Name) bool { return p.deservesCard(r, name) }
-	names := r.request.Names
-	if r.request.Count > 0 && (len(names) == 0 || slices.ContainsFunc(names, func(name card.Name) bool { return !isDeserved(name) })) {
+	p.listDeservedCards(r)
+	if r.request.Count > 0 && len(d.deserved) < max(1, len(r.request.Names)) {
 		d.borrowers[r.job.UID] = true
 	}
-	if !p.needNotBorrow(r) {
-		d.borrowers[r.job.UID] = true
-		return false
+	latest, isLimited := d.latest[r.job.Queue]
+	switch {
+	case isLimited && r.job.Priority < latest:
+	case len(r.request.Names) == 0 && p.needNotBorrow(r), len(d.deserved) > 0:
+		return true
+	default:
+		if !isLimited || r.job.Priority > latest {
+			d.latest[r.job.Queue] = r.job.Priority
+		}
 	}
-	return true
+	d.borrowers[r.job.UID] = true
+	return false
+}
+
+// listDeservedCards lists the cards of a request that the queue deserves and some node has.
+func (p *plugin) listDeservedCards(r checkInput) {
+	d := p.deservedFirst
+	d.tried, d.deserved = r.task.UID, d.deserved[:0]
+	for _, name := range r.request.Names {
+		if p.deservesCard(r, name) && len(p.inventory.ResourcesFor(name)) > 0 {
+			d.deserved = append(d.deserved, name)
+		}
+	}
 }
 
 // hasPreempted reports whether pods of the same queue were evicted for a pod. They must not be
@@ -93,8 +120,14 @@ func cardIsDeserved(p *plugin, r checkInput, node *api.NodeInfo) int {
 	if p.deservedFirst == nil || p.deservedFirst.borrows || r.request.Count == 0 || len(r.request.Names) == 1 || p.hasPreempted(r) {
 		return nodeFits
 	}
-	if name, named := p.inventory.CardOnNode(node.Name, r.request.Resource); named && !p.deservesCard(r, name) {
+	name, named := p.inventory.CardOnNode(node.Name, r.request.Resource)
+	switch {
+	case !named:
+		return nodeFits // cardFits refuses it
+	case p.deservedFirst.tried == r.task.UID && slices.Contains(p.deservedFirst.deserved, name),
+		p.deservedFirst.tried != r.task.UID && p.deservesCard(r, name):
+		return nodeFits
+	default:
 		return cardNotDeserved
 	}
-	return nodeFits
 }

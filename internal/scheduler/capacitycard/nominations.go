@@ -176,7 +176,7 @@ type queueCard struct {
 // lowered, and other pods may use it up. A gang keeps nothing once too few of its pods are left.
 // kept is what is kept for other jobs, to which this one is added.
 func (p *plugin) tasksKeepingRoom(job *api.JobInfo, kept map[queueCard]card.Count) (tasks []*api.TaskInfo) {
-	before, refused := maps.Clone(kept), 0
+	added, refused := map[queueCard]card.Count{}, 0
 	for _, task := range job.TaskStatusIndex[api.Pending] {
 		made, known := p.cache.reclaimedRoom[task.Pod.UID]
 		if !known || p.cache.now().Sub(made.since) >= reclaimedRoomTimeout || p.checkQueue(job) != nil {
@@ -184,17 +184,20 @@ func (p *plugin) tasksKeepingRoom(job *api.JobInfo, kept map[queueCard]card.Coun
 		}
 		request := p.RequestFor(task)
 		name, allowed := p.cardFor(request, made.node)
-		all := kept[queueCard{job.Queue, name}].Add(request.Count)
+		key := queueCard{job.Queue, name}
+		all := kept[key].Add(added[key]).Add(request.Count)
 		if allowed && !p.ledger.Deserves(string(job.Queue), name, int64(all)) {
 			refused++
 			continue
 		}
-		kept[queueCard{job.Queue, name}] = all
+		added[key] = added[key].Add(request.Count)
 		tasks = append(tasks, task)
 	}
 	if refused > 0 && len(job.Tasks)-refused < int(job.MinAvailable) {
-		maps.Copy(kept, before)
 		return nil
+	}
+	for key, count := range added {
+		kept[key] = kept[key].Add(count)
 	}
 	return tasks
 }

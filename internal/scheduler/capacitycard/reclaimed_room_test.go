@@ -54,6 +54,20 @@ func TestReclaimedRoomIsKeptOnANode(t *testing.T) {
 	}
 }
 
+// TestGangThatKeepsNothingLeavesRoomToOthers: a gang that no longer fits the quota does not count for
+// other jobs of its queue, whichever job the scheduler looks at first.
+func TestGangThatKeepsNothingLeavesRoomToOthers(t *testing.T) {
+	for range 20 { // the order of jobs differs
+		s := newReclaimScene(t, `queue inf {"A":2} 80000 inference cpu=1000; node a A 8; g inf 3: -*3; j inf 1: -`)
+		s.keepRoom("a", "g-0", "g-1", "g-2", "j-0")
+		s.Close()
+		s.openSession()
+		_, kept := s.m.reclaimedRoom[s.Task("j-0").Pod.UID]
+		check.That(t, kept && len(s.m.reclaimedRoom) == 1, "room is kept for %d pods, for j: %v", len(s.m.reclaimedRoom), kept)
+		s.Close()
+	}
+}
+
 // TestPreemptLeavesReclaimedRoom: inside training a higher priority evicts elsewhere.
 func TestPreemptLeavesReclaimedRoom(t *testing.T) {
 	s := newReclaimScene(t, `queue inf {"A":8} 80000 inference cpu=1000; queue tra {"A":16} 20000 training cpu=1000; node a A 4; node c A 4

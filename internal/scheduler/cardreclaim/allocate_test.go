@@ -26,6 +26,9 @@ func TestDeservedBeforeBorrowed(t *testing.T) {
 		"a job borrows beside one that does not fit": {"node n A 6; a x 1: n*4 ran=1h; b x 1: -*2; c y 3: -*3", "b*2"},
 		"the card that it deserves":                  {"node n A 8; node m B 1; a x 1: n*4 ran=1h; b x 1: - card=A|B; c y 4: -*4", "b-0@m c*4"},
 		"the other card, if that has no node":        {"node n A 5; node m B 1; a x 1: n*4 ran=1h; d y 1: m card=B ran=1h; b x 1: - card=A|B tasks=w*1/1", "b-0"},
+		"a job before less important ones":           {"node n A 6; g y 6: -*6 class=high; s y 1: - class=low; z y 1: - class=low", "g*6"},
+		"others of its queue if it does not fit":     {"node n A 5; g y 6: -*6 class=high; s y 1: - class=low; z y 1: - class=low", "s-0 z-0"},
+		"they do not lose to a higher priority":      {"node n A 9; a x 1: n*4 ran=1h; b x 1: -*4; g y 6: -*6 class=high; s y 1: -*4 class=low", "b-0 s*4"},
 		"any card of its queue":                      {"node n A 5; a x 1: n*4 ran=1h; b x 1: - card=- tasks=w*1/1; c y 1: - card=B", "b-0"},
 	}) {
 		w := newTree(tree, tc.runs)

@@ -28,8 +28,9 @@ const eventDrained = "Drained"
 // evicted as a whole, so a session may drain the whole of one larger job.
 const maxDrainedPods = 256
 
-// Allocate is Volcano's action allocate, with the order of a tree. After it, it drains queues. Every configuration that
-// starts pods has allocate, so stop policies drain whatever else the configuration evicts.
+// Allocate is Volcano's action allocate, with the order of a tree. After it, it drains queues.
+// Every configuration that starts pods has allocate, so stop policies drain whatever else the
+// configuration evicts.
 type Allocate struct {
 	framework.Action
 	// reclaim has what all our actions need.
@@ -52,10 +53,11 @@ func (a *Allocate) Execute(ssn *framework.Session) {
 		return
 	}
 	policy.Allocate(func() { a.Action.Execute(ssn) })
+	policiesKnown := a.reclaim.jobPolicies.OpenSession(ssn)
 	a.reclaim.deleteOverdue(ssn, policy)
 	if jobs := policy.DrainedJobs(); len(jobs) > 0 {
 		s := &reclaimSession{ssn: ssn, policy: policy, action: a.reclaim, now: policy.Now()}
-		s.drainJobs(jobs, a.reclaim.jobPolicies.OpenSession(ssn))
+		s.drainJobs(jobs, policiesKnown)
 	}
 }
 

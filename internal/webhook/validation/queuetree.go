@@ -52,7 +52,7 @@ func queuePath(queue *v1beta1.Queue, input *WorkloadInput) (path []*v1beta1.Queu
 		path = append(path, at)
 		seen[at.Name] = true
 		if policy := v1alpha1.StopPolicy(at.Annotations[v1alpha1.AnnotationStopPolicy]); cardquota.IsHeld(policy) && fault.Kind == quota.NoFault {
-			fault = quota.Fault{Kind: quota.IsHeld, Queue: at.Name, HoldMessage: at.Annotations[v1alpha1.AnnotationHoldMessage]}
+			fault = quota.Fault{Kind: quota.IsHeld, Queue: at.Name, HoldMessage: workload.HoldMessage(at)}
 		}
 		parent := at.Spec.Parent
 		if parent == "" || parent == workload.RootQueue {
