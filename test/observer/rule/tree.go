@@ -37,6 +37,8 @@ type TreeQueue struct {
 	Path []string
 	// Closed is why no job starts in the queue, "" when jobs may. A hold is not in it.
 	Closed string
+	// takesNoJobs is whether the queue by itself takes none, whatever the tree is.
+	takesNoJobs bool
 	// Stop is the strictest stop-policy of the queue and its ancestors, "" for none.
 	Stop string
 	// AnyCard reports whether cards are not limited here.
@@ -113,6 +115,7 @@ func readTreeQueue(queue *v1beta1.Queue, unmanaged string) *TreeQueue {
 		return values
 	}
 	q.Deserved, q.Guarantee = read(cardDeserved), read(cardGuarantee)
+	q.takesNoJobs = q.Closed != "" || q.isParentOnly
 	return q
 }
 

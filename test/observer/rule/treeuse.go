@@ -18,15 +18,21 @@ func (t *Tree) UsedIn(queue string, use TreeUse) int64 {
 }
 
 // occupied returns what a subtree holds or is guaranteed: use, and unused guarantees that no
-// other queue may take. A queue that takes no jobs and has no children keeps none.
+// other queue may take.
 func (t *Tree) occupied(queue, card string, use TreeUse) int64 {
 	sum := t.Occupied(queue, card, use)
-	isChild := func(name string) bool { return len(t.queues[name].Path) > 0 }
-	q := t.queues[queue]
-	if q != nil && q.Stop == "" && (q.Closed == "" || slices.ContainsFunc(t.children[queue], isChild)) {
-		sum = max(sum, q.GuaranteeOf(card))
+	if t.KeepsGuarantee(queue) {
+		sum = max(sum, t.queues[queue].GuaranteeOf(card))
 	}
 	return sum
+}
+
+// KeepsGuarantee reports whether others leave a queue what it is guaranteed and does not use. A
+// held queue keeps nothing, nor does one without children that takes no jobs by itself.
+func (t *Tree) KeepsGuarantee(queue string) bool {
+	isChild := func(name string) bool { return len(t.queues[name].Path) > 0 }
+	q := t.queues[queue]
+	return q != nil && q.Stop == "" && (!q.takesNoJobs || slices.ContainsFunc(t.children[queue], isChild))
 }
 
 // Occupied returns what the pods of a queue and of its subtree hold, and what is guaranteed to
