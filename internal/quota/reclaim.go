@@ -81,17 +81,30 @@ type MayUse struct {
 	// Covered has what the queue's own unused guarantees cover. A request within that fits
 	// whatever is guaranteed to others.
 	Covered []int64
+	// Coverable has what the unused guarantees of the path up to each queue will cover once its
+	// children use less. Evictions below that level add to it. It is negative as far as siblings
+	// use the guarantee.
+	Coverable []int64
+	// BesideHolds has what the quotas alone allow, beside what is held for others. It is Unlimited
+	// for root.
+	BesideHolds []int64
 	// Deserved has what each queue deserves beyond its use, at least 0. The last one, for root,
 	// is Unlimited.
 	Deserved []int64
 }
 
-// Limit returns how much the queue may use at a level for a request of the given amount.
-func (m *MayUse) Limit(level int, requested int64) int64 {
+// Limit returns how much the queue may use at a level for a request of the given amount, while
+// victims up to another level may be evicted. What victims release adds to it. A guarantee that
+// siblings use covers the request once they are evicted.
+func (m *MayUse) Limit(level int, requested int64, victims int) int64 {
+	limit := m.Quota[level]
 	if requested <= m.Covered[level] {
-		return max(m.Quota[level], m.Covered[level])
+		limit = max(limit, m.Covered[level])
 	}
-	return m.Quota[level]
+	for i := victims; i < level; i++ {
+		limit = max(limit, min(m.Coverable[i], m.BesideHolds[level]))
+	}
+	return limit
 }
 
 // MayUseByLevel returns what a queue may use of a name by level. Without a tree it has one level
@@ -100,7 +113,7 @@ func (l *Ledger) MayUseByLevel(queue string, name card.Name) (m MayUse) {
 	q := l.readQueue(queue)
 	own := int64(0) // unused guarantee of the path below
 	for at := q; at != nil; at = at.parent {
-		free, covered, deserved := Unlimited, int64(0), Unlimited
+		free, covered, deserved, besideHolds, coverable := Unlimited, int64(0), Unlimited, Unlimited, int64(0)
 		if !at.isRoot() && !at.isUnlimited(name) {
 			free = at.limits.quota(name) - at.used(name)
 		}
@@ -110,24 +123,30 @@ func (l *Ledger) MayUseByLevel(queue string, name card.Name) (m MayUse) {
 		if at.tree != nil && !at.isUnlimited(name) {
 			left := at.freeBesideHolds(q, name)
 			if free = min(free, left); at != q {
+				besideHolds = free
 				free, covered = min(free, own+left-at.tree.unusedBelow[name]), min(free, own)
 			}
 			if at.isRoot() { // physical cards are checked node by node
-				free, covered = own+left-at.tree.unusedBelow[name], own
+				free, covered, besideHolds = own+left-at.tree.unusedBelow[name], own, Unlimited
 			}
 		}
 		if at.tree != nil {
-			own = at.ownUnused(own, name)
+			coverable, own = at.coverable(own, name), at.ownUnused(own, name)
 		}
 		if at == q && at.isStoppedByTerminating(name) {
 			free = 0
 		}
-		m.Quota, m.Covered, m.Deserved = append(m.Quota, free), append(m.Covered, covered), append(m.Deserved, deserved)
+		m.addLevel(free, covered, deserved, besideHolds, coverable)
 	}
 	if q.tree == nil {
-		m.Quota, m.Covered, m.Deserved = append(m.Quota, Unlimited), append(m.Covered, 0), append(m.Deserved, Unlimited)
+		m.addLevel(Unlimited, 0, Unlimited, Unlimited, 0)
 	}
 	return m
+}
+
+func (m *MayUse) addLevel(quota, covered, deserved, besideHolds, coverable int64) {
+	m.Quota, m.Covered, m.Deserved = append(m.Quota, quota), append(m.Covered, covered), append(m.Deserved, deserved)
+	m.BesideHolds, m.Coverable = append(m.BesideHolds, besideHolds), append(m.Coverable, coverable)
 }
 
 func (q *queueLedger) isStoppedByTerminating(name card.Name) bool {
@@ -147,7 +166,16 @@ func (q *queueLedger) ownUnused(below int64, name card.Name) int64 {
 	if q.limits.IsHeld {
 		return 0
 	}
-	return below + max(0, q.limits.Guarantee[name]-q.used(name)-q.tree.unusedBelow[name])
+	return max(below, q.coverable(below, name))
+}
+
+// coverable is ownUnused, but negative as far as the queue uses more than its guarantee. Cards
+// that victims below the queue release add to it.
+func (q *queueLedger) coverable(below int64, name card.Name) int64 {
+	if q.limits.IsHeld {
+		return -Unlimited
+	}
+	return below + min(q.limits.Guarantee[name], maxUnused) - min(q.used(name), maxUnused) - q.tree.unusedBelow[name]
 }
 
 // ownUnusedBelow returns ownUnused of the path from q to the child of an ancestor.

@@ -27,6 +27,8 @@ func drawHistory(t *rapid.T) *treeTest {
 }
 
 // TestMayUseIsWhatFits: a reclaimable request fits exactly if it is at most what each level leaves.
+// A queue reclaims only within what it deserves; beyond that it may not use what it holds for its
+// pods.
 // There is one exception. The checks of quota leave physical cards to the nodes, so a request
 // beyond the free inventory fits them if no guarantee is unused; MayUse counts the inventory.
 func TestMayUseIsWhatFits(t *testing.T) {
@@ -45,20 +47,31 @@ func TestMayUseIsWhatFits(t *testing.T) {
 					check.Must(t, m.Deserved[i] == want, "%s deserves %d more %s, want %d", at, m.Deserved[i], name, want)
 				}
 				check.Must(t, m.Deserved[len(path)] == Unlimited, "root deserves %d", m.Deserved[len(path)])
-				for n := int64(1); n <= 8; n++ {
-					physical := m.Limit(len(path), n)
-					refusal := h.naive.refusal(queue, name, n, false)
-					fits, may := refusal == "", true
-					for i := range m.Quota {
-						may = may && n <= m.Limit(i, n)
-					}
-					check.Must(t, !may || fits, "%d more %s in %s do not fit (%s), and levels %v leave them", n, name, queue, refusal, m.Quota)
-					isException := n > physical && h.naive.unusedBelow("", name) == 0 || n > physical && h.naive.with(naivePod{queue: queue, amounts: map[card.Name]int64{name: n}}).unusedBelow("", name) == 0
-					check.Must(t, !fits || may || isException, "%d more %s in %s fit, and levels leave %v", n, name, queue, m.Quota)
-				}
+				h.checkMayUse(t, queue, name, m)
 			}
 		}
 	})
+}
+
+// checkMayUse compares what each level leaves a queue with what fits by the naive rules.
+func (h *treeTest) checkMayUse(t *rapid.T, queue string, name card.Name, m MayUse) {
+	root := len(m.Quota) - 1
+	for n := int64(1); n <= 8; n++ {
+		refusal := h.naive.refusal(queue, name, n, false)
+		fits, may := refusal == "", true
+		for i := range m.Quota {
+			may = may && n <= m.Limit(i, n, i)
+		}
+		check.Must(t, !may || n > m.Deserved[0] || fits, "%d more %s in %s do not fit (%s), and levels %v leave them", n, name, queue, refusal, m.Quota)
+		check.Must(t, !fits || may || h.fitsBeyondInventory(queue, name, n, m.Limit(root, n, root)), "%d more %s in %s fit, and levels leave %v", n, name, queue, m.Quota)
+	}
+}
+
+// fitsBeyondInventory reports whether a request that fits the quotas is beyond the physical cards,
+// which nodes check, and no guarantee is unused before or after it.
+func (h *treeTest) fitsBeyondInventory(queue string, name card.Name, n, physical int64) bool {
+	after := h.naive.with(naivePod{queue: queue, amounts: map[card.Name]int64{name: n}})
+	return n > physical && (h.naive.unusedBelow("", name) == 0 || after.unusedBelow("", name) == 0)
 }
 
 // TestMayUseGrowsWithWhatIsReleased: what victims release at a level is what the level leaves
@@ -328,7 +341,7 @@ func TestReclaimByExample(t *testing.T) {
 	check.Equal(t, "batch leaves the guarantees of serving and other free", (*InsufficientQuota)(nil), l.FitsAnyCard("serving", Request{Names: []card.Name{"A"}, Count: 2}))
 	got := l.FitsAnyCard("batch", Request{Names: []card.Name{"A"}, Count: 1})
 	check.Must(t, got != nil && got.Kind == Guaranteed && got.Queue == "" && got.Total == 9 && got.Limit == 8, "a sixth card of eight, three of which are guaranteed: %+v", got)
-	check.Equal(t, "levels of serving", MayUse{Quota: []int64{8, 3, 2}, Covered: []int64{0, 2, 2}, Deserved: []int64{3, 0, Unlimited}}, l.MayUseByLevel("serving", "A"))
+	check.Equal(t, "levels of serving", MayUse{Quota: []int64{8, 3, 2}, Covered: []int64{0, 2, 2}, Deserved: []int64{3, 0, Unlimited}, BesideHolds: []int64{Unlimited, 3, Unlimited}, Coverable: []int64{2, -3, -6}}, l.MayUseByLevel("serving", "A"))
 	check.That(t, l.FitsDeserved("serving", Request{Names: []card.Name{"A"}, Count: 3}, false) == nil, "serving reclaims up to what it deserves")
 	check.That(t, l.FitsDeserved("serving", Request{Names: []card.Name{"A"}, Count: 4}, false) != nil, "serving reclaims to borrow")
 	check.Equal(t, "names", []string{"batch", "other", "serving", "tenant"}, slices.Sorted(maps.Keys(l.queues)))

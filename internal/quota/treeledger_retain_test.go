@@ -49,9 +49,9 @@ func TestGuaranteeThatIsNotFreeMustBeReleased(t *testing.T) {
 	l := newGuaranteedTree()
 	l.Charge("borrower", &Charge{Queue: "y", Cards: []card.Amount{{Name: "A", Count: 8}}})
 	m := l.MayUseByLevel("y", "A")
-	check.That(t, m.Limit(1, 1) == -4, "y may use %d A more, want 4 less than none", m.Limit(1, 1))
+	check.That(t, m.Limit(1, 1, 1) == -4, "y may use %d A more, want 4 less than none", m.Limit(1, 1, 1))
 	m = l.MayUseByLevel("x", "A")
-	check.That(t, m.Limit(1, 4) == 4 && m.Limit(1, 5) == 0, "x may use its guarantee of 4 A, and nothing beyond without evictions: %v", m)
+	check.That(t, m.Limit(1, 4, 1) == 4 && m.Limit(1, 5, 1) == 0, "x may use its guarantee of 4 A, and nothing beyond without evictions: %v", m)
 }
 
 func TestWhatAQueueDeservesBesideItsUse(t *testing.T) {

@@ -177,7 +177,7 @@ func (s *treeReclaim) addMissingQuota(missing amounts, level int) amounts {
 		}
 		mayUse := s.p.MayUseByLevel(s.queue, name)
 		for i := 1; i < len(mayUse.Quota); i++ {
-			limit := mayUse.Limit(i, requested)
+			limit := mayUse.Limit(i, requested, level)
 			if i < level && (name == s.name || s.p.ReclaimsAll()) {
 				limit = min(limit, mayUse.Deserved[i])
 			}

@@ -77,7 +77,7 @@ func (q *problem) limitLevels(level int) {
 	for pool, m := range q.tree.mayUse {
 		requested := q.requestedOf(pool)
 		for i := range m.Quota {
-			may := m.Limit(i, requested)
+			may := m.Limit(i, requested, level)
 			if i < level {
 				may = min(may, m.Deserved[i])
 			}
@@ -93,7 +93,7 @@ func (q *problem) findLackingQuotas() {
 	for pool, m := range q.tree.mayUse {
 		requested := q.requestedOf(pool)
 		for i := 1; i < len(m.Quota); i++ {
-			q.tree.lacksQuota[pool] = q.tree.lacksQuota[pool] || min(m.Limit(i, requested), m.Deserved[i]) < requested
+			q.tree.lacksQuota[pool] = q.tree.lacksQuota[pool] || min(m.Limit(i, requested, i), m.Deserved[i]) < requested
 		}
 	}
 }

@@ -56,7 +56,8 @@ func (s *reclaimSession) hashLevels(job *api.JobInfo) (sum uint64) {
 				name            card.Name
 				level           int
 				quota, deserved int64
-			}{name, i, min(m.Quota[i], requested), min(m.Deserved[i], requested)})
+				coverable       int64
+			}{name, i, min(m.Quota[i], requested), min(m.Deserved[i], requested), min(m.Coverable[i], requested)})
 		}
 	}
 	return sum
