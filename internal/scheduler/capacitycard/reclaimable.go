@@ -339,6 +339,26 @@ func (p *plugin) EvictingLongerThan(task *api.TaskInfo, timeout time.Duration) b
 	return p.cache.now().Sub(p.cache.evictingSince[task.Pod.UID]) > timeout
 }
 
+// AssumeEvicted counts pods whose eviction was requested as terminating, until the returned
+// function is called. Later sessions will, so nothing more is reclaimed for what these pods
+// release. Meanwhile pods may only be pipelined, since an eviction may still fail. It does
+// nothing if the queues are flat.
+func (p *plugin) AssumeEvicted() (restore func()) {
+	var assumed []*api.TaskInfo
+	for _, task := range p.evictingTasks {
+		state := p.cache.pods[task.Pod.UID]
+		if p.IsTree() && state != nil && state.charge != nil && state.chargedAs == chargedAsUsed {
+			p.recordCharge(task.Pod, state, chargedAsTerminating)
+			assumed = append(assumed, task)
+		}
+	}
+	return func() {
+		for _, task := range assumed {
+			p.recordCharge(task.Pod, p.cache.pods[task.Pod.UID], chargedAsUsed)
+		}
+	}
+}
+
 // markReleasing sets evicting pods to the status that Volcano gives deleted pods: others may be
 // pipelined to their cards, and they cannot become victims again. They keep their charge.
 func (p *plugin) markReleasing(found []*api.TaskInfo) {

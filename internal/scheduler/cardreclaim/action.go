@@ -83,6 +83,7 @@ func (a *Action) Execute(ssn *framework.Session) {
 	}
 	a.jobPolicies.OpenSession(ssn)
 	undoPartialPipelines(ssn)
+	defer policy.AssumeEvicted()()
 	s := newReclaimSession(ssn, policy, a)
 	s.completePartialEvictions(Name)
 	began := a.clock()
