@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
@@ -267,4 +268,23 @@ func TestBindingsOfDeletedPodsAreForgotten(t *testing.T) {
 	check.That(t, pendingBindingTimeout == 10*time.Minute && len(s.otherBindings.pending) == 1, "forgotten too early")
 	s.runSteps("after 1s, none")
 	check.That(t, len(s.otherBindings.pending) == 0 && len(s.otherBindings.assumed) == 0, "%d bindings of a pod that is gone are kept", len(s.otherBindings.pending))
+}
+
+// TestEvictedPodsCountAsUsed: a pod whose eviction was requested counts as used until it is
+// deleted. Only while a search assumes its eviction in a tree, it counts as terminating.
+func TestEvictedPodsCountAsUsed(t *testing.T) {
+	for hierarchy, assumed := range map[string]string{"Tree": "3 used, 1 terminating", "Flat": "4 used, 0 terminating"} {
+		s := newScene(t, tenant+"j q 1: a*4").withArguments(framework.Arguments{"queueHierarchy": hierarchy, "cardUnlimitedCpuMemory": true}).openSession()
+		s.reclaimPolicy().MarkEvicting(s.Task("j-1"))
+		s.openSession()
+		uses := func() string {
+			terminating, _ := s.p.ledger.Terminating("q", "A")
+			return fmt.Sprintf("%d used, %d terminating", s.usedCards("q", "A"), terminating)
+		}
+		check.Equal(t, hierarchy+" before", "4 used, 0 terminating", uses())
+		restore := s.reclaimPolicy().AssumeEvicted()
+		check.Equal(t, hierarchy+" while a search assumes the eviction", assumed, uses())
+		restore()
+		check.Equal(t, hierarchy+" after", "4 used, 0 terminating", uses())
+	}
 }
