@@ -301,3 +301,25 @@ func AddSaturating(a, b int64) int64 {
 	}
 	return a + b
 }
+
+// quota returns the limit of a name.
+func (l *Limits) quota(name card.Name) int64 {
+	switch {
+	case name == CPUName:
+		return l.MilliCPU
+	case name == MemoryName:
+		return l.Memory
+	case l.AnyCard:
+		return int64(card.MaxCount)
+	}
+	return int64(l.Cards[name])
+}
+
+// deserved returns how much of a name the queue deserves: its quota without a tree.
+func (l *Limits) deserved(name card.Name) int64 {
+	deserved, isWritten := l.Deserved[name]
+	if l.Deserved == nil || isCompute(name) && !isWritten || l.AnyCard && !isCompute(name) {
+		return l.quota(name)
+	}
+	return deserved
+}

@@ -131,7 +131,7 @@ func (l *Ledger) MayUseByLevel(queue string, name card.Name) (m MayUse) {
 			}
 		}
 		if at.tree != nil {
-			coverable, own = at.coverable(own, name), at.ownUnused(own, name)
+			coverable, own = at.guaranteeBalance(own, name), at.ownUnused(own, name)
 		}
 		if at == q && at.isStoppedByTerminating(name) {
 			free = 0
@@ -166,12 +166,12 @@ func (q *queueLedger) ownUnused(below int64, name card.Name) int64 {
 	if q.limits.IsHeld {
 		return 0
 	}
-	return max(below, q.coverable(below, name))
+	return max(below, q.guaranteeBalance(below, name))
 }
 
-// coverable is ownUnused, but negative as far as the queue uses more than its guarantee. Cards
+// guaranteeBalance is ownUnused, but negative as far as the queue uses more than its guarantee. Cards
 // that victims below the queue release add to it.
-func (q *queueLedger) coverable(below int64, name card.Name) int64 {
+func (q *queueLedger) guaranteeBalance(below int64, name card.Name) int64 {
 	if q.limits.IsHeld {
 		return -Unlimited
 	}

@@ -124,8 +124,8 @@ type Resolved struct {
 // most what its parent does. Children that deserve more together are scaled down in
 // proportion, and so are their guarantees. CPU and memory are ceilings only, and not scaled, where
 // neither the queue nor one below it writes what it deserves or its guarantee. Directly under root
-// the sums are not limited. A queue without a path to root takes no new work, and neither does its subtree. No other queue
-// is affected.
+// the sums are not limited. A queue without a path to root takes no new work, and neither does its
+// subtree. No other queue is affected.
 func ResolveTree(queues map[string]TreeQueue) map[string]Resolved {
 	t := treeResolver{written: queues, resolved: make(map[string]Resolved, len(queues)), children: map[string][]string{}}
 	for name := range queues {

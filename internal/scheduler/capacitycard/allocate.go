@@ -23,8 +23,11 @@ import (
 func (p *plugin) queueOrder(l, r any) int {
 	left, right := l.(*api.QueueInfo), r.(*api.QueueInfo)
 	if p.deservedFirst != nil && p.deservedFirst.borrows {
-		if below := p.ledger.IsBelowDeserved(left.Name); below != p.ledger.IsBelowDeserved(right.Name) {
-			return map[bool]int{true: -1, false: 1}[below]
+		switch below, otherBelow := p.ledger.IsBelowDeserved(left.Name), p.ledger.IsBelowDeserved(right.Name); {
+		case below && !otherBelow:
+			return -1
+		case otherBelow && !below:
+			return 1
 		}
 	}
 	if c := cmp.Compare(right.Queue.Spec.Priority, left.Queue.Spec.Priority); c != 0 {

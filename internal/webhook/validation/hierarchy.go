@@ -36,9 +36,9 @@ func checkHierarchy(result *Result, quota, before *v1alpha1.CardQuota, input Car
 		return
 	}
 	world, earlier := newTreeWorld(quota, input), newTreeWorld(before, withoutCardQuota(input, quota.Name))
-	found, had := world.excesses(quota), earlier.sumsBeside(quota)
+	found, had := world.findExcesses(quota), earlier.sumsBeside(quota)
 	if before != nil {
-		had = append(had, earlier.excesses(before)...)
+		had = append(had, earlier.findExcesses(before)...)
 	} else {
 		found, had = append(found, world.excessesBelow(quota)...), append(had, earlier.excessesBelow(quota)...)
 	}
@@ -167,8 +167,8 @@ func unmanagedQueues(in *v1alpha1.ServiceTypePolicy) v1alpha1.UnmanagedQueues {
 	return policy.Effective(in.Spec).UnmanagedQueues
 }
 
-// excesses returns every rule that a CardQuota breaks in the tree.
-func (w *treeWorld) excesses(c *v1alpha1.CardQuota) []excess {
+// findExcesses returns every rule that a CardQuota breaks in the tree.
+func (w *treeWorld) findExcesses(c *v1alpha1.CardQuota) []excess {
 	found := append(w.pathExcesses(c), w.workExcesses(c)...)
 	found = append(found, w.ownExcesses(c)...)
 	if parent := w.byName[c.Spec.Parent]; parent != nil && !w.isCyclic(c) {

@@ -36,7 +36,7 @@ func (w *treeWorld) warnOfParent(result *Result, c *v1alpha1.CardQuota) {
 // warnOfSelectors warns if no namespace can match the selectors of a CardQuota and an ancestor.
 func (w *treeWorld) warnOfSelectors(result *Result, c *v1alpha1.CardQuota) {
 	for _, ancestor := range w.ancestors(c) {
-		if key, differ := contradiction(c.Spec.NamespaceSelector, ancestor.Spec.NamespaceSelector); differ {
+		if key, differ := findContradiction(c.Spec.NamespaceSelector, ancestor.Spec.NamespaceSelector); differ {
 			result.warn(specPath.Child("namespaceSelector"), "no namespace can use queue %s: it needs label %s=%s, and %s above it needs %s=%s",
 				c.QueueName(), key, c.Spec.NamespaceSelector.MatchLabels[key], ancestor.Name, key, ancestor.Spec.NamespaceSelector.MatchLabels[key])
 			return
@@ -44,8 +44,8 @@ func (w *treeWorld) warnOfSelectors(result *Result, c *v1alpha1.CardQuota) {
 	}
 }
 
-// contradiction returns a label that two selectors want with different values.
-func contradiction(a, b *metav1.LabelSelector) (key string, differ bool) {
+// findContradiction returns a label that two selectors want with different values.
+func findContradiction(a, b *metav1.LabelSelector) (key string, differ bool) {
 	if a == nil || b == nil {
 		return "", false
 	}
