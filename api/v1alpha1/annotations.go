@@ -49,7 +49,7 @@ const (
 	// is moved or deleted. The scheduler writes it in the request that binds the pod and then uses its
 	// own record; a new scheduler and the status use this. docs/admission.md: who may change it.
 	AnnotationChargedQueue = "cardquota.dev/charged-queue"
-	// AnnotationCardResources on the ValidatingAdmissionPolicy lists the card resources, separated by
-	// commas. The list only grows: a resource stays a card while the last node that offers it is away.
+	// AnnotationCardResources on the ValidatingAdmissionPolicy lists the resources that labels of
+	// nodes made cards, separated by commas. The list only grows: a resource stays a card while the last node that offers it is away.
 	AnnotationCardResources = "cardquota.dev/card-resources"
 )

@@ -1,17 +1,14 @@
 package v1alpha1
 
 import (
-	"bytes"
-	"encoding/json"
-
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // CardQuotaStatus is what the operator observed last, written at most once a second.
 type CardQuotaStatus struct {
-	// conditions are QueueSynced, WithinQuota, InventorySatisfied, Enforced and Ready, in a tree also
-	// HierarchyValid. All should be True.
+	// conditions are QueueSynced, WithinQuota, InventorySatisfied, CardsKnown, Enforced and Ready, in a
+	// tree also HierarchyValid. All should be True.
 	// Enforced is Unknown without a ServiceTypePolicy. See docs/troubleshooting.md.
 	// +optional
 	// +listType=map
@@ -40,8 +37,7 @@ type CardQuotaStatus struct {
 	// cards is the usage of each card of the spec, in that order. After them come cards without a quota
 	// that the queue's pods hold or request. A parent sums the queues below it.
 	// +optional
-	// +listType=map
-	// +listMapKey=name
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=128
 	Cards []CardStatus `json:"cards,omitempty"`
 	// cpu is the CPU that the queue's pods request together.
@@ -60,7 +56,8 @@ type CardQuotaStatus struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2147483647
 	BlockedTotal int32 `json:"blockedTotal,omitempty"`
-	// blocked lists pending workloads and their reasons, the longest waiting first, at most 10.
+	// blocked lists pending workloads, why they wait and who holds the cards, the longest waiting first,
+	// at most 10.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
@@ -147,68 +144,4 @@ type ResourceStatus struct {
 	// quota is the limit of the spec. Unset means that the spec has none.
 	// +optional
 	Quota *resource.Quantity `json:"quota,omitempty"`
-}
-
-// BlockedStatus is one pending workload.
-type BlockedStatus struct {
-	// workload is the Deployment, Job or other controller of the pods, else the pod or PodGroup.
-	// +required
-	Workload WorkloadReference `json:"workload,omitzero"`
-	// since is when the oldest pending pod was created, or the PodGroup if it has no pods yet.
-	// +optional
-	Since metav1.Time `json:"since,omitzero"`
-	// card is the card request with its alternatives, "NVIDIA-H200|NVIDIA-H800", or the resource name
-	// if the pod names no card. Unset for workloads without cards.
-	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=2600
-	Card string `json:"card,omitempty"`
-	// count is the number of cards for which the workload waits. Unset for workloads without cards.
-	// +optional
-	// +kubebuilder:validation:Minimum=1
-	Count int64 `json:"count,omitempty"`
-	// reason is the scheduler's reason, for example InsufficientScalarQuota. See docs/troubleshooting.md.
-	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=256
-	Reason string `json:"reason,omitempty"`
-	// message is the scheduler's message: what is missing, how many, and what would help.
-	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=1024
-	Message string `json:"message,omitempty"`
-}
-
-// WorkloadReference names a workload.
-type WorkloadReference struct {
-	// apiGroup is the API group of the workload, unset for pods.
-	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	APIGroup string `json:"apiGroup,omitempty"`
-	// kind is the kind of the workload, for example Deployment.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	Kind string `json:"kind,omitempty"`
-	// namespace is the namespace of the workload.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=63
-	Namespace string `json:"namespace,omitempty"`
-	// name is the name of the workload.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name,omitempty"`
-}
-
-// UnmarshalJSON ignores a value that is not an object. An earlier version wrote such values, and the
-// next status replaces them.
-func (w *WorkloadReference) UnmarshalJSON(data []byte) error {
-	if !bytes.HasPrefix(data, []byte("{")) {
-		return nil
-	}
-	type plain WorkloadReference
-	return json.Unmarshal(data, (*plain)(w))
 }

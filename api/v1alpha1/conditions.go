@@ -6,6 +6,11 @@ const (
 	ConditionQueueSynced        = "QueueSynced"        // The Queue has the fields of this CardQuota.
 	ConditionWithinQuota        = "WithinQuota"        // The queue's pods hold no card beyond its quota.
 	ConditionInventorySatisfied = "InventorySatisfied" // Healthy nodes have the cards that all CardQuotas grant. Ready does not depend on it.
+	ConditionCardsKnown         = "CardsKnown"         // Some node has each card of the spec. Ready does not depend on it.
+
+	// ConditionLocalViewsComplete: every namespace that namespaceSelector selects has a LocalCardQuota.
+	// Present only when False.
+	ConditionLocalViewsComplete = "LocalViewsComplete"
 
 	// ConditionHierarchyValid: the parents up to the top level exist, and what they grant covers what this
 	// CardQuota says. Present only while the ServiceTypePolicy says queueHierarchy: Tree.
@@ -64,14 +69,21 @@ const (
 	ReasonScaled               = "Scaled"               // False: children together deserve or are guaranteed more than their parent; all are scaled in proportion.
 )
 
-// Reasons of WithinQuota and InventorySatisfied.
+// Reasons of WithinQuota, InventorySatisfied and CardsKnown.
 const (
 	ReasonWithinQuota           = "WithinQuota"           // True: no card is used beyond the quota.
 	ReasonOverQuota             = "OverQuota"             // False: more is used than the quota, for example after lowering it.
-	ReasonNotCounted            = "NotCounted"            // Unknown, of both: not counted yet, or another CardQuota has the queue.
+	ReasonNotCounted            = "NotCounted"            // Unknown, of all: not counted yet, or another CardQuota has the queue.
 	ReasonInventorySatisfied    = "InventorySatisfied"    // True: there are as many healthy cards as all CardQuotas grant.
 	ReasonOverAllocationAllowed = "OverAllocationAllowed" // True: CardQuotas grant more, and overAllocation is Allow. The message has the numbers.
 	ReasonOverAllocated         = "OverAllocated"         // False: CardQuotas grant more. The message names cards, numbers and CardQuotas.
+	ReasonCardsKnown            = "CardsKnown"            // True: some node has each card of the spec.
+	ReasonUnknownCard           = "UnknownCard"           // False: no node has a card of the spec. The message names the nearest card, or what nodes have.
+)
+
+// Reasons of LocalViewsComplete.
+const (
+	ReasonTooManyNamespaces = "TooManyNamespaces" // False: only the first 50 namespaces by name have a LocalCardQuota.
 )
 
 // Reasons of Ready, besides those of QueueSynced and Enforced, and of FieldsKnown.

@@ -1,5 +1,5 @@
-// Package v1alpha1 is the API of Cardquota: the kinds CardQuota and ServiceTypePolicy, the types and
-// reasons of their conditions and events, and the annotations.
+// Package v1alpha1 is the API of Cardquota: the kinds CardQuota, LocalCardQuota,
+// ServiceTypePolicy and CardInventory, the types and reasons of their conditions and events, and the annotations.
 //
 // +kubebuilder:object:generate=true
 // +groupName=cardquota.dev
@@ -16,7 +16,8 @@ var GroupVersion = schema.GroupVersion{Group: "cardquota.dev", Version: "v1alpha
 
 // AddToScheme adds the types of this package to a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &CardQuota{}, &CardQuotaList{}, &ServiceTypePolicy{}, &ServiceTypePolicyList{})
+	scheme.AddKnownTypes(GroupVersion, &CardQuota{}, &CardQuotaList{}, &ServiceTypePolicy{}, &ServiceTypePolicyList{},
+		&CardInventory{}, &CardInventoryList{}, &LocalCardQuota{}, &LocalCardQuotaList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cardinventory"
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/testing/seed"
@@ -55,10 +56,13 @@ func foreign(path string) bool {
 }
 
 func TestEveryFieldIsExplainedAndBounded(t *testing.T) {
-	for _, plural := range []string{"cardquotas", "servicetypepolicies"} {
+	for _, plural := range []string{"cardinventories", "cardquotas", "localcardquotas", "servicetypepolicies"} {
 		root := schemaOf(t, plural)
 		fields := 0
 		for _, part := range []string{"spec", "status"} {
+			if _, has := root.Properties[part]; !has {
+				continue
+			}
 			walk(part, root.Properties[part], func(path string, s schema) {
 				if foreign(path) {
 					return
@@ -72,7 +76,7 @@ func TestEveryFieldIsExplainedAndBounded(t *testing.T) {
 				}
 			})
 		}
-		if fields < 30 {
+		if fields < 25 {
 			t.Errorf("%s: only %d fields were looked at", plural, fields)
 		}
 	}
@@ -121,6 +125,27 @@ func TestBoundsOfTheStatusAreThoseThatTheOperatorKeeps(t *testing.T) {
 	}
 	if got := *status.Properties["cards"].MaxItems; got != cardquota.MaxStatusCards {
 		t.Errorf("cards: the schema says %d, the operator %d", got, cardquota.MaxStatusCards)
+	}
+}
+
+func TestBoundsOfTheInventoryAreThoseThatTheOperatorKeeps(t *testing.T) {
+	status := schemaOf(t, "cardinventories").Properties["status"]
+	entry, anomaly := *status.Properties["cards"].Items.Schema, *status.Properties["anomalies"].Items.Schema
+	for name, l := range map[string]struct {
+		got  *int64
+		want int64
+	}{
+		"cards":        {status.Properties["cards"].MaxItems, cardinventory.MaxCards},
+		"resources":    {entry.Properties["resources"].MaxItems, cardinventory.MaxResources},
+		"serviceTypes": {entry.Properties["serviceTypes"].MaxItems, cardinventory.MaxServiceTypes},
+		"anomalies":    {status.Properties["anomalies"].MaxItems, cardinventory.MaxAnomalies},
+		"nodes":        {anomaly.Properties["nodes"].MaxItems, cardinventory.MaxAnomalyNodes},
+		"summary":      {status.Properties["summary"].MaxLength, cardquota.MaxSummaryLength},
+		"message":      {anomaly.Properties["message"].MaxLength, conditions.MaxMessageLength},
+	} {
+		if l.got == nil || *l.got != l.want {
+			t.Errorf("%s: the schema says %v, the operator %d", name, l.got, l.want)
+		}
 	}
 }
 

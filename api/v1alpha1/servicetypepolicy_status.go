@@ -30,6 +30,11 @@ type ServiceTypePolicyStatus struct {
 	// queueHierarchy is spec.queueHierarchy of the policy in force. Unset means Flat.
 	// +optional
 	QueueHierarchy QueueHierarchy `json:"queueHierarchy,omitempty"`
+	// cards is spec.cards of the policy in force, by resource.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Cards []CardMapping `json:"cards,omitempty"`
 	// configHash is the SHA-256 of the rendered configuration, in hexadecimal digits. Quotas are
 	// proven to be enforced while the scheduler reports the same hash.
 	// +optional

@@ -132,6 +132,13 @@ type ServiceTypePolicySpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100000
 	NodeOrderWeightPercent int32 `json:"nodeOrderWeightPercent,omitempty"`
+	// cards name the cards of resources that the labels of nodes do not name, at most 64. An entry
+	// replaces the labels <vendor>/<type>.product and .memory for its resource. Two entries must differ
+	// in resource or nodeSelector. See docs/administrator-guide.md.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Cards []CardMapping `json:"cards,omitempty"`
 	// scheduler names the ConfigMap with Volcano's configuration, and the schedulerNames of pods.
 	// +optional
 	// +kubebuilder:default={}

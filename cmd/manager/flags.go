@@ -13,6 +13,8 @@ import (
 // flags are the command line.
 type flags struct {
 	metricsAddress, probeAddress string
+	// pprofAddress serves Go's profiles, "0" to serve none.
+	pprofAddress string
 	// secureMetrics serves metrics over TLS, and only to authorized readers.
 	secureMetrics bool
 	leaderElect   bool
@@ -63,6 +65,7 @@ func parseFlags(args []string) (flags, error) {
 	set.BoolVar(&f.secureMetrics, "secure-metrics", false,
 		"Serve --metrics-bind-address over TLS, and only to readers whose token may get the path (TokenReview, SubjectAccessReview).")
 	set.StringVar(&f.probeAddress, "health-probe-bind-address", ":8081", "The address that serves /healthz and /readyz.")
+	set.StringVar(&f.pprofAddress, "pprof-bind-address", "0", "The address that serves Go's profiles under /debug/pprof, for example 127.0.0.1:6060; 0 serves none.")
 	set.BoolVar(&f.leaderElect, "leader-elect", true, "Work only while holding the leader Lease, so that several replicas can run.")
 	set.StringVar(&f.operatorNamespace, "leader-elect-namespace", "volcano-system",
 		"The operator's own namespace: of the leader Lease, and of the Secret and the Service of the webhooks.")

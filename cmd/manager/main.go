@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/features"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -28,7 +29,10 @@ import (
 	"cardquota.dev/operator/internal/build"
 	"cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/controller/admissionpolicy"
+	"cardquota.dev/operator/internal/controller/cardinventory"
 	"cardquota.dev/operator/internal/controller/cardquota"
+	"cardquota.dev/operator/internal/controller/cardseconds"
+	"cardquota.dev/operator/internal/controller/localquota"
 	"cardquota.dev/operator/internal/controller/servicetypepolicy"
 	"cardquota.dev/operator/internal/webhook"
 	selfsigned "cardquota.dev/operator/internal/webhook/certificates"
@@ -47,10 +51,41 @@ func main() {
 	ctrl.SetLogger(log)
 	klog.SetLogger(log) // client-go's own lines come in the same form
 	log.Info("starting", "version", build.Version)
+	if err := streamLists(); err != nil {
+		ctrl.Log.Error(err, "a list of all pods takes more memory than their cache")
+	}
 	if err := run(f); err != nil {
 		ctrl.Log.Error(err, "manager stopped")
 		os.Exit(1)
 	}
+}
+
+// streamLists lets caches read their objects as a stream, as clients of Kubernetes 1.35 do. A list
+// of all pods would take several times the memory of the cache, which keeps little of each. An API
+// server that has no streams sends a list. The environment of the operator has precedence.
+func streamLists() error {
+	const variable = "KUBE_FEATURE_" + string(features.WatchListClient)
+	if _, isSet := os.LookupEnv(variable); isSet {
+		return nil
+	}
+	return os.Setenv(variable, "true")
+}
+
+// setUpReports adds what shows counts: the CardInventory, card-seconds and LocalCardQuotas.
+func setUpReports(ctx context.Context, mgr ctrl.Manager, f flags, nodes *controller.NodeInventory, counts *cardquota.UsageCollector) error {
+	inventory := cardinventory.DefaultOptions()
+	inventory.Nodes, inventory.Counts = nodes, counts
+	if err := cardinventory.Setup(mgr, inventory); err != nil {
+		return err
+	}
+	bills := cardseconds.DefaultOptions()
+	bills.Namespace, bills.Counts = f.operatorNamespace, counts
+	if err := cardseconds.Setup(mgr, bills); err != nil {
+		return err
+	}
+	views := localquota.DefaultOptions()
+	views.Usage = counts
+	return localquota.Setup(ctx, mgr, views)
 }
 
 func run(f flags) error {
@@ -76,6 +111,7 @@ func run(f flags) error {
 		Metrics:                       metricsOptions(f),
 		WebhookServer:                 webhooks.server,
 		HealthProbeBindAddress:        f.probeAddress,
+		PprofBindAddress:              f.pprofAddress,
 		LeaderElection:                f.leaderElect,
 		LeaderElectionID:              leaderLease,
 		LeaderElectionNamespace:       f.operatorNamespace,
@@ -97,6 +133,9 @@ func run(f flags) error {
 	quotas.Inventory = nodes
 	usageCollector, err := cardquota.Setup(ctx, mgr, quotas)
 	if err != nil {
+		return err
+	}
+	if err := setUpReports(ctx, mgr, f, nodes, usageCollector); err != nil {
 		return err
 	}
 	policies.SchedulerNamespace, policies.VolcanoNamespace = f.schedulerNamespace, f.volcanoNamespace
@@ -126,7 +165,7 @@ func cacheOptions(f flags) cache.Options {
 	maps.Copy(options.ByObject, servicetypepolicy.CacheOptions(f.schedulerNamespace))
 	maps.Copy(options.ByObject, webhook.CacheOptions())
 	maps.Copy(options.ByObject, selfsigned.CacheOptions(f.operatorNamespace))
-	return options
+	return controller.TransformWatches(options)
 }
 
 // metricsOptions returns where metrics are served, and to whom.

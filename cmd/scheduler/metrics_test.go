@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -9,9 +10,11 @@ import (
 	"cardquota.dev/operator/internal/testing/metricnames"
 )
 
-func TestTheTableOfMetricsIsWhatTheSchedulerExports(t *testing.T) {
+var update = flag.Bool("update", false, "write the table of docs/metrics.md")
+
+// TestTableOfMetrics: the table of the scheduler is generated from its code.
+func TestTableOfMetrics(t *testing.T) {
 	registry, ok := prometheus.DefaultRegisterer.(*prometheus.Registry)
 	check.Must(t, ok, "the registry is a %T", prometheus.DefaultRegisterer)
-	documented, _ := metricnames.Documented(t, "../../docs/metrics.md")
-	check.Equal(t, "metrics (-docs/metrics.md +the scheduler)", documented, metricnames.Registered(registry))
+	metricnames.CheckTable(t, *update, "../../docs/metrics.md", metricnames.Scheduler, registry)
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
+	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -97,15 +98,11 @@ func describePods(pods []*corev1.Pod) string {
 		return ""
 	}
 	const maxNames = 3
-	var names []string
-	for _, pod := range pods[:min(len(pods), maxNames)] {
-		names = append(names, pod.Namespace+"/"+pod.Name)
+	names := make([]string, len(pods))
+	for i, pod := range pods {
+		names[i] = pod.Namespace + "/" + pod.Name
 	}
-	text := "another scheduler runs in pod " + strings.Join(names, ", ")
-	if more := len(pods) - maxNames; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text + ", and two must never run at the same time: scale its Deployment to 0"
+	return "another scheduler runs in pod " + conditions.JoinFirst(names, maxNames) + ", and two must never run at the same time: scale its Deployment to 0"
 }
 
 // waitUntilNone waits until no other scheduler runs, or ctx ends, which is an error.

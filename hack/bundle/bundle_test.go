@@ -102,7 +102,9 @@ func TestValidatorsComplainAboutABundleThatIsWrong(t *testing.T) {
 	}{
 		"no icon is a warning": {func(b *manifests.Bundle) { b.CSV.Spec.Icon = nil }, "Icon not specified"},
 		"budgets without a version": {func(b *manifests.Bundle) {
-			b.CSV.Spec.CustomResourceDefinitions.Owned[1].Resources = nil
+			for i := range b.CSV.Spec.CustomResourceDefinitions.Owned {
+				b.CSV.Spec.CustomResourceDefinitions.Owned[i].Resources = nil
+			}
 			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(b.CSV)
 			if err != nil {
 				panic(err)

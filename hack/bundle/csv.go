@@ -144,6 +144,13 @@ func completeCRDDescriptions(csv *v1alpha1.ClusterServiceVersion, crds []crd) er
 	return nil
 }
 
+// createdExamples are objects of which OLM's validators want an example. They are no samples,
+// because the operator creates them.
+var createdExamples = []map[string]any{
+	{"apiVersion": "cardquota.dev/v1alpha1", "kind": "CardInventory", "metadata": map[string]any{"name": "cluster"}},
+	{"apiVersion": "cardquota.dev/v1alpha1", "kind": "LocalCardQuota", "metadata": map[string]any{"name": "local"}},
+}
+
 // addExamples adds the samples as examples for a console, and the policy as the first object to
 // create: without a policy the scheduler waits.
 func addExamples(csv *v1alpha1.ClusterServiceVersion, samples []unstructured.Unstructured) error {
@@ -158,6 +165,7 @@ func addExamples(csv *v1alpha1.ClusterServiceVersion, samples []unstructured.Uns
 			csv.Annotations["operatorframework.io/initialization-resource"] = string(text)
 		}
 	}
+	objects = append(objects, createdExamples...)
 	text, err := json.MarshalIndent(objects, "", "  ")
 	if err != nil {
 		return fmt.Errorf("write examples: %w", err)

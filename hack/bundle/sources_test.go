@@ -184,7 +184,7 @@ func TestExamplesAreTheSamples(t *testing.T) {
 		}
 		return named
 	}
-	equal(t, "examples (-config/samples +alm-examples)", byName(configObjects(t, "samples/*.yaml")), byName(almExamples(t, loadBundle(t).CSV)))
+	equal(t, "examples (-config/samples +alm-examples)", byName(append(configObjects(t, "samples/*.yaml"), createdExamples...)), byName(almExamples(t, loadBundle(t).CSV)))
 }
 
 // fieldPaths returns the paths of all fields that a value sets, list items as [0].

@@ -86,20 +86,20 @@ var fleet = map[string]Node{
 	"nvidia-h200-rdma":            one("NVIDIA-H200", "nvidia.com/gpu", 8),
 	"nvidia-h200-rdma-before-gpu": {Model: "NVIDIA-H200"},
 	"nvidia-rtx-4090-unlabelled": {Unnamed: []corev1.ResourceName{"nvidia.com/gpu"},
-		Anomalies: []string{"offers nvidia.com/gpu but no label nvidia.com/<type>.product with nvidia.com/<type>.memory names the card"}},
+		Anomalies: []Anomaly{{NoModelLabel, "nvidia.com/gpu", "offers nvidia.com/gpu but no label nvidia.com/<type>.product with nvidia.com/<type>.memory names the card"}}},
 	"nvidia-gb10": {Unnamed: []corev1.ResourceName{"nvidia.com/gpu"},
-		Anomalies: []string{"offers nvidia.com/gpu but no label nvidia.com/<type>.product with nvidia.com/<type>.memory names the card"}},
+		Anomalies: []Anomaly{{NoModelLabel, "nvidia.com/gpu", "offers nvidia.com/gpu but no label nvidia.com/<type>.product with nvidia.com/<type>.memory names the card"}}},
 
 	// Huawei
 	"huawei-ascend-910b":               one("Ascend-910B", "huawei.com/Ascend910", 8),
 	"huawei-ascend-910b-vendor-labels": {},
 	"huawei-ascend-910b-vnpu": {Model: "Ascend-910B",
 		Unnamed:   []corev1.ResourceName{"huawei.com/Ascend910", "huawei.com/Ascend910-5c.1cpu.8g", "huawei.com/Ascend910B4"},
-		Anomalies: []string{"model Ascend-910B could be any of the resources [huawei.com/Ascend910 huawei.com/Ascend910-5c.1cpu.8g huawei.com/Ascend910B4]"}},
+		Anomalies: []Anomaly{{AmbiguousResource, "", "model Ascend-910B could be any of the resources [huawei.com/Ascend910 huawei.com/Ascend910-5c.1cpu.8g huawei.com/Ascend910B4]"}}},
 	"huawei-ascend-310p": one("Ascend-310P", "huawei.com/Ascend310P", 4),
 	"huawei-ascend-310p-mixed-insertion": {Model: "Ascend-310P",
 		Unnamed:   []corev1.ResourceName{"huawei.com/Ascend310P-IPro", "huawei.com/Ascend310P-V", "huawei.com/Ascend310P-VPro"},
-		Anomalies: []string{"model Ascend-310P could be any of the resources [huawei.com/Ascend310P-IPro huawei.com/Ascend310P-V huawei.com/Ascend310P-VPro]"}},
+		Anomalies: []Anomaly{{AmbiguousResource, "", "model Ascend-310P could be any of the resources [huawei.com/Ascend310P-IPro huawei.com/Ascend310P-V huawei.com/Ascend310P-VPro]"}}},
 	"huawei-cce-ascend-310": one("Ascend-310", "huawei.com/ascend-310", 4),
 
 	// other vendors
@@ -107,14 +107,14 @@ var fleet = map[string]Node{
 	"alibaba-ppu-zw810e-vendor-labels": {},
 	"alibaba-ppu-zw810e-slices":        one("PPU-ZW810E", "alibabacloud.com/ppu", 15),
 	"amd-mi300x": {Unnamed: []corev1.ResourceName{"amd.com/gpu"},
-		Anomalies: []string{"offers amd.com/gpu but no label amd.com/<type>.product with amd.com/<type>.memory names the card"}},
+		Anomalies: []Anomaly{{NoModelLabel, "amd.com/gpu", "offers amd.com/gpu but no label amd.com/<type>.product with amd.com/<type>.memory names the card"}}},
 	"amd-mi300x-fleet-labels": one("AMD-Instinct-MI300X", "amd.com/gpu", 8),
 	"hygon-k100-ai": {Unnamed: []corev1.ResourceName{"hygon.com/dcu"},
-		Anomalies: []string{"offers hygon.com/dcu but no label hygon.com/<type>.product with hygon.com/<type>.memory names the card"}},
+		Anomalies: []Anomaly{{NoModelLabel, "hygon.com/dcu", "offers hygon.com/dcu but no label hygon.com/<type>.product with hygon.com/<type>.memory names the card"}}},
 	"metax-c550":     one("MXC550", "metax-tech.com/gpu", 8),
 	"intel-flex-170": {},
 	"two-vendors": {Unnamed: []corev1.ResourceName{"huawei.com/Ascend910", "nvidia.com/gpu"},
-		Anomalies: []string{"names more than one card model: Ascend-910B, NVIDIA-H20"}},
+		Anomalies: []Anomaly{{SeveralModels, "", "names more than one card model: Ascend-910B, NVIDIA-H20"}}},
 }
 
 func TestEveryNodeOfTheFleetIsRecognised(t *testing.T) {
@@ -125,7 +125,7 @@ func TestEveryNodeOfTheFleetIsRecognised(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			want, ok := fleet[name]
 			check.Must(t, ok, "the file has no expectation")
-			got := Recognise(fleetNode(t, name))
+			got := Recognise(fleetNode(t, name), nil)
 			check.Equal(t, "recognised", want, got, cmpopts.EquateEmpty())
 			for _, h := range got.Cards {
 				_, err := ParseName(string(h.Name))

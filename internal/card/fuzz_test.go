@@ -148,9 +148,9 @@ func FuzzRecognise(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		n, valid := fuzzedNode(text)
 		before := n.DeepCopy()
-		got := Recognise(n)
+		got := Recognise(n, nil)
 		check.Equal(t, "the node was changed", before, n)
-		check.Equal(t, "two results", got, Recognise(before))
+		check.Equal(t, "two results", got, Recognise(before, nil))
 		checkRecognised(t, n, got)
 		checkModel(t, got)
 		if valid {
@@ -159,7 +159,7 @@ func FuzzRecognise(f *testing.F) {
 		n.Labels["team"] = "a"
 		n.Status.Allocatable["rdma/hca"] = resource.MustParse("8")
 		if _, spoilt := before.Labels["rdma/hca.product"]; !spoilt && !strings.Contains(text, "rdma/") {
-			check.Equal(t, "a network device and a label of the team changed the cards", got, Recognise(n))
+			check.Equal(t, "a network device and a label of the team changed the cards", got, Recognise(n, nil))
 		}
 	})
 }
@@ -206,6 +206,7 @@ func checkNames(t *testing.T, got Node, short bool) {
 		check.Must(t, err == nil, "no quota can be written for %s: %v", h.Resource, err)
 	}
 	for _, said := range got.Anomalies {
-		check.Must(t, !short || check.FitsEvent(said), "no event can hold %q", said)
+		check.Must(t, !short || check.FitsEvent(said.Message), "no event can hold %q", said.Message)
+		check.Must(t, said.Reason != "", "an anomaly has no reason: %q", said.Message)
 	}
 }

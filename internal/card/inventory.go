@@ -16,6 +16,8 @@ type Inventory struct {
 	resources map[corev1.ResourceName][]Name
 	physical  map[Name]Count
 	byName    map[Name][]corev1.ResourceName
+	// lasting are the resources that stay cards without nodes and mappings, see Tracker.
+	lasting []corev1.ResourceName
 }
 
 // NewInventory builds an Inventory from nodes by name. A resource that is a card on any node is
@@ -64,6 +66,10 @@ func (i *Inventory) IsCard(resource corev1.ResourceName) bool {
 func (i *Inventory) Resources() []corev1.ResourceName {
 	return slices.Sorted(maps.Keys(i.resources))
 }
+
+// LastingResources returns the resources that labels made cards once, sorted. They stay cards when
+// the nodes and mappings of the Tracker go. The caller must not change the list.
+func (i *Inventory) LastingResources() []corev1.ResourceName { return i.lasting }
 
 // NamesFor returns the card names that the resource stands for, sorted. The caller must not
 // change the list.
@@ -143,46 +149,77 @@ func SplitResources(joined string) []corev1.ResourceName {
 // only when its object changes, and rebuilds the Inventory only when the cards of a node
 // change. While Inventory returns the same pointer, everything computed from it stays valid.
 //
-// A resource that was a card once stays one when its last node leaves. The zero value has no
-// nodes. A Tracker is not safe for concurrent use; what it returns never changes.
+// A resource that was a card once stays one when its last node leaves, unless only a mapping of it
+// that is gone made it one. The zero value has no nodes and no mappings. A Tracker is not safe for
+// concurrent use; what it returns never changes.
 type Tracker struct {
-	nodes     map[string]trackedNode
+	nodes    map[string]trackedNode
+	mappings Mappings
+	// known are the resources that labels made cards without a mapping of them, now or before.
 	known     []corev1.ResourceName
 	inventory *Inventory     // nil when it must be rebuilt
 	healthy   map[Name]Count // nil when it must be recounted
+	states    []NodeState    // nil when it must be listed again
 }
 
 type trackedNode struct {
-	object     *corev1.Node
-	recognised Node
-	ready      bool
+	object          *corev1.Node
+	recognised      Node
+	ready, cordoned bool
 }
 
-// Update stores a node and reports whether its cards or its readiness changed. An unchanged
-// object costs one look-up.
+// NodeState is the cards of a node, and whether pods can use them.
+type NodeState struct {
+	// Name is the name of the node.
+	Name string
+	Node
+	// IsReady reports whether the node has condition Ready, IsCordoned whether it takes no new
+	// pods because it is marked unschedulable.
+	IsReady, IsCordoned bool
+}
+
+// Update stores a node and reports whether its cards changed, its readiness, or whether it is
+// cordoned. An unchanged object costs one look-up.
 func (t *Tracker) Update(node *corev1.Node) bool {
 	before, known := t.nodes[node.Name]
 	if known && before.object == node {
 		return false
 	}
-	after := trackedNode{node, Recognise(node), IsNodeReady(node)}
+	return t.recognise(node)
+}
+
+// recognise stores a node and reports whether something changed.
+func (t *Tracker) recognise(node *corev1.Node) bool {
+	before, known := t.nodes[node.Name]
+	after := trackedNode{node, Recognise(node, t.mappings), IsNodeReady(node), node.Spec.Unschedulable}
 	if t.nodes == nil {
 		t.nodes = map[string]trackedNode{}
 	}
 	t.nodes[node.Name] = after
 	sameCards := known && reflect.DeepEqual(before.recognised, after.recognised)
-	if sameCards && before.ready == after.ready {
+	grown := (!sameCards || len(t.mappings) > 0) && t.addResourcesOf(after)
+	if sameCards && !grown && before.ready == after.ready && before.cordoned == after.cordoned {
 		return false
 	}
-	t.healthy = nil
+	t.healthy, t.states = nil, nil
 	if !sameCards {
 		t.inventory = nil
-		for _, holding := range after.recognised.Cards {
-			t.AddResources(holding.Resource)
-		}
-		t.AddResources(after.recognised.Unnamed...)
 	}
 	return true
+}
+
+// addResourcesOf adds the resources of a node that are cards without a mapping of them, and reports
+// whether one is new. A mapping of another resource can make some of them cards: it replaces the
+// labels of its vendor, and a node without labels withholds more.
+func (t *Tracker) addResourcesOf(node trackedNode) bool {
+	resources := node.recognised.resources()
+	if len(t.mappings) > 0 {
+		mapped := t.mappings.Resources()
+		resources = slices.DeleteFunc(resources, func(r corev1.ResourceName) bool { return slices.Contains(mapped, r) })
+		labelled := recogniseLabels(node.object, nil)
+		resources = append(resources, labelled.resources()...)
+	}
+	return t.addKnown(resources)
 }
 
 // Delete removes a node and reports whether it was known.
@@ -191,7 +228,7 @@ func (t *Tracker) Delete(name string) bool {
 		return false
 	}
 	delete(t.nodes, name)
-	t.inventory, t.healthy = nil, nil
+	t.inventory, t.healthy, t.states = nil, nil, nil
 	return true
 }
 
@@ -212,8 +249,32 @@ func (t *Tracker) Replace(nodes map[string]*corev1.Node) (changed bool) {
 	return changed
 }
 
-// AddResources adds resources that were cards before and reports whether one is new.
+// SetMappings recognises all nodes again by other mappings, and reports whether anything changed.
+// Mapped resources are cards also while no node offers them. The resource of a removed mapping is
+// no card any more unless labels made it one, now or before, so that a mistake can be taken back.
+func (t *Tracker) SetMappings(mappings Mappings) (changed bool) {
+	mappings = mappings.Sorted()
+	if t.mappings.Equal(mappings) {
+		return false
+	}
+	if !slices.Equal(mappings.Resources(), t.mappings.Resources()) {
+		t.inventory, changed = nil, true
+	}
+	t.mappings = mappings
+	for _, node := range t.nodes {
+		changed = t.recognise(node.object) || changed
+	}
+	return changed
+}
+
+// AddResources adds resources that labels made cards before, as a record lists them, and reports
+// whether one is new. It leaves out network devices, which earlier versions recorded as cards.
 func (t *Tracker) AddResources(resources ...corev1.ResourceName) (grown bool) {
+	return t.addKnown(slices.DeleteFunc(slices.Clone(resources), isNetworkDevice))
+}
+
+// addKnown adds resources that labels made cards and reports whether one is new.
+func (t *Tracker) addKnown(resources []corev1.ResourceName) (grown bool) {
 	for _, resource := range resources {
 		if !slices.Contains(t.known, resource) {
 			t.known, t.inventory, grown = append(t.known, resource), nil, true
@@ -229,7 +290,8 @@ func (t *Tracker) Inventory() *Inventory {
 		for name, node := range t.nodes {
 			nodes[name] = node.recognised
 		}
-		t.inventory = NewInventory(nodes, t.known...)
+		t.inventory = NewInventory(nodes, slices.Concat(t.known, t.mappings.Resources())...)
+		t.inventory.lasting = slices.Sorted(slices.Values(t.known))
 	}
 	return t.inventory
 }
@@ -252,6 +314,33 @@ func (t *Tracker) Healthy() map[Name]Count {
 		}
 	}
 	return t.healthy
+}
+
+// Nodes returns all nodes, sorted by name. The caller must not change them.
+func (t *Tracker) Nodes() []NodeState {
+	if t.states == nil {
+		t.states = make([]NodeState, 0, len(t.nodes))
+		for _, name := range slices.Sorted(maps.Keys(t.nodes)) {
+			node := t.nodes[name]
+			t.states = append(t.states, NodeState{Name: name, Node: node.recognised, IsReady: node.ready, IsCordoned: node.cordoned})
+		}
+	}
+	return t.states
+}
+
+// TrackedNode is a node of a Tracker with its last object, which must not be changed.
+type TrackedNode struct {
+	NodeState
+	Object *corev1.Node
+}
+
+// TrackedNodes returns all nodes with their last objects, sorted by name.
+func (t *Tracker) TrackedNodes() []TrackedNode {
+	out := make([]TrackedNode, 0, len(t.nodes))
+	for _, state := range t.Nodes() {
+		out = append(out, TrackedNode{state, t.nodes[state.Name].object})
+	}
+	return out
 }
 
 // IsNodeReady reports whether a node has condition Ready. A cordoned node still has its cards.

@@ -16,7 +16,7 @@ func recognised(t *testing.T, files map[string]string) map[string]Node {
 	t.Helper()
 	nodes := map[string]Node{}
 	for name, file := range files {
-		nodes[name] = Recognise(fleetNode(t, file))
+		nodes[name] = Recognise(fleetNode(t, file), nil)
 	}
 	return nodes
 }
@@ -165,7 +165,7 @@ func TestMeansTheSame(t *testing.T) {
 func inventory(parts map[string]string) *Inventory {
 	nodes := map[string]Node{}
 	for name, text := range parts {
-		nodes[name] = Recognise(node(strings.Split(text, " ")...))
+		nodes[name] = Recognise(node(strings.Split(text, " ")...), nil)
 	}
 	return NewInventory(nodes)
 }

@@ -40,30 +40,51 @@ type Node struct {
 	// requests them can run here.
 	Unnamed []corev1.ResourceName
 	// Anomalies say what is wrong with the node's labels.
-	Anomalies []string
+	Anomalies []Anomaly
+}
+
+// AnomalyReason is the kind of an Anomaly.
+type AnomalyReason string
+
+// The reasons of anomalies. CardInventory has the same, and more.
+const (
+	NoModelLabel      AnomalyReason = "NoModelLabel"      // No label names the card of a resource.
+	SeveralModels     AnomalyReason = "SeveralModels"     // Labels name more than one card model.
+	AmbiguousResource AnomalyReason = "AmbiguousResource" // The model could be any of several resources.
+	InvalidLabel      AnomalyReason = "InvalidLabel"      // The value of a label makes no card name.
+)
+
+// Anomaly is something that is wrong with the labels of a node.
+type Anomaly struct {
+	Reason AnomalyReason
+	// Resource is the resource without a card name, "" when there are several.
+	Resource corev1.ResourceName
+	// Message says what the node does wrong.
+	Message string
 }
 
 // product is one P/T.product label.
 type product struct{ vendor, kind, model string }
 
-// Recognise returns the cards of a node from its labels and status.allocatable.
+// recogniseLabels returns the cards of a node from its labels and status.allocatable. mapped are
+// resources of the node that mappings name, and that its allocatable does not list.
 //
 // A label P/T.product beside P/T.memory names the model. nvidia.com/mig-* are MIG slices,
 // P/T.shared MPS shares, P/T whole cards. A vendor may name its resource differently
-// (huawei.com/npu.product, huawei.com/Ascend910) if it is the only one in its domain. Counts
-// never come from the .count label, which does not follow failures.
+// (huawei.com/npu.product, huawei.com/Ascend910) if it is the only one in its domain, beside network
+// devices. Counts never come from the .count label, which does not follow failures.
 //
 // A node that names two models is an anomaly and offers none of them.
-func Recognise(node *corev1.Node) Node {
-	products := productLabels(node.Labels)
+func recogniseLabels(node *corev1.Node, mapped []corev1.ResourceName) Node {
+	products := slices.DeleteFunc(productLabels(node.Labels), func(p product) bool { return p.isReplaced(node, mapped) })
 	var out Node
 	switch len(products) {
 	case 0:
 		out.Unnamed = unlabelledCardResources(node)
-		if len(out.Unnamed) > 0 {
-			vendor, _, _ := strings.Cut(string(out.Unnamed[0]), "/")
-			out.Anomalies = []string{fmt.Sprintf("offers %s but no label %s/<type>.product with %s/<type>.memory names the card",
-				out.Unnamed[0], vendor, vendor)}
+		for _, resource := range out.Unnamed {
+			vendor, _, _ := strings.Cut(string(resource), "/")
+			out.Anomalies = append(out.Anomalies, Anomaly{NoModelLabel, resource,
+				fmt.Sprintf("offers %s but no label %s/<type>.product with %s/<type>.memory names the card", resource, vendor, vendor)})
 		}
 		return out
 	case 1:
@@ -72,15 +93,15 @@ func Recognise(node *corev1.Node) Node {
 		models := make([]string, len(products))
 		for i, p := range products {
 			models[i] = p.model
-			out.Unnamed = append(out.Unnamed, productResources(node, p)...)
+			out.Unnamed = append(out.Unnamed, productResources(node, p, mapped)...)
 		}
 		out.Unnamed = append(out.Unnamed, migResources(node)...)
 		slices.Sort(out.Unnamed)
 		out.Unnamed = slices.Compact(out.Unnamed)
-		out.Anomalies = []string{"names more than one card model: " + strings.Join(models, ", ")}
+		out.Anomalies = []Anomaly{{Reason: SeveralModels, Message: "names more than one card model: " + strings.Join(models, ", ")}}
 		return out
 	}
-	r := nodeRecognition{node: node, product: products[0], out: &out}
+	r := nodeRecognition{node: node, product: products[0], mapped: mapped, out: &out}
 	r.addMIGSlices()
 	r.addMPSShares()
 	r.addWholeCards()
@@ -111,24 +132,35 @@ func productLabels(labels map[string]string) []product {
 }
 
 // productResources returns the resources of a node that belong to a product: those named after
-// its type, otherwise all of its vendor's domain. NVIDIA's cards always have the name of their
-// type, and its network operator offers network devices in the same domain
-// (nvidia.com/hostdev): those are no cards.
-func productResources(node *corev1.Node, p product) []corev1.ResourceName {
+// its type, otherwise all of its vendor's domain except network devices. NVIDIA's cards always have
+// the name of their type, so nothing else of its domain is one. Where a mapping names a card of the
+// vendor, the label is no guess for the others of its domain.
+func productResources(node *corev1.Node, p product, mapped []corev1.ResourceName) []corev1.ResourceName {
 	whole := corev1.ResourceName(p.vendor + "/" + p.kind)
 	var exact, domain []corev1.ResourceName
 	for resource := range node.Status.Allocatable {
 		switch {
 		case resource == whole || resource == whole+sharedSuffix:
 			exact = append(exact, resource)
-		case p.vendor != migVendor && strings.HasPrefix(string(resource), p.vendor+"/"):
+		case p.vendor != migVendor && strings.HasPrefix(string(resource), p.vendor+"/") && !isNetworkDevice(resource):
 			domain = append(domain, resource)
 		}
 	}
-	if len(exact) > 0 {
+	if len(exact) > 0 || p.isMapped(mapped) {
 		return exact
 	}
 	return domain
+}
+
+// isMapped reports whether a mapping names a card of the vendor.
+func (p product) isMapped(mapped []corev1.ResourceName) bool {
+	return slices.ContainsFunc(mapped, func(r corev1.ResourceName) bool { return strings.HasPrefix(string(r), p.vendor+"/") })
+}
+
+// isReplaced reports whether mappings name all cards of the product, so that its labels count no
+// more.
+func (p product) isReplaced(node *corev1.Node, mapped []corev1.ResourceName) bool {
+	return p.isMapped(mapped) && len(productResources(node, p, mapped)) == 0 && (p.vendor != migVendor || len(migResources(node)) == 0)
 }
 
 func migResources(node *corev1.Node) []corev1.ResourceName {
@@ -143,14 +175,14 @@ func migResources(node *corev1.Node) []corev1.ResourceName {
 }
 
 // unlabelledCardResources returns the resources that are cards although the node names no
-// model: NVIDIA's, whose names are fixed, and any P/T beside a label P/T.<something>. Device
-// plugins often report before a node is labelled, and no quota would cover its cards until
-// then.
+// model: NVIDIA's, whose names are fixed, and any P/T beside a label P/T.<something>, except network
+// devices. Device plugins often report before a node is labelled, and no quota would cover its cards
+// until then.
 func unlabelledCardResources(node *corev1.Node) []corev1.ResourceName {
 	found := migResources(node)
 	for resource := range node.Status.Allocatable {
 		base := strings.TrimSuffix(string(resource), sharedSuffix)
-		if base == migVendor+"/gpu" || hasLabelWithPrefix(node.Labels, base+".") && strings.Contains(base, "/") {
+		if base == migVendor+"/gpu" || hasLabelWithPrefix(node.Labels, base+".") && strings.Contains(base, "/") && !isNetworkDevice(resource) {
 			found = append(found, resource)
 		}
 	}
@@ -194,6 +226,7 @@ func parseReplicas(labels map[string]string, key string) (int, error) {
 type nodeRecognition struct {
 	node        *corev1.Node
 	product     product
+	mapped      []corev1.ResourceName
 	out         *Node
 	partitioned int // slices and shares found
 }
@@ -202,9 +235,9 @@ func (r *nodeRecognition) addCard(name Name, resource corev1.ResourceName) {
 	r.out.Cards = append(r.out.Cards, NodeCard{Name: name, Resource: resource, Count: allocatableCount(r.node, resource)})
 }
 
-func (r *nodeRecognition) addAnomaly(resource corev1.ResourceName, why string) {
+func (r *nodeRecognition) addAnomaly(reason AnomalyReason, resource corev1.ResourceName, format string, values ...any) {
 	r.out.Unnamed = append(r.out.Unnamed, resource)
-	r.out.Anomalies = append(r.out.Anomalies, why)
+	r.out.Anomalies = append(r.out.Anomalies, Anomaly{reason, resource, fmt.Sprintf(format, values...)})
 }
 
 // addMIGSlices adds MIG slices of the mixed strategy, where every profile is a resource of its
@@ -217,9 +250,9 @@ func (r *nodeRecognition) addMIGSlices() {
 		name := Name(r.out.Model + "/mig-" + strings.TrimPrefix(string(resource), migPrefix) + "-mixed")
 		switch _, err := ParseName(string(name)); {
 		case r.product.vendor != migVendor:
-			r.addAnomaly(resource, fmt.Sprintf("offers %s but its model label is of %s", resource, r.product.vendor))
+			r.addAnomaly(NoModelLabel, resource, "offers %s but its model label is of %s", resource, r.product.vendor)
 		case err != nil:
-			r.addAnomaly(resource, fmt.Sprintf("offers %s, which makes no card name: %v", resource, err))
+			r.addAnomaly(InvalidLabel, resource, "offers %s, which makes no card name: %v", resource, err)
 		default:
 			r.addCard(name, resource)
 		}
@@ -235,18 +268,25 @@ func (r *nodeRecognition) addMPSShares() {
 		return
 	}
 	r.partitioned++
-	parts, err := parseReplicas(r.node.Labels, base+replicasSuffix)
+	suffix, err := shareSuffix(r.node.Labels, base+replicasSuffix, base+memorySuffix)
 	if err != nil {
-		r.addAnomaly(resource, fmt.Sprintf("offers %s but %v", resource, err))
+		r.addAnomaly(InvalidLabel, resource, "offers %s but %v", resource, err)
 		return
 	}
-	memory := r.node.Labels[base+memorySuffix]
-	mib, err := strconv.ParseInt(memory, 10, 64)
+	r.addCard(Name(r.out.Model+suffix), resource)
+}
+
+// shareSuffix returns what follows the model in the name of a share, from two labels.
+func shareSuffix(labels map[string]string, replicas, memory string) (string, error) {
+	parts, err := parseReplicas(labels, replicas)
+	if err != nil {
+		return "", err
+	}
+	mib, err := strconv.ParseInt(labels[memory], 10, 64)
 	if err != nil || mib < 1 || mib > maxMemoryMiB {
-		r.addAnomaly(resource, fmt.Sprintf("offers %s but label %s=%s is no memory size in MiB", resource, base+memorySuffix, quoteText(memory)))
-		return
+		return "", fmt.Errorf("label %s=%s is no memory size in MiB", memory, quoteText(labels[memory]))
 	}
-	r.addCard(Name(fmt.Sprintf("%s/mps-%dg*1/%d", r.out.Model, roundToGiB(mib), parts)), resource)
+	return fmt.Sprintf("/mps-%dg*1/%d", roundToGiB(mib), parts), nil
 }
 
 // addWholeCards adds whole cards.
@@ -259,7 +299,7 @@ func (r *nodeRecognition) addWholeCards() {
 	if r.partitioned > 0 {
 		return
 	}
-	candidates := productResources(r.node, r.product)
+	candidates := productResources(r.node, r.product, r.mapped)
 	slices.Sort(candidates)
 	switch len(candidates) {
 	case 0: // the device plugin has not reported yet
@@ -267,6 +307,7 @@ func (r *nodeRecognition) addWholeCards() {
 		r.addCard(Name(r.out.Model), candidates[0])
 	default:
 		r.out.Unnamed = append(r.out.Unnamed, candidates...)
-		r.out.Anomalies = append(r.out.Anomalies, fmt.Sprintf("model %s could be any of the resources %v", r.out.Model, candidates))
+		r.out.Anomalies = append(r.out.Anomalies, Anomaly{Reason: AmbiguousResource,
+			Message: fmt.Sprintf("model %s could be any of the resources %v", r.out.Model, candidates)})
 	}
 }

@@ -81,14 +81,36 @@ func TestRecogniseReportsWhatIsWrongWithANode(t *testing.T) {
 	for t, tc := range check.Cases(t, tests) {
 		n := node(strings.Split(tc.parts, " ")...)
 		mustBeReal(t, n)
-		got := Recognise(n)
+		got := Recognise(n, nil)
 		check.Equal(t, "withheld", tc.withheld, strings.Trim(fmt.Sprint(got.Unnamed), "[]"))
-		said := strings.Join(got.Anomalies, "; ")
+		said := joinMessages(got.Anomalies)
 		check.Contains(t, "the node says", said, tc.says)
 		check.Equal(t, "an event can hold it", true, check.FitsEvent(said))
 		for _, h := range got.Cards {
 			check.That(t, !strings.Contains(" "+tc.withheld+" ", " "+string(h.Resource)+" "), "%s is held as %s and withheld", h.Resource, h.Name)
 		}
+	}
+}
+
+func joinMessages(anomalies []Anomaly) string {
+	texts := make([]string, len(anomalies))
+	for i, anomaly := range anomalies {
+		texts[i] = anomaly.Message
+	}
+	return strings.Join(texts, "; ")
+}
+
+func TestEveryAnomalyHasAReason(t *testing.T) {
+	for parts, want := range map[string]Anomaly{
+		"nvidia.com/gpu:8":                                               {Reason: NoModelLabel, Resource: "nvidia.com/gpu"},
+		npu + "nvidia.com/mig-1g.18gb:3":                                 {Reason: NoModelLabel, Resource: "nvidia.com/mig-1g.18gb"},
+		h800 + npu + "nvidia.com/gpu:8":                                  {Reason: SeveralModels},
+		npu + "huawei.com/a:1 huawei.com/b:1":                            {Reason: AmbiguousResource},
+		h800 + "nvidia.com/gpu.shared:2":                                 {Reason: InvalidLabel, Resource: "nvidia.com/gpu.shared"},
+		h800 + "nvidia.com/mig-1G.10GB:7":                                {Reason: InvalidLabel, Resource: "nvidia.com/mig-1G.10GB"},
+		"a.b/c.product=X a.b/c.memory=- a.b/c.replicas=2 a.b/c.shared:2": {Reason: InvalidLabel, Resource: "a.b/c.shared"},
+	} {
+		check.Equal(t, parts, []Anomaly{want}, Recognise(node(strings.Split(parts, " ")...), nil).Anomalies, cmpopts.IgnoreFields(Anomaly{}, "Message"))
 	}
 }
 
@@ -116,7 +138,7 @@ func TestRecognise(t *testing.T) {
 		"vendor.example/ai-card.v2.product=PPU-ZW810E vendor.example/ai-card.v2.memory=98304 vendor.example/ai-card.v2:16": {
 			Model: "PPU-ZW810E", Cards: []NodeCard{{"PPU-ZW810E", "vendor.example/ai-card.v2", 16}}},
 	} {
-		got := Recognise(node(strings.Split(parts, " ")...))
+		got := Recognise(node(strings.Split(parts, " ")...), nil)
 		check.Equal(t, "recognised", want, got, cmpopts.IgnoreFields(Node{}, "Anomalies"), cmpopts.EquateEmpty())
 		check.Equal(t, "anomalies", len(want.Unnamed), len(got.Anomalies))
 	}
@@ -128,7 +150,7 @@ func TestRecogniseNeverCountsBelowZeroOrBeyondReason(t *testing.T) {
 		"-1": 0, "-9223372036854775808": 0, "1n": 1, "7500m": 8, "1M": MaxCount, "1000001": MaxCount + 1, "9223372036854775807": MaxCount + 1,
 		"18446744073709551615": MaxCount + 1, "1e30": MaxCount + 1, "4000Ei": MaxCount + 1,
 	} {
-		got := Recognise(node(strings.Split(h800+"nvidia.com/gpu.replicas=2 nvidia.com/gpu.shared:"+count, " ")...))
+		got := Recognise(node(strings.Split(h800+"nvidia.com/gpu.replicas=2 nvidia.com/gpu.shared:"+count, " ")...), nil)
 		check.Equal(t, count, []NodeCard{{"NVIDIA-H800/mps-80g*1/2", "nvidia.com/gpu.shared", want}}, got.Cards)
 	}
 }

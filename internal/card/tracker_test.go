@@ -49,8 +49,11 @@ func TestTracker(t *testing.T) {
 	expect("a heartbeat", tracker.Update(trackedGPUs("a", "H200", "8", func(n *corev1.Node) { n.ResourceVersion = "2" })), false, both, both)
 	expect("the same amount in another writing", tracker.Update(trackedGPUs("a", "H200", "8000m")), false, both, both)
 	expect("a label that is none of a card", tracker.Update(trackedGPUs("a", "H200", "8", func(n *corev1.Node) { n.Labels["nvidia.com/gpu-driver-upgrade-state"] = "done" })), false, both, both)
-	expect("a cordon", tracker.Update(trackedGPUs("a", "H200", "8", func(n *corev1.Node) { n.Spec.Unschedulable = true })), false, both, both)
+	expect("a cordon", tracker.Update(trackedGPUs("a", "H200", "8", func(n *corev1.Node) { n.Spec.Unschedulable = true })), true, both, both)
+	check.Equal(t, "states", []string{"a ready cordoned", "b ready"}, statesOf(&tracker))
+	expect("the same cordon", tracker.Update(trackedGPUs("a", "H200", "8", func(n *corev1.Node) { n.Spec.Unschedulable = true })), false, both, both)
 	expect("a node that is not ready", tracker.Update(trackedGPUs("a", "H200", "8", readiness(corev1.ConditionFalse))), true, both, map[Name]Count{"H800": 8})
+	check.Equal(t, "states", []string{"a", "b ready"}, statesOf(&tracker))
 	check.That(t, tracker.Inventory() == before, "the inventory was made again although no cards changed")
 	expect("a node that nobody hears of", tracker.Update(trackedGPUs("a", "H200", "8", readiness(corev1.ConditionUnknown))), false, both, map[Name]Count{"H800": 8})
 	expect("a node that never said anything", tracker.Update(trackedGPUs("a", "H200", "8", func(n *corev1.Node) { n.Status.Conditions = nil })), false, both, map[Name]Count{"H800": 8})
@@ -63,6 +66,22 @@ func TestTracker(t *testing.T) {
 	expect("a node that is gone", tracker.Delete("b"), false, map[Name]Count{}, map[Name]Count{})
 	expect("no node", tracker.Replace(nil), true, map[Name]Count{}, map[Name]Count{})
 	check.That(t, tracker.Inventory().IsCard("nvidia.com/gpu"), "a resource that was a card does not stay one")
+}
+
+// statesOf is what the tracker says of each node.
+func statesOf(tracker *Tracker) []string {
+	var states []string
+	for _, n := range tracker.Nodes() {
+		state := n.Name
+		if n.IsReady {
+			state += " ready"
+		}
+		if n.IsCordoned {
+			state += " cordoned"
+		}
+		states = append(states, state)
+	}
+	return states
 }
 
 // TestACardStaysOne: one that comes and goes before anybody looks, and one that was
@@ -89,7 +108,7 @@ func TestTrackerIsAnInventoryMadeAnew(t *testing.T) {
 		var resources []corev1.ResourceName
 		for range rapid.IntRange(1, 30).Draw(t, "steps") {
 			name := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "node")
-			before, healthy := tracker.Inventory(), tracker.Healthy()
+			before, healthy, states := tracker.Inventory(), tracker.Healthy(), tracker.Nodes()
 			var changed bool
 			if rapid.IntRange(0, 4).Draw(t, "deleted") == 0 {
 				delete(nodes, name)
@@ -97,6 +116,7 @@ func TestTrackerIsAnInventoryMadeAnew(t *testing.T) {
 			} else {
 				nodes[name] = trackedGPUs(name, rapid.SampledFrom([]string{"", "H200", "H800"}).Draw(t, "model"), fmt.Sprint(rapid.IntRange(0, 2).Draw(t, "count")),
 					readiness(rapid.SampledFrom([]corev1.ConditionStatus{"True", "False"}).Draw(t, "ready")))
+				nodes[name].Spec.Unschedulable = rapid.Bool().Draw(t, "cordoned")
 				changed = tracker.Update(nodes[name])
 			}
 			resources = append(resources, tracker.Inventory().Resources()...)
@@ -106,8 +126,9 @@ func TestTrackerIsAnInventoryMadeAnew(t *testing.T) {
 			fresh.Replace(nodes)
 			check.Equal(t, "physical", fresh.Inventory().Physical(), tracker.Inventory().Physical())
 			check.Equal(t, "healthy", fresh.Healthy(), tracker.Healthy())
+			check.Equal(t, "nodes", fresh.Nodes(), tracker.Nodes())
 			check.Equal(t, "resources", resources, tracker.Inventory().Resources())
-			check.Must(t, changed || before == tracker.Inventory() && cmp.Equal(healthy, tracker.Healthy()), "something changed and it was not told")
+			check.Must(t, changed || before == tracker.Inventory() && cmp.Equal(healthy, tracker.Healthy()) && cmp.Equal(states, tracker.Nodes()), "something changed and it was not told")
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/conditions"
+	"cardquota.dev/operator/internal/localquota"
 )
 
 // setConditions sets every condition. A condition that cannot be determined now stays as it
@@ -25,10 +26,16 @@ func setConditions(s *v1alpha1.CardQuotaStatus, f StatusInput) {
 	if !ownsQueue(f) || f.Totals != nil {
 		set(v1alpha1.ConditionInventorySatisfied, inventorySatisfiedCondition(f))
 	}
+	set(v1alpha1.ConditionCardsKnown, cardsKnownCondition(s, f))
 	if f.Tree != nil && ownsQueue(f) {
 		set(v1alpha1.ConditionHierarchyValid, f.Tree.HierarchyCondition(f.Quota, f.Own))
 	} else {
 		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionHierarchyValid)
+	}
+	if f.SelectedNamespaces > localquota.MaxNamespaces {
+		set(v1alpha1.ConditionLocalViewsComplete, tooManyNamespacesCondition(f))
+	} else {
+		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionLocalViewsComplete)
 	}
 	if f.Enforced != nil {
 		set(v1alpha1.ConditionEnforced, *f.Enforced)
@@ -40,6 +47,13 @@ func setConditions(s *v1alpha1.CardQuotaStatus, f StatusInput) {
 // ownsQueue reports whether the CardQuota owns its queue.
 func ownsQueue(f StatusInput) bool {
 	return f.Sync.Reason != v1alpha1.ReasonQueueConflict && f.Sync.Reason != v1alpha1.ReasonQueueReserved
+}
+
+// tooManyNamespacesCondition is condition LocalViewsComplete for too many namespaces.
+func tooManyNamespacesCondition(f StatusInput) metav1.Condition {
+	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonTooManyNamespaces,
+		"namespaceSelector selects %d namespaces, and only the first %d by name have a LocalCardQuota: all may use the queue; for more views, divide the CardQuota",
+		f.SelectedNamespaces, localquota.MaxNamespaces)
 }
 
 // notOwnedCondition is the condition of a CardQuota whose queue belongs to another one.
@@ -242,5 +256,6 @@ var eventRules = append(append([]conditions.Rule{
 	{Type: v1alpha1.ConditionQueueSynced, Reason: v1alpha1.ReasonInvalidNamespaceSelector, Kind: corev1.EventTypeWarning, Event: v1alpha1.ReasonInvalidNamespaceSelector},
 	{Type: v1alpha1.ConditionWithinQuota, Reason: v1alpha1.ReasonOverQuota, Kind: corev1.EventTypeWarning, Event: v1alpha1.ReasonOverQuota},
 	{Type: v1alpha1.ConditionInventorySatisfied, Reason: v1alpha1.ReasonOverAllocated, Kind: corev1.EventTypeWarning, Event: v1alpha1.ReasonOverAllocated},
+	{Type: v1alpha1.ConditionCardsKnown, Reason: v1alpha1.ReasonUnknownCard, Kind: corev1.EventTypeWarning, Event: v1alpha1.ReasonUnknownCard},
 }, conditions.CommonRules...),
 	conditions.Rule{Type: v1alpha1.ConditionReady, Reason: v1alpha1.ReasonReady, Kind: corev1.EventTypeNormal, Event: v1alpha1.ReasonReady})

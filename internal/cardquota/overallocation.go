@@ -23,6 +23,12 @@ type QuotaTotals struct {
 	// annotation.
 	grants map[card.Name]map[string]Grant
 	totals map[card.Name]card.Count
+	// largest are the largest grants of each card: as many as a message names, and one for the
+	// queue that it is about. granting counts the queues that grant at least one.
+	largest  map[card.Name][]queueGrant
+	granting map[card.Name]int
+	// allows are the cards that CardQuotas grant: whether all of these allow over-allocation.
+	allows map[card.Name]bool
 	// isTree reports whether only CardQuotas at the top level grant cards.
 	isTree bool
 }
@@ -32,6 +38,12 @@ type Grant struct {
 	// By is the name of the CardQuota, or a description of the Queue.
 	By    string
 	Count card.Count
+}
+
+// queueGrant is a grant with its queue.
+type queueGrant struct {
+	Grant
+	queue string
 }
 
 // TopLevelQueues returns the Queues directly under root. In a tree only they grant cards.
@@ -78,10 +90,13 @@ func newQuotaTotals(quotas []*v1alpha1.CardQuota, unowned map[string]card.Quota,
 			candidates[quota.QueueName()] = append(candidates[quota.QueueName()], quota)
 		}
 	}
-	b := &QuotaTotals{healthy: healthy, grants: map[card.Name]map[string]Grant{}, totals: map[card.Name]card.Count{}, isTree: isTree}
+	b := &QuotaTotals{healthy: healthy, grants: map[card.Name]map[string]Grant{}, totals: map[card.Name]card.Count{},
+		largest: map[card.Name][]queueGrant{}, granting: map[card.Name]int{}, allows: map[card.Name]bool{}, isTree: isTree}
 	for name, all := range candidates {
 		owner := QueueOwner(all)
-		b.addGrants(name, owner.Name, b.grantedBy(owner))
+		granted := b.grantedBy(owner)
+		b.addGrants(name, owner.Name, granted)
+		b.addAllowance(granted, owner.Spec.OverAllocation == v1alpha1.OverAllocationAllow)
 	}
 	for name, quota := range unowned {
 		b.addGrants(name, "queue "+name+", which has no CardQuota", quota)
@@ -101,6 +116,15 @@ func (q *QuotaTotals) grantedBy(quota *v1alpha1.CardQuota) card.Quota {
 	}
 }
 
+// Granted returns what all CardQuotas, and Queues without one, grant of each card. The caller must
+// not change the map.
+func (q *QuotaTotals) Granted() map[card.Name]card.Count {
+	if q == nil {
+		return nil
+	}
+	return q.totals
+}
+
 func (q *QuotaTotals) addGrants(queue, by string, quota card.Quota) {
 	for name, count := range quota {
 		if q.grants[name] == nil {
@@ -108,7 +132,37 @@ func (q *QuotaTotals) addGrants(queue, by string, quota card.Quota) {
 		}
 		q.grants[name][queue] = Grant{by, count}
 		q.totals[name] = q.totals[name].Add(count)
+		if count > 0 {
+			q.granting[name]++
+			q.largest[name] = insertGrant(q.largest[name], queueGrant{Grant{by, count}, queue})
+		}
 	}
+}
+
+func (q *QuotaTotals) addAllowance(granted card.Quota, isAllowed bool) {
+	for name, count := range granted {
+		if count <= 0 {
+			continue
+		}
+		if wasAllowed, known := q.allows[name]; !known || wasAllowed {
+			q.allows[name] = isAllowed
+		}
+	}
+}
+
+// AllowsOverAllocation reports whether every CardQuota that grants a card allows its over-allocation.
+// It is false for a card that none grants.
+func (q *QuotaTotals) AllowsOverAllocation(name card.Name) bool { return q != nil && q.allows[name] }
+
+// insertGrant adds a grant to the largest ones, the largest first, then by name.
+func insertGrant(largest []queueGrant, added queueGrant) []queueGrant {
+	at, _ := slices.BinarySearchFunc(largest, added, func(x, y queueGrant) int {
+		return cmp.Or(cmp.Compare(y.Count, x.Count), cmp.Compare(x.By, y.By))
+	})
+	if at > maxNamedGrants {
+		return largest
+	}
+	return slices.Insert(largest[:min(len(largest), maxNamedGrants)], at, added)
 }
 
 // ChangedQueues returns, sorted, the queues whose condition InventorySatisfied may have
@@ -140,8 +194,10 @@ type OverAllocatedCard struct {
 	// Quota is what this CardQuota grants, Granted what all CardQuotas grant together, and
 	// Healthy the number of healthy cards.
 	Quota, Granted, Healthy card.Count
-	// Others are the grants of other CardQuotas, the largest first, then by name.
-	Others []Grant
+	// Others are the maxNamedGrants largest grants of other CardQuotas, the largest first, then by
+	// name. MoreOthers counts the rest.
+	Others     []Grant
+	MoreOthers int
 }
 
 // Excess returns how many cards too many are granted.
@@ -158,7 +214,7 @@ func (q *QuotaTotals) OverAllocated(quota *v1alpha1.CardQuota) []OverAllocatedCa
 		others := q.totals[name].Sub(q.grants[name][quota.QueueName()].Count)
 		excess := OverAllocatedCard{Card: name, Quota: count, Granted: others.Add(count), Healthy: q.healthy[name]}
 		if count > 0 && excess.Excess() > 0 {
-			excess.Others = q.otherGrants(name, quota.QueueName())
+			excess.Others, excess.MoreOthers = q.otherGrants(name, quota.QueueName())
 			found = append(found, excess)
 		}
 	}
@@ -166,18 +222,18 @@ func (q *QuotaTotals) OverAllocated(quota *v1alpha1.CardQuota) []OverAllocatedCa
 	return found
 }
 
-// otherGrants returns the grants of a card by other queues, the largest first.
-func (q *QuotaTotals) otherGrants(name card.Name, except string) []Grant {
-	var others []Grant
-	for queue, grant := range q.grants[name] {
-		if queue != except && grant.Count > 0 {
-			others = append(others, grant)
+// otherGrants returns the largest grants of a card by other queues, and the number of the rest.
+func (q *QuotaTotals) otherGrants(name card.Name, except string) (others []Grant, more int) {
+	for _, grant := range q.largest[name] {
+		if grant.queue != except && len(others) < maxNamedGrants {
+			others = append(others, grant.Grant)
 		}
 	}
-	slices.SortFunc(others, func(x, y Grant) int {
-		return cmp.Or(cmp.Compare(y.Count, x.Count), cmp.Compare(x.By, y.By))
-	})
-	return others
+	more = q.granting[name] - len(others)
+	if q.grants[name][except].Count > 0 {
+		more--
+	}
+	return others, more
 }
 
 // Denied returns the cards for which overAllocation Deny refuses a new or changed
@@ -201,12 +257,11 @@ const maxNamedGrants = 3
 // here, 4 by search, 2 by ads)".
 func (o OverAllocatedCard) String() string {
 	parts := []string{fmt.Sprintf("%d here", o.Quota)}
-	for i, other := range o.Others {
-		if i == maxNamedGrants {
-			parts = append(parts, fmt.Sprintf("the rest by %d more", len(o.Others)-i))
-			break
-		}
+	for _, other := range o.Others {
 		parts = append(parts, fmt.Sprintf("%d by %s", other.Count, other.By))
+	}
+	if o.MoreOthers > 0 {
+		parts = append(parts, fmt.Sprintf("the rest by %d more", o.MoreOthers))
 	}
 	return fmt.Sprintf("%s: %d granted, %d healthy, %d too many (%s)", o.Card, o.Granted, o.Healthy, o.Excess(), strings.Join(parts, ", "))
 }

@@ -42,6 +42,32 @@ func and(name string, count int64) func(*v1alpha1.CardQuota) {
 	}
 }
 
+func allowing(q *v1alpha1.CardQuota) { q.Spec.OverAllocation = v1alpha1.OverAllocationAllow }
+
+func TestOverAllocationIsAllowedByAll(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		quotas []*v1alpha1.CardQuota
+		want   bool
+	}{
+		"no CardQuota":                        {nil, false},
+		"all allow it":                        {[]*v1alpha1.CardQuota{grants("a", 5, 0, allowing), grants("b", 5, 0, allowing)}, true},
+		"one warns":                           {[]*v1alpha1.CardQuota{grants("a", 5, 0, allowing), grants("b", 5, 0)}, false},
+		"one denies":                          {[]*v1alpha1.CardQuota{grants("a", 5, 0, denying), grants("b", 5, 0, allowing)}, false},
+		"one warns that grants none":          {[]*v1alpha1.CardQuota{grants("a", 5, 0, allowing), grants("b", 0, 0)}, true},
+		"one warns that grants another card":  {[]*v1alpha1.CardQuota{grants("a", 5, 0, allowing), grants("b", 0, 0, and("H800", 1))}, true},
+		"one warns that is being deleted":     {[]*v1alpha1.CardQuota{grants("a", 5, 0, allowing), grants("b", 5, 0, leaving)}, true},
+		"one warns that waits for its queue":  {[]*v1alpha1.CardQuota{grants("a", 5, 0, allowing), grants("b", 5, 1, ofQueue("a"))}, true},
+		"one allows it that grants no card":   {[]*v1alpha1.CardQuota{grants("a", 0, 0, allowing)}, false},
+		"only one that is being deleted does": {[]*v1alpha1.CardQuota{grants("a", 5, 0, allowing, leaving)}, false},
+	}) {
+		totals := NewQuotaTotals(tc.quotas, map[string]card.Quota{"byhand": {"H200": 9}}, cards{"H200": 8})
+		check.Equal(t, "allowed", tc.want, totals.AllowsOverAllocation("H200"))
+	}
+	child := grants("child", 5, 0, func(q *v1alpha1.CardQuota) { q.Spec.Parent = "top" })
+	totals := NewTreeTotals([]*v1alpha1.CardQuota{grants("top", 9, 0, allowing), child}, nil, cards{"H200": 8})
+	check.That(t, totals.AllowsOverAllocation("H200"), "a child in a tree grants nothing itself")
+}
+
 func TestOverAllocated(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		quota   *v1alpha1.CardQuota
@@ -68,6 +94,58 @@ func TestOverAllocated(t *testing.T) {
 		"what goes is not in excess": {grants("a", 9, 0, leaving), nil, cards{"H200": 8}, ""},
 	}) {
 		check.Equal(t, "over-allocated", tc.want, DescribeOverAllocation(NewQuotaTotals(tc.others, nil, tc.healthy).OverAllocated(tc.quota)))
+	}
+}
+
+// TestOtherGrantsAreTheLargest compares with sorting all grants.
+func TestOtherGrantsAreTheLargest(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		var quotas []*v1alpha1.CardQuota
+		for i := range rapid.IntRange(1, 9).Draw(t, "quotas") {
+			quotas = append(quotas, grants(fmt.Sprint("q", i), rapid.Int64Range(0, 4).Draw(t, "count"), 0))
+		}
+		own := rapid.SampledFrom(quotas).Draw(t, "own")
+		var others []string
+		for _, q := range quotas {
+			if count := *q.Spec.Cards[0].Quota; q != own && count > 0 {
+				others = append(others, fmt.Sprintf("%d by %s", count, q.Name))
+			}
+		}
+		slices.SortFunc(others, func(a, b string) int {
+			if a[0] != b[0] {
+				return int(b[0]) - int(a[0])
+			}
+			return strings.Compare(a, b)
+		})
+		for _, over := range NewQuotaTotals(quotas, nil, nil).OverAllocated(own) {
+			var named []string
+			for _, grant := range over.Others {
+				named = append(named, fmt.Sprintf("%d by %s", grant.Count, grant.By))
+			}
+			first := min(len(others), maxNamedGrants)
+			check.Equal(t, "named", fmt.Sprint(others[:first]), fmt.Sprint(named))
+			check.Equal(t, "more", len(others)-first, over.MoreOthers)
+		}
+	})
+}
+
+// BenchmarkOverAllocated compares one of 1,000 CardQuotas of 20 over-allocated cards with the others,
+// as its status does.
+func BenchmarkOverAllocated(b *testing.B) {
+	var quotas []*v1alpha1.CardQuota
+	for i := range 1000 {
+		quota := builder.CardQuota(fmt.Sprint("q", i))
+		for model := range 20 {
+			quota.Card(fmt.Sprint("M", model), int64(1+i%7))
+		}
+		quotas = append(quotas, quota.Obj())
+	}
+	totals := NewQuotaTotals(quotas, nil, nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		if len(totals.OverAllocated(quotas[0])) != 20 {
+			b.Fatal("not all cards are over-allocated")
+		}
 	}
 }
 

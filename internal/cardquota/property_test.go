@@ -8,10 +8,13 @@ import (
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/seed"
@@ -54,6 +57,50 @@ func TestCountTwiceIsTheSameAsOnce(t *testing.T) {
 		got, again := CountUsageAndCharges(world)
 		check.Equal(t, "the second count differs", want, got)
 		check.Equal(t, "the second count charges differently", last, again)
+	})
+}
+
+// drawPodsOfGroups makes pods of which some name a PodGroup.
+func drawPodsOfGroups(t *rapid.T) []*corev1.Pod {
+	pods := drawPods(t)
+	for _, pod := range pods {
+		if name := rapid.SampledFrom([]string{"", "g0", "g1", "g2"}).Draw(t, "group"); name != "" {
+			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, v1beta1.KubeGroupNameAnnotationKey, name)
+		}
+	}
+	return pods
+}
+
+func drawGroups(t *rapid.T) (groups []*v1beta1.PodGroup) {
+	for i := range 3 {
+		if rapid.Bool().Draw(t, "exists") {
+			queue := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "queue")
+			groups = append(groups, builder.PodGroup("lab", fmt.Sprint("g", i)).Queue(queue).Phase(v1beta1.PodGroupPending).MinResource(gpu, "2").Obj())
+		}
+	}
+	return groups
+}
+
+// TestCountsWithKeptFactsAreTheSame: pods, nodes and our schedulers change between counts.
+func TestCountsWithKeptFactsAreTheSame(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		facts, pods, last := &PodFacts{}, drawPodsOfGroups(t), map[types.UID]quota.Charge(nil)
+		inventories := []*card.Inventory{fleet(), card.NewInventory(nil)}
+		schedulers := [][]string{nil, {}, {"volcano"}, {"default-scheduler"}}
+		for range rapid.IntRange(1, 6).Draw(t, "counts") {
+			world := CountInput{Pods: pods, PodGroups: drawGroups(t), Inventory: rapid.SampledFrom(inventories).Draw(t, "nodes"), Schedulers: rapid.SampledFrom(schedulers).Draw(t, "schedulers"), LastCharges: last}
+			want, wantCharges := CountUsageAndCharges(world)
+			world.Facts = facts
+			got, charges := CountUsageAndCharges(world)
+			check.Equal(t, "usage", want, got)
+			check.Equal(t, "charges", wantCharges, charges)
+			last = charges
+			for i, changed := range drawPodsOfGroups(t) {
+				if i < len(pods) && rapid.Bool().Draw(t, "changes") {
+					pods[i] = changed
+				}
+			}
+		}
 	})
 }
 

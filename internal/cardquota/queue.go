@@ -321,3 +321,16 @@ func NextOwner(of *v1alpha1.CardQuota, candidates []*v1alpha1.CardQuota) *v1alph
 		return c.Name == of.Name || c.DeletionTimestamp != nil
 	}))
 }
+
+// ServiceTypesByQueue returns the service type of each queue with a Queue or a CardQuota: that of its
+// CardQuota, else its own annotation, "" for none.
+func ServiceTypesByQueue(owners map[string]*v1alpha1.CardQuota, queues []*v1beta1.Queue) map[string]string {
+	types := make(map[string]string, len(queues))
+	for _, queue := range queues {
+		types[queue.Name] = queue.Annotations[v1alpha1.AnnotationServiceType]
+	}
+	for queue, owner := range owners {
+		types[queue] = owner.Spec.ServiceType
+	}
+	return types
+}

@@ -12,8 +12,8 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/blocked"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -23,7 +23,7 @@ const (
 	MaxBlocked           = 10
 	MaxSummaryLength     = 1024
 	MaxReasonLength      = 256
-	MaxBlockedCardLength = 2600 // 16 alternatives of 160
+	MaxBlockedCardLength = blocked.MaxCardLength
 )
 
 // StatusInput is the input of NewStatus.
@@ -44,6 +44,8 @@ type StatusInput struct {
 	// Totals compares what all CardQuotas grant with the healthy cards, nil before the
 	// first count.
 	Totals *QuotaTotals
+	// SelectedNamespaces is how many namespaces an explicit namespaceSelector selects.
+	SelectedNamespaces int
 	// Enforced is condition Enforced, nil while it is unknown.
 	Enforced *metav1.Condition
 	// Now is the transition time of changed conditions.
@@ -74,10 +76,6 @@ func NewStatus(f StatusInput) v1alpha1.CardQuotaStatus {
 	return status
 }
 
-// maxNameLength bounds the name of a workload in bytes. A tenant can write any owner into a
-// pod.
-const maxNameLength = 253
-
 // setUsage sets the numbers of the status.
 func setUsage(s *v1alpha1.CardQuotaStatus, f StatusInput) {
 	s.Cards = cardStatuses(f)
@@ -88,14 +86,7 @@ func setUsage(s *v1alpha1.CardQuotaStatus, f StatusInput) {
 	}
 	s.CPU = &v1alpha1.ResourceStatus{Used: *resource.NewMilliQuantity(f.Usage.MilliCPU, resource.DecimalSI), Quota: limits.CPU}
 	s.Memory = &v1alpha1.ResourceStatus{Used: *resource.NewQuantity(f.Usage.Memory, resource.BinarySI), Quota: limits.Memory}
-	s.Blocked, s.BlockedTotal = slices.Clone(f.Usage.Blocked), int32(min(f.Usage.BlockedTotal, math.MaxInt32))
-	for i := range s.Blocked {
-		b := &s.Blocked[i]
-		w := &b.Workload
-		w.APIGroup, w.Kind, w.Name = conditions.Truncate(w.APIGroup, maxNameLength), conditions.Truncate(w.Kind, maxNameLength), conditions.Truncate(w.Name, maxNameLength)
-		b.Card = conditions.Truncate(b.Card, MaxBlockedCardLength)
-		b.Reason, b.Message = conditions.Truncate(b.Reason, MaxReasonLength), conditions.Truncate(b.Message, conditions.MaxMessageLength)
-	}
+	s.Blocked, s.BlockedTotal = blocked.Truncate(f.Usage.Blocked), int32(min(f.Usage.BlockedTotal, math.MaxInt32))
 }
 
 // isEmptied reports whether the Queue of a CardQuota that is being deleted has lost its quota.
@@ -177,7 +168,7 @@ func usageSummary(cards []v1alpha1.CardStatus) string {
 			}
 		}
 	}
-	return joinWithinWidth(parts, "none")
+	return JoinSummary(parts, "none")
 }
 
 // pendingSummary returns the pending cards in one line.
@@ -188,12 +179,12 @@ func pendingSummary(cards []v1alpha1.CardStatus) string {
 			parts = append(parts, fmt.Sprintf("%d %s", c.Pending, c.Name))
 		}
 	}
-	return joinWithinWidth(parts, "0")
+	return JoinSummary(parts, "0")
 }
 
-// joinWithinWidth joins parts with commas. It counts the parts that do not fit, and never
-// cuts a name.
-func joinWithinWidth(parts []string, empty string) string {
+// JoinSummary joins the parts of a summary with commas. It counts the parts that do not fit, and
+// never cuts a name.
+func JoinSummary(parts []string, empty string) string {
 	if len(parts) == 0 {
 		return empty
 	}

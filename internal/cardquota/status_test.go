@@ -223,6 +223,7 @@ func TestSynced(t *testing.T) {
 func TestEvents(t *testing.T) {
 	status := func(change func(*StatusInput)) v1alpha1.CardQuotaStatus {
 		f := facts(nil, nil)
+		f.Physical = cards{"NVIDIA-H200": 16, "NVIDIA-H800": 8}
 		if change != nil {
 			change(&f)
 		}
@@ -244,6 +245,8 @@ func TestEvents(t *testing.T) {
 			want: []string{"Warning QueueConflict"}},
 		"a refusal is told": {before: status(nil), after: status(func(f *StatusInput) { f.Sync = QueueRefusedCondition("team", nil, fmt.Errorf("no")) }),
 			want: []string{"Warning QueueRefused"}},
+		"an unknown card is told": {before: status(nil), after: status(func(f *StatusInput) { f.Physical = cards{"NVIDIA-H200": 16} }),
+			want: []string{"Warning UnknownCard"}},
 		"recovering is told": {before: status(func(f *StatusInput) { f.Sync = QueueRefusedCondition("team", nil, fmt.Errorf("no")) }), after: status(nil),
 			want: []string{"Normal Ready"}},
 	}) {
@@ -281,14 +284,17 @@ func TestStatusStaysWithinItsBounds(t *testing.T) {
 		}
 		text := rapid.String().Draw(t, "text")
 		long := strings.Repeat(text, rapid.IntRange(0, 400).Draw(t, "times"))
-		f.Usage.Blocked = []v1alpha1.BlockedStatus{{Workload: v1alpha1.WorkloadReference{APIGroup: long, Kind: long, Name: long}, Card: long, Reason: long, Message: long}}
+		f.Usage.Blocked = []v1alpha1.BlockedStatus{{Workload: v1alpha1.WorkloadReference{APIGroup: long, Kind: long, Name: long}, Card: long, Message: long,
+			Holders: []v1alpha1.CardHolder{{Workload: v1alpha1.WorkloadReference{Name: long}, Queue: long, ServiceType: long}}}}
 		s := NewStatus(f)
 		b := s.Blocked[0]
+		check.Must(t, f.Usage.Blocked[0].Holders[0].Queue == long, "the usage was changed")
 		for _, field := range []struct {
 			text string
 			most int
-		}{{s.Summary, MaxSummaryLength}, {s.PendingSummary, MaxSummaryLength}, {b.Workload.Name, maxNameLength}, {b.Workload.Kind, maxNameLength}, {b.Workload.APIGroup, maxNameLength},
-			{b.Card, MaxBlockedCardLength}, {b.Reason, MaxReasonLength}, {b.Message, conditions.MaxMessageLength}} {
+		}{{s.Summary, MaxSummaryLength}, {s.PendingSummary, MaxSummaryLength}, {b.Workload.Name, 253}, {b.Workload.Kind, 253}, {b.Workload.APIGroup, 253},
+			{b.Card, MaxBlockedCardLength}, {b.Message, conditions.MaxMessageLength},
+			{b.Holders[0].Workload.Name, 253}, {b.Holders[0].Queue, 253}, {b.Holders[0].ServiceType, 253}} {
 			check.Must(t, len(field.text) <= field.most && utf8.ValidString(field.text),
 				"%d bytes, at most %d: %q", len(field.text), field.most, field.text)
 		}
@@ -298,4 +304,19 @@ func TestStatusStaysWithinItsBounds(t *testing.T) {
 				"numbers do not add up: %+v", c)
 		}
 	})
+}
+
+// TestTooManyNamespaces: the condition is there only while a namespace lacks its view.
+func TestTooManyNamespaces(t *testing.T) {
+	f := facts(cards{}, cards{})
+	for _, tc := range []struct {
+		selected int
+		want     string
+	}{{50, ""}, {51, v1alpha1.ReasonTooManyNamespaces}, {0, ""}} {
+		f.SelectedNamespaces = tc.selected
+		f.Quota.Status = NewStatus(f)
+		c := conditions.Get(f.Quota.Status.Conditions, v1alpha1.ConditionLocalViewsComplete)
+		check.Equal(t, fmt.Sprint(tc.selected, " namespaces"), tc.want, c.Reason)
+		check.That(t, c.Reason == "" || c.Status == metav1.ConditionFalse && strings.Contains(c.Message, "selects 51 namespaces"), "%+v", c)
+	}
 }

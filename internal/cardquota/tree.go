@@ -20,6 +20,7 @@ import (
 type Tree struct {
 	quotas   map[string]*v1alpha1.CardQuota
 	queues   map[string]string // by node
+	nodes    map[string]string // by queue
 	children map[string][]string
 	resolved map[string]quota.Resolved
 	parents  map[string]string
@@ -40,7 +41,7 @@ func NewTree(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue, unmanaged v1
 		}
 		owners[q.QueueName()] = QueueOwner([]*v1alpha1.CardQuota{q, owner})
 	}
-	t := &Tree{quotas: make(map[string]*v1alpha1.CardQuota, len(owners)), queues: map[string]string{}, children: map[string][]string{}, parents: map[string]string{}}
+	t := &Tree{quotas: make(map[string]*v1alpha1.CardQuota, len(owners)), queues: map[string]string{}, nodes: map[string]string{}, children: map[string][]string{}, parents: map[string]string{}}
 	written := make(map[string]quota.TreeQueue, len(owners))
 	for _, q := range owners {
 		t.quotas[q.Name], t.queues[q.Name], written[q.Name] = q, q.QueueName(), TreeQueueFor(q)
@@ -55,6 +56,9 @@ func NewTree(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue, unmanaged v1
 			rules.Tree.Parent = owners[queue.Spec.Parent].Name
 		}
 		t.queues[node], written[node] = queue.Name, rules.Tree
+	}
+	for node, queue := range t.queues {
+		t.nodes[queue] = node
 	}
 	for node, q := range written {
 		if t.parents[node] = q.Parent; q.Parent != "" {

@@ -6,11 +6,13 @@ import (
 	"slices"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/localquota"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/seed"
@@ -130,25 +132,37 @@ func TestSumsEqualANaiveRecount(t *testing.T) {
 				parent = append([]string{""}, names[:i]...)[rapid.IntRange(0, i).Draw(t, "above")]
 			}
 			all[name] = node(name, parent, 8, 4, -1, ofQueue("queue-"+name))
+			if rapid.Bool().Draw(t, "shown") {
+				all[name].Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "lab"}}
+			}
 			if rapid.Bool().Draw(t, "used") {
 				used["queue-"+name] = Usage{Used: cards{"H200": card.Count(rapid.IntRange(0, 9).Draw(t, "H200"))}, Members: i,
-					Pending: cards{"H800": 1}, MilliCPU: int64(i), BlockedTotal: i, Blocked: blockedList(name, i)}
+					Pending: cards{"H800": 1}, MilliCPU: int64(i), BlockedTotal: i, Blocked: blockedList(name, i),
+					Local: map[string]localquota.Waiting{"lab": {Total: i, Blocked: blockedList(name, i)}}}
 			}
 		}
-		tree := treeOf(all)
+		tree, before := treeOf(all), fmt.Sprintf("%+v", used)
 		sums := tree.SumUsage(used)
+		check.Must(t, fmt.Sprintf("%+v", used) == before, "the given usage changed: %+v, before %s", used, before)
 		for _, name := range names {
-			want, total := card.Count(0), 0
-			for _, below := range names {
-				if isBelowOrSame(all, below, name) {
-					want += used["queue-"+below].Used["H200"]
-					total += used["queue-"+below].BlockedTotal
+			want, total, below := card.Count(0), 0, map[string]bool{"queue-" + name: true}
+			for _, node := range names {
+				if isBelowOrSame(all, node, name) {
+					below["queue-"+node] = true
+					want += used["queue-"+node].Used["H200"]
+					total += used["queue-"+node].BlockedTotal
 				}
 			}
 			got := sums["queue-"+name]
 			check.Must(t, got.Used["H200"] == want && got.BlockedTotal == total, "%s uses %d with %d blocked, want %d with %d", name, got.Used["H200"], got.BlockedTotal, want, total)
-			check.Must(t, got.Members == used["queue-"+name].Members, "%s has the members of others", name)
 			check.Must(t, len(got.Blocked) == min(total, MaxBlocked) && slices.IsSortedFunc(got.Blocked, compareBlocked), "%s lists %d blocked of %d", name, len(got.Blocked), total)
+			local := got.Local["lab"]
+			if all[name].Spec.NamespaceSelector == nil { // tenants do not see the queues below
+				total = used["queue-"+name].BlockedTotal
+			}
+			check.Must(t, local.Total == total && len(local.Blocked) == min(total, MaxBlocked) && slices.IsSortedFunc(local.Blocked, compareBlocked), "%s shows %d of %d in lab, want %d", name, len(local.Blocked), local.Total, total)
+			check.Equal(t, "queues below "+name, slices.Sorted(maps.Keys(below)), slices.Sorted(slices.Values(tree.QueuesBelow("queue-"+name))))
+			check.Must(t, got.Members == used["queue-"+name].Members, "%s has the members of others", name)
 		}
 	})
 }
@@ -157,9 +171,9 @@ func TestSumsEqualANaiveRecount(t *testing.T) {
 func blockedList(name string, count int) []v1alpha1.BlockedStatus {
 	set := blockedSet{}
 	for i := range count {
-		set.add(v1alpha1.BlockedStatus{Workload: v1alpha1.WorkloadReference{Name: fmt.Sprint(name, i)}, Count: 1})
+		set.add(blockedEntry{BlockedStatus: v1alpha1.BlockedStatus{Workload: v1alpha1.WorkloadReference{Name: fmt.Sprint(name, i)}, Count: 1}})
 	}
-	return set.oldestFirst()
+	return (&counter{}).oldestFirst("q", slices.Collect(maps.Values(set)))
 }
 
 // isBelowOrSame walks up the written parents. A chain that does not end at the top level leads

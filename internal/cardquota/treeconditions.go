@@ -37,7 +37,7 @@ func (t *Tree) HierarchyCondition(q *v1alpha1.CardQuota, own *Usage) metav1.Cond
 	}
 	switch children := t.children[q.Name]; {
 	case len(children) > 0:
-		message += fmt.Sprintf("; it has %d children: %s", len(children), joinNames(children))
+		message += fmt.Sprintf("; it has %d children: %s", len(children), conditions.JoinFirst(children, maxNamedQueues))
 	case q.Spec.ServiceType == "":
 		message += "; it has no children yet, and without serviceType no job can start in it"
 	}
@@ -86,7 +86,7 @@ func (t *Tree) describeWork(q *v1alpha1.CardQuota, own *Usage) string {
 	}
 	kind := "it has no serviceType"
 	if len(children) > 0 {
-		kind = fmt.Sprintf("it has %d children (%s)", len(children), joinNames(children))
+		kind = fmt.Sprintf("it has %d children (%s)", len(children), conditions.JoinFirst(children, maxNamedQueues))
 	}
 	switch {
 	case q.Spec.ServiceType != "":

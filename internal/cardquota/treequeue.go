@@ -147,6 +147,9 @@ func cardsOf(shares quota.Shares) card.Quota {
 	return out
 }
 
+// DeservedOf returns what a CardQuota says that it deserves.
+func DeservedOf(q *v1alpha1.CardQuota) card.Quota { return cardsOf(TreeQueueFor(q).Deserved) }
+
 // Placement returns the CPU and memory in force of a CardQuota below a Queue.
 func (t *Tree) Placement(q *v1alpha1.CardQuota, parent string) Placement {
 	p := Placement{Parent: parent, HoldMessage: t.holdMessage(q.Name), Limit: quota.Shares{}, Deserved: quota.Shares{}, Guarantee: quota.Shares{}}

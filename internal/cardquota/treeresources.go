@@ -11,6 +11,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/quota"
 )
 
@@ -152,13 +153,5 @@ func joinQueueNames(queues []*v1beta1.Queue) string {
 		names[i] = queue.Name
 	}
 	slices.Sort(names)
-	return joinNames(names)
-}
-
-// joinNames lists the first maxNamedQueues names.
-func joinNames(names []string) string {
-	if more := len(names) - maxNamedQueues; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamedQueues], ", "), more)
-	}
-	return strings.Join(names, ", ")
+	return conditions.JoinFirst(names, maxNamedQueues)
 }

@@ -8,7 +8,9 @@ import (
 	"slices"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/blocked"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/localquota"
 	"cardquota.dev/operator/internal/quota"
 )
 
@@ -40,43 +42,97 @@ func (t *Tree) stopPolicyOf(node string) v1alpha1.StopPolicy {
 
 // SumUsage returns the usage of every queue together with that of the queues below it. It
 // does not change the given usage. Members are those of the queue alone, since they decide
-// when it can be deleted.
+// when it can be deleted. What waits in each namespace is summed only for queues that tenants
+// see there by the selector of their own CardQuota.
 func (t *Tree) SumUsage(queues map[string]Usage) map[string]Usage {
 	if t == nil || len(t.children) == 0 {
 		return queues
 	}
-	sums := maps.Clone(queues)
+	sums, shown := maps.Clone(queues), map[string]bool{} // shown has the queues whose sums own their maps
 	for _, node := range slices.Sorted(maps.Keys(t.queues)) {
 		used, exists := queues[t.queues[node]]
 		if !exists || !t.isPlaced(node) {
 			continue
 		}
 		for _, above := range t.nodesAbove(node) {
-			sums[t.queues[above]] = sums[t.queues[above]].withSubtree(used)
+			queue := t.queues[above]
+			sum := sums[queue]
+			if _, known := shown[queue]; !known {
+				shown[queue] = t.quotas[above] != nil && localquota.ExplicitSelector(t.quotas[above]) != nil
+				sum.copyMaps()
+			}
+			sum.addSubtree(used, shown[queue])
+			sums[queue] = sum
 		}
 	}
 	return sums
 }
 
-// withSubtree returns the usage together with that of a queue below.
-func (u Usage) withSubtree(below Usage) Usage {
-	u.Used, u.Pending = sumCounts(u.Used, below.Used), sumCounts(u.Pending, below.Pending)
-	u.MilliCPU, u.Memory = quota.AddSaturating(u.MilliCPU, below.MilliCPU), quota.AddSaturating(u.Memory, below.Memory)
-	u.BlockedTotal = min(u.BlockedTotal+below.BlockedTotal, math.MaxInt32)
-	u.Blocked = slices.Concat(u.Blocked, below.Blocked)
-	slices.SortFunc(u.Blocked, compareBlocked)
-	u.Blocked = u.Blocked[:min(len(u.Blocked), MaxBlocked)]
-	return u
+// copyMaps replaces the maps by copies, which addSubtree can change.
+func (u *Usage) copyMaps() {
+	u.Used, u.Pending, u.Local = copyMap(u.Used), copyMap(u.Pending), copyMap(u.Local)
 }
 
-func sumCounts(a, b map[card.Name]card.Count) map[card.Name]card.Count {
-	out := make(map[card.Name]card.Count, max(len(a), len(b)))
-	for _, counts := range []map[card.Name]card.Count{a, b} {
-		for name, count := range counts {
-			out[name] = out[name].Add(count)
+// copyMap returns a copy that is not nil.
+func copyMap[K comparable, V any](m map[K]V) map[K]V {
+	out := make(map[K]V, len(m))
+	maps.Copy(out, m)
+	return out
+}
+
+// addSubtree adds the usage of a queue below, with what waits in each namespace if that is shown.
+func (u *Usage) addSubtree(below Usage, isShown bool) {
+	addCounts(u.Used, below.Used)
+	addCounts(u.Pending, below.Pending)
+	u.MilliCPU, u.Memory = quota.AddSaturating(u.MilliCPU, below.MilliCPU), quota.AddSaturating(u.Memory, below.Memory)
+	u.BlockedTotal = min(u.BlockedTotal+below.BlockedTotal, math.MaxInt32)
+	u.Blocked = mergeBlocked(u.Blocked, below.Blocked)
+	if !isShown {
+		return
+	}
+	for namespace, more := range below.Local {
+		had := u.Local[namespace]
+		u.Local[namespace] = localquota.Waiting{Blocked: mergeBlocked(had.Blocked, more.Blocked), Total: had.Total + more.Total}
+	}
+}
+
+// mergeBlocked returns the entries of two lists that have waited longest. Both lists are sorted.
+// It does not change them, and may return one of them.
+func mergeBlocked(a, b []v1alpha1.BlockedStatus) []v1alpha1.BlockedStatus {
+	if len(b) == 0 || len(a) >= MaxBlocked && compareBlocked(a[len(a)-1], b[0]) <= 0 {
+		return a
+	}
+	all := slices.Concat(a, b)
+	slices.SortFunc(all, compareBlocked)
+	return all[:min(len(all), MaxBlocked)]
+}
+
+// QueuesBelow returns a queue and those below it.
+func (t *Tree) QueuesBelow(queue string) []string {
+	out := []string{queue}
+	if t == nil {
+		return out
+	}
+	node, isKnown := t.nodes[queue]
+	if !isKnown || !t.isPlaced(node) {
+		return out
+	}
+	for nodes := []string{node}; len(nodes) > 0; {
+		node := nodes[0]
+		nodes = nodes[1:]
+		for _, child := range t.children[node] {
+			if t.isPlaced(child) { // so it is in no cycle
+				nodes, out = append(nodes, child), append(out, t.queues[child])
+			}
 		}
 	}
 	return out
+}
+
+func addCounts(sum, counts map[card.Name]card.Count) {
+	for name, count := range counts {
+		sum[name] = sum[name].Add(count)
+	}
 }
 
 // setShares sets what a card's status says about a tree: the numbers in force. Without one, and
@@ -92,7 +148,5 @@ func (t *Tree) setShares(entry *v1alpha1.CardStatus, name string) {
 
 // compareBlocked orders blocked workloads: those that wait longest come first.
 func compareBlocked(a, b v1alpha1.BlockedStatus) int {
-	return cmp.Or(a.Since.Compare(b.Since.Time), cmp.Compare(a.Workload.Namespace, b.Workload.Namespace), cmp.Compare(a.Workload.Name, b.Workload.Name),
-		cmp.Compare(a.Workload.Kind, b.Workload.Kind), cmp.Compare(a.Workload.APIGroup, b.Workload.APIGroup),
-		cmp.Compare(a.Card, b.Card), cmp.Compare(a.Reason, b.Reason))
+	return cmp.Or(a.Since.Compare(b.Since.Time), blocked.CompareWorkloads(&a.Workload, &b.Workload), cmp.Compare(a.Card, b.Card), cmp.Compare(a.Reason, b.Reason))
 }

@@ -1,15 +1,19 @@
 package cardquota
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/blocked"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/localquota"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -20,14 +24,18 @@ type CountInput struct {
 	Pods []*corev1.Pod
 	// PodGroups are all PodGroups.
 	PodGroups []*v1beta1.PodGroup
-	// Inventory holds the cards of each node.
+	// Inventory holds the cards of each node, Nodes which nodes can use them.
 	Inventory *card.Inventory
+	Nodes     []card.NodeState
 	// Quotas is the quota of each queue. It only decides under which alternative a pending
 	// request is shown.
 	Quotas map[string]card.Quota
 	// LastCharges are the charges of the previous count, by pod. They keep the queue of a pod
 	// whose PodGroup is gone, and the card of a node that lost its labels.
 	LastCharges map[types.UID]quota.Charge
+	// Facts keeps what pods say, and their charges, from one count to the next. LastCharges must be of
+	// the last count with them. nil keeps nothing.
+	Facts *PodFacts
 	// Schedulers are the names of our schedulers, nil for every scheduler. A pod of another
 	// scheduler uses a queue only if it holds a card, and its record of a binding is not
 	// trusted.
@@ -36,20 +44,39 @@ type CountInput struct {
 	// Pods of other namespaces are shown as pending, but do not keep the queue from being
 	// deleted. An assigned pod that only names the queue itself is charged to no queue.
 	AllowsNamespace func(queue, namespace string) bool
+	// ServiceTypes is the service type of each queue that has one. It only names holders of cards.
+	ServiceTypes map[string]string
+	// LocalQueues are the queues of which tenants see what waits in their namespace.
+	LocalQueues map[string]bool
+	// QueuesBelow returns a queue and those below it in a tree; nil while queues are flat.
+	QueuesBelow func(queue string) []string
+	// ListsAllBlocked lists all that is blocked, not only the first MaxBlocked. A status has no room
+	// for it.
+	ListsAllBlocked bool
 }
 
 // Usage is what one queue uses.
 type Usage struct {
-	// Used counts the cards that assigned pods hold.
-	Used map[card.Name]card.Count
+	// Used counts the cards that assigned pods hold, and every card that they may hold on a node that
+	// does not name its cards. Repeated is how many of these are counted more than once, in the queue
+	// alone; nil for none.
+	Used, Repeated map[card.Name]card.Count
 	// Pending counts the cards that pending pods, and jobs without pods, request.
 	Pending map[card.Name]card.Count
+	// OldestPending is when the oldest pending pod, or job without pods, was created; zero if
+	// nothing is pending.
+	OldestPending metav1.Time
+	// OldestWithinQuota is when the oldest of those was created that request cards and wait although
+	// the queue has quota for them; zero if none does.
+	OldestWithinQuota metav1.Time
 	// MilliCPU and Memory (bytes) are what the assigned pods request.
 	MilliCPU, Memory int64
 	// Blocked lists what is pending and why, the longest wait first, at most MaxBlocked
 	// entries of BlockedTotal.
 	Blocked      []v1alpha1.BlockedStatus
 	BlockedTotal int
+	// Local is what waits in each namespace, of a queue in LocalQueues.
+	Local map[string]localquota.Waiting
 	// Members counts the unfinished pods and PodGroups that hold cards of the queue, or may
 	// get some. A queue without members can be deleted. Naming a queue does not make a pod
 	// its member, since any tenant can do that.
@@ -59,7 +86,16 @@ type Usage struct {
 // Equal reports whether two usages are equal.
 func (u Usage) Equal(o Usage) bool {
 	return u.MilliCPU == o.MilliCPU && u.Memory == o.Memory && u.Members == o.Members && u.BlockedTotal == o.BlockedTotal &&
-		maps.Equal(u.Used, o.Used) && maps.Equal(u.Pending, o.Pending) && slices.Equal(u.Blocked, o.Blocked)
+		u.OldestPending.Equal(&o.OldestPending) && u.OldestWithinQuota.Equal(&o.OldestWithinQuota) &&
+		maps.Equal(u.Used, o.Used) && maps.Equal(u.Repeated, o.Repeated) && maps.Equal(u.Pending, o.Pending) && slices.EqualFunc(u.Blocked, o.Blocked, equalBlocked) &&
+		maps.EqualFunc(u.Local, o.Local, func(a, b localquota.Waiting) bool {
+			return a.Total == b.Total && slices.EqualFunc(a.Blocked, b.Blocked, equalBlocked)
+		})
+}
+
+// equalBlocked reports whether two entries are equal.
+func equalBlocked(a, b v1alpha1.BlockedStatus) bool {
+	return compareBlocked(a, b) == 0 && a.Count == b.Count && a.Message == b.Message && slices.Equal(a.Holders, b.Holders)
 }
 
 // CountUsage returns the usage of every queue that a pod or PodGroup names.
@@ -72,16 +108,14 @@ func CountUsage(input CountInput) map[string]Usage {
 // of the next count.
 func CountUsageAndCharges(input CountInput) (map[string]Usage, map[types.UID]quota.Charge) {
 	c := counter{
-		input:          input,
-		resolver:       workload.Resolver{Inventory: input.Inventory, Schedulers: input.Schedulers, AllowsNamespace: input.AllowsNamespace},
-		queues:         map[string]*queueUsage{},
-		groups:         make(map[types.NamespacedName]*v1beta1.PodGroup, len(input.PodGroups)),
-		groupsWithPods: map[types.NamespacedName]bool{},
-		charges:        make(map[types.UID]quota.Charge, len(input.Pods)),
+		input:    input,
+		resolver: workload.Resolver{Inventory: input.Inventory, Schedulers: input.Schedulers, AllowsNamespace: input.AllowsNamespace},
+		facts:    cmp.Or(input.Facts, &PodFacts{}),
+		queues:   map[string]*queueUsage{},
+		charges:  make(map[types.UID]quota.Charge, len(input.Pods)),
+		charged:  make([]chargedPod, 0, len(input.LastCharges)),
 	}
-	for _, group := range input.PodGroups {
-		c.groups[types.NamespacedName{Namespace: group.Namespace, Name: group.Name}] = group
-	}
+	c.facts.beginCount(&input)
 	for _, pod := range input.Pods {
 		c.countPod(pod)
 	}
@@ -90,7 +124,14 @@ func CountUsageAndCharges(input CountInput) (map[string]Usage, map[types.UID]quo
 	}
 	out := make(map[string]Usage, len(c.queues))
 	for name, t := range c.queues {
-		t.usage.Blocked, t.usage.BlockedTotal = t.blocked.oldestFirst(), len(t.blocked)
+		if len(t.waiting) > 0 {
+			set := c.explainWaiting(name, t.waiting)
+			t.usage.OldestWithinQuota = set.oldestWithinQuota()
+			t.usage.Blocked, t.usage.BlockedTotal = c.oldestFirst(name, slices.AppendSeq(make([]blockedEntry, 0, len(set)), maps.Values(set))), len(set)
+			if input.LocalQueues[name] {
+				t.usage.Local = c.waitingByNamespace(name, set)
+			}
+		}
 		out[name] = t.usage
 	}
 	return out, c.charges
@@ -101,26 +142,35 @@ type counter struct {
 	input    CountInput
 	resolver workload.Resolver
 	queues   map[string]*queueUsage
-	groups   map[types.NamespacedName]*v1beta1.PodGroup
-	// groupsWithPods are the PodGroups that have unfinished pods. Their pods count as pending, not
-	// their own request.
-	groupsWithPods map[types.NamespacedName]bool
-	charges        map[types.UID]quota.Charge
+	facts    *PodFacts
+	charges  map[types.UID]quota.Charge
+	// charged are the pods in charges, ending those that are terminating and may have cards still.
+	charged []chargedPod
+	ending  []*corev1.Pod
+	// fleet, holders and subtrees are nil until something waits for them.
+	fleet    *blocked.Fleet
+	holders  *blocked.Holders
+	subtrees map[string]subtree
+}
+
+// chargedPod is a pod with its charge.
+type chargedPod struct {
+	pod    *corev1.Pod
+	facts  *podFacts
+	charge *quota.Charge
 }
 
 // queueUsage is the usage of one queue while it is counted.
 type queueUsage struct {
-	usage   Usage
-	blocked blockedSet
+	usage Usage
+	// waiting is what waits for a stated reason.
+	waiting []waiting
 }
 
 func (c *counter) usageFor(queue string) *queueUsage {
 	t, ok := c.queues[queue]
 	if !ok {
-		t = &queueUsage{
-			usage:   Usage{Used: map[card.Name]card.Count{}, Pending: map[card.Name]card.Count{}},
-			blocked: blockedSet{},
-		}
+		t = &queueUsage{usage: Usage{Used: map[card.Name]card.Count{}, Pending: map[card.Name]card.Count{}}}
 		c.queues[queue] = t
 	}
 	return t
@@ -130,53 +180,91 @@ func (c *counter) countPod(pod *corev1.Pod) {
 	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return
 	}
-	group := c.podGroupOf(pod)
-	var last *quota.Charge
-	if charge, ok := c.input.LastCharges[pod.UID]; ok {
-		last = &charge
+	facts := c.facts.factsOf(&c.resolver, pod)
+	var group *v1beta1.PodGroup
+	if facts.group != nil {
+		facts.group.hasPods = true
+		group = facts.group.group
 	}
 	ours, holds := c.resolver.UsesOurScheduler(pod), workload.IsAssigned(pod)
-	var charge quota.Charge
+	var charge *quota.Charge // nil for a pod that holds nothing
+	var queue string
 	if holds {
-		charge = c.resolver.Usage(pod, group, last)
-		c.charges[pod.UID] = charge
+		charge = c.chargeOf(facts, pod, group)
+		queue = charge.Queue
+		c.charges[pod.UID] = *charge
+		c.charged = append(c.charged, chargedPod{pod, facts, charge})
 	} else {
-		charge.Queue = c.resolver.Queue(pod, group, "")
+		queue = c.resolver.Queue(pod, group, "")
+		c.addEnding(pod)
 	}
-	queue := charge.Queue
 	if queue == "" || !holds && !ours {
 		return
 	}
 	t := c.usageFor(queue)
-	if len(charge.Cards) > 0 || ours && (holds || c.allowsNamespace(queue, pod.Namespace)) {
+	if charge != nil && len(charge.Cards) > 0 || ours && (holds || c.allowsNamespace(queue, pod.Namespace)) {
 		t.usage.Members++
 	}
 	switch {
 	case holds:
 		t.addCharge(charge)
 	case workload.IsPending(pod):
-		c.countPending(t, queue, pod, group)
+		c.countPending(t, queue, pod, group, facts)
 	}
+}
+
+// addEnding adds a pod that is terminating and may have its cards still.
+func (c *counter) addEnding(pod *corev1.Pod) {
+	if workload.MayBeRunning(pod) {
+		c.ending = append(c.ending, pod)
+	}
+}
+
+// chargeOf returns the charge of an assigned pod. A pod that did not change, and was charged the same
+// twice, is charged the same again as long as its facts are kept.
+func (c *counter) chargeOf(facts *podFacts, pod *corev1.Pod, group *v1beta1.PodGroup) *quota.Charge {
+	if facts.charge != nil {
+		return facts.charge
+	}
+	last := c.lastCharge(pod)
+	charge := c.resolver.UsageOf(&facts.request, pod, group, last)
+	if charge.Queue != "" && last != nil && charge.Equal(last) {
+		facts.charge = &charge
+	}
+	if c.input.LastCharges != nil && last == nil && len(charge.Cards) > 0 {
+		c.facts.newlyCharged = append(c.facts.newlyCharged, chargedPod{pod, facts, &charge})
+	}
+	return &charge
+}
+
+// lastCharge returns the charge of a pod in the previous count, nil for none.
+func (c *counter) lastCharge(pod *corev1.Pod) *quota.Charge {
+	if charge, ok := c.input.LastCharges[pod.UID]; ok {
+		return &charge
+	}
+	return nil
 }
 
 func (c *counter) allowsNamespace(queue, namespace string) bool {
 	return c.input.AllowsNamespace == nil || c.input.AllowsNamespace(queue, namespace)
 }
 
-// podGroupOf returns the pod's PodGroup and records that it has pods.
-func (c *counter) podGroupOf(pod *corev1.Pod) *v1beta1.PodGroup {
-	name := workload.PodGroupName(pod)
-	if name == "" {
-		return nil
+// addPending records that something is pending since its creation.
+func (q *queueUsage) addPending(created metav1.Time) {
+	if oldest := &q.usage.OldestPending; oldest.IsZero() || created.Before(oldest) {
+		*oldest = created
 	}
-	key := types.NamespacedName{Namespace: pod.Namespace, Name: name}
-	c.groupsWithPods[key] = true
-	return c.groups[key]
 }
 
-func (q *queueUsage) addCharge(charge quota.Charge) {
+func (q *queueUsage) addCharge(charge *quota.Charge) {
 	for _, held := range charge.Cards {
 		q.usage.Used[held.Name] = q.usage.Used[held.Name].Add(held.Count)
+	}
+	for _, repeated := range charge.Repeated {
+		if q.usage.Repeated == nil {
+			q.usage.Repeated = map[card.Name]card.Count{}
+		}
+		q.usage.Repeated[repeated.Name] = q.usage.Repeated[repeated.Name].Add(repeated.Count)
 	}
 	q.usage.MilliCPU = quota.AddSaturating(q.usage.MilliCPU, charge.MilliCPU)
 	q.usage.Memory = quota.AddSaturating(q.usage.Memory, charge.Memory)
@@ -184,8 +272,9 @@ func (q *queueUsage) addCharge(charge quota.Charge) {
 
 // countPending counts a pending pod under the first card of its request that the queue has
 // quota for.
-func (c *counter) countPending(t *queueUsage, queue string, pod *corev1.Pod, group *v1beta1.PodGroup) {
-	request := c.resolver.Request(pod)
+func (c *counter) countPending(t *queueUsage, queue string, pod *corev1.Pod, group *v1beta1.PodGroup, facts *podFacts) {
+	request := &facts.request
+	t.addPending(pod.CreationTimestamp)
 	if name, ok := c.displayedCard(queue, request.Names); ok {
 		t.usage.Pending[name] = t.usage.Pending[name].Add(request.Count)
 	}
@@ -194,8 +283,11 @@ func (c *counter) countPending(t *queueUsage, queue string, pod *corev1.Pod, gro
 		if request.Named.AllowsAny() { // the pod names no card: show the resource
 			asked = string(request.Resource)
 		}
-		t.blocked.add(v1alpha1.BlockedStatus{Workload: workloadReference(pod), Since: pod.CreationTimestamp,
-			Card: asked, Count: int64(request.Count), Reason: why.Reason, Message: why.Message})
+		t.waiting = append(t.waiting, waiting{
+			entry:     v1alpha1.BlockedStatus{Workload: facts.reference, Since: pod.CreationTimestamp, Card: asked, Count: int64(request.Count), Message: why.Message},
+			statement: facts.statementOf(why),
+			request:   blocked.Request{Names: request.Names, Named: request.Named.Names(), Count: request.Count},
+		})
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/localquota"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
@@ -91,7 +92,7 @@ func TestCount(t *testing.T) {
 			want:   Usage{Pending: cards{"NVIDIA-H200": 80, "NVIDIA-H800": 20}, Members: 1}},
 		"a job whose card.request cannot be read waits for nothing that is known": {
 			groups: groups{group().Queue("q").Request("nonsense").MinResource(gpu, "4")},
-			want: Usage{Members: 1, BlockedTotal: 1, Blocked: []v1alpha1.BlockedStatus{{Workload: waits("scheduling.volcano.sh", "PodGroup", "lab", "g"), Reason: "GetTaskRequestResourceFailed",
+			want: Usage{Members: 1, BlockedTotal: 1, Blocked: []v1alpha1.BlockedStatus{{Workload: waits("scheduling.volcano.sh", "PodGroup", "lab", "g"), Reason: "InvalidRequest",
 				Message: `PodGroup annotation volcano.sh/card.request: "nonsense" is not a JSON object: write it like {"NVIDIA-H200":8}`}}}},
 		"a Deployment waits for its minimum, whatever it says": {
 			groups: groups{group().Queue("q").Request(`{"NVIDIA-H200":8}`).MinResource(gpu, "1").Owner("apps/v1", "ReplicaSet", "web-abc")},
@@ -109,11 +110,42 @@ func TestCount(t *testing.T) {
 		if cmp.Equal(tc.want, Usage{}) {
 			want = nil
 		}
-		got := CountUsage(CountInput{Pods: tc.pods.objects(), PodGroups: tc.groups.objects(), Inventory: fleet(), Quotas: tc.quotas, LastCharges: tc.last})
+		got := CountUsage(CountInput{Pods: tc.pods.objects(), PodGroups: tc.groups.objects(), Inventory: fleet(), Quotas: tc.quotas, LastCharges: tc.last, Nodes: fleetNodes()})
 		check.Equal(t, "use", want, got, cmpopts.EquateEmpty())
 	}
 	got := CountUsage(CountInput{PodGroups: groups{group().Queue("")}.objects(), Inventory: fleet()})
 	check.Equal(t, "a PodGroup that names no queue is in default", map[string]Usage{"default": {Members: 1}}, got, cmpopts.EquateEmpty())
+}
+
+// TestOldestPending: pods with scheduling gates, running pods and other queues do not count.
+func TestOldestPending(t *testing.T) {
+	at := func(hour int) metav1.Time { return metav1.NewTime(time.Date(2026, 11, 23, hour, 0, 0, 0, time.UTC)) }
+	pods := pods{pod("noon").Queue("q"), pod("ten").Queue("q").Card("NVIDIA-H200").GPUs(1), pod("gated").Queue("q").Gated(), pod("runs").Queue("q").Running("h200"), pod("other").Queue("other")}.objects()
+	for i, hour := range []int{12, 10, 1, 2, 3} {
+		pods[i].CreationTimestamp = at(hour)
+	}
+	usage := CountUsage(CountInput{Pods: pods, Inventory: fleet(), Nodes: fleetNodes()})
+	check.Equal(t, "oldest pending pod", at(10), usage["q"].OldestPending)
+	job := group().Queue("q").Request(`{"NVIDIA-H200":8}`).Obj()
+	job.CreationTimestamp = at(9)
+	usage = CountUsage(CountInput{Pods: pods, PodGroups: []*v1beta1.PodGroup{job}, Inventory: fleet(), Nodes: fleetNodes()})
+	check.Equal(t, "oldest pending job", at(9), usage["q"].OldestPending)
+}
+
+// TestOldestWithinQuota: pods that wait for quota, and pods without cards, do not count.
+func TestOldestWithinQuota(t *testing.T) {
+	const full = "0/4 nodes are unavailable: 1 Insufficient nvidia.com/gpu, 3 node(s) have another card than <NVIDIA-H200>."
+	at := func(hour int) metav1.Time { return metav1.NewTime(time.Date(2026, 11, 23, hour, 0, 0, 0, time.UTC)) }
+	waits := func(name, message string) *builder.PodBuilder {
+		return pod(name).Queue("q").Card("NVIDIA-H200").GPUs(8).Unschedulable(message)
+	}
+	pods := pods{waits("large", exhausted("q", 10)), pod("cpu").Queue("q").Unschedulable("0/4 nodes are unavailable: 4 Insufficient cpu."),
+		waits("full", full), waits("younger", full), pod("runs").Queue("q").GPUs(8).Running("h200")}.objects()
+	for i, hour := range []int{1, 2, 10, 11, 3} {
+		pods[i].CreationTimestamp = at(hour)
+	}
+	check.Equal(t, "of all", at(10), CountUsage(CountInput{Pods: pods, Inventory: fleet(), Nodes: fleetNodes()})["q"].OldestWithinQuota)
+	check.Equal(t, "without those that wait for cards", metav1.Time{}, CountUsage(CountInput{Pods: pods[:2], Inventory: fleet(), Nodes: fleetNodes()})["q"].OldestWithinQuota)
 }
 
 // TestAnnotationsAloneMakeNoMember: the name of a queue can be written on any pod
@@ -146,7 +178,7 @@ func TestAnnotationsAloneMakeNoMember(t *testing.T) {
 		"another scheduler's holds cards":        {pods: []*corev1.Pod{by("default-scheduler", "lab", pod("a").GPUs(1).Running("h200"))}, want: Usage{Members: 1, Used: cards{"NVIDIA-H200": 1}}},
 		"of another namespace, and says why it waits": {pods: []*corev1.Pod{by("volcano", "stranger", pod("a").GPUs(1).Unschedulable("left out"))}, want: Usage{
 			Pending: cards{"NVIDIA-GeForce-RTX-4090": 1},
-			Blocked: []v1alpha1.BlockedStatus{{Workload: waits("", "Pod", "stranger", "a"), Card: "nvidia.com/gpu", Count: 1, Reason: "Unschedulable", Message: "left out"}}, BlockedTotal: 1}},
+			Blocked: []v1alpha1.BlockedStatus{{Workload: waits("", "Pod", "stranger", "a"), Card: "nvidia.com/gpu", Count: 1, Reason: "Other", Message: "left out"}}, BlockedTotal: 1}},
 		"of another namespace, was bound, and holds cards":           {pods: []*corev1.Pod{by("volcano", "stranger", pod("a").ChargedQueue("q").GPUs(1).Running("h200"))}, want: Usage{Members: 1, Used: cards{"NVIDIA-H200": 1}}},
 		"of another namespace, was bound, and runs without cards":    {pods: []*corev1.Pod{by("volcano", "stranger", pod("a").ChargedQueue("q").Running("h200"))}, want: Usage{Members: 1}},
 		"of another namespace, was charged, and holds cards":         {pods: []*corev1.Pod{by("default-scheduler", "stranger", pod("charged").GPUs(1).Running("h200"))}, want: Usage{Members: 1, Used: cards{"NVIDIA-H200": 1}}},
@@ -161,7 +193,7 @@ func TestAnnotationsAloneMakeNoMember(t *testing.T) {
 		"a PodGroup":                      {groups: []*v1beta1.PodGroup{groupIn("lab")}, want: Usage{Members: 1, Pending: cards{"NVIDIA-H200": 8}}},
 		"a PodGroup of another namespace": {groups: []*v1beta1.PodGroup{groupIn("stranger")}, want: Usage{Pending: cards{"NVIDIA-H200": 8}}},
 	}) {
-		got := CountUsage(CountInput{Pods: tc.pods, PodGroups: tc.groups, Inventory: fleet(), Schedulers: []string{"volcano", "volcano-batch"},
+		got := CountUsage(CountInput{Pods: tc.pods, PodGroups: tc.groups, Inventory: fleet(), Nodes: fleetNodes(), Schedulers: []string{"volcano", "volcano-batch"},
 			LastCharges:     map[types.UID]quota.Charge{"pod/lab/charged": {Queue: "q"}},
 			AllowsNamespace: func(queue, namespace string) bool { return queue != "q" || namespace == "lab" }})
 		check.Equal(t, "use", tc.want, got["q"], cmpopts.EquateEmpty())
@@ -202,21 +234,21 @@ func TestBlocked(t *testing.T) {
 		want   []v1alpha1.BlockedStatus
 	}{
 		"pods of a Deployment are one entry under the Deployment's name": {pods: pods{replica("a", "second"), replica("b", "first")},
-			want: []v1alpha1.BlockedStatus{{Workload: waits("apps", "Deployment", "lab", "web"), Card: "NVIDIA-H200", Count: 4, Reason: "Unschedulable", Message: "first"}}},
+			want: []v1alpha1.BlockedStatus{{Workload: waits("apps", "Deployment", "lab", "web"), Card: "NVIDIA-H200", Count: 4, Reason: "Other", Message: "first"}}},
 		"a pod that can never run says why before any scheduler did": {pods: pods{pod("a").Queue("q").Card("NVIDIA-H200 oops").GPUs(1)},
-			want: []v1alpha1.BlockedStatus{{Workload: waits("", "Pod", "lab", "a"), Card: "nvidia.com/gpu", Count: 1, Reason: "GetTaskRequestResourceFailed",
+			want: []v1alpha1.BlockedStatus{{Workload: waits("", "Pod", "lab", "a"), Card: "nvidia.com/gpu", Count: 1, Reason: "InvalidRequest",
 				Message: `Pod annotation volcano.sh/card.name: card name "NVIDIA-H200 oops": the model "NVIDIA-H200 oops" must be a label value (letters, digits, '-', '_', '.', at most 63)`}}},
 		"a pod without a condition waits for its PodGroup's reason": {
 			pods:   pods{pod("a").PodGroup("g").GPUs(1).Owner("batch.volcano.sh/v1alpha1", "Job", "train")},
 			groups: groups{group().Queue("q").Unschedulable("older").Unschedulable("newest")},
-			want:   []v1alpha1.BlockedStatus{{Workload: waits("batch.volcano.sh", "Job", "lab", "train"), Card: "nvidia.com/gpu", Count: 1, Reason: "NotEnoughResources", Message: "newest"}}},
+			want:   []v1alpha1.BlockedStatus{{Workload: waits("batch.volcano.sh", "Job", "lab", "train"), Card: "nvidia.com/gpu", Count: 1, Reason: "Other", Message: "newest"}}},
 		"a job without pods is blocked by its PodGroup's condition": {
 			groups: groups{group().Queue("q").Request(`{"NVIDIA-H200":8}`).Unschedulable("no quota").
 				Owner("batch.volcano.sh/v1alpha1", "Job", "train")},
-			want: []v1alpha1.BlockedStatus{{Workload: waits("batch.volcano.sh", "Job", "lab", "train"), Card: "NVIDIA-H200", Count: 8, Reason: "NotEnoughResources", Message: "no quota"}},
+			want: []v1alpha1.BlockedStatus{{Workload: waits("batch.volcano.sh", "Job", "lab", "train"), Card: "NVIDIA-H200", Count: 8, Reason: "Other", Message: "no quota"}},
 		},
 		"a job without cards is blocked too": {groups: groups{group().Queue("q").Unschedulable("no cpu").Owner("batch/v1", "Job", "etl")},
-			want: []v1alpha1.BlockedStatus{{Workload: waits("batch", "Job", "lab", "etl"), Reason: "NotEnoughResources", Message: "no cpu"}}},
+			want: []v1alpha1.BlockedStatus{{Workload: waits("batch", "Job", "lab", "etl"), Reason: "Other", Message: "no cpu"}}},
 		"a pod nobody looked at yet is not blocked": {pods: pods{pod("a").Queue("q").GPUs(1)}},
 		"at most ten workloads are listed, of those that are equally old in the order of their names": {
 			pods: func() (all pods) {
@@ -227,30 +259,40 @@ func TestBlocked(t *testing.T) {
 			}(),
 			want: func() (want []v1alpha1.BlockedStatus) {
 				for i := range 10 {
-					want = append(want, v1alpha1.BlockedStatus{Workload: waits("", "Pod", "lab", string(rune('a'+i))), Reason: "Unschedulable", Message: "full"})
+					want = append(want, v1alpha1.BlockedStatus{Workload: waits("", "Pod", "lab", string(rune('a'+i))), Reason: "Other", Message: "full"})
 				}
 				return want
 			}(),
 		},
 	}) {
-		got := CountUsage(CountInput{Pods: tc.pods.objects(), PodGroups: tc.groups.objects(), Inventory: fleet()})["q"].Blocked
+		got := CountUsage(CountInput{Pods: tc.pods.objects(), PodGroups: tc.groups.objects(), Inventory: fleet(), Nodes: fleetNodes()})["q"].Blocked
 		check.Equal(t, "blocked", tc.want, got, cmpopts.EquateEmpty())
 	}
 }
 
 func TestEqual(t *testing.T) {
 	base := func() Usage {
-		return Usage{Used: cards{"A": 1}, Pending: cards{"A": 2}, MilliCPU: 3, Memory: 4, Members: 5, Blocked: []v1alpha1.BlockedStatus{{Card: "w"}}}
+		return Usage{Used: cards{"A": 1}, Pending: cards{"A": 2}, MilliCPU: 3, Memory: 4, Members: 5, Blocked: []v1alpha1.BlockedStatus{{Card: "w"}},
+			Local: map[string]localquota.Waiting{"lab": {Total: 1, Blocked: []v1alpha1.BlockedStatus{{Card: "w"}}}}}
 	}
 	check.That(t, base().Equal(base()), "a queue must equal itself")
 	for name, change := range map[string]func(*Usage){
-		"used":    func(q *Usage) { q.Used["A"] = 9 },
-		"pending": func(q *Usage) { q.Pending["B"] = 1 },
-		"cpu":     func(q *Usage) { q.MilliCPU++ },
-		"memory":  func(q *Usage) { q.Memory++ },
-		"members": func(q *Usage) { q.Members++ },
-		"blocked": func(q *Usage) { q.Blocked[0].Message = "new" },
-		"total":   func(q *Usage) { q.BlockedTotal++ },
+		"used":                func(q *Usage) { q.Used["A"] = 9 },
+		"pending":             func(q *Usage) { q.Pending["B"] = 1 },
+		"cpu":                 func(q *Usage) { q.MilliCPU++ },
+		"memory":              func(q *Usage) { q.Memory++ },
+		"members":             func(q *Usage) { q.Members++ },
+		"oldest":              func(q *Usage) { q.OldestPending = metav1.Now() },
+		"oldest within quota": func(q *Usage) { q.OldestWithinQuota = metav1.Now() },
+		"blocked":             func(q *Usage) { q.Blocked[0].Message = "new" },
+		"reason":              func(q *Usage) { q.Blocked[0].Reason = "NoQuota" },
+		"count":               func(q *Usage) { q.Blocked[0].Count++ },
+		"holders":             func(q *Usage) { q.Blocked[0].Holders = []v1alpha1.CardHolder{{Card: "A"}} },
+		"total":               func(q *Usage) { q.BlockedTotal++ },
+		"local":               func(q *Usage) { q.Local = map[string]localquota.Waiting{"lab": {Total: 2}} },
+		"local entries": func(q *Usage) {
+			q.Local = map[string]localquota.Waiting{"lab": {Total: 1, Blocked: []v1alpha1.BlockedStatus{{Card: "x"}}}}
+		},
 	} {
 		t.Run("a change of "+name+" is seen", func(t *testing.T) {
 			changed := base()

@@ -41,6 +41,19 @@ func Get(list []metav1.Condition, kind string) metav1.Condition {
 	return metav1.Condition{}
 }
 
+// JoinFirst joins the first names of a message and counts the rest: "a, b and 3 more".
+func JoinFirst[S ~string](names []S, most int) string {
+	listed := make([]string, min(len(names), most))
+	for i := range listed {
+		listed[i] = string(names[i])
+	}
+	text := strings.Join(listed, ", ")
+	if more := len(names) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
 // Same reports whether two conditions have the same status, reason and message.
 func Same(a, b metav1.Condition) bool {
 	return a.Status == b.Status && a.Reason == b.Reason && a.Message == b.Message

@@ -37,3 +37,11 @@ func TestTruncateIsValidAndBounded(t *testing.T) {
 		check.Must(t, strings.HasPrefix(text, kept), "Truncate(%q, %d) = %q is not its beginning", text, most, got)
 	})
 }
+
+func TestJoinFirst(t *testing.T) {
+	names := []string{"a", "b", "c"}
+	for most, want := range map[int]string{1: "a and 2 more", 2: "a, b and 1 more", 3: "a, b, c", 4: "a, b, c"} {
+		check.Equal(t, "names", want, JoinFirst(names, most))
+	}
+	check.Equal(t, "no names", "", JoinFirst([]string(nil), 2))
+}

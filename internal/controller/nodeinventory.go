@@ -5,6 +5,8 @@ package controller
 import (
 	"context"
 	"fmt"
+	"maps"
+	"strings"
 	"sync"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -20,16 +22,21 @@ import (
 // Component is the source of the operator's events.
 const Component = "cardquota-manager"
 
-// NodeInventory keeps the cards of all nodes, in every replica of the operator. A resource
+// NodeInventory keeps the cards of all nodes, in every replica of the operator. It recognises them
+// by labels and by the mappings of the ServiceTypePolicy in force. A resource
 // that was a card once stays one while the operator runs. An annotation of the bypass
 // ValidatingAdmissionPolicy keeps it across restarts.
 type NodeInventory struct {
 	informers cache.Informers
 	callbacks []func()
+	// nodeCallbacks are called for every change that TrackedNodes may show.
+	nodeCallbacks []func()
 
 	mu      sync.Mutex
 	tracker card.Tracker
 	synced  bool
+	// lastPolicy is the last ServiceTypePolicy that took effect, nil for none.
+	lastPolicy *v1alpha1.ServiceTypePolicy
 }
 
 // NewNodeInventory returns a NodeInventory, which must be added to the manager.
@@ -50,7 +57,11 @@ func (n *NodeInventory) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if toolscache.WaitForCacheSync(ctx.Done(), seen, read) {
+	mapped, err := n.addHandler(ctx, &v1alpha1.ServiceTypePolicy{}, n.updatePolicy, nil)
+	if err != nil {
+		return err
+	}
+	if toolscache.WaitForCacheSync(ctx.Done(), seen, read, mapped) {
 		n.applyChange(func() bool {
 			n.synced = true
 			return true
@@ -78,6 +89,20 @@ func (n *NodeInventory) addHandler(ctx context.Context, object client.Object, up
 // nodes were read. It must be called before Start; the function must not block.
 func (n *NodeInventory) OnChange(changed func()) { n.callbacks = append(n.callbacks, changed) }
 
+// OnNodeChange registers a function that is called when TrackedNodes may show something else, such
+// as the capacity of a node. It must be called before Start; the function must not block.
+func (n *NodeInventory) OnNodeChange(changed func()) {
+	n.nodeCallbacks = append(n.nodeCallbacks, changed)
+}
+
+// TrackedNodes returns all nodes, sorted by name. It returns false until every node was read
+// once.
+func (n *NodeInventory) TrackedNodes() ([]card.TrackedNode, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.tracker.TrackedNodes(), n.synced
+}
+
 // Inventory returns the cards of all nodes. It returns false until every node was read
 // once.
 func (n *NodeInventory) Inventory() (*card.Inventory, bool) {
@@ -93,10 +118,45 @@ func (n *NodeInventory) Healthy() map[card.Name]card.Count {
 	return n.tracker.Healthy()
 }
 
+// Nodes returns the state of all nodes, see card.Tracker.
+func (n *NodeInventory) Nodes() []card.NodeState {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.tracker.Nodes()
+}
+
 func (n *NodeInventory) updateNode(object any) {
 	if node, ok := object.(*corev1.Node); ok {
-		n.applyChange(func() bool { return n.tracker.Update(node) })
+		var before *corev1.Node
+		n.applyChange(func() bool {
+			before = n.tracker.Node(node.Name)
+			return n.tracker.Update(node)
+		})
+		if before == nil || !hasSameCards(before, node) {
+			callAll(n.nodeCallbacks)
+		}
 	}
+}
+
+// hasSameCards reports whether the CardInventory shows the same for two versions of a node.
+func hasSameCards(before, after *corev1.Node) bool {
+	return before == after || before.Spec.Unschedulable == after.Spec.Unschedulable && card.IsNodeReady(before) == card.IsNodeReady(after) &&
+		maps.Equal(before.Labels, after.Labels) && sameResources(before.Status.Allocatable, after.Status.Allocatable) &&
+		sameResources(before.Status.Capacity, after.Status.Capacity)
+}
+
+// sameResources compares the resources that can be cards. Others, such as ephemeral-storage, may
+// change all the time.
+func sameResources(a, b corev1.ResourceList) bool {
+	has := func(one, other corev1.ResourceList) bool {
+		for name, quantity := range one {
+			if now, ok := other[name]; strings.Contains(string(name), "/") && (!ok || now.Cmp(quantity) != 0) {
+				return false
+			}
+		}
+		return true
+	}
+	return has(a, b) && has(b, a)
 }
 
 func (n *NodeInventory) deleteNode(object any) {
@@ -105,14 +165,26 @@ func (n *NodeInventory) deleteNode(object any) {
 	}
 	if node, ok := object.(*corev1.Node); ok {
 		n.applyChange(func() bool { return n.tracker.Delete(node.Name) })
+		callAll(n.nodeCallbacks)
+	}
+}
+
+func (n *NodeInventory) setMappings(mappings card.Mappings) {
+	isChanged := false
+	n.applyChange(func() bool {
+		isChanged = n.tracker.SetMappings(mappings)
+		return isChanged
+	})
+	if isChanged {
+		callAll(n.nodeCallbacks)
 	}
 }
 
 // rememberResources adds the card resources in the annotation of an admission policy.
 func (n *NodeInventory) rememberResources(object any) {
-	if policy, ok := object.(*admissionv1.ValidatingAdmissionPolicy); ok {
+	if guard, ok := object.(*admissionv1.ValidatingAdmissionPolicy); ok {
 		n.applyChange(func() bool {
-			return n.tracker.AddResources(card.SplitResources(policy.Annotations[v1alpha1.AnnotationCardResources])...)
+			return n.tracker.AddResources(card.SplitResources(guard.Annotations[v1alpha1.AnnotationCardResources])...)
 		})
 	}
 }
@@ -124,8 +196,12 @@ func (n *NodeInventory) applyChange(apply func() bool) {
 	changed := apply()
 	n.mu.Unlock()
 	if changed {
-		for _, follower := range n.callbacks {
-			follower()
-		}
+		callAll(n.callbacks)
+	}
+}
+
+func callAll(callbacks []func()) {
+	for _, call := range callbacks {
+		call()
 	}
 }

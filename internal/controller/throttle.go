@@ -2,8 +2,6 @@ package controller
 
 import (
 	"context"
-	"strconv"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,76 +12,45 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-
-	"cardquota.dev/operator/internal/build"
 )
-
-// maxCacheLag is how long a cache has to catch up with a write. A version that stays older
-// for longer is not stale: etcd was restored and counts from an earlier version.
-var maxCacheLag = build.Wait(time.Minute)
 
 // StatusThrottle limits status writes to one per object and interval.
 type StatusThrottle struct {
+	*LastWrites
 	interval time.Duration
-	now      func() time.Time
-
-	mu     sync.Mutex
-	writes map[string]lastWrite
-}
-
-// lastWrite is the time of the last status write of an object, and the resource version
-// that it made.
-type lastWrite struct {
-	at              time.Time
-	resourceVersion string
+	// delayed is when Delay was last called for an object.
+	delayed map[string]time.Time
 }
 
 // NewStatusThrottle returns a StatusThrottle.
 func NewStatusThrottle(interval time.Duration) *StatusThrottle {
-	return &StatusThrottle{interval: interval, now: time.Now, writes: map[string]lastWrite{}}
+	return &StatusThrottle{LastWrites: NewLastWrites(), interval: interval, delayed: map[string]time.Time{}}
 }
 
 // Wait returns how long the next status write of an object must wait, 0 for not at all.
 func (s *StatusThrottle) Wait(name string) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return max(0, s.interval-s.now().Sub(s.writes[name].at))
-}
-
-// RecordWrite records a status write and the resource version that it made.
-func (s *StatusThrottle) RecordWrite(name, resourceVersion string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.writes[name] = lastWrite{s.now(), resourceVersion}
+	last := s.writes[name].at
+	if delayed := s.delayed[name]; delayed.After(last) {
+		last = delayed
+	}
+	return max(0, s.interval-s.now().Sub(last))
 }
 
 // Delay delays the next status write of an object as if one had just been made.
 func (s *StatusThrottle) Delay(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.writes[name] = lastWrite{s.now(), s.writes[name].resourceVersion}
-}
-
-// CacheIsStale reports whether an object from the cache is older than its last status
-// write. Its status is outdated then: a state that changes and changes back would be
-// written once and never corrected.
-func (s *StatusThrottle) CacheIsStale(name, resourceVersion string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	last := s.writes[name]
-	written, err := strconv.ParseUint(last.resourceVersion, 10, 64)
-	if err != nil || s.now().Sub(last.at) >= maxCacheLag {
-		return false
-	}
-	read, err := strconv.ParseUint(resourceVersion, 10, 64)
-	return err == nil && read < written
+	s.delayed[name] = s.now()
 }
 
 // Forget drops a deleted object.
 func (s *StatusThrottle) Forget(name string) {
+	s.LastWrites.Forget(name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.writes, name)
+	delete(s.delayed, name)
 }
 
 // RequeueWithin requeues after the given time at the latest; 0 means no such time.

@@ -57,17 +57,17 @@ func ChangedQueues(before, after []Bypass) []string {
 // may update a pod can rewrite them later, to hide a node name or to raise a false alarm.
 func FindBypasses(pods []*corev1.Pod, charges map[types.UID]quota.Charge, inv *card.Inventory, schedulers []string, seen FirstProvenance) []Bypass {
 	var out []Bypass
-	seen.recordNew(pods)
 	for _, pod := range pods {
+		first := seen.recordFirst(pod) // also of pods that wait
 		if !workload.IsAssigned(pod) {
+			continue
+		}
+		why := bypassReason(pod, schedulers, first)
+		if why == "" {
 			continue
 		}
 		charge := charges[pod.UID]
 		if len(charge.Cards) == 0 && !requestsCard(pod, inv) {
-			continue
-		}
-		why := bypassReason(pod, schedulers, seen)
-		if why == "" {
 			continue
 		}
 		cards := charge.Cards
@@ -78,27 +78,34 @@ func FindBypasses(pods []*corev1.Pod, charges map[types.UID]quota.Charge, inv *c
 			out = append(out, Bypass{Pod: pod.Namespace + "/" + pod.Name, Queue: charge.Queue, Cards: cards, Reason: why})
 		}
 	}
+	seen.dropGone(pods)
 	slices.SortFunc(out, func(a, b Bypass) int { return cmp.Compare(a.Pod, b.Pod) })
 	return out
 }
 
-// FirstProvenance is the provenance of each existing pod when the operator first saw it, by
-// UID.
+// FirstProvenance is the provenance of each pod when the operator first saw it, by UID. Some pods
+// that are gone may be left in it.
 type FirstProvenance map[types.UID]Provenance
 
-func (f FirstProvenance) recordNew(pods []*corev1.Pod) {
-	for _, pod := range pods {
-		first, seen := f[pod.UID]
-		if seen && !first.ManagedFieldsRemoved {
-			continue
-		}
-		// Managed fields that were removed at first and are back prove nothing, unless they
-		// hold a node name.
-		if now := ProvenanceOf(pod); !seen || now.NodeNameSetByCreator {
-			f[pod.UID] = now
-		}
+// recordFirst returns the first provenance of a pod, which is that of now for a new pod.
+func (f FirstProvenance) recordFirst(pod *corev1.Pod) Provenance {
+	first, seen := f[pod.UID]
+	if seen && !first.ManagedFieldsRemoved {
+		return first
 	}
-	if len(f) == len(pods) { // all pods are known, so no entry is obsolete
+	// Managed fields that were removed at first and are back prove nothing, unless they
+	// hold a node name.
+	if now := ProvenanceOf(pod); !seen || now.NodeNameSetByCreator {
+		f[pod.UID] = now
+		return now
+	}
+	return first
+}
+
+// dropGone drops pods that are gone, once there are a sixteenth more entries than pods. So a deleted pod
+// alone does not cost a look at every entry.
+func (f FirstProvenance) dropGone(pods []*corev1.Pod) {
+	if len(f) <= len(pods)+len(pods)/16 {
 		return
 	}
 	existing := make(map[types.UID]bool, len(pods))
@@ -113,12 +120,12 @@ func (f FirstProvenance) recordNew(pods []*corev1.Pod) {
 // the charged queue, which our scheduler writes when it binds a pod, proves that our
 // scheduler bound it. This requires that admission refuses that annotation on a pod created
 // with a node name (package admissionpolicy). Where it does not, condition BypassGuarded
-// says so.
-func bypassReason(pod *corev1.Pod, schedulers []string, seen FirstProvenance) string {
+// says so. first is the provenance of the pod when the operator first saw it.
+func bypassReason(pod *corev1.Pod, schedulers []string, first Provenance) string {
 	if !slices.Contains(schedulers, pod.Spec.SchedulerName) {
 		return fmt.Sprintf("schedulerName is %s", pod.Spec.SchedulerName)
 	}
-	switch first := seen[pod.UID]; {
+	switch {
 	case first.NodeNameSetByCreator:
 		return fmt.Sprintf("nodeName was set by %s", cmp.Or(first.Manager, "its creator"))
 	case first.ManagedFieldsRemoved && workload.ChargedQueue(pod) == "":

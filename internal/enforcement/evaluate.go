@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -122,9 +123,24 @@ func (o Observation) withoutExplainedPods() Observation {
 	})
 	o.Heartbeat = &report
 	o.OtherSchedulers = slices.DeleteFunc(slices.Clone(o.OtherSchedulers), func(pod SchedulerPod) bool {
-		return pod.Sent(report) || o.HeartbeatOwner != "" && pod.Owner == o.HeartbeatOwner
+		return pod.IsOurs(report, o.HeartbeatOwner)
 	})
 	return o
+}
+
+// IsOurs reports whether the pod runs our scheduler: it sent a report, or is a replica of the one that
+// did. heartbeatOwner is the controller of that one, "" for none.
+func (p SchedulerPod) IsOurs(report Report, heartbeatOwner types.UID) bool {
+	return p.Sent(report) || heartbeatOwner != "" && p.Owner == heartbeatOwner
+}
+
+// NewSchedulerPod returns what matters of a pod with the label of the stock scheduler.
+func NewSchedulerPod(pod *corev1.Pod) SchedulerPod {
+	found := SchedulerPod{Name: pod.Namespace + "/" + pod.Name}
+	if owner := metav1.GetControllerOf(pod); owner != nil {
+		found.Owner = owner.UID
+	}
+	return found
 }
 
 // Sent reports whether the pod sent a report.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"cardquota.dev/operator/internal/card"
@@ -40,7 +39,7 @@ func (o Observation) describeOtherSchedulers() string {
 	for i, pod := range o.OtherSchedulers {
 		names[i] = pod.Name
 	}
-	return podNoun(len(names)) + " " + joinFirst(names, maxNamedPods)
+	return podNoun(len(names)) + " " + conditions.JoinFirst(names, maxNamedPods)
 }
 
 func (o Observation) notConfiguredMessage() string {
@@ -78,7 +77,7 @@ func (o Observation) secondSchedulerMessage() string {
 	}
 	bound := o.Heartbeat.SecondScheduler
 	return fmt.Sprintf("another client than %s binds pods of its schedulerName; find the second scheduler of that name and stop it, "+
-		"or delete the pods if they were bound by hand: %s %s", o.Heartbeat.Identity, podNoun(len(bound)), joinFirst(bound, maxNamedPods))
+		"or delete the pods if they were bound by hand: %s %s", o.Heartbeat.Identity, podNoun(len(bound)), conditions.JoinFirst(bound, maxNamedPods))
 }
 
 func (o Observation) configNotLoadedMessage() string {
@@ -114,20 +113,12 @@ func bypassMessage(all []Bypass) string {
 		verb = "holds"
 	}
 	return fmt.Sprintf("%d %s %s %s that Cardquota's scheduler did not assign; delete and create again with its schedulerName and without nodeName: %s",
-		len(named), podNoun(len(named)), verb, formatAmounts(held), joinFirst(named, maxNamedBypasses))
+		len(named), podNoun(len(named)), verb, formatAmounts(held), conditions.JoinFirst(named, maxNamedBypasses))
 }
 
 // enforcedMessage names no scheduler: every CardQuota repeats it, and a takeover by another
 // replica must not change them all. The ServiceTypePolicy names it in status.scheduler.
 const enforcedMessage = "the scheduler enforces the quotas with the configuration that was written"
-
-// joinFirst joins the first names and counts the rest.
-func joinFirst(names []string, maxNames int) string {
-	if len(names) <= maxNames {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), len(names)-maxNames)
-}
 
 // maxNamedAmounts bounds the card names in a message.
 const maxNamedAmounts = 4
@@ -137,7 +128,7 @@ func formatAmounts(amounts []card.Amount) string {
 	for i, amount := range amounts {
 		parts[i] = fmt.Sprintf("%d %s", amount.Count, amount.Name)
 	}
-	return joinFirst(parts, maxNamedAmounts)
+	return conditions.JoinFirst(parts, maxNamedAmounts)
 }
 
 // podNoun returns the word for that many pods.

@@ -160,8 +160,8 @@ var reclaimActions = map[v1alpha1.ReclaimMode]string{
 }
 
 // OverlayFor returns what a valid effective spec sets in the scheduler's configuration. No
-// argument of the base stays. The two of trees are set only if they differ from the default, so
-// that a scheduler of an earlier version accepts a configuration without them.
+// argument of the base stays. Cards and the two of trees are set only if they differ from the
+// default, so that a scheduler of an earlier version accepts a configuration without them.
 func OverlayFor(spec v1alpha1.ServiceTypePolicySpec) schedulerconfig.Overlay {
 	types := make(map[string]any, len(spec.ServiceTypes))
 	for _, t := range spec.ServiceTypes {
@@ -197,6 +197,9 @@ func OverlayFor(spec v1alpha1.ServiceTypePolicySpec) schedulerconfig.Overlay {
 	}
 	if spec.ReclaimResources != v1alpha1.ReclaimResourcesCards {
 		arguments["reclaimResources"] = string(spec.ReclaimResources)
+	}
+	if len(spec.Cards) > 0 {
+		arguments["cards"] = mappingsOf(spec.Cards).Argument()
 	}
 	if spec.QueueHierarchy != v1alpha1.QueueHierarchyFlat {
 		arguments["queueHierarchy"] = string(spec.QueueHierarchy)

@@ -70,6 +70,15 @@ func TestWantedOf(t *testing.T) {
 	spec.QueueHierarchy, spec.ReclaimResources, want.Tree = "Tree", "All", true
 	want.Arguments["queueHierarchy"], want.Arguments["reclaimResources"] = "Tree", "All"
 	check.Equal(t, "wanted of a tree", want, OverlayFor(Effective(spec)))
+	spec.Cards = []v1alpha1.CardMapping{
+		{Resource: "hygon.com/dcu", Model: "K100_AI", NodeSelector: map[string]string{"pool": "dcu"}},
+		{Resource: "amd.com/gpu", ModelLabel: "amd.com/gpu.product-name"},
+	}
+	want.Arguments["cards"] = []any{
+		map[string]any{"resource": "amd.com/gpu", "modelLabel": "amd.com/gpu.product-name"},
+		map[string]any{"resource": "hygon.com/dcu", "model": "K100_AI", "nodeSelector": map[string]any{"pool": "dcu"}},
+	}
+	check.Equal(t, "wanted with cards", want, OverlayFor(Effective(spec)))
 	for mode, action := range map[v1alpha1.ReclaimMode]string{"Gangs": "cardreclaim", "Pods": "reclaim", "Off": ""} {
 		check.Equal(t, fmt.Sprintf("%s is action", mode), action, OverlayFor(Effective(v1alpha1.ServiceTypePolicySpec{Reclaim: mode})).Reclaim)
 	}

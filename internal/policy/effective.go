@@ -26,8 +26,8 @@ const (
 // defaultMaxGracePeriodSeconds is the default of maxTerminationGracePeriodSeconds.
 const defaultMaxGracePeriodSeconds = 3600
 
-// Effective returns the spec with all defaults. It sorts service types, owners and reclaimFrom,
-// so that two spellings of one policy are equal.
+// Effective returns the spec with all defaults. It sorts service types, owners, cards and
+// reclaimFrom, so that two spellings of one policy are equal.
 func Effective(spec v1alpha1.ServiceTypePolicySpec) v1alpha1.ServiceTypePolicySpec {
 	out := *spec.DeepCopy()
 	for _, defaultType := range defaultServiceTypes() {
@@ -41,6 +41,7 @@ func Effective(spec v1alpha1.ServiceTypePolicySpec) v1alpha1.ServiceTypePolicySp
 		slices.Sort(t.ReclaimFrom)
 	}
 	slices.SortFunc(out.ServiceTypes, func(a, b v1alpha1.ServiceType) int { return cmp.Compare(a.Name, b.Name) })
+	out.Cards = sortedCards(out.Cards)
 	slices.SortFunc(out.Owners, func(a, b v1alpha1.OwnerKind) int { return cmp.Compare(a.Kind, b.Kind) })
 	out.PriorityClassPolicy = cmp.Or(out.PriorityClassPolicy, v1alpha1.PriorityClassesManaged)
 	switch {
@@ -107,7 +108,7 @@ func ServiceTypes(policy *v1alpha1.ServiceTypePolicy) func(name string) (service
 
 func effectiveTypes(policy *v1alpha1.ServiceTypePolicy) map[string]servicetype.Type {
 	types := map[string]servicetype.Type{}
-	if policy == nil || len(policy.Status.ServiceTypes) == 0 {
+	if policy == nil || !HasTakenEffect(policy) {
 		for name := range servicetype.DefaultMatrix() {
 			types[name], _ = servicetype.BuiltIn(name)
 		}
@@ -172,6 +173,7 @@ func Validate(effective v1alpha1.ServiceTypePolicySpec) field.ErrorList {
 		errs = append(errs, validateType(spec.Child("serviceTypes").Key(t.Name), t, types)...)
 	}
 	errs = append(errs, validateOwners(spec.Child("owners"), effective.Owners, types)...)
+	errs = append(errs, validateCards(spec.Child("cards"), effective.Cards)...)
 	classes := map[string]int32{}
 	for _, class := range effective.PriorityClasses {
 		classes[class.Name] = class.Value

@@ -41,6 +41,7 @@ func StatusFor(f StatusInput) v1alpha1.ServiceTypePolicyStatus {
 		status.Reclaim = f.Effective.Reclaim
 		status.ReclaimResources = f.Effective.ReclaimResources
 		status.QueueHierarchy = f.Effective.QueueHierarchy
+		status.Cards = f.Effective.Cards
 	}
 	for i := range status.ServiceTypes {
 		row := &status.ServiceTypes[i]

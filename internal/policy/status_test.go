@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/testing/check"
 )
@@ -52,7 +53,12 @@ func says(status v1alpha1.ServiceTypePolicyStatus, kind string) string {
 func TestStatusSaysWhatIsInForce(t *testing.T) {
 	f := facts(func(f *StatusInput) { f.Enforced.Scheduler = &v1alpha1.SchedulerStatus{Version: "v1"} })
 	f.Effective.ServiceTypes[1].MinimumRuntimeSeconds = 60
+	f.Effective.Cards = []v1alpha1.CardMapping{{Resource: "amd.com/gpu", Model: "MI210"}}
 	got := StatusFor(f)
+	check.Equal(t, "mappings in force", card.Mappings{{Resource: "amd.com/gpu", Model: "MI210"}}, CardMappings(&v1alpha1.ServiceTypePolicy{Status: got}))
+	check.Equal(t, "mappings without a policy", nil, CardMappings(nil))
+	f.Policy.Status, f.Effective = got, nil
+	check.Equal(t, "mappings while the spec is invalid", got.Cards, StatusFor(f).Cards)
 	check.Equal(t, "matrix", []v1alpha1.ServiceTypeStatus{
 		{Name: "inference", Priority: 80000, ReclaimPolicy: "Never", ReclaimFrom: []string{"training"}},
 		{Name: "training", Priority: 20000, ReclaimPolicy: "WhenNeeded", CardQuotas: 2, MinimumRuntimeSeconds: 60},
@@ -150,5 +156,38 @@ func TestEventsTellTransitions(t *testing.T) {
 			got = append(got, e.Type+" "+e.Reason)
 		}
 		check.Equal(t, "events", tc.want, got)
+	}
+}
+
+// TestInForce: what a policy says by its spec is read from the one that there is.
+func TestInForce(t *testing.T) {
+	of := func(unmanaged v1alpha1.UnmanagedQueues, hierarchy v1alpha1.QueueHierarchy) *v1alpha1.ServiceTypePolicy {
+		p := &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{UnmanagedQueues: unmanaged}}
+		if hierarchy != "" {
+			p.Status = v1alpha1.ServiceTypePolicyStatus{QueueHierarchy: hierarchy, ServiceTypes: []v1alpha1.ServiceTypeStatus{{Name: "training"}}}
+		}
+		return p
+	}
+	tree, flat, created := of(v1alpha1.UnmanagedDeny, v1alpha1.QueueHierarchyTree), of("", v1alpha1.QueueHierarchyFlat), of(v1alpha1.UnmanagedIgnore, "")
+	for t, tc := range check.Cases(t, map[string]struct {
+		read, last *v1alpha1.ServiceTypePolicy
+		isTree     bool
+		unmanaged  v1alpha1.UnmanagedQueues
+	}{
+		"never a policy":                   {},
+		"the first, not in force yet":      {created, nil, false, v1alpha1.UnmanagedIgnore},
+		"in force":                         {tree, nil, true, v1alpha1.UnmanagedDeny},
+		"in force, and another one before": {tree, flat, true, v1alpha1.UnmanagedDeny},
+		"another one in force":             {flat, tree, false, ""},
+		"deleted":                          {nil, tree, true, v1alpha1.UnmanagedDeny},
+		"created again, not in force yet":  {created, tree, true, v1alpha1.UnmanagedIgnore},
+	}) {
+		got := InForce(tc.read, tc.last)
+		check.Equal(t, "tree", tc.isTree, IsTree(got))
+		check.Equal(t, "none", tc.read == nil && tc.last == nil, got == nil)
+		if got != nil {
+			check.Equal(t, "unmanaged queues", tc.unmanaged, got.Spec.UnmanagedQueues)
+		}
+		check.That(t, !HasTakenEffect(created), "the policy that was read is changed")
 	}
 }

@@ -34,6 +34,10 @@ func TestValidate(t *testing.T) {
 		}
 		return v1alpha1.ServiceTypePolicySpec{PriorityClasses: listed}
 	}
+	cards := func(cards ...v1alpha1.CardMapping) v1alpha1.ServiceTypePolicySpec {
+		return v1alpha1.ServiceTypePolicySpec{Cards: cards}
+	}
+	amd := v1alpha1.CardMapping{Resource: "amd.com/gpu", Model: "MI210"}
 	for t, tc := range check.Cases(t, map[string]struct {
 		spec  v1alpha1.ServiceTypePolicySpec
 		wants []string // none when it is accepted
@@ -54,6 +58,11 @@ func TestValidate(t *testing.T) {
 		"a PriorityClass without sense": {classes("A"), []string{`"A" is no name of a PriorityClass`}},
 		"no PriorityClasses":            {v1alpha1.ServiceTypePolicySpec{PriorityClassPolicy: "None"}, nil},
 		"a weight of nothing":           {v1alpha1.ServiceTypePolicySpec{NodeOrderWeightPercent: -1}, []string{"nodeOrderWeight"}},
+		"a card":                        {cards(amd), nil},
+		"a card without a model":        {cards(v1alpha1.CardMapping{Resource: "amd.com/gpu"}), []string{"spec.cards[amd.com/gpu]: Forbidden: names no card: write modelLabel"}},
+		"a card of Kubernetes":          {cards(amd, v1alpha1.CardMapping{Resource: "memory", Model: "X"}), []string{`spec.cards[memory].resource: Forbidden: "memory" is no card`}},
+		"a card twice":                  {cards(amd, amd), []string{"spec.cards[amd.com/gpu]: Forbidden: has the resource and the nodeSelector of another entry"}},
+		"too many cards":                {cards(make([]v1alpha1.CardMapping, 65)...), []string{"spec.cards: Forbidden: 65 entries, at most 64"}},
 		"everything that is wrong": {v1alpha1.ServiceTypePolicySpec{
 			ServiceTypes: []v1alpha1.ServiceType{kind("a", 1, true, "a", "b")}, OverCommitPercent: 1,
 			Owners: []v1alpha1.OwnerKind{{Kind: "Job", ServiceType: "c"}},

@@ -120,18 +120,44 @@ func (l *Ledger) CheckEnqueue(queue string, reservations func(queue string) *Res
 		return beyond
 	}
 	for at := q.parent; !at.isRoot(); at = at.parent {
-		available := func(name card.Name) int64 {
-			if at.isUnlimited(name) {
-				return at.limits.quota(name)
-			}
-			return max(0, at.limits.quota(name)-max(0, at.tree.unusedBelow[name]-q.ownUnusedBelow(at, name)))
-		}
-		if s := at.checkEnqueue(available, reservations(at.name), request, overCommit); s != nil {
+		if s := q.checkEnqueueAt(at, reservations(at.name), request, overCommit); s != nil {
 			s.Ancestor, s.Requester = true, queue
 			return s
 		}
 	}
 	return nil
+}
+
+// checkEnqueueAt returns the first limit of an ancestor that reservations and a request exceed beside
+// what other queues are guaranteed. A quota that is large enough without the guarantees is not
+// exhausted.
+func (q *queueLedger) checkEnqueueAt(at *queueLedger, inqueue *Reservations, request JobRequest, overCommit float64) *InsufficientQuota {
+	available := func(name card.Name) int64 {
+		if at.isUnlimited(name) {
+			return at.limits.quota(name)
+		}
+		return max(0, at.limits.quota(name)-max(0, at.tree.unusedBelow[name]-q.ownUnusedBelow(at, name)))
+	}
+	guaranteed := at.checkEnqueue(available, inqueue, request, overCommit)
+	if guaranteed == nil {
+		return nil
+	}
+	if exhausted := at.checkEnqueue(at.limits.quota, inqueue, request, overCommit); exhausted != nil {
+		return exhausted
+	}
+	names := guaranteed.Names
+	switch guaranteed.Kind {
+	case CPU:
+		names = []card.Name{CPUName}
+	case Memory:
+		names = []card.Name{MemoryName}
+	}
+	for _, name := range names {
+		unused := scaleLimit(at.limits.quota(name), overCommit) - scaleLimit(available(name), overCommit)
+		guaranteed.Total, guaranteed.Limit = AddSaturating(guaranteed.Total, unused), AddSaturating(guaranteed.Limit, unused)
+	}
+	guaranteed.Of, guaranteed.Kind = guaranteed.Kind, Guaranteed
+	return guaranteed
 }
 
 // checkEnqueueFixed returns why a request from which others cannot reclaim is more than a queue

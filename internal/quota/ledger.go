@@ -35,22 +35,6 @@ type Limits struct {
 	IsHeld bool
 }
 
-// Charge is what one pod uses, and the queue that is charged for it.
-type Charge struct {
-	// Queue is the charged queue, "" when none is charged.
-	Queue string
-	// Cards are the cards in use, normally one amount. A pod has several if it bypassed the
-	// checks, or if the card of its node is ambiguous: then every candidate is charged.
-	Cards []card.Amount
-	// MilliCPU and Memory are counted against the queue's limits.
-	MilliCPU, Memory int64
-	// IsFixed reports whether other queues cannot reclaim from the pod. Only a tree counts it.
-	IsFixed bool
-	// IsOffInventory reports whether the pod's node takes no pods, so that its cards are not part
-	// of the inventory. Only a tree counts it.
-	IsOffInventory bool
-}
-
 // Ledger holds the charges of all queues. Any number of goroutines may read it while none
 // writes.
 type Ledger struct {

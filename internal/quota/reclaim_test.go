@@ -315,10 +315,21 @@ func TestEnqueueLeavesTheGuaranteesOfOthers(t *testing.T) {
 	}
 	l.Refresh()
 	none := func(string) *Reservations { return &Reservations{} }
-	for count, want := range map[card.Count]string{2: "", 4: "", 5: "tenant", 6: "tenant", 7: "team", 9: "own"} {
-		got := l.CheckEnqueue("own", none, JobRequest{Cards: []CardRequest{{Names: []card.Name{"A"}, Count: count}}}, 1)
-		check.Must(t, (got == nil) == (want == "") && (got == nil || got.Queue == want), "%d cards: %+v, want %q", count, got, want)
+	guaranteed := func(queue string, total int64) *InsufficientQuota {
+		return &InsufficientQuota{Kind: Guaranteed, Of: Cards, Queue: queue, Ancestor: true, Requester: "own", Names: []card.Name{"A"}, Total: total, Limit: 8}
 	}
+	for count, want := range map[card.Count]*InsufficientQuota{
+		2: nil, 4: nil, 5: guaranteed("tenant", 9), 6: guaranteed("tenant", 10), 7: guaranteed("team", 9),
+		9: {Kind: Cards, Queue: "own", Names: []card.Name{"A"}, Total: 9, Limit: 8},
+	} {
+		if want != nil {
+			want.Requested = int64(count)
+		}
+		check.Equal(t, fmt.Sprintf("%d cards", count), want, l.CheckEnqueue("own", none, JobRequest{Cards: []CardRequest{{Names: []card.Name{"A"}, Count: count}}}, 1))
+	}
+	l.Charge("far", &Charge{Queue: "far", Cards: []card.Amount{{Name: "A", Count: 4}}})
+	got := l.CheckEnqueue("own", none, JobRequest{Cards: []CardRequest{{Names: []card.Name{"A"}, Count: 5}}}, 1)
+	check.Equal(t, "the quota itself is exhausted", &InsufficientQuota{Kind: Cards, Queue: "tenant", Ancestor: true, Requester: "own", Names: []card.Name{"A"}, Requested: 5, Total: 9, Limit: 8}, got)
 }
 
 func TestReclaimByExample(t *testing.T) {

@@ -17,6 +17,24 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
+// IsName reports whether a text can be the name of a service type: a DNS label, as the API's schema
+// demands. Users can write any text on a Queue.
+func IsName(text string) bool { return len(validation.IsDNS1123Label(text)) == 0 }
+
+// None is the service type that status and metrics show for queues without one, and for pods outside
+// any queue.
+const None = "none"
+
+// DisplayName returns the name under which status and metrics show the service type of a queue: None
+// for one that no ServiceTypePolicy can define. What a pod states is never shown, because any tenant
+// can write it.
+func DisplayName(ofQueue string) string {
+	if !IsName(ofQueue) {
+		return None
+	}
+	return ofQueue
+}
+
 // Rule is what a service type may reclaim, and whether others may reclaim from it.
 type Rule struct {
 	// Reclaimable reports whether other types may reclaim from this one.

@@ -74,7 +74,7 @@ func (h *handlers) validateCardQuota(ctx context.Context, quota, before *v1alpha
 	if input.All, err = h.listCardQuotas(ctx); err != nil {
 		return rules.Result{}, err
 	}
-	if input.Policy, err = h.readPolicy(ctx); err != nil {
+	if input.Policy, err = h.readPolicyInForce(ctx); err != nil {
 		return rules.Result{}, err
 	}
 	var queues v1beta1.QueueList
@@ -95,7 +95,7 @@ func (h *handlers) warnCardQuotaDeletion(ctx context.Context, req admission.Requ
 	if err != nil {
 		return allowUnreadable(err)
 	}
-	in, err := h.readPolicy(ctx)
+	in, err := h.readPolicyInForce(ctx)
 	if err != nil {
 		return allowUnreadable(err)
 	}
@@ -226,7 +226,7 @@ func (h *handlers) workloadInput(ctx context.Context, req admission.Request) (ru
 		}
 		return queue
 	}
-	if rules.IsTree(input.Policy) {
+	if rules.IsTree(h.inventory.PolicyInForce(input.Policy)) {
 		input.HasChildren = func(name string) bool { return h.hasChildren(ctx, name) }
 	}
 	input.PodGroup = func(name string) *v1beta1.PodGroup {
@@ -248,6 +248,16 @@ func (h *handlers) hasChildren(ctx context.Context, name string) bool {
 // readPolicy returns the ServiceTypePolicy, nil when there is none.
 func (h *handlers) readPolicy(ctx context.Context) (*v1alpha1.ServiceTypePolicy, error) {
 	return getOrNil(ctx, h.cached, "", v1alpha1.PolicyName, &v1alpha1.ServiceTypePolicy{})
+}
+
+// readPolicyInForce returns what is in force of the ServiceTypePolicy, or of the last one: the operator
+// keeps a tree of queues while the policy is deleted.
+func (h *handlers) readPolicyInForce(ctx context.Context) (*v1alpha1.ServiceTypePolicy, error) {
+	read, err := h.readPolicy(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return h.inventory.PolicyInForce(read), nil
 }
 
 // listCardQuotas lists all CardQuotas.

@@ -25,6 +25,10 @@ func (noCards) Inventory() (*card.Inventory, bool) { return card.NewInventory(ni
 
 func (noCards) Healthy() map[card.Name]card.Count { return nil }
 
+func (noCards) PolicyInForce(read *v1alpha1.ServiceTypePolicy) *v1alpha1.ServiceTypePolicy {
+	return read
+}
+
 // handlersOf know namespace lab and the policy, if any.
 func handlersOf(t *testing.T, policy *v1alpha1.ServiceTypePolicy) *handlers {
 	t.Helper()

@@ -40,6 +40,8 @@ const (
 type InventorySource interface {
 	Inventory() (*card.Inventory, bool)
 	Healthy() map[card.Name]card.Count
+	// PolicyInForce returns what is in force of the policy that was read. Both may be nil.
+	PolicyInForce(read *v1alpha1.ServiceTypePolicy) *v1alpha1.ServiceTypePolicy
 }
 
 // handlers hold the readers that all webhooks share.

@@ -13,6 +13,7 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
@@ -65,4 +66,30 @@ func TestPodsOfATree(t *testing.T) {
 			check.Contains(t, "refusal", answer.Result.Message, "Queue <chat> is the parent of other queues and takes no jobs")
 		}
 	}
+}
+
+// policyKept is an inventory that remembers a policy in force.
+type policyKept struct {
+	noCards
+	last *v1alpha1.ServiceTypePolicy
+}
+
+func (k policyKept) PolicyInForce(read *v1alpha1.ServiceTypePolicy) *v1alpha1.ServiceTypePolicy {
+	return policy.InForce(read, k.last)
+}
+
+// TestATreeOutlivesItsPolicyInWebhooks: the operator keeps the tree while the policy is deleted.
+func TestATreeOutlivesItsPolicyInWebhooks(t *testing.T) {
+	h := treeHandlers(t, v1alpha1.QueueHierarchyFlat)
+	check.NoError(t, h.cached.(client.Client).Delete(t.Context(), &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName}}))
+	wide := treeQuota("ads", "chat", 9)
+	result, err := h.validateCardQuota(t.Context(), wide, nil)
+	check.Must(t, err == nil && len(result.Errors) == 0, "never a tree: %v, %v", err, result.Errors)
+	h.inventory = policyKept{last: &v1alpha1.ServiceTypePolicy{Status: v1alpha1.ServiceTypePolicyStatus{
+		QueueHierarchy: v1alpha1.QueueHierarchyTree, ServiceTypes: []v1alpha1.ServiceTypeStatus{{Name: "training"}},
+	}}}
+	result, err = h.validateCardQuota(t.Context(), wide, nil)
+	check.Must(t, err == nil && len(result.Errors) == 2, "after a tree: %v, %v", err, result.Errors)
+	input, err := h.workloadInput(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: "lab"}})
+	check.Must(t, err == nil && input.HasChildren != nil && input.HasChildren("chat"), "%v: a parent is not known", err)
 }

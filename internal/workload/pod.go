@@ -34,6 +34,17 @@ func IsPending(pod *corev1.Pod) bool {
 		(pod.Status.Phase == corev1.PodPending || pod.Status.Phase == "")
 }
 
+// IsPodGroupPending reports whether a PodGroup, of which there are no pods, waits to be enqueued or for
+// its pods.
+func IsPodGroupPending(group *v1beta1.PodGroup) bool {
+	switch group.Status.Phase {
+	case v1beta1.PodGroupPending, v1beta1.PodGroupInqueue, "":
+		return group.DeletionTimestamp == nil
+	default:
+		return false
+	}
+}
+
 // PodGroupName returns the name of the pod's PodGroup in the pod's namespace,
 // "" when it has none yet.
 func PodGroupName(pod *corev1.Pod) string { return pod.Annotations[v1beta1.KubeGroupNameAnnotationKey] }
@@ -101,6 +112,20 @@ func TerminationGracePeriod(pod *corev1.Pod) time.Duration {
 	}
 	// A Duration holds a century.
 	return time.Duration(min(max(seconds, 0), 100*366*24*3600)) * time.Second
+}
+
+// StartTime returns when the kubelet started a pod, before its init containers, else when the pod
+// got its node; zero if unknown. Only the kubelet and the API server write either.
+func StartTime(pod *corev1.Pod) time.Time {
+	if start := pod.Status.StartTime; start != nil {
+		return start.Time
+	}
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return time.Time{}
 }
 
 // Pods of Volcano's own scheduler carry this label, as its installer and its Helm

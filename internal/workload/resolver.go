@@ -62,12 +62,17 @@ func (r *Resolver) Queue(pod *corev1.Pod, group *v1beta1.PodGroup, lastCharged s
 // Usage returns what a pod on a node uses and which queue is charged. last is its previous
 // charge, nil when there is none. IsAssigned and IsTerminating say whether the pod counts now.
 func (r *Resolver) Usage(pod *corev1.Pod, group *v1beta1.PodGroup, last *quota.Charge) quota.Charge {
+	request := r.Request(pod)
+	return r.UsageOf(&request, pod, group, last)
+}
+
+// UsageOf is Usage for a pod whose request is known.
+func (r *Resolver) UsageOf(request *Request, pod *corev1.Pod, group *v1beta1.PodGroup, last *quota.Charge) quota.Charge {
 	var lastQueue string
 	if last != nil {
 		lastQueue = last.Queue
 	}
-	request := r.Request(pod)
-	return ChargeFor(&request, r.Queue(pod, group, lastQueue), pod.Spec.NodeName, r.Inventory, last)
+	return ChargeFor(request, r.Queue(pod, group, lastQueue), pod.Spec.NodeName, r.Inventory, last)
 }
 
 // ChargeFor returns the charge for a request on a node: the card that the node has now. If the
@@ -76,9 +81,7 @@ func (r *Resolver) Usage(pod *corev1.Pod, group *v1beta1.PodGroup, last *quota.C
 func ChargeFor(request *Request, queue, node string, inv *card.Inventory, last *quota.Charge) quota.Charge {
 	charge := quota.Charge{Queue: queue, MilliCPU: request.MilliCPU, Memory: request.Memory}
 	if request.Count == 0 {
-		for _, name := range lastCards(request.Unverified, inv, last) {
-			charge.Cards = append(charge.Cards, card.Amount{Name: name, Count: request.Unverified.Count})
-		}
+		addCandidates(&charge, lastCards(request.Unverified, inv, last), request.Unverified.Count)
 		return charge
 	}
 	if len(request.ExtraResources) == 0 {
@@ -87,12 +90,26 @@ func ChargeFor(request *Request, queue, node string, inv *card.Inventory, last *
 			return charge
 		}
 	}
-	for _, held := range append([]ResourceCount{{Resource: request.Resource, Count: request.Count}}, request.ExtraResources...) {
-		for _, name := range possibleCards(request, held, node, inv, last) {
-			charge.Cards = append(charge.Cards, card.Amount{Name: name, Count: held.Count})
+	held := append([]ResourceCount{{Resource: request.Resource, Count: request.Count}}, request.ExtraResources...)
+	for _, h := range held {
+		names := possibleCards(request, h, node, inv, last)
+		if len(held) > 1 { // the last charge has the cards of all resources in one list
+			names = slices.Sorted(slices.Values(names))
 		}
+		addCandidates(&charge, names, h.Count)
 	}
 	return charge
+}
+
+// addCandidates charges every card that a resource may be. All but the first are Repeated.
+func addCandidates(charge *quota.Charge, names []card.Name, count card.Count) {
+	for i, name := range names {
+		amount := card.Amount{Name: name, Count: count}
+		charge.Cards = append(charge.Cards, amount)
+		if i > 0 {
+			charge.Repeated = append(charge.Repeated, amount)
+		}
+	}
 }
 
 // possibleCards returns the cards that a resource may be on a node.
@@ -116,14 +133,14 @@ func possibleCards(request *Request, held ResourceCount, node string, inv *card.
 	return names
 }
 
-// lastCards returns the cards that a resource was charged as last.
+// lastCards returns the cards that a resource was charged as last, each once.
 func lastCards(held ResourceCount, inv *card.Inventory, last *quota.Charge) []card.Name {
 	if last == nil || held.Count == 0 {
 		return nil
 	}
 	names := make([]card.Name, 0, len(last.Cards))
 	for _, amount := range last.Cards {
-		if resources := inv.ResourcesFor(amount.Name); len(resources) == 0 || slices.Contains(resources, held.Resource) {
+		if resources := inv.ResourcesFor(amount.Name); !slices.Contains(names, amount.Name) && (len(resources) == 0 || slices.Contains(resources, held.Resource)) {
 			names = append(names, amount.Name)
 		}
 	}

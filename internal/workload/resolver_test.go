@@ -68,3 +68,19 @@ func TestWhatIsBelievedOfAPod(t *testing.T) {
 	}
 	check.Equal(t, "charged to where no queue chooses", "q", (&Resolver{Schedulers: []string{"another"}}).Queue(podIn("evil").Queue("q").Obj(), nil, ""))
 }
+
+// TestCardsWithANetworkDevice: a pod may request a card and a network device of the same vendor, as
+// distributed training does.
+func TestCardsWithANetworkDevice(t *testing.T) {
+	for _, mappings := range []card.Mappings{nil, {{Resource: "huawei.com/Ascend910", Model: "Ascend-910B"}}} {
+		var tracker card.Tracker
+		tracker.SetMappings(mappings)
+		tracker.Update(builder.Node("a").NPUs("Ascend-910B", 8).Resource("huawei.com/rdma_nic", "8").Obj())
+		r := Resolver{Inventory: tracker.Inventory()}
+		both := r.Request(builder.Pod("lab", "both").Requests("huawei.com/Ascend910", "4").Container("huawei.com/rdma_nic", "1").Obj())
+		check.That(t, both.Denied == nil, "the pod is denied: %v", both.Denied)
+		check.Equal(t, "cards", []card.Name{"Ascend-910B"}, both.Names)
+		device := r.Request(builder.Pod("lab", "device").Requests("huawei.com/rdma_nic", "1").Obj())
+		check.That(t, device.Denied == nil && device.Count == 0, "a device is denied, or counts as %d cards: %v", device.Count, device.Denied)
+	}
+}

@@ -111,3 +111,15 @@ func TestResourcesOf(t *testing.T) {
 		check.That(t, slices.Equal(got, want), "%q: %v, want %v", text, got, want)
 	}
 }
+
+// TestOnlyLastingCardsAreRemembered: the policies guard mapped cards, and a restart forgets them
+// with their mapping.
+func TestOnlyLastingCardsAreRemembered(t *testing.T) {
+	policies := rememberResources(Policies(owner, effective(nil), cards), cards[:1])
+	for _, p := range policies {
+		text, remembers := p.Annotations[v1alpha1.AnnotationCardResources]
+		check.Equal(t, p.Name+" remembers", p.Name == BypassPolicyName, remembers)
+		check.That(t, !remembers || text == string(cards[0]), "remembers %q", text)
+		check.Contains(t, p.Name, p.Spec.Variables[0].Expression, string(cards[len(cards)-1]))
+	}
+}

@@ -104,7 +104,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	condition := GuardCondition(spec, resources)
 	// A refused policy must not prevent the other one.
 	var errs []error
-	for _, wanted := range Policies(object, spec, resources) {
+	for _, wanted := range rememberResources(Policies(object, spec, resources), inventory.LastingResources()) {
 		errs = append(errs, r.applyWithBinding(ctx, object, wanted, Binding(object, spec, wanted.Name)))
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -22,7 +22,7 @@ import (
 type oneNode struct{}
 
 func (oneNode) Inventory() (*card.Inventory, bool) {
-	return card.NewInventory(map[string]card.Node{"a": card.Recognise(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj())}), true
+	return card.NewInventory(map[string]card.Node{"a": card.Recognise(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj(), nil)}), true
 }
 
 // TestTheStatusHasAnotherWriter: the conditions of the ServiceTypePolicy are one list, and

@@ -35,6 +35,17 @@ func Policies(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicy
 	return []*admissionv1.ValidatingAdmissionPolicy{BypassPolicy(owner, spec, resources), ChargePolicy(owner, spec, resources)}
 }
 
+// rememberResources makes the annotation of card resources list those that stay cards after a
+// restart. A resource that only a mapping makes a card is none of them.
+func rememberResources(policies []*admissionv1.ValidatingAdmissionPolicy, lasting []corev1.ResourceName) []*admissionv1.ValidatingAdmissionPolicy {
+	for _, p := range policies {
+		if _, remembers := p.Annotations[v1alpha1.AnnotationCardResources]; remembers {
+			p.Annotations[v1alpha1.AnnotationCardResources] = card.JoinResources(lasting)
+		}
+	}
+	return policies
+}
+
 // failClosedPolicy returns a policy that fails closed and refuses with reason Forbidden.
 func failClosedPolicy(meta metav1.ObjectMeta, spec admissionv1.ValidatingAdmissionPolicySpec) *admissionv1.ValidatingAdmissionPolicy {
 	fail, forbidden := admissionv1.Fail, metav1.StatusReasonForbidden

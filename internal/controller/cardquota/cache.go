@@ -51,7 +51,7 @@ var keptAnnotations = map[string]int{
 
 // keptLabels are the labels of pods that any reader of the cache needs.
 var keptLabels = map[string]int{
-	cardquota.PodTemplateHash:    maxNameLength,
+	workload.PodTemplateHash:     maxNameLength,
 	workload.StockSchedulerLabel: maxNameLength,
 	v1beta1.PodPreemptable:       maxNameLength,
 }
@@ -60,11 +60,27 @@ var keptLabels = map[string]int{
 // every pod of the cluster, and tenants write pods and PodGroups, so every kept value is
 // bounded.
 func CacheOptions() cache.Options {
-	return cache.Options{ByObject: map[client.Object]cache.ByObject{
-		&corev1.Pod{}:       {Field: unfinishedPods(), Transform: transformOnly(stripPod)},
+	shared := &sharedParts{}
+	return cache.Options{DefaultTransform: stripOwnKinds, ByObject: map[client.Object]cache.ByObject{
+		&corev1.Pod{}: {Field: unfinishedPods(), Transform: transformOnly(func(pod *corev1.Pod) *corev1.Pod {
+			return stripPod(pod, shared)
+		})},
 		&corev1.Node{}:      {Transform: transformOnly(stripNode)},
 		&v1beta1.PodGroup{}: {Transform: transformOnly(stripGroup)},
 	}}
+}
+
+// stripOwnKinds drops what managedFields say of a status with many cards. It is as large as the rest
+// of the object, and there may be 50 LocalCardQuotas for each CardQuota. What they say of the spec of
+// a CardQuota is read.
+func stripOwnKinds(object any) (any, error) {
+	switch kept := object.(type) {
+	case *v1alpha1.CardQuota:
+		kept.ManagedFields = slices.DeleteFunc(kept.ManagedFields, func(e metav1.ManagedFieldsEntry) bool { return e.Subresource == "status" })
+	case *v1alpha1.LocalCardQuota:
+		kept.ManagedFields = nil
+	}
+	return object, nil
 }
 
 // unfinishedPods selects the pods that may hold cards or be pending.
@@ -86,9 +102,11 @@ func transformOnly[T any](strip func(*T) *T) toolscache.TransformFunc {
 	}
 }
 
-// stripPod keeps what package workload, the usage count and package enforcement read.
-func stripPod(pod *corev1.Pod) *corev1.Pod {
+// stripPod keeps what package workload, the usage count and package enforcement read. Parts that are
+// equal to those of other pods are shared.
+func stripPod(pod *corev1.Pod, shared *sharedParts) *corev1.Pod {
 	meta := stripMeta(pod.ObjectMeta, keptLabels)
+	shared.shareMeta(&meta)
 	meta.ManagedFields = enforcement.ReducedManagedFields(pod)
 	return &corev1.Pod{
 		TypeMeta:   pod.TypeMeta,
@@ -97,8 +115,8 @@ func stripPod(pod *corev1.Pod) *corev1.Pod {
 			NodeName:        pod.Spec.NodeName,
 			SchedulerName:   truncateOneOver(pod.Spec.SchedulerName, maxNameLength),
 			SchedulingGates: pod.Spec.SchedulingGates[:min(1, len(pod.Spec.SchedulingGates))],
-			Containers:      stripContainers(pod.Spec.Containers),
-			InitContainers:  stripContainers(pod.Spec.InitContainers),
+			Containers:      shared.shareContainers(pod.Spec.Containers),
+			InitContainers:  shared.shareContainers(pod.Spec.InitContainers),
 			Overhead:        pod.Spec.Overhead,
 			Resources:       pod.Spec.Resources,
 		},
@@ -131,9 +149,13 @@ func stripStatuses(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
 	return kept
 }
 
-// stripNode keeps what recognises cards, and whether the node is Ready.
+// stripNode keeps what recognises cards, and whether the node is Ready and takes new pods.
+// The capacity says how many cards are broken.
 func stripNode(node *corev1.Node) *corev1.Node {
-	kept := &corev1.Node{TypeMeta: node.TypeMeta, ObjectMeta: node.ObjectMeta, Status: corev1.NodeStatus{Allocatable: node.Status.Allocatable}}
+	kept := &corev1.Node{
+		TypeMeta: node.TypeMeta, ObjectMeta: node.ObjectMeta, Spec: corev1.NodeSpec{Unschedulable: node.Spec.Unschedulable},
+		Status: corev1.NodeStatus{Allocatable: node.Status.Allocatable, Capacity: node.Status.Capacity},
+	}
 	kept.ManagedFields = nil
 	if card.IsNodeReady(node) {
 		kept.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}

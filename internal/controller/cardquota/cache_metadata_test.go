@@ -16,7 +16,6 @@ import (
 	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
-	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -71,7 +70,7 @@ func TestEveryAnnotationIsKeptOrOfSomethingElse(t *testing.T) {
 func heavy(keep map[string]string) metav1.ObjectMeta {
 	controller := true
 	meta := metav1.ObjectMeta{Namespace: "lab", Name: "a", UID: "u", Annotations: map[string]string{"example.com/notes": strings.Repeat("n", 200<<10)},
-		Labels: map[string]string{cardquota.PodTemplateHash: "x"}, Finalizers: []string{strings.Repeat("f", 60)}}
+		Labels: map[string]string{workload.PodTemplateHash: "x"}, Finalizers: []string{strings.Repeat("f", 60)}}
 	for key, value := range keep {
 		meta.Annotations[key] = value
 	}
@@ -110,7 +109,7 @@ func TestAHeavyPodWeighsLittleInTheCache(t *testing.T) {
 	}) {
 		whole := &corev1.Pod{ObjectMeta: heavy(tc.annotations), Spec: corev1.PodSpec{Containers: []corev1.Container{{
 			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("2")}}}}}}
-		stripped := stripPod(whole.DeepCopy())
+		stripped := stripPod(whole.DeepCopy(), &sharedParts{})
 		if got := weight(stripped.ObjectMeta); got > tc.most {
 			t.Errorf("its metadata weighs %d bytes of %d, want at most %d", got, weight(whole.ObjectMeta), tc.most)
 		}

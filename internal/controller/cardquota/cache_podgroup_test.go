@@ -83,7 +83,7 @@ func shownOf(group *v1beta1.PodGroup) map[string]cardquota.Usage {
 	for _, queue := range queues {
 		for i := range queue.Blocked {
 			b := &queue.Blocked[i]
-			b.Reason, b.Message = conditions.Truncate(b.Reason, cardquota.MaxReasonLength), conditions.Truncate(b.Message, conditions.MaxMessageLength)
+			b.Message = conditions.Truncate(b.Message, conditions.MaxMessageLength)
 		}
 	}
 	return queues

@@ -1,13 +1,17 @@
 package cardquota
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
+	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/enforcement"
@@ -67,7 +71,7 @@ func TestStrippedPodsCountAlike(t *testing.T) {
 	}) {
 		whole := base.DeepCopy()
 		change(whole)
-		stripped := stripPod(whole.DeepCopy())
+		stripped := stripPod(whole.DeepCopy(), &sharedParts{})
 		check.That(t, len(stripped.ManagedFields) <= 1 && stripped.Spec.Volumes == nil && stripped.Spec.Containers[0].Image == "",
 			"pod is not stripped: %+v", stripped)
 		count := func(pod *corev1.Pod) any {
@@ -99,11 +103,35 @@ func TestStrippedNodesAreRecognisedAlike(t *testing.T) {
 			t.Errorf("a node whose readiness is %s is stripped to one that is ready: %v", ready, got)
 		}
 	}
-	check.Equal(t, "the stripped node is recognised differently", card.Recognise(node), card.Recognise(stripped))
+	for _, isCordoned := range []bool{true, false} {
+		node.Spec.Unschedulable = isCordoned
+		check.Equal(t, "cordoned", isCordoned, stripNode(node.DeepCopy()).Spec.Unschedulable)
+	}
+	check.Equal(t, "the stripped node is recognised differently", card.Recognise(node, nil), card.Recognise(stripped, nil))
+	check.Equal(t, "capacity", node.Status.Capacity, stripped.Status.Capacity)
 }
 
 func TestStripLetsOtherObjectsPass(t *testing.T) {
 	in := "a tombstone"
-	out, err := transformOnly(stripPod)(in)
+	out, err := transformOnly(stripGroup)(in)
 	check.That(t, err == nil && out == in, "transform(%v) = %v, %v", in, out, err)
+}
+
+// TestManagedFieldsOfAStatusAreDropped: those of the spec of a CardQuota say which fields are unknown,
+// and those of a Queue who holds its fields.
+func TestManagedFieldsOfAStatusAreDropped(t *testing.T) {
+	strip := CacheOptions().DefaultTransform
+	for _, tc := range []struct {
+		object client.Object
+		want   []string
+	}{{&v1alpha1.CardQuota{}, []string{"spec"}}, {&v1alpha1.LocalCardQuota{}, nil}, {&v1beta1.Queue{}, []string{"spec", "status"}}} {
+		tc.object.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "spec"}, {Manager: "status", Subresource: "status"}})
+		_, err := strip(tc.object)
+		check.NoError(t, err)
+		var managers []string
+		for _, entry := range tc.object.GetManagedFields() {
+			managers = append(managers, entry.Manager)
+		}
+		check.Equal(t, fmt.Sprintf("managers of %T", tc.object), tc.want, managers)
+	}
 }

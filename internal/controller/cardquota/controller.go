@@ -40,19 +40,27 @@ var waitingRetry = build.Wait(time.Second)
 // watch reports that the reason is gone.
 var refusedRetry = build.Wait(30 * time.Second)
 
-// staleRetry is how long the cache has to catch up with a write.
+// staleRetry is how soon a write that conflicts with a newer CardQuota is tried again.
 const staleRetry = 50 * time.Millisecond
+
+// lateRetry is how soon a status is looked at again whose last write the cache does not have. Watches
+// are late when the API server has no time, so this is not soon.
+const lateRetry = 250 * time.Millisecond
 
 // Reconciler reconciles the Queue and the status of a CardQuota.
 type Reconciler struct {
 	// client reads from the cache and writes to the API server, live reads from
 	// the API server.
-	client   client.Client
-	live     client.Reader
-	events   record.EventRecorder
-	usage    *UsageCollector
-	throttle *shared.StatusThrottle
-	metrics  *metricsCollector
+	client client.Client
+	live   client.Reader
+	events record.EventRecorder
+	usage  *UsageCollector
+	// inventory provides the policy in force.
+	inventory InventorySource
+	throttle  *shared.StatusThrottle
+	// queueWrites are the last writes of Queues, by the name of the queue.
+	queueWrites *shared.LastWrites
+	metrics     *metricsCollector
 	// memberCounts counts the members of queues that are to be deleted.
 	memberCounts *memberCounts
 	// moves is held while a Queue is moved below another one.
@@ -65,10 +73,10 @@ type reconciliation struct {
 	quota *v1alpha1.CardQuota
 	// queue is the Queue as last read, nil when there is none.
 	queue *v1beta1.Queue
-	// policy is the ServiceTypePolicy, nil when there is none, types the service types
-	// in force by it.
-	policy *v1alpha1.ServiceTypePolicy
-	types  cardquota.PolicyInput
+	// policy is the ServiceTypePolicy, nil when there is none. inForce is what is in force of it, or of
+	// the last one that took effect, and types are the service types in force.
+	policy, inForce *v1alpha1.ServiceTypePolicy
+	types           cardquota.PolicyInput
 	// tree is the tree around the CardQuota, nil while queues are flat.
 	tree *cardquota.Tree
 	// usage is what the queue uses alone, subtree what it uses with the queues below it.
@@ -101,10 +109,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	p := reconciliation{Reconciler: r, quota: quota, statusDelay: r.throttle.Wait(req.Name), now: time.Now()}
 	var err error
-	if p.policy, err = r.findPolicy(ctx); err != nil {
+	if p.policy, p.inForce, err = r.readPolicy(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
-	p.types = cardquota.PolicyInput{Types: policy.ServiceTypes(p.policy), Bands: policy.PriorityBands(p.policy)}
+	p.types = cardquota.PolicyInput{Types: policy.ServiceTypes(p.inForce), Bands: policy.PriorityBands(p.inForce)}
 	name := quota.QueueName()
 	if name == workload.RootQueue {
 		return p.updateStatus(ctx, cardquota.QueueReservedCondition(name))
@@ -253,20 +261,20 @@ func (r *reconciliation) updateStatus(ctx context.Context, sync metav1.Condition
 		Totals: r.Reconciler.usage.QuotaTotals(), Now: r.now,
 	}
 	input.Enforced = r.enforcedCondition()
+	selected, err := shared.SelectedNamespaces(ctx, r.client, r.quota)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	input.SelectedNamespaces = len(selected)
 	status := cardquota.NewStatus(input)
-	isParent := status.Children > 0 || r.tree != nil && r.quota.Spec.ServiceType == ""
-	if len(status.Cards) > 0 && !isParent { // the children of a parent report its cards
-		r.metrics.setCards(r.quota.QueueName(), r.quota.Name, status.Cards)
-	} else {
-		r.metrics.forgetQuota(r.quota.Name)
-	}
-	if equality.Semantic.DeepEqual(before.Status, status) {
-		if r.throttle.CacheIsStale(r.quota.Name, r.quota.ResourceVersion) {
-			return ctrl.Result{RequeueAfter: staleRetry}, nil
-		}
+	r.updateMetrics(&status)
+	switch {
+	case r.throttle.CacheIsStale(r.quota.Name, r.quota.ResourceVersion):
+		// A patch against an outdated status leaves out what changed and changed back.
+		return ctrl.Result{RequeueAfter: max(r.statusDelay, lateRetry)}, nil
+	case equality.Semantic.DeepEqual(before.Status, status):
 		return ctrl.Result{}, nil
-	}
-	if r.statusDelay > 0 {
+	case r.statusDelay > 0:
 		return ctrl.Result{RequeueAfter: r.statusDelay}, nil
 	}
 	r.quota.Status = status
@@ -282,6 +290,23 @@ func (r *reconciliation) updateStatus(ctx context.Context, sync metav1.Condition
 		}
 	}
 	return ctrl.Result{}, nil
+}
+
+// updateMetrics replaces the metrics of the queue, and drops them if the CardQuota does not own it.
+func (r *reconciliation) updateMetrics(status *v1alpha1.CardQuotaStatus) {
+	if status.CPU == nil { // it was not counted: a queue may have no cards
+		r.metrics.forgetQuota(r.quota.Name)
+		return
+	}
+	numbers := newQueueMetrics(r.quota)
+	isParent := status.Children > 0 || r.tree != nil && r.quota.Spec.ServiceType == ""
+	if !isParent { // the children of a parent report its cards
+		numbers.cards, numbers.isInTree = status.Cards, r.tree != nil
+		if r.usage != nil {
+			numbers.oldest, numbers.oldestWithinQuota = r.usage.OldestPending.Time, r.usage.OldestWithinQuota.Time
+		}
+	}
+	r.metrics.setQueue(r.quota.QueueName(), numbers)
 }
 
 // enforcedCondition returns condition Enforced, nil before the policy has it or before the
@@ -309,17 +334,17 @@ func (r *Reconciler) cardQuotasForQueue(ctx context.Context, name string) ([]*v1
 
 // +kubebuilder:rbac:groups=cardquota.dev,resources=servicetypepolicies,verbs=get;list;watch
 
-// findPolicy returns the ServiceTypePolicy, nil when there is none.
-func (r *Reconciler) findPolicy(ctx context.Context) (*v1alpha1.ServiceTypePolicy, error) {
-	p := &v1alpha1.ServiceTypePolicy{}
-	err := r.client.Get(ctx, client.ObjectKey{Name: v1alpha1.PolicyName}, p)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
+// readPolicy returns the ServiceTypePolicy, nil when there is none, and what is in force of it.
+func (r *Reconciler) readPolicy(ctx context.Context) (found, inForce *v1alpha1.ServiceTypePolicy, err error) {
+	found = &v1alpha1.ServiceTypePolicy{}
+	err = r.client.Get(ctx, client.ObjectKey{Name: v1alpha1.PolicyName}, found)
+	switch {
+	case apierrors.IsNotFound(err):
+		found = nil
+	case err != nil:
+		return nil, nil, fmt.Errorf("read ServiceTypePolicy: %w", err)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read ServiceTypePolicy: %w", err)
-	}
-	return p, nil
+	return found, r.inventory.PolicyInForce(found), nil
 }
 
 // getQueue returns a Queue, nil when there is none.

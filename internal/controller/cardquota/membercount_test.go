@@ -79,7 +79,7 @@ func newScheme(t *testing.T) *runtime.Scheme {
 
 // newCounter is a Reconciler whose cache has no PodGroup but those given.
 func newCounter(t *testing.T, live client.Reader, cached ...client.Object) *Reconciler {
-	return &Reconciler{client: fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(cached...).Build(), live: live, memberCounts: newMemberCounts()}
+	return &Reconciler{client: fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(cached...).Build(), live: live, inventory: &tracked{}, memberCounts: newMemberCounts()}
 }
 
 // members asks for a queue as a pass over its CardQuota does.

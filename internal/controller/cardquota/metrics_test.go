@@ -1,59 +1,174 @@
 package cardquota
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cardquota"
+	"cardquota.dev/operator/internal/cardseconds"
+	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
 func TestMetrics(t *testing.T) {
 	s := newMetricsCollector()
-	expect := func(when, want string) {
-		t.Helper()
-		err := testutil.CollectAndCompare(s, strings.NewReader(want))
-		check.That(t, err == nil, "%s: %v", when, err)
-	}
-	both := []v1alpha1.CardStatus{{Name: "NVIDIA-H200", Quota: 8, Used: 6, Pending: 2}, {Name: "NVIDIA-H800", Quota: 1}}
-	s.setCards("q", "team", both)
+	both := []v1alpha1.CardStatus{{Name: "NVIDIA-H200", Quota: 8, Used: 9, Pending: 2, OverQuotaBy: 1}, {Name: "NVIDIA-H800", Quota: 1}}
+	team := queueMetrics{quota: "team", tenant: "lab", project: "llm", serviceType: "training", parent: "org", cards: both, oldest: time.Unix(1700000000, 5), oldestWithinQuota: time.Unix(1700000001, 0)}
+	s.setQueue("q", team)
 	check.Equal(t, "two cards have quota series", 2, testutil.CollectAndCount(s, "cardquota_quota_cards"))
-	s.setCards("q", "team", both[:1])
-	expect("a card that is gone has no series", `
-# HELP cardquota_pending_cards Cards that the pending pods of a queue request.
-# TYPE cardquota_pending_cards gauge
+	check.Equal(t, "one card is over its quota", 1, testutil.CollectAndCount(s, "cardquota_over_quota_cards"))
+	check.Equal(t, "flat queues deserve nothing", 0, testutil.CollectAndCount(s, "cardquota_deserved_cards"))
+	both[0].Deserved = 4
+	team.cards, team.isInTree = both[:1], true
+	s.setQueue("q", team)
+	want := `
+cardquota_deserved_cards{card="NVIDIA-H200",queue="q"} 4
+cardquota_oldest_pending_timestamp_seconds{queue="q"} 1.7e+09
+cardquota_oldest_pending_within_quota_timestamp_seconds{queue="q"} 1.700000001e+09
+cardquota_over_quota_cards{card="NVIDIA-H200",queue="q"} 1
 cardquota_pending_cards{card="NVIDIA-H200",queue="q"} 2
-# HELP cardquota_quota_cards Quota of a queue for a card name, in whole cards.
-# TYPE cardquota_quota_cards gauge
+cardquota_queue_info{cardquota="team",parent="org",project="llm",queue="q",service_type="training",tenant="lab"} 1
 cardquota_quota_cards{card="NVIDIA-H200",queue="q"} 8
-# HELP cardquota_used_cards Cards that the assigned pods of a queue hold.
-# TYPE cardquota_used_cards gauge
-cardquota_used_cards{card="NVIDIA-H200",queue="q"} 6
-`)
-	s.setCards("q", "heir", both[:1])
+cardquota_used_cards{card="NVIDIA-H200",queue="q"} 9
+`
+	check.Equal(t, "a card that is gone has no series", want, seriesOf(t, s))
+	heir := team
+	heir.quota = "heir"
+	s.setQueue("q", heir)
 	s.forgetQuota("team")
 	check.Equal(t, "the queue went to another CardQuota and has series", 1, testutil.CollectAndCount(s, "cardquota_used_cards"))
 	s.forgetQuota("heir")
-	expect("a CardQuota that is gone has no series", "")
+	check.Equal(t, "a CardQuota that is gone has no series", "\n", seriesOf(t, s))
 }
 
-// Whoever may create pods may name cards that there are not, others each minute.
+// seriesOf returns the series of a collector as text: gauges with their value, histograms with
+// their count and sum.
+func seriesOf(t *testing.T, collector prometheus.Collector) string {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	check.NoError(t, registry.Register(collector))
+	families, err := registry.Gather()
+	check.NoError(t, err)
+	series := "\n"
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			var pairs []string
+			for _, pair := range m.GetLabel() {
+				pairs = append(pairs, fmt.Sprintf("%s=%q", pair.GetName(), pair.GetValue()))
+			}
+			value := fmt.Sprint(m.GetGauge().GetValue())
+			if histogram := m.GetHistogram(); histogram != nil {
+				value = fmt.Sprint(histogram.GetSampleCount(), " ", histogram.GetSampleSum())
+			}
+			series += fmt.Sprintf("%s{%s} %s\n", family.GetName(), strings.Join(pairs, ","), value)
+		}
+	}
+	return series
+}
+
+// A user who may create pods may request cards that do not exist, others each minute.
 func TestUnknownCardsAreOneSeries(t *testing.T) {
 	s := newMetricsCollector()
-	s.setCards("q", "team", []v1alpha1.CardStatus{
+	s.setQueue("q", queueMetrics{cards: []v1alpha1.CardStatus{
 		{Name: "NVIDIA-H200", Quota: 8}, {Name: "held", Used: 1}, {Name: "there", Physical: 4, Pending: 1},
 		{Name: "made-up", Pending: 3}, {Name: "made-up-too", Pending: 4},
-	})
-	want := `
-# HELP cardquota_pending_cards Cards that the pending pods of a queue request.
-# TYPE cardquota_pending_cards gauge
-cardquota_pending_cards{card="NVIDIA-H200",queue="q"} 0
-cardquota_pending_cards{card="held",queue="q"} 0
-cardquota_pending_cards{card="there",queue="q"} 1
-cardquota_pending_cards{card="unknown",queue="q"} 7
-`
-	check.NoError(t, testutil.CollectAndCompare(s, strings.NewReader(want), "cardquota_pending_cards"))
+	}})
+	var pending []string
+	for _, line := range strings.Split(seriesOf(t, s), "\n") {
+		if strings.HasPrefix(line, "cardquota_pending_cards") {
+			pending = append(pending, line)
+		}
+	}
+	check.Equal(t, "series of pending cards", []string{
+		`cardquota_pending_cards{card="NVIDIA-H200",queue="q"} 0`, `cardquota_pending_cards{card="held",queue="q"} 0`,
+		`cardquota_pending_cards{card="there",queue="q"} 1`, `cardquota_pending_cards{card="unknown",queue="q"} 7`,
+	}, pending)
 	check.Equal(t, "series of quota and use", 6, testutil.CollectAndCount(s, "cardquota_quota_cards", "cardquota_used_cards"))
+}
+
+// TestSeriesOfAQueueAreBounded: docs/metrics.md states this bound.
+func TestSeriesOfAQueueAreBounded(t *testing.T) {
+	for _, count := range []int{0, 1, 20, cardquota.MaxStatusCards} {
+		numbers := queueMetrics{oldest: time.Unix(1, 0), oldestWithinQuota: time.Unix(1, 0), isInTree: true}
+		for i := range count {
+			numbers.cards = append(numbers.cards, v1alpha1.CardStatus{Name: fmt.Sprintf("card-%d", i), Quota: 1, Used: 2, Pending: 3, OverQuotaBy: 1})
+		}
+		s := newMetricsCollector()
+		s.setQueue("q", numbers)
+		got := testutil.CollectAndCount(s)
+		check.That(t, got <= 4+5*count, "%d cards have %d series, more than 4 + 5 × %d", count, got, count)
+	}
+}
+
+// TestCountMetrics: a count records its time and how long newly bound pods waited.
+func TestCountMetrics(t *testing.T) {
+	nodes := &tracked{}
+	nodes.Update(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj())
+	created := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
+	pod := func(name string, waited time.Duration) *corev1.Pod {
+		p := builder.Pod("lab", name).Queue("web").GPUs(2).Running("a").Obj()
+		p.CreationTimestamp = metav1.NewTime(created)
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(created.Add(waited))})
+		return p
+	}
+	s := objectStores{
+		quotas: newStore(builder.CardQuota("web").ServiceType("inference").Card("NVIDIA-H200", 8).With(func(q *v1alpha1.CardQuota) { q.Spec.Tenant = "lab" }).Obj()), pods: newStore(pod("old", time.Hour)),
+		groups: newStore(), queues: newStore(), namespaces: newStore(), policies: newStore(),
+	}
+	u := newUsageCollector(nil, 0, nodes)
+	check.That(t, u.CardsInUse() == nil, "cards are in use before the first count")
+	check.Equal(t, "times of a count before the first one", 0, testutil.CollectAndCount(u.metrics.lastCount))
+	before := time.Now()
+	u.countUsage(s)
+	check.Equal(t, "series of pods that were bound before the first count", 0, testutil.CollectAndCount(u.metrics.waited))
+	last := testutil.ToFloat64(u.metrics.lastCount)
+	check.That(t, last >= float64(before.Unix()) && last <= float64(time.Now().Unix()+1), "the last count was at %v", last)
+	check.NoError(t, s.pods.Add(pod("new", 20*time.Second)))
+	check.NoError(t, s.pods.Add(builder.Pod("lab", "outside").Queue("ghost").GPUs(2).Running("a").Obj())) // no queue has its cards in a bill
+	u.countUsage(s)
+	u.countUsage(s)
+	want := "\n" + `cardquota_pod_bound_seconds{card="NVIDIA-H200",service_type="inference"} 1 20` + "\n"
+	check.Equal(t, "time until pods were bound", want, seriesOf(t, u.metrics.waited))
+	inUse := map[cardseconds.Series]card.Count{{Tenant: "lab", Queue: "web", Card: "NVIDIA-H200", ServiceType: "inference"}: 4}
+	check.Equal(t, "cards in use", inUse, u.CardsInUse())
+	for _, collector := range Metrics() {
+		registry := prometheus.NewPedanticRegistry()
+		check.NoError(t, registry.Register(collector))
+		problems, err := testutil.GatherAndLint(registry)
+		check.That(t, err == nil && len(problems) == 0, "%v %v", problems, err)
+	}
+}
+
+// TestAQueueWithoutCardsHasMetrics: pods may wait for CPU there. A CardQuota that does not own its
+// queue has no metrics.
+func TestAQueueWithoutCardsHasMetrics(t *testing.T) {
+	r := &reconciliation{Reconciler: &Reconciler{metrics: newMetricsCollector()}, quota: builder.CardQuota("cpu-only").Obj()}
+	r.updateMetrics(&v1alpha1.CardQuotaStatus{CPU: &v1alpha1.ResourceStatus{}})
+	check.Equal(t, "series of a queue without cards", 1, testutil.CollectAndCount(r.metrics, "cardquota_queue_info"))
+	r.updateMetrics(&v1alpha1.CardQuotaStatus{})
+	check.Equal(t, "series without a queue", 0, testutil.CollectAndCount(r.metrics))
+}
+
+// TestDeservedCardsAreThoseInForce: a parent may have less than its children state.
+func TestDeservedCardsAreThoseInForce(t *testing.T) {
+	quota := builder.CardQuota("leaf").With(func(q *v1alpha1.CardQuota) {
+		q.Spec.Cards = []v1alpha1.Card{{Name: "H200", Deserved: ptr.To[int64](8)}}
+	}).Obj()
+	r := &reconciliation{Reconciler: &Reconciler{metrics: newMetricsCollector()}, quota: quota, tree: &cardquota.Tree{}}
+	r.updateMetrics(&v1alpha1.CardQuotaStatus{CPU: &v1alpha1.ResourceStatus{}, Cards: []v1alpha1.CardStatus{{Name: "H200", Quota: 8, Deserved: 3}}})
+	check.NoError(t, testutil.CollectAndCompare(r.metrics, strings.NewReader(`
+# HELP cardquota_deserved_cards Cards that a queue deserves in a tree of queues. Absent if the queues are flat.
+# TYPE cardquota_deserved_cards gauge
+cardquota_deserved_cards{card="H200",queue="leaf"} 3
+`), "cardquota_deserved_cards"))
 }

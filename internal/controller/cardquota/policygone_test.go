@@ -6,8 +6,10 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -33,6 +35,7 @@ func (f fakeIndexer) IndexField(_ context.Context, object client.Object, field s
 func newFakeReconciler(t *testing.T, objects ...client.Object) *Reconciler {
 	t.Helper()
 	b := fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(objects...).WithStatusSubresource(&v1alpha1.CardQuota{}).WithReturnManagedFields().
+		WithIndex(&corev1.Namespace{}, shared.NamespaceLabelIndex, shared.NamespaceLabels).
 		WithIndex(&v1alpha1.CardQuota{}, queueIndex, func(object client.Object) []string {
 			if quota, ok := object.(*v1alpha1.CardQuota); ok {
 				return []string{quota.QueueName()}
@@ -46,8 +49,8 @@ func newFakeReconciler(t *testing.T, objects ...client.Object) *Reconciler {
 		}})
 	check.NoError(t, indexTree(t.Context(), fakeIndexer{b}))
 	api := b.Build()
-	return &Reconciler{client: api, live: api, events: record.NewFakeRecorder(1000), usage: newUsageCollector(nil, time.Second, nil),
-		throttle: shared.NewStatusThrottle(0), metrics: newMetricsCollector(), memberCounts: newMemberCounts()}
+	return &Reconciler{client: api, live: api, events: record.NewFakeRecorder(1000), usage: newUsageCollector(nil, time.Second, nil), inventory: &tracked{},
+		throttle: shared.NewStatusThrottle(0), queueWrites: shared.NewLastWrites(), metrics: newMetricsCollector(), memberCounts: newMemberCounts()}
 }
 
 // reconcileAll reconciles every CardQuota several times, as watches do after each write.
@@ -61,38 +64,107 @@ func (r *Reconciler) reconcileAll(t *testing.T) {
 	}
 }
 
-// TestTreeIsFlatWithoutItsPolicy: when the ServiceTypePolicy is deleted, every Queue goes to the
-// top level with its own quota, the conditions say so, and no object is deleted.
-func TestTreeIsFlatWithoutItsPolicy(t *testing.T) {
-	count := func(n int64) *int64 { return &n }
+// newFamily returns a parent and two leaves, with their Queues.
+func newFamily() []client.Object {
 	quota := func(name, parent, serviceType string, deserved int64) *v1alpha1.CardQuota {
 		return builder.CardQuota(name).With(func(q *v1alpha1.CardQuota) {
 			q.Spec.Parent, q.Spec.ServiceType = parent, serviceType
-			q.Spec.Cards = []v1alpha1.Card{{Name: "H200", Quota: count(8), Deserved: count(deserved)}}
+			q.Spec.Cards = []v1alpha1.Card{{Name: "H200", Quota: ptr.To[int64](8), Deserved: ptr.To(deserved)}}
 		}).Obj()
 	}
-	policy := builder.ServiceTypePolicy().Obj()
-	policy.Status.QueueHierarchy = v1alpha1.QueueHierarchyTree
-	objects := []client.Object{policy, quota("tenant", "", "", 8), quota("web", "tenant", "training", 4), quota("lab", "tenant", "training", 4)}
+	objects := []client.Object{quota("tenant", "", "", 8), quota("web", "tenant", "training", 4), quota("lab", "tenant", "training", 4)}
 	for _, name := range []string{"tenant", "web", "lab"} {
 		objects = append(objects, builder.Queue(name).Obj())
 	}
-	r := newFakeReconciler(t, objects...)
-	describe := func(name string) string {
-		queue, q := &v1beta1.Queue{}, &v1alpha1.CardQuota{}
-		check.NoError(t, r.client.Get(t.Context(), client.ObjectKey{Name: name}, queue))
-		check.NoError(t, r.client.Get(t.Context(), client.ObjectKey{Name: name}, q))
-		synced := conditions.Get(q.Status.Conditions, v1alpha1.ConditionQueueSynced)
-		return fmt.Sprintf("below %s: %s %s, %s/%s, hierarchy %v", queue.Spec.Parent, queue.Annotations[v1alpha1.AnnotationCardQuota],
-			queue.Annotations[v1alpha1.AnnotationCardDeserved], synced.Status, synced.Reason, meta.FindStatusCondition(q.Status.Conditions, v1alpha1.ConditionHierarchyValid) != nil)
+	return objects
+}
+
+// describe returns what the Queue and the conditions of a CardQuota say.
+func (r *Reconciler) describe(t *testing.T, name string) string {
+	t.Helper()
+	queue, q := &v1beta1.Queue{}, &v1alpha1.CardQuota{}
+	check.NoError(t, r.client.Get(t.Context(), client.ObjectKey{Name: name}, queue))
+	check.NoError(t, r.client.Get(t.Context(), client.ObjectKey{Name: name}, q))
+	synced := conditions.Get(q.Status.Conditions, v1alpha1.ConditionQueueSynced)
+	return fmt.Sprintf("below %s: %s %s, priority %d, %s/%s, hierarchy %v", queue.Spec.Parent, queue.Annotations[v1alpha1.AnnotationCardQuota],
+		queue.Annotations[v1alpha1.AnnotationCardDeserved], queue.Spec.Priority, synced.Status, synced.Reason,
+		meta.FindStatusCondition(q.Status.Conditions, v1alpha1.ConditionHierarchyValid) != nil)
+}
+
+// policyInForce returns a policy that has taken effect.
+func policyInForce(hierarchy v1alpha1.QueueHierarchy, priority int32) *v1alpha1.ServiceTypePolicy {
+	p := builder.ServiceTypePolicy().Obj()
+	p.Status.QueueHierarchy, p.Status.ServiceTypes = hierarchy, []v1alpha1.ServiceTypeStatus{{Name: "training", Priority: priority}}
+	return p
+}
+
+// TestTreeOutlivesItsPolicy: while the ServiceTypePolicy is deleted or created again, the scheduler
+// keeps the tree, and so do the Queues. Only a policy in force that says Flat ends it.
+func TestTreeOutlivesItsPolicy(t *testing.T) {
+	policy := policyInForce(v1alpha1.QueueHierarchyTree, 500)
+	r := newFakeReconciler(t, append(newFamily(), policy)...)
+	expectTree := func(when string) {
+		t.Helper()
+		r.reconcileAll(t)
+		check.Equal(t, when+": a parent", `below root: {"H200":8} {"H200":8}, priority 0, True/Synced, hierarchy true`, r.describe(t, "tenant"))
+		check.Equal(t, when+": a leaf", `below tenant: {"H200":8} {"H200":4}, priority 500, True/Synced, hierarchy true`, r.describe(t, "web"))
 	}
-	r.reconcileAll(t)
-	check.Equal(t, "a parent in a tree", `below root: {"H200":8} {"H200":8}, True/Synced, hierarchy true`, describe("tenant"))
-	check.Equal(t, "a leaf in a tree", `below tenant: {"H200":8} {"H200":4}, True/Synced, hierarchy true`, describe("web"))
+	expectTree("in force")
 	check.NoError(t, r.client.Delete(t.Context(), policy))
+	expectTree("deleted")
+	q := &v1alpha1.CardQuota{}
+	check.NoError(t, r.client.Get(t.Context(), client.ObjectKey{Name: "web"}, q))
+	check.Equal(t, "whether that is enforced is not known", v1alpha1.ReasonNoPolicy, conditions.Get(q.Status.Conditions, v1alpha1.ConditionEnforced).Reason)
+	created := builder.ServiceTypePolicy().Obj()
+	check.NoError(t, r.client.Create(t.Context(), created))
+	expectTree("created again, not in force yet")
+	created.Status = policyInForce(v1alpha1.QueueHierarchyFlat, 700).Status
+	check.NoError(t, r.client.Update(t.Context(), created))
 	r.reconcileAll(t)
-	check.Equal(t, "a parent without a policy", `below root: {} , True/TreeFieldsUnused, hierarchy false`, describe("tenant"))
+	check.Equal(t, "flat: a parent", `below root: {} , priority 0, True/TreeFieldsUnused, hierarchy false`, r.describe(t, "tenant"))
 	for _, leaf := range []string{"web", "lab"} {
-		check.Equal(t, "a leaf without a policy", `below root: {"H200":8} , True/TreeFieldsUnused, hierarchy false`, describe(leaf))
+		check.Equal(t, "flat: a leaf", `below root: {"H200":8} , priority 700, True/TreeFieldsUnused, hierarchy false`, r.describe(t, leaf))
+	}
+}
+
+// TestQueuesAreFlatBeforeAnyPolicy: the scheduler has no configuration then, or one without a tree.
+func TestQueuesAreFlatBeforeAnyPolicy(t *testing.T) {
+	r := newFakeReconciler(t, newFamily()...)
+	const flat = `below root: {"H200":8} , priority 20000, True/TreeFieldsUnused, hierarchy false`
+	r.reconcileAll(t)
+	check.Equal(t, "without a policy", flat, r.describe(t, "web"))
+	created := builder.ServiceTypePolicy().Obj()
+	created.Spec.QueueHierarchy = v1alpha1.QueueHierarchyTree
+	check.NoError(t, r.client.Create(t.Context(), created))
+	r.reconcileAll(t)
+	check.Equal(t, "before the first one takes effect", flat, r.describe(t, "web"))
+}
+
+// TestCountsOutliveThePolicy: a count uses the tree and the schedulers of the last policy in force.
+func TestCountsOutliveThePolicy(t *testing.T) {
+	nodes := &tracked{}
+	nodes.Update(builder.Node("a").GPUs("H200", 8).Obj())
+	s := objectStores{
+		quotas: newStore(builder.CardQuota("web").Card("H200", 8).Obj()), groups: newStore(), queues: newStore(), namespaces: newStore(), policies: newStore(),
+		pods: newStore(builder.Pod("lab", "p").Queue("web").Card("H200").GPUs(2).Scheduler("other").Obj()),
+	}
+	u := newUsageCollector(nil, 0, nodes)
+	isTree, created := policyInForce(v1alpha1.QueueHierarchyTree, 500), builder.ServiceTypePolicy().Obj()
+	for _, step := range []struct {
+		name   string
+		change func() error
+		want   string
+	}{
+		{"before any policy", func() error { return nil }, "tree false, pending 2"}, // our schedulers are unknown
+		{"created", func() error { return s.policies.Add(created) }, "tree false, pending 0"},
+		{"in force", func() error { return s.policies.Update(isTree) }, "tree true, pending 0"},
+		{"deleted", func() error { return s.policies.Delete(isTree) }, "tree true, pending 0"},
+		{"created again, not in force yet", func() error { return s.policies.Add(created) }, "tree true, pending 0"},
+		{"flat", func() error { return s.policies.Update(policyInForce(v1alpha1.QueueHierarchyFlat, 500)) }, "tree false, pending 0"},
+	} {
+		check.NoError(t, step.change())
+		u.countUsage(s)
+		usage, _, _ := u.QueueUsage("web")
+		check.Equal(t, step.name, step.want, fmt.Sprintf("tree %v, pending %d", u.FreshTree() != nil, usage.Pending["H200"]))
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,12 +36,14 @@ const memberRetry = time.Second
 // queueBuilder returns the desired Queue for the live one.
 type queueBuilder func(live *v1beta1.Queue) cardquota.DesiredQueue
 
-// inSync reports whether the Queue is as desired. If the cache says no, it reads the API
-// server: a stale cache would make the operator's own last write look like another
-// manager's change.
+// inSync reports whether the Queue is as desired. If the cache says no and may not have the operator's
+// own last write, it reads the API server: otherwise that write would look like another manager's change.
 func (r *reconciliation) inSync(ctx context.Context, desired queueBuilder) (bool, error) {
 	if desired(r.queue).InSync(r.queue) {
 		return true, nil
+	}
+	if r.queue != nil && r.queueWrites.CacheHasWrite(r.queue.Name, r.queue.ResourceVersion) {
+		return false, nil
 	}
 	var err error
 	if r.queue, err = getQueue(ctx, r.live, r.quota.QueueName()); err != nil {
@@ -83,7 +87,7 @@ func (r *reconciliation) applyQueue(ctx context.Context, want *cardquota.Desired
 			drift = append(drift, cardquota.FieldConflict{Field: field})
 		}
 	}
-	err := r.client.Apply(ctx, want.Config, client.FieldOwner(v1alpha1.FieldManager))
+	err := r.applyAndRecord(ctx, want.Config)
 	if !cardquota.IsFieldConflict(err) {
 		if err != nil {
 			return nil, fmt.Errorf("apply queue %s: %w", r.quota.QueueName(), err)
@@ -93,10 +97,27 @@ func (r *reconciliation) applyQueue(ctx context.Context, want *cardquota.Desired
 	}
 	replaced := slices.DeleteFunc(cardquota.FieldConflicts(err), want.YieldField)
 	log.Info("queue has other writers", "queue", r.quota.QueueName(), "replaced", cardquota.DescribeConflicts(replaced), "weightLeftTo", want.WeightHeldBy)
-	if err := r.client.Apply(ctx, want.Config, client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership); err != nil {
+	if err := r.applyAndRecord(ctx, want.Config, client.ForceOwnership); err != nil {
 		return nil, fmt.Errorf("apply queue %s with force: %w", r.quota.QueueName(), err)
 	}
 	return replaced, nil
+}
+
+// applyAndRecord applies a Queue, and records the version that the API server made of it. After an error
+// no version is known: the write may have taken effect.
+func (r *reconciliation) applyAndRecord(ctx context.Context, config *apply.QueueApplyConfiguration, options ...client.ApplyOption) error {
+	name := r.quota.QueueName()
+	r.queueWrites.Forget(name)
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(config)
+	if err != nil {
+		return fmt.Errorf("encode queue %s: %w", name, err)
+	}
+	applied := &unstructured.Unstructured{Object: fields} // the client decodes no answer into a typed configuration
+	if err := r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), append(options, client.FieldOwner(v1alpha1.FieldManager))...); err != nil {
+		return err
+	}
+	r.queueWrites.RecordWrite(name, applied.GetResourceVersion())
+	return nil
 }
 
 // finalizeQueue releases or deletes the Queue, as the deletionPolicy says, and removes the
@@ -270,5 +291,6 @@ func (r *reconciliation) removeFinalizer(ctx context.Context) (ctrl.Result, erro
 	before := r.quota.DeepCopy()
 	controllerutil.RemoveFinalizer(r.quota, finalizer)
 	r.metrics.forgetQuota(r.quota.Name)
+	r.queueWrites.Forget(r.quota.QueueName())
 	return r.patchMeta(ctx, before)
 }

@@ -120,13 +120,11 @@ type memberCounter struct {
 // hold cards.
 func (r *Reconciler) countMembers(ctx context.Context, owners map[string]*v1alpha1.CardQuota) (map[string]int, error) {
 	c := memberCounter{Reconciler: r, owners: owners, groups: map[client.ObjectKey]bool{}, input: cardquota.CountInput{Inventory: card.NewInventory(nil)}}
-	found, err := r.findPolicy(ctx)
+	_, inForce, err := r.readPolicy(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if found != nil {
-		c.input.Schedulers = ourSchedulers([]*v1alpha1.ServiceTypePolicy{found})
-	}
+	c.input.Schedulers = ourSchedulers(inForce)
 	var namespaces corev1.NamespaceList
 	if err := r.client.List(ctx, &namespaces, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list namespaces: %w", err)
@@ -209,13 +207,11 @@ func (r *Reconciler) listLive(ctx context.Context, list client.ObjectList, selec
 }
 
 // ourSchedulers returns the names of our schedulers, none without a policy.
-func ourSchedulers(policies []*v1alpha1.ServiceTypePolicy) []string {
-	for _, p := range policies {
-		if p.Name == v1alpha1.PolicyName {
-			return policy.Effective(p.Spec).Scheduler.Names
-		}
+func ourSchedulers(p *v1alpha1.ServiceTypePolicy) []string {
+	if p == nil {
+		return nil
 	}
-	return nil
+	return policy.Effective(p.Spec).Scheduler.Names
 }
 
 // pointersTo returns pointers to the items of a list.
@@ -235,12 +231,8 @@ func namespaceCheck(owners map[string]*v1alpha1.CardQuota, namespaces []*corev1.
 	for _, namespace := range namespaces {
 		known[namespace.Name] = namespace
 	}
-	selectors := map[string]apilabels.Selector{}
-	return func(queue, namespace string) bool {
-		owner := owners[queue]
-		if owner == nil || owner.Spec.NamespaceSelector == nil {
-			return true
-		}
+	selectors, answers := map[string]apilabels.Selector{}, map[[2]string]bool{} // of queue and namespace
+	matches := func(queue, namespace string, owner *v1alpha1.CardQuota) bool {
 		selector, read := selectors[queue]
 		if !read {
 			var err error
@@ -251,5 +243,18 @@ func namespaceCheck(owners map[string]*v1alpha1.CardQuota, namespaces []*corev1.
 		}
 		object := known[namespace]
 		return object != nil && selector.Matches(apilabels.Set(object.Labels))
+	}
+	return func(queue, namespace string) bool {
+		owner := owners[queue]
+		if owner == nil || owner.Spec.NamespaceSelector == nil {
+			return true
+		}
+		key := [2]string{queue, namespace}
+		answer, isKnown := answers[key]
+		if !isKnown {
+			answer = matches(queue, namespace, owner)
+			answers[key] = answer
+		}
+		return answer
 	}
 }

@@ -36,15 +36,10 @@ func TestNamespaceCheck(t *testing.T) {
 }
 
 func TestOurSchedulers(t *testing.T) {
-	named := func(name string, schedulers ...string) *v1alpha1.ServiceTypePolicy {
-		p := &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		p.Spec.Scheduler.Names = schedulers
-		return p
+	of := func(schedulers ...string) *v1alpha1.ServiceTypePolicy {
+		return &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Scheduler: v1alpha1.Scheduler{Names: schedulers}}}
 	}
-	got := ourSchedulers([]*v1alpha1.ServiceTypePolicy{named("other", "mine")})
-	check.That(t, got == nil, "without the policy %v are ours", got)
-	got = ourSchedulers([]*v1alpha1.ServiceTypePolicy{named("other", "mine"), named(v1alpha1.PolicyName)})
-	check.That(t, len(got) == 1 && got[0] == "volcano", "by default %v are ours", got)
-	got = ourSchedulers([]*v1alpha1.ServiceTypePolicy{named(v1alpha1.PolicyName, "a", "b")})
-	check.That(t, len(got) == 2, "%v are ours, want a and b", got)
+	check.Equal(t, "without the policy", nil, ourSchedulers(nil))
+	check.Equal(t, "by default", []string{"volcano"}, ourSchedulers(of()))
+	check.Equal(t, "as written", []string{"a", "b"}, ourSchedulers(of("a", "b")))
 }

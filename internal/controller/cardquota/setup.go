@@ -6,7 +6,7 @@ import (
 	"maps"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -47,9 +47,10 @@ type Options struct {
 	Inventory InventorySource
 }
 
-// DefaultOptions are the options of the shipped manager.
+// DefaultOptions are the options of the shipped manager. The workers wait for the API server most of
+// the time.
 func DefaultOptions() Options {
-	return Options{Concurrency: 8, Interval: time.Second, Metrics: metrics.Registry}
+	return Options{Concurrency: 24, Interval: time.Second, Metrics: metrics.Registry}
 }
 
 // Setup adds the controller and its UsageCollector to a manager whose cache has
@@ -60,11 +61,16 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*UsageCollec
 		live:         mgr.GetAPIReader(),
 		events:       mgr.GetEventRecorderFor(shared.Component),
 		usage:        newUsageCollector(mgr.GetCache(), options.Interval, options.Inventory),
+		inventory:    options.Inventory,
 		throttle:     shared.NewStatusThrottle(options.Interval),
+		queueWrites:  shared.NewLastWrites(),
 		metrics:      newMetricsCollector(),
 		memberCounts: newMemberCounts(),
 	}
 	options.Inventory.OnChange(r.usage.markDirty)
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Namespace{}, shared.NamespaceLabelIndex, shared.NamespaceLabels); err != nil {
+		return nil, fmt.Errorf("index namespaces by label: %w", err)
+	}
 	err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.CardQuota{}, queueIndex, func(object client.Object) []string {
 		if quota, ok := object.(*v1alpha1.CardQuota); ok {
 			return []string{quota.QueueName()}
@@ -77,7 +83,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*UsageCollec
 	if err := indexTree(ctx, mgr.GetFieldIndexer()); err != nil {
 		return nil, err
 	}
-	for _, metric := range []prometheus.Collector{r.metrics, r.usage.unowned, r.usage.duration} {
+	for _, metric := range append(r.usage.metrics.collectors(), r.metrics) {
 		if err := options.Metrics.Register(metric); err != nil {
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}
@@ -98,6 +104,13 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*UsageCollec
 		Watches(&v1alpha1.ServiceTypePolicy{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
 			return r.requestsForQueue(ctx, allQueues)
 		}), builder.WithPredicates(policyChanged)).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, namespace client.Object) []reconcile.Request {
+			requests, err := shared.RequestsForNamespace(ctx, r.client, namespace)
+			if err != nil {
+				ctrl.LoggerFrom(ctx).Error(err, "CardQuotas with a namespace selector cannot be listed")
+			}
+			return requests
+		}), builder.WithPredicates(shared.NamespaceChanged)).
 		WatchesRawSource(source.Kind(mgr.GetCache(), &v1beta1.Queue{},
 			handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, q *v1beta1.Queue) []reconcile.Request {
 				return r.requestsForQueue(ctx, q.Name)
@@ -149,12 +162,12 @@ var queueChanged = predicate.TypedFuncs[*v1beta1.Queue]{UpdateFunc: func(e event
 		!maps.Equal(before.Annotations, after.Annotations) || !maps.Equal(before.Labels, after.Labels)
 }}
 
-// policyChanged selects changes of service types, of the hierarchy and of enforcement in a ServiceTypePolicy.
-// Bypasses concern single queues, which the UsageCollector reconciles.
+// policyChanged selects changes of service types, of the hierarchy and of enforcement in a ServiceTypePolicy,
+// and when it takes effect. Bypasses concern single queues, which the UsageCollector reconciles.
 var policyChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, _ := e.ObjectOld.(*v1alpha1.ServiceTypePolicy)
 	after, _ := e.ObjectNew.(*v1alpha1.ServiceTypePolicy)
-	return !policy.SameServiceTypes(before, after) || policy.IsTree(before) != policy.IsTree(after) || !conditions.Same(enforcedWithoutBypass(before), enforcedWithoutBypass(after))
+	return !policy.SameServiceTypes(before, after) || changesForce(before, after) || !conditions.Same(enforcedWithoutBypass(before), enforcedWithoutBypass(after))
 }}
 
 // enforcedWithoutBypass returns condition Enforced of a queue without bypasses.

@@ -79,16 +79,16 @@ func TestPolicyChanged(t *testing.T) {
 		before, after *v1alpha1.ServiceTypePolicy
 		want          bool
 	}{
-		"what is in force changes":                       {before: usual(), after: other, want: true},
-		"something else in the status":                   {before: usual(), after: counted},
-		"a spec that is not in force":                    {before: usual(), after: refused},
-		"one takes effect that says what is usual":       {before: &v1alpha1.ServiceTypePolicy{}, after: usual()},
-		"quotas are enforced":                            {before: usual(), after: enforced("True", "Enforced", "yes"), want: true},
-		"quotas are no longer enforced":                  {before: enforced("True", "Enforced", "yes"), after: enforced("False", "NoHeartbeat", "no"), want: true},
-		"they are not, for a reason in other words":      {before: enforced("False", "NoHeartbeat", "no"), after: enforced("False", "NoHeartbeat", "none"), want: true},
-		"a pod came past the scheduler":                  {before: enforced("True", "Enforced", "yes"), after: enforced("False", "CardBypass", "lab/a")},
-		"another pod came past the scheduler":            {before: enforced("False", "CardBypass", "lab/a"), after: enforced("False", "CardBypass", "lab/b")},
-		"the scheduler stopped, and a pod had come past": {before: enforced("False", "CardBypass", "lab/a"), after: enforced("False", "NoHeartbeat", "no"), want: true},
+		"what is in force changes":                        {before: usual(), after: other, want: true},
+		"something else in the status":                    {before: usual(), after: counted},
+		"a spec that is not in force":                     {before: usual(), after: refused},
+		"one takes effect, and the last one may be other": {before: &v1alpha1.ServiceTypePolicy{}, after: usual(), want: true},
+		"quotas are enforced":                             {before: usual(), after: enforced("True", "Enforced", "yes"), want: true},
+		"quotas are no longer enforced":                   {before: enforced("True", "Enforced", "yes"), after: enforced("False", "NoHeartbeat", "no"), want: true},
+		"they are not, for a reason in other words":       {before: enforced("False", "NoHeartbeat", "no"), after: enforced("False", "NoHeartbeat", "none"), want: true},
+		"a pod came past the scheduler":                   {before: enforced("True", "Enforced", "yes"), after: enforced("False", "CardBypass", "lab/a")},
+		"another pod came past the scheduler":             {before: enforced("False", "CardBypass", "lab/a"), after: enforced("False", "CardBypass", "lab/b")},
+		"the scheduler stopped, and a pod had come past":  {before: enforced("False", "CardBypass", "lab/a"), after: enforced("False", "NoHeartbeat", "no"), want: true},
 	}) {
 		check.Equal(t, "passes", tc.want, policyChanged.Update(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}))
 	}

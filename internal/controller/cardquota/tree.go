@@ -35,7 +35,7 @@ const (
 // below these. It is part of the tree of the last count if nothing changed since. It returns nil
 // while queues are flat.
 func (r *reconciliation) treeAround(ctx context.Context) (*cardquota.Tree, error) {
-	if !policy.IsTree(r.policy) {
+	if !policy.IsTree(r.inForce) {
 		return nil, nil
 	}
 	if tree := r.Reconciler.usage.FreshTree(); tree.Holds(r.quota) {
@@ -125,7 +125,7 @@ func (r *reconciliation) treeOfOwners(ctx context.Context, members map[string]*v
 	if err != nil {
 		return nil, err
 	}
-	return cardquota.NewTree(owners, others, unmanagedQueues(r.policy)), nil
+	return cardquota.NewTree(owners, others, unmanagedQueues(r.inForce)), nil
 }
 
 // unownedBelow returns all Queues below the given ones, as far as no CardQuota owns them. children

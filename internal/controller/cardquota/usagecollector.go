@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -22,7 +21,9 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/build"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cardinventory"
 	"cardquota.dev/operator/internal/cardquota"
+	"cardquota.dev/operator/internal/cardseconds"
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/quota"
 )
@@ -36,16 +37,26 @@ const allQueues = "*"
 // CardQuotas of that card, and their status writes must not delay the Queues.
 var totalsRefreshInterval = build.Wait(10 * time.Second)
 
+// maxCountAge bounds the age of the last count, so that its time proves that the operator counts.
+var maxCountAge = build.Wait(time.Minute)
+
+// countPeriods is how many times as long as a count takes the next one begins later: at the scale at
+// which a count takes long, counting takes half of a processor at most.
+const countPeriods = 2
+
 // InventorySource provides the cards of all nodes. Inventory returns false until all nodes
 // were read.
 type InventorySource interface {
 	Inventory() (*card.Inventory, bool)
 	Healthy() map[card.Name]card.Count
+	Nodes() []card.NodeState
 	OnChange(changed func())
+	// PolicyInForce returns what is in force of the policy that was read. Both may be nil.
+	PolicyInForce(read *v1alpha1.ServiceTypePolicy) *v1alpha1.ServiceTypePolicy
 }
 
 // UsageCollector counts the usage of every queue from scratch whenever a pod, PodGroup,
-// node or quota changed, at most once per interval. It requests a reconcile of CardQuotas
+// node or quota changed, at most once per interval, and for at most half of the time. It requests a reconcile of CardQuotas
 // whose numbers changed.
 type UsageCollector struct {
 	cache    cache.Cache
@@ -56,14 +67,14 @@ type UsageCollector struct {
 	specChanges atomic.Uint64
 	// wakeups sends names of queues, or allQueues.
 	wakeups   chan event.TypedGenericEvent[string]
-	duration  prometheus.Histogram
-	unowned   *prometheus.GaugeVec
+	metrics   countMetrics
 	inventory InventorySource
 	// passed signals that the result of Bypasses changed.
 	bypassesChanged chan event.TypedGenericEvent[string]
 
 	// The results of earlier counts that a count needs.
 	lastCharges map[types.UID]quota.Charge
+	facts       cardquota.PodFacts
 	provenance  enforcement.FirstProvenance
 
 	mu              sync.RWMutex
@@ -75,6 +86,9 @@ type UsageCollector struct {
 	totals          *cardquota.QuotaTotals // nil before the first count
 	totalsUpdatedAt time.Time              // when totals last replaced older ones
 	bypasses        []enforcement.Bypass
+	inventoryCount  *cardinventory.Count // nil before the first count
+	inUse           map[cardseconds.Series]card.Count
+	onCount         []func()
 }
 
 func newUsageCollector(c cache.Cache, interval time.Duration, cards InventorySource) *UsageCollector {
@@ -86,13 +100,7 @@ func newUsageCollector(c cache.Cache, interval time.Duration, cards InventorySou
 		dirty:           make(chan struct{}, 1),
 		wakeups:         make(chan event.TypedGenericEvent[string]),
 		bypassesChanged: make(chan event.TypedGenericEvent[string], 1),
-		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "cardquota_recount_seconds", Help: "Duration of one usage count of all pods.",
-			Buckets: prometheus.ExponentialBuckets(0.001, 2, 12),
-		}),
-		unowned: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "cardquota_unowned_quota_cards", Help: "Quota of a queue without a CardQuota, in whole cards.",
-		}, labels),
+		metrics:         newCountMetrics(),
 	}
 }
 
@@ -131,7 +139,7 @@ func (u *UsageCollector) QuotaTotals() *cardquota.QuotaTotals {
 }
 
 // Start counts until the context ends. It counts the first change after a quiet time at
-// once.
+// once, and at least once per maxCountAge.
 func (u *UsageCollector) Start(ctx context.Context) error {
 	stores, err := u.watchObjects(ctx)
 	if err != nil {
@@ -143,10 +151,13 @@ func (u *UsageCollector) Start(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-u.dirty:
+		case <-time.After(maxCountAge):
 		}
 		began := time.Now()
 		changed := u.countUsage(stores)
-		u.duration.Observe(time.Since(began).Seconds())
+		took := time.Since(began)
+		u.metrics.duration.Observe(took.Seconds())
+		u.notifyCounted()
 		for _, name := range changed {
 			select {
 			case <-ctx.Done():
@@ -157,7 +168,7 @@ func (u *UsageCollector) Start(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(u.interval - time.Since(began)):
+		case <-time.After(max(u.interval, countPeriods*took) - time.Since(began)):
 		}
 	}
 }
@@ -197,7 +208,7 @@ func (u *UsageCollector) watchObjects(ctx context.Context) (objectStores, error)
 		{&corev1.Namespace{}, &s.namespaces, func(before, after client.Object) bool { return !maps.Equal(before.GetLabels(), after.GetLabels()) }},
 		{&v1alpha1.CardQuota{}, &s.quotas, specChanged},
 		{&v1alpha1.ServiceTypePolicy{}, &s.policies, func(before, after client.Object) bool {
-			return specChanged(before, after) || isTree(before) != isTree(after)
+			return specChanged(before, after) || changesForce(before, after)
 		}},
 	} {
 		informer, err := u.cache.GetInformer(ctx, w.object)
@@ -241,30 +252,41 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 	if !known {
 		return nil
 	}
-	specChanges, policies := u.specChanges.Load(), storedObjects[v1alpha1.ServiceTypePolicy](s.policies)
+	specChanges, inForce := u.specChanges.Load(), u.policyInForce(s.policies)
 	pods, granted := storedObjects[corev1.Pod](s.pods), storedObjects[v1alpha1.CardQuota](s.quotas)
-	owners, schedulers := ownersByQueue(granted), ourSchedulers(policies)
-	tree := treeOfAll(policies, granted, storedObjects[v1beta1.Queue](s.queues))
+	owners, schedulers := ownersByQueue(granted), ourSchedulers(inForce)
+	queueObjects := storedObjects[v1beta1.Queue](s.queues)
+	tree := treeOfAll(inForce, granted, queueObjects)
 	quotas := make(map[string]card.Quota, len(owners))
 	for queue, owner := range owners {
 		quotas[queue] = tree.QuotaFor(owner)
 	}
+	types, now := cardquota.ServiceTypesByQueue(owners, queueObjects), time.Now()
 	var queues map[string]cardquota.Usage
 	queues, u.lastCharges = cardquota.CountUsageAndCharges(cardquota.CountInput{
 		Pods:            pods,
 		PodGroups:       storedObjects[v1beta1.PodGroup](s.groups),
 		Inventory:       inventory,
+		Nodes:           u.inventory.Nodes(),
 		Quotas:          quotas,
 		LastCharges:     u.lastCharges,
+		Facts:           &u.facts,
 		Schedulers:      schedulers,
 		AllowsNamespace: namespaceCheck(owners, storedObjects[corev1.Namespace](s.namespaces)),
+		ServiceTypes:    types,
+		LocalQueues:     localQueues(owners, tree),
+		QueuesBelow:     tree.QueuesBelow,
 	})
+	u.metrics.observeBindings(u.facts.NewBindings(schedulers), types)
+	u.metrics.setLastCount(now)
 	var bypasses []enforcement.Bypass
 	if len(schedulers) > 0 { // without a policy, our schedulers are unknown
 		bypasses = enforcement.FindBypasses(pods, u.lastCharges, inventory, schedulers, u.provenance)
 	}
-	totals, physical := u.compareWithInventory(tree, granted, storedObjects[v1beta1.Queue](s.queues)), inventory.Physical()
-	subtrees := tree.SumUsage(queues)
+	totals, physical := u.compareWithInventory(tree, granted, queueObjects), inventory.Physical()
+	subtrees, inventoryCount := tree.SumUsage(queues), cardinventory.NewCount(cardinventory.CountInput{
+		Pods: pods, Charges: u.lastCharges, Usage: queues, Owners: owners, ServiceTypes: types, Quotas: quotas, Queues: queueObjects, Tree: tree, Totals: totals,
+	})
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.queues == nil || !slices.EqualFunc(u.bypasses, bypasses, enforcement.Bypass.Equal) {
@@ -273,7 +295,7 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 		default: // the receiver has not read the last signal yet
 		}
 	}
-	wakeups, now := []string{allQueues}, time.Now()
+	wakeups := []string{allQueues}
 	if u.queues != nil {
 		moved, excessChanged := totals.ChangedQueues(u.totals)
 		switch wait := totalsRefreshInterval - now.Sub(u.totalsUpdatedAt); {
@@ -285,23 +307,15 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 			moved, totals = nil, u.totals
 		}
 		wakeups = slices.Concat(changedKeys(u.queues, queues, cardquota.Usage.Equal), moved, u.changedSubtrees(tree, subtrees),
-			queuesWithCards(changedKeys(u.physical, physical, func(a, b card.Count) bool { return a == b }), queues, quotas), enforcement.ChangedQueues(u.bypasses, bypasses))
+			queuesWithCards(changedKeys(u.physical, physical, func(a, b card.Count) bool { return a == b }), queues, quotas), queuesWithUnknownCards(u.physical, physical, granted),
+			enforcement.ChangedQueues(u.bypasses, bypasses))
 		slices.Sort(wakeups)
 		wakeups = slices.Compact(wakeups)
 	}
 	u.queues, u.physical, u.totals, u.bypasses = queues, physical, totals, bypasses
-	u.tree, u.treeChanges, u.subtrees = tree, specChanges, subtrees
+	u.tree, u.treeChanges, u.subtrees, u.inventoryCount = tree, specChanges, subtrees, inventoryCount
+	u.inUse = cardsInUse(queues, owners, types)
 	return wakeups
-}
-
-// updateUnownedMetric updates the metric of quotas without a CardQuota.
-func (u *UsageCollector) updateUnownedMetric(unowned map[string]card.Quota) {
-	u.unowned.Reset()
-	for queue, quota := range unowned {
-		for name, count := range quota {
-			u.unowned.WithLabelValues(queue, string(name)).Set(float64(count))
-		}
-	}
 }
 
 // changedKeys returns, sorted, the keys that only one map has or that have different

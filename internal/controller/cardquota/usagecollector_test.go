@@ -6,10 +6,13 @@ import (
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 )
@@ -22,12 +25,22 @@ func newStore(objects ...client.Object) toolscache.Store {
 	return store
 }
 
-// tracked are cards of which all nodes were read.
-type tracked struct{ card.Tracker }
+// tracked are cards of which all nodes were read, and the last policy that took effect.
+type tracked struct {
+	card.Tracker
+	last *v1alpha1.ServiceTypePolicy
+}
 
 func (t *tracked) Inventory() (*card.Inventory, bool) { return t.Tracker.Inventory(), true }
 
 func (*tracked) OnChange(func()) {}
+
+func (t *tracked) PolicyInForce(read *v1alpha1.ServiceTypePolicy) *v1alpha1.ServiceTypePolicy {
+	if read != nil && policy.HasTakenEffect(read) {
+		t.last = read
+	}
+	return policy.InForce(read, t.last)
+}
 
 // TestQueuesWithChangedCards: a driver that is rolled out changes labels of each node several
 // times. Only CardQuotas that show another number of cards have news.
@@ -42,6 +55,7 @@ func TestQueuesWithChangedCards(t *testing.T) {
 		"a node with fewer cards":      {change: builder.Node("a").GPUs("NVIDIA-H200", 7).Obj(), want: []string{"grants", "holds"}},
 		"a node with another model":    {change: builder.Node("a").GPUs("NVIDIA-H20", 8).Obj(), want: []string{"grants", "holds"}},
 		"a node that is not ready":     {change: h200().NotReady().Obj(), want: []string{"grants"}},
+		"a card that no node had":      {change: builder.Node("c").GPUs("NVIDIA-H20", 8).Obj(), want: []string{"holds"}},
 		"more cards of the other kind": {change: builder.Node("c").GPUs("NVIDIA-H800", 8).Obj(), want: []string{"other"}},
 	}) {
 		cards := &tracked{}
@@ -58,4 +72,39 @@ func TestQueuesWithChangedCards(t *testing.T) {
 		cards.Update(tc.change)
 		check.Equal(t, fmt.Sprintf("woken by node %s", tc.change.Name), tc.want, r.countUsage(s), cmpopts.EquateEmpty())
 	}
+}
+
+// TestBlockedNamesHolders: the collector gives the count the nodes, the service types of queues
+// and the tree.
+func TestBlockedNamesHolders(t *testing.T) {
+	nodes := &tracked{}
+	nodes.Update(builder.Node("a").GPUs("NVIDIA-H200", 8).Cordoned().Obj())
+	running := func(name, queue string) *corev1.Pod {
+		return builder.Pod("lab", name).Queue(queue).GPUs(4).Running("a").Obj()
+	}
+	waits := func(name, queue, message string) *corev1.Pod {
+		return builder.Pod("lab", name).Queue(queue).Card("NVIDIA-H200").GPUs(1).Unschedulable(message).Obj()
+	}
+	s := objectStores{
+		quotas: newStore(builder.CardQuota("web").ServiceType("").Card("NVIDIA-H200", 8).With(func(q *v1alpha1.CardQuota) {
+			q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "chat"}}
+		}).Obj(),
+			builder.CardQuota("chat").ServiceType("inference").Card("NVIDIA-H200", 8).With(func(q *v1alpha1.CardQuota) { q.Spec.Parent = "web" }).Obj()),
+		pods: newStore(running("one", "chat"), running("two", "byhand"), waits("x", "chat", "0/1 nodes are unavailable: 1 node(s) were unschedulable."),
+			waits("y", "chat", "Queue <web>, an ancestor of <chat>, has insufficient <NVIDIA-H200> quota: requested <1>, total would be <9>, but capability is <8>")),
+		groups: newStore(), queues: newStore(builder.Queue("byhand").ServiceType("training").Obj()), namespaces: newStore(),
+		policies: newStore(builder.ServiceTypePolicy().With(func(p *v1alpha1.ServiceTypePolicy) { p.Status.QueueHierarchy = v1alpha1.QueueHierarchyTree }).Obj()),
+	}
+	u := newUsageCollector(nil, 0, nodes)
+	u.countUsage(s)
+	usage, _, _ := u.QueueUsage("chat")
+	got := map[string][]string{}
+	for _, b := range usage.Blocked {
+		for _, h := range b.Holders {
+			got[string(b.Reason)] = append(got[string(b.Reason)], h.Workload.Name+" "+h.Queue+" "+h.ServiceType)
+		}
+	}
+	_, parent, _ := u.QueueUsage("web")
+	check.Equal(t, "seen in namespaces, by the parent's selector", 2, parent.Local["lab"].Total)
+	check.Equal(t, "holders", map[string][]string{"NoFreeCard": {"one chat inference", "two byhand training"}, "AncestorQuotaExhausted": {"one chat inference"}}, got)
 }

@@ -3,12 +3,14 @@ package cardquota
 import (
 	"cmp"
 
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/cardquota"
+	"cardquota.dev/operator/internal/localquota"
 	"cardquota.dev/operator/internal/policy"
 )
 
@@ -30,7 +32,7 @@ func (u *UsageCollector) compareWithInventory(tree *cardquota.Tree, granted []*v
 		compare, queues = cardquota.NewTreeTotals, cardquota.TopLevelQueues(queues)
 	}
 	unowned := cardquota.UnownedQuotas(granted, queues)
-	u.updateUnownedMetric(unowned)
+	u.metrics.setUnowned(unowned)
 	return compare(granted, unowned, u.inventory.Healthy())
 }
 
@@ -44,13 +46,11 @@ func (u *UsageCollector) changedSubtrees(tree *cardquota.Tree, subtrees map[stri
 }
 
 // treeOfAll returns the tree of all CardQuotas, nil while queues are flat.
-func treeOfAll(policies []*v1alpha1.ServiceTypePolicy, quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue) *cardquota.Tree {
-	for _, p := range policies {
-		if policy.IsTree(p) {
-			return cardquota.NewTree(quotas, queues, unmanagedQueues(p))
-		}
+func treeOfAll(inForce *v1alpha1.ServiceTypePolicy, quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue) *cardquota.Tree {
+	if !policy.IsTree(inForce) {
+		return nil
 	}
-	return nil
+	return cardquota.NewTree(quotas, queues, unmanagedQueues(inForce))
 }
 
 // unmanagedQueues returns what Queues without card.quota may use.
@@ -70,8 +70,35 @@ func changedInTree(before, after client.Object) bool {
 		treeQueueChanged.Update(event.TypedUpdateEvent[*v1beta1.Queue]{ObjectOld: was, ObjectNew: is})
 }
 
-// isTree reports whether an object is a ServiceTypePolicy with a tree of queues in force.
-func isTree(object client.Object) bool {
-	p, ok := object.(*v1alpha1.ServiceTypePolicy)
-	return ok && policy.IsTree(p)
+// policyInForce returns what is in force of the stored policy, nil if no policy has taken effect.
+func (u *UsageCollector) policyInForce(policies toolscache.Store) *v1alpha1.ServiceTypePolicy {
+	var stored *v1alpha1.ServiceTypePolicy
+	for _, p := range storedObjects[v1alpha1.ServiceTypePolicy](policies) {
+		if p.Name == v1alpha1.PolicyName {
+			stored = p
+		}
+	}
+	return u.inventory.PolicyInForce(stored)
+}
+
+// changesForce reports whether a ServiceTypePolicy took effect between two versions, or the hierarchy in
+// force changed.
+func changesForce(before, after client.Object) bool {
+	was, ok := before.(*v1alpha1.ServiceTypePolicy)
+	is, isPolicy := after.(*v1alpha1.ServiceTypePolicy)
+	return ok && isPolicy && (policy.IsTree(was) != policy.IsTree(is) || policy.HasTakenEffect(was) != policy.HasTakenEffect(is))
+}
+
+// localQueues returns the queues that tenants see in their namespaces, and those below them.
+func localQueues(owners map[string]*v1alpha1.CardQuota, tree *cardquota.Tree) map[string]bool {
+	queues := map[string]bool{}
+	for queue, owner := range owners {
+		// A queue that is there already was added with all queues below it.
+		if !queues[queue] && localquota.ExplicitSelector(owner) != nil {
+			for _, below := range tree.QueuesBelow(queue) {
+				queues[below] = true
+			}
+		}
+	}
+	return queues
 }

@@ -159,10 +159,7 @@ func (e *evidence) findOtherSchedulers(ctx context.Context, observed *enforcemen
 			if !workload.MayBeRunning(pod) {
 				continue
 			}
-			found := enforcement.SchedulerPod{Name: pod.Namespace + "/" + pod.Name}
-			if owner := metav1.GetControllerOf(pod); owner != nil {
-				found.Owner = owner.UID
-			}
+			found := enforcement.NewSchedulerPod(pod)
 			if observed.Heartbeat != nil && found.Sent(*observed.Heartbeat) {
 				r.heartbeatOwner = found.Owner
 			}

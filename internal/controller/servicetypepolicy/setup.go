@@ -84,18 +84,12 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		watchBase: base.watchConfigMap,
 		evidence: &evidence{
 			cached: mgr.GetClient(), live: mgr.GetAPIReader(), schedulerNamespace: options.SchedulerNamespace, volcanoNamespace: options.VolcanoNamespace, bypasses: options.Bypasses,
-			metric: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-				Name: "cardquota_enforced",
-				Help: "1 while card quotas are proven to be enforced in the whole cluster, else 0; absent without a ServiceTypePolicy.",
-			}, []string{"reason"}),
+			metric: newEnforcedMetric(),
 		},
 		guard:              options.Guard,
 		schedulerNamespace: options.SchedulerNamespace,
 		volcanoNamespace:   options.VolcanoNamespace,
-		synced: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "cardquota_policy_config_synced",
-			Help: "1 while the scheduler's configuration follows the ServiceTypePolicy, else 0.",
-		}, []string{"policy"}),
+		synced:             newSyncedMetric(),
 	}
 	for _, metric := range []prometheus.Collector{r.synced, r.evidence.metric} {
 		if err := options.Metrics.Register(metric); err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/servicetype"
 )
@@ -39,6 +40,8 @@ type arguments struct {
 	queueHierarchy v1alpha1.QueueHierarchy
 	// priorityClasses are those whose priority counts between queues.
 	priorityClasses servicetype.PriorityClasses
+	// cards name the cards of resources that the labels of nodes do not name.
+	cards card.Mappings
 	// configHash identifies the configuration the session runs with.
 	configHash string
 }
@@ -107,6 +110,10 @@ var argumentParsers = map[string]func(*arguments, any) error{
 	},
 	"priorityClasses": func(a *arguments, v any) (err error) {
 		a.priorityClasses, err = parsePriorityClasses(v)
+		return err
+	},
+	"cards": func(a *arguments, v any) (err error) {
+		a.cards, err = card.ParseMappings(v)
 		return err
 	},
 	"configHash": func(a *arguments, v any) error {

@@ -377,7 +377,7 @@ func FuzzArguments(f *testing.F) {
 		"podOwnerReferenceToServiceType: {Deployment: inference, Job.batch.volcano.sh: training, Y: \"y\"}",
 		"podOwnerReferenceToServiceType: &a {Job: \"0x1\", Pod: \"1e3\", Node: \"null\"}\nserviceTypes: {\"0\": , \"1-1\": }",
 		"serviceTypes: {1: 2}", "overCommitFactor: .nan", "? [1]\n: 2", "a\u0007: b", "nodeOrderWeight: 2026-01-01", "unmanagedQueues: !!binary /w==",
-		"victimOrder: Loss\npriorityClasses: {pc-high: 1e3, \"on\": -1}", "queueHierarchy: Tree\nreclaimResources: All",
+		"victimOrder: Loss\npriorityClasses: {pc-high: 1e3, \"on\": -1}", "queueHierarchy: Tree\nreclaimResources: All", "cards: [{resource: a.b/c, model: \"1\", nodeSelector: {\"on\": \"off\"}}]",
 	} {
 		f.Add([]byte(text))
 	}

@@ -58,7 +58,7 @@ func (p *plugin) recordPodUnschedulable(task *api.TaskInfo, refusal *workload.Re
 	job, fit := p.ssn.Jobs[task.Job], api.NewFitErrors()
 	fit.SetError(p.recordIfNew(task.Pod.UID, job, task.Pod, refusal))
 	if job != nil {
-		job.NodesFitErrors[task.UID] = fit
+		job.NodesFitErrors[task.UID], p.ownFitErrors[task.UID] = fit, fit
 	}
 }
 

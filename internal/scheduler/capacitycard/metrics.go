@@ -30,11 +30,11 @@ func newPluginMetrics() *pluginMetrics {
 	return &pluginMetrics{
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cardquota_refusals_total",
-			Help: "Pods and PodGroups that were refused for a new reason. A repeated refusal for the same reason does not count.",
+			Help: "Pods and PodGroups that the scheduler refused, with the reasons of their events. A repeated refusal for the same reason and with the same numbers does not count.",
 		}, []string{"queue", "reason"}),
 		sessions: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "cardquota_session_seconds",
-			Help:    "Time that capacity-card takes to open and to close a scheduling session.",
+			Help:    "Histogram: how long `capacity-card` takes to open and to close a scheduling session, by step. Its `_count` is the number of sessions.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5},
 		}, []string{"step"}),
 	}
@@ -153,21 +153,21 @@ func newGauge(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	quotaDesc     = newGauge("cardquota_queue_card_quota", "Cards that the queue may use. Absent for a queue without limit.", "queue", "card")
-	allocatedDesc = newGauge("cardquota_queue_card_allocated", "Cards that placed pods of the queue hold.", "queue", "card")
-	inqueueDesc   = newGauge("cardquota_queue_card_inqueue", "Cards reserved for jobs of the queue that were enqueued and are not placed yet. A job that may use either of two cards counts as A|B.", "queue", "card")
-	requestDesc   = newGauge("cardquota_queue_card_request", "Cards that all placed and pending pods of the queue request. A pending pod that may use either of two cards counts as A|B. Gated pods do not count.", "queue", "card")
+	quotaDesc     = newGauge("cardquota_queue_card_quota", "Quota: cards that the queue may use. 0 for a card in use that the quota does not list. Absent for a queue without limit: `root` and queues without a quota, with `unmanagedQueues: Ignore`.", "queue", "card")
+	allocatedDesc = newGauge("cardquota_queue_card_allocated", "Cards that the placed pods of the queue hold, by the card of their node.", "queue", "card")
+	inqueueDesc   = newGauge("cardquota_queue_card_inqueue", "Cards reserved for enqueued jobs whose pods are not placed yet. A job that may use either of two cards shows as `A|B`, in alphabetical order. In a queue without limits, names that no node has show as `unknown`.", "queue", "card")
+	requestDesc   = newGauge("cardquota_queue_card_request", "Cards that all placed and pending pods of the queue request. A pending pod that may use either of two cards shows as `A|B`, one that names no card as all cards of its resource. Gated pods do not count.", "queue", "card")
 
 	deservedDesc  = newGauge("cardquota_queue_card_deserved", "Cards that the queue deserves in a tree of queues. Absent if the queues are flat.", "queue", "card")
 	guaranteeDesc = newGauge("cardquota_queue_card_guarantee", "Cards that a tree of queues guarantees to the queue. Absent if the queues are flat.", "queue", "card")
 	borrowedDesc  = newGauge("cardquota_queue_card_borrowed", "Cards that the queue uses beyond what it deserves in a tree of queues. Absent if the queues are flat.", "queue", "card")
 
 	cpuQuotaDesc        = newGauge("cardquota_queue_cpu_quota_cores", "CPU cores that the queue may use. Absent for a queue without limit.", "queue")
-	cpuAllocatedDesc    = newGauge("cardquota_queue_cpu_allocated_cores", "CPU cores of placed pods that are charged to the queue.", "queue")
+	cpuAllocatedDesc    = newGauge("cardquota_queue_cpu_allocated_cores", "CPU cores of placed pods that are charged to the queue. With `cardUnlimitedCpuMemory` pods that request cards do not count.", "queue")
 	memoryQuotaDesc     = newGauge("cardquota_queue_memory_quota_bytes", "Memory that the queue may use. Absent for a queue without limit.", "queue")
-	memoryAllocatedDesc = newGauge("cardquota_queue_memory_allocated_bytes", "Memory of placed pods that is charged to the queue.", "queue")
+	memoryAllocatedDesc = newGauge("cardquota_queue_memory_allocated_bytes", "Memory of placed pods that is charged to the queue. With `cardUnlimitedCpuMemory` pods that request cards do not count.", "queue")
 
-	physicalDesc  = newGauge("cardquota_card_physical", "Cards of all nodes together.", "card")
+	physicalDesc  = newGauge("cardquota_card_physical", "Cards of all nodes together (allocatable).", "card")
 	unownedDesc   = newGauge("cardquota_card_unowned", "Cards held by pods whose queue does not exist or is not known. No quota is charged for them.", "card")
 	anomalousDesc = newGauge("cardquota_nodes_anomalous", "Nodes with cards whose labels are wrong. They accept no pod that requests cards.")
 	podsDesc      = newGauge("cardquota_pods_charged", "Charged pods: placed and not finished, with or without cards.")

@@ -79,6 +79,10 @@ type plugin struct {
 	ignoringQuota atomic.Pointer[api.TaskID]
 	// search is the node search that Volcano started last.
 	search atomic.Pointer[nodeSearch]
+	// triedTasks are the pods that the session tried on nodes, and ownFitErrors what this plugin states
+	// about a pod.
+	triedTasks   map[api.TaskID]bool
+	ownFitErrors map[api.TaskID]*api.FitErrors
 	// evictingTasks are the pods whose eviction was requested and that still exist.
 	evictingTasks []*api.TaskInfo
 	// reclaimedRoom are the pods for which cards were reclaimed on a node, by node.
@@ -108,6 +112,7 @@ func (p *plugin) Name() string { return PluginName }
 func (p *plugin) OnSessionOpen(ssn *framework.Session) {
 	defer p.cache.metrics.startTimer("open")()
 	p.ssn, p.percentageOfNodes = ssn, options.ServerOpts.PercentageOfNodesToFind
+	p.triedTasks, p.ownFitErrors = map[api.TaskID]bool{}, map[api.TaskID]*api.FitErrors{}
 	p.cache.lastReport = p.cache.now()
 	p.buildSnapshot()
 	p.stopBorrowing()
@@ -150,6 +155,7 @@ func (p *plugin) OnSessionOpen(ssn *framework.Session) {
 // OnSessionClose stores what later sessions need and drops the rest.
 func (p *plugin) OnSessionClose(*framework.Session) {
 	defer p.cache.metrics.startTimer("close")()
+	p.statePodShortages()
 	p.cache.openPlugin = nil
 	options.ServerOpts.PercentageOfNodesToFind = p.percentageOfNodes
 	p.cache.messages.removeStale()
@@ -161,6 +167,7 @@ func (p *plugin) OnSessionClose(*framework.Session) {
 	p.cache.closeOtherBindings()
 	p.reportSession()
 	p.ssn, p.inventory, p.ledger, p.queueRules, p.inqueue, p.evictingTasks, p.namespaceLister, p.namespaceRefusals, p.reclaimedRoom, p.stuckPods = nil, nil, nil, nil, nil, nil, nil, nil, nil, nil
+	p.triedTasks, p.ownFitErrors = nil, nil
 }
 
 // SetupBindContextExtension adds the charged queue to the annotations of the binding. The API

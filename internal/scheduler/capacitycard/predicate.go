@@ -263,6 +263,7 @@ func (p *plugin) prePredicate(task *api.TaskInfo) error {
 	if len(p.RequestFor(task).Named.Names()) > 1 {
 		options.ServerOpts.PercentageOfNodesToFind = allNodes
 	}
+	p.triedTasks[task.UID] = true
 	p.preemption.completeGangs()
 	s := p.newSearch(task)
 	s.mayReclaim, p.reclaimerCandidate = p.reclaimerCandidate == task.UID, ""

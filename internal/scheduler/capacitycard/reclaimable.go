@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/plugins/util"
 
@@ -115,23 +114,11 @@ func (p *plugin) hasReachedMinRuntime(task *api.TaskInfo) bool {
 func RunningSince(job *api.JobInfo) time.Time {
 	since := time.Unix(math.MaxInt32, 0)
 	for task := range tasksIn(job, isOnNode) {
-		if start := startTime(task.Pod); !start.IsZero() && start.Before(since) {
+		if start := workload.StartTime(task.Pod); !start.IsZero() && start.Before(since) {
 			since = start
 		}
 	}
 	return since
-}
-
-// startTime returns when the kubelet started a pod, before its init containers, else when the
-// pod got its node; zero if unknown. Only the kubelet and the API server write either.
-func startTime(pod *corev1.Pod) time.Time {
-	if start := pod.Status.StartTime; start != nil {
-		return start.Time
-	}
-	if _, c := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionTrue {
-		return c.LastTransitionTime.Time
-	}
-	return time.Time{}
 }
 
 // ServiceType returns the service type of a pod, "" if it has none.

@@ -26,6 +26,9 @@ func (p *plugin) buildSnapshot() {
 	c.otherBindings.openSession(c.session, c.cacheSync.synced, c.now())
 	before, unlimited := c.inventory, c.cardUnlimitedCPUMemory
 	nodes := p.listNodes()
+	if p.argumentsErr == nil { // otherwise the last valid mappings stay
+		c.nodes.SetMappings(p.args.cards)
+	}
 	c.nodes.Replace(nodes)
 	c.inventory, c.cardUnlimitedCPUMemory = c.nodes.Inventory(), p.args.cardUnlimitedCPUMemory
 	if c.cardUnlimitedCPUMemory != unlimited || c.inventory != before && !c.inventory.SameNames(before) {

@@ -1,6 +1,7 @@
 package capacitycard
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -289,6 +290,22 @@ func TestPodOfMissingQueueGetsAnEvent(t *testing.T) {
 	check.That(t, said != nil && said.text == "Queue <nowhere> does not exist", "the pod was told %+v", said)
 	said = voice.lastMessages[foreign.UID]
 	check.That(t, said == nil, "a pod of another scheduler was told %+v", said)
+}
+
+// TestMappedCards: the argument cards names the cards of nodes. Invalid arguments change nothing of
+// that, because pods that run would be charged for other cards.
+func TestMappedCards(t *testing.T) {
+	mapped := framework.Arguments{"cards": []any{map[any]any{"resource": "nvidia.com/gpu", "model": "X"}}}
+	s := newScene(t, `node a A; queue q {"X":4}; j q 1: -`, annotate("volcano.sh/card.name", "X")).withArguments(mapped).enqueueAndAllocate()
+	check.Equal(t, "placed", "a:1", s.podsByNode("j"))
+	check.Equal(t, "charged", 1, s.usedCards("q", "X"))
+	for _, step := range []struct {
+		args framework.Arguments
+		want card.Name
+	}{{framework.Arguments{"overCommitFactor": 0.5}, "X"}, {mapped, "X"}, {nil, "A"}, {framework.Arguments{"overCommitFactor": 0.5}, "A"}} {
+		s.withArguments(step.args).reopen()
+		check.Equal(t, fmt.Sprint(step.args), []card.Name{step.want}, s.p.inventory.Names())
+	}
 }
 
 // TestRequestsFollowChangedResourceMeanings: what a pod may run on follows

@@ -122,7 +122,7 @@ func TestEnqueueInATree(t *testing.T) {
 		"beside what others of them use":         {tenant + `i q 1: a protected; j q 2: phase=Pending least=2 request={"A":2} protectedgroup`, "such pods would use <3>"},
 		"and what others of them reserved":       {tenant + `i q 2: least=2 request={"A":2} protectedgroup; j q 1: phase=Pending least=1 request={"A":1} protectedgroup`, "such pods would use <3>"},
 		"and not beside what may be reclaimed":   {tenant + `i q 1: a; j q 2: phase=Pending least=2 request={"A":2} protectedgroup`, ""},
-		"guarantees of others are left":          {tenant + `queue r {"A":4} training parent=t deserved={"A":2} guarantee={"A":2}; j q 3: phase=Pending least=3 request={"A":3}`, "an ancestor of <q>"},
+		"guarantees of others are left":          {tenant + `queue r {"A":4} training parent=t deserved={"A":2} guarantee={"A":2}; j q 3: phase=Pending least=3 request={"A":3}`, "cannot use <A> that are guaranteed to other queues: requested <3>, total with unused guarantees would be <5>, but capability of <t> is <4>"},
 		"more than the own quota of the queue":   {tenant + `queue q {"A":1} training parent=t; ` + two, "Queue <q> has insufficient <A> quota: requested <2>, total would be <2>, but capability is <1>"},
 		"pods may still name their type":         {tenant + `queue q {"A":4} gives parent=t deserved={"A":2}; j q 3: phase=Pending least=3 request={"A":3}`, ""},
 		"a closed queue says so before its pods": {tenant + `j t 1: phase=Pending least=1`, "is the parent of other queues"},

@@ -81,7 +81,8 @@ func (s *reclaimSession) applyPlan(job *api.JobInfo, q *problem, plan *solver.Pl
 		s.policy.RecordReclaimed(queue, names...)
 	}
 	s.forgetVictimJobs(e.evictions)
-	s.recordEvictions(job, e.evictions, plan)
+	by := s.reclaimerKeyFor(q.podSets[max(0, s.firstReclaimer(q.podSets))].tasks[0]).serviceType
+	s.recordEvictions(job, by, e.evictions, plan)
 	return nil, true
 }
 

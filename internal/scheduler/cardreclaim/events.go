@@ -2,12 +2,15 @@ package cardreclaim
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
 	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
@@ -21,7 +24,7 @@ import (
 const (
 	// eventReclaimed is on the victim job: its cards were reclaimed.
 	eventReclaimed = "CardsReclaimed"
-	// eventReclaims is on the reclaiming PodGroup: whose cards it gets.
+	// eventReclaims is on the reclaiming PodGroup: the jobs whose cards it gets.
 	eventReclaims = "ReclaimsCards"
 	// eventSearchCut is on a pending PodGroup: the search for victims ended at its budget.
 	eventSearchCut = "ReclaimSearchEnded"
@@ -31,26 +34,27 @@ const (
 const maxNamedJobs = 3
 
 // recordEvictions records events for the victim jobs and the reclaiming job, and counts the
-// evictions.
-func (s *reclaimSession) recordEvictions(job *api.JobInfo, evictions []*jobEviction, plan *solver.Plan) {
+// evictions by the service type of the reclaimer.
+func (s *reclaimSession) recordEvictions(job *api.JobInfo, serviceType string, evictions []*jobEviction, plan *solver.Plan) {
 	if len(evictions) == 0 {
 		return
 	}
-	var names []string
+	var victims []namedJob
 	var total evictionSum
 	for _, p := range evictions {
-		names = append(names, displayName(p.victimJob.job))
+		victim := p.victimJob
+		// The matrix has the type of an evicted pod. Other pods of the job may name any text.
+		victims = append(victims, namedJob{displayName(victim.job), victim.job.Namespace, s.policy.ServiceType(p.tasks[0])})
 		sum := p.sum()
 		total.add(sum)
-		s.recordReclaimed(job, p, sum)
-		s.action.counters.countEviction(p, sum.cardSeconds)
-	}
-	if more := len(names) - maxNamedJobs; more > 0 {
-		names = append(names[:maxNamedJobs], fmt.Sprintf("%d more", more))
+		s.recordReclaimed(job, serviceType, p, sum)
+		s.action.counters.countEviction(p, serviceType, sum.cardSeconds)
+		klog.InfoS("Pods of a job are evicted for another job", "victim", displayName(victim.job), "victimQueue", victim.job.Queue,
+			"pods", sum.pods, "cards", sum.cards, "reclaimer", displayName(job), "reclaimerQueue", job.Queue)
 	}
 	s.policy.RecordEvent(capacitycard.PodGroupReference(job), corev1.EventTypeNormal, eventReclaims, fmt.Sprintf(
 		"reclaims %s for %d pod(s): %d pod(s) of %s are evicted, %s of work are lost; its pods start when those are gone",
-		total.resource(), plan.Placed(), total.pods, strings.Join(names, ", "), total.loss()))
+		total.resource(), plan.Placed(), total.pods, describeJobs(job.Namespace, victims), total.loss()))
 }
 
 // recordSearchCut records that the search for victims of a job ended at its budget.
@@ -61,7 +65,9 @@ func (s *reclaimSession) recordSearchCut(job *api.JobInfo) {
 		len(job.TaskStatusIndex[api.Pending])))
 }
 
-func (s *reclaimSession) recordReclaimed(job *api.JobInfo, p *jobEviction, sum evictionSum) {
+// recordReclaimed records the event of a victim job. It names the reclaimer and its queue only in
+// the reclaimer's own namespace.
+func (s *reclaimSession) recordReclaimed(job *api.JobInfo, serviceType string, p *jobEviction, sum evictionSum) {
 	what := "one of its pods is evicted, the job continues"
 	switch {
 	case p.whole && p.victimJob.evictionPolicy.Terminates:
@@ -77,9 +83,53 @@ func (s *reclaimSession) recordReclaimed(job *api.JobInfo, p *jobEviction, sum e
 	if sum.cards == 0 {
 		reclaimed = fmt.Sprintf("%dm cpu and %d Mi memory", sum.milliCPU, sum.memory>>20)
 	}
+	reclaimer := describeJobs(p.victimJob.job.Namespace, []namedJob{{displayName(job), job.Namespace, serviceType}})
+	if job.Namespace == p.victimJob.job.Namespace {
+		reclaimer += fmt.Sprintf(" of queue %s", job.Queue)
+	}
 	s.policy.RecordEvent(eventObject(p.victimJob), corev1.EventTypeWarning, eventReclaimed, fmt.Sprintf(
-		"%s are reclaimed for %s of queue %s: %s; %s of work are lost",
-		reclaimed, displayName(job), job.Queue, what, sum.loss()))
+		"%s are reclaimed for %s: %s; %s of work are lost", reclaimed, reclaimer, what, sum.loss()))
+}
+
+// namedJob is a job in an event.
+type namedJob struct {
+	// name is its name with its namespace.
+	name, namespace, serviceType string
+}
+
+// describeJobs returns what an event in a namespace says about jobs. It names maxNamedJobs of the same
+// namespace. It counts those of other namespaces by service type, because their names belong to
+// other tenants.
+func describeJobs(namespace string, jobs []namedJob) string {
+	var texts []string
+	own, others := 0, map[string]int{}
+	for _, job := range jobs {
+		if job.namespace != namespace {
+			others[job.serviceType]++
+			continue
+		}
+		if own++; own <= maxNamedJobs {
+			texts = append(texts, job.name)
+		}
+	}
+	if own > maxNamedJobs {
+		texts = append(texts, fmt.Sprintf("%d more", own-maxNamedJobs))
+	}
+	for _, serviceType := range slices.Sorted(maps.Keys(others)) {
+		texts = append(texts, countJobs(others[serviceType], serviceType))
+	}
+	return strings.Join(texts, ", ")
+}
+
+func countJobs(count int, serviceType string) string {
+	text := "1 job"
+	if count != 1 {
+		text = fmt.Sprintf("%d jobs", count)
+	}
+	if serviceType == "" {
+		return text + " without service type"
+	}
+	return text + " of service type " + serviceType
 }
 
 // displayName returns the name by which users know a job: that of its pods' controller,
@@ -165,13 +215,13 @@ type counters struct {
 
 func newCounters() counters {
 	vec := func(name, help string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"queue"})
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"queue", "reclaimer_service_type"})
 	}
 	return counters{
 		queues: map[api.QueueID]bool{},
-		jobs:   vec("cardquota_reclaimed_jobs_total", "Jobs of the queue that were evicted as a whole so that another queue gets its cards back."),
-		pods:   vec("cardquota_reclaimed_pods_total", "Pods of the queue that were evicted so that another queue gets its cards back."),
-		loss:   vec("cardquota_reclaimed_card_seconds_total", "Work of the queue that was lost with evicted pods, in card-seconds."),
+		jobs:   vec("cardquota_reclaimed_jobs_total", "Jobs of the queue that were evicted as a whole so that another queue gets their cards, by the service type of the reclaimer."),
+		pods:   vec("cardquota_reclaimed_pods_total", "Pods of the queue that were evicted so that another queue gets their cards."),
+		loss:   vec("cardquota_reclaimed_card_seconds_total", "Work of the queue that these evictions destroyed: cards × seconds since the start or the last checkpoint."),
 	}
 }
 
@@ -180,14 +230,14 @@ func (a *Action) Metrics() []prometheus.Collector {
 	return []prometheus.Collector{a.counters.jobs, a.counters.pods, a.counters.loss}
 }
 
-func (c *counters) countEviction(p *jobEviction, loss int64) {
+func (c *counters) countEviction(p *jobEviction, reclaimer string, loss int64) {
 	queue := string(p.victimJob.job.Queue)
 	c.queues[p.victimJob.job.Queue] = true
 	if p.whole {
-		c.jobs.WithLabelValues(queue).Inc()
+		c.jobs.WithLabelValues(queue, reclaimer).Inc()
 	}
-	c.pods.WithLabelValues(queue).Add(float64(len(p.indexes)))
-	c.loss.WithLabelValues(queue).Add(float64(loss))
+	c.pods.WithLabelValues(queue, reclaimer).Add(float64(len(p.indexes)))
+	c.loss.WithLabelValues(queue, reclaimer).Add(float64(loss))
 }
 
 // dropGoneQueues drops the counters of deleted queues.
@@ -198,7 +248,7 @@ func (c *counters) dropGoneQueues(queues map[api.QueueID]*api.QueueInfo) {
 		}
 		delete(c.queues, queue)
 		for _, vec := range []*prometheus.CounterVec{c.jobs, c.pods, c.loss} {
-			vec.DeleteLabelValues(string(queue))
+			vec.DeletePartialMatch(prometheus.Labels{"queue": string(queue)})
 		}
 	}
 }

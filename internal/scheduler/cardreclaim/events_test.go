@@ -33,13 +33,19 @@ func roundLoss(message string) string {
 
 var losses = regexp.MustCompile(`[0-9]+ card-seconds`)
 
-// eventsAbout lists the events about an object of this world, once there are any.
+// eventsAbout lists the events about an object of this world in namespace ns, once there are any.
 func eventsAbout(t *testing.T, uid, reason string) []corev1.Event {
+	t.Helper()
+	return eventsIn(t, "ns", uid, reason)
+}
+
+// eventsIn lists the events about an object of this world in a namespace, once there are any.
+func eventsIn(t *testing.T, namespace, uid, reason string) []corev1.Event {
 	t.Helper()
 	var found []corev1.Event
 	eventually(t, reason+" about "+uid, func() bool {
 		for _, server := range servers {
-			list, err := server.CoreV1().Events("ns").List(t.Context(), metav1.ListOptions{})
+			list, err := server.CoreV1().Events(namespace).List(t.Context(), metav1.ListOptions{})
 			check.NoError(t, err)
 			for _, event := range list.Items {
 				if string(event.InvolvedObject.UID) == uid && event.Reason == reason {
@@ -82,6 +88,39 @@ func TestReclaimEvents(t *testing.T) {
 	}
 }
 
+// TestEventsNameNoJobsOfOtherNamespaces: the names of jobs and queues there belong to other tenants.
+func TestEventsNameNoJobsOfOtherNamespaces(t *testing.T) {
+	w := newWorld("node n A 4; i inf 4: -*4 ns=shop")
+	own, far := fmt.Sprintf("own%d", w.ID), fmt.Sprintf("far%d", w.ID)
+	w.add(far + "a tra 2: n*2 ran=24h; " + far + "b tra 1: n ran=24h; " + own + " tra 1: n ran=24h ns=shop").runAction(t)
+	message := eventsIn(t, "shop", fmt.Sprintf("w%d-i", w.ID), "ReclaimsCards")[0].Message
+	if !strings.Contains(message, "4 pod(s) of shop/"+own+", 2 jobs of service type training are evicted") {
+		t.Errorf("the reclaimer reads %q, want its own job by name, the others by service type", message)
+	}
+	message = eventsAbout(t, fmt.Sprintf("w%d-%sa", w.ID, far), "CardsReclaimed")[0].Message
+	if !strings.HasPrefix(message, "2 card(s) are reclaimed for 1 job of service type inference: all of its pods are evicted") {
+		t.Errorf("the victim reads %q, want the service type of the reclaimer only", message)
+	}
+	message = eventsIn(t, "shop", fmt.Sprintf("w%d-%s", w.ID, own), "CardsReclaimed")[0].Message
+	if !strings.HasPrefix(message, "1 card(s) are reclaimed for shop/i of queue inf: ") {
+		t.Errorf("the victim in the reclaimer's namespace reads %q, want its name", message)
+	}
+}
+
+// TestEventsShowOnlyTypesOfTheMatrix: in a queue without a service type the pods name it. A pod that is
+// not evicted may name any text, which must not reach other tenants.
+func TestEventsShowOnlyTypesOfTheMatrix(t *testing.T) {
+	w := newWorld("node n A 2; queue other PLENTY 100 gives; t other 1: n*2 type=training ran=24h; i inf 1: - ns=shop", onPod("t-0", typed("any text"))).runAction(t)
+	w.expectEvictedAndPlaced(t, "t-1", "i-0@n")
+	message := eventsIn(t, "shop", fmt.Sprintf("w%d-i", w.ID), "ReclaimsCards")[0].Message
+	check.Contains(t, "event of the reclaimer", message, "1 pod(s) of 1 job of service type training are evicted")
+}
+
+func TestDescribeJobs(t *testing.T) {
+	check.Equal(t, "own jobs, then others by type", "a/1, a/2, a/3, 1 more, 1 job without service type, 2 jobs of service type training", describeJobs("a", []namedJob{
+		{"b/1", "b", "training"}, {"a/1", "a", "training"}, {"c/1", "c", "training"}, {"a/2", "a", ""}, {"b/2", "b", ""}, {"a/3", "a", ""}, {"a/4", "a", ""}}))
+}
+
 func TestEventNamesFewJobs(t *testing.T) {
 	w := newWorld("node n A 5; t0 tra 1: n ran=24h; t1 tra 1: n ran=24h; t2 tra 1: n ran=24h; t3 tra 1: n ran=24h; t4 tra 1: n ran=24h; i inf 5: -*5").runAction(t)
 	events := eventsAbout(t, fmt.Sprintf("w%d-i", w.ID), "ReclaimsCards")
@@ -106,13 +145,13 @@ func TestReclaimCounters(t *testing.T) {
 		vec  *prometheus.CounterVec
 		want float64
 	}{"jobs": {w.action.counters.jobs, 1}, "pods": {w.action.counters.pods, 4}, "card-seconds": {w.action.counters.loss, 4 * 3600}} {
-		if got := testutil.ToFloat64(tc.vec.WithLabelValues(queue)); got < tc.want || got > tc.want+40 { // the clock went on
+		if got := testutil.ToFloat64(tc.vec.WithLabelValues(queue, "inference")); got < tc.want || got > tc.want+40 { // the clock went on
 			t.Errorf("%v %s, want %v", got, what, tc.want)
 		}
 	}
 	w = newWorld(fmt.Sprintf("node n A 4; queue %sb PLENTY 20000 training; t %sb 2: n*4 ran=1h; i inf 2: -*2", queue, queue)).runAction(t)
 	w.expectEvictedAndPlaced(t, "t-0 t-1", "i@n*2")
-	if jobs, pods := testutil.ToFloat64(w.action.counters.jobs.WithLabelValues(queue+"b")), testutil.ToFloat64(w.action.counters.pods.WithLabelValues(queue+"b")); jobs != 0 || pods != 2 {
+	if jobs, pods := testutil.ToFloat64(w.action.counters.jobs.WithLabelValues(queue+"b", "inference")), testutil.ToFloat64(w.action.counters.pods.WithLabelValues(queue+"b", "inference")); jobs != 0 || pods != 2 {
 		t.Errorf("%v jobs and %v pods, want elastic pods only", jobs, pods)
 	}
 }
@@ -125,10 +164,10 @@ func TestCountersOfDeletedQueueAreDropped(t *testing.T) {
 	w.add(fmt.Sprintf("queue %s PLENTY 20000 training; t %s 4: n*4 ran=1h", queue, queue)).runAction(t).expectEvictedAndPlaced(t, "t*4", "i@n*4")
 	vecs := map[string]*prometheus.CounterVec{"jobs": w.action.counters.jobs, "pods": w.action.counters.pods, "card-seconds": w.action.counters.loss}
 	for what, vec := range vecs {
-		check.That(t, testutil.ToFloat64(vec.WithLabelValues(queue)) > 0, "no %s are counted", what)
+		check.That(t, testutil.ToFloat64(vec.WithLabelValues(queue, "inference")) > 0, "no %s are counted", what)
 	}
 	w.openSession().executeActions()
-	check.That(t, testutil.ToFloat64(w.action.counters.pods.WithLabelValues(queue)) > 0, "the pods of a queue that exists are forgotten")
+	check.That(t, testutil.ToFloat64(w.action.counters.pods.WithLabelValues(queue, "inference")) > 0, "the pods of a queue that exists are forgotten")
 	for _, known := range w.Queues {
 		if known.Name == queue {
 			w.Cache.DeleteQueueV1beta1(known)
@@ -136,7 +175,7 @@ func TestCountersOfDeletedQueueAreDropped(t *testing.T) {
 	}
 	w.openSession().executeActions()
 	for what, vec := range vecs {
-		check.That(t, !vec.DeleteLabelValues(queue), "the series of %s is still there", what)
+		check.That(t, vec.DeletePartialMatch(prometheus.Labels{"queue": queue}) == 0, "the series of %s is still there", what)
 	}
 }
 
@@ -145,9 +184,9 @@ func TestMetricsAreWellFormed(t *testing.T) {
 	action := New(cards, fakePolicies{})
 	registry.MustRegister(action.Metrics()...)
 	fresh := action.counters
-	fresh.jobs.WithLabelValues("q").Inc()
-	fresh.pods.WithLabelValues("q").Inc()
-	fresh.loss.WithLabelValues("q").Inc()
+	fresh.jobs.WithLabelValues("q", "inference").Inc()
+	fresh.pods.WithLabelValues("q", "inference").Inc()
+	fresh.loss.WithLabelValues("q", "inference").Inc()
 	problems, err := testutil.GatherAndLint(registry)
 	check.That(t, err == nil && len(problems) == 0, "problems %v, error %v", problems, err)
 	families, err := registry.Gather()

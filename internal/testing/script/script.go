@@ -153,7 +153,9 @@ func setOption(object client.Object, option, value string) {
 		object.Labels = withEntry(object.Labels, option, value)
 	default:
 		if key, isAnnotation := annotations[option]; isAnnotation {
-			value = quotaJSON(value)
+			if option != "checkpoint" {
+				value = quotaJSON(value)
+			}
 			annotate(key)
 		} else if isResource {
 			setQuantity(resourcesOf(object), name, value)
@@ -169,7 +171,7 @@ var annotations = map[string]string{
 	"card": v1alpha1.AnnotationCardName, "in": v1beta1.QueueNameAnnotationKey, "group": v1beta1.KubeGroupNameAnnotationKey,
 	"charged": v1alpha1.AnnotationChargedQueue, "type": v1alpha1.AnnotationServiceType, "quota": v1alpha1.AnnotationCardQuota,
 	"allocated": v1alpha1.AnnotationCardAllocated, "request": v1alpha1.AnnotationCardRequest, "for": v1alpha1.AnnotationNamespaceSelector,
-	"deserved": "volcano.sh/card.deserved", "guarantee": "volcano.sh/card.guarantee", "stop": "volcano.sh/stop-policy", "parentonly": "cardquota.dev/parent-only",
+	"deserved": "volcano.sh/card.deserved", "guarantee": "volcano.sh/card.guarantee", "stop": "volcano.sh/stop-policy", "checkpoint": v1alpha1.AnnotationCheckpointTime, "parentonly": "cardquota.dev/parent-only",
 }
 
 // quotaJSON converts "A:2,B:1" into a JSON object, and leaves every other text unchanged.
@@ -278,8 +280,8 @@ func setPod(p *corev1.Pod, option, value string) {
 	case "grace":
 		seconds := parseNumber(value)
 		p.Spec.TerminationGracePeriodSeconds = &seconds
-	case "created":
-		p.CreationTimestamp = metav1.NewTime(Began.Add(time.Duration(parseNumber(value)) * time.Second))
+	case "created", "started", "scheduled":
+		setPodTime(p, option, metav1.NewTime(Began.Add(time.Duration(parseNumber(value))*time.Second)))
 	case "preempts":
 		policy := corev1.PreemptionPolicy(value)
 		p.Spec.PreemptionPolicy = &policy
@@ -302,42 +304,83 @@ func setPod(p *corev1.Pod, option, value string) {
 	}
 }
 
-// setCardQuota changes a CardQuota of one card, H200. All options except limit, in and created
-// are its status.
+func setPodTime(p *corev1.Pod, option string, at metav1.Time) {
+	switch option {
+	case "created":
+		p.CreationTimestamp = at
+	case "started":
+		p.Status.StartTime = &at
+	case "scheduled":
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: at}}
+	}
+}
+
+// setCardQuota changes a CardQuota of one card, H200. All options except limit, in, created and
+// over-allocation are its status.
 func setCardQuota(q *v1alpha1.CardQuota, option, value string) {
-	card := models.Replace("H200")
-	status := func() *v1alpha1.CardStatus {
+	if field, isNumber := statusNumbers[option]; isNumber {
 		if len(q.Status.Cards) == 0 {
-			q.Status.Cards = []v1alpha1.CardStatus{{Name: card, Quota: ptr.Deref(q.Spec.Cards[0].Quota, 0), Physical: 8}}
+			q.Status.Cards = []v1alpha1.CardStatus{{Name: models.Replace("H200"), Quota: ptr.Deref(q.Spec.Cards[0].Quota, 0), Physical: 8}}
 		}
-		return &q.Status.Cards[0]
+		*field(&q.Status.Cards[0]) = parseNumber(value)
+		return
 	}
 	switch option {
 	case "limit":
-		q.Spec.Cards = []v1alpha1.Card{{Name: card, Quota: ptr.To(parseNumber(value))}}
+		q.Spec.Cards = []v1alpha1.Card{{Name: models.Replace("H200"), Quota: ptr.To(parseNumber(value))}}
 	case "in":
 		q.Spec.QueueName = value
 	case "created":
 		q.CreationTimestamp = metav1.NewTime(Began.Add(time.Duration(parseNumber(value)) * time.Second))
-	case "used":
-		status().Used = parseNumber(value)
-	case "free":
-		status().Free = parseNumber(value)
-	case "pending":
-		status().Pending = parseNumber(value)
-	case "deserved":
-		status().Deserved = parseNumber(value)
-	case "guarantee":
-		status().Guarantee = parseNumber(value)
-	case "borrowed":
-		status().Borrowed = parseNumber(value)
-	case "over":
-		status().OverQuotaBy = parseNumber(value)
+	case "over-allocation":
+		q.Spec.OverAllocation = v1alpha1.OverAllocation(value)
 	case "cpu":
 		q.Status.CPU = &v1alpha1.ResourceStatus{Used: resource.MustParse(value)}
 	case "memory":
 		q.Status.Memory = &v1alpha1.ResourceStatus{Used: resource.MustParse(value)}
+	case "blocked":
+		setBlocked(q, value)
 	default:
 		panic("a CardQuota has no " + option)
 	}
+}
+
+// statusNumbers are the options of a card's status.
+var statusNumbers = map[string]func(*v1alpha1.CardStatus) *int64{
+	"used":      func(c *v1alpha1.CardStatus) *int64 { return &c.Used },
+	"free":      func(c *v1alpha1.CardStatus) *int64 { return &c.Free },
+	"pending":   func(c *v1alpha1.CardStatus) *int64 { return &c.Pending },
+	"deserved":  func(c *v1alpha1.CardStatus) *int64 { return &c.Deserved },
+	"guarantee": func(c *v1alpha1.CardStatus) *int64 { return &c.Guarantee },
+	"borrowed":  func(c *v1alpha1.CardStatus) *int64 { return &c.Borrowed },
+	"physical":  func(c *v1alpha1.CardStatus) *int64 { return &c.Physical },
+	"over":      func(c *v1alpha1.CardStatus) *int64 { return &c.OverQuotaBy },
+}
+
+// setBlocked sets status.blocked: "POD:CARD:COUNT:REASON,…". Holders follow an entry:
+// "…:REASON:POD:QUEUE:COUNT:…", where QUEUE/TYPE is a queue with a service type.
+func setBlocked(q *v1alpha1.CardQuota, value string) {
+	q.Status.Blocked = nil
+	for entry := range strings.SplitSeq(value, ",") {
+		words := strings.Split(entry, ":")
+		if len(words) < 4 {
+			continue
+		}
+		b := v1alpha1.BlockedStatus{Workload: podReference(words[0]), Card: words[1], Count: parseNumber(words[2]), Reason: v1alpha1.BlockedReason(words[3])}
+		for at := 4; at+2 < len(words); at += 3 {
+			queue, serviceType, isTyped := strings.Cut(words[at+1], "/")
+			if !isTyped {
+				serviceType = "none"
+			}
+			b.Holders = append(b.Holders, v1alpha1.CardHolder{
+				Workload: podReference(words[at]), Queue: queue, ServiceType: serviceType, Card: models.Replace("H200"), Count: parseNumber(words[at+2]),
+			})
+		}
+		q.Status.Blocked = append(q.Status.Blocked, b)
+	}
+	q.Status.BlockedTotal = int32(len(q.Status.Blocked))
+}
+
+func podReference(name string) v1alpha1.WorkloadReference {
+	return v1alpha1.WorkloadReference{Kind: "Pod", Namespace: Namespace, Name: name}
 }

@@ -46,6 +46,9 @@ func ValidateCardQuota(quota, before *v1alpha1.CardQuota, input CardQuotaInput) 
 	}
 	checkHierarchy(&result, quota, before, input)
 	checkSelector(&result, quota, before, input)
+	if quota.Spec.OverAllocation == v1alpha1.OverAllocationAllow { // the totals of all CardQuotas cost most
+		return result
+	}
 	if before == nil || before.Spec.OverAllocation != quota.Spec.OverAllocation || before.Spec.Parent != quota.Spec.Parent || !equality.Semantic.DeepEqual(quota.Spec.Cards, before.Spec.Cards) {
 		checkOverAllocation(&result, quota, before, totalsBeside(quota, input))
 	}

@@ -115,8 +115,9 @@ type treeWorld struct {
 	all      []*v1alpha1.CardQuota
 	byName   map[string]*v1alpha1.CardQuota
 	children map[string][]*v1alpha1.CardQuota // by name, without those that are being deleted
-	written  map[string]quota.TreeQueue
-	queues   []*v1beta1.Queue
+	// written has what writtenFor has returned: most CardQuotas decide nothing.
+	written map[string]quota.TreeQueue
+	queues  []*v1beta1.Queue
 	// handWritten are the Queues without a CardQuota, by the Queue that they name as parent.
 	handWritten map[string][]*v1beta1.Queue
 	unmanaged   v1alpha1.UnmanagedQueues
@@ -134,7 +135,7 @@ func newTreeWorld(replaced *v1alpha1.CardQuota, input CardQuotaInput) *treeWorld
 	}
 	w.all = append(w.all, input.All...)
 	for _, c := range w.all {
-		w.byName[c.Name], w.written[c.Name] = c, cardquota.TreeQueueFor(c)
+		w.byName[c.Name] = c
 		if c.Spec.Parent != "" && c.DeletionTimestamp == nil {
 			w.children[c.Spec.Parent] = append(w.children[c.Spec.Parent], c)
 		}
@@ -157,6 +158,16 @@ func (w *treeWorld) addHandWritten() {
 			w.handWritten[queue.Spec.Parent] = append(w.handWritten[queue.Spec.Parent], queue)
 		}
 	}
+}
+
+// writtenFor returns a CardQuota as part of a tree, by name. Without one it is empty.
+func (w *treeWorld) writtenFor(name string) quota.TreeQueue {
+	written, known := w.written[name]
+	if c := w.byName[name]; !known && c != nil {
+		written = cardquota.TreeQueueFor(c)
+		w.written[name] = written
+	}
+	return written
 }
 
 // unmanagedQueues says what Queues without card.quota may use.

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/policy"
 )
 
@@ -93,7 +94,7 @@ func cardsWithout(isWritten func(v1alpha1.Card) bool) func(*v1alpha1.CardQuota) 
 			}
 		}
 		if len(names) > 1 {
-			return fmt.Sprintf("%s and %d more", names[0], len(names)-1)
+			return conditions.JoinFirst(names, 1)
 		}
 		return joinSome(names)
 	}

@@ -56,6 +56,13 @@ func TestServiceTypePolicy(t *testing.T) {
 		"metadata of a wrong one":            {policy: policy(wrong), before: policy(wrong), base: good},
 		"a wrong one that is being deleted":  {policy: leaving, before: policy(nil), base: good},
 		"a number that the scheduler cannot": {policy: policy(func(s *v1alpha1.ServiceTypePolicySpec) { s.OverCommitPercent = 50 }), base: good, refusal: "spec.overCommitPercent: Invalid value: 50: must be from 100 to 10000"},
+		"a card that is none": {policy: policy(func(s *v1alpha1.ServiceTypePolicySpec) {
+			s.Cards = []v1alpha1.CardMapping{{Resource: "cpu", Model: "X"}}
+		}), base: good,
+			refusal: `spec.cards[cpu].resource: Forbidden: "cpu" is no card`},
+		"a card": {policy: policy(func(s *v1alpha1.ServiceTypePolicySpec) {
+			s.Cards = []v1alpha1.CardMapping{{Resource: "amd.com/gpu", ModelLabel: "amd.com/gpu.product-name", NodeSelector: map[string]string{"on": "true"}}}
+		}), base: good},
 		"a type goes of which quotas are": {policy: policy(types(v1alpha1.ServiceType{Name: "inference"})), base: good, quotas: []*v1alpha1.CardQuota{quotaOf("b", batch), quotaOf("a", batch), quotaOf("c", nil)},
 			warning: "2 CardQuotas have a service type that this policy does not define: a (batch), b (batch)"},
 		"unmanaged queues are denied":     {policy: policy(denying), before: policy(nil), base: good, warning: "spec.unmanagedQueues: Deny: pods that request CPU or memory no longer start in queues without a CardQuota, also not in queue default"},

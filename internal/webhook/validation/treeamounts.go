@@ -25,14 +25,14 @@ type treeAmounts struct {
 
 // names returns the cards, CPU and memory of which a CardQuota has an entry.
 func (w *treeWorld) names(c *v1alpha1.CardQuota) []card.Name {
-	written := w.written[c.Name]
+	written := w.writtenFor(c.Name)
 	return written.Names()
 }
 
 // amounts returns what a CardQuota says about a name, with the quota that it inherits. It is false
 // if that is unknown, because an ancestor does not exist yet.
 func (w *treeWorld) amounts(c *v1alpha1.CardQuota, name card.Name) (a treeAmounts, known bool) {
-	written := w.written[c.Name]
+	written := w.writtenFor(c.Name)
 	limit, hasQuota := written.Quota[name]
 	deserved, hasDeserved := written.Deserved[name]
 	guarantee, hasGuarantee := written.Guarantee[name]
@@ -58,7 +58,7 @@ func (w *treeWorld) deservesQuota(c *v1alpha1.CardQuota, name card.Name) bool {
 		return true
 	}
 	return slices.ContainsFunc(append(w.below(c), c), func(c *v1alpha1.CardQuota) bool {
-		written := w.written[c.Name]
+		written := w.writtenFor(c.Name)
 		_, deserves := written.Deserved[name]
 		return deserves || written.Guarantee[name] > 0
 	})
@@ -69,7 +69,7 @@ func (w *treeWorld) deservesQuota(c *v1alpha1.CardQuota, name card.Name) bool {
 func (w *treeWorld) inheritedQuota(c *v1alpha1.CardQuota, name card.Name) (limit int64, known bool) {
 	above := w.ancestors(c)
 	for _, ancestor := range above {
-		written := w.written[ancestor.Name]
+		written := w.writtenFor(ancestor.Name)
 		if limit, hasQuota := written.Quota[name]; hasQuota {
 			return limit, true
 		}
@@ -83,7 +83,7 @@ func (w *treeWorld) inheritedQuota(c *v1alpha1.CardQuota, name card.Name) (limit
 // ownExcesses checks the entries of a CardQuota by themselves.
 func (w *treeWorld) ownExcesses(c *v1alpha1.CardQuota) (found []excess) {
 	isInTree := c.Spec.Parent != "" || c.Spec.ServiceType == "" || len(w.children[c.Name]) > 0
-	written := w.written[c.Name]
+	written := w.writtenFor(c.Name)
 	for _, name := range w.names(c) {
 		limit, hasQuota := written.Quota[name]
 		_, isResource := resourceNames[name]

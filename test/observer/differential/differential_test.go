@@ -49,7 +49,7 @@ func TestNodesAgree(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		for range perDraw {
 			node := drawNode(t, "n")
-			product, ours := card.Recognise(node), rule.ReadNode(node)
+			product, ours := card.Recognise(node, nil), rule.ReadNode(node)
 			equal(t, "model", product.Model, ours.Model)
 			offers := map[corev1.ResourceName]rule.Offer{}
 			for _, held := range product.Cards {

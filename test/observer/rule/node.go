@@ -71,7 +71,7 @@ func isCard(name string, types []string, node *corev1.Node) bool {
 	}
 	if len(types) == 0 { // the node is not labelled yet
 		base := strings.TrimSuffix(name, ".shared")
-		return base == nvidiaGPU || strings.Contains(base, "/") && slices.ContainsFunc(slices.Collect(maps.Keys(node.Labels)),
+		return base == nvidiaGPU || strings.Contains(base, "/") && !isNetwork(name) && slices.ContainsFunc(slices.Collect(maps.Keys(node.Labels)),
 			func(label string) bool { return strings.HasPrefix(label, base+".") })
 	}
 	return slices.ContainsFunc(types, func(t string) bool {
@@ -79,7 +79,7 @@ func isCard(name string, types []string, node *corev1.Node) bool {
 			return true
 		}
 		domain, _, _ := strings.Cut(t, "/")
-		return domain+"/" != nvidia && strings.HasPrefix(name, domain+"/") && !offersExact(node, t)
+		return domain+"/" != nvidia && strings.HasPrefix(name, domain+"/") && !isNetwork(name) && !offersExact(node, t)
 	})
 }
 
@@ -125,10 +125,10 @@ func nameOf(name string, types []string, model string, node *corev1.Node) string
 	return card
 }
 
-// offersOther reports whether a node offers another resource of a vendor's domain.
+// offersOther reports whether a node offers another resource of a vendor's domain that may be a card.
 func offersOther(name, domain string, node *corev1.Node) bool {
 	for other := range node.Status.Allocatable {
-		if string(other) != name && strings.HasPrefix(string(other), domain+"/") {
+		if string(other) != name && strings.HasPrefix(string(other), domain+"/") && !isNetwork(string(other)) {
 			return true
 		}
 	}
@@ -148,7 +148,8 @@ func countOf(quantity resource.Quantity) int64 {
 
 // Inventory is the cards of all nodes. Its methods only read, except Set and Remove.
 type Inventory struct {
-	nodes map[string]Node
+	nodes    map[string]Node
+	mappings []Mapping
 	// known are all resources that were a card on some node.
 	known map[corev1.ResourceName]bool
 }
@@ -160,6 +161,23 @@ func NewInventory(known ...corev1.ResourceName) *Inventory {
 		inv.known[name] = true
 	}
 	return inv
+}
+
+// WithMappings sets the entries of spec.cards, before any node is set. Their resources are cards.
+func (inv *Inventory) WithMappings(mappings []Mapping) *Inventory {
+	inv.mappings = mappings
+	for _, mapping := range mappings {
+		inv.known[mapping.Resource] = true
+	}
+	return inv
+}
+
+// Read recognises the cards of a node.
+func (inv *Inventory) Read(node *corev1.Node) Node {
+	if len(inv.mappings) == 0 {
+		return ReadNode(node)
+	}
+	return ReadMappedNode(node, inv.mappings)
 }
 
 // Set adds or replaces a node. A resource that is a card on any node is a card everywhere.

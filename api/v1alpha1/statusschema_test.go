@@ -1,0 +1,96 @@
+package v1alpha1_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cardquota"
+	"cardquota.dev/operator/internal/localquota"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/seed"
+)
+
+// validate returns a function that says why the API server would refuse a status.
+func validate(t *testing.T, plural string) func(any) error {
+	t.Helper()
+	var internal apiextensions.JSONSchemaProps
+	schema := schemaOf(t, plural).Properties["status"]
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(&schema, &internal, nil); err != nil {
+		t.Fatal(err)
+	}
+	validator, _, err := validation.NewSchemaValidator(&internal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(status any) error {
+		text, err := json.Marshal(status)
+		if err != nil {
+			return err
+		}
+		var value any
+		if err := json.Unmarshal(text, &value); err != nil {
+			return err
+		}
+		if result := validator.Validate(value); len(result.Errors) > 0 {
+			return fmt.Errorf("%v: %s", result.Errors, text)
+		}
+		return nil
+	}
+}
+
+// TestEveryStatusIsValid: what waits, and who holds the cards, is in a form that the API server
+// accepts, whatever a tenant and the scheduler write.
+func TestEveryStatusIsValid(t *testing.T) {
+	isValid, isValidView := validate(t, "cardquotas"), validate(t, "localcardquotas")
+	wrong := []v1alpha1.BlockedStatus{{Workload: v1alpha1.WorkloadReference{Kind: "Pod", Namespace: "lab", Name: "a"}, Holders: []v1alpha1.CardHolder{{Card: "NVIDIA-H200"}}}}
+	if isValid(v1alpha1.CardQuotaStatus{Blocked: wrong}) == nil || isValidView(v1alpha1.LocalCardQuotaStatus{Blocked: wrong}) == nil {
+		t.Error("a holder of no cards is valid")
+	}
+	node := card.Node{Model: "NVIDIA-H200", Cards: []card.NodeCard{{Name: "NVIDIA-H200", Resource: builder.GPU, Count: 8}}}
+	quota := builder.CardQuota("q").ServiceType("training").Card("NVIDIA-H200", 8).Obj()
+	seed.Check(t, func(t *rapid.T) {
+		many := rapid.SampledFrom([]int{1, 1, 300}).Draw(t, "repeated")
+		words := rapid.SampledFrom([]string{"", "NVIDIA-H200", "Queue <q> has insufficient <NVIDIA-H200> quota: requested <2>, total would be <9>, but capability is <8>",
+			"Queue <top>, an ancestor of <q>, has insufficient <NVIDIA-H200> quota: requested <2>, total would be <9>, but capability is <8>",
+			"0/1 nodes are unavailable: 1 Insufficient nvidia.com/gpu.", "Pod lab/a can possibly be assigned to a, once minAvailable is satisfied"})
+		input := cardquota.CountInput{
+			Inventory: card.NewInventory(map[string]card.Node{"a": node}), Nodes: []card.NodeState{{Name: "a", Node: node, IsReady: true}},
+			LocalQueues: map[string]bool{"q": true},
+		}
+		for i := range rapid.IntRange(0, 12).Draw(t, "pods") {
+			b := builder.Pod(rapid.SampledFrom([]string{"lab", "other"}).Draw(t, "namespace"), fmt.Sprint("p", i)).Queue(rapid.SampledFrom([]string{"q", "r"}).Draw(t, "queue")).
+				GPUs(rapid.IntRange(0, 4).Draw(t, "count")).Card(rapid.OneOf(words, rapid.String()).Draw(t, "card")).ServiceType(strings.Repeat(rapid.OneOf(words, rapid.String()).Draw(t, "type"), many)).
+				Created(time.Unix(0, 0))
+			if owner := strings.Repeat(rapid.String().Draw(t, "owner"), many); owner != "" {
+				b.Owner(owner+"/v1", owner, owner)
+			}
+			if b.Condition(corev1.PodScheduled, corev1.ConditionFalse, rapid.String().Draw(t, "reason"), strings.Repeat(rapid.OneOf(words, rapid.String()).Draw(t, "message"), many)); rapid.Bool().Draw(t, "runs") {
+				b.Running("a")
+			}
+			input.Pods = append(input.Pods, b.Obj())
+		}
+		usage := cardquota.CountUsage(input)["q"]
+		quota := quota.DeepCopy()
+		quota.Status = cardquota.NewStatus(cardquota.StatusInput{Quota: quota, Usage: &usage, Own: &usage, Sync: metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSynced}, Now: time.Unix(0, 0)})
+		if err := isValid(quota.Status); err != nil {
+			t.Fatal(err)
+		}
+		for _, namespace := range []string{"lab", "other", "third"} {
+			if err := isValidView(localquota.NewStatus(quota, namespace, usage.Local[namespace], usage.BlockedTotal)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}

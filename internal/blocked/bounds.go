@@ -1,0 +1,36 @@
+package blocked
+
+import (
+	"slices"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/conditions"
+)
+
+// Bounds of an entry in bytes, as in its schema. A tenant can write any owner into a pod, and any
+// message into a PodGroup.
+const (
+	MaxCardLength = 2600 // 16 alternatives of 160
+	maxNameLength = 253
+)
+
+// Truncate returns entries within their bounds. It does not change the given ones.
+func Truncate(entries []v1alpha1.BlockedStatus) []v1alpha1.BlockedStatus {
+	out := slices.Clone(entries)
+	for i := range out {
+		entry := &out[i]
+		truncateReference(&entry.Workload)
+		entry.Card, entry.Message = conditions.Truncate(entry.Card, MaxCardLength), conditions.Truncate(entry.Message, conditions.MaxMessageLength)
+		entry.Holders = slices.Clone(entry.Holders)
+		for j := range entry.Holders {
+			holder := &entry.Holders[j]
+			truncateReference(&holder.Workload)
+			holder.Queue, holder.ServiceType = conditions.Truncate(holder.Queue, maxNameLength), conditions.Truncate(holder.ServiceType, maxNameLength)
+		}
+	}
+	return out
+}
+
+func truncateReference(w *v1alpha1.WorkloadReference) {
+	w.APIGroup, w.Kind, w.Name = conditions.Truncate(w.APIGroup, maxNameLength), conditions.Truncate(w.Kind, maxNameLength), conditions.Truncate(w.Name, maxNameLength)
+}

@@ -1,0 +1,176 @@
+package blocked
+
+import (
+	"slices"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+)
+
+// Fleet is the free cards of all nodes. It is immutable.
+type Fleet struct {
+	inventory *card.Inventory
+	cards     map[card.Name]*cardRoom
+}
+
+// cardRoom is the free cards of one name.
+type cardRoom struct {
+	// free is the sum on nodes that are ready and take pods, most the highest number on one
+	// ready node.
+	free, most card.Count
+	// nodes are the ready nodes.
+	nodes []nodeRoom
+}
+
+type nodeRoom struct {
+	name       string
+	free       card.Count
+	isCordoned bool
+}
+
+// NodeCard is a card of a node.
+type NodeCard struct {
+	Node string
+	Name card.Name
+}
+
+// NewFleet returns what the nodes have beside the cards that pods hold, also terminating ones.
+func NewFleet(inventory *card.Inventory, nodes []card.NodeState, held map[NodeCard]card.Count) *Fleet {
+	f := &Fleet{inventory: inventory, cards: map[card.Name]*cardRoom{}}
+	for i := range nodes {
+		node := &nodes[i]
+		if !node.IsReady {
+			continue
+		}
+		for _, offered := range node.Cards {
+			room := f.cards[offered.Name]
+			if room == nil {
+				room = &cardRoom{}
+				f.cards[offered.Name] = room
+			}
+			at := nodeRoom{node.Name, offered.Count.Sub(held[NodeCard{node.Name, offered.Name}]), node.IsCordoned}
+			room.nodes, room.most = append(room.nodes, at), max(room.most, at.free)
+			if !at.isCordoned {
+				room.free = room.free.Add(at.free)
+			}
+		}
+	}
+	return f
+}
+
+// knowsAny reports whether a node has one of the cards, ready or not.
+func (f *Fleet) knowsAny(names []card.Name) bool { return slices.ContainsFunc(names, f.knows) }
+
+func (f *Fleet) knows(name card.Name) bool { return len(f.inventory.ResourcesFor(name)) > 0 }
+
+// roomFor returns the free cards of a name beside those that pods of the same gang would take,
+// by node: in sum, and the most on one ready node.
+func (f *Fleet) roomFor(name card.Name, taken map[string]card.Count) (free, most card.Count) {
+	room := f.cards[name]
+	switch {
+	case room == nil:
+		return 0, 0
+	case len(taken) == 0:
+		return room.free, room.most
+	}
+	for _, node := range room.nodes {
+		left := node.free.Sub(taken[node.name])
+		if most = max(most, left); !node.isCordoned {
+			free = free.Add(left)
+		}
+	}
+	return free, most
+}
+
+// roomForAny returns the most free cards of one name in all, and the most of one name on a ready node.
+func (f *Fleet) roomForAny(names []card.Name, taken map[string]card.Count) (free, most card.Count) {
+	for _, name := range names {
+		left, onNode := f.roomFor(name, taken)
+		free, most = max(free, left), max(most, onNode)
+	}
+	return free, most
+}
+
+// Shortage returns what the nodes lack for so many of one of the cards, "" if a ready node has them.
+// taken is what pods of the same gang would take, by node.
+func (f *Fleet) Shortage(names []card.Name, count card.Count, taken map[string]card.Count) v1alpha1.BlockedReason {
+	if !f.knowsAny(names) {
+		return v1alpha1.BlockedUnknownCard
+	}
+	free, most := f.roomForAny(names, taken)
+	switch {
+	case most >= count:
+		return ""
+	case free >= count:
+		return v1alpha1.BlockedFragmented
+	}
+	return v1alpha1.BlockedNoFreeCard
+}
+
+// Request is what a waiting pod requests, or a job without pods.
+type Request struct {
+	// Names are the cards that it may run on, Named those that its annotation names.
+	Names, Named []card.Name
+	// Count is how many of one name it requests, 0 for no cards.
+	Count card.Count
+	// IsJob reports whether Count is for all pods of a job, so that it may be spread.
+	IsJob bool
+	// Taken is what other pods of the gang would take, by node.
+	Taken map[string]card.Count
+}
+
+// ReasonFor returns why a pod or job waits. The scheduler's refusal decides. What nodes lack is
+// counted, by the fleet that the function returns. It calls the function only if it must.
+func ReasonFor(s *Statement, r *Request, fleet func() *Fleet) v1alpha1.BlockedReason {
+	switch {
+	case s.Refusal != nil:
+		return reasonForRefusal(s.Refusal.Reason, r, fleet)
+	case s.Node != "" || s.LacksPods:
+		return v1alpha1.BlockedGangIncomplete
+	case s.AwaitsRelease:
+		return v1alpha1.BlockedCardsTerminating
+	case s.LacksObject:
+		return v1alpha1.BlockedOther
+	case r.Count > 0:
+		return fleet().reasonForNodes(s, r)
+	case s.RefusedOtherwise:
+		return v1alpha1.BlockedNodesUnsuitable
+	}
+	return v1alpha1.BlockedOther
+}
+
+// reasonForRefusal tells a misspelt card from a missing quota, and from a resource of another
+// card.
+func reasonForRefusal(stated v1alpha1.BlockedReason, r *Request, fleet func() *Fleet) v1alpha1.BlockedReason {
+	switch {
+	case stated == v1alpha1.BlockedNoQuota && len(r.Names) > 0 && !fleet().knowsAny(r.Names):
+		return v1alpha1.BlockedUnknownCard
+	case stated == v1alpha1.BlockedUnknownCard && fleet().knowsAny(r.Named):
+		return v1alpha1.BlockedWrongCombination
+	}
+	return stated
+}
+
+// reasonForNodes returns what the nodes lack for cards that the queue has quota for.
+func (f *Fleet) reasonForNodes(s *Statement, r *Request) v1alpha1.BlockedReason {
+	if !f.knowsAny(r.Names) {
+		return v1alpha1.BlockedUnknownCard
+	}
+	names := slices.DeleteFunc(slices.Clone(r.Names), func(name card.Name) bool { return !f.knows(name) || s.refusesCard(name) })
+	free, most := f.roomForAny(names, r.Taken)
+	switch {
+	case len(names) == 0:
+		return s.NodeRefusals[0].Reason
+	case r.IsJob && free >= r.Count:
+		return v1alpha1.BlockedOther
+	case r.IsJob:
+		return v1alpha1.BlockedNoFreeCard
+	case most >= r.Count && s.RefusedOtherwise:
+		return v1alpha1.BlockedNodesUnsuitable
+	case most >= r.Count && free >= r.Count && !s.RefusedByNodes: // not tried yet
+		return v1alpha1.BlockedOther
+	case most < r.Count && free >= r.Count:
+		return v1alpha1.BlockedFragmented
+	}
+	return v1alpha1.BlockedNoFreeCard
+}

@@ -1,0 +1,157 @@
+package blocked
+
+import (
+	"cmp"
+	"slices"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+)
+
+// MaxHolders is how many holders of cards are named for one waiting workload.
+const MaxHolders = 3
+
+// Holders are the workloads that hold cards, in all queues. The zero value has none. All are added
+// before the first question.
+type Holders struct {
+	holdings map[holdingKey]*v1alpha1.CardHolder
+	// inQueue and all are the holders of a card in a queue, and in all queues. They are sorted
+	// when they are asked for.
+	inQueue map[queueCard]*holderList
+	all     map[card.Name]*holderList
+	// inSubtree are the largest holders of a card in a queue and those below it, once they were
+	// asked for.
+	inSubtree map[queueCard]largestHolders
+}
+
+type holdingKey struct {
+	workload v1alpha1.WorkloadReference
+	queue    string
+	name     card.Name
+}
+
+type queueCard struct {
+	queue string
+	name  card.Name
+}
+
+type holderList struct {
+	holders  []*v1alpha1.CardHolder
+	isSorted bool
+}
+
+// Add adds cards that a pod of a workload holds. queue is the charged queue, "" for none, and
+// serviceType is what is shown as its service type.
+func (h *Holders) Add(workload v1alpha1.WorkloadReference, queue, serviceType string, name card.Name, count card.Count) {
+	if count <= 0 {
+		return
+	}
+	if h.holdings == nil {
+		h.holdings, h.inQueue, h.all = map[holdingKey]*v1alpha1.CardHolder{}, map[queueCard]*holderList{}, map[card.Name]*holderList{}
+	}
+	key := holdingKey{workload, queue, name}
+	known := h.holdings[key]
+	if known == nil {
+		known = &v1alpha1.CardHolder{Workload: workload, Queue: queue, ServiceType: serviceType, Card: string(name)}
+		h.holdings[key] = known
+		appendHolder(h.inQueue, queueCard{queue, name}, known)
+		appendHolder(h.all, name, known)
+	}
+	known.Count = int64(card.Count(known.Count).Add(count))
+}
+
+func appendHolder[K comparable](lists map[K]*holderList, key K, holder *v1alpha1.CardHolder) {
+	if lists[key] == nil {
+		lists[key] = &holderList{}
+	}
+	lists[key].holders = append(lists[key].holders, holder)
+}
+
+// InQueue returns the workloads of a queue that hold most of the cards.
+func (h *Holders) InQueue(queue string, names []card.Name) []v1alpha1.CardHolder {
+	var largest largestHolders
+	for _, name := range names {
+		largest.insert(h.inQueue[queueCard{queue, name}].largest())
+	}
+	return largest.copyAll()
+}
+
+// InSubtree returns the workloads that hold most of the cards in a queue and those below it.
+// queuesBelow returns these queues. It is called once for each queue and card that some workload
+// holds, because thousands of workloads may wait for the same ancestor.
+func (h *Holders) InSubtree(queue string, queuesBelow func(queue string) []string, names []card.Name) []v1alpha1.CardHolder {
+	var largest largestHolders
+	for _, name := range names {
+		largest.insert(h.largestInSubtree(queueCard{queue, name}, queuesBelow))
+	}
+	return largest.copyAll()
+}
+
+func (h *Holders) largestInSubtree(key queueCard, queuesBelow func(queue string) []string) largestHolders {
+	if h.all[key.name] == nil { // a request can name any card
+		return nil
+	}
+	if known, isKnown := h.inSubtree[key]; isKnown {
+		return known
+	}
+	var largest largestHolders
+	for _, below := range queuesBelow(key.queue) {
+		largest.insert(h.inQueue[queueCard{below, key.name}].largest())
+	}
+	if h.inSubtree == nil {
+		h.inSubtree = map[queueCard]largestHolders{}
+	}
+	h.inSubtree[key] = largest
+	return largest
+}
+
+// Anywhere returns the workloads of all queues that hold most of the cards.
+func (h *Holders) Anywhere(names []card.Name) []v1alpha1.CardHolder {
+	var largest largestHolders
+	for _, name := range names {
+		largest.insert(h.all[name].largest())
+	}
+	return largest.copyAll()
+}
+
+// largest returns the first MaxHolders holders.
+func (l *holderList) largest() []*v1alpha1.CardHolder {
+	if l == nil {
+		return nil
+	}
+	if !l.isSorted {
+		slices.SortFunc(l.holders, compareHolders)
+		l.isSorted = true
+	}
+	return l.holders[:min(len(l.holders), MaxHolders)]
+}
+
+// largestHolders are the MaxHolders largest of some holders, the largest first.
+type largestHolders []*v1alpha1.CardHolder
+
+// insert adds those of some other holders that are among the largest.
+func (l *largestHolders) insert(others []*v1alpha1.CardHolder) {
+	for _, holder := range others {
+		if at, _ := slices.BinarySearchFunc(*l, holder, compareHolders); at < MaxHolders {
+			*l = slices.Insert((*l)[:min(len(*l), MaxHolders-1)], at, holder)
+		}
+	}
+}
+
+func (l largestHolders) copyAll() []v1alpha1.CardHolder {
+	var out []v1alpha1.CardHolder
+	for _, holder := range l {
+		out = append(out, *holder)
+	}
+	return out
+}
+
+// compareHolders orders holders: the largest first, then by name.
+func compareHolders(a, b *v1alpha1.CardHolder) int {
+	return cmp.Or(cmp.Compare(b.Count, a.Count), CompareWorkloads(&a.Workload, &b.Workload), cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Card, b.Card))
+}
+
+// CompareWorkloads orders workloads by namespace, name, kind and API group.
+func CompareWorkloads(a, b *v1alpha1.WorkloadReference) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.APIGroup, b.APIGroup))
+}

@@ -1,0 +1,200 @@
+// Package blocked says why a workload waits, and who holds the cards that it waits for: from
+// what the scheduler states, and from the free cards of the nodes. The status of a CardQuota and
+// the view of a tenant share these rules.
+package blocked
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// Statement is what the scheduler states about a waiting pod or PodGroup, for programs. The zero
+// value states nothing: the scheduler has not tried to place it.
+type Statement struct {
+	// Refusal is why our scheduler refuses the pod on every node, nil if it does not.
+	Refusal *workload.StatedRefusal
+	// Node is where the pod gets its place as soon as its gang is complete, "" for nowhere.
+	Node string
+	// LacksPods reports whether pods of the gang do not exist.
+	LacksPods bool
+	// AwaitsRelease reports whether the pod gets a node as soon as terminating pods release it.
+	AwaitsRelease bool
+	// NodeRefusals are the refusals of nodes whose cards the queue cannot get more of.
+	NodeRefusals []workload.StatedRefusal
+	// RefusedByNodes reports whether the scheduler tried all nodes, RefusedOtherwise whether one
+	// refused for another reason than its cards and the quota.
+	RefusedByNodes, RefusedOtherwise bool
+	// LacksObject reports whether the pod needs an object that does not exist, such as a
+	// PersistentVolumeClaim, so that the scheduler tried no node.
+	LacksObject bool
+}
+
+// shortageWords say what nodes lack. They have no numbers, because every change rewrites the pods.
+var shortageWords = map[v1alpha1.BlockedReason]string{
+	v1alpha1.BlockedUnknownCard: "no node has <%s>",
+	v1alpha1.BlockedNoFreeCard:  "too few <%s> are free",
+	v1alpha1.BlockedFragmented:  "enough <%s> are free, but not on one node",
+}
+
+// ShortageText returns what stands before Volcano's count of the nodes by reason, "" for a reason that
+// this count states itself. cards are as the user writes them.
+func ShortageText(reason v1alpha1.BlockedReason, cards string) string {
+	words, ok := shortageWords[reason]
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf(words, cards) + ", " + allNodesWords
+}
+
+// SameAsText returns what is stated about a pod that was not tried, because another of its role was
+// refused. The status says the reason of the other one.
+func SameAsText(shortage, pod string) string {
+	return cmp.Or(shortage, allNodesWords) + ", as for pod " + pod + " of the same role"
+}
+
+// IsSilent reports whether the statement does not say why the pod waits.
+func (s *Statement) IsSilent() bool {
+	return s.Refusal == nil && s.Node == "" && !s.LacksPods && !s.AwaitsRelease && !s.RefusedByNodes && !s.LacksObject
+}
+
+// refusesCard reports whether nodes with a card refuse the pod because the queue cannot get more
+// of it.
+func (s *Statement) refusesCard(name card.Name) bool {
+	for i := range s.NodeRefusals {
+		for _, refused := range s.NodeRefusals[i].Cards {
+			if refused == name {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Words of Volcano 1.14: pkg/scheduler/api/unschedule_info.go and job_info.go.
+const (
+	originWords      = "Origin reason is"
+	notReadyWords    = "pod group is not ready, "
+	placeWords       = " can possibly be assigned to "
+	gangWords        = ", once minAvailable is satisfied"
+	releaseWords     = ", once resource is released and minAvailable is satisfied"
+	nodesWords       = " nodes are unavailable: "
+	allNodesWords    = "all nodes are unavailable"
+	insufficientWord = "Insufficient "
+	// A plugin of Kubernetes checks the pod before any node: pkg/scheduler/plugins/predicates.
+	prePredicateWords = " pre-predicates failed "
+)
+
+// Words of our predicate about the card of a node, see package capacitycard.
+const (
+	otherCardWords   = "node(s) have another card than <"
+	unnamedCardWords = "node(s) have no named card for "
+)
+
+// ReadStatement reads a condition of a pod or PodGroup. resource is the card resource that the
+// pod requests, "" for none.
+//
+// A PodGroup, and a pod that was not tried, repeat the reason of another pod of the gang after
+// "Origin reason is".
+func ReadStatement(reason, message string, resource corev1.ResourceName) Statement {
+	if reason == v1beta1.NotEnoughPodsReason || reason == v1beta1.NotEnoughPodsOfTaskReason {
+		return Statement{LacksPods: true}
+	}
+	if _, origin, ok := strings.Cut(message, originWords); ok {
+		_, message, _ = strings.Cut(origin, ": ")
+	}
+	if refusal, ok := workload.ReadRefusal(message); ok {
+		return Statement{Refusal: &refusal}
+	}
+	if _, place, ok := strings.Cut(message, placeWords); ok {
+		if strings.HasSuffix(place, releaseWords) {
+			return Statement{AwaitsRelease: true}
+		}
+		if node, ok := strings.CutSuffix(place, gangWords); ok {
+			return Statement{Node: node}
+		}
+	}
+	if _, reasons, ok := strings.Cut(message, nodesWords); ok {
+		return readNodeReasons(strings.TrimSuffix(reasons, "."), resource)
+	}
+	return Statement{LacksPods: lacksPods(message)}
+}
+
+// lacksPods reads the pods of a gang by their status: "pod group is not ready, 1 Pending, 2
+// minAvailable; …". Volcano writes nothing else to the pods of a gang that is too small.
+func lacksPods(message string) bool {
+	_, counts, isGang := strings.Cut(message, notReadyWords)
+	counts, _, _ = strings.Cut(counts, ";")
+	valid, least := 0, 0
+	for part := range strings.SplitSeq(counts, ", ") {
+		number, status, _ := strings.Cut(part, " ")
+		n, err := strconv.Atoi(number)
+		switch {
+		case err != nil:
+			return false
+		case status == "minAvailable":
+			least = n
+		case status != "Failed" && status != "Releasing" && status != "Unknown":
+			valid += n
+		}
+	}
+	return isGang && valid < least
+}
+
+// readNodeReasons reads what Volcano says about all nodes: "3 Insufficient cpu, 2 queue <q> has …".
+func readNodeReasons(text string, resource corev1.ResourceName) Statement {
+	out := Statement{RefusedByNodes: true}
+	for _, reason := range splitNodeReasons(text) {
+		refusal, isRefusal := workload.ReadRefusal(reason)
+		lacking, isInsufficient := strings.CutPrefix(reason, insufficientWord)
+		switch {
+		case isRefusal && refusal.Cards == nil: // whatever the card of the node
+			return Statement{Refusal: &refusal}
+		case isRefusal:
+			out.NodeRefusals = append(out.NodeRefusals, refusal)
+		case strings.Contains(reason, prePredicateWords): // the same for all nodes
+			return Statement{LacksObject: true}
+		case isInsufficient && resource != "" && lacking == string(resource):
+		case strings.HasPrefix(reason, otherCardWords), strings.HasPrefix(reason, unnamedCardWords):
+		default:
+			out.RefusedOtherwise = true
+		}
+	}
+	return out
+}
+
+// splitNodeReasons splits "3 A, 2 B" into A and B. A reason may contain commas: the next one
+// begins with the number of its nodes.
+func splitNodeReasons(text string) []string {
+	var reasons []string
+	for text != "" {
+		reason := cutNumber(text)
+		next := len(reason)
+		for at := range reason {
+			if after, ok := strings.CutPrefix(reason[at:], ", "); ok && cutNumber(after) != after {
+				next = at
+				break
+			}
+		}
+		reasons = append(reasons, reason[:next])
+		text = strings.TrimPrefix(reason[next:], ", ")
+	}
+	return reasons
+}
+
+// cutNumber cuts "12 " off a text, nothing off a text without a number in front.
+func cutNumber(text string) string {
+	rest := strings.TrimLeft(text, "0123456789")
+	if after, ok := strings.CutPrefix(rest, " "); ok && len(rest) < len(text) {
+		return after
+	}
+	return text
+}

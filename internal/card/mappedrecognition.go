@@ -1,0 +1,190 @@
+package card
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Recognise returns the cards of a node from its labels and status.allocatable. A mapping decides
+// about its resource, on the nodes that it selects; the labels P/T.product and P/T.memory decide
+// about every other one. A mapped resource is a card everywhere: a node on which neither names it
+// offers none. What the labels alone make a card, or withhold as one, is never released by mappings
+// of other resources.
+func Recognise(node *corev1.Node, mappings Mappings) Node {
+	if len(mappings) == 0 {
+		return recogniseLabels(node, nil)
+	}
+	m := mappedRecognition{node: node}
+	for _, resource := range mappings.Resources() {
+		if _, offered := node.Status.Allocatable[resource]; offered {
+			m.recogniseResource(resource, mappings)
+		}
+	}
+	rest := &corev1.Node{ObjectMeta: node.ObjectMeta}
+	rest.Status.Allocatable = corev1.ResourceList{}
+	for name, quantity := range node.Status.Allocatable {
+		if !slices.Contains(m.resources, name) {
+			rest.Status.Allocatable[name] = quantity
+		}
+	}
+	out := recogniseLabels(rest, m.resources)
+	m.withholdUnmapped(&out)
+	m.withholdCandidates(&out)
+	return m.merge(out)
+}
+
+// mappedRecognition is the recognition of the mapped resources of a node.
+type mappedRecognition struct {
+	node *corev1.Node
+	// out holds the cards of resources that some mapping selects, resources are these.
+	out       Node
+	resources []corev1.ResourceName
+	// unmapped are the resources whose mappings do not select the node.
+	unmapped []corev1.ResourceName
+}
+
+// recogniseResource names one resource by the mappings that select the node.
+func (m *mappedRecognition) recogniseResource(resource corev1.ResourceName, mappings Mappings) {
+	var names []Name
+	var problem *Anomaly
+	isSelected := false
+	for _, mapping := range mappings {
+		if mapping.Resource != resource || !mapping.Selects(m.node.Labels) {
+			continue
+		}
+		isSelected = true
+		name, anomaly := mapping.nameOn(m.node.Labels)
+		switch {
+		case anomaly == nil && !slices.Contains(names, name):
+			names = append(names, name)
+		case anomaly != nil && (problem == nil || anomaly.Reason == InvalidLabel):
+			problem = anomaly
+		}
+	}
+	if !isSelected {
+		m.unmapped = append(m.unmapped, resource)
+		return
+	}
+	m.resources = append(m.resources, resource)
+	slices.Sort(names)
+	switch {
+	case len(names) > 1:
+		m.withhold(Anomaly{SeveralModels, resource, fmt.Sprintf("offers %s, which spec.cards of the policy maps to more than one card: %s", resource, Join(names, ", "))})
+	case problem != nil && (len(names) == 0 || problem.Reason == InvalidLabel):
+		m.withhold(*problem)
+	default:
+		m.out.Cards = append(m.out.Cards, NodeCard{names[0], resource, allocatableCount(m.node, resource)})
+	}
+}
+
+func (m *mappedRecognition) withhold(anomaly Anomaly) {
+	m.out.Unnamed = append(m.out.Unnamed, anomaly.Resource)
+	m.out.Anomalies = append(m.out.Anomalies, anomaly)
+}
+
+// What stands before and after the label in the message of a node without the label of a mapping.
+const (
+	beforeMissingLabel = " but no label "
+	afterMissingLabel  = ", by which spec.cards of the policy names the card"
+)
+
+// ParseMissingLabel returns the label of a mapping that the message of an anomaly misses, false if
+// the message is about something else.
+func ParseMissingLabel(message string) (label string, ok bool) {
+	if message, _, ok = strings.Cut(message, afterMissingLabel); !ok {
+		return "", false
+	}
+	_, label, ok = strings.Cut(message, beforeMissingLabel)
+	return label, ok
+}
+
+// nameOn returns the card name on a node with these labels, or why there is none.
+func (m Mapping) nameOn(labels map[string]string) (Name, *Anomaly) {
+	model := m.Model
+	if m.ModelLabel != "" {
+		if model = labels[m.ModelLabel]; model == "" {
+			return "", &Anomaly{NoModelLabel, m.Resource, "offers " + string(m.Resource) + beforeMissingLabel + m.ModelLabel + afterMissingLabel}
+		}
+	}
+	name := m.wholeOrSlice(model)
+	if m.isShare() {
+		base := strings.TrimSuffix(string(m.Resource), sharedSuffix)
+		suffix, err := shareSuffix(labels, base+replicasSuffix, m.MemoryLabel)
+		if err != nil {
+			return "", &Anomaly{InvalidLabel, m.Resource, fmt.Sprintf("offers %s but %v", m.Resource, err)}
+		}
+		name = Name(model + suffix)
+	}
+	if _, err := ParseName(string(name)); err != nil {
+		return "", &Anomaly{InvalidLabel, m.Resource, fmt.Sprintf("offers %s, which makes no card name: %v", m.Resource, err)}
+	}
+	return name, nil
+}
+
+// withholdUnmapped withholds resources that only mappings for other nodes name.
+func (m *mappedRecognition) withholdUnmapped(out *Node) {
+	for _, resource := range m.unmapped {
+		if !out.isRecognised(resource) {
+			out.withholdUnnamed(resource)
+		}
+	}
+}
+
+// withholdCandidates withholds resources that could be cards by the labels alone, and that nothing
+// names since a mapping names another resource of their vendor. Otherwise no quota would limit
+// them.
+func (m *mappedRecognition) withholdCandidates(out *Node) {
+	labelled := recogniseLabels(m.node, nil)
+	for _, resource := range labelled.resources() {
+		if !m.out.isRecognised(resource) && !out.isRecognised(resource) {
+			out.withholdUnnamed(resource)
+		}
+	}
+}
+
+// withholdUnnamed withholds a resource that neither a label nor a mapping names.
+func (n *Node) withholdUnnamed(resource corev1.ResourceName) {
+	n.Unnamed = append(n.Unnamed, resource)
+	n.Anomalies = append(n.Anomalies, Anomaly{NoModelLabel, resource,
+		fmt.Sprintf("offers %s, but no label and no entry of spec.cards of the policy names its card on this node", resource)})
+}
+
+// resources returns the resources of a node that are cards, or withheld as cards.
+func (n *Node) resources() []corev1.ResourceName {
+	out := slices.Clone(n.Unnamed)
+	for _, held := range n.Cards {
+		out = append(out, held.Resource)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// isRecognised reports whether a resource of a node is a card, or withheld as one.
+func (n *Node) isRecognised(resource corev1.ResourceName) bool {
+	return slices.Contains(n.Unnamed, resource) || slices.ContainsFunc(n.Cards, func(held NodeCard) bool { return held.Resource == resource })
+}
+
+// merge adds what labels name. If the resources of a node have different models, the node has
+// none.
+func (m *mappedRecognition) merge(labelled Node) Node {
+	out := Node{
+		Model:     labelled.Model,
+		Cards:     append(m.out.Cards, labelled.Cards...),
+		Unnamed:   append(m.out.Unnamed, labelled.Unnamed...),
+		Anomalies: append(m.out.Anomalies, labelled.Anomalies...),
+	}
+	slices.SortFunc(out.Cards, func(a, b NodeCard) int { return strings.Compare(string(a.Resource), string(b.Resource)) })
+	slices.Sort(out.Unnamed)
+	for i, held := range out.Cards {
+		switch model := held.Name.Model(); {
+		case i == 0:
+			out.Model = model
+		case out.Model != model:
+			out.Model = ""
+		}
+	}
+	return out
+}

@@ -1,0 +1,227 @@
+package cardinventory
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/conditions"
+)
+
+// remedies say what to do about the anomalies of labels.
+var remedies = map[card.AnomalyReason]string{
+	card.NoModelLabel:      "no pod gets it: add these labels to the nodes, or name the card in spec.cards of the ServiceTypePolicy",
+	card.SeveralModels:     "no pod gets a card there: keep the labels of one model, and one entry of spec.cards of the ServiceTypePolicy",
+	card.AmbiguousResource: "no pod gets one of them: name the card of each in spec.cards of the ServiceTypePolicy",
+	card.InvalidLabel:      "no pod gets it: correct the label or the device plugin's configuration",
+}
+
+// maxNamed is how many nodes, pods or queues a message names.
+const maxNamed = 3
+
+// anomalyKey identifies an anomaly: nodes with equal keys are in one.
+type anomalyKey struct {
+	reason   v1alpha1.AnomalyReason
+	resource corev1.ResourceName
+	card     card.Name
+	// text says what is wrong and what to do, for anomalies whose message does not depend on
+	// their count.
+	text string
+}
+
+// anomalySum is what the nodes of one anomaly add up to.
+type anomalySum struct {
+	count       card.Count
+	nodes       map[string]bool
+	pods        []string
+	ghostQueues map[string]bool
+}
+
+// anomalyList are the anomalies of a cluster.
+type anomalyList struct {
+	byKey map[anomalyKey]*anomalySum
+	// looksLikeCard reports whether a resource looks like a card.
+	looksLikeCard func(corev1.ResourceName) bool
+}
+
+func newAnomalyList(input Input) anomalyList {
+	list := anomalyList{byKey: map[anomalyKey]*anomalySum{}, looksLikeCard: askOnce(card.LooksLikeCard)}
+	for _, node := range input.Nodes {
+		list.addLabels(node)
+		list.addUnnamed(node, input.Cards)
+		list.addUnhealthy(node)
+	}
+	for _, pod := range input.Count.outside {
+		list.addOutside(pod)
+	}
+	return list
+}
+
+// askOnce returns a function that asks once for each resource: nodes offer few different ones.
+func askOnce(ask func(corev1.ResourceName) bool) func(corev1.ResourceName) bool {
+	answers := map[corev1.ResourceName]bool{}
+	return func(resource corev1.ResourceName) bool {
+		answer, known := answers[resource]
+		if !known {
+			answer = ask(resource)
+			answers[resource] = answer
+		}
+		return answer
+	}
+}
+
+func (l anomalyList) add(key anomalyKey, node string, count card.Count) *anomalySum {
+	sum := l.byKey[key]
+	if sum == nil {
+		sum = &anomalySum{nodes: map[string]bool{}, ghostQueues: map[string]bool{}}
+		l.byKey[key] = sum
+	}
+	sum.count = sum.count.Add(count)
+	if node != "" {
+		sum.nodes[node] = true
+	}
+	return sum
+}
+
+// addLabels adds what is wrong with the labels of a node.
+func (l anomalyList) addLabels(node card.TrackedNode) {
+	for _, anomaly := range node.Anomalies {
+		key := anomalyKey{reason: v1alpha1.AnomalyReason(anomaly.Reason), resource: anomaly.Resource, text: anomaly.Message + "; " + remedies[anomaly.Reason]}
+		l.add(key, node.Name, countOf(node.Object.Status.Allocatable, anomaly.Resource))
+	}
+}
+
+// addUnnamed adds the resources of a node that no label names: those that are cards of other
+// nodes or were cards before, and those that look like cards.
+func (l anomalyList) addUnnamed(node card.TrackedNode, cards *card.Inventory) {
+	for resource := range node.Object.Status.Allocatable {
+		vendor, _, isExtended := strings.Cut(string(resource), "/")
+		if !isExtended {
+			continue // CPU, memory and others of Kubernetes
+		}
+		count := max(countOf(node.Object.Status.Allocatable, resource), countOf(node.Object.Status.Capacity, resource))
+		if count == 0 || isRecognised(node.Node, resource) {
+			continue
+		}
+		switch {
+		case cards.IsCard(resource):
+			origin := "a card of other nodes"
+			if len(cards.NamesFor(resource)) == 0 {
+				origin = "which labels of nodes made a card"
+			}
+			l.add(anomalyKey{reason: v1alpha1.AnomalyNoModelLabel, resource: resource, text: fmt.Sprintf(
+				"offers %s, %s, but no label %s/<type>.product with %s/<type>.memory names it; %s",
+				resource, origin, vendor, vendor, remedies[card.NoModelLabel])}, node.Name, count)
+		case l.looksLikeCard(resource):
+			l.add(anomalyKey{reason: v1alpha1.AnomalyUnmappedResource, resource: resource, text: fmt.Sprintf(
+				"offers %s, which looks like a card, and no label names its model; no quota limits it: name the card in spec.cards of the ServiceTypePolicy, or add the labels %s/<type>.product and %s/<type>.memory to the nodes",
+				resource, vendor, vendor)}, node.Name, count)
+		}
+	}
+}
+
+// isRecognised reports whether a resource of a node is a card, or withheld as one.
+func isRecognised(node card.Node, resource corev1.ResourceName) bool {
+	return slices.Contains(node.Unnamed, resource) ||
+		slices.ContainsFunc(node.Cards, func(held card.NodeCard) bool { return held.Resource == resource })
+}
+
+// addUnhealthy adds the cards of a node that are not allocatable.
+func (l anomalyList) addUnhealthy(node card.TrackedNode) {
+	for _, held := range node.Cards {
+		if broken := countOf(node.Object.Status.Capacity, held.Resource).Sub(held.Count); broken > 0 {
+			l.add(anomalyKey{reason: v1alpha1.AnomalyCardsUnhealthy, resource: held.Resource, card: held.Name}, node.Name, broken)
+		}
+	}
+}
+
+// addOutside adds the cards of a pod outside any queue.
+func (l anomalyList) addOutside(pod outsidePod) {
+	for _, held := range pod.cards {
+		sum := l.add(anomalyKey{reason: v1alpha1.AnomalyCardsOutsideQueues, card: held.Name}, pod.node, held.Count)
+		sum.pods = append(sum.pods, pod.name)
+		if pod.queue != "" {
+			sum.ghostQueues[pod.queue] = true
+		}
+	}
+}
+
+// countNodes returns how many nodes offer cards or have an anomaly.
+func (l anomalyList) countNodes(nodes []card.TrackedNode) (count int) {
+	anomalous := map[string]bool{}
+	for _, sum := range l.byKey {
+		maps.Copy(anomalous, sum.nodes)
+	}
+	for _, node := range nodes {
+		if len(node.Cards) > 0 || anomalous[node.Name] {
+			count++
+		}
+	}
+	return count
+}
+
+// describeFirst returns the first anomalies by reason, then by card or resource.
+func (l anomalyList) describeFirst(n int) []v1alpha1.InventoryAnomaly {
+	keys := slices.SortedFunc(maps.Keys(l.byKey), func(a, b anomalyKey) int {
+		return cmp.Or(cmp.Compare(a.reason, b.reason), cmp.Compare(a.name(), b.name()), cmp.Compare(a.text, b.text))
+	})
+	var out []v1alpha1.InventoryAnomaly
+	for _, key := range keys[:min(len(keys), n)] {
+		out = append(out, l.byKey[key].describe(key))
+	}
+	return out
+}
+
+// name returns the card of an anomaly, else its resource.
+func (k anomalyKey) name() string { return cmp.Or(string(k.card), string(k.resource)) }
+
+func (s *anomalySum) describe(key anomalyKey) v1alpha1.InventoryAnomaly {
+	nodes := slices.Sorted(maps.Keys(s.nodes))
+	return v1alpha1.InventoryAnomaly{
+		Reason:     key.reason,
+		Resource:   string(key.resource),
+		Card:       string(key.card),
+		Count:      int64(s.count),
+		NodesTotal: toInt32(len(nodes)),
+		Nodes:      nodes[:min(len(nodes), MaxAnomalyNodes)],
+		Message:    conditions.Truncate(s.message(key, nodes), conditions.MaxMessageLength),
+	}
+}
+
+// message says what is wrong, and what to do.
+func (s *anomalySum) message(key anomalyKey, nodes []string) string {
+	where := listNames("node", nodes)
+	switch key.reason {
+	case v1alpha1.AnomalyCardsUnhealthy:
+		return fmt.Sprintf("%s: %d %s not allocatable, because the device plugin reports them as broken or has stopped; see its log and the events of the node",
+			where, s.count, key.card)
+	case v1alpha1.AnomalyCardsOutsideQueues:
+		slices.Sort(s.pods)
+		queue := "no queue, or one that does not accept their namespace"
+		if ghosts := slices.Sorted(maps.Keys(s.ghostQueues)); len(ghosts) > 0 {
+			queue = "no queue that exists (" + listNames("queue", ghosts) + ")"
+		}
+		return fmt.Sprintf("%s: %d %s held by %s with %s; no quota limits them: name a queue in these workloads, or delete them",
+			where, s.count, key.card, listNames("pod", s.pods), queue)
+	default:
+		return where + ": " + key.text
+	}
+}
+
+// listNames names the first of several things: "nodes a, b and 3 more".
+func listNames(kind string, names []string) string {
+	if len(names) != 1 {
+		kind += "s"
+	}
+	return kind + " " + conditions.JoinFirst(names, maxNamed)
+}
+
+func countOf(resources corev1.ResourceList, name corev1.ResourceName) card.Count {
+	return card.NewCount(resources[name])
+}

@@ -1,0 +1,169 @@
+package cardinventory
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// broken returns a node of which some cards are not allocatable.
+func broken(name string, allocatable string) *corev1.Node {
+	return h200(name).With(func(n *corev1.Node) { n.Status.Allocatable[builder.GPU] = resource.MustParse(allocatable) }).Obj()
+}
+
+func TestAnomalies(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		world
+		want    v1alpha1.InventoryAnomaly
+		message []string
+	}{
+		"no model label": {
+			world: world{nodes: []*corev1.Node{builder.Node("b").GPUs("", 8).Obj(), builder.Node("a").GPUs("", 4).Obj(), h200("c").Obj()}},
+			want:  v1alpha1.InventoryAnomaly{Reason: "NoModelLabel", Resource: "nvidia.com/gpu", Count: 12, NodesTotal: 2, Nodes: []string{"a", "b"}},
+			message: []string{"nodes a, b: offers nvidia.com/gpu but no label nvidia.com/<type>.product with nvidia.com/<type>.memory names the card",
+				"no pod gets it: add these labels to the nodes, or name the card in spec.cards of the ServiceTypePolicy"},
+		},
+		"a card of other nodes": {
+			world: world{nodes: []*corev1.Node{
+				builder.Node("a").Resource("vendor.example/card", "4").Obj(),
+				builder.Node("b").Label("vendor.example/card.product", "X").Label("vendor.example/card.memory", "1").Resource("vendor.example/card", "4").Obj(),
+			}},
+			want:    v1alpha1.InventoryAnomaly{Reason: "NoModelLabel", Resource: "vendor.example/card", Count: 4, NodesTotal: 1, Nodes: []string{"a"}},
+			message: []string{"node a: offers vendor.example/card, a card of other nodes, but no label vendor.example/<type>.product"},
+		},
+		"labels that are lost": {
+			world: world{
+				earlier: []*corev1.Node{builder.Node("a").Label("vendor.example/card.product", "X").Label("vendor.example/card.memory", "1").Resource("vendor.example/card", "4").Obj()},
+				nodes:   []*corev1.Node{builder.Node("a").Resource("vendor.example/card", "4").Obj()},
+			},
+			want:    v1alpha1.InventoryAnomaly{Reason: "NoModelLabel", Resource: "vendor.example/card", Count: 4, NodesTotal: 1, Nodes: []string{"a"}},
+			message: []string{"node a: offers vendor.example/card, which labels of nodes made a card, but no label vendor.example/<type>.product", "no pod gets it"},
+		},
+		"the only labelled node leaves": {
+			world: world{
+				earlier: []*corev1.Node{builder.Node("b").Label("amd.com/gpu.product", "X").Label("amd.com/gpu.memory", "1").Resource("amd.com/gpu", "4").Obj()},
+				nodes:   []*corev1.Node{builder.Node("a").Resource("amd.com/gpu", "4").Obj()},
+			},
+			want:    v1alpha1.InventoryAnomaly{Reason: "NoModelLabel", Resource: "amd.com/gpu", Count: 4, NodesTotal: 1, Nodes: []string{"a"}},
+			message: []string{"node a: offers amd.com/gpu, which labels of nodes made a card", "no pod gets it"},
+		},
+		"several models": {
+			world:   world{nodes: []*corev1.Node{h200("a").NPUs("Ascend-910B", 8).Obj()}},
+			want:    v1alpha1.InventoryAnomaly{Reason: "SeveralModels", NodesTotal: 1, Nodes: []string{"a"}},
+			message: []string{"Ascend-910B, NVIDIA-H200", "keep the labels of one model"},
+		},
+		"two candidates": {
+			world:   world{nodes: []*corev1.Node{builder.Node("a").NPUs("Ascend-910B", 8).Resource("huawei.com/Ascend310", "1").Obj()}},
+			want:    v1alpha1.InventoryAnomaly{Reason: "AmbiguousResource", NodesTotal: 1, Nodes: []string{"a"}},
+			message: []string{"could be any of the resources", "name the card of each in spec.cards of the ServiceTypePolicy"},
+		},
+		"a label that cannot be read": {
+			world:   world{nodes: []*corev1.Node{h200("a").MPS(2).Label("nvidia.com/gpu.replicas", "two").Obj()}},
+			want:    v1alpha1.InventoryAnomaly{Reason: "InvalidLabel", Resource: "nvidia.com/gpu.shared", Count: 16, NodesTotal: 1, Nodes: []string{"a"}},
+			message: []string{`nvidia.com/gpu.replicas="two"`, "correct the label"},
+		},
+		"a resource that looks like a card": {
+			world:   world{nodes: []*corev1.Node{builder.Node("a").Resource("gpu.intel.com/xe", "2").Resource("rdma/hca", "1k").Obj(), builder.Node("b").Resource("gpu.intel.com/xe", "0").Obj()}},
+			want:    v1alpha1.InventoryAnomaly{Reason: "UnmappedResource", Resource: "gpu.intel.com/xe", Count: 2, NodesTotal: 1, Nodes: []string{"a"}},
+			message: []string{"offers gpu.intel.com/xe, which looks like a card", "no quota limits it: name the card in spec.cards of the ServiceTypePolicy, or add the labels gpu.intel.com/<type>.product"},
+		},
+		"cards outside any queue": {
+			world: world{
+				nodes: []*corev1.Node{h200("a").Obj(), h200("b").Obj()},
+				pods: []*corev1.Pod{running("z", "", "b", 1), running("p", "ghost", "a", 2), running("q", "q", "a", 2), running("c", "", "a", 0),
+					builder.Pod("lab", "waits").Card("NVIDIA-H200").GPUs(1).Obj()},
+				quotas: []*v1alpha1.CardQuota{builder.CardQuota("q").Card("NVIDIA-H200", 4).Obj()},
+			},
+			want: v1alpha1.InventoryAnomaly{Reason: "CardsOutsideQueues", Card: "NVIDIA-H200", Count: 3, NodesTotal: 2, Nodes: []string{"a", "b"}},
+			message: []string{"nodes a, b: 3 NVIDIA-H200 held by pods lab/p, lab/z with no queue that exists (queue ghost)",
+				"name a queue in these workloads, or delete them"},
+		},
+		"cards of pods without a queue": {
+			world:   world{nodes: []*corev1.Node{h200("a").Obj()}, pods: []*corev1.Pod{running("z", "", "a", 1)}},
+			want:    v1alpha1.InventoryAnomaly{Reason: "CardsOutsideQueues", Card: "NVIDIA-H200", Count: 1, NodesTotal: 1, Nodes: []string{"a"}},
+			message: []string{"held by pod lab/z with no queue, or one that does not accept their namespace; no quota limits them"},
+		},
+		"broken cards": {
+			world:   world{nodes: []*corev1.Node{broken("a", "7"), broken("b", "0"), h200("c").Obj()}},
+			want:    v1alpha1.InventoryAnomaly{Reason: "CardsUnhealthy", Resource: "nvidia.com/gpu", Card: "NVIDIA-H200", Count: 9, NodesTotal: 2, Nodes: []string{"a", "b"}},
+			message: []string{"nodes a, b: 9 NVIDIA-H200 not allocatable", "see its log and the events of the node"},
+		},
+	}) {
+		status := tc.status()
+		check.Must(t, len(status.Anomalies) == 1 && status.AnomaliesTotal == 1, "anomalies %+v", status.Anomalies)
+		got := status.Anomalies[0]
+		check.Contains(t, "message", got.Message, tc.message...)
+		got.Message = ""
+		check.Equal(t, "anomaly", tc.want, got)
+	}
+}
+
+func TestAHealthyNodeHasNoAnomaly(t *testing.T) {
+	for name, node := range map[string]*builder.NodeBuilder{
+		"whole": h200("a"), "MIG": h200("a").MIG("1g.18gb", 7), "MPS": h200("a").MPS(2), "NPU": builder.Node("a").NPUs("Ascend-910B", 8),
+		"a network device": h200("a").Resource("nvidia.com/hostdev", "8"), "no card": builder.Node("a"), "cordoned": h200("a").Cordoned(),
+	} {
+		check.Equal(t, name, int32(0), world{nodes: []*corev1.Node{node.Obj()}}.status().AnomaliesTotal)
+	}
+}
+
+func TestAnomaliesAreSortedAndBounded(t *testing.T) {
+	var w world
+	for i := range 2 * MaxAnomalies {
+		w.nodes = append(w.nodes, builder.Node(fmt.Sprintf("n%03d", i)).Resource(corev1.ResourceName(fmt.Sprintf("huawei.com/Ascend%d", i)), "1").Obj())
+	}
+	for i := range 2 * MaxAnomalyNodes {
+		w.nodes = append(w.nodes, builder.Node(fmt.Sprintf("m%03d", i)).GPUs("", 1).Obj())
+	}
+	status := w.status()
+	check.Equal(t, "anomalies", [2]int{MaxAnomalies, 2*MaxAnomalies + 1}, [2]int{len(status.Anomalies), int(status.AnomaliesTotal)})
+	first := status.Anomalies[0]
+	check.Equal(t, "nodes of the first", [2]int{MaxAnomalyNodes, 2 * MaxAnomalyNodes}, [2]int{len(first.Nodes), int(first.NodesTotal)})
+	check.That(t, slices.IsSorted(first.Nodes), "the nodes are %v", first.Nodes)
+	check.Contains(t, "message", first.Message, "nodes m000, m001, m002 and 37 more: ")
+	names := make([]string, len(status.Anomalies))
+	for i, anomaly := range status.Anomalies {
+		names[i] = string(anomaly.Reason) + " " + anomaly.Resource
+	}
+	check.That(t, slices.IsSorted(names), "the anomalies are %v", names)
+	check.Equal(t, "nodes with an anomaly", int32(len(w.nodes)), status.Nodes)
+}
+
+// TestReasonsAreThoseOfTheAPI: the API server would refuse a status with another reason.
+func TestReasonsAreThoseOfTheAPI(t *testing.T) {
+	api := []v1alpha1.AnomalyReason{
+		v1alpha1.AnomalyNoModelLabel, v1alpha1.AnomalySeveralModels, v1alpha1.AnomalyAmbiguousResource, v1alpha1.AnomalyInvalidLabel,
+	}
+	for _, reason := range []card.AnomalyReason{card.NoModelLabel, card.SeveralModels, card.AmbiguousResource, card.InvalidLabel} {
+		check.That(t, slices.Contains(api, v1alpha1.AnomalyReason(reason)), "the API has no reason %s", reason)
+		check.That(t, strings.Contains(remedies[reason], ": "), "%s does not say what to do: %q", reason, remedies[reason])
+	}
+}
+
+// TestAResourceOfManyNodesIsJudgedOnce: the patterns of device plugins are too many to try for
+// each resource of 5,000 nodes.
+func TestAResourceOfManyNodesIsJudgedOnce(t *testing.T) {
+	asked := map[corev1.ResourceName]int{}
+	list := anomalyList{byKey: map[anomalyKey]*anomalySum{}, looksLikeCard: askOnce(func(resource corev1.ResourceName) bool {
+		asked[resource]++
+		return resource == "a.b/card"
+	})}
+	for _, name := range []string{"a", "b", "c"} {
+		object := builder.Node(name).Resource("a.b/card", "8").Resource("a.b/device", "8").Obj()
+		list.addUnnamed(card.TrackedNode{NodeState: card.NodeState{Name: name}, Object: object}, card.NewInventory(nil))
+	}
+	check.Equal(t, "asked", map[corev1.ResourceName]int{"a.b/card": 1, "a.b/device": 1}, asked)
+	check.Equal(t, "anomalies", 1, len(list.byKey))
+	for _, sum := range list.byKey {
+		check.Equal(t, "count", card.Count(24), sum.count)
+	}
+}

@@ -1,0 +1,221 @@
+// Package cardinventory computes the status of the CardInventory from the nodes and from the last
+// count of the pods.
+//
+// The package is pure: no client, no clock, no logger.
+package cardinventory
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cardquota"
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/servicetype"
+)
+
+// CountInput is the input of NewCount: the objects that were counted, and what the count found.
+// NewCount does not change it.
+type CountInput struct {
+	// Pods are the counted pods, Charges the charges of the assigned ones.
+	Pods    []*corev1.Pod
+	Charges map[types.UID]quota.Charge
+	// Usage is what each queue uses alone.
+	Usage map[string]cardquota.Usage
+	// Owners is the CardQuota of each queue that has one, Quotas the quota in force of these queues.
+	Owners map[string]*v1alpha1.CardQuota
+	Quotas map[string]card.Quota
+	// ServiceTypes are the service types of the queues.
+	ServiceTypes map[string]string
+	// Queues are all Queues.
+	Queues []*v1beta1.Queue
+	// Tree is the tree of all CardQuotas, nil while queues are flat.
+	Tree *cardquota.Tree
+	// Totals is what all CardQuotas grant.
+	Totals *cardquota.QuotaTotals
+}
+
+// Count is what one count found, summed up by card. It is immutable.
+type Count struct {
+	cards map[card.Name]*cardCount
+	// outside are the pods that hold cards outside any queue.
+	outside []outsidePod
+}
+
+// cardCount are the sums of one card.
+type cardCount struct {
+	allocated, pending, granted, deserved card.Count
+	// isExcessAllowed reports whether every CardQuota with quota for the card allows over-allocation.
+	isExcessAllowed bool
+	// types are the sums by service type.
+	types map[string]*typeCount
+}
+
+type typeCount struct{ quota, used, pending card.Count }
+
+// outsidePod is a pod that holds cards and names no queue, or one that does not exist.
+type outsidePod struct {
+	name, node, queue string
+	cards             []card.Amount
+}
+
+// NewCount sums up a count by card.
+func NewCount(input CountInput) *Count {
+	b := countBuilder{CountInput: input, count: &Count{cards: map[card.Name]*cardCount{}}}
+	b.addOutside()
+	for queue, usage := range input.Usage {
+		b.addUsage(b.serviceType(queue), usage)
+	}
+	for name, granted := range input.Totals.Granted() {
+		c := b.card(name)
+		c.granted, c.isExcessAllowed = granted, input.Totals.AllowsOverAllocation(name)
+	}
+	b.addQuotas()
+	return b.count
+}
+
+// AllowsOverAllocation reports whether every CardQuota with quota for a card allows its over-allocation.
+func (c *Count) AllowsOverAllocation(name card.Name) bool {
+	sums := c.cards[name]
+	return sums != nil && sums.isExcessAllowed
+}
+
+type countBuilder struct {
+	CountInput
+	count *Count
+}
+
+func (b *countBuilder) card(name card.Name) *cardCount {
+	c := b.count.cards[name]
+	if c == nil {
+		c = &cardCount{types: map[string]*typeCount{}}
+		b.count.cards[name] = c
+	}
+	return c
+}
+
+func (b *countBuilder) typeOfCard(name card.Name, serviceType string) *typeCount {
+	types := b.card(name).types
+	if types[serviceType] == nil {
+		types[serviceType] = &typeCount{}
+	}
+	return types[serviceType]
+}
+
+// serviceType returns the name under which the service type of a queue is shown.
+func (b *countBuilder) serviceType(queue string) string {
+	return servicetype.DisplayName(b.ServiceTypes[queue])
+}
+
+// addOutside adds the cards that pods hold outside any queue. Those without a queue are in no
+// usage.
+func (b *countBuilder) addOutside() {
+	missing := map[string]bool{"": true}
+	for queue := range b.Usage {
+		missing[queue] = true
+	}
+	for _, queue := range b.Queues {
+		delete(missing, queue.Name)
+	}
+	outside := map[types.UID]bool{}
+	for uid, charge := range b.Charges {
+		if len(charge.Cards) == 0 || charge.Queue != "" && (len(missing) == 1 || !missing[charge.Queue]) {
+			continue
+		}
+		outside[uid] = true
+		if charge.Queue == "" {
+			for _, held := range charge.HeldCards() {
+				b.addUsed(held.Name, servicetype.None, held.Count)
+			}
+		}
+	}
+	if len(outside) == 0 {
+		return
+	}
+	for _, pod := range b.Pods {
+		if outside[pod.UID] {
+			charge := b.Charges[pod.UID]
+			b.count.outside = append(b.count.outside, outsidePod{pod.Namespace + "/" + pod.Name, pod.Spec.NodeName, charge.Queue, charge.HeldCards()})
+		}
+	}
+}
+
+func (b *countBuilder) addUsed(name card.Name, serviceType string, count card.Count) {
+	c, t := b.card(name), b.typeOfCard(name, serviceType)
+	c.allocated, t.used = c.allocated.Add(count), t.used.Add(count)
+}
+
+func (b *countBuilder) addUsage(serviceType string, usage cardquota.Usage) {
+	for name, count := range usage.Used {
+		b.addUsed(name, serviceType, count.Sub(usage.Repeated[name]))
+	}
+	for name, count := range usage.Pending {
+		t := b.typeOfCard(name, serviceType)
+		t.pending = t.pending.Add(count)
+		b.card(name).pending = b.card(name).pending.Add(count)
+	}
+}
+
+// addQuotas adds the quotas of queues that run work, and what the top level of a tree deserves.
+func (b *countBuilder) addQuotas() {
+	parents := map[string]bool{}
+	if b.Tree != nil {
+		for _, queue := range b.Queues {
+			parents[queue.Spec.Parent] = true
+		}
+	}
+	for queue, owner := range b.Owners {
+		if owner.DeletionTimestamp != nil {
+			continue // it grants nothing
+		}
+		if len(b.Tree.Children(owner.Name)) == 0 && !parents[queue] {
+			b.addQuota(b.serviceType(queue), b.Quotas[queue])
+		}
+		if b.Tree != nil && owner.Spec.Parent == "" {
+			b.addDeserved(cardquota.DeservedOf(owner))
+		}
+	}
+	all := make([]*v1alpha1.CardQuota, 0, len(b.Owners))
+	for _, owner := range b.Owners {
+		all = append(all, owner)
+	}
+	for queue, granted := range cardquota.UnownedQuotas(all, b.Queues) {
+		if !parents[queue] {
+			b.addQuota(b.serviceType(queue), granted)
+		}
+	}
+	if b.Tree != nil {
+		b.addUnownedDeserved()
+	}
+}
+
+func (b *countBuilder) addQuota(serviceType string, granted card.Quota) {
+	for name, count := range granted {
+		if count > 0 {
+			t := b.typeOfCard(name, serviceType)
+			t.quota = t.quota.Add(count)
+		}
+	}
+}
+
+func (b *countBuilder) addDeserved(deserved card.Quota) {
+	for name, count := range deserved {
+		c := b.card(name)
+		c.deserved = c.deserved.Add(count)
+	}
+}
+
+// addUnownedDeserved adds what Queues at the top level without a CardQuota deserve.
+func (b *countBuilder) addUnownedDeserved() {
+	for _, queue := range cardquota.TopLevelQueues(b.Queues) {
+		text, written := queue.Annotations[v1alpha1.AnnotationCardDeserved]
+		if !written || b.Owners[queue.Name] != nil {
+			continue
+		}
+		if deserved, err := card.ParseQuota(text); err == nil {
+			b.addDeserved(deserved)
+		}
+	}
+}

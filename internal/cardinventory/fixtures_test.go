@@ -1,0 +1,83 @@
+package cardinventory
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cardquota"
+	"cardquota.dev/operator/internal/testing/builder"
+)
+
+// world are the objects of a cluster.
+type world struct {
+	// earlier are nodes as they were before, in nodes again if they are still there.
+	earlier, nodes []*corev1.Node
+
+	pods   []*corev1.Pod
+	quotas []*v1alpha1.CardQuota
+	queues []*v1beta1.Queue
+	// isTree says that queues form a tree.
+	isTree bool
+}
+
+// status counts the world as the operator does.
+func (w world) status() v1alpha1.CardInventoryStatus {
+	var tracker card.Tracker
+	for _, node := range w.earlier {
+		tracker.Update(node)
+	}
+	now := map[string]*corev1.Node{}
+	for _, node := range w.nodes {
+		now[node.Name] = node
+	}
+	tracker.Replace(now)
+	usage, charges := cardquota.CountUsageAndCharges(cardquota.CountInput{Pods: w.pods, Inventory: tracker.Inventory()})
+	owners, quotas := map[string]*v1alpha1.CardQuota{}, map[string]card.Quota{}
+	queues := w.queues
+	for _, q := range w.quotas {
+		owners[q.QueueName()] = q
+		object := builder.Queue(q.QueueName()).Obj()
+		object.Spec.Parent = q.Spec.Parent
+		queues = append(queues, object)
+	}
+	var tree *cardquota.Tree
+	totals, granting := cardquota.NewQuotaTotals, queues
+	if w.isTree {
+		tree, totals, granting = cardquota.NewTree(w.quotas, queues, v1alpha1.UnmanagedEnforce), cardquota.NewTreeTotals, cardquota.TopLevelQueues(queues)
+	}
+	for queue, owner := range owners {
+		quotas[queue] = tree.QuotaFor(owner)
+	}
+	return NewStatus(Input{Nodes: tracker.TrackedNodes(), Cards: tracker.Inventory(), Count: NewCount(CountInput{
+		Pods: w.pods, Charges: charges, Usage: usage, Owners: owners, ServiceTypes: cardquota.ServiceTypesByQueue(owners, queues), Quotas: quotas, Queues: queues, Tree: tree,
+		Totals: totals(w.quotas, cardquota.UnownedQuotas(w.quotas, granting), tracker.Healthy()),
+	})})
+}
+
+// child returns a CardQuota of a tree with one card.
+func child(name, parent, serviceType string, quota, deserved int64) *v1alpha1.CardQuota {
+	return builder.CardQuota(name).ServiceType(serviceType).Card("NVIDIA-H200", quota).With(func(q *v1alpha1.CardQuota) {
+		q.Spec.Parent = parent
+		q.Spec.Cards[0].Deserved = ptr.To(deserved)
+	}).Obj()
+}
+
+// cardOf returns the entry of a card.
+func cardOf(status v1alpha1.CardInventoryStatus, name string) v1alpha1.InventoryCard {
+	for _, entry := range status.Cards {
+		if entry.Name == name {
+			return entry
+		}
+	}
+	return v1alpha1.InventoryCard{}
+}
+
+func h200(name string) *builder.NodeBuilder { return builder.Node(name).GPUs("NVIDIA-H200", 8) }
+
+// running returns an assigned pod with cards of a node.
+func running(name, queue, node string, count int) *corev1.Pod {
+	return builder.Pod("lab", name).Queue(queue).GPUs(count).Running(node).Obj()
+}

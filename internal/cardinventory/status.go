@@ -1,0 +1,176 @@
+package cardinventory
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cardquota"
+	"cardquota.dev/operator/internal/servicetype"
+)
+
+// Bounds of the status, as in its schema.
+const (
+	MaxCards        = 512
+	MaxResources    = 16
+	MaxServiceTypes = 34
+	MaxAnomalies    = 32
+	MaxAnomalyNodes = 20
+)
+
+// Input is the input of NewStatus, which does not change it.
+type Input struct {
+	// Nodes are all nodes, sorted by name.
+	Nodes []card.TrackedNode
+	// Cards says which resources are cards, also those that no node names any more.
+	Cards *card.Inventory
+	// Count is the last count of the pods.
+	Count *Count
+}
+
+// NewStatus returns the status of the CardInventory.
+func NewStatus(input Input) v1alpha1.CardInventoryStatus {
+	offers := sumOffers(input.Nodes)
+	anomalies := newAnomalyList(input)
+	status := v1alpha1.CardInventoryStatus{
+		Nodes:          toInt32(anomalies.countNodes(input.Nodes)),
+		AnomaliesTotal: toInt32(len(anomalies.byKey)),
+		Anomalies:      anomalies.describeFirst(MaxAnomalies),
+	}
+	cards := make([]v1alpha1.InventoryCard, 0, len(offers))
+	for _, name := range orderedNames(offers, input.Count) {
+		entry := newCard(name, offers[name], input.Count.cards[name])
+		if entry.OverAllocatedBy > 0 {
+			status.OverAllocatedCards++
+		}
+		cards = append(cards, entry)
+	}
+	status.Cards = cards[:min(len(cards), MaxCards)]
+	status.Summary = summarize(status.Cards)
+	return status
+}
+
+// offer is what all nodes offer of one card.
+type offer struct {
+	total, healthy, cordoned card.Count
+	resources                []string
+}
+
+func sumOffers(nodes []card.TrackedNode) map[card.Name]*offer {
+	offers := map[card.Name]*offer{}
+	for _, node := range nodes {
+		for _, held := range node.Cards {
+			o := offers[held.Name]
+			if o == nil {
+				o = &offer{}
+				offers[held.Name] = o
+			}
+			if !slices.Contains(o.resources, string(held.Resource)) {
+				o.resources = append(o.resources, string(held.Resource))
+			}
+			o.total = o.total.Add(held.Count)
+			if !node.IsReady {
+				continue
+			}
+			o.healthy = o.healthy.Add(held.Count)
+			if node.IsCordoned {
+				o.cordoned = o.cordoned.Add(held.Count)
+			}
+		}
+	}
+	for _, o := range offers {
+		slices.Sort(o.resources)
+	}
+	return offers
+}
+
+// orderedNames returns the cards that a node has, by name, then those that are granted or held,
+// then those that are only requested: tenants can name any number of cards, and those must not
+// displace real ones.
+func orderedNames(offers map[card.Name]*offer, count *Count) []card.Name {
+	names := slices.Sorted(maps.Keys(offers))
+	var granted, requested []card.Name
+	for name, c := range count.cards {
+		switch {
+		case offers[name] != nil:
+		case c.granted > 0 || c.allocated > 0 || c.deserved > 0:
+			granted = append(granted, name)
+		case c.pending > 0:
+			requested = append(requested, name)
+		}
+	}
+	slices.Sort(granted)
+	slices.Sort(requested)
+	return slices.Concat(names, granted, requested)
+}
+
+// newCard returns the entry of a card. o is nil for a card that no node has, c for a card that no
+// quota and no pod names.
+func newCard(name card.Name, o *offer, c *cardCount) v1alpha1.InventoryCard {
+	if o == nil {
+		o = &offer{}
+	}
+	if c == nil {
+		c = &cardCount{}
+	}
+	return v1alpha1.InventoryCard{
+		Name:            string(name),
+		Resources:       o.resources[:min(len(o.resources), MaxResources)],
+		Total:           int64(o.total),
+		Healthy:         int64(o.healthy),
+		Cordoned:        int64(o.cordoned),
+		Allocated:       int64(c.allocated),
+		Quota:           int64(c.granted),
+		Deserved:        int64(c.deserved),
+		OverAllocatedBy: int64(c.granted.Sub(o.healthy)),
+		ServiceTypes:    serviceTypes(c.types),
+	}
+}
+
+// serviceTypes returns the sums by service type, sorted by name, without those that are 0. Types
+// beyond the bound are added to those without a type.
+func serviceTypes(types map[string]*typeCount) []v1alpha1.InventoryServiceType {
+	var rest typeCount
+	add := func(t *typeCount) {
+		rest = typeCount{rest.quota.Add(t.quota), rest.used.Add(t.used), rest.pending.Add(t.pending)}
+	}
+	var out []v1alpha1.InventoryServiceType
+	for _, name := range slices.Sorted(maps.Keys(types)) {
+		switch t := types[name]; {
+		case *t == typeCount{}:
+		case name == servicetype.None || len(out) == MaxServiceTypes-1:
+			add(t)
+		default:
+			out = append(out, newServiceType(name, *t))
+		}
+	}
+	if rest != (typeCount{}) {
+		out = append(out, newServiceType(servicetype.None, rest))
+		slices.SortFunc(out, func(a, b v1alpha1.InventoryServiceType) int { return cmp.Compare(a.Name, b.Name) })
+	}
+	return out
+}
+
+func newServiceType(name string, t typeCount) v1alpha1.InventoryServiceType {
+	return v1alpha1.InventoryServiceType{Name: name, Quota: int64(t.quota), Used: int64(t.used), Pending: int64(t.pending)}
+}
+
+// summarize returns allocated/total per card in one line, over-allocated cards first. Cards that
+// no node has and no pod holds are left out.
+func summarize(cards []v1alpha1.InventoryCard) string {
+	var parts []string
+	for _, over := range []bool{true, false} {
+		for _, c := range cards {
+			if (c.OverAllocatedBy > 0) == over && (c.Total > 0 || c.Allocated > 0) {
+				parts = append(parts, fmt.Sprintf("%d/%d %s", c.Allocated, c.Total, c.Name))
+			}
+		}
+	}
+	return cardquota.JoinSummary(parts, "none")
+}
+
+func toInt32(n int) int32 { return int32(min(n, math.MaxInt32)) }

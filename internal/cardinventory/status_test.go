@@ -1,0 +1,206 @@
+package cardinventory
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cardquota"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
+)
+
+func TestStatusOfAFleet(t *testing.T) {
+	status := world{
+		nodes: []*corev1.Node{
+			h200("a").Obj(), h200("b").Cordoned().Obj(), h200("c").NotReady().Obj(),
+			builder.Node("d").NPUs("Ascend-910B", 8).Obj(), builder.Node("e").Obj(),
+		},
+		pods: []*corev1.Pod{
+			running("p", "search", "a", 3), running("q", "train", "b", 2), running("outside", "", "a", 1),
+			builder.Pod("lab", "w").Queue("train").Card("NVIDIA-H200").GPUs(4).Obj(),
+			builder.Pod("lab", "typo").Queue("train").Card("NVIDIA-H2000").GPUs(1).Obj(),
+		},
+		quotas: []*v1alpha1.CardQuota{
+			builder.CardQuota("search").ServiceType("inference").Card("NVIDIA-H200", 10).Obj(),
+			builder.CardQuota("train").ServiceType("training").Card("NVIDIA-H200", 8).Card("NVIDIA-A100", 1).Obj(),
+		},
+		queues: []*v1beta1.Queue{builder.Queue("old").Quota(`{"Ascend-910B":2}`).Obj()},
+	}.status()
+	check.Equal(t, "cards", []v1alpha1.InventoryCard{
+		{Name: "Ascend-910B", Resources: []string{"huawei.com/Ascend910"}, Total: 8, Healthy: 8, Quota: 2,
+			ServiceTypes: []v1alpha1.InventoryServiceType{{Name: "none", Quota: 2}}},
+		{Name: "NVIDIA-H200", Resources: []string{"nvidia.com/gpu"}, Total: 24, Healthy: 16, Cordoned: 8, Allocated: 6, Quota: 18, OverAllocatedBy: 2,
+			ServiceTypes: []v1alpha1.InventoryServiceType{{Name: "inference", Quota: 10, Used: 3}, {Name: "none", Used: 1}, {Name: "training", Quota: 8, Used: 2, Pending: 4}}},
+		{Name: "NVIDIA-A100", Quota: 1, OverAllocatedBy: 1, ServiceTypes: []v1alpha1.InventoryServiceType{{Name: "training", Quota: 1}}},
+		{Name: "NVIDIA-H2000", ServiceTypes: []v1alpha1.InventoryServiceType{{Name: "training", Pending: 1}}},
+	}, status.Cards)
+	check.Equal(t, "summary", "6/24 NVIDIA-H200, 0/8 Ascend-910B", status.Summary)
+	check.Equal(t, "nodes, over-allocated cards and anomalies", [3]int32{4, 2, 1}, [3]int32{status.Nodes, status.OverAllocatedCards, status.AnomaliesTotal})
+}
+
+func TestStatusOfAnEmptyCluster(t *testing.T) {
+	check.Equal(t, "status", v1alpha1.CardInventoryStatus{Summary: "none", Cards: []v1alpha1.InventoryCard{}}, world{}.status())
+}
+
+// TestATreeIsCountedAtItsTopLevel: the quotas of a parent contain those below. By service type,
+// the queues that run work count.
+func TestATreeIsCountedAtItsTopLevel(t *testing.T) {
+	w := world{
+		nodes: []*corev1.Node{h200("a").Obj()},
+		pods:  []*corev1.Pod{running("p", "search", "a", 2)},
+		quotas: []*v1alpha1.CardQuota{
+			child("company", "", "", 8, 6), child("search", "company", "inference", 8, 4), child("train", "company", "training", 6, 2),
+			child("gone", "", "training", 5, 5),
+		},
+		queues: []*v1beta1.Queue{builder.Queue("old").Quota(`{"NVIDIA-H200":1}`).Annotation(v1alpha1.AnnotationCardDeserved, `{"NVIDIA-H200":1}`).Obj()},
+		isTree: true,
+	}
+	w.quotas[3].DeletionTimestamp = &metav1.Time{}
+	check.Equal(t, "card", v1alpha1.InventoryCard{
+		Name: "NVIDIA-H200", Resources: []string{"nvidia.com/gpu"}, Total: 8, Healthy: 8, Allocated: 2, Quota: 9, Deserved: 7, OverAllocatedBy: 1,
+		ServiceTypes: []v1alpha1.InventoryServiceType{{Name: "inference", Quota: 8, Used: 2}, {Name: "none", Quota: 1}, {Name: "training", Quota: 6}},
+	}, cardOf(w.status(), "NVIDIA-H200"))
+	w.isTree = false
+	check.Equal(t, "deserved of flat queues", int64(0), cardOf(w.status(), "NVIDIA-H200").Deserved)
+}
+
+// TestTenantsDisplaceNoRealCard: a tenant can name any number of cards in pods that wait.
+func TestTenantsDisplaceNoRealCard(t *testing.T) {
+	w := world{nodes: []*corev1.Node{h200("a").Obj()}, quotas: []*v1alpha1.CardQuota{builder.CardQuota("q").Card("Z-Granted", 1).Obj()}}
+	for i := range 2 * MaxCards {
+		w.pods = append(w.pods, builder.Pod("lab", fmt.Sprint(i)).Queue("q").Card(fmt.Sprintf("A-%d", i)).GPUs(1).Obj())
+	}
+	cards := w.status().Cards
+	check.Equal(t, "cards", MaxCards, len(cards))
+	check.Equal(t, "the first cards", [2]string{"NVIDIA-H200", "Z-Granted"}, [2]string{cards[0].Name, cards[1].Name})
+}
+
+// TestServiceTypesAreBounded: a user can write any service type on a Queue.
+func TestServiceTypesAreBounded(t *testing.T) {
+	w := world{nodes: []*corev1.Node{h200("a").Obj()}}
+	types := []string{"", "Training", "a b", strings.Repeat("a", 64), "none"}
+	for i := range 2 * MaxServiceTypes {
+		types = append(types, fmt.Sprintf("t%02d", i))
+	}
+	for i, name := range types {
+		queue := fmt.Sprint("q", i)
+		w.queues = append(w.queues, builder.Queue(queue).ServiceType(name).Quota(`{"NVIDIA-H200":1}`).Obj())
+	}
+	entry := cardOf(w.status(), "NVIDIA-H200")
+	check.Equal(t, "types", MaxServiceTypes, len(entry.ServiceTypes))
+	var sum int64
+	for _, row := range entry.ServiceTypes {
+		sum += row.Quota
+		check.That(t, row.Name == "none" || row.Quota == 1 && strings.HasPrefix(row.Name, "t"), "type %q has a quota of %d", row.Name, row.Quota)
+	}
+	check.Equal(t, "the sum by type", entry.Quota, sum)
+}
+
+// drawWorld returns nodes of two models, and pods and quotas of three queues, of which one does
+// not exist.
+func drawWorld(t *rapid.T) world {
+	var w world
+	models := []string{"NVIDIA-H200", "NVIDIA-H800", ""}
+	for i := range rapid.IntRange(0, 5).Draw(t, "nodes") {
+		node := builder.Node(fmt.Sprintf("n%d", i)).GPUs(rapid.SampledFrom(models).Draw(t, "model"), rapid.IntRange(0, 8).Draw(t, "cards"))
+		if rapid.Bool().Draw(t, "cordoned") {
+			node.Cordoned()
+		}
+		if rapid.Bool().Draw(t, "not ready") {
+			node.NotReady()
+		}
+		w.nodes = append(w.nodes, node.Obj())
+	}
+	for i := range rapid.IntRange(0, 12).Draw(t, "pods") {
+		b := builder.Pod("lab", fmt.Sprintf("p%d", i)).Queue(rapid.SampledFrom([]string{"", "a", "b", "ghost"}).Draw(t, "queue")).
+			Card(rapid.SampledFrom([]string{"NVIDIA-H200", "NVIDIA-H800"}).Draw(t, "card")).GPUs(rapid.IntRange(0, 4).Draw(t, "count"))
+		if node := rapid.IntRange(-1, 4).Draw(t, "node"); node >= 0 && node < len(w.nodes) && w.nodes[node].Labels["nvidia.com/gpu.product"] != "" {
+			b.Running(w.nodes[node].Name)
+		}
+		w.pods = append(w.pods, b.Obj())
+	}
+	for queue, serviceType := range map[string]string{"a": "inference", "b": "training"} {
+		w.quotas = append(w.quotas, builder.CardQuota(queue).ServiceType(serviceType).Card("NVIDIA-H200", int64(rapid.IntRange(0, 20).Draw(t, queue))).Obj())
+	}
+	return w
+}
+
+// recount counts one card of a world in the plainest way.
+func (w world) recount(name string) v1alpha1.InventoryCard {
+	var out v1alpha1.InventoryCard
+	models := map[string]string{}
+	for _, node := range w.nodes {
+		models[node.Name] = node.Labels["nvidia.com/gpu.product"]
+		cards := node.Status.Allocatable["nvidia.com/gpu"]
+		if models[node.Name] != name {
+			continue
+		}
+		out.Name = name
+		out.Total += cards.Value()
+		if node.Status.Conditions[0].Status == "True" {
+			out.Healthy += cards.Value()
+			if node.Spec.Unschedulable {
+				out.Cordoned += cards.Value()
+			}
+		}
+	}
+	for _, pod := range w.pods {
+		cards := pod.Spec.Containers[0].Resources.Requests["nvidia.com/gpu"]
+		if pod.Spec.NodeName != "" && models[pod.Spec.NodeName] == name {
+			out.Name = name
+			out.Allocated += cards.Value()
+		}
+	}
+	for _, quota := range w.quotas {
+		if quota.Spec.Cards[0].Name == name {
+			out.Quota += *quota.Spec.Cards[0].Quota
+		}
+	}
+	out.OverAllocatedBy = max(0, out.Quota-out.Healthy)
+	return out
+}
+
+func TestStatusIsANaiveRecount(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		w := drawWorld(t)
+		status := w.status()
+		for _, name := range []string{"NVIDIA-H200", "NVIDIA-H800"} {
+			got, want := cardOf(status, name), w.recount(name)
+			var used, quota int64
+			for _, row := range got.ServiceTypes {
+				used, quota = used+row.Used, quota+row.Quota
+			}
+			check.Equal(t, name+": used and quota of all service types", [2]int64{want.Allocated, want.Quota}, [2]int64{used, quota})
+			got.Resources, got.ServiceTypes, got.Name, want.Name = nil, nil, "", ""
+			check.Equal(t, name, want, got)
+		}
+	})
+}
+
+// TestNoContentOfAQueueDoesHarm: users can write any text on a Queue.
+func TestNoContentOfAQueueDoesHarm(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		queue := builder.Queue("q").Annotation(v1alpha1.AnnotationCardQuota, rapid.String().Draw(t, "quota")).
+			Annotation(v1alpha1.AnnotationCardDeserved, rapid.String().Draw(t, "deserved")).Annotation(v1alpha1.AnnotationServiceType, rapid.String().Draw(t, "type")).Obj()
+		for _, isTree := range []bool{false, true} {
+			for _, entry := range (world{queues: []*v1beta1.Queue{queue}, isTree: isTree}).status().Cards {
+				_, err := card.ParseName(entry.Name)
+				check.NoError(t, err)
+			}
+		}
+	})
+}
+
+func TestCountWithoutTotals(t *testing.T) {
+	count := NewCount(CountInput{Usage: map[string]cardquota.Usage{"q": {Pending: map[card.Name]card.Count{"NVIDIA-H200": 1}}}})
+	check.Equal(t, "cards", 1, len(NewStatus(Input{Count: count}).Cards))
+}

@@ -1,0 +1,81 @@
+package cardquota
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+func TestNewBindings(t *testing.T) {
+	created := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
+	pod := func(uid, scheduler string, waited time.Duration, conditions ...corev1.PodConditionType) *corev1.Pod {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), CreationTimestamp: metav1.NewTime(created)}, Spec: corev1.PodSpec{SchedulerName: scheduler}}
+		for _, c := range conditions {
+			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: c, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(created.Add(waited))})
+		}
+		return p
+	}
+	pods := []*corev1.Pod{
+		pod("new", "volcano", time.Minute, corev1.PodReady, corev1.PodScheduled),
+		pod("other", "default-scheduler", time.Minute, corev1.PodScheduled),
+		pod("unknown time", "volcano", time.Minute), pod("clock went back", "volcano", -time.Minute, corev1.PodScheduled),
+	}
+	cards := []card.Amount{{Name: "A", Count: 2}}
+	// The node does not say which of two cards it has.
+	charge := &quota.Charge{Queue: "q", Cards: append(cards, card.Amount{Name: "B", Count: 2}), Repeated: []card.Amount{{Name: "B", Count: 2}}}
+	facts := &PodFacts{}
+	for _, p := range pods {
+		facts.newlyCharged = append(facts.newlyCharged, chargedPod{pod: p, charge: charge})
+	}
+	for t, tc := range check.Cases(t, map[string]struct {
+		schedulers []string
+		want       []time.Duration
+	}{
+		"of our scheduler":            {[]string{"volcano"}, []time.Duration{time.Minute, 0}},
+		"of every scheduler":          {nil, []time.Duration{time.Minute, time.Minute, 0}},
+		"of a scheduler without pods": {[]string{"x"}, nil},
+	}) {
+		var got []time.Duration
+		for _, b := range facts.NewBindings(tc.schedulers) {
+			check.Equal(t, "queue", "q", b.Queue)
+			check.Equal(t, "cards", cards, b.Cards)
+			got = append(got, b.Waited)
+		}
+		check.Equal(t, "waited", tc.want, got)
+	}
+}
+
+// TestPodsAreNewOnce: a pod is bound in the first count that finds it on a node, but not in the first
+// count of all, and not again when the pod or the nodes change.
+func TestPodsAreNewOnce(t *testing.T) {
+	running := func(name string, gpus int) *corev1.Pod {
+		return builder.Pod("lab", name).UID(types.UID(name)).Queue("q").GPUs(gpus).Running("h200").Obj()
+	}
+	world := CountInput{Pods: []*corev1.Pod{running("old", 1)}, Inventory: fleet(), Facts: &PodFacts{}}
+	count := func() (names []string) {
+		_, world.LastCharges = CountUsageAndCharges(world)
+		for _, bound := range world.Facts.newlyCharged {
+			names = append(names, bound.pod.Name)
+		}
+		return names
+	}
+	check.Equal(t, "at first", nil, count())
+	waits := builder.Pod("lab", "waits").UID("waits").Queue("q").GPUs(1).Obj()
+	world.Pods = append(world.Pods, running("new", 2), running("cpu", 0), waits)
+	check.Equal(t, "when a pod was bound", []string{"new"}, count())
+	check.Equal(t, "when nothing changed", nil, count())
+	world.Pods[0], world.Pods[1] = world.Pods[0].DeepCopy(), world.Pods[1].DeepCopy()
+	check.Equal(t, "when pods changed", nil, count())
+	world.Inventory = fleet()
+	check.Equal(t, "when the nodes changed", nil, count())
+	world.Pods[3] = running("waits", 1)
+	check.Equal(t, "when it is bound as well", []string{"waits"}, count())
+}

@@ -1,0 +1,132 @@
+package cardquota
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/localquota"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// checkGrowth expects that twice as many queues need about twice the memory. Work that is
+// quadratic in queues needs four times as much. Memory is measured because it does not depend on
+// how busy the machine is.
+func checkGrowth(t *testing.T, queues int, prepare func(queues int) (work func())) {
+	t.Helper()
+	measure := func(queues int) uint64 {
+		work := prepare(queues)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		work()
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	once, twice := measure(queues), measure(2*queues)
+	check.That(t, twice < 3*once, "%d queues need %d KiB, %d need %d KiB", queues, once>>10, 2*queues, twice>>10)
+}
+
+// newExhaustedTree returns queues below the queue top, whose quota is exhausted. In each queue
+// some pods run and some wait for top.
+func newExhaustedTree(queues, running, waiting int) CountInput {
+	input, below := CountInput{Inventory: fleet(), Nodes: fleetNodes(), LocalQueues: map[string]bool{}}, []string{"top"}
+	for i := range queues {
+		queue := fmt.Sprint("q", i)
+		below, input.LocalQueues[queue] = append(below, queue), true
+		message := fmt.Sprintf("Queue <top>, an ancestor of <%s>, has insufficient <NVIDIA-H200> quota: requested <1>, total would be <9>, but capability is <8>", queue)
+		for j := range running + waiting {
+			pod := builder.Pod("lab", fmt.Sprint(queue, "-", j)).Queue(queue).Card("NVIDIA-H200").GPUs(1).Owner("batch.volcano.sh/v1alpha1", "Job", fmt.Sprint(queue, "-", j))
+			if j < running {
+				input.Pods = append(input.Pods, pod.Running("h200").Obj())
+			} else {
+				input.Pods = append(input.Pods, pod.Unschedulable(message).Obj())
+			}
+		}
+	}
+	input.QueuesBelow = func(queue string) []string {
+		if queue == "top" {
+			return below
+		}
+		return []string{queue}
+	}
+	return input
+}
+
+// TestHoldersOfAnAncestorAreFoundOnce: each entry of each queue names the same holders.
+func TestHoldersOfAnAncestorAreFoundOnce(t *testing.T) {
+	checkGrowth(t, 300, func(queues int) func() {
+		input := newExhaustedTree(queues, 3, 1)
+		return func() {
+			for queue, usage := range CountUsage(input) {
+				check.Must(t, len(usage.Blocked[0].Holders) == 3 && len(usage.Local["lab"].Blocked[0].Holders) == 3, "%s names %v", queue, usage.Blocked[0].Holders)
+			}
+		}
+	})
+}
+
+// BenchmarkCountExhaustedAncestor counts 50,000 pods of 1,000 queues below one whose quota is
+// exhausted. Ten in each queue wait for it.
+func BenchmarkCountExhaustedAncestor(b *testing.B) {
+	input := newExhaustedTree(1_000, 40, 10)
+	_, input.LastCharges = CountUsageAndCharges(input)
+	b.ReportAllocs()
+	for b.Loop() {
+		CountUsage(input)
+	}
+}
+
+// newWideTree returns a tree of one tenant with projects in namespaces of their own, and what they
+// use.
+func newWideTree(projects int, waits bool) (*Tree, map[string]Usage) {
+	all := []*v1alpha1.CardQuota{node("tenant", "", 8, 4, -1, parentOnly, func(q *v1alpha1.CardQuota) {
+		q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "lab"}}
+	})}
+	used := map[string]Usage{}
+	for i := range projects {
+		name := fmt.Sprint("project", i)
+		all = append(all, node(name, "tenant", 8, 4, -1))
+		usage := Usage{Used: cards{"H200": 1}, Pending: cards{"H200": 1}}
+		if waits {
+			usage.Blocked, usage.BlockedTotal = blockedList(name, 1), 1
+			usage.Local = map[string]localquota.Waiting{name: {Total: 1, Blocked: usage.Blocked}}
+		}
+		used[name] = usage
+	}
+	return NewTree(all, nil, v1alpha1.UnmanagedEnforce), used
+}
+
+// TestSumsGrowWithTheQueues: a tenant with thousands of projects costs as much for each as one
+// with a few.
+func TestSumsGrowWithTheQueues(t *testing.T) {
+	checkGrowth(t, 500, func(queues int) func() {
+		tree, used := newWideTree(queues, true)
+		return func() {
+			sum := tree.SumUsage(used)["tenant"]
+			check.Must(t, len(sum.Local) == queues && sum.BlockedTotal == queues, "%d of %d namespaces, %d wait", len(sum.Local), queues, sum.BlockedTotal)
+		}
+	})
+}
+
+// BenchmarkTreeOfQueues sums up a tenant with 10,000 projects, and asks for the queues below each.
+func BenchmarkTreeOfQueues(b *testing.B) {
+	for _, waits := range []bool{false, true} {
+		tree, used := newWideTree(10_000, waits)
+		b.Run(fmt.Sprint("sum, waiting ", waits), func(b *testing.B) {
+			for b.Loop() {
+				tree.SumUsage(used)
+			}
+		})
+	}
+	tree, used := newWideTree(10_000, false)
+	b.Run("below", func(b *testing.B) {
+		for b.Loop() {
+			for queue := range used {
+				tree.QueuesBelow(queue)
+			}
+		}
+	})
+}

@@ -1,0 +1,104 @@
+package cardquota
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/blocked"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// PodFacts keeps what a count reads from pods for the next count. Its key is the object: nothing
+// changes the objects of a watch's cache, and a changed pod is another object. The zero value is
+// empty. It is not safe for concurrent use.
+type PodFacts struct {
+	// Requests depend on these two as well.
+	inventory  *card.Inventory
+	schedulers []string
+	pods       map[*corev1.Pod]*podFacts
+	groups     map[types.NamespacedName]*groupRecord
+	// newlyCharged are the pods with cards that had no charge before the last count.
+	newlyCharged []chargedPod
+}
+
+// podFacts is what a count reads from one pod.
+type podFacts struct {
+	request   workload.Request
+	reference v1alpha1.WorkloadReference
+	// group is the PodGroup that the pod names, nil if it names none.
+	group *groupRecord
+	// charge is that of the last two counts with these facts, nil if it differed or had no queue.
+	charge *quota.Charge
+	// stated is what the scheduler stated last of a pod that waits, nil for nothing.
+	stated *statedReason
+}
+
+// statedReason is what the scheduler states, with what that means.
+type statedReason struct {
+	why       workload.Refusal
+	statement blocked.Statement
+}
+
+// statementOf returns what a statement of the scheduler means.
+func (f *podFacts) statementOf(why workload.Refusal) *blocked.Statement {
+	if f.stated == nil || f.stated.why != why {
+		f.stated = &statedReason{why, blocked.ReadStatement(why.Reason, why.Message, f.request.Resource)}
+	}
+	return &f.stated.statement
+}
+
+// groupRecord is a PodGroup, nil if it does not exist, and whether it has unfinished pods in this
+// count. These count as pending then, not the request of the PodGroup.
+type groupRecord struct {
+	group   *v1beta1.PodGroup
+	hasPods bool
+}
+
+// beginCount prepares a count. It drops everything when the requests depend on something else now, or when
+// much of it is about objects that are gone.
+func (f *PodFacts) beginCount(input *CountInput) {
+	isSame := f.inventory == input.Inventory && slices.Equal(f.schedulers, input.Schedulers) && (f.schedulers == nil) == (input.Schedulers == nil)
+	most := len(input.Pods) + len(input.Pods)/16 + 100
+	if !isSame || f.pods == nil || len(f.pods) > most || len(f.groups) > most+2*len(input.PodGroups) {
+		*f = PodFacts{
+			inventory: input.Inventory, schedulers: input.Schedulers,
+			pods:   make(map[*corev1.Pod]*podFacts, len(input.Pods)),
+			groups: make(map[types.NamespacedName]*groupRecord, len(input.PodGroups)),
+		}
+	}
+	f.newlyCharged = nil
+	for _, record := range f.groups {
+		*record = groupRecord{}
+	}
+	for _, group := range input.PodGroups {
+		f.recordOf(types.NamespacedName{Namespace: group.Namespace, Name: group.Name}).group = group
+	}
+}
+
+func (f *PodFacts) recordOf(key types.NamespacedName) *groupRecord {
+	record := f.groups[key]
+	if record == nil {
+		record = &groupRecord{}
+		f.groups[key] = record
+	}
+	return record
+}
+
+// factsOf returns what a pod says.
+func (f *PodFacts) factsOf(resolver *workload.Resolver, pod *corev1.Pod) *podFacts {
+	facts := f.pods[pod]
+	if facts == nil {
+		facts = &podFacts{request: resolver.Request(pod), reference: workload.ReferenceFor(pod)}
+		if name := workload.PodGroupName(pod); name != "" {
+			facts.group = f.recordOf(types.NamespacedName{Namespace: pod.Namespace, Name: name})
+		}
+		f.pods[pod] = facts
+	}
+	return facts
+}

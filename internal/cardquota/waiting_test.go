@@ -1,0 +1,247 @@
+package cardquota
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
+)
+
+// podOf is a pod of a Deployment, which has the name of its queue.
+func podOf(name, queue string) *builder.PodBuilder {
+	return pod(name).Queue(queue).Owner("apps/v1", "ReplicaSet", queue+"-abc").Label("pod-template-hash", "abc")
+}
+
+func exhausted(queue string, limit int) string {
+	return fmt.Sprintf("Queue <%s> has insufficient <NVIDIA-H200> quota: requested <2>, total would be <9>, but capability is <%d>", queue, limit)
+}
+
+// TestWaiting: each line of want is workload, card, count, reason, and the holders.
+func TestWaiting(t *testing.T) {
+	const full = "0/4 nodes are unavailable: 1 Insufficient nvidia.com/gpu, 3 node(s) have another card than <NVIDIA-H200>."
+	const skipped = "Task worker-1 with role spec worker has already predicated failed, skip"
+	waits := func(name, message string) *builder.PodBuilder {
+		return podOf(name, "q").Card("NVIDIA-H200").GPUs(2).Unschedulable(message)
+	}
+	gang := func(name string) *builder.PodBuilder {
+		return pod(name).Queue("q").Card("NVIDIA-H200").GPUs(2).Owner("batch.volcano.sh/v1alpha1", "Job", "train")
+	}
+	onH200 := func(queue string, count int) *builder.PodBuilder {
+		return podOf(fmt.Sprint(queue, "-runs-", count), queue).GPUs(count).Running("h200")
+	}
+	cordonH200 := func(nodes []card.NodeState) {
+		for i := range nodes {
+			nodes[i].IsCordoned = nodes[i].Name == "h200"
+		}
+	}
+	for t, tc := range check.Cases(t, map[string]struct {
+		pods   pods
+		groups groups
+		change func([]card.NodeState)
+		want   []string
+	}{
+		"the quota is used up: what the queue holds": {
+			pods: pods{waits("a", exhausted("q", 8)), onH200("q", 5), onH200("r", 3), podOf("h800", "q").GPUs(8).Running("h800")},
+			want: []string{"q NVIDIA-H200 2 QuotaExhausted: 5 q of q (training)"}},
+		"no quota: nothing is held": {
+			pods: pods{waits("a", exhausted("q", 0)), onH200("q", 5)}, want: []string{"q NVIDIA-H200 2 NoQuota"}},
+		"an ancestor's quota is used up: what its subtree holds": {
+			pods: pods{waits("a", "Queue <top>, an ancestor of <q>, has insufficient <NVIDIA-H200> quota: requested <2>, total would be <9>, but capability is <8>"), onH200("q", 1), onH200("r", 3), onH200("s", 4)},
+			want: []string{"q NVIDIA-H200 2 AncestorQuotaExhausted: 3 r of r, 1 q of q (training)"}},
+		"no card is free: what all queues hold, at most three": {
+			pods: pods{waits("a", full), onH200("q", 1), onH200("r", 3), onH200("s", 2), onH200("t", 2)},
+			want: []string{"q NVIDIA-H200 2 NoFreeCard: 3 r of r, 2 s of s, 2 t of t"}},
+		"a card of a pod in no queue": {
+			pods: pods{waits("a", full), pod("stray").GPUs(8).Running("h200")}, want: []string{"q NVIDIA-H200 2 NoFreeCard: 8 stray of "}},
+		"a terminating pod still has its cards, and is not named": {
+			pods: pods{waits("a", full), onH200("q", 8).Deleted(noon)}, want: []string{"q NVIDIA-H200 2 NoFreeCard"}},
+		"a pod that ended has none": {
+			pods: pods{waits("a", "0/1 nodes are unavailable: 1 node(s) had untolerated taint {a: b}."), onH200("q", 8).Phase("Failed")}, want: []string{"q NVIDIA-H200 2 NodesUnsuitable"}},
+		"a cordoned node": {
+			pods: pods{waits("a", "0/1 nodes are unavailable: 1 node(s) were unschedulable.")}, change: cordonH200, want: []string{"q NVIDIA-H200 2 NodesUnsuitable"}},
+		"a cordoned node, and the scheduler has not seen it yet": {pods: pods{waits("a", full)}, change: cordonH200, want: []string{"q NVIDIA-H200 2 NoFreeCard"}},
+		"a card that no node has": {
+			pods: pods{podOf("a", "q").Card("NVIDIA-H2000").GPUs(1).Unschedulable("Queue <q> has insufficient <NVIDIA-H2000> quota: requested <1>, total would be <1>, but capability is <0>")},
+			want: []string{"q NVIDIA-H2000 1 UnknownCard"}},
+		"a card under another resource": {
+			pods: pods{pod("a").Queue("q").Card("NVIDIA-H200").Requests("amd.com/gpu", "1")}, want: []string{"a NVIDIA-H200 1 WrongCombination"}},
+		"pods that Volcano skips wait as the one that it tried": {
+			pods: pods{waits("a", skipped), waits("b", exhausted("q", 8)), waits("c", skipped)}, want: []string{"q NVIDIA-H200 6 QuotaExhausted"}},
+		"pods of two reasons are two entries": {
+			pods: pods{waits("a", full), waits("b", exhausted("q", 8)), onH200("r", 8)},
+			want: []string{"q NVIDIA-H200 2 NoFreeCard: 8 r of r", "q NVIDIA-H200 2 QuotaExhausted"}},
+		"a gang of which some have a place": {
+			pods: pods{gang("a").Unschedulable("Pod lab/a can possibly be assigned to h200, once minAvailable is satisfied"),
+				gang("b").Unschedulable("Pod lab/b can possibly be assigned to h200, once minAvailable is satisfied"), gang("c").Unschedulable(full), onH200("r", 4)},
+			want: []string{"train NVIDIA-H200 4 GangIncomplete", "train NVIDIA-H200 2 NoFreeCard: 4 r of r"}},
+		"a job without pods": {
+			groups: groups{group().Queue("q").Request(`{"NVIDIA-H200":16}`).Unschedulable("1/1 tasks in gang unschedulable: pod group is not ready")},
+			want:   []string{"g NVIDIA-H200 16 NoFreeCard"}},
+	}) {
+		nodes := fleetNodes()
+		if tc.change != nil {
+			tc.change(nodes)
+		}
+		got := CountUsage(CountInput{Pods: tc.pods.objects(), PodGroups: tc.groups.objects(), Inventory: fleet(), Nodes: nodes,
+			ServiceTypes: map[string]string{"q": "training"}, QueuesBelow: func(queue string) []string { return []string{queue, "q", "r"} }})["q"]
+		check.Equal(t, "blocked", tc.want, describeBlocked(got.Blocked), cmpopts.SortSlices(func(a, b string) bool { return a < b }))
+		check.Equal(t, "total", len(tc.want), got.BlockedTotal)
+	}
+}
+
+// TestHoldersHaveTheTypeOfTheirQueue: what pods and Queues state may be any text of a tenant.
+func TestHoldersHaveTheTypeOfTheirQueue(t *testing.T) {
+	held := func(queue string, count int) *builder.PodBuilder {
+		return podOf("in-"+queue, queue).ServiceType("inference").GPUs(count).Running("h200")
+	}
+	waits := podOf("a", "q").Card("NVIDIA-H200").GPUs(2).Unschedulable("0/4 nodes are unavailable: 1 Insufficient nvidia.com/gpu, 3 node(s) have another card than <NVIDIA-H200>.")
+	got := CountUsage(CountInput{Pods: pods{waits, held("q", 4), held("untyped", 2), held("odd", 2)}.objects(), Inventory: fleet(), Nodes: fleetNodes(),
+		ServiceTypes: map[string]string{"q": "training", "odd": "No Name"}})["q"]
+	check.Must(t, len(got.Blocked) == 1, "%+v", got.Blocked)
+	types := map[string]string{}
+	for _, h := range got.Blocked[0].Holders {
+		types[h.Workload.Name] = h.ServiceType
+	}
+	check.Equal(t, "service types", map[string]string{"q": "training", "untyped": "none", "odd": "none"}, types)
+}
+
+// TestForgedAncestorNamesNoHolders: tenants can write conditions of their pods, so only the tree says
+// which queues are above theirs.
+func TestForgedAncestorNamesNoHolders(t *testing.T) {
+	states := func(name, ancestor string) *builder.PodBuilder {
+		return podOf(name, "q").Card("NVIDIA-H200").GPUs(1).Unschedulable("Queue <" + ancestor + ">, an ancestor of <q>, " + exhausted("q", 8)[len("Queue <q> "):])
+	}
+	below := map[string][]string{"top": {"top", "q", "r"}, "other": {"other", "secret"}}
+	held := pods{podOf("r", "r").GPUs(3).Running("h200"), podOf("secret", "secret").GPUs(4).Running("h200")}
+	for t, tc := range check.Cases(t, map[string]struct {
+		pods   pods
+		isFlat bool
+		want   []string
+	}{
+		"an ancestor":                          {pods{states("a", "top")}, false, []string{"q NVIDIA-H200 1 AncestorQuotaExhausted: 3 r of r"}},
+		"a parent elsewhere":                   {pods{states("a", "other")}, false, []string{"q NVIDIA-H200 1 AncestorQuotaExhausted"}},
+		"another queue":                        {pods{states("a", "secret")}, false, []string{"q NVIDIA-H200 1 AncestorQuotaExhausted"}},
+		"no queue":                             {pods{states("a", "")}, false, []string{"q NVIDIA-H200 1 AncestorQuotaExhausted"}},
+		"flat queues":                          {pods{states("a", "secret")}, true, []string{"q NVIDIA-H200 1 AncestorQuotaExhausted"}},
+		"an ancestor, then a parent elsewhere": {pods{states("a", "top"), states("b", "other")}, false, []string{"q NVIDIA-H200 2 AncestorQuotaExhausted: 3 r of r"}},
+		"a parent elsewhere, then an ancestor": {pods{states("a", "other"), states("b", "top")}, false, []string{"q NVIDIA-H200 2 AncestorQuotaExhausted: 3 r of r"}},
+	}) {
+		input := CountInput{Pods: append(tc.pods, held...).objects(), Inventory: fleet(), Nodes: fleetNodes(), QueuesBelow: func(queue string) []string {
+			if names := below[queue]; names != nil {
+				return names
+			}
+			return []string{queue}
+		}}
+		if tc.isFlat {
+			input.QueuesBelow = nil
+		}
+		check.Equal(t, "blocked", tc.want, describeBlocked(CountUsage(input)["q"].Blocked))
+	}
+}
+
+// TestWaitingByNamespace: each namespace has its own ten entries, also beyond the ten of the queue.
+func TestWaitingByNamespace(t *testing.T) {
+	input := CountInput{Inventory: fleet(), Nodes: fleetNodes(), LocalQueues: map[string]bool{"q": true}}
+	for i := range 12 {
+		for j, namespace := range []string{"old", "new"} {
+			input.Pods = append(input.Pods, builder.Pod(namespace, fmt.Sprintf("p%02d", i)).Queue("q").Unschedulable("full").Created(noon.Add(time.Duration(j)*time.Hour)).Obj(),
+				builder.Pod(namespace, fmt.Sprintf("r%02d", i)).Queue("r").Unschedulable("full").Obj())
+		}
+	}
+	got := CountUsage(input)
+	check.Equal(t, "total", 24, got["q"].BlockedTotal)
+	check.Equal(t, "namespaces", 2, len(got["q"].Local))
+	for namespace, local := range got["q"].Local {
+		check.Must(t, local.Total == 12 && len(local.Blocked) == 10, "%d of %d in %s", len(local.Blocked), local.Total, namespace)
+		check.Equal(t, "first", namespace+"/p00", local.Blocked[0].Workload.Namespace+"/"+local.Blocked[0].Workload.Name)
+	}
+	check.Equal(t, "of a queue that no tenant sees", 0, len(got["r"].Local))
+}
+
+func describeBlocked(all []v1alpha1.BlockedStatus) (lines []string) {
+	for _, b := range all {
+		line, before := fmt.Sprint(b.Workload.Name, " ", b.Card, " ", b.Count, " ", b.Reason), ": "
+		for _, h := range b.Holders {
+			line += fmt.Sprint(before, h.Count, " ", h.Workload.Name, " of ", h.Queue)
+			if before = ", "; h.ServiceType != "none" {
+				line += " (" + h.ServiceType + ")"
+			}
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// TestWaitingDoesNotDependOnTheOrderOfPods: also with gangs, skipped pods and holders.
+func TestWaitingDoesNotDependOnTheOrderOfPods(t *testing.T) {
+	messages := []string{"", "full", "0/4 nodes are unavailable: 4 Insufficient nvidia.com/gpu.", "0/4 nodes are unavailable: 4 node(s) were unschedulable.", exhausted("q", 8), exhausted("q", 0),
+		"Pod lab/a can possibly be assigned to h200, once minAvailable is satisfied", "Queue <top>, an ancestor of <q>, " + exhausted("q", 8)[len("Queue <q> "):], exhausted("r", 8)}
+	seed.Check(t, func(t *rapid.T) {
+		input := CountInput{Inventory: fleet(), Nodes: fleetNodes()}
+		for i := range rapid.IntRange(0, 20).Draw(t, "pods") {
+			b := podOf(fmt.Sprint("p", i), rapid.SampledFrom([]string{"q", "r"}).Draw(t, "queue")).GPUs(rapid.IntRange(0, 4).Draw(t, "count")).
+				Card(rapid.SampledFrom([]string{"", "NVIDIA-H200", "NVIDIA-H200|NVIDIA-H800"}).Draw(t, "card")).ServiceType(rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "type"))
+			if b.Unschedulable(rapid.SampledFrom(messages).Draw(t, "message")); rapid.Bool().Draw(t, "runs") {
+				b.Running("h200")
+			}
+			input.Pods = append(input.Pods, b.Obj())
+		}
+		want, pods := CountUsage(input), slices.Clone(input.Pods)
+		from := rapid.Uint64().Draw(t, "seed")
+		rand.New(rand.NewPCG(from, from)).Shuffle(len(pods), func(i, j int) { pods[i], pods[j] = pods[j], pods[i] })
+		input.Pods = pods
+		check.Equal(t, "another order counts differently", want, CountUsage(input))
+		for _, queue := range want {
+			for _, b := range queue.Blocked {
+				check.Must(t, b.Reason != "" && len(b.Holders) <= 3, "%+v", b)
+			}
+		}
+	})
+}
+
+// newBusyCluster returns 50,000 pods of 1,000 queues on 4 nodes. waits is how many of a hundred
+// wait.
+func newBusyCluster(waits int) CountInput {
+	input, nodes := CountInput{Inventory: fleet(), Nodes: fleetNodes()}, []string{"h200", "h800", "4090", "4090d"}
+	for i := range 50_000 {
+		b := builder.Pod("lab", fmt.Sprint("p", i)).PodGroup(fmt.Sprint("g", i/8)).Card("NVIDIA-H200").GPUs(1).CPU("8").Memory("64Gi").Owner("batch.volcano.sh/v1alpha1", "Job", fmt.Sprint("j", i/8))
+		switch {
+		case i%100 >= waits:
+			b.Running(nodes[i%4])
+		case i%2 == 0:
+			b.Unschedulable("0/4 nodes are unavailable: 1 Insufficient nvidia.com/gpu, 3 node(s) have another card than <NVIDIA-H200>.")
+		default:
+			b.Unschedulable(exhausted(fmt.Sprint("q", i/8%1000), 8))
+		}
+		input.Pods = append(input.Pods, b.Obj())
+		if i%8 == 0 {
+			input.PodGroups = append(input.PodGroups, builder.PodGroup("lab", fmt.Sprint("g", i/8)).Queue(fmt.Sprint("q", i/8%1000)).Phase(v1beta1.PodGroupRunning).Obj())
+		}
+	}
+	_, input.LastCharges = CountUsageAndCharges(input)
+	return input
+}
+
+// BenchmarkCountWaiting counts 50,000 pods. What nothing waits for costs nothing.
+func BenchmarkCountWaiting(b *testing.B) {
+	for _, waits := range []int{0, 10} {
+		b.Run(fmt.Sprint(waits, "%"), func(b *testing.B) {
+			input := newBusyCluster(waits)
+			b.ReportAllocs()
+			for b.Loop() {
+				CountUsage(input)
+			}
+		})
+	}
+}

@@ -1,0 +1,186 @@
+// Package cardinventory is the CardInventory controller: it creates the one CardInventory and
+// writes its status.
+//
+// It only reads and writes objects. internal/cardinventory decides what the status says, from the
+// nodes and from the last count of the CardQuota controller.
+package cardinventory
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cardinventory"
+	shared "cardquota.dev/operator/internal/controller"
+)
+
+// staleRetry is how long the cache has to catch up with a write.
+const staleRetry = 50 * time.Millisecond
+
+// NodeSource provides all nodes and their cards, false until every node was read once, and signals
+// changes.
+type NodeSource interface {
+	TrackedNodes() ([]card.TrackedNode, bool)
+	Inventory() (*card.Inventory, bool)
+	OnNodeChange(changed func())
+}
+
+// CountSource provides the last count of the pods, nil before the first one, and signals counts.
+type CountSource interface {
+	InventoryCount() *cardinventory.Count
+	OnCount(counted func())
+}
+
+// Options configure the controller.
+type Options struct {
+	// Interval is the shortest time between two writes.
+	Interval time.Duration
+	// SkipNameValidation allows a second controller in one process, as in tests.
+	SkipNameValidation bool
+	// Metrics takes the controller's metrics.
+	Metrics metrics.RegistererGatherer
+	// Nodes provides the nodes, Counts the last count of the pods.
+	Nodes  NodeSource
+	Counts CountSource
+}
+
+// DefaultOptions are the options of the shipped manager.
+func DefaultOptions() Options { return Options{Interval: time.Second, Metrics: metrics.Registry} }
+
+// Reconciler keeps the one CardInventory.
+type Reconciler struct {
+	client   client.Client
+	nodes    NodeSource
+	counts   CountSource
+	throttle *shared.StatusThrottle
+	metrics  *metricsCollector
+}
+
+// Setup adds the controller to a manager as soon as the API server has the CardInventory.
+func Setup(mgr ctrl.Manager, options Options) error {
+	r := &Reconciler{client: mgr.GetClient(), nodes: options.Nodes, counts: options.Counts, throttle: shared.NewStatusThrottle(options.Interval), metrics: &metricsCollector{}}
+	if err := options.Metrics.Register(r.metrics); err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	changes := make(chan event.TypedGenericEvent[string], 1)
+	signal := func() {
+		select {
+		case changes <- event.TypedGenericEvent[string]{Object: v1alpha1.InventoryName}:
+		default: // the last signal was not read yet
+		}
+	}
+	options.Nodes.OnNodeChange(signal)
+	options.Counts.OnCount(signal)
+	return shared.SetUpWithKind(mgr, "CardInventory", func() error { return r.addTo(mgr, changes, options.SkipNameValidation) })
+}
+
+// addTo adds the controller to a manager. It reconciles at its start and at each signal.
+func (r *Reconciler) addTo(mgr ctrl.Manager, changes <-chan event.TypedGenericEvent[string], skipNameValidation bool) error {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	start := source.Func(func(_ context.Context, q queue) error {
+		q.Add(inventoryRequest())
+		return nil
+	})
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("cardinventory").
+		For(&v1alpha1.CardInventory{}, builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
+		WatchesRawSource(start).
+		WatchesRawSource(source.TypedChannel(changes, handler.TypedEnqueueRequestsFromMapFunc(func(context.Context, string) []reconcile.Request {
+			return []reconcile.Request{inventoryRequest()}
+		}))).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1, SkipNameValidation: &skipNameValidation}).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("set up controller: %w", err)
+	}
+	return nil
+}
+
+func inventoryRequest() reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Name: v1alpha1.InventoryName}}
+}
+
+// +kubebuilder:rbac:groups=cardquota.dev,resources=cardinventories,verbs=get;list;watch;create
+// +kubebuilder:rbac:groups=cardquota.dev,resources=cardinventories/status,verbs=patch
+
+// Reconcile creates the CardInventory, also after it was deleted, and writes its status at most
+// once per interval. It leaves objects of another name alone.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	if req.Name != v1alpha1.InventoryName {
+		return ctrl.Result{}, nil
+	}
+	wait := r.throttle.Wait(req.Name)
+	inventory := &v1alpha1.CardInventory{}
+	err := r.client.Get(ctx, req.NamespacedName, inventory)
+	switch {
+	case apierrors.IsNotFound(err):
+		return r.createInventory(ctx, wait)
+	case err != nil:
+		return ctrl.Result{}, fmt.Errorf("read CardInventory: %w", err)
+	case inventory.DeletionTimestamp != nil:
+		return ctrl.Result{}, nil // its end is an event, and it is created again then
+	}
+	nodes, read := r.nodes.TrackedNodes()
+	cards, _ := r.nodes.Inventory()
+	count := r.counts.InventoryCount()
+	if !read || count == nil {
+		return ctrl.Result{}, nil // the first count is a signal
+	}
+	status := cardinventory.NewStatus(cardinventory.Input{Nodes: nodes, Cards: cards, Count: count})
+	r.metrics.latest.Store(&latestCount{status: status, count: count})
+	return r.updateStatus(ctx, inventory, status, wait)
+}
+
+// createInventory creates the CardInventory, which counts as a write.
+func (r *Reconciler) createInventory(ctx context.Context, wait time.Duration) (ctrl.Result, error) {
+	if wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
+	inventory := &v1alpha1.CardInventory{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.InventoryName}}
+	err := r.client.Create(ctx, inventory, client.FieldOwner(v1alpha1.FieldManager))
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return ctrl.Result{RequeueAfter: staleRetry}, nil
+	case err != nil:
+		return ctrl.Result{}, fmt.Errorf("create CardInventory: %w", err)
+	}
+	r.throttle.RecordWrite(inventory.Name, inventory.ResourceVersion)
+	return ctrl.Result{}, nil // its creation is an event
+}
+
+func (r *Reconciler) updateStatus(ctx context.Context, inventory *v1alpha1.CardInventory, status v1alpha1.CardInventoryStatus, wait time.Duration) (ctrl.Result, error) {
+	switch {
+	case r.throttle.CacheIsStale(inventory.Name, inventory.ResourceVersion):
+		return ctrl.Result{RequeueAfter: staleRetry}, nil
+	case equality.Semantic.DeepEqual(inventory.Status, status):
+		return ctrl.Result{}, nil
+	case wait > 0:
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
+	before := inventory.DeepCopy()
+	inventory.Status = *status.DeepCopy() // the answer of the API server is decoded into it, and metrics read status
+	// This is the only writer of the status, so it needs no optimistic lock.
+	if err := r.client.Status().Patch(ctx, inventory, client.MergeFrom(before), client.FieldOwner(v1alpha1.FieldManager)); client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("write status: %w", err)
+	}
+	r.throttle.RecordWrite(inventory.Name, inventory.ResourceVersion)
+	return ctrl.Result{}, nil
+}

@@ -1,0 +1,77 @@
+package cardquota
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cardquota"
+	"cardquota.dev/operator/internal/servicetype"
+)
+
+// countMetrics are the metrics of counting.
+type countMetrics struct {
+	duration prometheus.Histogram
+	// lastCount has no series before the first count, as in a replica that does not lead.
+	lastCount *prometheus.GaugeVec
+	unowned   *prometheus.GaugeVec
+	waited    *prometheus.HistogramVec
+}
+
+func newCountMetrics() countMetrics {
+	return countMetrics{
+		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "cardquota_recount_seconds", Help: "Histogram: how long one count of all pods takes.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 12),
+		}),
+		lastCount: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "cardquota_last_recount_timestamp_seconds",
+			Help: "Unix time of the last count of all pods. The leader counts after each change, and at least once a minute.",
+		}, nil),
+		unowned: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "cardquota_unowned_quota_cards",
+			Help: "Quota of a queue without a CardQuota, in whole cards. Such a Queue was retained, or a user writes its annotation.",
+		}, labels),
+		waited: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "cardquota_pod_bound_seconds",
+			Help:    "Histogram: time from the creation of a pod until it was bound to a node, by the service type of its queue and the card that it holds. A pod that may hold one of several cards counts once.",
+			Buckets: []float64{1, 2, 5, 10, 20, 60, 120, 300, 600, 1800, 3600, 4 * 3600, 24 * 3600},
+		}, []string{"service_type", "card"}),
+	}
+}
+
+// collectors returns the metrics for registration.
+func (m *countMetrics) collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.duration, m.lastCount, m.unowned, m.waited}
+}
+
+// Metrics returns metrics like those that Setup registers, for their descriptions.
+func Metrics() []prometheus.Collector {
+	counts := newCountMetrics()
+	return append(counts.collectors(), newMetricsCollector())
+}
+
+// setUnowned replaces the quotas without a CardQuota.
+func (m *countMetrics) setUnowned(unowned map[string]card.Quota) {
+	m.unowned.Reset()
+	for queue, quota := range unowned {
+		for name, count := range quota {
+			m.unowned.WithLabelValues(queue, string(name)).Set(float64(count))
+		}
+	}
+}
+
+// setLastCount records when the last count began.
+func (m *countMetrics) setLastCount(at time.Time) {
+	m.lastCount.WithLabelValues().Set(float64(at.UnixMilli()) / 1000)
+}
+
+// observeBindings records how long pods waited that were bound since the last count.
+func (m *countMetrics) observeBindings(bindings []cardquota.Binding, types map[string]string) {
+	for _, b := range bindings {
+		for _, held := range b.Cards {
+			m.waited.WithLabelValues(servicetype.DisplayName(types[b.Queue]), string(held.Name)).Observe(b.Waited.Seconds())
+		}
+	}
+}

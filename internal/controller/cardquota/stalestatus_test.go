@@ -1,0 +1,183 @@
+package cardquota
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cardquota"
+	shared "cardquota.dev/operator/internal/controller"
+	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// withLateCache returns a client that reads each object of a kind as *cached, while that is not nil.
+func withLateCache[T any, P interface {
+	*T
+	client.Object
+	DeepCopyInto(into *T)
+}](api client.WithWatch, cached *P) client.Client {
+	return interceptor.NewClient(api, interceptor.Funcs{Get: func(ctx context.Context, api client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+		if typed, isKind := object.(P); isKind && *cached != nil {
+			(*cached).DeepCopyInto(typed)
+			return nil
+		}
+		return api.Get(ctx, key, object, options...)
+	}})
+}
+
+// TestStatusIsRightAfterALateWatch: a number changes and changes back before the cache shows the
+// first change. A patch against the cache would leave out that number, and no event would follow.
+func TestStatusIsRightAfterALateWatch(t *testing.T) {
+	r := newFakeReconciler(t, builder.CardQuota("llm").Card("H200", 8).Obj(), builder.Queue("llm").Obj())
+	api, ok := r.client.(client.WithWatch)
+	check.That(t, ok, "the fake client is a %T", r.client)
+	var cached *v1alpha1.CardQuota // nil while the cache is up to date
+	r.client = withLateCache(api, &cached)
+	request := ctrl.Request{NamespacedName: client.ObjectKey{Name: "llm"}}
+	count := func(used card.Count, milliCPU int64) {
+		u := cardquota.Usage{Used: map[card.Name]card.Count{"H200": used}, Pending: map[card.Name]card.Count{}, MilliCPU: milliCPU}
+		r.usage.queues, r.usage.subtrees = map[string]cardquota.Usage{"llm": u}, map[string]cardquota.Usage{"llm": u}
+	}
+	// reconcile reconciles until nothing asks for more, 20 times at most while the cache is late.
+	reconcile := func() {
+		t.Helper()
+		for range 20 {
+			result, err := r.Reconcile(t.Context(), request)
+			check.NoError(t, err)
+			if result.IsZero() {
+				return
+			}
+		}
+		check.That(t, cached != nil, "it is reconciled for ever")
+		cached = nil
+		for range 3 {
+			_, err := r.Reconcile(t.Context(), request)
+			check.NoError(t, err)
+		}
+	}
+	written := func() *v1alpha1.CardQuota {
+		quota := &v1alpha1.CardQuota{}
+		check.NoError(t, api.Get(t.Context(), request.NamespacedName, quota))
+		return quota
+	}
+	for range 3 { // the finalizer is an event of its own
+		count(1, 1000)
+		reconcile()
+	}
+	late := written()
+	check.Equal(t, "CPU at first", "1", late.Status.CPU.Used.String())
+	count(2, 2000)
+	reconcile()
+	check.Equal(t, "CPU of the second count", "2", written().Status.CPU.Used.String())
+	cached = late
+	count(3, 1000)
+	reconcile()
+	check.Equal(t, "cards of the third count", int64(3), written().Status.Cards[0].Used)
+	check.Equal(t, "CPU of the third count, the same as at first", "1", written().Status.CPU.Used.String())
+}
+
+// TestQueueIsReadOnlyFromALateCache: the operator writes card.allocated often. It asks the API server
+// for a Queue only while the cache may not have its own last write.
+func TestQueueIsReadOnlyFromALateCache(t *testing.T) {
+	r := newFakeReconciler(t, builder.CardQuota("llm").Card("H200", 8).Obj(), builder.Queue("llm").Obj())
+	api, ok := r.client.(client.WithWatch)
+	check.That(t, ok, "the fake client is a %T", r.client)
+	reads := 0
+	r.live = interceptor.NewClient(api, interceptor.Funcs{Get: func(ctx context.Context, api client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+		reads++
+		return api.Get(ctx, key, object, options...)
+	}})
+	var cached *v1beta1.Queue // nil while the cache is up to date
+	r.client = withLateCache(api, &cached)
+	queue := func() *v1beta1.Queue {
+		queue := &v1beta1.Queue{}
+		check.NoError(t, api.Get(t.Context(), client.ObjectKey{Name: "llm"}, queue))
+		return queue
+	}
+	count := func(used card.Count) {
+		u := cardquota.Usage{Used: map[card.Name]card.Count{"H200": used}, Pending: map[card.Name]card.Count{}}
+		r.usage.queues, r.usage.subtrees = map[string]cardquota.Usage{"llm": u}, map[string]cardquota.Usage{"llm": u}
+		r.reconcileAll(t)
+	}
+	count(1)
+	check.That(t, reads > 0, "the first write is of a Queue that was not read from the API server")
+	late := queue()
+	reads = 0
+	count(2)
+	check.Equal(t, "reads of a Queue with the last write", 0, reads)
+	check.Equal(t, "allocated", `{"H200":2}`, queue().Annotations[v1alpha1.AnnotationCardAllocated])
+	quota := &v1alpha1.CardQuota{}
+	check.NoError(t, api.Get(t.Context(), client.ObjectKey{Name: "llm"}, quota))
+	quota.Spec.StopPolicy, quota.Generation = v1alpha1.StopPolicyHold, quota.Generation+1
+	check.NoError(t, api.Update(t.Context(), quota))
+	r.reconcileAll(t)
+	check.Equal(t, "reads of a Queue with the last write after a change of the spec", 0, reads)
+	check.Equal(t, "stop policy", "Hold", queue().Annotations[v1alpha1.AnnotationStopPolicy])
+	late.ResourceVersion = "1" // the fake client makes no new version when it applies
+	cached = late
+	r.reconcileAll(t)
+	check.That(t, reads > 0, "a Queue without the last write is not read again")
+	recorder, ok := r.events.(*record.FakeRecorder)
+	check.That(t, ok, "the recorder is a %T", r.events)
+	for len(recorder.Events) > 0 {
+		event := <-recorder.Events
+		check.That(t, !strings.Contains(event, v1alpha1.ReasonForeignChangeReplaced), "its own write is another manager's: %s", event)
+	}
+}
+
+// TestAFailedApplyIsNotKnown: an answer may be lost, so the next difference is read from the API server.
+func TestAFailedApplyIsNotKnown(t *testing.T) {
+	r := newFakeReconciler(t, builder.CardQuota("llm").Card("H200", 8).Obj(), builder.Queue("llm").Obj())
+	r.reconcileAll(t)
+	known := func() bool { return r.queueWrites.CacheHasWrite("llm", "999999") }
+	check.That(t, known(), "an applied Queue is not known")
+	api, ok := r.client.(client.WithWatch)
+	check.That(t, ok, "the fake client is a %T", r.client)
+	r.client = interceptor.NewClient(api, interceptor.Funcs{Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+		return errors.New("timeout")
+	}})
+	quota := &v1alpha1.CardQuota{}
+	check.NoError(t, api.Get(t.Context(), client.ObjectKey{Name: "llm"}, quota))
+	quota.Spec.Cards[0].Quota = ptr.To[int64](9)
+	check.NoError(t, api.Update(t.Context(), quota))
+	_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "llm"}})
+	check.Says(t, err, "timeout")
+	check.That(t, !known(), "the version before a failed apply is known")
+}
+
+// TestAnApplyTellsTheVersion with the real client, which decodes answers in another way than the fake one.
+func TestAnApplyTellsTheVersion(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		check.Equal(t, "request", "PATCH /apis/scheduling.volcano.sh/v1beta1/queues/llm", request.Method+" "+request.URL.Path)
+		w.Header().Set("Content-Type", "application/json")
+		_, err := io.WriteString(w, `{"apiVersion":"scheduling.volcano.sh/v1beta1","kind":"Queue","metadata":{"name":"llm","resourceVersion":"1234"}}`)
+		check.NoError(t, err)
+	}))
+	defer server.Close()
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(v1beta1.SchemeGroupVersion.WithKind("Queue"), meta.RESTScopeRoot)
+	api, err := client.New(&rest.Config{Host: server.URL}, client.Options{Scheme: newScheme(t), Mapper: mapper})
+	check.NoError(t, err)
+	r := &reconciliation{Reconciler: &Reconciler{client: api, queueWrites: shared.NewLastWrites()}, quota: builder.CardQuota("llm").Obj()}
+	config := cardquota.NewDesiredQueue(r.quota, cardquota.PolicyInput{Types: policy.ServiceTypes(nil)}, nil, "", nil).Config
+	check.NoError(t, r.applyAndRecord(t.Context(), config))
+	check.That(t, r.queueWrites.CacheHasWrite("llm", "1234") && !r.queueWrites.CacheHasWrite("llm", "1233"), "the version of the answer is not known")
+}

@@ -1,0 +1,239 @@
+// Package localquota is the LocalCardQuota controller: it keeps the view of each CardQuota in the
+// namespaces that may use its queue.
+//
+// It only reads and writes objects. internal/localquota decides where a view is and what it says.
+package localquota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/build"
+	"cardquota.dev/operator/internal/cardquota"
+	shared "cardquota.dev/operator/internal/controller"
+	"cardquota.dev/operator/internal/localquota"
+)
+
+// workers is how many CardQuotas have their views written at the same time: with 1,000 CardQuotas one
+// worker writes less than what changes while the API server is busy.
+const workers = 4
+
+// nameIndex is the cache index of LocalCardQuotas by name, which is that of their CardQuota.
+const nameIndex = "name"
+
+// UsageSource provides the last count of a queue, false before the first one.
+type UsageSource interface {
+	QueueUsage(name string) (own, subtree cardquota.Usage, counted bool)
+}
+
+// Options configure the controller.
+type Options struct {
+	// Interval is the shortest time between two status writes of one LocalCardQuota.
+	Interval time.Duration
+	// SkipNameValidation allows a second controller in one process, as in tests.
+	SkipNameValidation bool
+	// Usage provides what waits in each namespace.
+	Usage UsageSource
+}
+
+// DefaultOptions are the options of the shipped manager.
+func DefaultOptions() Options { return Options{Interval: build.Wait(10 * time.Second)} }
+
+// Reconciler keeps the LocalCardQuotas of a CardQuota.
+type Reconciler struct {
+	client   client.Client
+	usage    UsageSource
+	interval time.Duration
+	throttle *shared.StatusThrottle
+}
+
+// Setup adds the controller to a manager as soon as the API server has LocalCardQuotas.
+func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
+	return shared.SetUpWithKind(mgr, "LocalCardQuota", func() error { return addController(ctx, mgr, options) })
+}
+
+func addController(ctx context.Context, mgr ctrl.Manager, options Options) error {
+	r := &Reconciler{client: mgr.GetClient(), usage: options.Usage, interval: options.Interval, throttle: shared.NewStatusThrottle(options.Interval)}
+	err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.LocalCardQuota{}, nameIndex, func(object client.Object) []string { return []string{object.GetName()} })
+	if err != nil {
+		return fmt.Errorf("index LocalCardQuotas by name: %w", err)
+	}
+	err = ctrl.NewControllerManagedBy(mgr).
+		Named("localcardquota").
+		For(&v1alpha1.CardQuota{}).
+		Watches(&v1alpha1.LocalCardQuota{}, r.viewEvents()).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.requestsForNamespace), builder.WithPredicates(shared.NamespaceChanged)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: &options.SkipNameValidation, RateLimiter: newRateLimiter(options.Interval)}).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("set up controller: %w", err)
+	}
+	return nil
+}
+
+// newRateLimiter returns when to try again after errors. A namespace that refuses its view must not
+// make the views of other namespaces older than the interval of their status.
+func newRateLimiter(interval time.Duration) workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, max(interval, time.Second))
+}
+
+func requestFor(name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
+}
+
+// viewEvents requests the CardQuota of a view that changed. It forgets the writes of a view that is
+// gone, also one that ended with its namespace.
+func (r *Reconciler) viewEvents() handler.EventHandler {
+	requests := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, view client.Object) []reconcile.Request {
+		return []reconcile.Request{requestFor(view.GetName())}
+	})
+	return handler.Funcs{
+		CreateFunc: requests.Create,
+		UpdateFunc: requests.Update,
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			r.throttle.Forget(throttleKey(e.Object))
+			requests.Delete(ctx, e, queue)
+		},
+	}
+}
+
+// requestsForNamespace returns the requests for the CardQuotas that select a namespace. It is asked
+// about the labels before a change as well.
+func (r *Reconciler) requestsForNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {
+	requests, err := shared.RequestsForNamespace(ctx, r.client, namespace)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "CardQuotas cannot be listed")
+	}
+	return requests
+}
+
+// +kubebuilder:rbac:groups=cardquota.dev,resources=localcardquotas,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups=cardquota.dev,resources=localcardquotas/status,verbs=patch
+
+// Reconcile creates the views of a CardQuota, deletes those that are no longer selected, and writes
+// the status of the others. A namespace may refuse its view, for example by a ResourceQuota. The
+// other namespaces do not wait for it.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	quota := &v1alpha1.CardQuota{}
+	switch err := r.client.Get(ctx, req.NamespacedName, quota); {
+	case apierrors.IsNotFound(err):
+		quota = &v1alpha1.CardQuota{}
+	case err != nil:
+		return ctrl.Result{}, fmt.Errorf("read CardQuota: %w", err)
+	}
+	var views v1alpha1.LocalCardQuotaList
+	if err := r.client.List(ctx, &views, client.MatchingFields{nameIndex: req.Name}); err != nil {
+		return ctrl.Result{}, fmt.Errorf("list LocalCardQuotas: %w", err)
+	}
+	selected, err := shared.SelectedNamespaces(ctx, r.client, quota)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	selected = selected[:min(len(selected), localquota.MaxNamespaces)]
+	var failures []error
+	existing := map[string]*v1alpha1.LocalCardQuota{}
+	for i := range views.Items {
+		view := &views.Items[i]
+		if slices.Contains(selected, view.Namespace) && ownedBy(view, quota) {
+			existing[view.Namespace] = view
+			continue
+		}
+		if err := r.client.Delete(ctx, view, client.Preconditions{UID: &view.UID}); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+			failures = append(failures, fmt.Errorf("delete LocalCardQuota in %s: %w", view.Namespace, err))
+		}
+	}
+	result, err := r.updateViews(ctx, quota, selected, existing)
+	if err := errors.Join(append(failures, err)...); err != nil {
+		return ctrl.Result{}, err // a result would be ignored
+	}
+	return result, nil
+}
+
+// ownedBy reports whether a view belongs to a CardQuota, and not to an earlier one of its name.
+func ownedBy(view *v1alpha1.LocalCardQuota, quota *v1alpha1.CardQuota) bool {
+	return len(view.OwnerReferences) == 1 && view.OwnerReferences[0].UID == quota.UID
+}
+
+func throttleKey(view client.Object) string { return view.GetNamespace() + "/" + view.GetName() }
+
+// updateViews creates missing views and writes the status of the others. It looks again after a view
+// was written, until that says what the last count says: a count is no event. Later changes of what
+// waits change the status of the CardQuota, which is an event, as long as that lists all of it and is
+// as new as the count.
+func (r *Reconciler) updateViews(ctx context.Context, quota *v1alpha1.CardQuota, selected []string, existing map[string]*v1alpha1.LocalCardQuota) (ctrl.Result, error) {
+	_, usage, counted := r.usage.QueueUsage(quota.QueueName())
+	var result ctrl.Result
+	var failures []error
+	for _, namespace := range selected {
+		view := existing[namespace]
+		if view == nil {
+			if err := r.client.Create(ctx, localquota.New(quota, namespace), client.FieldOwner(v1alpha1.FieldManager)); ignoreGone(err) != nil {
+				failures = append(failures, fmt.Errorf("create LocalCardQuota in %s: %w", namespace, err))
+			}
+			continue // its creation is an event
+		}
+		if !counted {
+			result = shared.RequeueWithin(result, time.Second)
+			continue
+		}
+		again, err := r.updateStatus(ctx, view, localquota.NewStatus(quota, namespace, usage.Local[namespace], usage.BlockedTotal))
+		if err != nil {
+			failures = append(failures, fmt.Errorf("write status of LocalCardQuota in %s: %w", namespace, err))
+		}
+		result = shared.RequeueWithin(result, again)
+	}
+	isListed := usage.BlockedTotal <= cardquota.MaxBlocked && int(quota.Status.BlockedTotal) == usage.BlockedTotal
+	if !isListed && len(selected) > 0 {
+		result = shared.RequeueWithin(result, r.interval)
+	}
+	return result, errors.Join(failures...)
+}
+
+// ignoreGone ignores that a view exists, which the cache does not show yet, and that its namespace
+// is being deleted.
+func ignoreGone(err error) error {
+	if apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return nil
+	}
+	return err
+}
+
+// updateStatus writes a status at most once per interval, and returns when to look again, 0 for not at
+// all.
+func (r *Reconciler) updateStatus(ctx context.Context, view *v1alpha1.LocalCardQuota, status v1alpha1.LocalCardQuotaStatus) (time.Duration, error) {
+	key := throttleKey(view)
+	wait := r.throttle.Wait(key)
+	switch {
+	case r.throttle.CacheIsStale(key, view.ResourceVersion):
+		return shared.StaleRetry, nil
+	case equality.Semantic.DeepEqual(view.Status, status):
+		return 0, nil
+	case wait > 0:
+		return wait, nil
+	}
+	before := view.DeepCopy()
+	view.Status = status
+	// This is the only writer of the status, so it needs no optimistic lock.
+	if err := r.client.Status().Patch(ctx, view, client.MergeFrom(before), client.FieldOwner(v1alpha1.FieldManager)); err != nil {
+		return 0, client.IgnoreNotFound(err)
+	}
+	r.throttle.RecordWrite(key, view.ResourceVersion)
+	return r.interval, nil
+}

@@ -1,0 +1,83 @@
+package controller
+
+import (
+	"context"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// policyInForce returns a policy whose status says that these entries are in force.
+func policyInForce(cards ...v1alpha1.CardMapping) *v1alpha1.ServiceTypePolicy {
+	p := builder.ServiceTypePolicy().Obj()
+	p.Status.Cards = cards
+	p.Status.ServiceTypes = []v1alpha1.ServiceTypeStatus{{Name: "training"}}
+	return p
+}
+
+// fakeInformers pass events to the handlers of the last kind that was watched.
+type fakeInformers struct {
+	cache.Informers
+	cache.Informer
+	handler toolscache.ResourceEventHandler
+}
+
+func (f *fakeInformers) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
+	return f, nil
+}
+
+func (f *fakeInformers) AddEventHandler(handler toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+	f.handler = handler
+	return f, nil
+}
+
+func (f *fakeInformers) HasSynced() bool { return true }
+
+// TestMappedChargesOutliveThePolicy: the scheduler goes on charging mapped cards while the policy is
+// deleted or created again, and so do used cards, bills and views.
+func TestMappedChargesOutliveThePolicy(t *testing.T) {
+	informers := &fakeInformers{}
+	n := NewNodeInventory(informers)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	check.NoError(t, n.Start(ended)) // the policy is watched last
+	n.updateNode(builder.Node("a").Resource("hygon.com/dcu", "8").Obj())
+	pod := builder.Pod("lab", "p").Queue("q").Requests("hygon.com/dcu", "4").Running("a").Obj()
+	entry := v1alpha1.CardMapping{Resource: "hygon.com/dcu", Model: "K100"}
+	old, created := policyInForce(entry), builder.ServiceTypePolicy().Obj()
+	created.Spec.Cards = old.Status.Cards
+	invalid := created.DeepCopy()
+	invalid.Status.ObservedGeneration = 1
+	removed := policyInForce()
+	charged := []card.Amount{{Name: "K100", Count: 4}}
+	check.That(t, n.PolicyInForce(nil) == nil, "a policy is in force before there is one")
+	for _, step := range []struct {
+		name  string
+		event func()
+		want  []card.Amount
+	}{
+		{"in force", func() { informers.handler.OnAdd(old, true) }, charged},
+		{"deleted", func() { informers.handler.OnDelete(old) }, charged},
+		{"missed the deletion", func() { informers.handler.OnDelete(toolscache.DeletedFinalStateUnknown{Obj: old}) }, charged},
+		{"created again, not in force yet", func() { informers.handler.OnAdd(created, false) }, charged},
+		{"created again with a refused spec", func() { informers.handler.OnUpdate(created, invalid) }, charged},
+		{"in force again", func() { informers.handler.OnUpdate(created, old) }, charged},
+		{"the entry removed", func() { informers.handler.OnUpdate(old, removed) }, nil},
+	} {
+		step.event()
+		inventory, _ := n.Inventory()
+		r := workload.Resolver{Inventory: inventory}
+		check.Equal(t, step.name, step.want, r.Usage(pod, nil, nil).Cards)
+		check.Equal(t, step.name+": mappings in force", len(step.want), len(n.PolicyInForce(nil).Status.Cards))
+		check.Equal(t, step.name+": is a card", step.want != nil, inventory.IsCard(corev1.ResourceName(entry.Resource)))
+	}
+}

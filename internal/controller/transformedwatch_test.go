@@ -1,0 +1,115 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// dropSpec is a transform of pods.
+func dropSpec(object any) (any, error) {
+	if pod, ok := object.(*corev1.Pod); ok {
+		return &corev1.Pod{ObjectMeta: pod.ObjectMeta}, nil
+	}
+	return nil, errors.New("no pod")
+}
+
+func TestObjectsOfAListAreTransformed(t *testing.T) {
+	fail := false
+	source := &toolscache.ListWatch{ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+		if fail {
+			return nil, errors.New("gone")
+		}
+		return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "7", Continue: "next"}, Items: []corev1.Pod{*builder.Pod("lab", "a").Node("h200").Obj()}}, nil
+	}}
+	transformed := toolscache.ToListerWatcherWithContext(transformedListerWatcher(source, dropSpec))
+	list, err := transformed.ListWithContext(t.Context(), metav1.ListOptions{})
+	check.NoError(t, err)
+	pods, ok := list.(*corev1.PodList)
+	check.Must(t, ok && len(pods.Items) == 1, "it lists %v", list)
+	check.Equal(t, "list", []string{"a", "", "7", "next"}, []string{pods.Items[0].Name, pods.Items[0].Spec.NodeName, pods.ResourceVersion, pods.Continue})
+	fail = true
+	_, err = transformed.ListWithContext(t.Context(), metav1.ListOptions{})
+	check.Says(t, err, "gone")
+}
+
+func TestObjectsOfAWatchAreTransformed(t *testing.T) {
+	source := watch.NewFakeWithChanSize(4, false)
+	transformed, err := toolscache.ToListerWatcherWithContext(transformedListerWatcher(&toolscache.ListWatch{
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return source, nil },
+	}, dropSpec)).WatchWithContext(t.Context(), metav1.ListOptions{})
+	check.NoError(t, err)
+	pod, end := builder.Pod("lab", "a").Node("h200").Obj(), builder.Pod("", "").Node("kept").Annotation(metav1.InitialEventsAnnotationKey, "true").Obj()
+	source.Add(pod)
+	source.Modify(pod)
+	source.Delete(pod)
+	source.Action(watch.Bookmark, end)
+	for _, want := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted} {
+		event := <-transformed.ResultChan()
+		got, ok := event.Object.(*corev1.Pod)
+		check.Must(t, ok && event.Type == want, "%s of %v", event.Type, event.Object)
+		check.Equal(t, "pod", []string{"a", ""}, []string{got.Name, got.Spec.NodeName})
+	}
+	bookmark := <-transformed.ResultChan()
+	check.That(t, bookmark.Type == watch.Bookmark && bookmark.Object == runtime.Object(end), "a bookmark is %v", bookmark)
+	source.Stop()
+	_, isOpen := <-transformed.ResultChan()
+	check.That(t, !isOpen, "it goes on after its source")
+}
+
+func TestAnObjectThatCannotBeTransformedIsAnError(t *testing.T) {
+	source := watch.NewFakeWithChanSize(1, false)
+	transformed := newTransformedWatch(source, dropSpec)
+	defer transformed.Stop()
+	source.Add(&corev1.Node{})
+	event := <-transformed.ResultChan()
+	status, isStatus := event.Object.(*metav1.Status)
+	check.That(t, event.Type == watch.Error && isStatus && status.Message == "no pod", "%s of %v", event.Type, event.Object)
+}
+
+// TestAStoppedWatchEnds: a reflector that stops a watch reads no more events of it.
+func TestAStoppedWatchEnds(t *testing.T) {
+	source := watch.NewFakeWithChanSize(2, false)
+	transformed := newTransformedWatch(source, dropSpec)
+	source.Add(builder.Pod("lab", "a").Obj())
+	source.Add(builder.Pod("lab", "b").Obj())
+	transformed.Stop()
+	transformed.Stop()
+	for range transformed.ResultChan() { // the test times out if it does not end
+	}
+	check.That(t, source.IsStopped(), "the source goes on")
+}
+
+func TestTheCacheTransformsOnce(t *testing.T) {
+	pod, node := &corev1.Pod{}, &corev1.Node{}
+	options := TransformWatches(cache.Options{ByObject: map[client.Object]cache.ByObject{pod: {Transform: dropSpec}, node: {}}})
+	kept, err := options.ByObject[pod].Transform(builder.Pod("lab", "a").Node("h200").Obj())
+	check.NoError(t, err)
+	check.Equal(t, "node", "h200", kept.(*corev1.Pod).Spec.NodeName)
+	check.That(t, options.ByObject[node].Transform == nil, "nodes have a transform")
+
+	source := watch.NewFakeWithChanSize(2, false)
+	informer := options.NewInformer(&toolscache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			return &corev1.PodList{Items: []corev1.Pod{*builder.Pod("lab", "a").Node("h200").Obj()}}, nil
+		},
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return source, nil },
+	}, pod, 0, toolscache.Indexers{})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	go informer.RunWithContext(ctx)
+	check.Must(t, toolscache.WaitForCacheSync(ctx.Done(), informer.HasSynced), "no sync")
+	check.Equal(t, "node", "", informer.GetStore().List()[0].(*corev1.Pod).Spec.NodeName)
+}

@@ -1,0 +1,135 @@
+// Package localquota returns what tenants see of a CardQuota: in which namespaces, and what. A view
+// names no workload and no queue of other tenants.
+package localquota
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/blocked"
+	"cardquota.dev/operator/internal/conditions"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// MaxNamespaces is how many namespaces have a LocalCardQuota of one CardQuota.
+const MaxNamespaces = 50
+
+// Selector returns which namespaces see a CardQuota. It is nil for none: there is no selector,
+// it is {}, it is invalid, or the queue belongs to another CardQuota.
+func Selector(q *v1alpha1.CardQuota) labels.Selector {
+	synced := conditions.Get(q.Status.Conditions, v1alpha1.ConditionQueueSynced).Reason
+	if synced == v1alpha1.ReasonQueueConflict || synced == v1alpha1.ReasonQueueReserved {
+		return nil
+	}
+	return ExplicitSelector(q)
+}
+
+// ExplicitSelector is Selector of a CardQuota that owns its queue. It reads the spec alone.
+func ExplicitSelector(q *v1alpha1.CardQuota) labels.Selector {
+	if q.Spec.NamespaceSelector == nil {
+		return nil
+	}
+	selector, err := workload.NewNamespaceSelector(q.Spec.NamespaceSelector)
+	if err != nil || selector.Empty() {
+		return nil
+	}
+	return selector
+}
+
+// SelectNamespaces returns the namespaces that a CardQuota selects explicitly, sorted. A namespace
+// that is being deleted takes no new objects. The first MaxNamespaces have a view.
+func SelectNamespaces(q *v1alpha1.CardQuota, namespaces []corev1.Namespace) []string {
+	selector := Selector(q)
+	if selector == nil {
+		return nil
+	}
+	var names []string
+	for i := range namespaces {
+		if namespaces[i].DeletionTimestamp == nil && selector.Matches(labels.Set(namespaces[i].Labels)) {
+			names = append(names, namespaces[i].Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// New returns the view of a CardQuota in a namespace, without its status. It ends with the
+// CardQuota.
+func New(q *v1alpha1.CardQuota, namespace string) *v1alpha1.LocalCardQuota {
+	return &v1alpha1.LocalCardQuota{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: q.Name,
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "CardQuota", Name: q.Name, UID: q.UID}},
+	}}
+}
+
+// Waiting is what waits in a namespace.
+type Waiting struct {
+	// Blocked are the entries that have waited longest, Total counts all.
+	Blocked []v1alpha1.BlockedStatus
+	Total   int
+}
+
+// NewStatus returns the status of a view. The numbers are those of the CardQuota. waiting is what
+// waits in the namespace, and total what waits in all.
+func NewStatus(q *v1alpha1.CardQuota, namespace string, waiting Waiting, total int) v1alpha1.LocalCardQuotaStatus {
+	status := v1alpha1.LocalCardQuotaStatus{
+		Queue: q.QueueName(), State: queueState(q), ServiceType: q.Spec.ServiceType,
+		Summary: q.Status.Summary, PendingSummary: q.Status.PendingSummary, Cards: slices.Clone(q.Status.Cards),
+		CPU: q.Status.CPU.DeepCopy(), Memory: q.Status.Memory.DeepCopy(),
+		BlockedTotal:     int32(min(waiting.Total, math.MaxInt32)),
+		BlockedElsewhere: int32(min(max(0, total-waiting.Total), math.MaxInt32)),
+	}
+	for _, entry := range blocked.Truncate(waiting.Blocked) {
+		entry.Holders = hideOthers(entry.Holders, namespace)
+		status.Blocked = append(status.Blocked, entry)
+	}
+	return status
+}
+
+// queueState returns the state of the queue, Held if a stop policy or a broken path to the top
+// level of the tree holds it. Volcano keeps a held queue Open.
+func queueState(q *v1alpha1.CardQuota) string {
+	if q.Status.Queue == nil || q.Status.Queue.State != string(v1beta1.QueueStateOpen) {
+		return ptr.Deref(q.Status.Queue, v1alpha1.QueueStatus{}).State
+	}
+	// Another reason may hide Held in condition Ready, so the spec counts as well.
+	isStopped := q.Spec.StopPolicy == v1alpha1.StopPolicyHold || q.Spec.StopPolicy == v1alpha1.StopPolicyHoldAndDrain
+	if isStopped || conditions.Get(q.Status.Conditions, v1alpha1.ConditionReady).Reason == v1alpha1.ReasonHeld {
+		return v1alpha1.QueueHeld
+	}
+	switch conditions.Get(q.Status.Conditions, v1alpha1.ConditionHierarchyValid).Reason {
+	case v1alpha1.ReasonParentNotFound, v1alpha1.ReasonParentCycle, v1alpha1.ReasonTooDeep:
+		return v1alpha1.QueueHeld
+	}
+	return q.Status.Queue.State
+}
+
+// hideOthers returns holders of which those of other namespaces are sums by service type and
+// card.
+func hideOthers(holders []v1alpha1.CardHolder, namespace string) []v1alpha1.CardHolder {
+	var out []v1alpha1.CardHolder
+	for _, holder := range holders {
+		if holder.Workload.Namespace == namespace {
+			out = append(out, holder)
+			continue
+		}
+		same := func(known v1alpha1.CardHolder) bool {
+			return known.Workload.Namespace == "" && known.ServiceType == holder.ServiceType && known.Card == holder.Card
+		}
+		if i := slices.IndexFunc(out, same); i >= 0 {
+			out[i].Count += holder.Count
+		} else {
+			out = append(out, v1alpha1.CardHolder{ServiceType: holder.ServiceType, Card: holder.Card, Count: holder.Count})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b v1alpha1.CardHolder) int { return cmp.Compare(b.Count, a.Count) })
+	return out
+}

@@ -1,0 +1,124 @@
+package capacitycard
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/blocked"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// milli is the unit in which Volcano counts scalar resources.
+const milli = 1000
+
+// skippedWords end Volcano's message about a pod whose role was refused by all nodes before.
+const skippedWords = "has already predicated failed, skip"
+
+// statePodShortages says in the condition of each pod that no node takes what the nodes lack. Volcano
+// counts the nodes by reason, so that a misspelt card, cards in use and cards on several nodes look the
+// same. Package blocked judges by the same rules, for the status.
+//
+// The texts have no numbers, so that a busy cluster does not rewrite its pending pods.
+func (p *plugin) statePodShortages() {
+	if p.notReadyReason != "" || p.argumentsErr != nil {
+		return
+	}
+	var fleet *blocked.Fleet
+	for _, job := range p.ssn.Jobs {
+		if len(job.NodesFitErrors) == 0 {
+			continue
+		}
+		if fleet == nil {
+			fleet = p.newFleet()
+		}
+		p.stateJobShortages(job, fleet)
+	}
+}
+
+// stateJobShortages does so for one job.
+func (p *plugin) stateJobShortages(job *api.JobInfo, fleet *blocked.Fleet) {
+	var skipped, tried []*api.TaskInfo
+	for _, task := range job.TaskStatusIndex[api.Pending] {
+		switch fit := job.NodesFitErrors[task.UID]; {
+		case fit == nil || fit == p.ownFitErrors[task.UID]:
+		case p.triedTasks[task.UID]:
+			tried = append(tried, task)
+		case strings.HasSuffix(fit.Error(), skippedWords):
+			skipped = append(skipped, task)
+		}
+	}
+	slices.SortFunc(tried, func(a, b *api.TaskInfo) int { return cmp.Compare(a.Name, b.Name) })
+	for _, task := range tried {
+		if text := p.shortageOf(job, task, fleet); text != "" {
+			job.NodesFitErrors[task.UID].SetError(text)
+		}
+	}
+	for _, task := range skipped {
+		first := slices.IndexFunc(tried, func(other *api.TaskInfo) bool { return other.TaskRole == task.TaskRole })
+		if first >= 0 {
+			job.NodesFitErrors[task.UID].SetError(blocked.SameAsText(p.shortageOf(job, tried[first], fleet), tried[first].Name))
+		}
+	}
+}
+
+// shortageOf returns what the nodes lack for a pod, "" if one node has enough cards, or if the queue
+// has no room for them.
+func (p *plugin) shortageOf(job *api.JobInfo, task *api.TaskInfo, fleet *blocked.Fleet) string {
+	request := p.RequestFor(task)
+	if request.Count == 0 {
+		return ""
+	}
+	var names []card.Name
+	for _, name := range request.Names {
+		if p.ledger.FitsCard(string(job.Queue), name, request.Count, request.IsFixed) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return blocked.ShortageText(fleet.Shortage(names, request.Count, p.takenByGang(job, request)), labelOf(request))
+}
+
+// labelOf returns the cards of a request as the user writes them, else their resource.
+func labelOf(request *workload.Request) string {
+	return cmp.Or(request.Named.String(), string(request.Resource))
+}
+
+// takenByGang returns what pods with the same cards would take as soon as their gang is complete, by
+// node.
+func (p *plugin) takenByGang(job *api.JobInfo, request *workload.Request) map[string]card.Count {
+	var taken map[string]card.Count
+	for _, task := range job.TaskStatusIndex[api.Pending] {
+		last := task.LastTransaction
+		if last == nil || last.Status != api.Allocated || labelOf(p.RequestFor(task)) != labelOf(request) {
+			continue
+		}
+		if taken == nil {
+			taken = map[string]card.Count{}
+		}
+		taken[last.NodeName] = taken[last.NodeName].Add(p.RequestFor(task).Count)
+	}
+	return taken
+}
+
+// newFleet returns the free cards of the session.
+func (p *plugin) newFleet() *blocked.Fleet {
+	held := map[blocked.NodeCard]card.Count{}
+	nodes := p.cache.nodes.Nodes()
+	for i := range nodes {
+		node := p.ssn.Nodes[nodes[i].Name]
+		for _, offered := range nodes[i].Cards {
+			free := card.Count(0)
+			if node != nil {
+				free = card.Count(node.Idle.Get(offered.Resource) / milli)
+			}
+			held[blocked.NodeCard{Node: nodes[i].Name, Name: offered.Name}] = offered.Count.Sub(free)
+		}
+	}
+	return blocked.NewFleet(p.inventory, nodes, held)
+}

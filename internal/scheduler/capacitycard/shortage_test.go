@@ -1,0 +1,54 @@
+package capacitycard
+
+import (
+	"testing"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/blocked"
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// TestPodsSayWhatNodesLack: the message of a pod that no node takes tells what Volcano's count of the
+// nodes does not, and package blocked reads the same reason from it.
+func TestPodsSayWhatNodesLack(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		text, pod, want string
+		reason          v1alpha1.BlockedReason
+	}{
+		"all cards in use":       {`node a,b A 4; node c B; queue q {"A":16}; r q 1: a b cards=4; j q 1: - cards=2`, "j-0", "too few <A> are free, all nodes are unavailable: ", "NoFreeCard"},
+		"not on one node":        {`node a,b A 4; queue q {"A":16}; r q 1: a b cards=2; j q 1: - cards=4`, "j-0", "enough <A> are free, but not on one node, all nodes are unavailable: ", "Fragmented"},
+		"no such card":           {`node a A 4; queue q {"C":16}; j q 1: - card=C`, "j-0", "no node has <C>, all nodes are unavailable: ", "UnknownCard"},
+		"of two cards, one left": {`node a A 4; node b B 4; queue q {"A":1,"B":8}; r q 1: b cards=4; j q 1: - card=A|B cards=2`, "j-0", "too few <A|B> are free, all nodes are unavailable: ", "NoFreeCard"},
+		"quota":                  {`node a A 4; queue q {"A":4}; r q 1: a cards=4; j q 1: - cards=1 phase=Inqueue`, "j-0", "Queue <q> has insufficient <A> quota", "QuotaExhausted"},
+		"the next of its role":   {`node a,b A 4; queue q {"A":16}; r q 1: a cards=2; j q 1: b -*2 cards=4 tasks=worker*3/1`, "j-2", "too few <A> are free, all nodes are unavailable, as for pod j-1 of the same role", ""},
+	}) {
+		s := newScene(t, tc.text).enqueueAndAllocate()
+		s.p.statePodShortages()
+		task := s.Task(tc.pod)
+		fit := s.Job("j").NodesFitErrors[task.UID]
+		check.Must(t, fit != nil, "nothing is stated")
+		message := fit.Error()
+		check.Contains(t, "message", message, tc.want)
+		request := s.p.RequestFor(task)
+		statement := blocked.ReadStatement("Unschedulable", message, request.Resource)
+		if tc.reason == "" {
+			check.That(t, statement.IsSilent(), "%+v", statement)
+			continue
+		}
+		got := blocked.ReasonFor(&statement, &blocked.Request{Names: request.Names, Named: request.Named.Names(), Count: request.Count}, s.p.newFleet)
+		check.Equal(t, "reason", tc.reason, got)
+	}
+}
+
+// TestShortageIsNotStatedWhereACardFits: a node with enough cards refuses for another reason, which
+// Volcano names.
+func TestShortageIsNotStatedWhereACardFits(t *testing.T) {
+	s := newScene(t, `node a A 4; queue q {"A":4}; j q 1: - cards=4`)
+	s.Nodes[0].Spec.Unschedulable = true
+	s.enqueueAndAllocate()
+	before := s.refusals("j")
+	s.p.statePodShortages()
+	check.Equal(t, "message", before, s.refusals("j"))
+	s.p.notReadyReason = "the scheduler has just started"
+	s.p.statePodShortages()
+}

@@ -1,0 +1,91 @@
+package capacitycard
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/blocked"
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// unplaced returns Volcano's message about a pod that some nodes refuse.
+func unplaced(statuses ...*api.Status) string {
+	fit, task := api.NewFitErrors(), api.NewTaskInfo(builder.Pod("lab", "p").Obj())
+	for i, status := range statuses {
+		node := api.NewNodeInfo(builder.Node(string(rune('a' + i))).Obj())
+		fit.SetNodeError(node.Name, api.NewFitErrWithStatus(task, node, status))
+	}
+	return fit.Error()
+}
+
+// TestReasonsOfNodesAreReadAgain: package blocked reads the words of the predicate in the message
+// that Volcano makes of them.
+func TestReasonsOfNodesAreReadAgain(t *testing.T) {
+	otherwise, onlyCards := blocked.Statement{RefusedByNodes: true, RefusedOtherwise: true}, blocked.Statement{RefusedByNodes: true}
+	noQuota := func(reason v1alpha1.BlockedReason) blocked.Statement {
+		return blocked.Statement{RefusedByNodes: true, NodeRefusals: []workload.StatedRefusal{{Reason: reason, Queue: "q"}}}
+	}
+	want := map[int]blocked.Statement{
+		jobNotFound:               otherwise,
+		podRefused:                {Refusal: &workload.StatedRefusal{Reason: v1alpha1.BlockedQueueStopped, Queue: "q"}},
+		unnamedCard:               onlyCards,
+		cardNotAllowed:            onlyCards,
+		quotaExceeded:             noQuota(v1alpha1.BlockedQuotaExhausted),
+		quotaExceededForReclaim:   noQuota(v1alpha1.BlockedQuotaExhausted),
+		quotaTerminating:          noQuota(v1alpha1.BlockedCardsTerminating),
+		roomReclaimedByOthers:     otherwise,
+		conflictsWithStuckPod:     otherwise,
+		conflictNotPreemptable:    otherwise,
+		roomIsStuck:               otherwise,
+		roomIsStuckWithoutVictims: otherwise,
+	}
+	lacking := &api.Status{Code: api.Unschedulable, Reason: api.WrapInsufficientResourceReason([]string{string(gpu)})}
+	for reason := jobNotFound; reason <= roomIsStuckWithoutVictims; reason++ {
+		key := fitErrorKey{reason: reason, queue: "q", name: "A", count: 1, limit: 8}
+		switch reason {
+		case podRefused:
+			key.text = workload.RefusalForFault("q", quota.Fault{Kind: quota.IsHeld, Queue: "q"}).Message
+		case unnamedCard:
+			key.text = string(gpu)
+		case cardNotAllowed:
+			key.text = "A|B"
+		}
+		message := unplaced(key.newStatus(8, nil), key.newStatus(8, nil), lacking)
+		check.Equal(t, message, want[reason], blocked.ReadStatement("Unschedulable", message, gpu), cmpopts.IgnoreFields(workload.StatedRefusal{}, "Cards"))
+	}
+}
+
+// TestWordsOfVolcanoAreRead: package blocked reads what this version of Volcano writes.
+func TestWordsOfVolcanoAreRead(t *testing.T) {
+	pending := func(status api.TaskStatus, node string) (*api.JobInfo, *api.TaskInfo) {
+		task := api.NewTaskInfo(builder.Pod("lab", "p").PodGroup("g").Obj())
+		task.Status = api.Pending
+		task.LastTransaction = &api.TransactionContext{NodeName: node, Status: status}
+		return api.NewJobInfo("lab/g", task), task
+	}
+	statementOf := func(job *api.JobInfo, task *api.TaskInfo) blocked.Statement {
+		reason, message, _ := job.TaskSchedulingReason(task.UID)
+		return blocked.ReadStatement(reason, message, gpu)
+	}
+	check.Equal(t, "a place in a gang", blocked.Statement{Node: "n"}, statementOf(pending(api.Allocated, "n")))
+	check.Equal(t, "a place that is not free", blocked.Statement{AwaitsRelease: true}, statementOf(pending(api.Pipelined, "n")))
+
+	job, task := pending(api.Pending, "")
+	check.Equal(t, "not tried", blocked.Statement{}, blocked.ReadStatement(v1beta1.NotEnoughResourcesReason, job.FitError(), gpu))
+	job.NodesFitErrors[task.UID] = api.NewFitErrors()
+	job.NodesFitErrors[task.UID].SetNodeError("n", errors.New("a taint"))
+	otherwise := blocked.Statement{RefusedByNodes: true, RefusedOtherwise: true}
+	check.Equal(t, "by nodes", otherwise, statementOf(job, task))
+	check.Equal(t, "by nodes, of its gang", otherwise, blocked.ReadStatement(v1beta1.NotEnoughResourcesReason, job.FitError(), gpu))
+	job.JobFitErrors = "Queue <q> does not exist"
+	check.Equal(t, "by us, of its gang", &workload.StatedRefusal{Reason: v1alpha1.BlockedQueueNotFound, Queue: "q"},
+		blocked.ReadStatement(v1beta1.NotEnoughResourcesReason, job.FitError(), gpu).Refusal)
+}

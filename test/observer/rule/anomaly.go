@@ -1,0 +1,117 @@
+package rule
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+)
+
+// Anomaly is something that is wrong with one node, as docs/troubleshooting.md lists it.
+type Anomaly struct {
+	Reason v1alpha1.AnomalyReason
+	// Name is the card, else the resource, "" for several resources.
+	Name  string
+	Count int64
+}
+
+// vendorCards are resources of known device plugins. The observer knows few of them, and those of
+// the tests.
+var vendorCards = []corev1.ResourceName{"nvidia.com/gpu", "nvidia.com/gpu.shared", "amd.com/gpu", "hygon.com/dcu", "huawei.com/Ascend910", "gpu.intel.com/i915"}
+
+// IsVendorCard reports whether a resource is a card of a device plugin that the observer knows.
+func IsVendorCard(resource corev1.ResourceName) bool {
+	return slices.Contains(vendorCards, resource) || strings.HasPrefix(string(resource), migPrefix)
+}
+
+// MayBeVendorCard reports whether a resource may be a card of a device plugin that the observer does
+// not know. Network devices are none.
+func MayBeVendorCard(resource string) bool {
+	return !IsVendorCard(corev1.ResourceName(resource)) && !isNetwork(resource)
+}
+
+// AnomaliesOf returns what is wrong with the cards of a node. wasCard reports whether a resource is a
+// card of some node, or was one.
+func AnomaliesOf(node *corev1.Node, mappings []Mapping, wasCard func(corev1.ResourceName) bool) []Anomaly {
+	offers := ReadMappedNode(node, mappings).Cards
+	w := withheldNode{node: node, mapped: namesByMapping(node, mappings)}
+	w.rest = withoutMapped(node, w.mapped)
+	w.types, w.labelled = typesOf(w.rest.Labels), ReadNode(w.rest).Cards
+	var found []Anomaly
+	if len(w.types) > 1 {
+		found = append(found, Anomaly{Reason: v1alpha1.AnomalySeveralModels})
+	}
+	for _, resource := range slices.Sorted(maps.Keys(node.Status.Allocatable)) {
+		offer, isCard := offers[resource]
+		capacity := countOf(node.Status.Capacity[resource])
+		switch {
+		case isCard && offer.Card == "":
+			if a := w.reasonFor(resource); !slices.Contains(found, a) {
+				found = append(found, a)
+			}
+		case isCard && capacity > offer.Count:
+			found = append(found, Anomaly{v1alpha1.AnomalyCardsUnhealthy, offer.Card, capacity - offer.Count})
+		case isCard || !strings.Contains(string(resource), "/"):
+		default:
+			if a := unnamedAnomaly(resource, max(countOf(node.Status.Allocatable[resource]), capacity), wasCard); a.Count > 0 {
+				found = append(found, a)
+			}
+		}
+	}
+	return found
+}
+
+// unnamedAnomaly returns what is wrong with a resource that is no card on its node, without a count
+// for nothing.
+func unnamedAnomaly(resource corev1.ResourceName, count int64, wasCard func(corev1.ResourceName) bool) Anomaly {
+	switch {
+	case wasCard(resource):
+		return Anomaly{v1alpha1.AnomalyNoModelLabel, string(resource), count}
+	case IsVendorCard(resource):
+		return Anomaly{v1alpha1.AnomalyUnmappedResource, string(resource), count}
+	}
+	return Anomaly{}
+}
+
+// withheldNode finds why a resource of a node has no card name.
+type withheldNode struct {
+	node *corev1.Node
+	// mapped are the names by entries of spec.cards, rest is the node without what these name, with
+	// the types and cards of its labels.
+	mapped   map[corev1.ResourceName]map[string]bool
+	rest     *corev1.Node
+	types    []string
+	labelled map[corev1.ResourceName]Offer
+}
+
+func (w *withheldNode) reasonFor(resource corev1.ResourceName) Anomaly {
+	anomaly := Anomaly{v1alpha1.AnomalyNoModelLabel, string(resource), countOf(w.node.Status.Allocatable[resource])}
+	if names, isMapped := w.mapped[resource]; isMapped {
+		switch {
+		case len(names) > 2 || len(names) == 2 && !names[""]:
+			anomaly.Reason = v1alpha1.AnomalySeveralModels
+		case len(names) > 0:
+			anomaly.Reason = v1alpha1.AnomalyInvalidLabel
+		}
+		return anomaly
+	}
+	_, isLabelled := w.labelled[resource]
+	switch {
+	case !isLabelled || len(w.types) == 0: // by an entry for other nodes, or by no label at all
+		return anomaly
+	case len(w.types) > 1:
+		return Anomaly{Reason: v1alpha1.AnomalySeveralModels}
+	}
+	_, isSlice := strings.CutPrefix(string(resource), migPrefix)
+	switch {
+	case isSlice && !strings.HasPrefix(w.types[0], nvidia):
+	case isSlice || isExact(string(resource), w.types[0]):
+		anomaly.Reason = v1alpha1.AnomalyInvalidLabel
+	default:
+		return Anomaly{Reason: v1alpha1.AnomalyAmbiguousResource}
+	}
+	return anomaly
+}
