@@ -1,9 +1,11 @@
 package admission
 
 import (
+	"context"
 	"testing"
 
 	"github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
@@ -25,7 +27,9 @@ func newTreeQuota(name, parent string, quota, deserved int64) *v1alpha1.CardQuot
 // treeTests test that CardQuotas are denied that form no tree, and that jobs start in leaves only.
 func treeTests(t *testing.T, w *env) {
 	g := framework.NewGomega(t)
-	w.CreateWithCleanup(t, builder.ServiceTypePolicy().With(func(p *v1alpha1.ServiceTypePolicy) { p.Spec.QueueHierarchy = v1alpha1.QueueHierarchyTree }).Obj())
+	policy := builder.ServiceTypePolicy().With(func(p *v1alpha1.ServiceTypePolicy) { p.Spec.QueueHierarchy = v1alpha1.QueueHierarchyTree }).Obj()
+	w.CreateWithCleanup(t, policy)
+	t.Cleanup(func() { w.endTree(t, policy) })
 	tenant, project := newTreeQuota("tenant", "", 8, 6), newTreeQuota("project", "tenant", 8, 4)
 	g.Eventually(func() (string, error) { // when the operator has seen the policy
 		return w.warnings.record(func() error { return w.dryRunCreate(t, project.DeepCopy()) })
@@ -53,4 +57,15 @@ func treeTests(t *testing.T, w *env) {
 		return queue.Spec.Parent, err
 	}).Should(gomega.Equal("tenant"))
 	w.waitUntilDenied(t, deploymentOf("x", podSpecWith("volcano", gpu, 1), map[string]string{v1beta1.QueueNameAnnotationKey: "tenant"}), "Queue <tenant> is the parent of other queues and takes no jobs")
+}
+
+// endTree ends the tree, which would outlive its policy.
+func (w *env) endTree(t *testing.T, policy *v1alpha1.ServiceTypePolicy) {
+	t.Helper()
+	g, ctx := framework.NewGomega(t), context.WithoutCancel(t.Context())
+	g.Expect(w.Patch(ctx, policy, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"queueHierarchy":"Flat"}}`)))).To(gomega.Succeed())
+	g.Eventually(func() (v1alpha1.QueueHierarchy, error) {
+		err := w.Get(ctx, client.ObjectKeyFromObject(policy), policy)
+		return policy.Status.QueueHierarchy, err
+	}).Should(gomega.Equal(v1alpha1.QueueHierarchyFlat))
 }

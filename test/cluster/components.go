@@ -32,6 +32,9 @@ func (c *Cluster) startAPIServer(ctx context.Context) error {
 	// runs.
 	for _, spec := range []ProcessSpec{c.etcdSpec(ports[0], ports[1]), serverSpec} {
 		spec.component, spec.Env = true, []string{rareGCEnv}
+		if c.options.ManyObjects {
+			spec.Env = []string{manyObjectsGCEnv}
+		}
 		p, err := c.launchProcess(ctx, spec)
 		if err != nil {
 			return err

@@ -33,6 +33,9 @@ type Options struct {
 	// APIServerOnly starts only etcd and the apiserver, with Volcano's CRDs: no controller, no
 	// webhook and no kubelet. A pod needs no ServiceAccount then.
 	APIServerOnly bool
+	// ManyObjects is for tens of thousands of objects: etcd and the apiserver collect garbage more often
+	// than in other clusters, for less memory.
+	ManyObjects bool
 	// WithoutVolcano omits Volcano's CRDs, controllers and webhooks.
 	WithoutVolcano bool
 	// WithoutKwok omits the kubelets: nodes stay as created and pods stay Pending.

@@ -100,6 +100,10 @@ func (p *Process) reap() {
 // CPU time of a control plane under test. Programs of this project run without it, as shipped.
 const rareGCEnv = "GOGC=400"
 
+// manyObjectsGCEnv is for clusters with tens of thousands of objects. With rareGCEnv the apiserver would
+// take 20 GB then.
+const manyObjectsGCEnv = "GOGC=200"
+
 // childEnvironment returns this process's environment without proxies and Go runtime settings.
 // HOME is inside the cluster's directory, so that no program uses the user's own configuration.
 func childEnvironment(home string) []string {

@@ -29,7 +29,7 @@ const golden = "testdata/contract.txt"
 var (
 	metricName = regexp.MustCompile(`^cardquota_[a-z_]+$`)
 	objectKey  = regexp.MustCompile(`^([a-z]+\.)*(cardquota\.dev|volcano\.sh|k8s\.io)/[a-z][a-z0-9.-]*$`)
-	reasonName = regexp.MustCompile(`^(?:[Rr]eason|[Ee]vent|Condition)[A-Z]`)
+	reasonName = regexp.MustCompile(`^(?:[Rr]eason|[Ee]vent|Condition|Anomaly)[A-Z]`)
 )
 
 // volcanosKeys are Volcano's annotations for which the sources use Volcano's constants.
@@ -39,7 +39,7 @@ var volcanosKeys = map[string]string{
 }
 
 // TestContractIsUnchanged compares the names in the sources with the golden file: condition types,
-// reasons of conditions and events, metrics, annotations, labels and finalizers, names of Leases and
+// reasons of conditions, events and blocked workloads, metrics, annotations, labels and finalizers, names of Leases and
 // ConfigMaps, arguments of the plugin and of both programs. Users rely on them. To change one, run
 // the test with -update, say why in the commit, and tell users in CHANGELOG.md.
 func TestContractIsUnchanged(t *testing.T) {
@@ -133,10 +133,16 @@ func (w contractNames) readLiteral(word string) {
 func (w contractNames) readConstants(spec *ast.ValueSpec) {
 	for i, value := range spec.Values {
 		name := spec.Names[i].Name
+		if kind, ok := spec.Type.(*ast.Ident); ok && kind.Name == "BlockedReason" {
+			w.add("reasons of blocked workloads", stringLiteral(value))
+		}
 		if word := stringLiteral(value); word != "" && reasonName.MatchString(name) {
 			kind := "reasons of conditions and events"
-			if strings.HasPrefix(name, "Condition") {
+			switch {
+			case strings.HasPrefix(name, "Condition"):
 				kind = "condition types"
+			case strings.HasPrefix(name, "Anomaly"):
+				kind = "reasons of anomalies"
 			}
 			w.add(kind, word)
 		}

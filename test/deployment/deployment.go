@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -36,8 +37,13 @@ type Options struct {
 	Configuration string
 	// SchedulePeriod is the time between sessions, one second by default.
 	SchedulePeriod time.Duration
+	// SecureMetrics lets both programs serve their metrics over TLS, as shipped, and creates a token
+	// that may read them.
+	SecureMetrics bool
 	// SchedulerArgs and ManagerArgs are added to the programs' flags.
 	SchedulerArgs, ManagerArgs []string
+	// ManagerEnv is added to the operator's environment.
+	ManagerEnv []string
 }
 
 // Deployment is a running operator and scheduler. They stop with the cluster.
@@ -49,6 +55,9 @@ type Deployment struct {
 	Manager, Scheduler *cluster.Process
 	// metricsSource is where the scheduler that was started last serves its metrics.
 	metricsSource atomic.Pointer[metricsEndpoint]
+	// managerMetrics is where the manager that was started last serves its metrics, nil for nowhere.
+	managerMetrics atomic.Pointer[metricsEndpoint]
+	metricsToken   string
 }
 
 // shippedConfigMap is the manifest of the scheduler's configuration.
@@ -98,6 +107,11 @@ func Install(ctx context.Context, c *cluster.Cluster, o Options) (*Deployment, e
 			}
 		}
 	}
+	if o.SecureMetrics {
+		if err := d.createMetricsReader(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if o.Configuration == NoConfiguration {
 		return d, nil
 	}
@@ -124,32 +138,43 @@ func Start(ctx context.Context, c *cluster.Cluster, o Options) (*Deployment, err
 
 // StartManager starts the operator and waits until it is ready.
 func (d *Deployment) StartManager(ctx context.Context) (err error) {
-	d.Manager, err = d.startProgram(ctx, "manager", "cardquota-manager", "--health-probe-bind-address=", append([]string{
-		"--metrics-bind-address=0", "--leader-elect=false",
-	}, d.options.ManagerArgs...)...)
+	var at *metricsEndpoint
+	flags := []string{"--metrics-bind-address=0"}
+	if d.options.SecureMetrics {
+		if at, flags, err = d.newMetricsEndpoint("metrics-bind-address"); err != nil {
+			return err
+		}
+	}
+	d.Manager, err = d.startProgram(ctx, "manager", "cardquota-manager", d.options.ManagerEnv, "--health-probe-bind-address=",
+		slices.Concat(flags, []string{"--leader-elect=false"}, d.options.ManagerArgs)...)
+	if err == nil && at != nil {
+		at.process = d.Manager.Pid()
+		d.managerMetrics.Store(at)
+	}
 	return err
 }
 
 // StartScheduler starts the scheduler and waits until it is ready. It also becomes ready
 // without a configuration.
 func (d *Deployment) StartScheduler(ctx context.Context) error {
-	address, err := cluster.FreeAddress()
+	at, flags, err := d.newMetricsEndpoint("listen-address")
 	if err != nil {
 		return err
 	}
-	d.Scheduler, err = d.startProgram(ctx, "cardquota-scheduler", "cardquota-scheduler", "--healthz-address=", append([]string{
-		"--listen-address=" + address, "--schedule-period=" + d.options.SchedulePeriod.String(), "--leader-elect=false", "-v=2",
-	}, d.options.SchedulerArgs...)...)
+	d.Scheduler, err = d.startProgram(ctx, "cardquota-scheduler", "cardquota-scheduler", nil, "--healthz-address=", slices.Concat(flags, []string{
+		"--schedule-period=" + d.options.SchedulePeriod.String(), "--leader-elect=false", "-v=2",
+	}, d.options.SchedulerArgs)...)
 	if err != nil {
 		return err
 	}
-	d.metricsSource.Store(&metricsEndpoint{process: d.Scheduler.Pid(), url: "http://" + address + "/metrics"})
+	at.process = d.Scheduler.Pid()
+	d.metricsSource.Store(at)
 	return nil
 }
 
 // startProgram starts a program and waits until it is ready. health is the flag for the address
 // of its probes.
-func (d *Deployment) startProgram(ctx context.Context, binary, serviceAccount, health string, args ...string) (*cluster.Process, error) {
+func (d *Deployment) startProgram(ctx context.Context, binary, serviceAccount string, env []string, health string, args ...string) (*cluster.Process, error) {
 	path, err := ProgramPath(ctx, binary)
 	if err != nil {
 		return nil, err
@@ -163,7 +188,7 @@ func (d *Deployment) startProgram(ctx context.Context, binary, serviceAccount, h
 		return nil, err
 	}
 	return d.cluster.StartProcess(ctx, cluster.ProcessSpec{
-		Name: binary, Path: path, Args: append([]string{"--kubeconfig=" + kubeconfig, health + address}, args...),
+		Name: binary, Path: path, Args: append([]string{"--kubeconfig=" + kubeconfig, health + address}, args...), Env: env,
 		Ready: cluster.HTTPProbe("http://" + address + "/readyz"),
 	})
 }

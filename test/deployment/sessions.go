@@ -9,8 +9,6 @@ import (
 
 	"github.com/prometheus/common/expfmt"
 	"k8s.io/apimachinery/pkg/util/wait"
-
-	"cardquota.dev/operator/test/cluster"
 )
 
 // SessionStats are the scheduler's statistics of its sessions.
@@ -27,12 +25,6 @@ type SessionStats struct {
 	Deciding bool
 }
 
-// metricsEndpoint is where a scheduler serves its metrics over HTTP.
-type metricsEndpoint struct {
-	process int
-	url     string
-}
-
 // Sessions returns the session statistics of the scheduler that was started last. It needs the
 // metrics address that StartScheduler sets, without another one in Options.SchedulerArgs.
 func (d *Deployment) Sessions(ctx context.Context) (SessionStats, error) {
@@ -40,7 +32,7 @@ func (d *Deployment) Sessions(ctx context.Context) (SessionStats, error) {
 	if at == nil {
 		return SessionStats{}, errors.New("no scheduler was started")
 	}
-	page, err := cluster.HTTPGet(ctx, at.url)
+	page, err := at.read(ctx)
 	if err != nil {
 		return SessionStats{}, fmt.Errorf("the scheduler's metrics: %w", err)
 	}

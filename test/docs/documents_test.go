@@ -26,15 +26,15 @@ func readDocument(t *testing.T, name string) string {
 }
 
 // TestEveryReasonIsInTroubleshooting tests that docs/troubleshooting.md has every reason of a
-// condition and of a waiting pod.
+// condition, of a waiting pod and of a blocked workload.
 func TestEveryReasonIsInTroubleshooting(t *testing.T) {
 	document := readDocument(t, "docs/troubleshooting.md")
 	inOrder := []string{
-		"ReasonSynced", "ReasonForeignChangeReplaced", "ReasonWithinQuota", "ReasonNotCounted", "ReasonInventorySatisfied",
+		"ReasonSynced", "ReasonForeignChangeReplaced", "ReasonWithinQuota", "ReasonNotCounted", "ReasonInventorySatisfied", "ReasonCardsKnown",
 		"ReasonOverAllocationAllowed", "ReasonReady", "ReasonConfigCorrected", "ReasonEnforced", "ReasonBypassDenied",
 	}
-	for _, file := range []string{"api/v1alpha1/conditions.go", "internal/workload/refusal.go"} {
-		reasons := constantsOf(t, file, "Reason")
+	for file, prefix := range map[string]string{"api/v1alpha1/conditions.go": "Reason", "internal/workload/refusal.go": "Reason", "api/v1alpha1/blocked_types.go": "Blocked"} {
+		reasons := constantsOf(t, file, prefix)
 		for name, reason := range reasons {
 			if !slices.Contains(inOrder, name) && !strings.Contains(document, "`"+reason+"`") {
 				t.Errorf("docs/troubleshooting.md does not tell of %s (%s of %s)", reason, name, file)
@@ -43,6 +43,15 @@ func TestEveryReasonIsInTroubleshooting(t *testing.T) {
 		if len(reasons) < 4 {
 			t.Errorf("%s has the reasons %v only", file, reasons)
 		}
+	}
+	anomalies := constantsOf(t, "api/v1alpha1/cardinventory_types.go", "Anomaly")
+	for name, reason := range anomalies {
+		if !strings.Contains(document, "| `"+reason+"` |") {
+			t.Errorf("docs/troubleshooting.md does not tell of the anomaly %s (%s)", reason, name)
+		}
+	}
+	if len(anomalies) < 7 {
+		t.Errorf("the anomalies are %v only", anomalies)
 	}
 	for words, file := range map[string]string{
 		"node(s) have another card than <":    "internal/scheduler/capacitycard/predicate.go",

@@ -55,6 +55,10 @@ func resourceOf(card string) corev1.ResourceName {
 		return corev1.ResourceName("nvidia.com/" + strings.TrimSuffix(profile, "-mixed"))
 	case strings.Contains(card, "/mps-"):
 		return "nvidia.com/gpu.shared"
+	case card == mi300x:
+		return "amd.com/gpu"
+	case card == k100:
+		return "hygon.com/dcu"
 	case strings.HasPrefix(card, "Ascend"):
 		return "huawei.com/Ascend910"
 	default:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -27,6 +28,7 @@ import (
 	"cardquota.dev/operator/test/deployment"
 	kit "cardquota.dev/operator/test/framework"
 	"cardquota.dev/operator/test/observer"
+	"cardquota.dev/operator/test/observer/rule"
 )
 
 // testCluster is a cluster with both programs that runs scenes.
@@ -34,11 +36,17 @@ type testCluster struct {
 	kit.Framework
 	cluster    *cluster.Cluster
 	deployment *deployment.Deployment
+	// mappings are the cards that the policy names, for the observers.
+	mappings []rule.Mapping
 
 	mu     sync.Mutex
 	asked  time.Time
 	latest deployment.SessionStats
 	failed error
+
+	scraping sync.Mutex
+	scraped  time.Time
+	pages    observer.Pages
 }
 
 // suite is the cluster that most scenes share.
@@ -53,7 +61,8 @@ var programs = deployment.Options{
 	SchedulerArgs: []string{
 		"--leader-elect=true", "--leader-elect-lease-duration=8s", "--leader-elect-renew-deadline=6500ms", "--leader-elect-retry-period=500ms",
 	},
-	ManagerArgs: []string{"--leader-elect=true"},
+	ManagerArgs:   []string{"--leader-elect=true"},
+	SecureMetrics: true,
 }
 
 // clusterVariable names the folder of a cluster that make e2e keeps running.
@@ -119,8 +128,8 @@ func newTestCluster(c *cluster.Cluster) (*testCluster, error) {
 }
 
 // startTestCluster starts a cluster for one test with the manifests of the programs, but without the
-// programs.
-func startTestCluster(t *testing.T, nodes []cluster.NodeProfile, configuration string) *testCluster {
+// programs. managerArgs are further flags of the operator.
+func startTestCluster(t *testing.T, nodes []cluster.NodeProfile, configuration string, managerArgs ...string) *testCluster {
 	t.Helper()
 	g := NewWithT(t)
 	c, err := cluster.Start(t.Context(), cluster.Options{Nodes: nodes})
@@ -129,7 +138,7 @@ func startTestCluster(t *testing.T, nodes []cluster.NodeProfile, configuration s
 	st, err := newTestCluster(c)
 	g.Expect(err).NotTo(HaveOccurred())
 	options := programs
-	options.Configuration = configuration
+	options.Configuration, options.ManagerArgs = configuration, slices.Concat(options.ManagerArgs, managerArgs)
 	st.deployment, err = deployment.Install(t.Context(), c, options)
 	g.Expect(err).NotTo(HaveOccurred())
 	return st
@@ -167,6 +176,21 @@ func (st *testCluster) sessionStats(ctx context.Context) (deployment.SessionStat
 func (st *testCluster) countSessions(ctx context.Context) (observer.SessionCount, error) {
 	s, err := st.sessionStats(ctx)
 	return observer.SessionCount{Process: s.PID, Closed: s.Closed, Decides: s.Deciding}, err
+}
+
+// metricsPages is how the observers of all scenes read the metrics of both programs. A program that
+// does not answer has an empty page. Concurrent scenes share an answer.
+func (st *testCluster) metricsPages(ctx context.Context) (observer.Pages, error) {
+	st.scraping.Lock()
+	defer st.scraping.Unlock()
+	if time.Since(st.scraped) > often {
+		page := func(m deployment.ProgramMetrics, _ error) observer.Page {
+			return observer.Page{Process: m.PID, Asked: m.Asked, Answered: m.Answered, Text: m.Page}
+		}
+		st.pages = observer.Pages{Operator: page(st.deployment.ManagerMetrics(ctx)), Scheduler: page(st.deployment.SchedulerMetrics(ctx))}
+		st.scraped = time.Now()
+	}
+	return st.pages, nil
 }
 
 // removeLeftovers removes what interrupted scenes have left on a cluster that stays up.

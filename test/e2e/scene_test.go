@@ -23,6 +23,7 @@ import (
 	api "cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/test/cluster"
+	"cardquota.dev/operator/test/deployment"
 	kit "cardquota.dev/operator/test/framework"
 	"cardquota.dev/operator/test/observer"
 )
@@ -75,8 +76,9 @@ func newSceneOn(t *testing.T, name string, st *testCluster) *scene {
 	o, err := observer.Start(context.WithoutCancel(s.ctx), st.cluster.Config(), observer.Options{
 		Concerns:     s.isOwn,
 		StatusWithin: 20 * time.Second, ReasonWithin: 30 * time.Second, PlacedWithin: 40 * time.Second,
-		Interval: 10 * time.Second, // every look lists seven kinds, and many scenes are played at the same time
-		Sessions: st.countSessions, UnlimitedCPUMemory: true,
+		Interval: 10 * time.Second, // every look lists eight kinds, and many scenes are played at the same time
+		Sessions: st.countSessions, Metrics: st.metricsPages, StoredWithin: time.Minute / time.Duration(deployment.ClockFactor()), UnlimitedCPUMemory: true,
+		Mappings: st.mappings,
 	})
 	s.Expect(err).NotTo(HaveOccurred())
 	s.observer = o
@@ -116,9 +118,12 @@ func (s *scene) checkOtherQueues() {
 }
 
 // isOwn reports whether an object is the scene's: in its namespace, or a CardQuota or Queue
-// with its prefix.
+// with its prefix. The CardInventory is of all scenes.
 func (s *scene) isOwn(object string) bool {
 	kind, name, _ := strings.Cut(object, "/")
+	if kind == "cardinventory" {
+		return true
+	}
 	if kind == "cardquota" || kind == "queue" {
 		return name == s.namespace || strings.HasPrefix(name, s.namespace+"-")
 	}

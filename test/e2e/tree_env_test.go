@@ -52,8 +52,9 @@ func (s treeScene) nodeProfiles() []cluster.NodeProfile {
 	return []cluster.NodeProfile{whole, slices}
 }
 
-// startTreeCluster starts a cluster whose ServiceTypePolicy says queueHierarchy: Tree.
-func startTreeCluster(t *testing.T, nodes []cluster.NodeProfile) *testCluster {
+// startTreeCluster starts a cluster whose ServiceTypePolicy says queueHierarchy: Tree and has the given
+// types.
+func startTreeCluster(t *testing.T, nodes []cluster.NodeProfile, kinds ...api.ServiceType) *testCluster {
 	t.Helper()
 	g := NewWithT(t)
 	configuration, err := deployment.ShippedConfiguration()
@@ -61,7 +62,7 @@ func startTreeCluster(t *testing.T, nodes []cluster.NodeProfile) *testCluster {
 	st := startTestCluster(t, nodes, configuration)
 	g.Expect(st.deployment.StartManager(t.Context())).To(Succeed())
 	g.Expect(st.deployment.StartScheduler(t.Context())).To(Succeed())
-	policy := &api.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: api.PolicyName}, Spec: api.ServiceTypePolicySpec{QueueHierarchy: api.QueueHierarchyTree}}
+	policy := &api.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: api.PolicyName}, Spec: api.ServiceTypePolicySpec{QueueHierarchy: api.QueueHierarchyTree, ServiceTypes: kinds}}
 	g.Expect(st.Create(t.Context(), policy)).To(Succeed())
 	st.awaitPolicy(t)
 	return st

@@ -31,6 +31,12 @@ func TestPreemptionByThePolicy(t *testing.T) {
 	}
 }
 
+// TestMappedCards runs a scene with cards of vendors that no label names.
+func TestMappedCards(t *testing.T) {
+	t.Parallel()
+	quotasHoldForMappedCards(newSceneOn(t, "mapped", startMappedCluster(t)))
+}
+
 // TestStockReclaim runs the scenes that hold pod by pod, with Volcano's own action
 // reclaim.
 func TestStockReclaim(t *testing.T) {

@@ -30,7 +30,10 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/controller/admissionpolicy"
+	"cardquota.dev/operator/internal/controller/cardinventory"
 	"cardquota.dev/operator/internal/controller/cardquota"
+	"cardquota.dev/operator/internal/controller/cardseconds"
+	"cardquota.dev/operator/internal/controller/localquota"
 	"cardquota.dev/operator/internal/controller/servicetypepolicy"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/missing"
@@ -150,7 +153,12 @@ func installPrerequisites(ctx context.Context, server *cluster.Cluster, admin fr
 		}
 	}
 	served := func(ctx context.Context) (bool, error) {
-		return admin.List(ctx, &v1alpha1.CardQuotaList{}) == nil && admin.List(ctx, &v1alpha1.ServiceTypePolicyList{}) == nil, nil
+		for _, list := range []client.ObjectList{&v1alpha1.CardQuotaList{}, &v1alpha1.ServiceTypePolicyList{}, &v1alpha1.CardInventoryList{}} {
+			if err := admin.List(ctx, list); err != nil {
+				return false, nil //nolint:nilerr // it is not served yet
+			}
+		}
+		return true, nil
 	}
 	if err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, framework.Timeout, true, served); err != nil {
 		return fmt.Errorf("wait for the CRDs: %w", err)
@@ -170,7 +178,7 @@ func newOperator(ctx context.Context, admin framework.Framework, metrics *promet
 	maps.Copy(options.ByObject, servicetypepolicy.CacheOptions(systemNamespace))
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        admin.Scheme(),
-		Cache:                         options,
+		Cache:                         controller.TransformWatches(options), // as the manager does
 		Metrics:                       metricsserver.Options{BindAddress: "0"},
 		LeaderElection:                true,
 		LeaderElectionID:              "cardquota-manager",
@@ -191,6 +199,21 @@ func newOperator(ctx context.Context, admin framework.Framework, metrics *promet
 	quotas.Metrics, quotas.Inventory, quotas.SkipNameValidation = metrics, nodes, true
 	usageCollector, err := cardquota.Setup(ctx, mgr, quotas)
 	if err != nil {
+		return nil, err
+	}
+	inventory := cardinventory.DefaultOptions()
+	inventory.Metrics, inventory.Nodes, inventory.Counts, inventory.SkipNameValidation = metrics, nodes, usageCollector, true
+	if err := cardinventory.Setup(mgr, inventory); err != nil {
+		return nil, err
+	}
+	bills := cardseconds.DefaultOptions()
+	bills.Metrics, bills.Namespace, bills.Counts = metrics, systemNamespace, usageCollector
+	if err := cardseconds.Setup(mgr, bills); err != nil {
+		return nil, err
+	}
+	views := localquota.DefaultOptions()
+	views.Usage, views.SkipNameValidation = usageCollector, true
+	if err := localquota.Setup(ctx, mgr, views); err != nil {
 		return nil, err
 	}
 	policies := servicetypepolicy.DefaultOptions()

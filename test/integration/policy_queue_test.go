@@ -70,8 +70,11 @@ func TestQueuesFollowThePolicy(t *testing.T) {
 	g.Expect(policyStatus(t)()).To(gomega.HaveField("ServiceTypes", gomega.ContainElement(gomega.HaveField("Priority", int32(90000)))))
 	g.Eventually(admin.EventMessages(t, policy, "InvalidPolicy")).Should(gomega.HaveLen(1))
 
-	admin.DeleteAndWait(t, policy)
-	expect("without the policy", "80000/false", "20000/true", "0/unset")
+	deletePolicy(t, policy)
+	g.Consistently(priorityAndReclaimable(t, queues["inference"])).Should(gomega.Equal("90000/false"), "it stays without the policy, as in the scheduler")
+	expect("without the policy", "90000/false", "20000/true", "500/false")
+	newPolicy(t, nil)
+	expect("by another policy", "80000/false", "20000/true", "0/unset")
 	for _, quota := range quotas {
 		g.Expect(admin.EventMessages(t, quota, "ForeignChangeReplaced")()).To(gomega.BeEmpty(), "a policy is no foreign change")
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/onsi/gomega"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
@@ -106,25 +107,39 @@ func (a *firstSeen) timeOf(name, text string) func() time.Time {
 	}
 }
 
+// watchArrivals records texts until the test ends. An API server that is busy ends a watch that reads
+// too slowly; a new one begins with what exists.
 func watchArrivals(t *testing.T, list client.ObjectList, text func(client.Object) string) *firstSeen {
 	t.Helper()
-	watcher, err := admin.Watch(t.Context(), list)
+	ctx, a := t.Context(), &firstSeen{seen: map[string]time.Time{}}
+	watcher, err := admin.Watch(ctx, list)
 	gomega.NewWithT(t).Expect(err).NotTo(gomega.HaveOccurred())
-	t.Cleanup(watcher.Stop)
-	a := &firstSeen{seen: map[string]time.Time{}}
 	go func() {
-		for event := range watcher.ResultChan() {
-			object, ok := event.Object.(client.Object)
-			if !ok {
-				continue
+		for ctx.Err() == nil {
+			if err == nil {
+				a.record(watcher, text)
+				watcher.Stop()
+			} else {
+				time.Sleep(100 * time.Millisecond)
 			}
-			key := object.GetName() + " " + text(object)
-			a.mu.Lock()
-			if a.seen[key].IsZero() {
-				a.seen[key] = time.Now()
-			}
-			a.mu.Unlock()
+			watcher, err = admin.Watch(ctx, list.DeepCopyObject().(client.ObjectList))
 		}
 	}()
 	return a
+}
+
+// record records the texts of a watch until it ends.
+func (a *firstSeen) record(watcher watch.Interface, text func(client.Object) string) {
+	for event := range watcher.ResultChan() {
+		object, ok := event.Object.(client.Object)
+		if !ok {
+			continue
+		}
+		key := object.GetName() + " " + text(object)
+		a.mu.Lock()
+		if a.seen[key].IsZero() {
+			a.seen[key] = time.Now()
+		}
+		a.mu.Unlock()
+	}
 }

@@ -128,14 +128,16 @@ func (v *sessionView) waitsForQuota(g *group) bool {
 	}
 	p, of := g.waiting[0], v.queues[g.queue]
 	lacks := max(1, g.min-len(g.placed))
-	return p.cards > 0 && podsWithinQuota(p, of.room) < lacks && podsWithinQuota(p, of.quota) >= max(g.min, 1)
+	return p.cards > 0 && v.podsWithinQuota(p, of.room) < lacks && v.podsWithinQuota(p, of.quota) >= max(g.min, 1)
 }
 
-// podsWithinQuota returns how many pods like one fit the quota.
-func podsWithinQuota(p *pod, room map[string]int) int {
+// podsWithinQuota returns how many pods like one fit the quota. A pod that names no card may run on the
+// cards that nodes have, and other quota is of no use to it.
+func (v *sessionView) podsWithinQuota(p *pod, room map[string]int) int {
 	sum := 0
 	for card, n := range room {
-		if len(p.names) == 0 || slices.Contains(p.names, card) {
+		isOfNode := slices.ContainsFunc(v.nodes, func(node *nodeView) bool { return node.card == card })
+		if len(p.names) == 0 && isOfNode || slices.Contains(p.names, card) {
 			sum += max(0, n) / p.cards
 		}
 	}

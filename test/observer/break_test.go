@@ -58,6 +58,11 @@ func newWorld(t *testing.T, name string) *world {
 		if shared.err == nil {
 			shared.err = shared.cluster.ApplyFile(ctx, "../../config/crd/bases/cardquota.dev_cardquotas.yaml")
 		}
+		for _, kind := range []string{"localcardquotas", "cardinventories"} {
+			if shared.err == nil {
+				shared.err = shared.cluster.ApplyFile(ctx, "../../config/crd/bases/cardquota.dev_"+kind+".yaml")
+			}
+		}
 	})
 	if errors.Is(shared.err, cluster.ErrNotBuilt) {
 		missing.Skip(t, shared.err)
@@ -200,6 +205,21 @@ spec: {tenant: t, serviceType: training, cards: [{name: NVIDIA-H200, quota: 2}]}
 		_, err := w.cluster.Kubectl(w.Context(), "delete", object)
 		w.Expect(err).NotTo(HaveOccurred())
 	}
+}
+
+func TestAFalseInventoryIsFound(t *testing.T) {
+	w := newWorld(t, "break-inventory")
+	w.applyManifest(`{apiVersion: cardquota.dev/v1alpha1, kind: CardInventory, metadata: {name: cluster}}`)
+	o := w.startObserver(observer.Options{ViewWithin: 2 * time.Second})
+	const entry = `{"name":"NVIDIA-H200","total":20,"healthy":19,"cordoned":0,"allocated":0,"quota":2}`
+	_, err := w.cluster.Kubectl(w.Context(), "patch", "cardinventory", "cluster", "--subresource=status", "--type=merge", "-p", `{"status":{"cards":[`+entry+`]}}`)
+	w.Expect(err).NotTo(HaveOccurred())
+	ctx, cancel := context.WithTimeout(w.Context(), 30*time.Second)
+	defer cancel()
+	w.Expect(o.Settle(ctx)).To(Succeed())
+	w.Expect(o.Violations()).To(ContainElement(And(HaveField("Object", "cardinventory/cluster"), HaveField("Message", ContainSubstring("card NVIDIA-H200")))))
+	_, err = w.cluster.Kubectl(w.Context(), "delete", "cardinventory", "cluster")
+	w.Expect(err).NotTo(HaveOccurred())
 }
 
 func TestAnEvictionIsFound(t *testing.T) {

@@ -25,13 +25,16 @@
 //     guarantee of others, what cannot be reclaimed stays within what its queues deserve, and
 //     nothing starts in a held or an inner queue.
 //   - I2: each pod runs on a card that its request names.
-//   - I3: the usage in CardQuotas and Queues equals a recount of the pods.
+//   - I3: the usage in CardQuotas, LocalCardQuotas and Queues equals a recount of the pods. The
+//     CardInventory equals a recount of nodes, pods and quotas. So do the metrics of both programs,
+//     with evictions and card-seconds.
 //   - I4: each eviction follows the rules of preempt, reclaim, the tree or a drain, and its
 //     preemptor or reclaimer is placed.
 //   - I5: no program panics, has a data race or ends by itself.
 //   - I6: each workload that waits for cards states a reason.
 //   - I7: a workload that fits the quota and the nodes starts within a few sessions.
-//   - I8: a quota that a message calls insufficient was insufficient at that time.
+//   - I8: a quota that a message calls insufficient was insufficient at that time, and the
+//     reasons and holders in status.blocked equal a recount.
 //   - I9: no placement exceeds the CPU and memory of its queue or node.
 //
 // # Rules
@@ -43,8 +46,10 @@
 // # Files
 //
 // The checks are pure functions of the state in state.go: placement.go (I1, I2),
-// namespaces.go (I1), status.go (I3), reason.go (I6), and for I4 eviction.go (what
-// an eviction is), evictionrules.go (who may be evicted for whom), reclaimer.go
+// namespaces.go (I1), status.go, views.go, inventory.go, inventorycheck.go, metrics.go,
+// schedulergauges.go, reclaimedwork.go, bindings.go, metricscheck.go, cardseconds.go and pages.go
+// (I3), reason.go (I6), blocked.go (I8), and for I4
+// eviction.go (what an eviction is), evictionrules.go (who may be evicted for whom), reclaimer.go
 // (for whom it was) and gang.go (what is left). The rules of a tree are in tree.go,
 // treeplacement.go (I1) and treeeviction.go (I4); compute.go has those of CPU and
 // memory beyond their limits. process.go reads logs (I5).

@@ -7,8 +7,10 @@ import (
 )
 
 func (m *clusterState) recordNamespace(namespace *corev1.Namespace, c change) {
+	m.endingNamespaces[namespace.Name] = namespace.DeletionTimestamp != nil
 	if c.deleted {
 		delete(m.namespaces, namespace.Name)
+		delete(m.endingNamespaces, namespace.Name)
 		return
 	}
 	if m.namespaces[namespace.Name] == nil {

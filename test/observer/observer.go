@@ -28,6 +28,9 @@ type Options struct {
 	StatusWithin time.Duration
 	// ReasonWithin is how long a workload may wait without a stated reason; default 10 s.
 	ReasonWithin time.Duration
+	// ViewWithin is how long a LocalCardQuota or the CardInventory may lag behind the last change of its numbers;
+	// default 15 s more than StatusWithin.
+	ViewWithin time.Duration
 	// PlacedWithin is how long a reclaimer may wait to be placed after its victim is gone;
 	// default 20 s.
 	PlacedWithin time.Duration
@@ -51,8 +54,14 @@ type Options struct {
 	Tree bool
 	// ReclaimsAll reports whether the plugin argument reclaimResources is All; see Observer.SetReclaimsAll.
 	ReclaimsAll bool
+	// Mappings are the entries of spec.cards of the ServiceTypePolicy.
+	Mappings []rule.Mapping
 	// UnlimitedCPUMemory is the plugin argument cardUnlimitedCpuMemory.
 	UnlimitedCPUMemory bool
+	// Metrics returns the metrics that both programs serve. Without it, they are not checked.
+	Metrics func(context.Context) (Pages, error)
+	// StoredWithin is how long a sum of card-seconds may lag behind; default a minute.
+	StoredWithin time.Duration
 	// Processes are followed from the start.
 	Processes []Followed
 	// Interval is the time between two checks; default 1 s.
@@ -63,7 +72,9 @@ func (o *Options) applyDefaults() {
 	defaultTo(&o.QuotaWindow, 10*time.Second)
 	defaultTo(&o.StatusWithin, 5*time.Second)
 	defaultTo(&o.ReasonWithin, 10*time.Second)
+	defaultTo(&o.ViewWithin, o.StatusWithin+15*time.Second)
 	defaultTo(&o.PlacedWithin, 20*time.Second)
+	defaultTo(&o.StoredWithin, time.Minute)
 	defaultTo(&o.Interval, time.Second)
 	defaultTo(&o.SchedulerName, "volcano")
 	defaultTo(&o.Unmanaged, rule.UnmanagedEnforce)
@@ -97,6 +108,7 @@ const lateChangeDelay = 300 * time.Millisecond
 // several goroutines.
 type Observer struct {
 	client client.WithWatch
+	kinds  []kind
 	stop   context.CancelFunc
 	ended  sync.WaitGroup
 
@@ -111,8 +123,8 @@ type Observer struct {
 }
 
 // Start begins to watch a cluster that serves Volcano's and the project's kinds. The config
-// needs the right to read pods, namespaces, nodes, podgroups, queues, cardquotas and
-// priorityclasses. The observer watches until ctx ends or Stop is called.
+// needs the right to read pods, namespaces, nodes, podgroups, queues, cardquotas,
+// localcardquotas, cardinventories and priorityclasses. The observer watches until ctx ends or Stop is called.
 func Start(ctx context.Context, config *rest.Config, options Options) (*Observer, error) {
 	options.applyDefaults()
 	scheme, err := newScheme()
@@ -123,7 +135,12 @@ func Start(ctx context.Context, config *rest.Config, options Options) (*Observer
 	if err != nil {
 		return nil, fmt.Errorf("observer: %w", err)
 	}
-	o := &Observer{client: c, state: newClusterState(options)}
+	served, err := servedKinds(c.RESTMapper())
+	if err != nil {
+		return nil, err
+	}
+	o := &Observer{client: c, kinds: served, state: newClusterState(options)}
+	o.state.ignoresViews, o.state.ignoresInventory = !isServed(served, viewKind), !isServed(served, inventoryKind)
 	o.arrived = sync.NewCond(&o.mu)
 	for _, process := range options.Processes {
 		if _, err := o.Follow(process); err != nil {
@@ -139,6 +156,7 @@ func Start(ctx context.Context, config *rest.Config, options Options) (*Observer
 		object.SetManagedFields(nil)
 		o.state.loadObject(object, now)
 	}
+	o.scrape(ctx)
 	ctx, o.stop = context.WithCancel(ctx)
 	for _, p := range pictures {
 		o.streams = append(o.streams, newStream(p))
@@ -213,6 +231,9 @@ func (o *Observer) Check(t testing.TB) {
 // outstanding: each status and each reason is right, or reported as late.
 func (o *Observer) Settle(ctx context.Context) error {
 	const often = 400 * time.Millisecond
+	o.mu.Lock()
+	o.state.settling = time.Now()
+	o.mu.Unlock()
 	for {
 		err := o.checkOnce(ctx)
 		o.mu.Lock()
@@ -263,10 +284,11 @@ func (o *Observer) reportBlindness(why string) {
 func (o *Observer) checkOnce(ctx context.Context) error {
 	o.checking.Lock()
 	defer o.checking.Unlock()
+	o.scrape(ctx) // first, so that the lists are newer
 	now := time.Now()
-	pictures := make([]listing, len(kinds))
+	pictures := make([]listing, len(o.kinds))
 	group, groupCtx := errgroup.WithContext(ctx)
-	for i, k := range kinds {
+	for i, k := range o.kinds {
 		group.Go(func() (err error) {
 			pictures[i], err = o.listMetadata(groupCtx, k)
 			return err
@@ -295,7 +317,7 @@ func (o *Observer) advance(ctx context.Context, pictures []listing, now time.Tim
 		until = min(until, p.revision)
 		for !o.streams[i].hasReached(p) {
 			if ctx.Err() != nil {
-				return fmt.Errorf("the watch of %s has not brought everything up to revision %d: %w", kinds[i].gvk.Kind, p.revision, ctx.Err())
+				return fmt.Errorf("the watch of %s has not brought everything up to revision %d: %w", o.kinds[i].gvk.Kind, p.revision, ctx.Err())
 			}
 			o.arrived.Wait()
 		}

@@ -29,7 +29,7 @@ func newSessionChecker(options Options) *sessioncheck.Checker {
 		return nil
 	}
 	return sessioncheck.New(sessioncheck.Options{
-		SchedulerName: options.SchedulerName, Unmanaged: options.Unmanaged, Tree: options.Tree, UnlimitedCPUMemory: options.UnlimitedCPUMemory,
+		SchedulerName: options.SchedulerName, Unmanaged: options.Unmanaged, Tree: options.Tree, UnlimitedCPUMemory: options.UnlimitedCPUMemory, Mappings: options.Mappings,
 		Lag: sessionLag, Window: options.QuotaWindow, Concerns: options.Concerns,
 	})
 }

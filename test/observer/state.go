@@ -29,13 +29,32 @@ type clusterState struct {
 	// selectors are the namespaces that each queue takes, namespaces their labels.
 	selectors  map[string]*timeline[rule.Selector]
 	namespaces map[string]*timeline[map[string]string]
-	nodes      map[string]rule.Node
-	notReady   map[string]*timeline[bool]
-	inventory  *rule.Inventory
-	quotas     map[types.UID]*quotaState
-	classes    map[string]*schedulingv1.PriorityClass
+	// nodes are what the nodes offer, nodeObjects the nodes themselves.
+	nodes       map[string]rule.Node
+	nodeObjects map[string]*corev1.Node
+	notReady    map[string]*timeline[bool]
+	inventory   *rule.Inventory
+	quotas      map[types.UID]*quotaState
+	classes     map[string]*schedulingv1.PriorityClass
 	// allocated are records of the Queues without a CardQuota.
 	allocated map[string]*allocatedState
+	// views are the LocalCardQuotas, viewErrors what is wrong with them, and endingNamespaces the
+	// namespaces that are being deleted.
+	views            map[types.NamespacedName]*v1alpha1.LocalCardQuota
+	viewErrors       map[types.NamespacedName]*blockedState
+	endingNamespaces map[string]bool
+	// stated is the CardInventory, nil without one. inventoryErrors are the records of its entries.
+	stated          *v1alpha1.CardInventory
+	inventoryErrors map[string]*entryState
+	// ignoresInventory is set where CardInventories are not served.
+	ignoresInventory bool
+	metricsState
+	// settling is when Settle was called last.
+	settling time.Time
+	// ignoresViews is set where LocalCardQuotas are not served.
+	ignoresViews bool
+	// blocked are the entries of status.blocked that differ from a recount.
+	blocked map[string]*blockedState
 	// numbersChanged is when the numbers of a queue may have changed last.
 	numbersChanged map[string]time.Time
 	// evictions are the allowed evictions, served the pods that stopped waiting, both in their
@@ -91,23 +110,33 @@ type quotaState struct {
 
 func newClusterState(options Options) *clusterState {
 	m := &clusterState{
-		options:        options,
-		tree:           treeState{unschedulable: map[string]bool{}, allocatable: map[string]rule.Quota{}},
-		pods:           map[types.UID]*podState{},
-		groups:         map[types.NamespacedName]*groupState{},
-		queues:         map[string]*v1beta1.Queue{},
-		limits:         map[string]*timeline[rule.Limits]{},
-		selectors:      map[string]*timeline[rule.Selector]{},
-		namespaces:     map[string]*timeline[map[string]string]{},
-		nodes:          map[string]rule.Node{},
-		notReady:       map[string]*timeline[bool]{},
-		inventory:      rule.NewInventory(),
-		quotas:         map[types.UID]*quotaState{},
-		classes:        map[string]*schedulingv1.PriorityClass{},
-		allocated:      map[string]*allocatedState{},
-		numbersChanged: map[string]time.Time{},
-		excused:        map[Invariant]int{},
-		sessionChecker: newSessionChecker(options),
+		options:    options,
+		tree:       treeState{unschedulable: map[string]bool{}, allocatable: map[string]rule.Quota{}},
+		pods:       map[types.UID]*podState{},
+		groups:     map[types.NamespacedName]*groupState{},
+		queues:     map[string]*v1beta1.Queue{},
+		limits:     map[string]*timeline[rule.Limits]{},
+		selectors:  map[string]*timeline[rule.Selector]{},
+		namespaces: map[string]*timeline[map[string]string]{},
+		nodes:      map[string]rule.Node{},
+		notReady:   map[string]*timeline[bool]{},
+		inventory:  rule.NewInventory().WithMappings(options.Mappings),
+
+		nodeObjects:     map[string]*corev1.Node{},
+		inventoryErrors: map[string]*entryState{},
+		metricsState:    newMetricsState(),
+
+		quotas:     map[types.UID]*quotaState{},
+		classes:    map[string]*schedulingv1.PriorityClass{},
+		allocated:  map[string]*allocatedState{},
+		blocked:    map[string]*blockedState{},
+		views:      map[types.NamespacedName]*v1alpha1.LocalCardQuota{},
+		viewErrors: map[types.NamespacedName]*blockedState{},
+
+		endingNamespaces: map[string]bool{},
+		numbersChanged:   map[string]time.Time{},
+		excused:          map[Invariant]int{},
+		sessionChecker:   newSessionChecker(options),
 	}
 	if options.Tree {
 		m.setTree(true, time.Time{})
@@ -142,18 +171,33 @@ func (m *clusterState) recordChange(c change, happened bool) {
 		if c.deleted {
 			delete(m.classes, object.Name)
 		}
-	case *v1alpha1.CardQuota:
-		if c.deleted {
-			delete(m.quotas, object.UID)
-		} else if state, ok := m.quotas[object.UID]; ok {
-			if state.quota.Generation != object.Generation {
-				m.numbersChanged[object.QueueName()] = c.seen
-			}
-			state.quota = object
-		} else {
-			m.quotas[object.UID] = &quotaState{quota: object, since: c.seen}
+	case *v1alpha1.LocalCardQuota:
+		if m.views[client.ObjectKeyFromObject(object)] = object; c.deleted {
+			delete(m.views, client.ObjectKeyFromObject(object))
 		}
+	case *v1alpha1.CardInventory:
+		if m.stated = object; c.deleted {
+			m.stated = nil
+		}
+	case *v1alpha1.CardQuota:
+		m.recordCardQuota(object, c)
 	}
+}
+
+func (m *clusterState) recordCardQuota(object *v1alpha1.CardQuota, c change) {
+	state, known := m.quotas[object.UID]
+	switch {
+	case c.deleted:
+		delete(m.quotas, object.UID)
+	case known:
+		if state.quota.Generation != object.Generation {
+			m.numbersChanged[object.QueueName()] = c.seen
+		}
+		state.quota = object
+	default:
+		m.quotas[object.UID] = &quotaState{quota: object, since: c.seen}
+	}
+	m.recordQueueLabels(object.QueueName())
 }
 
 func (m *clusterState) recordPod(pod *corev1.Pod, c change, happened bool) {
@@ -176,11 +220,14 @@ func (m *clusterState) recordPod(pod *corev1.Pod, c change, happened bool) {
 	m.checkEviction(state, c, happened)
 	m.recordEnd(before, state, c)
 	if happened && placed && !c.deleted {
+		m.recordBinding(state, c.seen)
 		m.checkPlacement(state, c)
 		m.checkTenancy(state, c)
 	}
 	if c.deleted {
 		delete(m.pods, pod.UID)
+		m.recordUse(state, state.charge, nil, c.seen)
+		m.recordUnbound(state, c.seen)
 		m.recordContribution(&state.contribution, contribution{})
 		if state.evicted != nil {
 			state.evicted.due = c.seen
@@ -231,6 +278,7 @@ func (m *clusterState) recordQueue(queue *v1beta1.Queue, c change) {
 		m.selectors[queue.Name] = &timeline[rule.Selector]{}
 	}
 	m.selectors[queue.Name].setValue(rule.SelectorOf(queue), c.seen)
+	m.recordQueueLabels(queue.Name)
 	m.recordTree(c.seen)
 	m.chargeUnchargedPods()
 }
@@ -238,9 +286,12 @@ func (m *clusterState) recordQueue(queue *v1beta1.Queue, c change) {
 func (m *clusterState) recordNode(node *corev1.Node, c change) {
 	m.recordNodeReadiness(node, c)
 	m.recordNodeSpec(node, c)
+	if m.nodeObjects[node.Name] = node; c.deleted {
+		delete(m.nodeObjects, node.Name)
+	}
 	defer m.recordSchedulable(c.seen)
 	before, known := m.nodes[node.Name]
-	now := rule.ReadNode(node)
+	now := m.inventory.Read(node)
 	switch {
 	case c.deleted:
 		delete(m.nodes, node.Name)
@@ -263,9 +314,14 @@ func (m *clusterState) recordNode(node *corev1.Node, c change) {
 func (m *clusterState) updateCharge(state *podState) {
 	charge, holds := rule.ChargeOf(state.pod, m.groupOf(state.pod), m.inventory, state.charge, m.originOf(state.pod))
 	m.updateTerminatingCharge(state)
+	before := state.charge
 	state.charge = nil
 	if holds {
 		state.charge = &charge
+	}
+	m.recordUse(state, before, state.charge, m.lastChange)
+	if before != nil && !holds {
+		m.recordUnbound(state, m.lastChange)
 	}
 	m.recordContribution(&state.contribution, m.podContribution(state))
 }
@@ -287,12 +343,15 @@ func (m *clusterState) addViolation(invariant Invariant, at time.Time, object, f
 // checkAll checks what must have happened by now. All earlier changes must have been applied.
 // It returns what is still open: expected, missing, and not late yet.
 func (m *clusterState) checkAll(now time.Time) []string {
-	return slices.Concat(m.checkStatus(now), m.checkAllocated(now), m.checkReclaimers(now), m.checkGangs(now), m.checkReasons(now), m.checkSessions(now))
+	return slices.Concat(m.checkStatus(now), m.checkAllocated(now), m.checkReclaimers(now), m.checkGangs(now), m.checkReasons(now), m.checkBlocked(now), m.checkViews(now), m.checkInventory(now), m.checkMetrics(now), m.checkSessions(now))
 }
 
 // setExcused stops or resumes checking an invariant; excuses add up. When the last one ends,
 // every deadline starts again.
 func (m *clusterState) setExcused(invariant Invariant, excused bool, now time.Time) {
+	if invariant == Status {
+		m.seconds.setExcused(excused, now)
+	}
 	if excused {
 		m.excused[invariant]++
 		return
@@ -321,37 +380,3 @@ func (m *clusterState) setExcused(invariant Invariant, excused bool, now time.Ti
 		m.sessionChecker.Restart(now)
 	}
 }
-
-// timeline is the history of a value, such as the limits of a queue, oldest first.
-type timeline[T any] struct{ periods []period[T] }
-
-// period is a value from one change to the next.
-type period[T any] struct {
-	value T
-	from  time.Time
-}
-
-func (l *timeline[T]) setValue(value T, from time.Time) {
-	if n := len(l.periods); n > 0 && fmt.Sprint(l.periods[n-1].value) == fmt.Sprint(value) {
-		return
-	}
-	l.periods = append(l.periods, period[T]{value, from})
-	for len(l.periods) > 1 && l.periods[1].from.Before(from.Add(-historyPeriod)) {
-		l.periods = slices.Delete(l.periods, 0, 1)
-	}
-}
-
-// valuesSince returns the values from a moment until now.
-func (l *timeline[T]) valuesSince(moment time.Time) []T {
-	var out []T
-	for i, p := range l.periods {
-		if i+1 < len(l.periods) && l.periods[i+1].from.Before(moment) {
-			continue // replaced before the window began
-		}
-		out = append(out, p.value)
-	}
-	return out
-}
-
-// current returns the current value.
-func (l *timeline[T]) current() T { return l.periods[len(l.periods)-1].value }

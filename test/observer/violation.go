@@ -20,8 +20,12 @@ const (
 	// Tenancy: no pod gets a card from a queue that does not allow its namespace.
 	Tenancy Invariant = "I1 tenancy"
 	// Status: the usage, cards, CPU and memory in CardQuotas and Queues equal a recount of the
-	// pods within Options.StatusWithin of the last change.
+	// pods within Options.StatusWithin of the last change. LocalCardQuotas and the CardInventory do so
+	// within Options.ViewWithin.
 	Status Invariant = "I3 status"
+	// Metrics: what the operator and the scheduler serve as metrics equals a recount within
+	// Options.ViewWithin. Card-seconds never fall, and grow as pods hold cards.
+	Metrics Invariant = "I3 metrics"
 	// Eviction: every eviction follows the rules of preempt and reclaim; each victim's
 	// reclaimer is placed within Options.PlacedWithin; cardreclaim leaves no job below
 	// minAvailable.
@@ -34,7 +38,8 @@ const (
 	// unless another unit may go first.
 	Progress Invariant = sessioncheck.Progress
 	// Truth: the insufficient quota that a pod, PodGroup or CardQuota states existed when a session stated
-	// it.
+	// it, and the reasons and holders in status.blocked equal a recount, where one is possible, within
+	// Options.ReasonWithin.
 	Truth Invariant = sessioncheck.Truth
 	// Capacity: no placement exceeds the CPU or memory of its queue, or what its
 	// node has.

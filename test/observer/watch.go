@@ -1,10 +1,12 @@
 package observer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -37,7 +39,37 @@ var kinds = []kind{
 	{v1beta1.SchemeGroupVersion.WithKind("PodGroup"), func() client.ObjectList { return &v1beta1.PodGroupList{} }},
 	{v1beta1.SchemeGroupVersion.WithKind("Queue"), func() client.ObjectList { return &v1beta1.QueueList{} }},
 	{v1alpha1.GroupVersion.WithKind("CardQuota"), func() client.ObjectList { return &v1alpha1.CardQuotaList{} }},
+	{v1alpha1.GroupVersion.WithKind(viewKind), func() client.ObjectList { return &v1alpha1.LocalCardQuotaList{} }},
+	{v1alpha1.GroupVersion.WithKind(inventoryKind), func() client.ObjectList { return &v1alpha1.CardInventoryList{} }},
 	{schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"), func() client.ObjectList { return &schedulingv1.PriorityClassList{} }},
+}
+
+// servedKinds returns the watched kinds that the cluster serves. An earlier version has no
+// LocalCardQuotas and no CardInventory.
+func servedKinds(mapper meta.RESTMapper) ([]kind, error) {
+	var served []kind
+	for _, k := range kinds {
+		_, err := mapper.RESTMapping(k.gvk.GroupKind(), k.gvk.Version)
+		switch {
+		case err == nil:
+			served = append(served, k)
+		case !meta.IsNoMatchError(err) || k.gvk.Kind != viewKind && k.gvk.Kind != inventoryKind:
+			return nil, fmt.Errorf("observer: %w", err)
+		}
+	}
+	return served, nil
+}
+
+// Kinds that an earlier version does not serve: the views of CardQuotas in namespaces, and the cards
+// of all nodes.
+const (
+	viewKind      = "LocalCardQuota"
+	inventoryKind = "CardInventory"
+)
+
+// isServed reports whether the cluster serves a kind.
+func isServed(served []kind, name string) bool {
+	return slices.ContainsFunc(served, func(k kind) bool { return k.gvk.Kind == name })
 }
 
 func newScheme() (*runtime.Scheme, error) {
@@ -53,7 +85,7 @@ func newScheme() (*runtime.Scheme, error) {
 // listAll lists all kinds at one revision, so that the objects are consistent.
 func (o *Observer) listAll(ctx context.Context) (objects []client.Object, pictures []listing, err error) {
 	options := &metav1.ListOptions{}
-	for _, k := range kinds {
+	for _, k := range o.kinds {
 		list := k.list()
 		if err := o.client.List(ctx, list, &client.ListOptions{Raw: options}); err != nil {
 			return nil, nil, fmt.Errorf("list %s: %w", k.gvk.Kind, err)
@@ -114,7 +146,7 @@ func (o *Observer) watchKind(ctx context.Context, i int) {
 			return
 		}
 		if errors.Is(err, errLost) && !o.resumeWatch(ctx, i) {
-			o.reportBlindness(fmt.Sprintf("watch of %s: %v", kinds[i].gvk.Kind, err))
+			o.reportBlindness(fmt.Sprintf("watch of %s: %v", o.kinds[i].gvk.Kind, err))
 			return
 		}
 		if err != nil { // the API server is away: for too long is noticed by the looks
@@ -131,28 +163,53 @@ var errLost = errors.New("changes were lost")
 
 // resumeWatch continues from a fresh list when that shows nothing new. An API server that
 // serves a kind for the first time has no older revisions to watch from, even if nothing
-// changed.
+// changed. Of a kind whose history no rule reads it also continues when objects are new or changed.
 func (o *Observer) resumeWatch(ctx context.Context, i int) bool {
-	now, err := o.listMetadata(ctx, kinds[i])
+	list := o.kinds[i].list()
+	if err := o.client.List(ctx, list); err != nil {
+		return false
+	}
+	now, err := listingOf(list)
 	if err != nil {
 		return false
 	}
+	items, err := meta.ExtractList(list)
+	if err != nil {
+		return false
+	}
+	revisionOf := func(item runtime.Object) int64 { return now.objects[item.(client.Object).GetUID()] }
+	slices.SortFunc(items, func(a, b runtime.Object) int { return cmp.Compare(revisionOf(a), revisionOf(b)) })
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	s := o.streams[i]
-	if !maps.Equal(s.latest, now.objects) {
+	for uid := range s.latest {
+		if _, exists := now.objects[uid]; !exists {
+			return false
+		}
+	}
+	if !maps.Equal(s.latest, now.objects) && !isReport(o.kinds[i].gvk.Kind) {
 		return false
+	}
+	for _, item := range items {
+		object := item.(client.Object)
+		if revision := revisionOf(item); revision > s.latest[object.GetUID()] {
+			s.addChange(change{revision: revision, seen: time.Now(), object: object})
+		}
 	}
 	s.reached = max(s.reached, now.revision)
 	o.arrived.Broadcast()
 	return true
 }
 
+// isReport reports whether rules read only the present state of a kind: the operator writes its
+// objects for users, and no program acts on them.
+func isReport(kind string) bool { return kind == viewKind || kind == inventoryKind }
+
 func (o *Observer) watchOnce(ctx context.Context, i int) error {
 	o.mu.Lock()
 	reached := o.streams[i].reached
 	o.mu.Unlock()
-	w, err := o.client.Watch(ctx, kinds[i].list(), &client.ListOptions{Raw: &metav1.ListOptions{
+	w, err := o.client.Watch(ctx, o.kinds[i].list(), &client.ListOptions{Raw: &metav1.ListOptions{
 		ResourceVersion: strconv.FormatInt(reached, 10), AllowWatchBookmarks: true,
 	}})
 	if err != nil {
@@ -179,7 +236,7 @@ func (o *Observer) watchOnce(ctx context.Context, i int) error {
 			c := change{revision: revision, deleted: event.Type == watch.Deleted, seen: time.Now(), object: object}
 			if o.streams[i].addChange(c) && c.needsOrder() {
 				o.state.addViolation(Sight, c.seen, "observer", "a change of %s %s (revision %d) came more than %s after it was judged what had happened until then",
-					kinds[i].gvk.Kind, client.ObjectKeyFromObject(object), revision, lateChangeDelay)
+					o.kinds[i].gvk.Kind, client.ObjectKeyFromObject(object), revision, lateChangeDelay)
 			}
 		}
 		o.arrived.Broadcast()

@@ -27,6 +27,8 @@ func TestTheProgramsMayDoTheirWork(t *testing.T) {
 		patch queues.scheduling.volcano.sh,cardquotas.cardquota.dev/status /any
 		get configmaps volcano-system/volcano-scheduler-configmap
 		get,create,patch configmaps volcano-system/cardquota-scheduler-configmap
+		get,create,patch configmaps volcano-system/cardquota-card-seconds-0
+		get,create,patch configmaps volcano-system/cardquota-card-seconds-7
 		update leases.coordination.k8s.io volcano-system/cardquota-manager
 		create tokenreviews.authentication.k8s.io /`))
 	newCaller(t, system, scheduler).expectAllowed(t, parsePermissions(`
@@ -95,6 +97,7 @@ var deniedToOther = map[string][]permission{
 	scheduler: parsePermissions(`
 		get configmaps volcano-system/volcano-scheduler-configmap
 		patch configmaps volcano-system/cardquota-scheduler-configmap
+		patch configmaps volcano-system/cardquota-card-seconds-0
 		patch cardquotas.cardquota.dev /any
 		patch servicetypepolicies.cardquota.dev /default
 		patch pods tenant/any
@@ -113,7 +116,12 @@ var deniedToTenants = parsePermissions(`
 	create cardquotas.cardquota.dev,queues.scheduling.volcano.sh,priorityclasses.scheduling.k8s.io /
 	get,patch cardquotas.cardquota.dev,queues.scheduling.volcano.sh /any
 	get,patch servicetypepolicies.cardquota.dev /default
+	get cardinventories.cardquota.dev /cluster
+	patch cardinventories.cardquota.dev/status /cluster
+	create,update,patch,delete localcardquotas.cardquota.dev tenant/any
+	patch localcardquotas.cardquota.dev/status tenant/any
 	patch configmaps volcano-system/cardquota-scheduler-configmap
+	get,patch,delete configmaps volcano-system/cardquota-card-seconds-0
 	patch leases.coordination.k8s.io volcano-system/cardquota-scheduler
 	patch nodes /rtx4090
 	patch namespaces /tenant

@@ -36,6 +36,8 @@ type Options struct {
 	Tree bool
 	// UnlimitedCPUMemory is the argument cardUnlimitedCpuMemory.
 	UnlimitedCPUMemory bool
+	// Mappings are the entries of spec.cards of the ServiceTypePolicy.
+	Mappings []rule.Mapping
 	// Sessions is how many sessions a unit may take to start; default 3.
 	Sessions int
 	// Lag is how much later than the observer the scheduler may see a change.

@@ -96,7 +96,7 @@ func newClusterState(options Options) *clusterState {
 		options: options,
 		pods:    map[types.UID]*podState{}, groups: map[types.NamespacedName]*v1beta1.PodGroup{},
 		queues: map[string]*queueState{}, nodes: map[string]nodeState{},
-		namespaces: map[string]map[string]string{}, inventory: rule.NewInventory(), cached: newCachedSums(), nodeCache: newNodeCache(),
+		namespaces: map[string]map[string]string{}, inventory: rule.NewInventory().WithMappings(options.Mappings), cached: newCachedSums(), nodeCache: newNodeCache(),
 	}
 }
 
@@ -172,7 +172,7 @@ func (w *clusterState) applyNode(node *corev1.Node, deleted bool) bool {
 			reflect.DeepEqual(before.Labels, node.Labels) && reflect.DeepEqual(before.Status.Allocatable, node.Status.Allocatable) {
 			return false
 		}
-		w.inventory.Set(node.Name, rule.ReadNode(node))
+		w.inventory.Set(node.Name, w.inventory.Read(node))
 	}
 	w.nodeCache = newNodeCache()
 	for _, state := range w.pods {

@@ -1,0 +1,161 @@
+package integration
+
+import (
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/builder"
+)
+
+// inventoryDelay is how soon a change of a node shows.
+const inventoryDelay = 5 * time.Second
+
+// inventoryCard returns the entry of a card in the CardInventory, for use in Eventually.
+func inventoryCard(t *testing.T, name string) func() (v1alpha1.InventoryCard, error) {
+	return func() (v1alpha1.InventoryCard, error) {
+		inventory := &v1alpha1.CardInventory{}
+		if err := admin.Get(t.Context(), client.ObjectKey{Name: v1alpha1.InventoryName}, inventory); err != nil {
+			return v1alpha1.InventoryCard{}, err
+		}
+		for _, entry := range inventory.Status.Cards {
+			if entry.Name == name {
+				return entry, nil
+			}
+		}
+		return v1alpha1.InventoryCard{}, nil
+	}
+}
+
+// anomaliesOf returns the anomalies of one node as "Reason: message", for use in Eventually.
+func anomaliesOf(t *testing.T, node string) func() ([]string, error) {
+	return func() ([]string, error) {
+		inventory := &v1alpha1.CardInventory{}
+		err := admin.Get(t.Context(), client.ObjectKey{Name: v1alpha1.InventoryName}, inventory)
+		var found []string
+		for _, anomaly := range inventory.Status.Anomalies {
+			for _, name := range anomaly.Nodes {
+				if name == node {
+					found = append(found, string(anomaly.Reason)+": "+anomaly.Message)
+				}
+			}
+		}
+		return found, err
+	}
+}
+
+func TestTheInventoryFollowsNodesQuotasAndPods(t *testing.T) {
+	t.Parallel()
+	g := requireControlPlane(t)
+	const model = "NVIDIA-INVENTORY"
+	name := uniqueName(t, "")
+	newNode(t, name, model)
+	entry := inventoryCard(t, model)
+	g.Eventually(entry, inventoryDelay).Should(gomega.Equal(v1alpha1.InventoryCard{Name: model, Resources: []string{"nvidia.com/gpu"}, Total: 8, Healthy: 8}))
+
+	quota := newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Name = model })
+	admin.CreateWithCleanup(t, quota)
+	g.Eventually(queueOf(t, name)).ShouldNot(gomega.BeNil()) // cards in a queue that does not exist are an anomaly
+	pod := builder.Pod(labNamespace, name).Queue(name).Card(model).GPUs(2).Node(name).Obj()
+	admin.CreateWithCleanup(t, pod)
+	setPod(t, pod, setRunning)
+	want := v1alpha1.InventoryCard{Name: model, Resources: []string{"nvidia.com/gpu"}, Total: 8, Healthy: 8, Allocated: 2, Quota: 8,
+		ServiceTypes: []v1alpha1.InventoryServiceType{{Name: "training", Quota: 8, Used: 2}}}
+	g.Eventually(entry).Should(gomega.Equal(want))
+
+	node := builder.Node(name).Obj()
+	patchAs(t, node, "user", func(n *corev1.Node) { n.Spec.Unschedulable = true })
+	want.Cordoned = 8
+	g.Eventually(entry, inventoryDelay).Should(gomega.Equal(want))
+
+	base := node.DeepCopy()
+	node.Status.Allocatable[builder.GPU] = resource.MustParse("7")
+	g.Expect(admin.Status().Patch(t.Context(), node, client.MergeFrom(base))).To(gomega.Succeed())
+	want.Total, want.Healthy, want.Cordoned, want.OverAllocatedBy = 7, 7, 7, 1
+	g.Eventually(entry, inventoryDelay).Should(gomega.Equal(want))
+	g.Eventually(anomaliesOf(t, name), inventoryDelay).Should(gomega.ConsistOf(gomega.HavePrefix("CardsUnhealthy: node " + name + ": 1 " + model)))
+
+	patchAs(t, node, "user", func(n *corev1.Node) { delete(n.Labels, "nvidia.com/gpu.product") })
+	g.Eventually(anomaliesOf(t, name), inventoryDelay).Should(gomega.ContainElement(gomega.HavePrefix("NoModelLabel: ")))
+}
+
+// TestTheInventoryComesBack: the operator creates the one CardInventory again.
+func TestTheInventoryComesBack(t *testing.T) {
+	t.Parallel()
+	g := requireControlPlane(t)
+	inventory := &v1alpha1.CardInventory{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.InventoryName}}
+	get := func() (string, error) {
+		err := admin.Get(t.Context(), client.ObjectKeyFromObject(inventory), inventory)
+		return inventory.Status.Summary, err
+	}
+	g.Eventually(get).ShouldNot(gomega.BeEmpty())
+	before := inventory.UID
+	g.Expect(admin.Delete(t.Context(), inventory)).To(gomega.Succeed())
+	g.Eventually(get).ShouldNot(gomega.BeEmpty())
+	g.Expect(inventory.UID).NotTo(gomega.Equal(before))
+
+	other := &v1alpha1.CardInventory{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
+	g.Expect(admin.Create(t.Context(), other)).To(gomega.MatchError(gomega.ContainSubstring("there is one CardInventory, named cluster")))
+}
+
+func TestACardThatNoNodeHasIsReported(t *testing.T) {
+	t.Parallel()
+	g := requireControlPlane(t)
+	const model = "Known-Models-Card"
+	name := uniqueName(t, "")
+	quota := newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Name = model + "s" })
+	admin.CreateWithCleanup(t, quota)
+	known := cardQuotaCondition(t, name, "CardsKnown")
+	g.Eventually(known).Should(gomega.HavePrefix("False/UnknownCard: no node has " + model + "s"))
+	g.Eventually(admin.EventMessages(t, quota, "UnknownCard")).Should(gomega.HaveLen(1))
+	newNode(t, name, model)
+	g.Eventually(known).Should(gomega.Equal("False/UnknownCard: no node has " + model + "s; did you mean " + model + "?"))
+	newNode(t, name+"-s", model+"s")
+	g.Eventually(known).Should(gomega.HavePrefix("True/CardsKnown"))
+}
+
+// TestThePolicyNamesTheCardsOfOtherVendors: the operator recognises nodes as the scheduler will, by
+// what it renders.
+func TestThePolicyNamesTheCardsOfOtherVendors(t *testing.T) {
+	g := requireControlPlane(t)
+	const resourceName = corev1.ResourceName("amd.com/gpu")
+	name := uniqueName(t, "")
+	admin.CreateWithCleanup(t, builder.Node(name).Label("amd.com/gpu.product-name", "AMD_Instinct_MI300X").Resource(resourceName, "8").Obj())
+	entry := inventoryCard(t, "AMD_Instinct_MI300X")
+	g.Eventually(anomaliesOf(t, name)).Should(gomega.ContainElement(gomega.HavePrefix("NoModelLabel: ")))
+	policy := newPolicy(t, func(s *v1alpha1.ServiceTypePolicySpec) {
+		s.Cards = []v1alpha1.CardMapping{{Resource: string(resourceName), ModelLabel: "amd.com/gpu.product-name"}}
+	})
+	g.Eventually(entry).Should(gomega.Equal(v1alpha1.InventoryCard{Name: "AMD_Instinct_MI300X", Resources: []string{string(resourceName)}, Total: 8, Healthy: 8}))
+	g.Eventually(anomaliesOf(t, name)).Should(gomega.BeEmpty())
+	g.Expect(schedulerText(t, schedulerConfigMap)()).To(gomega.ContainSubstring("modelLabel: amd.com/gpu.product-name"))
+	patchAs(t, policy, "user", func(p *v1alpha1.ServiceTypePolicy) { p.Spec.Cards = nil })
+	g.Eventually(entry).Should(gomega.Equal(v1alpha1.InventoryCard{}))
+}
+
+func TestMappingsThatTheAPIRefuses(t *testing.T) {
+	requireControlPlane(t)
+	for name, tc := range map[string]struct {
+		entry v1alpha1.CardMapping
+		want  string
+	}{
+		"no model":              {v1alpha1.CardMapping{Resource: "amd.com/gpu"}, "write either modelLabel"},
+		"two ways":              {v1alpha1.CardMapping{Resource: "amd.com/gpu", Model: "X", ModelLabel: "l"}, "write either modelLabel"},
+		"CPU":                   {v1alpha1.CardMapping{Resource: "cpu", Model: "X"}, "spec.cards[0].resource"},
+		"of Kubernetes":         {v1alpha1.CardMapping{Resource: "a.kubernetes.io/b", Model: "X"}, "resources of Kubernetes are no cards"},
+		"a model with a space":  {v1alpha1.CardMapping{Resource: "amd.com/gpu", Model: "MI300X OAM"}, "spec.cards[0].model"},
+		"a share":               {v1alpha1.CardMapping{Resource: "amd.com/gpu.shared", Model: "X"}, "memoryLabel is for resources that end with .shared"},
+		"memory of whole cards": {v1alpha1.CardMapping{Resource: "amd.com/gpu", Model: "X", MemoryLabel: "m"}, "memoryLabel is for resources that end with .shared"},
+		"valid":                 {v1alpha1.CardMapping{Resource: "amd.com/gpu.shared", Model: "X", MemoryLabel: "m", NodeSelector: map[string]string{"a": "b"}}, ""},
+	} {
+		policy := builder.ServiceTypePolicy().Obj()
+		policy.Spec.Cards = []v1alpha1.CardMapping{tc.entry}
+		t.Run(name, func(t *testing.T) { expectAPIAnswer(t, policy, tc.want) })
+	}
+}

@@ -1,0 +1,194 @@
+package observer
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/test/observer/rule"
+)
+
+const secondsMetric = "cardquota_card_seconds_total"
+
+// lostWithin is what a restart of the operator may lose of the card-seconds.
+const lostWithin = time.Minute
+
+// queueCard is a card of a queue.
+type queueCard struct{ queue, card string }
+
+// cardUse is what one pod held for some time. The observer saw it from the one time to the other;
+// to is zero while the pod holds it. A watch may be late: earliest is when the use may have begun.
+type cardUse struct {
+	count              int64
+	earliest, from, to time.Time
+}
+
+// cardSeconds integrates what pods hold.
+type cardSeconds struct {
+	uses map[queueCard][]*cardUse
+	// open are the uses of the pods now, by pod and card.
+	open map[*podState]map[string]*cardUse
+	// labels are the tenant, project and service type that each queue had at some time.
+	labels map[string]map[string]bool
+	// served are the highest values of the pages.
+	served map[string]float64
+	// excused are the times in which nothing need be counted.
+	excused []window
+}
+
+func newCardSeconds() cardSeconds {
+	return cardSeconds{
+		uses: map[queueCard][]*cardUse{}, open: map[*podState]map[string]*cardUse{}, labels: map[string]map[string]bool{}, served: map[string]float64{},
+	}
+}
+
+// setExcused begins or ends a time in which nothing need be counted.
+func (s *cardSeconds) setExcused(excused bool, now time.Time) {
+	if excused {
+		s.excused = append(s.excused, window{now, now.Add(24 * time.Hour)})
+	} else if n := len(s.excused); n > 0 {
+		s.excused[n-1].to = now
+	}
+}
+
+// recordUse records that a pod holds other cards from now on, nil for none.
+func (m *clusterState) recordUse(state *podState, before, now *rule.Charge, at time.Time) {
+	if m.options.Metrics == nil || before != nil && now != nil && before.String() == now.String() {
+		return
+	}
+	s := &m.seconds
+	for _, use := range s.open[state] {
+		use.to = at
+	}
+	delete(s.open, state)
+	if now == nil || !m.options.Concerns("queue/"+now.Queue) {
+		return
+	}
+	s.open[state] = map[string]*cardUse{}
+	for card, count := range now.Cards {
+		use, key := &cardUse{count: count, earliest: earliestUse(state.pod, at), from: at}, queueCard{now.Queue, card}
+		s.open[state][card] = use
+		s.uses[key] = append(s.uses[key], use)
+	}
+}
+
+// earliestUse returns when a pod may have begun to hold what the observer sees it hold: at most
+// maxWatchLag earlier, and not before its binding. The API server dates that in whole seconds.
+func earliestUse(pod *corev1.Pod, seen time.Time) time.Time {
+	const usualLag = 2 * time.Second
+	for i := range pod.Status.Conditions {
+		c := &pod.Status.Conditions[i]
+		if c.Type != corev1.PodScheduled || c.Status != corev1.ConditionTrue || !c.LastTransitionTime.Time.Before(seen) {
+			continue
+		}
+		return seen.Add(-min(seen.Sub(c.LastTransitionTime.Time), maxWatchLag))
+	}
+	return seen.Add(-usualLag)
+}
+
+// recordQueueLabels records whose queue a queue is now.
+func (m *clusterState) recordQueueLabels(queue string) {
+	tenant, project, serviceType := "", "", ""
+	if owner := m.ownerOf(queue); owner != nil {
+		tenant, project, serviceType = owner.Spec.Tenant, owner.Spec.Project, owner.Spec.ServiceType
+	} else if object := m.queues[queue]; object != nil {
+		serviceType = object.Annotations[v1alpha1.AnnotationServiceType]
+	}
+	if m.seconds.labels[queue] == nil {
+		m.seconds.labels[queue] = map[string]bool{}
+	}
+	m.seconds.labels[queue][billLabels(tenant, project, cmp.Or(serviceType, "none"))] = true
+}
+
+func billLabels(tenant, project, serviceType string) string {
+	return fmt.Sprintf("tenant %q, project %q, service type %q", tenant, project, serviceType)
+}
+
+// recordServedSeconds checks that no sum falls, whichever operator serves it.
+func (m *clusterState) recordServedSeconds(page *samplePages) {
+	for i := range page.operator {
+		s := &page.operator[i]
+		if s.name != secondsMetric || !m.options.Concerns("queue/"+s.labels["queue"]) {
+			continue
+		}
+		key := s.key()
+		if highest := m.seconds.served[key]; s.value < highest-1e-6 {
+			m.addViolation(Metrics, page.asked, "metrics", "%s falls from %g to %g", key, highest, s.value)
+		}
+		m.seconds.served[key] = max(m.seconds.served[key], s.value)
+	}
+}
+
+// checkCardSeconds compares the sums with what pods held. An operator counts a change and stores a
+// sum later, and may lose a minute when it ends.
+func (c *metricsComparison) checkCardSeconds(page *samplePages) {
+	m := c.state
+	sums := map[queueCard]float64{}
+	for i := range page.operator {
+		s := &page.operator[i]
+		if s.name != secondsMetric || !c.concerns(s) {
+			continue
+		}
+		key := queueCard{s.labels["queue"], s.labels["card"]}
+		sums[key] += s.value
+		labels, difference := billLabels(s.labels["tenant"], s.labels["project"], s.labels["service_type"]), ""
+		if !m.seconds.labels[key.queue][labels] {
+			difference = "its queue never had " + labels
+		}
+		c.compare("labels of "+s.key(), difference)
+	}
+	for key := range m.seconds.uses {
+		sums[key] += 0
+	}
+	for key, sum := range sums {
+		least, most := m.secondsUntil(key, page.asked, page.answered)
+		difference := ""
+		if sum < least-1e-6 || sum > most+1e-6 {
+			difference = fmt.Sprintf("it is %.1f, a recount gives %.1f to %.1f", sum, least, most)
+		}
+		c.compare(fmt.Sprintf("card-seconds of queue %s, %s", key.queue, key.card), difference)
+	}
+}
+
+// secondsUntil returns the least and the most card-seconds that a page may have that was asked for
+// and answered at these times.
+func (m *clusterState) secondsUntil(key queueCard, asked, answered time.Time) (least, most float64) {
+	for _, use := range m.seconds.uses[key] {
+		end := answered
+		if !use.to.IsZero() && use.to.Add(m.options.StatusWithin).Before(end) {
+			end = use.to.Add(m.options.StatusWithin)
+		}
+		most += float64(use.count) * max(0, end.Sub(use.earliest)).Seconds()
+		certain := window{use.from.Add(m.options.StatusWithin), asked.Add(-m.options.StoredWithin)}
+		if !use.to.IsZero() && use.to.Before(certain.to) {
+			certain.to = use.to
+		}
+		counted := certain.length()
+		for _, restart := range m.restarts {
+			counted -= certain.overlap(window{restart.from.Add(-lostWithin), restart.to.Add(m.options.StatusWithin)})
+		}
+		for _, excused := range m.seconds.excused {
+			counted -= certain.overlap(window{excused.from.Add(-lostWithin), excused.to.Add(m.options.StatusWithin)})
+		}
+		least += float64(use.count) * max(0, counted).Seconds()
+	}
+	if m.queues[key.queue] == nil {
+		least = 0 // nothing is billed to a queue that does not exist
+	}
+	return least, most
+}
+
+func (w window) length() time.Duration { return max(0, w.to.Sub(w.from)) }
+
+func (w window) overlap(o window) time.Duration {
+	if o.from.After(w.from) {
+		w.from = o.from
+	}
+	if o.to.Before(w.to) {
+		w.to = o.to
+	}
+	return w.length()
+}

@@ -1,0 +1,190 @@
+package observer
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// metricsState is what the observer knows of the pages of both programs.
+type metricsState struct {
+	// pages are the samples of the last pages, nil without any; pageError is why there are none.
+	pages     *samplePages
+	pageError string
+	errors    map[string]*entryState
+	// firstScheduler is the process of the first page of the scheduler. restarts are the times
+	// between two pages of different operators.
+	firstScheduler int
+	restarts       []window
+	// reclaimed is what cardreclaim has evicted, by queue.
+	reclaimed map[string]*reclaimedWork
+	seconds   cardSeconds
+	bindings  bindings
+}
+
+type samplePages struct {
+	operator, scheduler               []sample
+	operatorProcess, schedulerProcess int
+	// asked and answered are the times of the operator's page.
+	asked, answered time.Time
+}
+
+// window is a time in which nothing is certain.
+type window struct{ from, to time.Time }
+
+func newMetricsState() metricsState {
+	return metricsState{errors: map[string]*entryState{}, reclaimed: map[string]*reclaimedWork{}, seconds: newCardSeconds()}
+}
+
+// recordPages reads new pages. Card-seconds must never fall.
+func (m *clusterState) recordPages(pages Pages) error {
+	now := &samplePages{operatorProcess: pages.Operator.Process, schedulerProcess: pages.Scheduler.Process, asked: pages.Operator.Asked, answered: pages.Operator.Answered}
+	var err error
+	if now.operator, err = readSamples(pages.Operator.Text); err != nil {
+		return err
+	}
+	if now.scheduler, err = readSamples(pages.Scheduler.Text); err != nil {
+		return err
+	}
+	if m.firstScheduler == 0 {
+		m.firstScheduler = now.schedulerProcess
+	}
+	if last := m.pages; last != nil && last.operatorProcess != now.operatorProcess {
+		m.restarts = append(m.restarts, window{last.asked, now.asked})
+	}
+	m.recordServedSeconds(now)
+	m.pages, m.pageError = now, ""
+	return nil
+}
+
+// hasSample reports whether a page has a metric.
+func hasSample(page []sample, name string) bool {
+	return slices.ContainsFunc(page, func(s sample) bool { return s.name == name })
+}
+
+// checkMetrics compares the metrics of both programs with a recount.
+func (m *clusterState) checkMetrics(now time.Time) (open []string) {
+	if m.options.Metrics == nil || m.excused[Metrics] > 0 || m.excused[Status] > 0 && m.excused[Reason] > 0 {
+		clear(m.errors)
+		return nil
+	}
+	c := metricsComparison{state: m, wrong: map[string]string{}}
+	if m.pages == nil {
+		c.compare("pages", "they cannot be read: "+m.pageError)
+	} else {
+		c.checkOperator(m.pages)
+		c.checkScheduler(m.pages)
+	}
+	open = m.checkEntries(m.errors, c.seen, c.wrong, m.options.ViewWithin, now, func(since time.Time, text string) {
+		m.addViolation(Metrics, now, "metrics", "since %s: %s", since.Format("15:04:05.000"), text)
+	})
+	for i := range open {
+		open[i] = "metrics: " + open[i]
+	}
+	return open
+}
+
+// metricsComparison compares pages with a recount.
+type metricsComparison struct {
+	state *clusterState
+	seen  []string
+	wrong map[string]string
+}
+
+func (c *metricsComparison) compare(key, difference string) {
+	c.seen = append(c.seen, key)
+	if difference != "" {
+		c.wrong[key] = addPrefix(key+": ", difference)
+	}
+}
+
+func (c *metricsComparison) checkOperator(pages *samplePages) {
+	switch {
+	case c.state.excused[Status] > 0:
+		c.state.bindings.since = time.Time{}
+		return
+	case !hasSample(pages.operator, "cardquota_last_recount_timestamp_seconds"):
+		c.state.bindings.since = time.Time{}
+		c.compare("operator", "no operator leads")
+		return
+	}
+	c.compare("operator", "")
+	c.checkSeries(pages.operator, c.state.expectOperatorMetrics)
+	c.checkCardSeconds(pages)
+	c.checkBindings(pages)
+	c.checkGoneQueues(pages.operator)
+}
+
+func (c *metricsComparison) checkScheduler(pages *samplePages) {
+	switch {
+	case c.state.excused[Reason] > 0:
+		return
+	case !slices.ContainsFunc(pages.scheduler, func(s sample) bool { return s.name == "cardquota_ready" && s.value == 1 }):
+		return // it waits, is no leader or does not run, which other invariants judge
+	}
+	for _, expect := range []func(gauge) []string{
+		c.state.expectSchedulerMetrics, c.state.expectPods, c.state.expectQueueCompute, c.state.expectQueueRequests,
+	} {
+		c.checkSeries(pages.scheduler, expect)
+	}
+	if pages.schedulerProcess == c.state.firstScheduler {
+		reclaimed := sumReclaimers(pages.scheduler)
+		c.checkSeries(reclaimed, c.state.expectEvictions)
+		c.checkLoss(reclaimed)
+	}
+	c.checkGoneQueues(pages.scheduler)
+}
+
+// checkSeries compares the series of a page, where a missing one is 0.
+func (c *metricsComparison) checkSeries(page []sample, expect func(gauge) []string) {
+	served, expected, ignored := map[string]float64{}, map[string]float64{}, map[string]bool{}
+	names := expect(func(name string, value float64, labels map[string]string) {
+		name, isIgnored := strings.CutPrefix(name, ignoredSeries)
+		s := sample{name, labels, value}
+		if !c.concerns(&s) {
+			return
+		}
+		expected[s.key()], ignored[s.key()] = value, isIgnored
+	})
+	for _, s := range page {
+		if slices.Contains(names, s.name) && c.concerns(&s) {
+			served[s.key()] = s.value
+		}
+	}
+	all := maps.Clone(expected)
+	maps.Copy(all, served)
+	for key := range all {
+		switch {
+		case ignored[key]:
+		case math.Abs(served[key]-expected[key]) < 1e-6:
+			c.compare(key, "")
+		default:
+			c.compare(key, fmt.Sprintf("it is %g, a recount gives %g", served[key], expected[key]))
+		}
+	}
+}
+
+// concerns reports whether a series is checked: that of a queue, or of the whole fleet. A CardQuota
+// that is being deleted may have series until it is gone.
+func (c *metricsComparison) concerns(s *sample) bool {
+	if queue, ofQueue := s.labels["queue"]; ofQueue {
+		owner := c.state.ownerOf(queue)
+		return c.state.options.Concerns("queue/"+queue) && (owner == nil || owner.DeletionTimestamp == nil)
+	}
+	return c.state.options.Concerns(inventoryObject)
+}
+
+// checkGoneQueues finds series of queues that do not exist. Card-seconds stay for the bill.
+func (c *metricsComparison) checkGoneQueues(page []sample) {
+	for i := range page {
+		s := &page[i]
+		queue, ofQueue := s.labels["queue"]
+		if !ofQueue || !c.concerns(s) || s.name == secondsMetric || c.state.queues[queue] != nil || c.state.ownerOf(queue) != nil {
+			continue
+		}
+		c.compare("queue of "+s.key(), "it does not exist")
+	}
+}
