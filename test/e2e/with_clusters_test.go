@@ -73,6 +73,12 @@ func TestDisturbances(t *testing.T) {
 	}
 }
 
+// TestWhatIfIsWhatTheSchedulerDoes asks kubectl cardquota whatif, submits the file, and compares.
+func TestWhatIfIsWhatTheSchedulerDoes(t *testing.T) {
+	t.Parallel()
+	runWhatIfScenes(t)
+}
+
 // TestTreesOfQuotas runs the scenes of trees of quotas.
 func TestTreesOfQuotas(t *testing.T) {
 	t.Parallel()

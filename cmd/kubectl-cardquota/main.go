@@ -1,0 +1,25 @@
+// Command kubectl-cardquota is the kubectl plugin of Cardquota: kubectl cardquota.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"cardquota.dev/operator/internal/cli"
+)
+
+// simulate runs the scheduler for whatif. It is nil on Windows, for which Volcano's scheduler does not
+// compile.
+var simulate cli.Simulator
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal kills
+	code := cli.Run(ctx, os.Args, genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}, simulate)
+	stop()
+	os.Exit(code)
+}

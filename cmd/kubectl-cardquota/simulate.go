@@ -1,0 +1,7 @@
+//go:build !windows
+
+package main
+
+import "cardquota.dev/operator/internal/scheduler/simulator"
+
+func init() { simulate = simulator.Run }

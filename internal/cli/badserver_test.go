@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"cardquota.dev/operator/internal/scheduler/simulator"
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// badServers are API servers that cannot be read, and what every command says about each.
+var badServers = map[string]struct {
+	handler http.HandlerFunc
+	want    string
+}{
+	"silent": {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "the API server does not answer in time"},
+	"refuses all credentials": {func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusUnauthorized, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Unauthorized","code":401,"message":"Unauthorized"}`)
+	}, "the API server does not accept your credentials"},
+	"is broken": {func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusInternalServerError, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":500,"message":"etcdserver: no leader"}`)
+	}, "the API server has an error of its own"},
+	"is a login page": {func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = fmt.Fprint(w, "<html><body>Please log in</body></html>")
+	}, "the server does not answer as an API server does"},
+	"ends in the middle": {func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Length", "1000")
+		_, _ = fmt.Fprint(w, `{"kind":"API`)
+	}, "unexpected EOF"},
+}
+
+func answer(w http.ResponseWriter, code int, body string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = fmt.Fprint(w, body)
+}
+
+// commandArguments are arguments with which a command reads the cluster.
+func commandArguments(t *testing.T) map[string][]string {
+	t.Helper()
+	job := filepath.Join(t.TempDir(), "job.yaml")
+	check.NoError(t, os.WriteFile(job, []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i}]}\n"), 0o600))
+	return map[string][]string{"why": {"waits"}, "whatif": {"-f", job}}
+}
+
+// TestEveryCommandOnABadServer: one plain sentence, and exit code 1.
+func TestEveryCommandOnABadServer(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "kubeconfig")
+	check.NoError(t, os.WriteFile(empty, nil, 0o600))
+	arguments := commandArguments(t)
+	for name, bad := range badServers {
+		server := httptest.NewServer(bad.handler)
+		t.Cleanup(server.Close)
+		for _, command := range newProgram(streams()).newRootCommand().Commands() {
+			if command.Name() == "report" || command.Name() == "options" { // do not ask the API server
+				continue
+			}
+			t.Run(name+"/"+command.Name(), func(t *testing.T) {
+				var out, errOut bytes.Buffer
+				p := newProgram(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &errOut})
+				p.simulate, p.requestTimeout = simulator.Run, 200*time.Millisecond
+				code := p.execute(t.Context(), append([]string{command.Name(), "--kubeconfig", empty, "--server", server.URL}, arguments[command.Name()]...))
+				check.That(t, code == exitError && out.Len() == 0, "exit code %d: %s", code, out.String())
+				text := strings.Join(strings.Fields(errOut.String()), " ")
+				check.Contains(t, "error", text, "error: ", bad.want)
+				check.That(t, !strings.Contains(text, "goroutine") && len(text) < 400, "no plain sentence: %s", text)
+				for line := range strings.Lines(errOut.String()) {
+					check.That(t, len(line) <= 140, "a long line: %s", line) // an address has no spaces
+				}
+			})
+		}
+	}
+}

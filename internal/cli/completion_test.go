@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+func TestCompletion(t *testing.T) {
+	objects := append(flatQuotas(), client.Object(builder.Namespace("chat")))
+	for name, tc := range map[string]struct {
+		args []string
+		want []string
+	}{
+		"commands":         {[]string{"to"}, []string{"top"}},
+		"CardQuotas":       {[]string{"top", "ads", ""}, []string{"llm-chat", "llm-training", "new"}},
+		"formats":          {[]string{"top", "-o", ""}, []string{"table", "wide", "json", "yaml"}},
+		"formats of files": {[]string{"import", "-o", ""}, []string{"yaml", "json"}},
+		"system namespace": {[]string{"version", "--system-namespace", ""}, []string{"chat"}},
+		"namespace":        {[]string{"top", "--namespace", ""}, []string{"chat"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := execute(t, objects, interceptor.Funcs{}, append([]string{"__complete"}, tc.args...)...)
+			check.That(t, r.code == exitOK, "exit code %d: %s", r.code, r.errOut)
+			var got []string
+			for line := range strings.Lines(r.out) {
+				if word, _, _ := strings.Cut(strings.TrimSpace(line), "\t"); !strings.HasPrefix(word, ":") {
+					got = append(got, word)
+				}
+			}
+			check.Equal(t, "completions", tc.want, got)
+		})
+	}
+}
+
+func TestCompletionWithoutRightsIsEmpty(t *testing.T) {
+	r := execute(t, flatQuotas(), forbid(cardQuotas, &v1alpha1.CardQuotaList{}), "__complete", "top", "")
+	check.That(t, r.code == exitOK && strings.HasPrefix(r.out, ":"), "exit code %d, printed %q", r.code, r.out)
+}
+
+func TestKubectlStartsTheProgramToComplete(t *testing.T) {
+	for name, tc := range map[string]struct{ args, want []string }{
+		"command":    {[]string{"/bin/kubectl-cardquota", "top", "-w"}, []string{"top", "-w"}},
+		"completion": {[]string{"/bin/kubectl_complete-cardquota", "top", ""}, []string{"__complete", "top", ""}},
+		"nothing":    {nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) { check.Equal(t, "arguments", tc.want, completionArguments(tc.args)) })
+	}
+}
+
+func TestHelpAndMistakes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"help":            {nil, exitOK, "kubectl cardquota [command]"},
+		"help of a part":  {[]string{"top", "--help"}, exitOK, "kubectl cardquota top [NAME...] [flags]"},
+		"help of report":  {[]string{"report", "--help"}, exitOK, "kubectl cardquota report [flags]"},
+		"namespace":       {[]string{"why", "--help"}, exitOK, "-n, --namespace"},
+		"other flags":     {[]string{"why", "--help"}, exitOK, "kubectl cardquota options lists the flags of kubectl that every command takes."},
+		"options":         {[]string{"options"}, exitOK, "--as string Username to impersonate"},
+		"server":          {[]string{"options"}, exitOK, "-s, --server string"},
+		"unknown command": {[]string{"tops"}, exitError, `unknown command "tops"`},
+		"unknown format":  {[]string{"top", "-o", "xml"}, exitError, "write table, wide, json or yaml"},
+		"completion":      {[]string{"completion", "bash"}, exitOK, "kubectl-cardquota"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := execute(t, nil, interceptor.Funcs{}, tc.args...)
+			check.That(t, r.code == tc.code, "exit code %d, want %d", r.code, tc.code)
+			check.Contains(t, "output", strings.Join(strings.Fields(r.out+r.errOut), " "), tc.want)
+			if name != "completion" {
+				checkColumns(t, r.out)
+			}
+		})
+	}
+}

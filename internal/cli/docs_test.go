@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/build"
+	"cardquota.dev/operator/internal/cli/bill"
+	"cardquota.dev/operator/internal/cli/diagnosis"
+	"cardquota.dev/operator/internal/cli/explanation"
+	"cardquota.dev/operator/internal/cli/inventoryview"
+	"cardquota.dev/operator/internal/cli/quotausage"
+	"cardquota.dev/operator/internal/cli/versions"
+	"cardquota.dev/operator/internal/cli/whatifview"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/fakeprometheus"
+)
+
+var page = filepath.Join("..", "..", "docs", "kubectl.md")
+
+// shown is the cluster of each command whose output docs/kubectl.md shows.
+var shown = map[string]struct {
+	objects   []client.Object
+	intercept interceptor.Funcs
+}{
+	"top":                         {objects: flatQuotas()},
+	"top institute":               {objects: treeQuotas()},
+	"why train-0 -n lab":          {objects: waitingCluster()},
+	"whatif -n lab -f serve.yaml": {objects: sharedFleet()},
+	"whatif -n lab -f serve.yaml --quota chat:NVIDIA-H200=4": {objects: sharedFleet()},
+	"inventory":         {objects: fleet()},
+	"inventory --nodes": {objects: fleet()},
+	"doctor":            {usedCluster(), notInstalled(&v1alpha1.CardQuotaList{})},
+	"import":            {objects: usedCluster()},
+	"report --month 2026-10 --prices prices.yaml": {},
+	"version": {objects: []client.Object{deployment("cardquota-manager", "cardquota-manager:v0.2.0"), policyOf("v0.2.0")}},
+}
+
+const consolePrompt = "```console\n$ kubectl cardquota "
+
+// TestThePageShowsWhatTheCommandsPrint compares each block of docs/kubectl.md that begins with a
+// prompt with what the command prints. With -update it writes the page.
+func TestThePageShowsWhatTheCommandsPrint(t *testing.T) {
+	defer func(version string) { build.Version = version }(build.Version)
+	build.Version = "v0.2.0"
+	t.Setenv(prometheusVariable, fakeprometheus.Start(t, usedCards()))
+	files := strings.NewReplacer("serve.yaml", filepath.Join("testdata", "serve.yaml"), "prices.yaml", filepath.Join("testdata", "prices.yaml"))
+	text, err := os.ReadFile(page)
+	check.NoError(t, err)
+	blocks := strings.Split(string(text), consolePrompt)
+	want := blocks[0]
+	seen := map[string]bool{}
+	for _, block := range blocks[1:] {
+		command, rest, _ := strings.Cut(block, "\n")
+		_, after, ok := strings.Cut("\n"+rest, "\n```\n")
+		world, isShown := shown[command]
+		check.Must(t, ok && isShown, "%s: no cluster of the test shows kubectl cardquota %s", page, command)
+		seen[command] = true
+		r := execute(t, world.objects, world.intercept, strings.Fields(files.Replace(command))...)
+		want += consolePrompt + command + "\n" + r.out + "```\n" + after
+	}
+	if *update {
+		check.NoError(t, os.WriteFile(page, []byte(want), 0o600))
+	}
+	check.Equal(t, page, strings.Split(want, "\n"), strings.Split(string(text), "\n"))
+	for command := range shown {
+		check.That(t, seen[command], "%s does not show kubectl cardquota %s", page, command)
+	}
+}
+
+// TestThePageHasEveryRuleAndField checks that docs/kubectl.md describes each rule of doctor, each
+// command, and each field of the documents.
+func TestThePageHasEveryRuleAndField(t *testing.T) {
+	text, err := os.ReadFile(page)
+	check.NoError(t, err)
+	words := diagnosis.RuleNames()
+	for _, document := range []any{quotausage.List{}, inventoryview.List{}, inventoryview.NodeList{}, diagnosis.Report{}, whatifview.Result{}, versions.Document{}, explanation.Document{}, bill.Document{}} {
+		words = append(words, jsonFields(reflect.TypeOf(document))...)
+	}
+	for _, command := range newProgram(streams()).newRootCommand().Commands() {
+		if command.Name() != "help" {
+			check.Contains(t, page, string(text), command.Name())
+		}
+	}
+	for _, word := range words {
+		check.That(t, strings.Contains(string(text), "`"+word+"`"), "%s does not describe %s", page, word)
+	}
+}
+
+// jsonFields returns the names of all fields of our own types.
+func jsonFields(of reflect.Type) []string {
+	for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice {
+		of = of.Elem()
+	}
+	if of.Kind() != reflect.Struct || !strings.Contains(of.PkgPath(), "/internal/cli/") {
+		return nil
+	}
+	var names []string
+	for i := range of.NumField() {
+		field := of.Field(i)
+		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "" && name != "apiVersion" {
+			names = append(names, name)
+		}
+		if !field.Anonymous {
+			names = append(names, jsonFields(field.Type)...)
+		}
+	}
+	return names
+}
+
+// TestEveryTypedCommandExists parses the commands of the page and of the examples in help texts.
+func TestEveryTypedCommandExists(t *testing.T) {
+	text, err := os.ReadFile(page)
+	check.NoError(t, err)
+	root := newProgram(streams()).newRootCommand()
+	lines := strings.Split(string(text), "\n")
+	for _, command := range root.Commands() {
+		lines = append(lines, strings.Split(command.Example, "\n")...)
+	}
+	typed := 0
+	for _, line := range lines {
+		line, _, _ = strings.Cut(line, "#")
+		for part := range strings.SplitSeq(line, "&&") {
+			args, ok := strings.CutPrefix(strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(part), "$ ")), "kubectl cardquota ")
+			if !ok || strings.Contains(args, "`") || strings.HasPrefix(args, " ") { // prose, or a table
+				continue
+			}
+			args, _, _ = strings.Cut(args, ">")
+			found, rest, err := root.Find(strings.Fields(args))
+			check.NoError(t, err)
+			check.That(t, found != root, "no command %q", args)
+			check.NoError(t, found.ParseFlags(rest))
+			typed++
+		}
+	}
+	check.That(t, typed > 10, "only %d commands found", typed)
+}

@@ -1,0 +1,256 @@
+package explanation
+
+import (
+	"fmt"
+	"strings"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cli/output"
+	"cardquota.dev/operator/internal/conditions"
+)
+
+// reasonTexts say what a reason means.
+var reasonTexts = map[v1alpha1.BlockedReason]string{
+	v1alpha1.BlockedQuotaExhausted:         "the quota of the queue is in use",
+	v1alpha1.BlockedNoQuota:                "the queue has no quota of this card",
+	v1alpha1.BlockedAncestorQuotaExhausted: "the quota of a queue above it is in use",
+	v1alpha1.BlockedGuaranteedToOthers:     "what is left is guaranteed to other queues",
+	v1alpha1.BlockedNotReclaimable:         "the queue would borrow for pods from which no other queue could take back",
+	v1alpha1.BlockedRecentlyReclaimed:      "another queue has just taken back what this one would borrow again",
+	v1alpha1.BlockedCPUQuotaExhausted:      "the queue, or one above it, has too little CPU left",
+	v1alpha1.BlockedMemoryQuotaExhausted:   "the queue, or one above it, has too little memory left",
+	v1alpha1.BlockedCardsTerminating:       "pods that are being deleted still hold the cards",
+	v1alpha1.BlockedNoFreeCard:             "the queue has quota, but too few cards are free",
+	v1alpha1.BlockedFragmented:             "enough cards are free, but not on one node",
+	v1alpha1.BlockedNodesUnsuitable:        "the nodes with enough free cards refuse the pod for another reason",
+	v1alpha1.BlockedUnknownCard:            "no node has this card",
+	v1alpha1.BlockedWrongCombination:       "the cards and resources of the request do not belong together",
+	v1alpha1.BlockedInvalidRequest:         "the request cannot be read, or is more than any queue can have",
+	v1alpha1.BlockedQueueStopped:           "the queue takes no new work",
+	v1alpha1.BlockedQueueNotFound:          "the queue does not exist",
+	v1alpha1.BlockedNamespaceNotAllowed:    "the queue, or one above it, is not for this namespace",
+	v1alpha1.BlockedGangIncomplete:         "its pods fit, but others of its gang do not, or do not exist yet",
+	v1alpha1.BlockedSchedulerNotReady:      "the scheduler has just started, or its arguments are invalid",
+	v1alpha1.BlockedOther:                  "the scheduler's message says more",
+}
+
+// fixedAdvice is what helps whatever the numbers are.
+var fixedAdvice = map[v1alpha1.BlockedReason][]string{
+	v1alpha1.BlockedGuaranteedToOthers:   {"Wait until the guarantee is used or lowered, or ask for a guarantee of the queue itself."},
+	v1alpha1.BlockedNotReclaimable:       {"Leave out volcano.sh/preemptable: \"false\", or use no more than the queue deserves: other queues must be able to take borrowed cards back."},
+	v1alpha1.BlockedRecentlyReclaimed:    {"Wait: the queue may borrow again when its sibling does not need the cards."},
+	v1alpha1.BlockedCPUQuotaExhausted:    {"Raise spec.resources.cpu of the CardQuota, or request less CPU."},
+	v1alpha1.BlockedMemoryQuotaExhausted: {"Raise spec.resources.memory of the CardQuota, or request less memory."},
+	v1alpha1.BlockedCardsTerminating:     {"Wait until these pods have ended. A shorter terminationGracePeriodSeconds helps the next time."},
+	v1alpha1.BlockedNoFreeCard:           {"Wait until a workload that holds the cards ends, or add nodes with the card."},
+	v1alpha1.BlockedFragmented:           {"Request fewer cards for each pod, or free one node: kubectl cardquota inventory --nodes shows what is free where."},
+	v1alpha1.BlockedNodesUnsuitable:      {"The scheduler's message counts the nodes by reason: taints, affinity, CPU, memory, cordoned. Change the pod, or the nodes."},
+	v1alpha1.BlockedWrongCombination:     {"Name cards of one resource in volcano.sh/card.name, and request that resource."},
+	v1alpha1.BlockedInvalidRequest:       {"Correct the annotation or the request that the scheduler's message names."},
+	v1alpha1.BlockedQueueStopped:         {"Ask the administrator of the queue why it is stopped."},
+	v1alpha1.BlockedQueueNotFound:        {"Name a queue that exists in scheduling.volcano.sh/queue-name, or in spec.queue of a Volcano job."},
+	v1alpha1.BlockedNamespaceNotAllowed:  {"Name a queue that is for this namespace, or ask for the labels that the queue selects."},
+	v1alpha1.BlockedGangIncomplete:       {"See why the other pods of the gang wait: the events of its PodGroup name them."},
+	v1alpha1.BlockedSchedulerNotReady:    {"Ask again in a minute. If this stays, kubectl cardquota doctor says what is wrong."},
+	v1alpha1.BlockedOther:                {"Read the scheduler's message, and ask again in a few seconds."},
+}
+
+// limitedResources are what a queue has too little of beside cards.
+var limitedResources = map[v1alpha1.BlockedReason]string{v1alpha1.BlockedCPUQuotaExhausted: "CPU", v1alpha1.BlockedMemoryQuotaExhausted: "memory"}
+
+// advise returns what would help.
+func (in *Input) advise(entry v1alpha1.BlockedStatus) []string {
+	var advice []string
+	holders := in.visibleHolders(entry)
+	switch entry.Reason {
+	case v1alpha1.BlockedQuotaExhausted, v1alpha1.BlockedNoQuota, v1alpha1.BlockedAncestorQuotaExhausted:
+		advice = append(in.adviseQuota(entry), in.adviseHolders(holders)...)
+	case v1alpha1.BlockedNoFreeCard, v1alpha1.BlockedFragmented:
+		advice = append(append(in.adviseMinimumRuntime(holders), in.adviseHolders(holders)...), in.adviseObstacles()...)
+	case v1alpha1.BlockedNodesUnsuitable:
+		advice = append(advice, in.adviseObstacles()...)
+	case v1alpha1.BlockedUnknownCard:
+		advice = append(advice, "Correct the name. "+in.describeKnownCards())
+	}
+	advice = append(advice, in.fixedAdvice(entry.Reason)...)
+	switch entry.Reason {
+	case v1alpha1.BlockedQuotaExhausted, v1alpha1.BlockedNoQuota, v1alpha1.BlockedAncestorQuotaExhausted,
+		v1alpha1.BlockedNoFreeCard, v1alpha1.BlockedFragmented, v1alpha1.BlockedCardsTerminating:
+		advice = append(advice, in.adviseAlternatives()...)
+	}
+	return advice
+}
+
+// fixedAdvice returns what helps whatever the numbers are. A Queue without a CardQuota has to be
+// changed itself.
+func (in *Input) fixedAdvice(reason v1alpha1.BlockedReason) []string {
+	if resource := limitedResources[reason]; resource != "" && !in.ChangesQuotas {
+		return []string{fmt.Sprintf("Request less %s, or ask the administrator for more %s of queue %s.", resource, resource, in.Queue)}
+	}
+	switch {
+	case reason == v1alpha1.BlockedGangIncomplete && in.PodGroup != "":
+		return []string{fmt.Sprintf("See why the other pods of the gang wait: kubectl -n %s describe podgroup.scheduling.volcano.sh %s.", in.Workload.Namespace, in.PodGroup)}
+	case reason == v1alpha1.BlockedFragmented && in.Nodes == nil:
+		return []string{"Request fewer cards for each pod, or ask the administrator to free one node."}
+	case reason == v1alpha1.BlockedQueueStopped && len(in.Path) > 0 && in.Path[0].Namespace == "":
+		return []string{fmt.Sprintf("Ask the administrator of the queue why it is stopped: kubectl describe cardq %s says so too.", in.Path[0].Name)}
+	case len(in.Path) > 0 || in.HasQueue == nil:
+		return fixedAdvice[reason]
+	}
+	switch reason {
+	case v1alpha1.BlockedCPUQuotaExhausted:
+		return []string{fmt.Sprintf("Raise spec.capability.cpu of Queue %s or of the Queue above it that refuses, or request less CPU.", in.Queue)}
+	case v1alpha1.BlockedMemoryQuotaExhausted:
+		return []string{fmt.Sprintf("Raise spec.capability.memory of Queue %s or of the Queue above it that refuses, or request less memory.", in.Queue)}
+	case v1alpha1.BlockedQueueStopped:
+		return []string{fmt.Sprintf("Ask the administrator of the queue why it is stopped: kubectl describe queue.scheduling.volcano.sh %s.", in.Queue)}
+	}
+	return fixedAdvice[reason]
+}
+
+// adviseQuota says how much more quota each CardQuota of the path needs, for the first card that the
+// request names.
+func (in *Input) adviseQuota(entry v1alpha1.BlockedStatus) []string {
+	if len(in.Path) == 0 && in.HidesQuota {
+		return []string{fmt.Sprintf("Ask the administrator for quota of queue %s.", in.Queue)}
+	}
+	if len(in.Path) == 0 && !in.ChangesQuotas {
+		return []string{fmt.Sprintf("Queue %s has no CardQuota: ask the administrator for one.", in.Queue)}
+	}
+	if len(in.Path) == 0 {
+		return []string{fmt.Sprintf("Queue %s has no CardQuota: kubectl cardquota import %s prints one.", in.Queue, in.Queue)}
+	}
+	if len(in.Request.Names) == 0 {
+		return nil
+	}
+	var advice []string
+	name := in.Request.Names[0]
+	for _, quota := range in.Path {
+		free := cardStatus(quota, name).Free
+		missing, all := in.Request.quotaCount()-free, entry.Count-free
+		if missing <= 0 || quota.Status.Summary == "" {
+			continue
+		}
+		text := fmt.Sprintf("CardQuota %s lacks %d %s for %s", quota.Name, missing, name, in.Request.quotaUnit())
+		if all > missing {
+			text += fmt.Sprintf(", %d for all that wait", all)
+		}
+		if !in.ChangesQuotas || quota.Namespace != "" { // a LocalCardQuota cannot be changed
+			advice = append(advice, text+": ask the administrator for them.")
+			continue
+		}
+		advice = append(advice, fmt.Sprintf("%s: kubectl edit cardq %s.", text, quota.Name))
+	}
+	if len(advice) == 0 {
+		return nil
+	}
+	return append(advice, in.adviseBeyondQuota(name)...)
+}
+
+// adviseBeyondQuota says that quota is not all that a card lacks.
+func (in *Input) adviseBeyondQuota(name card.Name) (advice []string) {
+	least, most := in.freeCards(name)
+	switch {
+	case in.Inventory == nil && in.Nodes == nil:
+	case most < int64(in.Request.Count):
+		advice = append(advice, fmt.Sprintf("More quota alone does not help now: %d requested, %s %s free.", in.Request.Count, describeRange(least, most), name))
+	case in.Nodes != nil && !in.Request.IsJob && !in.hasNodeFor(name):
+		advice = append(advice, fmt.Sprintf("More quota alone does not help now: no node has %d %s free for one pod.", in.Request.Count, name))
+	}
+	return advice
+}
+
+// adviseHolders says whose end would help.
+func (in *Input) adviseHolders(holders []v1alpha1.CardHolder) []string {
+	for _, holder := range holders {
+		if holder.Workload != in.Workload && holder.Workload.Name != "" && holder.Count >= int64(in.Request.Count) {
+			return []string{fmt.Sprintf("When %s ends, %d %s are free again.", output.DescribeWorkload(holder.Workload), holder.Count, holder.Card)}
+		}
+	}
+	return nil
+}
+
+// adviseAlternatives names other cards that the queue has quota for and that are free now. They must
+// be of the same resource, because one request cannot mean two.
+func (in *Input) adviseAlternatives() []string {
+	if len(in.Path) == 0 || in.Inventory == nil || len(in.Request.Names) == 0 {
+		return nil
+	}
+	var advice []string
+	for _, status := range in.Path[0].Status.Cards {
+		name := card.Name(status.Name)
+		least, _ := in.freeCards(name)
+		if in.Request.allows(name) || least < int64(in.Request.Count) || !in.takesPod(name) || !in.sameResource(name) || !in.fitsPath(name) {
+			continue
+		}
+		named := append(append([]card.Name{}, in.Request.Names...), name)
+		advice = append(advice, fmt.Sprintf("%s has %d free, and the queue has quota for %d: add it as an alternative, volcano.sh/card.name: %s.",
+			name, least, status.Free, card.Join(named, "|")))
+	}
+	return advice
+}
+
+// unit returns what gets the cards of the request at once.
+func (r Request) unit() string {
+	if r.IsJob {
+		return "the job"
+	}
+	return "the next pod"
+}
+
+// quotaUnit returns what gets the quota of the request at once.
+func (r Request) quotaUnit() string {
+	if r.GangCount > r.Count {
+		return "the whole gang"
+	}
+	return r.unit()
+}
+
+func (r Request) allows(name card.Name) bool {
+	for _, own := range r.Names {
+		if own == name {
+			return true
+		}
+	}
+	return false
+}
+
+// fitsPath reports whether each queue above has room for a pod on another card.
+func (in *Input) fitsPath(name card.Name) bool {
+	for _, quota := range in.Path {
+		if cardStatus(quota, name).Free < in.Request.quotaCount() {
+			return false
+		}
+	}
+	return true
+}
+
+// sameResource reports whether another card is requested by the resource of the first one.
+func (in *Input) sameResource(name card.Name) bool {
+	own, ok := in.inventoryCard(in.Request.Names[0])
+	other, known := in.inventoryCard(name)
+	return ok && known && strings.Join(own.Resources, ",") == strings.Join(other.Resources, ",")
+}
+
+// describeKnownCards lists what nodes have.
+func (in *Input) describeKnownCards() string {
+	if in.Inventory == nil {
+		return "kubectl cardquota inventory lists the cards of the nodes."
+	}
+	var known []string
+	for _, entry := range in.Inventory.Cards {
+		if entry.Total > 0 {
+			known = append(known, entry.Name)
+		}
+	}
+	const maxKnown = 5
+	switch {
+	case len(known) == 0:
+		return "No node offers a card yet."
+	case len(known) > maxKnown:
+		return "Nodes have " + conditions.JoinFirst(known, maxKnown) + ": kubectl cardquota inventory."
+	default:
+		return "Nodes have " + strings.Join(known, ", ") + "."
+	}
+}

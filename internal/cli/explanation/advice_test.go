@@ -1,0 +1,116 @@
+package explanation
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/cli/inventoryview"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+func TestAlternativesMustBeOfTheSameResource(t *testing.T) {
+	in := waiting(v1alpha1.BlockedQuotaExhausted, "")
+	check.Contains(t, "advice", strings.Join(Explain(in).Advice, "\n"), "NVIDIA-H800 has 6 free, and the queue has quota for 4: add it as an alternative, volcano.sh/card.name: NVIDIA-H200|NVIDIA-H800.")
+	for name, change := range map[string]func(*Input){
+		"another resource":       func(in *Input) { in.Inventory.Cards[1].Resources = []string{"huawei.com/Ascend910"} },
+		"no quota":               func(in *Input) { in.Path[0].Status.Cards[1].Free = 1 },
+		"no quota of the parent": func(in *Input) { in.Path = append(in.Path, builder.CardQuota("top").Obj()) },
+		"not on one node": func(in *Input) {
+			in.Nodes[2].Free = count(1)
+			in.Nodes = append(in.Nodes, inventoryview.Node{Name: "h800-1", Card: "NVIDIA-H800", Total: 8, Free: count(1), Ready: true})
+		},
+		"the node refuses it": func(in *Input) { in.Obstacles = map[string]Obstacle{"h800-0": {Detail: "is tainted"}} },
+		"none is free":        func(in *Input) { in.Nodes[2].Free = count(1) },
+		"it is one already":   func(in *Input) { in.Request.Names = append(in.Request.Names, "NVIDIA-H800") },
+	} {
+		in := waiting(v1alpha1.BlockedQuotaExhausted, "")
+		change(&in)
+		check.That(t, !strings.Contains(strings.Join(Explain(in).Advice, "\n"), "alternative"), "%s: %v", name, Explain(in).Advice)
+	}
+}
+
+// readers change an input to what another user sees.
+var readers = map[string]func(*Input){
+	"administrator":             func(*Input) {},
+	"reader of all":             func(in *Input) { in.ChangesQuotas, in.ChangesNodes = false, false },
+	"reader of LocalCardQuotas": func(in *Input) { in.ChangesQuotas, in.Nodes, in.Path[0].Namespace = false, nil, "lab" },
+	"reader without any":        func(in *Input) { in.ChangesQuotas, in.Nodes, in.Path, in.HidesQuota = false, nil, nil, true },
+	"reader of a plain Queue": func(in *Input) {
+		exists := true
+		in.ChangesQuotas, in.Path, in.HasQueue, in.QueueState = false, nil, &exists, "Open"
+	},
+}
+
+// TestAdviceNamesObjectsAndWhatItsReaderMay: kubectl without a name would print all objects of a kind,
+// and a user is told no command that he may not run.
+func TestAdviceNamesObjectsAndWhatItsReaderMay(t *testing.T) {
+	named := regexp.MustCompile(`kubectl (-n \S+ )?(edit|describe) [a-z.]+ [a-z]`)
+	for _, reason := range blockedReasons(t) {
+		for name, change := range readers {
+			in := waiting(reason, "")
+			in.PodGroup = "train-group"
+			change(&in)
+			for _, advice := range Explain(in).Advice {
+				isCommand := strings.Contains(advice, "kubectl ") && !strings.Contains(advice, "kubectl cardquota ")
+				check.That(t, !isCommand || named.MatchString(advice), "%s: %s", reason, advice)
+				for _, words := range []string{"kubectl edit", "Raise spec", "cardquota import"} {
+					check.That(t, in.ChangesQuotas || !strings.Contains(advice, words), "%s, %s: %s", name, reason, advice)
+				}
+				check.That(t, in.Nodes != nil || !strings.Contains(advice, "--nodes"), "%s, %s: %s", name, reason, advice)
+				check.That(t, len(in.Path) > 0 && in.Path[0].Namespace == "" || !strings.Contains(advice, "cardq llm"), "%s, %s: %s", name, reason, advice)
+			}
+		}
+	}
+	for reason, want := range map[v1alpha1.BlockedReason]string{
+		v1alpha1.BlockedQuotaExhausted:       "CardQuota llm lacks 1 NVIDIA-H200 for the next pod, 3 for all that wait: ask the administrator for them.",
+		v1alpha1.BlockedCPUQuotaExhausted:    "Request less CPU, or ask the administrator for more CPU of queue llm.",
+		v1alpha1.BlockedMemoryQuotaExhausted: "Request less memory, or ask the administrator for more memory of queue llm.",
+	} {
+		in := waiting(reason, "")
+		readers["reader of all"](&in)
+		check.Contains(t, "advice", strings.Join(Explain(in).Advice, "\n"), want)
+	}
+	in := waiting(v1alpha1.BlockedNoQuota, "")
+	readers["reader of a plain Queue"](&in)
+	check.Contains(t, "advice", strings.Join(Explain(in).Advice, "\n"), "Queue llm has no CardQuota: ask the administrator for one.")
+	in = waiting(v1alpha1.BlockedFragmented, "")
+	readers["reader of LocalCardQuotas"](&in)
+	check.Contains(t, "advice", strings.Join(Explain(in).Advice, "\n"), "ask the administrator to free one node")
+}
+
+// TestACordonIsOnlyLiftedByWhoMay: kubectl uncordon takes the right to change nodes.
+func TestACordonIsOnlyLiftedByWhoMay(t *testing.T) {
+	for may, want := range map[bool]string{true: "kubectl uncordon h200-3 when its maintenance is over.", false: "ask the administrator when its maintenance is over."} {
+		in := cases["NodesUnsuitable-obstacles"]()
+		in.ChangesNodes = may
+		advice := strings.Join(Explain(in).Advice, "\n")
+		check.Contains(t, "advice", advice, "Node h200-3 has 6 NVIDIA-H200 free and is cordoned: "+want)
+		check.Equal(t, "a command", may, strings.Contains(advice, "kubectl uncordon"))
+	}
+}
+
+func TestTheOrderInTheQueue(t *testing.T) {
+	for want, ahead := range map[string]Ahead{
+		"nothing in the queue comes first":                       {},
+		"1 workload of higher priority comes first":              {Higher: 1},
+		"2 workloads of higher priority come first":              {Higher: 2},
+		"1 workload older than it comes first":                   {Older: 1},
+		"3 workloads of higher priority and 12 older come first": {3, 12},
+	} {
+		in := waiting(v1alpha1.BlockedQuotaExhausted, "")
+		in.Ahead = &ahead
+		check.Equal(t, "gate", Gate{"order in the queue", Yes, "priority 20000 (pc-low), " + want}, in.orderGate())
+	}
+	for longer, want := range map[int]Gate{
+		-1: {"order in the queue", Unknown, "priority 20000 (pc-low)"},
+		0:  {"order in the queue", Yes, "priority 20000 (pc-low), nothing in the queue waits longer"},
+		10: {"order in the queue", Yes, "priority 20000 (pc-low), at least 10 other workloads wait longer"},
+	} {
+		in := waiting(v1alpha1.BlockedQuotaExhausted, "")
+		in.WaitLonger = longer
+		check.Equal(t, "gate", want, in.orderGate())
+	}
+}

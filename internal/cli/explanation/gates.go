@@ -1,0 +1,288 @@
+package explanation
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cli/inventoryview"
+	"cardquota.dev/operator/internal/cli/output"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// gates returns the answers of what a pod must pass, in that order.
+func (in *Input) gates() []Gate {
+	gates := []Gate{in.enforcementGate(), in.queueGate()}
+	gates = append(gates, in.namespaceGates()...)
+	for _, quota := range in.Path {
+		if in.Request.Count > 0 {
+			gates = append(gates, in.quotaGate(quota))
+		}
+		gates = append(gates, in.computeGates(quota)...)
+	}
+	if in.Request.Count > 0 {
+		if len(in.Path) == 0 && in.HidesQuota {
+			gates = append(gates, Gate{Name: "quota", Answer: Unknown, Detail: "you may not read the CardQuota of queue " + in.Queue})
+		}
+		gates = append(gates, in.fleetGate())
+		if !in.Request.IsJob {
+			gates = append(gates, in.nodeGate())
+			gates = append(gates, in.obstacleGates()...)
+		}
+	}
+	return append(gates, in.orderGate())
+}
+
+func (in *Input) enforcementGate() Gate {
+	gate := Gate{Name: "scheduler"}
+	if in.Policy == nil {
+		gate.Answer, gate.Detail = Unknown, "there is no ServiceTypePolicy, or you may not read it"
+		return gate
+	}
+	switch enforced := meta.FindStatusCondition(in.Policy.Status.Conditions, v1alpha1.ConditionEnforced); {
+	case enforced == nil:
+		gate.Answer, gate.Detail = Unknown, "the operator has not seen the policy yet"
+	case enforced.Status == metav1.ConditionTrue || enforced.Reason == v1alpha1.ReasonCardBypass:
+		gate.Answer, gate.Detail = Yes, "it runs and enforces quotas"
+	default:
+		gate.Answer, gate.Detail = No, enforced.Reason+": "+enforced.Message
+	}
+	return gate
+}
+
+func (in *Input) queueGate() Gate {
+	gate := Gate{Name: "queue " + in.Queue, Answer: Yes, Detail: "it is Open"}
+	switch {
+	case in.HasQueue != nil && !*in.HasQueue:
+		gate.Answer, gate.Detail = No, "it does not exist"
+	case len(in.Path) == 0 && in.HasQueue == nil:
+		gate.Answer, gate.Detail = Unknown, in.describeUnmanaged()+", and you may not read Queues"
+	case len(in.Path) == 0:
+		gate.Answer, gate.Detail = in.unmanagedQueueAnswer()
+	default:
+		if ready := meta.FindStatusCondition(in.Path[0].Status.Conditions, v1alpha1.ConditionReady); ready != nil && (ready.Reason == v1alpha1.ReasonHeld || ready.Reason == v1alpha1.ReasonQueueNotOpen) {
+			gate.Answer, gate.Detail = No, ready.Reason+": "+ready.Message
+		} else if queue := in.Path[0].Status.Queue; queue == nil || queue.State == "" {
+			gate.Answer, gate.Detail = Unknown, "its state is not known"
+		} else if queue.State != "Open" {
+			gate.Answer, gate.Detail = No, "it is "+queue.State
+		}
+	}
+	return gate
+}
+
+// describeUnmanaged says why the CardQuota of the queue does not answer.
+func (in *Input) describeUnmanaged() string {
+	if in.HidesQuota {
+		return "you may not read its CardQuota"
+	}
+	return "no CardQuota has it"
+}
+
+// unmanagedQueueAnswer answers for a Queue that no CardQuota has. Its own state decides.
+func (in *Input) unmanagedQueueAnswer() (Answer, string) {
+	switch {
+	case in.QueueState == "":
+		return Unknown, in.describeUnmanaged() + ", and its Queue has no state yet"
+	case in.QueueState != string(v1beta1.QueueStateOpen):
+		return No, in.describeUnmanaged() + ", and its Queue is " + output.Clean(in.QueueState)
+	case in.QueueStop != "" && in.QueueStop != string(v1alpha1.StopPolicyNone):
+		return No, fmt.Sprintf("%s, and annotation %s of its Queue is %s", in.describeUnmanaged(), v1alpha1.AnnotationStopPolicy, output.Clean(in.QueueStop))
+	case in.HidesQuota:
+		return Yes, "it is Open"
+	}
+	return Yes, "no CardQuota has it: its Queue decides, and the policy's unmanagedQueues"
+}
+
+// namespaceGates returns an answer for each CardQuota that is only for some namespaces.
+func (in *Input) namespaceGates() []Gate {
+	var gates []Gate
+	for _, quota := range in.Path {
+		if quota.Spec.NamespaceSelector == nil {
+			continue
+		}
+		selector, err := workload.NewNamespaceSelector(quota.Spec.NamespaceSelector)
+		if err == nil && selector.Empty() {
+			continue
+		}
+		gate := Gate{Name: "namespace for " + quota.Name, Answer: Yes, Detail: in.Workload.Namespace + " is selected"}
+		switch {
+		case err != nil:
+			gate.Answer, gate.Detail = No, err.Error()
+		case in.Namespace == nil:
+			gate.Answer, gate.Detail = Unknown, "it must have "+selector.String()
+		case !selector.Matches(labels.Set(in.Namespace)):
+			gate.Answer, gate.Detail = No, in.Workload.Namespace+" does not have "+selector.String()
+		}
+		gates = append(gates, gate)
+	}
+	return gates
+}
+
+// quotaGate answers for one CardQuota. One card with room is enough.
+func (in *Input) quotaGate(quota *v1alpha1.CardQuota) Gate {
+	gate := Gate{Name: "quota of " + quota.Name, Answer: No}
+	if quota.Status.Summary == "" {
+		gate.Answer, gate.Detail = Unknown, "the operator has not counted it yet"
+		return gate
+	}
+	var details []string
+	for _, name := range in.Request.Names {
+		entry := cardStatus(quota, name)
+		if entry.Free >= in.Request.quotaCount() {
+			gate.Answer = Yes
+		}
+		detail := fmt.Sprintf("%d/%d %s used, %d free", entry.Used, entry.Quota, name, entry.Free)
+		if entry.Quota == 0 {
+			detail = fmt.Sprintf("no quota of %s", name)
+		}
+		details = append(details, detail)
+	}
+	gate.Detail = strings.Join(details, "; ")
+	if in.Request.GangCount > in.Request.Count {
+		gate.Detail += fmt.Sprintf("; the whole gang requests %d", in.Request.GangCount)
+	}
+	return gate
+}
+
+// cardStatus returns the usage of a card, without numbers for a card that the status does not list.
+func cardStatus(quota *v1alpha1.CardQuota, name card.Name) v1alpha1.CardStatus {
+	for _, entry := range quota.Status.Cards {
+		if entry.Name == string(name) {
+			return entry
+		}
+	}
+	return v1alpha1.CardStatus{Name: string(name)}
+}
+
+// fleetGate answers whether enough cards are free on healthy nodes that take pods.
+func (in *Input) fleetGate() Gate {
+	gate := Gate{Name: "free cards", Answer: No}
+	if in.Inventory == nil {
+		gate.Answer, gate.Detail = Unknown, "there is no CardInventory, or you may not read it"
+		return gate
+	}
+	var details []string
+	for _, name := range in.Request.Names {
+		entry, ok := in.inventoryCard(name)
+		if !ok || entry.Total == 0 {
+			details = append(details, fmt.Sprintf("no node has %s", name))
+			continue
+		}
+		least, most := in.freeCards(name)
+		switch wanted := int64(in.Request.Count); {
+		case least >= wanted:
+			gate.Answer = Yes
+		case most >= wanted && gate.Answer == No:
+			gate.Answer = Unknown
+		}
+		details = append(details, fmt.Sprintf("%s of %d healthy %s", describeRange(least, most), entry.Healthy, name))
+	}
+	gate.Detail = strings.Join(details, "; ")
+	return gate
+}
+
+func (in *Input) inventoryCard(name card.Name) (v1alpha1.InventoryCard, bool) {
+	if in.Inventory == nil {
+		return v1alpha1.InventoryCard{}, false
+	}
+	for _, entry := range in.Inventory.Cards {
+		if entry.Name == string(name) {
+			return entry, true
+		}
+	}
+	return v1alpha1.InventoryCard{}, false
+}
+
+// LacksFreeCards reports whether the nodes have too few free cards for the request, whichever of its
+// cards it gets.
+func (in *Input) LacksFreeCards() bool {
+	for _, name := range in.Request.Names {
+		if _, most := in.freeCards(name); most >= int64(in.Request.Count) {
+			return false
+		}
+	}
+	return in.Inventory != nil || in.Nodes != nil
+}
+
+// nodeGate answers whether one node has enough cards for a pod, whatever else the node requires.
+func (in *Input) nodeGate() Gate {
+	gate := Gate{Name: "one node", Answer: No}
+	if in.Nodes == nil {
+		gate.Answer, gate.Detail = Unknown, "you may not read nodes and pods"
+		return gate
+	}
+	var details []string
+	for _, name := range in.Request.Names {
+		nodes := in.nodesWith(name)
+		best := inventoryview.Node{}
+		for _, node := range nodes {
+			if best.Free == nil || *node.Free > *best.Free {
+				best = node
+			}
+		}
+		if best.Free == nil {
+			details = append(details, fmt.Sprintf("no Ready node with %s takes pods", name))
+			continue
+		}
+		if *best.Free >= int64(in.Request.Count) {
+			gate.Answer = Yes
+		}
+		details = append(details, fmt.Sprintf("at most %d %s, on %s", *best.Free, name, best.Name))
+	}
+	gate.Detail = strings.Join(details, "; ")
+	return gate
+}
+
+// orderGate says when it is its turn. It is no obstacle by itself.
+func (in *Input) orderGate() Gate {
+	priority := fmt.Sprintf("priority %d", in.Request.Priority)
+	if in.Request.PriorityClass != "" {
+		priority = fmt.Sprintf("%s (%s)", priority, in.Request.PriorityClass)
+	}
+	gate := Gate{Name: "order in the queue", Answer: Yes}
+	switch {
+	case in.Ahead != nil:
+		gate.Detail = priority + in.Ahead.describe()
+	case in.WaitLonger < 0:
+		gate.Answer, gate.Detail = Unknown, priority
+	case in.WaitLonger == 0:
+		gate.Detail = priority + ", nothing in the queue waits longer"
+	case in.WaitLonger == 1:
+		gate.Detail = priority + ", at least 1 other workload waits longer"
+	default:
+		gate.Detail = fmt.Sprintf("%s, at least %d other workloads wait longer", priority, in.WaitLonger)
+	}
+	return gate
+}
+
+// describe counts what comes first, as the end of a sentence.
+func (a Ahead) describe() string {
+	verb := "come first"
+	if a.Higher+a.Older == 1 {
+		verb = "comes first"
+	}
+	switch {
+	case a.Higher+a.Older == 0:
+		return ", nothing in the queue comes first"
+	case a.Older == 0:
+		return fmt.Sprintf(", %s of higher priority %s", countWorkloads(a.Higher), verb)
+	case a.Higher == 0:
+		return fmt.Sprintf(", %s older than it %s", countWorkloads(a.Older), verb)
+	default:
+		return fmt.Sprintf(", %s of higher priority and %d older %s", countWorkloads(a.Higher), a.Older, verb)
+	}
+}
+
+func countWorkloads(n int) string {
+	if n == 1 {
+		return "1 workload"
+	}
+	return fmt.Sprintf("%d workloads", n)
+}

@@ -1,0 +1,66 @@
+package explanation
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/cli/output"
+)
+
+// adviseMinimumRuntime names the holders that keep their cards only until they have run for the
+// minimum of their service type, the first to end first.
+func (in *Input) adviseMinimumRuntime(holders []v1alpha1.CardHolder) []string {
+	type ending struct {
+		holder v1alpha1.CardHolder
+		at     time.Time
+	}
+	var endings []ending
+	for _, holder := range holders {
+		runs, known := in.Running[holder.Workload]
+		minimum := in.minimumRuntime(holder.ServiceType)
+		if at := runs.Since.Add(minimum); known && minimum > 0 && !runs.IsProtected && !runs.Since.IsZero() && at.After(in.Now) && holder.Workload != in.Workload {
+			endings = append(endings, ending{holder, at})
+		}
+	}
+	slices.SortStableFunc(endings, func(a, b ending) int { return a.at.Compare(b.at) })
+	var advice []string
+	for _, e := range endings {
+		advice = append(advice, fmt.Sprintf("%s holds %d %s and ends its minimum runtime in %s. It may then be reclaimed: %s takes cards back from %s.",
+			output.DescribeWorkload(e.holder.Workload), e.holder.Count, e.holder.Card, duration.HumanDuration(e.at.Sub(in.Now)), in.serviceType(), e.holder.ServiceType))
+	}
+	return advice
+}
+
+// serviceType returns that of the queue, "" if no CardQuota has it.
+func (in *Input) serviceType() string {
+	if len(in.Path) == 0 {
+		return ""
+	}
+	return in.Path[0].Spec.ServiceType
+}
+
+// minimumRuntime returns how long workloads of a type keep cards that this workload may take back, 0
+// if it may take back none.
+func (in *Input) minimumRuntime(holderType string) time.Duration {
+	if in.Policy == nil || in.Policy.Status.Reclaim == v1alpha1.ReclaimOff || in.Request.TakesNone {
+		return 0
+	}
+	by, from := in.effectiveType(in.serviceType()), in.effectiveType(holderType)
+	if by == nil || from == nil || from.ReclaimPolicy != v1alpha1.ReclaimWhenNeeded || from.Priority >= by.Priority || !slices.Contains(by.ReclaimFrom, from.Name) {
+		return 0
+	}
+	return time.Duration(from.MinimumRuntimeSeconds) * time.Second
+}
+
+// effectiveType returns a service type as it is in force, nil for one that the policy does not have.
+func (in *Input) effectiveType(name string) *v1alpha1.ServiceTypeStatus {
+	types := in.Policy.Status.ServiceTypes
+	if i := slices.IndexFunc(types, func(t v1alpha1.ServiceTypeStatus) bool { return name != "" && t.Name == name }); i >= 0 {
+		return &types[i]
+	}
+	return nil
+}

@@ -1,0 +1,167 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"cardquota.dev/operator/internal/scheduler/simulator"
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+var update = flag.Bool("update", false, "write the golden files from what the commands print")
+
+// at is the time of every test.
+var at = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+
+// result is what a command printed, and its exit code.
+type result struct {
+	out, errOut string
+	code        int
+}
+
+// execute runs a command against a cluster with some objects. intercept may refuse requests.
+func execute(t *testing.T, objects []client.Object, intercept interceptor.Funcs, args ...string) result {
+	t.Helper()
+	return executeOn(t, newCluster(t, objects, intercept), args...)
+}
+
+func newCluster(t *testing.T, objects []client.Object, intercept interceptor.Funcs) client.WithWatch {
+	t.Helper()
+	scheme, err := newScheme()
+	check.NoError(t, err)
+	if intercept.Create == nil {
+		intercept.Create = grant(func(authorizationv1.ResourceAttributes) bool { return true })
+	}
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(intercept).WithReturnManagedFields().Build()
+}
+
+func executeOn(t *testing.T, c client.WithWatch, args ...string) result {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	p := newProgram(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &errOut})
+	p.simulate = simulator.Run
+	p.connect = func() (client.WithWatch, error) { return c, nil }
+	p.now = func() time.Time { return at }
+	p.isTerminal = func(io.Writer) bool { return false }
+	code := p.execute(t.Context(), args)
+	return result{out.String(), errOut.String(), code}
+}
+
+// streams are those of a command whose output does not matter.
+func streams() genericiooptions.IOStreams { return genericiooptions.NewTestIOStreamsDiscard() }
+
+// compareGolden compares an output with a file of testdata.
+func compareGolden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".golden")
+	if *update {
+		check.NoError(t, os.MkdirAll("testdata", 0o750))
+		check.NoError(t, os.WriteFile(path, []byte(got), 0o600))
+	}
+	want, err := os.ReadFile(path)
+	check.NoError(t, err)
+	check.Equal(t, name, string(want), got)
+}
+
+// grant answers reviews of what the user may. It refuses to create anything else.
+func grant(may func(authorizationv1.ResourceAttributes) bool) func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+	return func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
+		review, ok := object.(*authorizationv1.SelfSubjectAccessReview)
+		if !ok {
+			return statusText("a command writes")
+		}
+		review.Status.Allowed = may(*review.Spec.ResourceAttributes)
+		return nil
+	}
+}
+
+// forbid refuses all reads of a resource, as the API server does.
+func forbid(resource schema.GroupResource, ofList client.ObjectList) interceptor.Funcs {
+	return interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		if sameKind(c, list, ofList) {
+			return forbidden("list", resource)
+		}
+		return c.List(ctx, list, options...)
+	}}
+}
+
+// forbidCluster refuses all reads of objects without a namespace, and of those of other namespaces: the
+// rights of a RoleBinding.
+func forbidCluster(namespace string) interceptor.Funcs {
+	refuse := func(verb string, kind schema.GroupVersionKind, asked string, err error) error {
+		if err == nil && asked != namespace {
+			err = forbidden(verb, schema.GroupResource{Group: kind.Group, Resource: strings.ReplaceAll(strings.ToLower(strings.TrimSuffix(kind.Kind, "List"))+"s", "ys", "ies")})
+		}
+		return err
+	}
+	return interceptor.Funcs{
+		Create: grant(func(authorizationv1.ResourceAttributes) bool { return false }),
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			asked := (&client.ListOptions{}).ApplyOptions(options).Namespace
+			kind, err := c.GroupVersionKindFor(list)
+			if err := refuse("list", kind, asked, err); err != nil {
+				return err
+			}
+			return c.List(ctx, list, options...)
+		},
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			kind, err := c.GroupVersionKindFor(object)
+			if err := refuse("get", kind, key.Namespace, err); err != nil {
+				return err
+			}
+			return c.Get(ctx, key, object, options...)
+		},
+	}
+}
+
+func forbidden(verb string, resource schema.GroupResource) error {
+	text := `User "tina" cannot ` + verb + ` resource "` + resource.Resource + `" in API group "` + resource.Group + `" at the cluster scope`
+	return apierrors.NewForbidden(resource, "", statusText(text))
+}
+
+// statusText is an error of the API server's authorizer.
+type statusText string
+
+func (s statusText) Error() string { return string(s) }
+
+// notInstalled answers all lists of a kind as a cluster does that does not have it.
+func notInstalled(ofList client.ObjectList) interceptor.Funcs {
+	return interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		if !sameKind(c, list, ofList) {
+			return c.List(ctx, list, options...)
+		}
+		kind, err := c.GroupVersionKindFor(ofList)
+		if err != nil {
+			return err
+		}
+		kind.Kind = kind.Kind[:len(kind.Kind)-len("List")]
+		return &meta.NoKindMatchError{GroupKind: kind.GroupKind(), SearchedVersions: []string{kind.Version}}
+	}}
+}
+
+func sameKind(c client.Client, a, b client.ObjectList) bool {
+	left, err := c.GroupVersionKindFor(a)
+	right, otherErr := c.GroupVersionKindFor(b)
+	return err == nil && otherErr == nil && left == right
+}
+
+var cardQuotas = schema.GroupResource{Group: "cardquota.dev", Resource: "cardquotas"}
+
+func timeAgo(d time.Duration) metav1.Time { return metav1.NewTime(at.Add(-d)) }

@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// usedCluster is a cluster with queues in use and no CardQuota.
+func usedCluster() []client.Object {
+	objects := []client.Object{
+		builder.Node("h200-0").GPUs("NVIDIA-H200", 8).Obj(),
+		builder.Queue("research").Capability("256", "2Ti").Obj(),
+		builder.Queue("chat").Quota(`{"NVIDIA-H200":4}`).ServiceType("inference").Obj(),
+		builder.Queue("default").Obj(),
+		builder.Queue("root").Obj(),
+	}
+	for _, pod := range builder.Pod("lab", "train").Queue("research").GPUs(2).Running("h200-0").Copies(2) {
+		// As the API server records it for a pod that a scheduler bound.
+		pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:containers":{}}}`)}}}
+		objects = append(objects, pod)
+	}
+	objects = append(objects, builder.Pod("lab", "waits").Queue("research").Card("NVIDIA-H200").GPUs(8).Obj(),
+		builder.Pod("lab", "done").Queue("research").GPUs(4).Node("h200-0").Phase(corev1.PodSucceeded).Obj())
+	return objects
+}
+
+func TestImport(t *testing.T) {
+	pods := schema.GroupResource{Resource: "pods"}
+	for name, tc := range map[string]struct {
+		intercept interceptor.Funcs
+		args      []string
+	}{
+		"all":    {interceptor.Funcs{}, nil},
+		"one":    {interceptor.Funcs{}, []string{"default", "--service-type", "inference"}},
+		"json":   {interceptor.Funcs{}, []string{"-o", "json"}},
+		"tenant": {forbid(pods, &corev1.PodList{}), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := execute(t, usedCluster(), tc.intercept, append([]string{"import"}, tc.args...)...)
+			check.That(t, r.code == exitOK, "exit code %d: %s", r.code, r.errOut)
+			compareGolden(t, "import-"+name, r.out+"== on the error stream\n"+r.errOut)
+			checkColumns(t, r.out+r.errOut)
+		})
+	}
+}
+
+// TestImportsOfAllFormatsAreAlike: files of either format have the same CardQuotas.
+func TestImportsOfAllFormatsAreAlike(t *testing.T) {
+	read := func(format string) []*v1alpha1.CardQuota {
+		r := execute(t, usedCluster(), interceptor.Funcs{}, "import", "-o", format)
+		files := manifestFiles{names: []string{"-"}}
+		quotas, _, err := files.readCardQuotas(strings.NewReader(r.out))
+		check.NoError(t, err)
+		return quotas
+	}
+	fromYAML := read("yaml")
+	check.That(t, len(fromYAML) == 2, "CardQuotas %v", fromYAML)
+	check.Equal(t, "CardQuotas of json", fromYAML, read("json"))
+	r := execute(t, nil, interceptor.Funcs{}, "import", "-o", "json")
+	check.That(t, r.code == exitOK && strings.Contains(r.out, `"items": []`), "without Queues: exit code %d: %s%s", r.code, r.out, r.errOut)
+	r = execute(t, nil, interceptor.Funcs{}, "import", "-o", "wide")
+	check.That(t, r.code == exitError && strings.Contains(r.errOut, "write yaml or json"), "exit code %d: %s", r.code, r.errOut)
+}
+
+// TestImportKnowsMappedCards: cards that the labels of nodes do not name count as the policy says.
+func TestImportKnowsMappedCards(t *testing.T) {
+	policy := builder.ServiceTypePolicy().Obj()
+	policy.Status.Cards = []v1alpha1.CardMapping{{Resource: "amd.com/gpu", Model: "MI300X"}}
+	objects := []client.Object{
+		policy, builder.Node("a").Resource("amd.com/gpu", "8").Obj(), builder.Queue("research").Obj(),
+		builder.Pod("lab", "train").Queue("research").Requests("amd.com/gpu", "2").Running("a").Obj(),
+	}
+	r := execute(t, objects, interceptor.Funcs{}, "import", "research")
+	check.That(t, r.code == exitOK, "exit code %d: %s", r.code, r.errOut)
+	check.Contains(t, "output", r.out, "MI300X")
+}
+
+// TestImportMakesATree: for a tree if the policy or the user says so.
+func TestImportMakesATree(t *testing.T) {
+	objects := append(usedCluster(), builder.Queue("team").Quota(`{"NVIDIA-H200":2}`).With(func(q *v1beta1.Queue) { q.Spec.Parent = "research" }).Obj())
+	r := execute(t, objects, interceptor.Funcs{}, "import", "team")
+	check.That(t, !strings.Contains(r.out, "parent: research") && strings.Contains(r.out, "With --tree"), "flat queues: %s", r.out)
+	for _, args := range [][]string{{"import", "team", "--tree"}, {"import", "team"}} {
+		r := execute(t, objects, interceptor.Funcs{}, args...)
+		check.Contains(t, "a tree", r.out, "parent: research", "deserved: 2")
+		policy := builder.ServiceTypePolicy().Obj()
+		policy.Status.QueueHierarchy = v1alpha1.QueueHierarchyTree
+		objects = append(objects, policy)
+	}
+}
+
+func TestImportNeedsQueues(t *testing.T) {
+	r := execute(t, nil, notInstalled(&v1beta1.QueueList{}), "import")
+	check.That(t, r.code == exitError, "exit code %d", r.code)
+	check.Contains(t, "error", r.errOut, "no kind Queue of scheduling.volcano.sh")
+	r = execute(t, usedCluster(), interceptor.Funcs{}, "import", "research", "reserch")
+	check.That(t, r.code == exitError && r.out == "", "exit code %d: %s", r.code, r.out)
+	check.Contains(t, "error", r.errOut, "there is no Queue reserch")
+	r = execute(t, usedCluster(), interceptor.Funcs{}, "import", "--service-type", "Training")
+	check.That(t, r.code == exitError, "exit code %d", r.code)
+	check.Contains(t, "error", r.errOut, "is no name of a service type")
+}

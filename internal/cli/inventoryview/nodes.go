@@ -1,0 +1,137 @@
+package inventoryview
+
+import (
+	"io"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cli/output"
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// NodeList is the document of kubectl cardquota inventory --nodes.
+type NodeList struct {
+	output.TypeMeta `json:",inline"`
+	// Items are the nodes with cards or an anomaly, sorted by name, with an item for each card.
+	Items []Node `json:"items"`
+}
+
+// Node is one card of a node. A node without a card that can be counted has one item without a card.
+type Node struct {
+	// Name is the name of the node.
+	Name string `json:"name"`
+	// Card and Resource are the card name, and the resource that pods request.
+	Card     string `json:"card,omitempty"`
+	Resource string `json:"resource,omitempty"`
+	// Total is the number of allocatable cards.
+	Total int64 `json:"total"`
+	// Used is what pods hold, also terminating ones, and Free what is left. Both are unset if the pods
+	// may not be read.
+	Used *int64 `json:"used,omitempty"`
+	Free *int64 `json:"free,omitempty"`
+	// Ready and Cordoned are the state of the node.
+	Ready    bool `json:"ready"`
+	Cordoned bool `json:"cordoned,omitempty"`
+	// Anomalies say what is wrong with its labels.
+	Anomalies []string `json:"anomalies,omitempty"`
+}
+
+// NewNodeList returns the cards by node. charges has what each pod holds; hasPods is false if the pods
+// may not be read.
+func NewNodeList(nodes []card.NodeState, pods []*corev1.Pod, charge func(*corev1.Pod) quota.Charge, hasPods bool) NodeList {
+	used := heldByNode(pods, charge)
+	list := NodeList{TypeMeta: output.NewTypeMeta("InventoryNodeList"), Items: []Node{}}
+	for _, node := range nodes {
+		base := Node{Name: node.Name, Ready: node.IsReady, Cordoned: node.IsCordoned}
+		for _, anomaly := range node.Anomalies {
+			base.Anomalies = append(base.Anomalies, string(anomaly.Reason)+": "+anomaly.Message)
+		}
+		for _, offered := range node.Cards {
+			item := base
+			item.Card, item.Resource, item.Total = string(offered.Name), string(offered.Resource), int64(offered.Count)
+			if hasPods {
+				held := used[types.NamespacedName{Namespace: node.Name, Name: string(offered.Name)}]
+				taken, free := int64(held), int64(offered.Count.Sub(held))
+				item.Used, item.Free = &taken, &free
+			}
+			list.Items = append(list.Items, item)
+		}
+		if len(node.Cards) == 0 && len(base.Anomalies) > 0 {
+			list.Items = append(list.Items, base)
+		}
+	}
+	return list
+}
+
+// heldByNode returns what pods hold, by node and card name.
+func heldByNode(pods []*corev1.Pod, charge func(*corev1.Pod) quota.Charge) map[types.NamespacedName]card.Count {
+	held := map[types.NamespacedName]card.Count{}
+	for _, pod := range pods {
+		if !workload.MayBeRunning(pod) {
+			continue
+		}
+		for _, amount := range charge(pod).Cards {
+			key := types.NamespacedName{Namespace: pod.Spec.NodeName, Name: string(amount.Name)}
+			held[key] = held[key].Add(amount.Count)
+		}
+	}
+	return held
+}
+
+// Write writes the nodes as a table.
+func (l NodeList) Write(w io.Writer, style output.Style) error {
+	grid := output.Grid{Columns: []output.Column{{Header: "NODE", Shrinks: true}, {Header: "CARD", Shrinks: true}, {Header: "TOTAL", Right: true},
+		{Header: "USED", Right: true}, {Header: "FREE", Right: true}, {Header: "USAGE"}, {Header: "STATE"}}}
+	if style.Wide {
+		grid.Columns = append(grid.Columns, output.Column{Header: "RESOURCE"})
+	}
+	last := ""
+	for _, item := range l.Items {
+		name := item.Name
+		if name == last {
+			name = ""
+		}
+		last = item.Name
+		state := item.state()
+		if item.Card == "" {
+			grid.AddRow(output.Text(name), output.Colored(strings.Join(item.Anomalies, "; "), output.Red))
+			continue
+		}
+		row := []output.Cell{output.Text(name), output.Text(item.Card), output.Number(item.Total), optionalNumber(item.Used), optionalNumber(item.Free), output.Text("?"), output.Text(state)}
+		if item.Used != nil {
+			row[5] = output.Bar(output.Share{Used: *item.Used, Quota: item.Total}, barColumns)
+		}
+		if state != "Ready" {
+			row[6] = output.Colored(state, output.Yellow)
+		}
+		if style.Wide {
+			row = append(row, output.Text(item.Resource))
+		}
+		grid.AddRow(row...)
+	}
+	return grid.Write(w, style)
+}
+
+func optionalNumber(n *int64) output.Cell {
+	if n == nil {
+		return output.Text("?")
+	}
+	return output.Number(*n)
+}
+
+func (n Node) state() string {
+	switch {
+	case !n.Ready:
+		return "NotReady"
+	case n.Cordoned:
+		return "Cordoned"
+	case len(n.Anomalies) > 0:
+		return "Anomaly"
+	default:
+		return "Ready"
+	}
+}

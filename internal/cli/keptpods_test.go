@@ -1,0 +1,136 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	resourcehelper "k8s.io/component-helpers/resource"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"cardquota.dev/operator/internal/enforcement"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// wholePod is a pod as an API server returns it. What no command reads says so.
+func wholePod() *corev1.Pod {
+	pod := builder.Pod("lab", "train-0").Queue("research").Card("NVIDIA-H200").GPUs(2).CPU("4").Sidecar(builder.GPU, "1").Running("h200-0").Obj()
+	for subresource, fields := range map[string]string{"": `{"f:spec":{"f:containers":{}}}`, "status": `{"f:status":{"f:phase":{}}}`} {
+		pod.ManagedFields = append(pod.ManagedFields, metav1.ManagedFieldsEntry{
+			Manager: "unread", Subresource: subresource, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)},
+		})
+	}
+	pod.Annotations[corev1.LastAppliedConfigAnnotation] = "unread"
+	probe := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/unread", Port: intstr.FromInt32(80)}}}
+	for _, containers := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for i := range containers {
+			c := &containers[i]
+			c.Image, c.Command, c.Args, c.WorkingDir = "image", []string{"unread"}, []string{"unread"}, "/unread"
+			c.Env, c.EnvFrom = []corev1.EnvVar{{Name: "A", Value: "unread"}}, []corev1.EnvFromSource{{Prefix: "unread"}}
+			c.Ports = []corev1.ContainerPort{{HostPort: 8080, ContainerPort: 80}}
+			c.VolumeMounts, c.VolumeDevices = []corev1.VolumeMount{{Name: "data", MountPath: "/unread"}}, []corev1.VolumeDevice{{Name: "unread"}}
+			c.LivenessProbe, c.ReadinessProbe, c.StartupProbe = probe, probe, probe
+		}
+	}
+	pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{TargetContainerName: "unread"}}
+	pod.Spec.Volumes = []corev1.Volume{
+		{Name: "unread", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		{Name: "unread", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{}}},
+		{Name: "unread", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{}}},
+		{Name: "unread", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{}}},
+		{Name: "unread", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}}},
+		{Name: "unread", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{}}},
+		{Name: "claim", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "claim"}}},
+		{Name: "disk", VolumeSource: corev1.VolumeSource{ISCSI: &corev1.ISCSIVolumeSource{IQN: "disk"}}},
+	}
+	resized := &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("9"), builder.GPU: resource.MustParse("2")}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: pod.Spec.Containers[0].Name, ImageID: "unread", ContainerID: "unread", Resources: resized, AllocatedResources: resized.Requests}, {Name: "unread"}}
+	pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "unread", Image: "unread"}}
+	pod.Status.EphemeralContainerStatuses = []corev1.ContainerStatus{{Name: "unread"}}
+	pod.Status.PodIPs, pod.Status.HostIPs = []corev1.PodIP{{IP: "unread"}}, []corev1.HostIP{{IP: "unread"}}
+	pod.Status.NominatedNodeName = "h200-0"
+	return pod
+}
+
+// TestListsDropWhatIsNotRead compares what is made of a whole pod and of what a list keeps of it.
+func TestListsDropWhatIsNotRead(t *testing.T) {
+	whole := wholePod()
+	r := &reader{client: newCluster(t, []client.Object{whole.DeepCopy()}, interceptor.Funcs{})}
+	var pods []*corev1.Pod
+	_, err := listInto(t.Context(), r, newPodList, &pods)
+	check.NoError(t, err)
+	kept := pods[0]
+	text, err := json.Marshal(kept)
+	check.NoError(t, err)
+	check.That(t, !strings.Contains(string(text), "unread"), "the list keeps what no command reads: %s", text)
+	resolver := workload.Resolver{Inventory: (&workloads{nodes: []*corev1.Node{builder.Node("h200-0").GPUs("NVIDIA-H200", 8).Obj()}}).tracker().Inventory()}
+	describe := func(pod *corev1.Pod) []string {
+		var facts []string
+		for _, fact := range []any{
+			resolver.Request(pod), resolver.Usage(pod, nil, nil), workload.ReferenceFor(pod), workload.HostPorts(&pod.Spec), enforcement.ProvenanceOf(pod),
+			resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{UseStatusResources: true}), pod.Status.NominatedNodeName, pod.Spec.Containers[0].Image,
+		} {
+			facts = append(facts, fmt.Sprintf("%+v", fact))
+		}
+		for _, v := range pod.Spec.Volumes {
+			if v.Name != "unread" {
+				facts = append(facts, v.Name)
+			}
+		}
+		return facts
+	}
+	check.Equal(t, "what is made of the pod", describe(whole), describe(kept))
+}
+
+// TestOnlyTheSimulationKeepsImagesOfNodes: they are as large as the rest of a node.
+func TestOnlyTheSimulationKeepsImagesOfNodes(t *testing.T) {
+	node := builder.Node("h200-0").GPUs("NVIDIA-H200", 8).Obj()
+	node.Status.Images = []corev1.ContainerImage{{Names: []string{"image"}, SizeBytes: 1 << 30}}
+	node.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{}}`)}}}
+	r := &reader{client: newCluster(t, []client.Object{node}, interceptor.Funcs{})}
+	world, err := readWorkloads(t.Context(), r)
+	check.NoError(t, err)
+	check.That(t, len(world.nodes) == 1 && world.nodes[0].Status.Images == nil && world.nodes[0].ManagedFields == nil, "nodes %v", world.nodes)
+	simulated, _, err := readSimulated(t.Context(), r, defaultSystemNamespace)
+	check.NoError(t, err)
+	check.That(t, len(simulated.Nodes) == 1 && len(simulated.Nodes[0].Status.Images) == 1, "nodes of the simulation %v", simulated.Nodes)
+}
+
+// TestPodsShareEqualResources: whatever other pods request, a pod keeps what it requests.
+func TestPodsShareEqualResources(t *testing.T) {
+	list := func(cpu, gpus string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), builder.GPU: resource.MustParse(gpus)}
+	}
+	seed.Check(t, func(t *rapid.T) {
+		var kept keptPods
+		quantity := rapid.SampledFrom([]string{"0", "1", "1000m", "11", "1k"})
+		for range rapid.IntRange(1, 8).Draw(t, "pods") {
+			cpu, gpus := quantity.Draw(t, "cpu"), quantity.Draw(t, "gpus")
+			got, want := kept.shareList(list(cpu, gpus)), list(cpu, gpus)
+			for name, quantity := range want {
+				own := got[name]
+				check.That(t, len(got) == len(want) && own.Cmp(quantity) == 0, "%s is %s, want %s", name, own.String(), quantity.String())
+			}
+		}
+	})
+	var kept keptPods
+	for i := range 2 * maxSharedLists {
+		kept.shareList(list(fmt.Sprint(i), "1"))
+		check.Must(t, len(kept.lists) <= maxSharedLists, "%d lists are known", len(kept.lists))
+	}
+	one := kept.shareList(list("1", "2"))
+	one[builder.GPU] = resource.MustParse("9") // what is shared changes in both
+	again := kept.shareList(list("1", "2"))
+	gpus := again[builder.GPU]
+	check.That(t, gpus.Value() == 9, "equal lists are not shared: %v", again)
+}

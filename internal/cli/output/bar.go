@@ -1,0 +1,49 @@
+package output
+
+import "strings"
+
+// Share is what a bar shows: how much of a quota is used, and how much of that is borrowed.
+type Share struct {
+	Used, Borrowed, Quota int64
+}
+
+// Bar returns a cell of so many columns: "#" for used, "+" for borrowed, "." for what is left of the
+// quota, and "!" at the end if more is used than the quota. The characters differ, so that the bar
+// needs no colors. A bar is full only when the quota is used up, and empty only when nothing is used.
+func Bar(share Share, columns int) Cell {
+	if columns < 1 || share.Quota <= 0 && share.Used <= 0 {
+		return Cell{{Text: strings.Repeat(".", max(columns, 0)), Color: Faint}}
+	}
+	over := share.Used > share.Quota
+	used := columns
+	if !over {
+		used = cellsFor(share.Used, share.Quota, columns)
+	}
+	borrowed := 0
+	if share.Borrowed > 0 {
+		borrowed = cellsFor(min(share.Borrowed, share.Used), share.Used, used)
+	}
+	cell := Cell{{Text: strings.Repeat("#", used-borrowed), Color: Green}, {Text: strings.Repeat("+", borrowed), Color: Yellow},
+		{Text: strings.Repeat(".", columns-used), Color: Faint}}
+	if over {
+		cell = Cell{{Text: strings.Repeat("#", max(columns-1-borrowed, 0)), Color: Red},
+			{Text: strings.Repeat("+", min(borrowed, columns-1)), Color: Red}, {Text: "!", Color: Red}}
+	}
+	return cell
+}
+
+// cellsFor returns how many of all cells a part takes, rounded. A part that is not empty takes one
+// cell, and a part that is not everything leaves one.
+func cellsFor(part, whole int64, cells int) int {
+	switch {
+	case part <= 0 || whole <= 0 || cells <= 0:
+		return 0
+	case part >= whole:
+		return cells
+	}
+	n := int(float64(part)/float64(whole)*float64(cells) + 0.5)
+	if n >= cells {
+		n = cells - 1
+	}
+	return max(n, min(1, cells))
+}

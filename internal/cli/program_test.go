@@ -1,0 +1,32 @@
+package cli
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// TestTheProgramLinksNoScheduler checks that the commands, and the program for Windows, contain neither
+// Volcano's scheduler nor the operator, but its pure rules of admission. For other systems the program
+// adds the scheduler, for whatif.
+func TestTheProgramLinksNoScheduler(t *testing.T) {
+	list := exec.Command("go", "list", "-deps", "./cmd/kubectl-cardquota")
+	list.Dir, list.Env = "../..", append(os.Environ(), "GOOS=windows")
+	packages, err := list.Output()
+	check.NoError(t, err)
+	check.Contains(t, "packages", string(packages), "cardquota.dev/operator/internal/cli\n")
+	for name := range strings.Lines(string(packages)) {
+		if name = strings.TrimSpace(name); name == "cardquota.dev/operator/internal/webhook/validation" {
+			continue
+		}
+		for _, unwanted := range []string{
+			"volcano.sh/volcano", "sigs.k8s.io/controller-runtime/pkg/manager", "k8s.io/client-go/kubernetes/typed",
+			"cardquota.dev/operator/internal/controller", "cardquota.dev/operator/internal/webhook", "cardquota.dev/operator/internal/scheduler",
+		} {
+			check.That(t, name != unwanted && !strings.HasPrefix(name, unwanted+"/"), "the program imports %s", name)
+		}
+	}
+}

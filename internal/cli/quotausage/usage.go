@@ -1,0 +1,182 @@
+// Package quotausage is what kubectl cardquota top shows: how much of each quota is used, in the
+// order of tenants or of the tree of quotas. It is pure.
+package quotausage
+
+import (
+	"cmp"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/cli/output"
+)
+
+// List is the document of kubectl cardquota top.
+type List struct {
+	output.TypeMeta `json:",inline"`
+	// Tree reports whether the quotas form a tree. Then a parent comes before its children, and its
+	// numbers contain theirs. Otherwise the items are sorted by tenant, project and name.
+	Tree bool `json:"tree"`
+	// Items are the CardQuotas.
+	Items []Usage `json:"items"`
+}
+
+// Usage is one CardQuota.
+type Usage struct {
+	// Name is the name of the CardQuota.
+	Name string `json:"name"`
+	// Namespace is that of a LocalCardQuota, empty for a CardQuota. A LocalCardQuota has no tenant and
+	// no conditions, and ready is true.
+	Namespace string `json:"namespace,omitempty"`
+	// Tenant, Project, ServiceType and Parent are fields of its spec.
+	Tenant      string `json:"tenant"`
+	Project     string `json:"project,omitempty"`
+	ServiceType string `json:"serviceType,omitempty"`
+	Parent      string `json:"parent,omitempty"`
+	// Queue is the Volcano Queue that carries the quota.
+	Queue string `json:"queue"`
+	// Level is the number of ancestors in a tree, 0 at the top level.
+	Level int `json:"level"`
+	// Ready is condition Ready. Reason and Message say why it is not True.
+	Ready   bool   `json:"ready"`
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+	// Counted reports whether the operator has counted what the queue uses. If not, cards has only
+	// the quotas.
+	Counted bool `json:"counted"`
+	// Cards are the cards of the quota, and those that are used or pending without one.
+	Cards []Card `json:"cards"`
+	// Blocked is the number of workloads that wait.
+	Blocked int32 `json:"blocked"`
+}
+
+// Card is the usage of one card, in whole cards.
+type Card struct {
+	// Name is the card name.
+	Name string `json:"name"`
+	// Quota is the limit in force.
+	Quota int64 `json:"quota"`
+	// Deserved is what the queue takes back from borrowers, in a tree.
+	Deserved int64 `json:"deserved,omitempty"`
+	// Used is what its pods hold.
+	Used int64 `json:"used"`
+	// Borrowed is what it uses beyond what it deserves, in a tree.
+	Borrowed int64 `json:"borrowed,omitempty"`
+	// Pending is what its pending pods request.
+	Pending int64 `json:"pending"`
+	// Free is quota minus used, at least 0.
+	Free int64 `json:"free"`
+	// OverQuotaBy is used minus quota if that is more than 0.
+	OverQuotaBy int64 `json:"overQuotaBy,omitempty"`
+	// Physical is the number of these cards on all nodes.
+	Physical int64 `json:"physical"`
+}
+
+// NewList returns the usage of CardQuotas. With names it returns those alone, in a tree also what is
+// below them. missing are names that no CardQuota has.
+func NewList(quotas []*v1alpha1.CardQuota, names ...string) (list List, missing []string) {
+	list = List{TypeMeta: output.NewTypeMeta("CardUsageList"), Tree: isTree(quotas), Items: []Usage{}}
+	f := forest{children: map[string][]*v1alpha1.CardQuota{}, known: map[string]*v1alpha1.CardQuota{}, seen: map[string]bool{}}
+	sorted := slices.SortedFunc(slices.Values(quotas), compareQuotas)
+	for _, quota := range sorted {
+		f.known[quota.Name] = quota
+	}
+	for _, quota := range sorted {
+		if list.Tree {
+			f.children[quota.Spec.Parent] = append(f.children[quota.Spec.Parent], quota)
+		}
+	}
+	for _, name := range names {
+		if f.known[name] == nil {
+			missing = append(missing, name)
+		}
+	}
+	for _, quota := range sorted {
+		isRoot := !list.Tree || f.known[quota.Spec.Parent] == nil
+		if len(names) == 0 && isRoot || slices.Contains(names, quota.Name) {
+			f.addTree(&list, quota, 0)
+		}
+	}
+	for _, quota := range sorted { // parents that form a cycle
+		if len(names) == 0 {
+			f.addTree(&list, quota, 0)
+		}
+	}
+	return list, missing
+}
+
+// forest is the CardQuotas by parent while a list is made.
+type forest struct {
+	children map[string][]*v1alpha1.CardQuota
+	known    map[string]*v1alpha1.CardQuota
+	seen     map[string]bool
+}
+
+// addTree adds a CardQuota and those below it, each once.
+func (f *forest) addTree(list *List, quota *v1alpha1.CardQuota, level int) {
+	if f.seen[quota.Name] {
+		return
+	}
+	f.seen[quota.Name] = true
+	list.Items = append(list.Items, newUsage(quota, level))
+	for _, child := range f.children[quota.Name] {
+		f.addTree(list, child, level+1)
+	}
+}
+
+// isTree reports whether the operator treats CardQuotas as a tree. Otherwise spec.parent has no
+// effect, and the operator sets no such condition.
+func isTree(quotas []*v1alpha1.CardQuota) bool {
+	return slices.ContainsFunc(quotas, func(quota *v1alpha1.CardQuota) bool {
+		return meta.FindStatusCondition(quota.Status.Conditions, v1alpha1.ConditionHierarchyValid) != nil
+	})
+}
+
+func compareQuotas(a, b *v1alpha1.CardQuota) int {
+	return cmp.Or(cmp.Compare(a.Spec.Tenant, b.Spec.Tenant), cmp.Compare(a.Spec.Project, b.Spec.Project), cmp.Compare(a.Name, b.Name))
+}
+
+func newUsage(quota *v1alpha1.CardQuota, level int) Usage {
+	spec, status := quota.Spec, quota.Status
+	usage := Usage{
+		Name: quota.Name, Namespace: quota.Namespace, Tenant: spec.Tenant, Project: spec.Project, ServiceType: spec.ServiceType, Parent: spec.Parent,
+		Queue: quota.QueueName(), Level: level, Counted: status.Summary != "", Cards: []Card{}, Blocked: status.BlockedTotal,
+	}
+	switch ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady); {
+	case ready == nil && quota.Namespace != "":
+		usage.Ready = true
+	case ready == nil:
+		usage.Reason, usage.Message = "NotObserved", "the operator has not seen this CardQuota yet: see kubectl cardquota doctor"
+	case ready.Status == metav1.ConditionTrue:
+		usage.Ready = true
+	default:
+		usage.Reason, usage.Message = ready.Reason, ready.Message
+	}
+	if !usage.Counted {
+		for _, card := range spec.Cards {
+			usage.Cards = append(usage.Cards, Card{Name: card.Name, Quota: writtenQuota(card)})
+		}
+		return usage
+	}
+	for _, card := range status.Cards {
+		usage.Cards = append(usage.Cards, Card{
+			Name: card.Name, Quota: card.Quota, Deserved: card.Deserved, Used: card.Used, Borrowed: card.Borrowed,
+			Pending: card.Pending, Free: card.Free, OverQuotaBy: card.OverQuotaBy, Physical: card.Physical,
+		})
+	}
+	return usage
+}
+
+// writtenQuota returns the quota of a spec, deserved where it is inherited.
+func writtenQuota(card v1alpha1.Card) int64 {
+	switch {
+	case card.Quota != nil:
+		return *card.Quota
+	case card.Deserved != nil:
+		return *card.Deserved
+	default:
+		return 0
+	}
+}

@@ -1,0 +1,166 @@
+// Package cli is kubectl cardquota, the kubectl plugin of Cardquota. Each command reads objects with
+// the user's own rights, calls a pure function of a package below, and prints the result. No command
+// writes to the cluster.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"cardquota.dev/operator/internal/cli/output"
+)
+
+// Exit codes of the program. Commands that report a finding have further ones in their help.
+const (
+	exitOK    = 0
+	exitError = 1
+)
+
+// exitCode is an error that was shown already: it only sets the exit code.
+type exitCode int
+
+func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+// Run executes the program and returns its exit code. args begin with the name of the program. simulate
+// may be nil.
+func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams, simulate Simulator) int {
+	// Both libraries would write their own lines between the output, the second one stack traces.
+	klog.SetLogger(logr.Discard())
+	ctrllog.SetLogger(logr.Discard())
+	p := newProgram(streams)
+	p.simulate = simulate
+	return p.execute(ctx, completionArguments(args))
+}
+
+// completionPrefix begins the name under which kubectl starts a plugin to complete a command line.
+const completionPrefix = "kubectl_complete-"
+
+// completionArguments returns the arguments without the program. If kubectl started the program to
+// complete a command line, through a link of another name, they become those of a completion.
+func completionArguments(args []string) []string {
+	if len(args) == 0 {
+		return nil
+	}
+	if strings.HasPrefix(filepath.Base(args[0]), completionPrefix) {
+		return append([]string{cobra.ShellCompRequestCmd}, args[1:]...)
+	}
+	return args[1:]
+}
+
+// program is what all commands share.
+type program struct {
+	streams genericiooptions.IOStreams
+	flags   *genericclioptions.ConfigFlags
+	format  output.Format
+	// connect returns a client of the cluster that the flags name.
+	connect func() (client.WithWatch, error)
+	now     func() time.Time
+	// after is time.After.
+	after func(time.Duration) <-chan time.Time
+	// watches reports whether the command watches, and requestTimeout bounds its requests if it does not.
+	watches        bool
+	requestTimeout time.Duration
+	// simulate runs the scheduler, nil if the program does not contain it.
+	simulate Simulator
+	// isTerminal reports whether a writer is a terminal.
+	isTerminal func(io.Writer) bool
+}
+
+func newProgram(streams genericiooptions.IOStreams) *program {
+	p := &program{
+		streams: streams, flags: genericclioptions.NewConfigFlags(true), format: output.Table,
+		now: time.Now, after: time.After, isTerminal: isTerminal, requestTimeout: requestTimeout,
+	}
+	p.connect = p.connectCluster
+	return p
+}
+
+func (p *program) execute(ctx context.Context, args []string) int {
+	root := p.newRootCommand()
+	root.SetArgs(append([]string{}, args...)) // nil would mean those of the process
+	err := root.ExecuteContext(ctx)
+	var code exitCode
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &code):
+		return int(code)
+	case ctx.Err() != nil && errors.Is(err, context.Canceled): // Ctrl-C
+		return exitError
+	}
+	_, _ = fmt.Fprint(p.streams.ErrOut, output.Indent("error: "+explainError(err), "", ""))
+	return exitError
+}
+
+// shownConnectionFlags are those of kubectl's flags that help texts show. The command options lists all.
+var shownConnectionFlags = map[string]bool{"kubeconfig": true, "context": true, "namespace": true}
+
+func (p *program) newRootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "kubectl-cardquota",
+		Short: "See the quotas of cards, who uses them, and what is wrong",
+		Long: paragraphs("kubectl cardquota shows the quotas of cards, who uses them, and what is wrong.",
+			"It reads with your own rights, and writes nothing to the cluster. All flags of kubectl that choose a cluster "+
+				"and a user work here too, such as --context and --as: kubectl cardquota options lists them."),
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl cardquota"},
+		SilenceErrors: true, SilenceUsage: true,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetOut(p.streams.Out)
+	root.SetErr(p.streams.ErrOut)
+	root.SetIn(p.streams.In)
+	p.flags.AddFlags(root.PersistentFlags())
+	for _, flag := range flagsOf(root.PersistentFlags()) {
+		flag.Hidden = !shownConnectionFlags[flag.Name]
+	}
+	mustSucceed(root.RegisterFlagCompletionFunc("namespace", p.completeNamespaces))
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "FlagUsages", fmt.Sprintf("FlagUsagesWrapped %d", output.Columns)) + optionsHint)
+	root.AddCommand(p.newTopCommand(), p.newWhyCommand(), p.newWhatIfCommand(), p.newInventoryCommand(), p.newImportCommand(), p.newDoctorCommand(),
+		p.newReportCommand(), p.newVersionCommand(), newOptionsCommand())
+	return root
+}
+
+// addOutputFlag adds --output to a command, with the formats that only this command has.
+func (p *program) addOutputFlag(cmd *cobra.Command, further ...output.Format) {
+	allowed := append(slices.Clone(output.Formats), further...)
+	cmd.Flags().VarP(output.FormatFlag{Value: &p.format, Allowed: allowed}, "output", "o", "How to print: "+output.JoinWords(allowed, "or")+
+		". A table has at most 80 columns, wide as many as it needs.")
+	mustSucceed(cmd.RegisterFlagCompletionFunc("output", fixedCompletions(allowed)))
+}
+
+// style returns how the output is shown.
+func (p *program) style() output.Style {
+	return output.Style{Color: p.isTerminal(p.streams.Out) && !noColorWanted(), Wide: p.format == output.Wide}
+}
+
+// print writes a document, or what show writes for a person.
+func (p *program) print(document any, show func(w io.Writer, style output.Style) error) error {
+	if p.format.IsDocument() {
+		return output.WriteDocument(p.streams.Out, p.format, document)
+	}
+	return show(p.streams.Out, p.style())
+}
+
+// paragraphs wraps paragraphs of a help text.
+func paragraphs(texts ...string) string {
+	wrapped := make([]string, len(texts))
+	for i, text := range texts {
+		wrapped[i] = strings.Join(output.Wrap(text, output.Columns), "\n")
+	}
+	return strings.Join(wrapped, "\n\n")
+}

@@ -1,0 +1,100 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/cli/output"
+	"cardquota.dev/operator/internal/cli/quotausage"
+)
+
+func (p *program) newTopCommand() *cobra.Command {
+	watch := false
+	cmd := &cobra.Command{
+		Use:   "top [NAME...]",
+		Short: "Show how much of each quota is used",
+		Long: paragraphs("Shows quota, used, borrowed, pending and free cards of each CardQuota. In a tree of quotas a parent comes before "+
+			"its children, and its numbers contain theirs. Without a name it shows all CardQuotas.",
+			"Where you may not list CardQuotas, it shows the LocalCardQuotas of your namespace.",
+			"The bar shows used cards as #, borrowed ones as +, and ! if more is used than the quota. Borrowed cards may be taken back at any time."),
+		Example:           "  kubectl cardquota top\n  kubectl cardquota top llm-training --watch\n  kubectl cardquota top -o json",
+		ValidArgsFunction: p.completeCardQuotas,
+		RunE: func(cmd *cobra.Command, names []string) error {
+			namespace, _, err := p.flags.ToRawKubeConfigLoader().Namespace()
+			if err != nil {
+				return err
+			}
+			p.watches = watch
+			c, err := p.connect()
+			if err != nil {
+				return err
+			}
+			quotas, source, err := readCardQuotas(cmd.Context(), c, namespace)
+			if isForbidden(err) && len(names) > 0 { // who may not list may still get some by name
+				if named, getErr := getCardQuotas(cmd.Context(), c, names); !isForbidden(getErr) {
+					quotas, source, err = named, quotaSource{}, getErr
+				}
+			}
+			var noView *noViewError
+			switch {
+			case errors.As(err, &noView):
+				return errors.New(explainNoView(noView))
+			case err != nil:
+				return err
+			case watch && source.newList == nil:
+				return errors.New("--watch needs the right to list and watch cardquotas.cardquota.dev")
+			case watch:
+				return p.watchTop(cmd.Context(), c, source, names)
+			default:
+				return p.showTop(quotas, names, source.note)
+			}
+		},
+	}
+	p.addOutputFlag(cmd)
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Show it again after each change, until Ctrl-C.")
+	return cmd
+}
+
+// getCardQuotas returns the CardQuotas of some names that exist.
+func getCardQuotas(ctx context.Context, c client.Client, names []string) ([]*v1alpha1.CardQuota, error) {
+	var quotas []*v1alpha1.CardQuota
+	for _, name := range names {
+		quota := &v1alpha1.CardQuota{}
+		if err := c.Get(ctx, client.ObjectKey{Name: name}, quota); client.IgnoreNotFound(err) != nil {
+			return nil, err
+		} else if err == nil {
+			quotas = append(quotas, quota)
+		}
+	}
+	return quotas, nil
+}
+
+// showTop prints the usage of CardQuotas. It is an error if a named one does not exist, after the
+// others were shown.
+func (p *program) showTop(quotas []*v1alpha1.CardQuota, names []string, note string) error {
+	list, missing := quotausage.NewList(quotas, names...)
+	err := p.print(list, func(w io.Writer, style output.Style) error {
+		if len(list.Items) == 0 {
+			if len(missing) > 0 {
+				return nil
+			}
+			_, err := fmt.Fprint(w, output.Indent("The cluster has no CardQuotas. docs/administrator-guide.md says how to write one, "+
+				"and kubectl cardquota import makes them from the Queues of the cluster.", "", ""))
+			return err
+		}
+		if err := list.Write(w, style); err != nil || note == "" {
+			return err
+		}
+		return output.WriteNotes(w, []string{note})
+	})
+	if err == nil && len(missing) > 0 {
+		err = errors.New("no CardQuota has the name " + output.JoinWords(missing, "or"))
+	}
+	return err
+}

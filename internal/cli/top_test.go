@@ -1,0 +1,186 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+	"syscall"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/cli/output"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// counted is a CardQuota with a status.
+func counted(name, tenant, serviceType string, cards ...v1alpha1.CardStatus) *builder.CardQuotaBuilder {
+	b := builder.CardQuota(name).Tenant(tenant).ServiceType(serviceType)
+	return b.Condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady, "ok").With(func(q *v1alpha1.CardQuota) {
+		for _, card := range cards {
+			quota := card.Quota
+			q.Spec.Cards = append(q.Spec.Cards, v1alpha1.Card{Name: card.Name, Quota: &quota})
+		}
+		q.Status.Cards, q.Status.Summary, q.Status.Queue = cards, "counted", &v1alpha1.QueueStatus{Name: name, State: "Open"}
+	})
+}
+
+func inTree(b *builder.CardQuotaBuilder, parent string) *builder.CardQuotaBuilder {
+	return b.Condition(v1alpha1.ConditionHierarchyValid, metav1.ConditionTrue, v1alpha1.ReasonHierarchyValid, "ok").
+		With(func(q *v1alpha1.CardQuota) { q.Spec.Parent = parent })
+}
+
+// flatQuotas are the CardQuotas of the demo, and some in which something is wrong.
+func flatQuotas() []client.Object {
+	h200 := v1alpha1.CardStatus{Name: "NVIDIA-H200", Quota: 8, Used: 6, Pending: 4, Free: 2, Physical: 16}
+	mig := v1alpha1.CardStatus{Name: "NVIDIA-H200/mig-1g.18gb-mixed", Quota: 3, Used: 3, Physical: 14}
+	over := v1alpha1.CardStatus{Name: "Ascend-910B", Quota: 4, Used: 6, OverQuotaBy: 2, Physical: 8}
+	return []client.Object{
+		counted("llm-training", "llm", "training", h200, mig).Obj(),
+		counted("llm-chat", "llm", "inference", v1alpha1.CardStatus{Name: "NVIDIA-H200", Quota: 8, Free: 8, Physical: 16}).Obj(),
+		counted("ads", "ads", "training", over).
+			Condition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonHeld, "stopPolicy Hold").Obj(),
+		builder.CardQuota("new").Tenant("vision").Card("NVIDIA-H800", 2).Obj(),
+	}
+}
+
+func treeQuotas() []client.Object {
+	h800 := func(quota, deserved, used, borrowed int64) v1alpha1.CardStatus {
+		return v1alpha1.CardStatus{Name: "NVIDIA-H800", Quota: quota, Deserved: deserved, Used: used, Borrowed: borrowed, Free: quota - used, Physical: 8}
+	}
+	return []client.Object{
+		inTree(counted("institute", "science", "", h800(8, 8, 8, 0)), "").Obj(),
+		inTree(counted("astronomy", "science", "training", h800(8, 4, 6, 2)), "institute").Obj(),
+		inTree(counted("biology", "science", "inference", h800(8, 4, 2, 0)), "institute").Obj(),
+	}
+}
+
+func TestTop(t *testing.T) {
+	for name, tc := range map[string]struct {
+		objects []client.Object
+		args    []string
+	}{
+		"flat":       {flatQuotas(), nil},
+		"flat-wide":  {flatQuotas(), []string{"-o", "wide"}},
+		"flat-json":  {flatQuotas(), []string{"llm-training", "-o", "json"}},
+		"flat-yaml":  {flatQuotas(), []string{"new", "-o", "yaml"}},
+		"one":        {flatQuotas(), []string{"llm-chat"}},
+		"tree":       {treeQuotas(), nil},
+		"subtree":    {treeQuotas(), []string{"institute"}},
+		"no-objects": {nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := execute(t, tc.objects, interceptor.Funcs{}, append([]string{"top"}, tc.args...)...)
+			check.That(t, r.code == exitOK && r.errOut == "", "exit code %d, %s", r.code, r.errOut)
+			compareGolden(t, "top-"+name, r.out)
+			if !strings.Contains(name, "wide") && !strings.Contains(name, "yaml") {
+				checkColumns(t, r.out)
+			}
+		})
+	}
+}
+
+// checkColumns reports each line that is longer than a terminal.
+func checkColumns(t *testing.T, text string) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		if columns := output.Width(strings.TrimRight(line, "\n")); columns > output.Columns {
+			t.Errorf("%d columns: %s", columns, line)
+		}
+	}
+}
+
+func TestTopOfAMissingNameShowsTheOthers(t *testing.T) {
+	r := execute(t, flatQuotas(), interceptor.Funcs{}, "top", "ads", "adds")
+	check.That(t, r.code == exitError, "exit code %d", r.code)
+	check.Contains(t, "output", r.out, "Ascend-910B")
+	check.Contains(t, "error", r.errOut, "no CardQuota has the name adds")
+}
+
+func TestTopWithoutTheRightToListGetsByName(t *testing.T) {
+	list := &v1alpha1.CardQuotaList{}
+	r := execute(t, flatQuotas(), forbid(cardQuotas, list), "top", "llm-chat")
+	check.That(t, r.code == exitOK, "exit code %d: %s", r.code, r.errOut)
+	check.Contains(t, "output", r.out, "llm-chat")
+}
+
+// localQuota is the view of a tenant whose workloads wait, also in other namespaces.
+func localQuota() *v1alpha1.LocalCardQuota {
+	local := &v1alpha1.LocalCardQuota{Status: v1alpha1.LocalCardQuotaStatus{
+		Queue: "llm", State: "Open", ServiceType: "training", Summary: "3/4 NVIDIA-H200", PendingSummary: "2 NVIDIA-H200", BlockedTotal: 1, BlockedElsewhere: 2,
+		Cards: []v1alpha1.CardStatus{{Name: "NVIDIA-H200", Quota: 4, Used: 3, Pending: 2, Free: 1, Physical: 8}},
+	}}
+	local.Namespace, local.Name = "lab", "llm"
+	return local
+}
+
+func TestATenantSeesHisLocalCardQuotas(t *testing.T) {
+	objects := append(flatQuotas(), localQuota())
+	for name, args := range map[string][]string{"local": {"top", "-n", "lab"}, "local-json": {"top", "llm", "-n", "lab", "-o", "json"}} {
+		r := execute(t, objects, forbidCluster("lab"), args...)
+		check.That(t, r.code == exitOK && r.errOut == "", "exit code %d: %s", r.code, r.errOut)
+		compareGolden(t, "top-"+name, r.out)
+	}
+}
+
+// TestTopWithoutAViewSaysWhatHelps: a forgotten -n, a namespace that no CardQuota selects, and a user
+// without rights look alike.
+func TestTopWithoutAViewSaysWhatHelps(t *testing.T) {
+	objects := append(flatQuotas(), localQuota())
+	for name, tc := range map[string]struct {
+		mayRead string
+		args    []string
+		want    []string
+	}{
+		"no view":          {"other", nil, []string{"namespace other has no LocalCardQuota", "Check -n", "spec.namespaceSelector", "cardquota-viewer"}},
+		"no view, by name": {"other", []string{"llm"}, []string{"namespace other has no LocalCardQuota", "Check -n"}},
+		"no view, watched": {"other", []string{"--watch"}, []string{"namespace other has no LocalCardQuota", "Check -n"}},
+		"no rights":        {"lab", nil, []string{"no LocalCardQuotas in namespace other either", "Check -n", "the role view", "cardquota-viewer"}},
+	} {
+		r := execute(t, objects, forbidCluster(tc.mayRead), append([]string{"top", "-n", "other"}, tc.args...)...)
+		check.That(t, r.code == exitError && r.out == "", "%s: exit code %d: %s", name, r.code, r.out)
+		check.Contains(t, name, strings.Join(strings.Fields(r.errOut), " "), append(tc.want, `user "tina" may not list cardquotas.cardquota.dev`)...)
+		checkColumns(t, r.errOut)
+	}
+	old := notInstalled(&v1alpha1.LocalCardQuotaList{}) // an older installation has no such kind
+	withoutViews := interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		if sameKind(c, list, &v1alpha1.CardQuotaList{}) {
+			return forbidden("list", cardQuotas)
+		}
+		return old.List(ctx, c, list, options...)
+	}}
+	r := execute(t, objects, withoutViews, "top", "-n", "other")
+	check.That(t, r.code == exitError && !strings.Contains(r.errOut, "LocalCardQuota"), "exit code %d: %s", r.code, r.errOut)
+}
+
+func TestWhatKeepsACommandFromReadingIsExplained(t *testing.T) {
+	fail := func(err error) interceptor.Funcs {
+		return interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return err }}
+	}
+	refused := &url.Error{Op: "Get", URL: "https://10.0.0.1:6443/apis", Err: syscall.ECONNREFUSED}
+	nowhere := &url.Error{Op: "Get", URL: "http://localhost:8080/api", Err: syscall.ECONNREFUSED}
+	for name, tc := range map[string]struct {
+		intercept interceptor.Funcs
+		want      []string
+	}{
+		"rights":         {forbid(cardQuotas, &v1alpha1.CardQuotaList{}), []string{`user "tina" may not list cardquotas.cardquota.dev`, "cardquota-viewer"}},
+		"no CRD":         {notInstalled(&v1alpha1.CardQuotaList{}), []string{"no kind CardQuota of cardquota.dev", "docs/install.md"}},
+		"no server":      {fail(refused), []string{"https://10.0.0.1:6443 does not answer: connection refused"}},
+		"no kubeconfig":  {fail(nowhere), []string{"no cluster is configured", "KUBECONFIG"}},
+		"too slow":       {fail(context.DeadlineExceeded), []string{"in time"}},
+		"escape":         {fail(errors.New("a \x1b[31mred\x1b[0m\nline")), []string{"a ?[31mred?[0m line"}},
+		"something else": {fail(errors.New("the disk is full")), []string{"error: the disk is full"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := execute(t, flatQuotas(), tc.intercept, "top")
+			check.That(t, r.code == exitError && r.out == "", "exit code %d, printed %q", r.code, r.out)
+			check.Contains(t, "error", strings.Join(strings.Fields(r.errOut), " "), tc.want...)
+			checkColumns(t, r.errOut)
+		})
+	}
+}

@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/build"
+	"cardquota.dev/operator/internal/cli/versions"
+	"cardquota.dev/operator/internal/enforcement"
+)
+
+func (p *program) newVersionCommand() *cobra.Command {
+	clientOnly := false
+	namespace := defaultSystemNamespace
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Show the versions of this plugin and of the programs",
+		Long: paragraphs("Shows the versions of kubectl cardquota, of cardquota-manager and of cardquota-scheduler, and says when they do not " +
+			"fit together. Releases fit if they have the same minor version."),
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			document := versions.NewClientDocument(build.Version)
+			if !clientOnly {
+				c, err := p.connect()
+				if err != nil {
+					return err
+				}
+				if document, err = readVersions(cmd.Context(), &reader{client: c}, namespace); err != nil {
+					return err
+				}
+			}
+			return p.print(document, document.Write)
+		},
+	}
+	p.addOutputFlag(cmd)
+	cmd.Flags().BoolVar(&clientOnly, "client", false, "Show the version of kubectl cardquota only. Sends no request.")
+	p.addSystemNamespaceFlag(cmd, &namespace)
+	return cmd
+}
+
+// addSystemNamespaceFlag adds the flag that names the namespace of the programs.
+func (p *program) addSystemNamespaceFlag(cmd *cobra.Command, namespace *string) {
+	cmd.Flags().StringVar(namespace, "system-namespace", *namespace,
+		"The namespace of cardquota-manager and cardquota-scheduler. It is needed if you may not list Deployments of all namespaces.")
+	mustSucceed(cmd.RegisterFlagCompletionFunc("system-namespace", p.completeNamespaces))
+}
+
+// readVersions reads the versions of the programs. A program whose version the user may not read is
+// unknown.
+func readVersions(ctx context.Context, r *reader, namespace string) (versions.Document, error) {
+	deployments, mayRead, err := r.deploymentsOf(ctx, "cardquota-manager", namespace)
+	if err != nil {
+		return versions.Document{}, err
+	}
+	operator := ""
+	for _, deployment := range deployments {
+		namespace = deployment.Namespace
+		for _, container := range deployment.Spec.Template.Spec.Containers {
+			if tag := versions.OfImage(container.Image); tag != "" && operator == "" {
+				operator = tag
+			}
+		}
+	}
+	scheduler, err := readSchedulerVersion(ctx, r, namespace)
+	if err != nil {
+		return versions.Document{}, err
+	}
+	unknown := r.gaps
+	switch {
+	case operator != "" || !mayRead:
+	case len(deployments) == 0:
+		unknown = append(unknown, "no Deployment has the label "+programLabel+"=cardquota-manager: the operator is not installed")
+	default:
+		unknown = append(unknown, "the image of cardquota-manager has no tag with a version")
+	}
+	if scheduler == "" {
+		unknown = append(unknown, "cardquota-scheduler has sent no heartbeat yet: kubectl cardquota doctor says why")
+	}
+	return versions.NewDocument(build.Version, operator, scheduler, unknown...), nil
+}
+
+// readSchedulerVersion returns the version that the scheduler reported last: in the status of the
+// policy, which every viewer may read, or in its heartbeat.
+func readSchedulerVersion(ctx context.Context, r *reader, namespace string) (string, error) {
+	policy := &v1alpha1.ServiceTypePolicy{}
+	exists, _, err := r.lookUp(ctx, client.ObjectKey{Name: v1alpha1.PolicyName}, policy)
+	switch {
+	case isNotInstalled(err):
+		r.gaps = append(r.gaps, explainError(err))
+	case err != nil:
+		return "", err
+	case exists && policy.Status.Scheduler != nil:
+		return policy.Status.Scheduler.Version, nil
+	}
+	lease := &coordinationv1.Lease{}
+	if exists, _, err := r.lookUp(ctx, client.ObjectKey{Namespace: namespace, Name: enforcement.LeaseName}, lease); err != nil || !exists {
+		return "", err
+	}
+	report, err := enforcement.ReadReport(lease)
+	if err != nil {
+		return "", nil //nolint:nilerr // a Lease without a version says nothing about it
+	}
+	return report.Version, nil
+}

@@ -1,0 +1,295 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cli/whatifview"
+	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/simulation"
+)
+
+// Simulator runs the scheduler with a configuration on a snapshot, see package simulator. It is nil where
+// the scheduler cannot be built.
+type Simulator func(ctx context.Context, c *simulation.Cluster, added []simulation.Workload, configuration string, now time.Time) (simulation.Result, error)
+
+var errNoSimulator = errors.New("whatif contains Volcano's scheduler, which does not exist for this operating system: run kubectl cardquota on Linux or macOS")
+
+// whatIf is what the user asks: workloads, and changes of the cluster.
+type whatIf struct {
+	files             manifestFiles
+	systemNamespace   string
+	quotas, additions []string
+	drained           []string
+}
+
+func (p *program) newWhatIfCommand() *cobra.Command {
+	asked := whatIf{systemNamespace: defaultSystemNamespace}
+	cmd := &cobra.Command{
+		Use:   "whatif -f FILE",
+		Short: "Show where a job would run, and whom it would displace",
+		Long: paragraphs("Runs the scheduler itself, with the configuration of the cluster, on a snapshot of the cluster in this process. It shows where the pods of a file would run or why they would wait, "+
+			"which workloads would be evicted for them, and how much of their work would be lost. It writes nothing to the cluster.",
+			"The files may have Volcano jobs, Jobs, Deployments, StatefulSets, Pods and PodGroups. With --quota, --drain and --add-nodes the snapshot changes first; each may be repeated.",
+			"It knows what objects say, but not what the running scheduler remembers, such as cards that it keeps for a gang. It looks at no volumes, quotas of namespaces or network topology. "+
+				"Pods that are terminating end at once, and running ones never. docs/kubectl.md lists all that it does not look at. It needs the rights to list nodes, namespaces, pods, Queues, PodGroups, Volcano jobs, PriorityClasses and PodDisruptionBudgets, and to get the ServiceTypePolicy and the scheduler's ConfigMap.",
+			fmt.Sprintf("The exit code is 0 if all pods would run, %d if some would wait or a drain would end some for good, and 1 if it could not look.", exitWaits)),
+		Example: "  kubectl cardquota whatif -f job.yaml\n  kubectl cardquota whatif -f job.yaml --quota research:NVIDIA-H200=16\n  kubectl cardquota whatif --drain h200-0\n  kubectl cardquota whatif -f job.yaml --add-nodes 2:NVIDIA-H200",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			result, err := p.answerWhatIf(cmd.Context(), &asked)
+			if err != nil {
+				return err
+			}
+			if err := p.print(result, result.Write); err != nil {
+				return err
+			}
+			if !result.Runs {
+				return exitCode(exitWaits)
+			}
+			return nil
+		},
+	}
+	p.addOutputFlag(cmd)
+	p.addSystemNamespaceFlag(cmd, &asked.systemNamespace)
+	asked.files.addFlags(cmd, "Files, folders or URLs with workloads; - is the standard input.")
+	cmd.Flags().StringArrayVar(&asked.quotas, "quota", nil, "Another quota of a CardQuota or Queue: NAME:CARD=N.")
+	cmd.Flags().StringArrayVar(&asked.drained, "drain", nil, "A node that is drained.")
+	cmd.Flags().StringArrayVar(&asked.additions, "add-nodes", nil, "Nodes that are added, like those with the card: N:CARD.")
+	mustSucceed(cmd.RegisterFlagCompletionFunc("drain", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return p.completeNames(cmd, newNodeList, asked.drained)
+	}))
+	return cmd
+}
+
+func newNodeList() client.ObjectList { return &corev1.NodeList{} }
+
+// answerWhatIf reads the cluster, changes the snapshot and simulates.
+func (p *program) answerWhatIf(ctx context.Context, asked *whatIf) (whatifview.Result, error) {
+	var none whatifview.Result
+	if p.simulate == nil {
+		return none, errNoSimulator
+	}
+	if len(asked.files.names)+len(asked.quotas)+len(asked.drained)+len(asked.additions) == 0 {
+		return none, errors.New("nothing is asked: write --filename, --quota, --drain or --add-nodes")
+	}
+	objects, err := asked.files.readObjects(p.streams.In)
+	if err != nil {
+		return none, err
+	}
+	if len(asked.files.names) > 0 && len(objects) == 0 {
+		return none, errors.New("read --filename: the files have no objects")
+	}
+	namespace, _, err := p.flags.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return none, err
+	}
+	c, err := p.connect()
+	if err != nil {
+		return none, err
+	}
+	cluster, configuration, err := readSimulated(ctx, &reader{client: c}, asked.systemNamespace)
+	if err != nil {
+		return none, err
+	}
+	if err := asked.change(ctx, c, cluster); err != nil {
+		return none, err
+	}
+	var added []simulation.Workload
+	if len(objects) > 0 {
+		if added, err = simulation.NewWorkloads(cluster, objects, namespace); err != nil {
+			return none, err
+		}
+	}
+	result, err := p.runSimulation(ctx, cluster, added, configuration)
+	return whatifview.New(result), err
+}
+
+// simulationNotice is after what time a person at a terminal is told why no answer comes.
+const simulationNotice = 2 * time.Second
+
+// runSimulation runs the scheduler. It returns as soon as ctx ends: a session of a large cluster takes
+// seconds, and is left to end with the program.
+func (p *program) runSimulation(ctx context.Context, cluster *simulation.Cluster, added []simulation.Workload, configuration string) (simulation.Result, error) {
+	type outcome struct {
+		result simulation.Result
+		err    error
+	}
+	ended := make(chan outcome, 1)
+	go func() {
+		result, err := p.simulate(ctx, cluster, added, configuration, p.now())
+		ended <- outcome{result, err}
+	}()
+	notice := p.after(simulationNotice)
+	for {
+		select {
+		case done := <-ended:
+			return done.result, done.err
+		case <-ctx.Done():
+			return simulation.Result{}, ctx.Err()
+		case <-notice:
+			if p.isTerminal(p.streams.ErrOut) {
+				_, _ = fmt.Fprintf(p.streams.ErrOut, "The scheduler runs on a snapshot of %d nodes and %d pods. Ctrl-C ends it.\n", len(cluster.Nodes), len(cluster.Pods))
+			}
+		}
+	}
+}
+
+// readSimulated reads all that the scheduler reads, and its configuration. Without all of it the answer
+// would be another one than the scheduler's, so a missing right is an error.
+func readSimulated(ctx context.Context, r *reader, systemNamespace string) (*simulation.Cluster, string, error) {
+	c := &simulation.Cluster{}
+	for _, read := range []func() (bool, error){
+		func() (bool, error) { return listInto(ctx, r, newNodeList, &c.Nodes) },
+		func() (bool, error) {
+			return listInto(ctx, r, func() client.ObjectList { return &corev1.NamespaceList{} }, &c.Namespaces)
+		},
+		func() (bool, error) {
+			return listInto(ctx, r, func() client.ObjectList { return &corev1.PodList{} }, &c.Pods)
+		},
+		func() (bool, error) { return listInto(ctx, r, newQueueList, &c.Queues) },
+		func() (bool, error) {
+			return listInto(ctx, r, func() client.ObjectList { return &v1beta1.PodGroupList{} }, &c.PodGroups)
+		},
+		func() (bool, error) {
+			return listInto(ctx, r, func() client.ObjectList { return &batchv1alpha1.JobList{} }, &c.Jobs)
+		},
+		func() (bool, error) {
+			return listInto(ctx, r, func() client.ObjectList { return &schedulingv1.PriorityClassList{} }, &c.PriorityClasses)
+		},
+		func() (bool, error) {
+			return listInto(ctx, r, func() client.ObjectList { return &policyv1.PodDisruptionBudgetList{} }, &c.Budgets)
+		},
+	} {
+		if _, err := read(); err != nil {
+			return nil, "", err
+		}
+	}
+	configuration, err := readConfiguration(ctx, r, systemNamespace, c)
+	if err != nil {
+		return nil, "", err
+	}
+	if len(r.gaps) > 0 {
+		return nil, "", fmt.Errorf("the scheduler decides by all of the cluster, and you may not read all of it: %s", strings.Join(r.gaps, "; "))
+	}
+	return c, configuration, nil
+}
+
+// readConfiguration returns the configuration of the scheduler, or before the installation the one that
+// the operator would render. It sets what of the cluster the policy decides.
+func readConfiguration(ctx context.Context, r *reader, systemNamespace string, c *simulation.Cluster) (string, error) {
+	object := &v1alpha1.ServiceTypePolicy{}
+	hasPolicy, _, err := r.lookUp(ctx, client.ObjectKey{Name: v1alpha1.PolicyName}, object)
+	if err != nil && !isNotInstalled(err) {
+		return "", err
+	}
+	if hasPolicy {
+		c.Policy = object
+	}
+	spec := policy.Effective(object.Spec)
+	c.Mappings, c.Schedulers = policy.CardMappings(object), spec.Scheduler.Names
+	live := &corev1.ConfigMap{}
+	exists, _, err := r.lookUp(ctx, client.ObjectKey{Namespace: systemNamespace, Name: policy.ConfigMapName}, live)
+	if err != nil {
+		return "", err
+	}
+	if text := live.Data[policy.ConfigMapKey]; exists && text != "" {
+		return text, nil
+	}
+	ref := policy.BaseFor(spec, defaultSystemNamespace)
+	base := &corev1.ConfigMap{}
+	if exists, _, err = r.lookUp(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, base); err != nil {
+		return "", err
+	}
+	if !exists {
+		base = nil
+	}
+	rendered := policy.RenderConfiguration(spec, ref, base, nil, "")
+	if rendered.Text == "" {
+		return "", fmt.Errorf("the scheduler has no configuration: %s", rendered.Message)
+	}
+	return rendered.Text, nil
+}
+
+// change applies the flags to a snapshot: first what is added, then what is drained.
+func (asked *whatIf) change(ctx context.Context, c client.Client, cluster *simulation.Cluster) error {
+	for _, text := range asked.additions {
+		count, name, ok := strings.Cut(text, ":")
+		n, err := strconv.Atoi(count)
+		parsed, nameErr := card.ParseName(name)
+		if !ok || err != nil || nameErr != nil {
+			return fmt.Errorf("--add-nodes %s: write N:CARD, such as 2:NVIDIA-H200", text)
+		}
+		if err := cluster.AddNodes(n, parsed); err != nil {
+			return fmt.Errorf("--add-nodes %s: %w", text, err)
+		}
+	}
+	for _, text := range asked.quotas {
+		name, parsed, count, err := parseQuotaFlag(text)
+		if err == nil {
+			name, err = queueNamed(ctx, c, cluster, name)
+		}
+		if err == nil {
+			err = cluster.SetQuota(name, parsed, count)
+		}
+		if err != nil {
+			return fmt.Errorf("--quota %s: %w", text, err)
+		}
+	}
+	for _, node := range asked.drained {
+		if err := cluster.Drain(node); err != nil {
+			return fmt.Errorf("--drain %s: %w", node, err)
+		}
+	}
+	return nil
+}
+
+// parseQuotaFlag parses NAME:CARD=N.
+func parseQuotaFlag(text string) (name string, parsed card.Name, count card.Count, err error) {
+	last := strings.LastIndex(text, "=")
+	name, named, ok := strings.Cut(text[:max(last, 0)], ":")
+	if !ok || name == "" {
+		return "", "", 0, errors.New("write NAME:CARD=N, such as research:NVIDIA-H200=16")
+	}
+	if parsed, err = card.ParseName(named); err != nil {
+		return "", "", 0, err
+	}
+	number, err := strconv.ParseInt(text[last+1:], 10, 32)
+	if err != nil || number < 0 {
+		return "", "", 0, fmt.Errorf("%q is no number of cards: write a whole number from 0 to %d", text[last+1:], math.MaxInt32)
+	}
+	return name, parsed, card.Count(number), nil
+}
+
+// queueNamed returns the queue of a CardQuota, or the Queue of that name.
+func queueNamed(ctx context.Context, c client.Client, cluster *simulation.Cluster, name string) (string, error) {
+	quota := &v1alpha1.CardQuota{}
+	err := c.Get(ctx, client.ObjectKey{Name: name}, quota)
+	if err == nil {
+		return quota.QueueName(), nil
+	}
+	if !apierrors.IsNotFound(err) && !isNotInstalled(err) {
+		return "", err
+	}
+	if !slices.ContainsFunc(cluster.Queues, func(queue *v1beta1.Queue) bool { return queue.Name == name }) {
+		return "", fmt.Errorf("there is no CardQuota and no Queue %s", name)
+	}
+	return name, nil
+}

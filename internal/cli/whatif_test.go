@@ -1,0 +1,211 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/simulation"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// sharedFleet is two nodes of 8 cards, on one of which a job of training runs.
+func sharedFleet() []client.Object {
+	keeps, gives := false, true
+	chat := builder.Queue("chat-queue").Quota(`{"NVIDIA-H200":12}`).ServiceType("inference").Capability("64", "1Ti").Priority(80000).Obj()
+	research := builder.Queue("research").Quota(`{"NVIDIA-H200":16}`).ServiceType("training").Capability("64", "1Ti").Priority(20000).Obj()
+	chat.Name, chat.Spec.Reclaimable, research.Spec.Reclaimable = "chat", &keeps, &gives
+	objects := []client.Object{
+		builder.Namespace("lab"), builder.Node("h200-0").GPUs("NVIDIA-H200", 8).Obj(), builder.Node("h200-1").GPUs("NVIDIA-H200", 8).Obj(),
+		builder.Queue("root").Obj(), builder.Queue("default").Obj(), chat, research,
+		builder.CardQuota("research-quota").Queue("research").Obj(),
+	}
+	job := builder.Gang("lab", "train", 2, builder.Pod("lab", "train").Scheduler("volcano").Card("NVIDIA-H200").GPUs(4).CPU("1").Memory("1Gi")).Queue("research").Obj()
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(job)
+	if err != nil {
+		panic(err)
+	}
+	manifest := &unstructured.Unstructured{Object: content}
+	manifest.SetAPIVersion("batch.volcano.sh/v1alpha1")
+	manifest.SetKind("Job")
+	made, err := simulation.NewWorkloads(&simulation.Cluster{
+		Schedulers: []string{"volcano"}, Namespaces: []*corev1.Namespace{builder.Namespace("lab")}, Queues: []*v1beta1.Queue{research},
+	}, []*unstructured.Unstructured{manifest}, "lab")
+	if err != nil {
+		panic(err)
+	}
+	made[0].Group.Status.Phase = v1beta1.PodGroupRunning
+	made[0].Group.Annotations = map[string]string{v1alpha1.AnnotationCheckpointTime: at.Add(-90 * time.Minute).Format(time.RFC3339)}
+	objects = append(objects, job, made[0].Group)
+	for _, pod := range made[0].Pods {
+		began := metav1.NewTime(time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)) // longer than the minimum runtime on any clock
+		pod.Spec.NodeName, pod.Status.Phase, pod.Status.StartTime = "h200-0", corev1.PodRunning, &began
+		objects = append(objects, pod)
+	}
+	return objects
+}
+
+func TestWhatIf(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args []string
+		code int
+	}{
+		"displaces": {[]string{"-f", "testdata/serve.yaml", "-o", "wide"}, exitOK},
+		"waits":     {[]string{"-f", "testdata/serve.yaml", "--quota", "chat:NVIDIA-H200=4"}, exitWaits},
+		"nodes":     {[]string{"-f", "testdata/serve.yaml", "--add-nodes", "1:NVIDIA-H200"}, exitOK},
+		"drain":     {[]string{"--drain", "h200-0"}, exitOK},
+		"quota":     {[]string{"-f", "testdata/serve.yaml", "--drain", "h200-0", "--quota", "research-quota:NVIDIA-H200=0"}, exitWaits},
+		"yaml":      {[]string{"-f", "testdata/serve.yaml", "-o", "yaml"}, exitOK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := execute(t, sharedFleet(), interceptor.Funcs{}, append([]string{"whatif", "--namespace", "lab"}, tc.args...)...)
+			check.That(t, r.code == tc.code, "exit code %d: %s", r.code, r.errOut)
+			compareGolden(t, "whatif-"+name, r.out+r.errOut)
+			if name != "displaces" && name != "yaml" {
+				checkColumns(t, r.out+r.errOut)
+			}
+		})
+	}
+}
+
+// TestWhatIfADrainedNodeIsMissed: a script must not drain a node whose pods find no other one.
+func TestWhatIfADrainedNodeIsMissed(t *testing.T) {
+	alone := builder.Pod("lab", "alone").Scheduler("volcano").Running("h200-1").Obj()
+	for name, tc := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no other node":   {[]string{"--drain", "h200-0", "--drain", "h200-1"}, `"drainedPlaced": 0`},
+		"a pod that ends": {[]string{"--drain", "h200-1"}, `"drainedEnded": 1`},
+	} {
+		r := execute(t, append(sharedFleet(), alone), interceptor.Funcs{}, append([]string{"whatif", "-o", "json"}, tc.args...)...)
+		check.That(t, r.code == exitWaits, "%s: exit code %d: %s", name, r.code, r.errOut)
+		check.Contains(t, name, r.out, `"runs": false`, tc.want)
+		r = execute(t, append(sharedFleet(), alone), interceptor.Funcs{}, append([]string{"whatif"}, tc.args...)...)
+		check.That(t, !strings.Contains(r.out, "Nothing would be displaced"), "%s: %s", name, r.out)
+	}
+}
+
+// TestWhatIfNamesWhatADrainCosts: the work of its gang since the last checkpoint is lost.
+func TestWhatIfNamesWhatADrainCosts(t *testing.T) {
+	r := execute(t, sharedFleet(), interceptor.Funcs{}, "whatif", "--drain", "h200-0", "-o", "json")
+	check.Contains(t, "output", r.out, `"drained": true`, `"cardSeconds": 43200`, `"lostCardSeconds": 43200`, `"restarted": 2`)
+	r = execute(t, sharedFleet(), interceptor.Funcs{}, "whatif", "--drain", "h200-0", "-o", "wide")
+	check.Contains(t, "output", r.out, "Job lab/train", "12.0", "the drain", "In all, 12.0 card-hours of work would be lost.")
+}
+
+// simulating is a program whose simulation runs until it has told what it does, or is canceled.
+func simulating(ctx context.Context, t *testing.T, isTerminal bool, simulate Simulator, after <-chan time.Time) result {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	p := newProgram(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &errOut})
+	c := newCluster(t, sharedFleet(), interceptor.Funcs{})
+	p.connect = func() (client.WithWatch, error) { return c, nil }
+	p.isTerminal = func(w io.Writer) bool { return isTerminal && w == &errOut }
+	p.simulate, p.after = simulate, func(time.Duration) <-chan time.Time { return after }
+	code := p.execute(ctx, []string{"whatif", "--drain", "h200-0"})
+	return result{out.String(), errOut.String(), code}
+}
+
+// TestWhatIfEndsAtOnce: Ctrl-C does not wait for the session that runs.
+func TestWhatIfEndsAtOnce(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	hangs := make(chan struct{})
+	defer close(hangs)
+	r := simulating(ctx, t, true, func(context.Context, *simulation.Cluster, []simulation.Workload, string, time.Time) (simulation.Result, error) {
+		cancel()
+		<-hangs
+		return simulation.Result{}, nil
+	}, nil)
+	check.That(t, r == result{code: exitError}, "result %+v", r)
+}
+
+// TestWhatIfSaysThatItSimulates: to a person, if it takes long, and only once.
+func TestWhatIfSaysThatItSimulates(t *testing.T) {
+	for isTerminal, want := range map[bool]string{true: "The scheduler runs on a snapshot of 2 nodes and 2 pods. Ctrl-C ends it.\n", false: ""} {
+		after := make(chan time.Time)
+		r := simulating(t.Context(), t, isTerminal, func(context.Context, *simulation.Cluster, []simulation.Workload, string, time.Time) (simulation.Result, error) {
+			after <- at
+			return simulation.Result{IsSettled: true}, nil
+		}, after)
+		check.That(t, r == result{"\nNothing would be displaced.\n", want, exitOK}, "result %+v", r)
+	}
+	never := simulating(t.Context(), t, true, func(context.Context, *simulation.Cluster, []simulation.Workload, string, time.Time) (simulation.Result, error) {
+		return simulation.Result{IsSettled: true}, nil
+	}, nil)
+	check.Equal(t, "error stream", "", never.errOut)
+}
+
+func TestWhatIfRefuses(t *testing.T) {
+	written := func(name, text string) string {
+		path := filepath.Join(t.TempDir(), name)
+		check.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	for name, tc := range map[string]struct {
+		args []string
+		want string
+	}{
+		"nothing":       {nil, "nothing is asked"},
+		"quota":         {[]string{"--quota", "chat=4"}, "write NAME:CARD=N"},
+		"negative":      {[]string{"--quota", "chat:NVIDIA-H200=-4"}, "--quota chat:NVIDIA-H200=-4"},
+		"no queue":      {[]string{"--quota", "none:NVIDIA-H200=4"}, "no CardQuota and no Queue none"},
+		"no node":       {[]string{"--drain", "none"}, "there is no node none"},
+		"additions":     {[]string{"--add-nodes", "H200"}, "write N:CARD"},
+		"no card":       {[]string{"--add-nodes", "1:NVIDIA-H20"}, "no node has NVIDIA-H20"},
+		"no file":       {[]string{"-f", "testdata/none.yaml"}, "none.yaml"},
+		"no card name":  {[]string{"--quota", "chat:H 200=4"}, "--quota chat:H 200=4: "},
+		"two numbers":   {[]string{"--quota", "chat:NVIDIA-H200=4,5"}, `"4,5" is no number of cards`},
+		"any script":    {[]string{"--quota", "研究:NVIDIA-H200=4"}, "no CardQuota and no Queue 研究"},
+		"nothing in it": {[]string{"-f", written("empty.yaml", "")}, "no objects"},
+		"only comments": {[]string{"-f", written("comments.yaml", "# nothing\n---\n")}, "no objects"},
+		"no manifest":   {[]string{"-f", written("text.yaml", "some words")}, "text.yaml"},
+		"another kind":  {[]string{"-f", written("service.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: x}\n")}, "is no kind that whatif knows"},
+		"no such kind":  {[]string{"-f", written("kind.yaml", "apiVersion: example.com/v1\nkind: 任务\nmetadata: {name: x}\n")}, "example.com/v1, Kind=任务 is no kind that whatif knows"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := execute(t, sharedFleet(), interceptor.Funcs{}, append([]string{"whatif"}, tc.args...)...)
+			check.That(t, r.code == exitError && r.out == "", "exit code %d, output %s", r.code, r.out)
+			check.Contains(t, "error", strings.Join(strings.Fields(r.errOut), " "), tc.want)
+		})
+	}
+}
+
+// TestWhatIfNamesMissingRights: without all of the cluster there is no answer, and every missing right is
+// named.
+func TestWhatIfNamesMissingRights(t *testing.T) {
+	refuse := interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		switch list.(type) {
+		case *corev1.NodeList:
+			return forbidden("list", schema.GroupResource{Resource: "nodes"})
+		case *corev1.PodList:
+			return forbidden("list", schema.GroupResource{Resource: "pods"})
+		}
+		return c.List(ctx, list, options...)
+	}}
+	r := execute(t, sharedFleet(), refuse, "whatif", "--drain", "h200-0")
+	check.That(t, r.code == exitError && r.out == "", "exit code %d, output %s", r.code, r.out)
+	check.Contains(t, "error", strings.Join(strings.Fields(r.errOut), " "), "may not list nodes", "may not list pods")
+}
+
+func TestWhatIfNeedsTheScheduler(t *testing.T) {
+	_, err := newProgram(streams()).answerWhatIf(t.Context(), &whatIf{})
+	check.Says(t, err, errNoSimulator.Error())
+}

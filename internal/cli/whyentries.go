@@ -1,0 +1,243 @@
+package cli
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cardquota"
+	"cardquota.dev/operator/internal/cli/explanation"
+	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// countPods counts the pods by what they wait for, and sets what one of them requests.
+func (w *whyReader) countPods() {
+	for _, pod := range w.found.pods {
+		switch {
+		case workload.IsPending(pod):
+			w.input.Pending++
+		case pod.Spec.NodeName == "" && len(pod.Spec.SchedulingGates) > 0:
+			w.input.Gated++
+		case workload.IsAssigned(pod):
+			w.input.Placed++
+		}
+	}
+	if len(w.found.pods) == 0 && w.found.group != nil && w.found.group.Status.Phase != v1beta1.PodGroupRunning && w.found.group.Status.Phase != v1beta1.PodGroupCompleted {
+		w.input.Pending = 1
+	}
+	w.setRequest(w.shownCard())
+}
+
+// cardOf returns the cards of a pod as status.blocked has them: those that it names, else its resource.
+func (w *whyReader) cardOf(pod *corev1.Pod) string {
+	request := w.resolver.Request(pod)
+	if request.Named.AllowsAny() {
+		return string(request.Resource)
+	}
+	return request.Named.String()
+}
+
+// pendingCards returns the cards of the pods that wait, "" for a pod without cards.
+func (w *whyReader) pendingCards() []string {
+	var cards []string
+	for _, pod := range w.found.pods {
+		if workload.IsPending(pod) {
+			cards = append(cards, w.cardOf(pod))
+		}
+	}
+	return cards
+}
+
+// shownCard returns the cards that the explanation is about: those of its entry, else those of the
+// first pod that requests any.
+func (w *whyReader) shownCard() string {
+	if len(w.input.Entries) > 0 {
+		return w.input.Entries[0].Card
+	}
+	for _, asked := range w.pendingCards() {
+		if asked != "" {
+			return asked
+		}
+	}
+	return ""
+}
+
+// setRequest sets what the first waiting pod with some cards requests. If none has them, it is the
+// first waiting pod, or the job without pods.
+func (w *whyReader) setRequest(asked string) {
+	var chosen *corev1.Pod
+	for _, pod := range w.found.pods {
+		if workload.IsPending(pod) && (chosen == nil || w.cardOf(chosen) != asked && w.cardOf(pod) == asked) {
+			chosen = pod
+		}
+	}
+	switch {
+	case chosen != nil:
+		w.setPodRequest(chosen)
+	case w.input.Pending > 0:
+		w.setJobRequest(asked)
+	}
+}
+
+// setJobRequest sets what a job without pods requests.
+func (w *whyReader) setJobRequest(asked string) {
+	total, written := workload.CardRequestAnnotation(w.found.group)
+	request, _ := w.resolver.PodGroupRequest(total, written, w.found.group.Spec.MinResources)
+	w.input.Request = explanation.Request{PriorityClass: w.found.group.Spec.PriorityClassName, MilliCPU: request.MilliCPU, Memory: request.Memory, IsJob: true}
+	for i, demand := range request.Cards {
+		if i == 0 || card.NewRequest(demand.Names...).String() == asked {
+			w.input.Request.Names, w.input.Request.Count = demand.Names, demand.Count
+		}
+	}
+}
+
+// setPodRequest sets what a pod requests, and which nodes refuse it.
+func (w *whyReader) setPodRequest(pod *corev1.Pod) {
+	request := w.resolver.Request(pod)
+	w.input.Request = explanation.Request{Names: request.Names, Count: request.Count, PriorityClass: pod.Spec.PriorityClassName, MilliCPU: request.MilliCPU, Memory: request.Memory}
+	if pod.Spec.Priority != nil {
+		w.input.Request.Priority = *pod.Spec.Priority
+	}
+	w.input.Request.TakesNone = pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == corev1.PreemptNever
+	w.input.PodGroup = workload.PodGroupName(pod)
+	w.addGangRequest(w.found.groups[workload.PodGroupName(pod)])
+	if w.world.isComplete {
+		w.input.Obstacles = explanation.FindObstacles(pod, w.world.nodes, w.world.pods)
+	}
+	if !w.resolver.UsesOurScheduler(pod) {
+		w.input.OtherScheduler = pod.Spec.SchedulerName
+	}
+}
+
+// addGangRequest sets what the quota must have for the pod to start. Until the scheduler admits a
+// PodGroup, that is the request of the whole PodGroup.
+func (w *whyReader) addGangRequest(group *v1beta1.PodGroup) {
+	if group == nil || group.Status.Phase != v1beta1.PodGroupPending && group.Status.Phase != "" {
+		return
+	}
+	total, written := workload.CardRequestAnnotation(group)
+	request, _ := w.resolver.PodGroupRequest(total, written, group.Spec.MinResources)
+	own := &w.input.Request
+	own.MilliCPU, own.Memory = max(own.MilliCPU, request.MilliCPU), max(own.Memory, request.Memory)
+	for _, demand := range request.Cards {
+		if slices.Equal(demand.Names, own.Names) {
+			own.GangCount = demand.Count
+		}
+	}
+}
+
+// findEntries sets why the workload waits: its entries in the status of the CardQuota, else what they
+// would be. The status has ten entries at most. Those of the pods that the user asks for come first,
+// and of these the ones with cards.
+func (w *whyReader) findEntries() {
+	ofWorkload := func(b v1alpha1.BlockedStatus) bool { return b.Workload == w.input.Workload }
+	var blocked []v1alpha1.BlockedStatus
+	if len(w.input.Path) > 0 {
+		blocked = w.input.Path[0].Status.Blocked
+	}
+	if w.input.Pending == 0 {
+		return
+	}
+	asked := w.pendingCards()
+	isAsked := func(b v1alpha1.BlockedStatus) bool {
+		// Without the nodes no resource is known to be a card, and the request of such a pod has none.
+		return len(asked) == 0 || slices.Contains(asked, b.Card) || !w.world.isComplete && slices.Contains(asked, "")
+	}
+	for _, entry := range blocked {
+		if ofWorkload(entry) {
+			w.input.Entries = append(w.input.Entries, entry)
+		}
+	}
+	if !slices.ContainsFunc(w.input.Entries, isAsked) {
+		for _, entry := range w.countBlocked() {
+			if ofWorkload(entry) {
+				w.setRequest(entry.Card)
+				w.input.Entries = append(w.input.Entries, w.withoutGuess(entry))
+			}
+		}
+	}
+	slices.SortStableFunc(w.input.Entries, func(a, b v1alpha1.BlockedStatus) int {
+		return entryRank(a, isAsked(a)) - entryRank(b, isAsked(b))
+	})
+	w.countWaitLonger(blocked)
+}
+
+// entryRank returns the place of an entry in the explanation.
+func entryRank(b v1alpha1.BlockedStatus, isAsked bool) int {
+	switch {
+	case !isAsked:
+		return 2
+	case b.Card == "":
+		return 1
+	default:
+		return 0
+	}
+}
+
+// countWaitLonger counts the entries of other workloads that have waited longer. A LocalCardQuota lists
+// the workloads of one namespace only.
+func (w *whyReader) countWaitLonger(blocked []v1alpha1.BlockedStatus) {
+	if len(w.input.Entries) == 0 || len(w.input.Path) == 0 || w.input.Path[0].Namespace != "" {
+		return
+	}
+	w.input.WaitLonger = 0
+	for _, entry := range blocked {
+		if entry.Workload != w.input.Workload && entry.Since.Before(&w.input.Entries[0].Since) {
+			w.input.WaitLonger++
+		}
+	}
+}
+
+// withoutGuess returns an entry without a reason that depends on the free cards of nodes, if those are
+// unknown. The scheduler's message is in the entry anyway.
+func (w *whyReader) withoutGuess(entry v1alpha1.BlockedStatus) v1alpha1.BlockedStatus {
+	switch entry.Reason {
+	case v1alpha1.BlockedNoFreeCard, v1alpha1.BlockedFragmented, v1alpha1.BlockedNodesUnsuitable:
+		if w.world.isComplete {
+			break
+		}
+		if entry.Reason, entry.Holders = v1alpha1.BlockedOther, nil; w.input.LacksFreeCards() {
+			entry.Reason = v1alpha1.BlockedNoFreeCard
+		}
+	}
+	return entry
+}
+
+// countBlocked counts the entries of the workload by the rules of the operator. Other waiting pods are
+// left out, because the count lists the ten oldest. Without the right to list everything, the pods of
+// the workload alone decide; then reasons that need free cards are less exact.
+func (w *whyReader) countBlocked() []v1alpha1.BlockedStatus {
+	pods := slices.Clone(w.found.pods)
+	if w.world.isComplete {
+		for _, pod := range w.world.pods {
+			if workload.MayBeRunning(pod) && !slices.ContainsFunc(w.found.pods, func(own *corev1.Pod) bool { return own.UID == pod.UID }) {
+				pods = append(pods, pod)
+			}
+		}
+	}
+	var groups []*v1beta1.PodGroup
+	if w.found.group != nil && len(w.found.pods) == 0 {
+		groups = append(groups, w.found.group)
+	}
+	for _, group := range w.found.groups {
+		if slices.ContainsFunc(w.found.pods, func(pod *corev1.Pod) bool { return workload.PodGroupName(pod) == group.Name }) {
+			groups = append(groups, group)
+		}
+	}
+	var below func(string) []string
+	if policy.IsTree(w.input.Policy) {
+		below = cardquota.NewTree(w.quotas, nil, w.input.Policy.Spec.UnmanagedQueues).QueuesBelow
+	}
+	types := map[string]string{}
+	for _, q := range w.quotas {
+		types[q.QueueName()] = q.Spec.ServiceType
+	}
+	usage := cardquota.CountUsage(cardquota.CountInput{
+		Pods: pods, PodGroups: groups, Inventory: w.resolver.Inventory, Nodes: w.tracker.Nodes(), Schedulers: w.resolver.Schedulers, ServiceTypes: types, QueuesBelow: below,
+	})
+	return usage[w.input.Queue].Blocked
+}

@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"context"
+
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/cli/explanation"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// turn decides when the scheduler tries a PodGroup: by its PriorityClass, then by its age.
+type turn struct {
+	priority int32
+	created  metav1.Time
+}
+
+// isBefore reports whether the scheduler tries a PodGroup before another one.
+func (t turn) isBefore(other turn) bool {
+	return t.priority > other.priority || t.priority == other.priority && t.created.Before(&other.created)
+}
+
+// priorities are the values of the PriorityClasses, and the one of PodGroups without a known class.
+type priorities struct {
+	values   map[string]int32
+	standard int32
+}
+
+// readPriorities reads all PriorityClasses, and reports whether the user may.
+func readPriorities(ctx context.Context, r *reader) (priorities, bool, error) {
+	var classes []*schedulingv1.PriorityClass
+	ok, err := listInto(ctx, r, func() client.ObjectList { return &schedulingv1.PriorityClassList{} }, &classes)
+	p := priorities{values: map[string]int32{}}
+	for _, class := range classes {
+		if p.values[class.Name] = class.Value; class.GlobalDefault {
+			p.standard = class.Value
+		}
+	}
+	return p, ok, err
+}
+
+// turnOf returns that of a PodGroup.
+func (p priorities) turnOf(group *v1beta1.PodGroup) turn {
+	if value, known := p.values[group.Spec.PriorityClassName]; known {
+		return turn{value, group.CreationTimestamp}
+	}
+	return turn{p.standard, group.CreationTimestamp}
+}
+
+// countAhead counts the other workloads of the queue that the scheduler tries first, if the user may list
+// all of them.
+func (w *whyReader) countAhead(ctx context.Context) error {
+	if !w.world.isComplete || w.input.Pending == 0 {
+		return nil
+	}
+	classes, ok, err := readPriorities(ctx, w.reader)
+	if !ok || err != nil {
+		return err
+	}
+	w.setAhead(w.waitingTurns(classes))
+	return nil
+}
+
+// setAhead counts the turns before that of the workload.
+func (w *whyReader) setAhead(turns map[v1alpha1.WorkloadReference]turn) {
+	own, waits := turns[w.input.Workload]
+	if !waits {
+		return
+	}
+	if w.input.Request.IsJob {
+		w.input.Request.Priority = own.priority
+	}
+	w.input.Ahead = &explanation.Ahead{}
+	for reference, other := range turns {
+		switch {
+		case reference == w.input.Workload || !other.isBefore(own):
+		case other.priority > own.priority:
+			w.input.Ahead.Higher++
+		default:
+			w.input.Ahead.Older++
+		}
+	}
+}
+
+// waitingTurns returns the first turn of each workload that waits in the queue, also of jobs without
+// pods.
+func (w *whyReader) waitingTurns(classes priorities) map[v1alpha1.WorkloadReference]turn {
+	turns := map[v1alpha1.WorkloadReference]turn{}
+	add := func(reference v1alpha1.WorkloadReference, next turn) {
+		if first, known := turns[reference]; !known || next.isBefore(first) {
+			turns[reference] = next
+		}
+	}
+	groups := map[client.ObjectKey]*v1beta1.PodGroup{}
+	for _, group := range w.world.podGroups {
+		groups[client.ObjectKeyFromObject(group)] = group
+	}
+	hasPods := map[client.ObjectKey]bool{}
+	for _, pod := range w.world.pods {
+		key := client.ObjectKey{Namespace: pod.Namespace, Name: workload.PodGroupName(pod)}
+		group := groups[key]
+		hasPods[key] = true
+		if !workload.IsPending(pod) || !w.resolver.UsesOurScheduler(pod) || w.queueOf(pod, group) != w.input.Queue {
+			continue
+		}
+		if group != nil {
+			add(workload.ReferenceFor(pod), classes.turnOf(group))
+		} else {
+			add(workload.ReferenceFor(pod), turn{ptr.Deref(pod.Spec.Priority, 0), pod.CreationTimestamp})
+		}
+	}
+	for key, group := range groups {
+		if !hasPods[key] && workload.IsPodGroupPending(group) && workload.PodGroupQueue(group) == w.input.Queue {
+			add(workload.ControllerReference(group, v1beta1.GroupName, "PodGroup"), classes.turnOf(group))
+		}
+	}
+	return turns
+}

@@ -1,0 +1,59 @@
+//go:build !windows
+
+package simulator
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/simulation"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// drainedJob identifies pods that a drain evicts together.
+type drainedJob struct {
+	workload v1alpha1.WorkloadReference
+	group    types.NamespacedName
+}
+
+// applyDrain adds the jobs that lose cards by a drain as victims.
+func (w *world) applyDrain() {
+	var order []drainedJob
+	evictions := map[drainedJob][]simulation.Eviction{}
+	for _, evicted := range w.cluster.Evicted {
+		job := drainedJob{workload.ReferenceFor(evicted.Pod), groupOf(evicted.Pod)}
+		if evictions[job] == nil {
+			order = append(order, job)
+		}
+		evictions[job] = append(evictions[job], evicted)
+	}
+	resolver := w.resolver()
+	for _, job := range order {
+		w.addDrainVictim(&resolver, evictions[job])
+	}
+}
+
+// addDrainVictim adds a job that a drain evicts, if it loses cards.
+func (w *world) addDrainVictim(resolver *workload.Resolver, evictions []simulation.Eviction) {
+	var pods []*corev1.Pod
+	for _, evicted := range evictions {
+		pods = append(pods, evicted.Pod)
+	}
+	checkpoint := w.lastCheckpoint(pods)
+	var v *victim
+	for _, evicted := range evictions {
+		charge := resolver.Usage(evicted.Pod, w.groups[groupOf(evicted.Pod)], nil)
+		if evicted.Pod.Spec.NodeName == "" || len(charge.Cards) == 0 {
+			continue
+		}
+		if v == nil {
+			v = w.addVictim(evicted.Pod)
+			v.IsDrained = true
+		}
+		v.addPod(evicted.Pod, charge, checkpoint, w.now)
+		if evicted.Successor != "" {
+			w.restarted[evicted.Successor] = v
+		}
+	}
+}

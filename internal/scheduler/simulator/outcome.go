@@ -1,0 +1,253 @@
+//go:build !windows
+
+package simulator
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/solver"
+	"cardquota.dev/operator/internal/simulation"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// victim is a workload that lost pods, and the nodes on which it did.
+type victim struct {
+	simulation.Victim
+	nodes map[string]bool
+}
+
+// addVictim adds the workload of a pod as a victim.
+func (w *world) addVictim(pod *corev1.Pod) *victim {
+	v := &victim{nodes: map[string]bool{}}
+	v.Workload, v.Cards = workload.ReferenceFor(pod), map[card.Name]card.Count{}
+	w.victims = append(w.victims, v)
+	return v
+}
+
+// addPod counts a pod that the workload lost.
+func (v *victim) addPod(pod *corev1.Pod, charge quota.Charge, checkpoint, now time.Time) {
+	for _, amount := range charge.Cards {
+		v.Cards[amount.Name] = v.Cards[amount.Name].Add(amount.Count)
+		v.CardSeconds = quota.AddSaturating(v.CardSeconds, solver.PodLoss(int64(amount.Count), startOf(pod), checkpoint, now))
+	}
+	v.Pods++
+	v.Queue, v.nodes[pod.Spec.NodeName] = charge.Queue, true
+}
+
+// evictions are what a session evicted, by job, and the nodes of the pods that it promised a place.
+type evictions struct {
+	tasks    [][]*api.TaskInfo
+	promised []*api.TaskInfo
+}
+
+// readEvictions reads the evictions of an open session. Pods that were terminating before are none.
+func readEvictions(ssn *framework.Session) evictions {
+	var found evictions
+	jobs := slices.SortedFunc(maps.Values(ssn.Jobs), func(a, b *api.JobInfo) int { return cmp.Compare(a.UID, b.UID) })
+	for _, job := range jobs {
+		var evicted []*api.TaskInfo
+		for _, task := range sortedTasks(job.TaskStatusIndex[api.Releasing]) {
+			if task.Pod.DeletionTimestamp == nil && !workload.IsMarkedOutOfSync(task.Pod) {
+				evicted = append(evicted, task)
+			}
+		}
+		if len(evicted) > 0 {
+			found.tasks = append(found.tasks, evicted)
+		}
+		found.promised = append(found.promised, sortedTasks(job.TaskStatusIndex[api.Pipelined])...)
+	}
+	return found
+}
+
+func sortedTasks(tasks map[api.TaskID]*api.TaskInfo) []*api.TaskInfo {
+	return slices.SortedFunc(maps.Values(tasks), func(a, b *api.TaskInfo) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// applyEvictions ends the evicted pods. Their controllers create new ones, which wait.
+func (w *world) applyEvictions(found evictions) bool {
+	if len(found.tasks) == 0 {
+		return false
+	}
+	resolver := w.resolver()
+	for _, tasks := range found.tasks {
+		evicted := w.knownPods(tasks)
+		if len(evicted) == 0 {
+			continue
+		}
+		v, checkpoint := w.addVictim(evicted[0]), w.lastCheckpoint(evicted)
+		for _, pod := range evicted {
+			v.addPod(pod, resolver.Usage(pod, w.groups[groupOf(pod)], nil), checkpoint, w.now)
+			w.removePod(pod.UID)
+			if w.isRecreated(pod) {
+				again := simulation.Recreate(pod)
+				w.restarted[again.UID] = v
+				w.setPod(again)
+			}
+		}
+		for _, task := range found.promised {
+			if name := workload.ReferenceFor(task.Pod); v.nodes[task.NodeName] && !slices.Contains(v.For, name) {
+				v.For = append(v.For, name)
+			}
+		}
+	}
+	return true
+}
+
+// knownPods returns the pods of tasks.
+func (w *world) knownPods(tasks []*api.TaskInfo) []*corev1.Pod {
+	var pods []*corev1.Pod
+	for _, task := range tasks {
+		if pod := w.pods[task.Pod.UID]; pod != nil {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
+}
+
+// isRecreated reports whether a controller creates a new pod after an eviction.
+func (w *world) isRecreated(pod *corev1.Pod) bool {
+	if metav1.GetControllerOf(pod) == nil {
+		return false
+	}
+	policy, known := w.policies.EvictionPolicyFor(pod.Namespace, workload.VCJobOwner(pod))
+	return !known || !policy.Terminates
+}
+
+func groupOf(pod *corev1.Pod) types.NamespacedName {
+	return types.NamespacedName{Namespace: pod.Namespace, Name: workload.PodGroupName(pod)}
+}
+
+// lastCheckpoint returns the last checkpoint of the job that pods belong to.
+func (w *world) lastCheckpoint(pods []*corev1.Pod) time.Time {
+	var written []map[string]string
+	if group := w.groups[groupOf(pods[0])]; group != nil {
+		written = append(written, group.Annotations)
+	}
+	for _, pod := range pods {
+		written = append(written, pod.Annotations)
+	}
+	return simulation.LatestCheckpoint(written...)
+}
+
+func (w *world) resolver() workload.Resolver {
+	return workload.Resolver{Inventory: w.cluster.Inventory()}
+}
+
+// fill writes the outcome of all sessions.
+func (w *world) fill(result *simulation.Result) {
+	result.Sessions = w.session
+	resolver, isNew, blocked := w.resolver(), map[types.UID]bool{}, w.blocked()
+	for _, added := range w.workloads {
+		for _, pod := range added.Pods {
+			isNew[pod.UID] = true
+			result.Pods = append(result.Pods, w.placementOf(&resolver, blocked, pod))
+		}
+	}
+	drained := map[types.UID]bool{}
+	for _, evicted := range w.cluster.Evicted {
+		if evicted.Successor == "" {
+			result.DrainedEnded++
+			continue
+		}
+		drained[evicted.Successor] = true
+		if pod := w.pods[evicted.Successor]; pod != nil && pod.Spec.NodeName == "" {
+			result.DrainedWaiting = append(result.DrainedWaiting, w.placementOf(&resolver, blocked, pod))
+		}
+	}
+	result.DrainedPods = len(drained)
+	for uid := range w.placedIn {
+		if w.pods[uid] == nil || isNew[uid] {
+			continue
+		}
+		v := w.restarted[uid]
+		if v != nil {
+			v.Restarted++
+		}
+		switch {
+		case drained[uid]:
+			result.DrainedPlaced++
+		case v == nil:
+			result.OthersPlaced++
+		}
+	}
+	for _, v := range w.victims {
+		result.Victims = append(result.Victims, v.Victim)
+	}
+}
+
+// blocked returns why the new workloads and the drained pods wait, beside the pods that run.
+func (w *world) blocked() map[v1alpha1.WorkloadReference][]v1alpha1.BlockedStatus {
+	var pods []*corev1.Pod
+	groups := map[types.NamespacedName]*v1beta1.PodGroup{}
+	isShown := map[types.UID]bool{}
+	for _, evicted := range w.cluster.Evicted {
+		isShown[evicted.Successor] = true
+	}
+	for _, added := range w.workloads {
+		if added.Group != nil {
+			groups[nameOf(added.Group)] = w.groups[nameOf(added.Group)]
+		}
+		for _, pod := range added.Pods {
+			isShown[pod.UID] = true
+		}
+	}
+	for uid, pod := range w.pods {
+		if pod.Spec.NodeName == "" && !isShown[uid] {
+			continue
+		}
+		pods = append(pods, pod)
+		if group := w.groups[groupOf(pod)]; group != nil && isShown[uid] {
+			groups[nameOf(group)] = group
+		}
+	}
+	return w.cluster.Blocked(pods, slices.Collect(maps.Values(groups)))
+}
+
+// placementOf returns where a new pod runs, or why it waits.
+func (w *world) placementOf(resolver *workload.Resolver, blocked map[v1alpha1.WorkloadReference][]v1alpha1.BlockedStatus, pod *corev1.Pod) simulation.Placement {
+	p := simulation.Placement{Namespace: pod.Namespace, Name: pod.Name}
+	now, group := w.pods[pod.UID], w.groups[groupOf(pod)]
+	if now != nil && now.Spec.NodeName != "" {
+		p.Node, p.Session = now.Spec.NodeName, w.placedIn[pod.UID]
+		p.Cards = resolver.Usage(now, group, nil).Cards
+		return p
+	}
+	if now != nil {
+		for _, c := range now.Status.Conditions {
+			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+				p.Message = c.Message
+			}
+		}
+	}
+	p.Reason, p.Message = simulation.ReasonFor(blocked[workload.ReferenceFor(pod)], p.Message)
+	if p.Reason != "" {
+		return p
+	}
+	p.Reason = v1alpha1.BlockedOther
+	queue := resolver.Queue(pod, group, "")
+	switch isKnown := slices.ContainsFunc(w.cluster.Queues, func(q *v1beta1.Queue) bool { return q.Name == queue }); {
+	case !isKnown:
+		p.Reason, p.Message = v1alpha1.BlockedQueueNotFound, fmt.Sprintf("Queue <%s> does not exist", queue)
+	case len(pod.Spec.SchedulingGates) > 0:
+		p.Message = "it has scheduling gates, and waits until they are removed"
+	case now == nil:
+		p.Message = "Volcano creates it only after what comes before it"
+	case p.Message == "":
+		p.Message = "the scheduler states no reason"
+	}
+	return p
+}

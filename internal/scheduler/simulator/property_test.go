@@ -1,0 +1,162 @@
+//go:build !windows
+
+package simulator
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"pgregory.net/rapid"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/simulation"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
+)
+
+// drawnQueue is a queue of a drawn cluster.
+type drawnQueue struct {
+	name, serviceType string
+	quota             int
+}
+
+// newGang is a drawn gang.
+type newGang struct {
+	queue       drawnQueue
+	pods, cards int
+}
+
+// drawCluster draws nodes of 4 or 8 cards, queues, and gangs that hold cards on one node.
+func drawCluster(t *rapid.T) (c *simulation.Cluster, queues []drawnQueue) {
+	c = &simulation.Cluster{
+		Schedulers: []string{"volcano"}, Namespaces: []*corev1.Namespace{builder.Namespace("lab")},
+		Queues: []*v1beta1.Queue{builder.Queue("root").Obj(), builder.Queue("default").Obj()},
+	}
+	for i := range rapid.IntRange(1, 3).Draw(t, "queues") {
+		q := drawnQueue{fmt.Sprintf("q%d", i), rapid.SampledFrom([]string{"training", "inference"}).Draw(t, "type"), rapid.IntRange(0, 24).Draw(t, "quota")}
+		priority, reclaimable := int32(20000), true
+		if q.serviceType == "inference" {
+			priority, reclaimable = 80000, false
+		}
+		queue := builder.Queue(q.name).Quota(fmt.Sprintf(`{%q:%d}`, h200, q.quota)).ServiceType(q.serviceType).Capability("1k", "1Ti").Priority(priority).Obj()
+		queue.Spec.Reclaimable = &reclaimable
+		c.Queues, queues = append(c.Queues, queue), append(queues, q)
+	}
+	used := map[string]int{}
+	for i := range rapid.IntRange(1, 3).Draw(t, "nodes") {
+		name, cards := fmt.Sprintf("n%d", i), rapid.SampledFrom([]int{4, 8}).Draw(t, "cards")
+		c.Nodes = append(c.Nodes, builder.Node(name).GPUs(h200, cards).Label(corev1.LabelHostname, name).Obj())
+		for cards > 0 && rapid.Bool().Draw(t, "another gang") {
+			q := rapid.SampledFrom(queues).Draw(t, "queue")
+			pods := rapid.IntRange(1, min(3, cards)).Draw(t, "pods")
+			if used[q.name]+pods > q.quota {
+				break
+			}
+			used[q.name] += pods
+			cards -= pods
+			addGangOf(c, q.name, fmt.Sprintf("old-%d-%d", i, cards), name, int32(pods), 1)
+		}
+	}
+	return c, queues
+}
+
+// TestRunEndsInARightState: whatever the cluster, no queue and no node has more cards in use than it may, a gang
+// runs whole or not at all, training displaces nobody's cards, and no new pod of its own waits for which there is
+// room.
+func TestRunEndsInARightState(t *testing.T) {
+	configuration, err := os.ReadFile(shippedConf)
+	check.NoError(t, err)
+	seed.Check(t, func(t *rapid.T) {
+		c, queues := drawCluster(t)
+		var objects []*unstructured.Unstructured
+		gangs := map[string]newGang{}
+		for i := range rapid.IntRange(1, 3).Draw(t, "new gangs") {
+			name, q := fmt.Sprintf("new%d", i), rapid.SampledFrom(queues).Draw(t, "queue of the gang")
+			pods := rapid.IntRange(1, 3).Draw(t, "pods of the gang")
+			n := newGang{q, pods, rapid.IntRange(1, 5).Draw(t, "cards of a pod")}
+			objects, gangs[name] = append(objects, gang(name, q.name, int32(pods), n.cards)), n
+		}
+		made, err := simulation.NewWorkloads(c, objects, "lab")
+		check.NoError(t, err)
+		w, r, err := run(t.Context(), c, made, string(configuration), time.Now())
+		check.NoError(t, err)
+		check.That(t, r.IsSettled, "not settled after %d sessions", r.Sessions)
+		s := countState(w)
+		s.checkBounds(t, c, queues)
+		for name, n := range gangs {
+			check.That(t, s.running[name] == 0 || s.running[name] == n.pods, "%s runs %d of %d pods", name, s.running[name], n.pods)
+		}
+		for _, v := range r.Victims {
+			for _, q := range queues {
+				check.That(t, q.name != v.Queue || q.serviceType == "training", "a victim of queue %s of %s", q.name, q.serviceType)
+			}
+		}
+		s.checkNothingFits(t, c, r, gangs)
+	})
+}
+
+// state is a naive count of the cards in use.
+type state struct {
+	ofQueue, ofNode, running map[string]int
+}
+
+func countState(w *world) state {
+	s := state{map[string]int{}, map[string]int{}, map[string]int{}}
+	for _, pod := range w.pods {
+		if pod.Spec.NodeName == "" {
+			continue
+		}
+		cards := pod.Spec.Containers[0].Resources.Limits[builder.GPU]
+		s.ofNode[pod.Spec.NodeName] += int(cards.Value())
+		s.ofQueue[w.groups[groupOf(pod)].Spec.Queue] += int(cards.Value())
+		s.running[pod.OwnerReferences[0].Name]++
+	}
+	return s
+}
+
+func cardsOf(node *corev1.Node) int {
+	cards := node.Status.Allocatable[builder.GPU]
+	return int(cards.Value())
+}
+
+func (s state) checkBounds(t *rapid.T, c *simulation.Cluster, queues []drawnQueue) {
+	for _, q := range queues {
+		check.That(t, s.ofQueue[q.name] <= q.quota, "queue %s uses %d of %d cards", q.name, s.ofQueue[q.name], q.quota)
+	}
+	for _, node := range c.Nodes {
+		check.That(t, s.ofNode[node.Name] <= cardsOf(node), "node %s has %d of %d cards in use", node.Name, s.ofNode[node.Name], cardsOf(node))
+	}
+}
+
+// checkNothingFits checks the pods that are no gang: none waits for which a node and its queue have room. A
+// gang of the same queue that waits reserves quota for some minutes.
+func (s state) checkNothingFits(t *rapid.T, c *simulation.Cluster, r simulation.Result, gangs map[string]newGang) {
+	waiting := map[string]map[string]bool{}
+	for _, p := range r.Pods {
+		if name := p.Name[:len("new0")]; p.Node == "" {
+			queue := gangs[name].queue.name
+			if waiting[queue] == nil {
+				waiting[queue] = map[string]bool{}
+			}
+			waiting[queue][name] = true
+		}
+	}
+	for _, p := range r.Pods {
+		n := gangs[p.Name[:len("new0")]]
+		if p.Node != "" || n.pods > 1 || len(waiting[n.queue.name]) > 1 {
+			continue
+		}
+		q, asks := n.queue, n.cards
+		for _, node := range c.Nodes {
+			fits := s.ofNode[node.Name]+asks <= cardsOf(node) && s.ofQueue[q.name]+asks <= q.quota
+			check.That(t, !fits, "%s waits for %d cards (%s: %s), and node %s and queue %s have room", p.Name, asks, p.Reason, p.Message, node.Name, q.name)
+		}
+		check.That(t, (p.Reason == v1alpha1.BlockedNoQuota) == (q.quota == 0), "%s: reason %s with quota %d", p.Name, p.Reason, q.quota)
+	}
+}

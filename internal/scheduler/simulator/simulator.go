@@ -1,0 +1,155 @@
+//go:build !windows
+
+// Package simulator answers what the scheduler would do: it runs Volcano's scheduler with our plugin and
+// actions on a snapshot, in this process. It has no client of a cluster and writes nothing.
+//
+// It knows what objects say. What the running scheduler remembers between sessions, such as cards that
+// it keeps for a gang, it does not know. It looks at no volumes and no network topology.
+package simulator
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/spf13/pflag"
+	"volcano.sh/volcano/cmd/scheduler/app/options"
+	"volcano.sh/volcano/pkg/scheduler"
+
+	// Volcano's own actions and plugins register themselves.
+	_ "volcano.sh/volcano/pkg/scheduler/actions"
+	"volcano.sh/volcano/pkg/scheduler/conf"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+	"volcano.sh/volcano/pkg/scheduler/metrics"
+	_ "volcano.sh/volcano/pkg/scheduler/plugins"
+
+	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
+
+	"cardquota.dev/operator/internal/scheduler/capacitycard"
+	"cardquota.dev/operator/internal/scheduler/cardreclaim"
+	"cardquota.dev/operator/internal/schedulerconfig"
+	"cardquota.dev/operator/internal/simulation"
+	"cardquota.dev/operator/internal/workload"
+)
+
+const (
+	// maxSessions bounds a simulation.
+	maxSessions = 40
+	// quietSessions is after how many sessions without a change the cluster is settled. A job that was
+	// enqueued in one session may be served in the next one only.
+	quietSessions = 3
+)
+
+// simulationLock allows one simulation at a time: plugins, actions and options of Volcano are global.
+var simulationLock sync.Mutex
+
+// prepareVolcano sets what Volcano reads from global variables.
+var prepareVolcano = sync.OnceFunc(func() {
+	// Default adds Volcano's flags to those of the program, once. The help of kubectl cardquota would list them.
+	flags := pflag.CommandLine
+	pflag.CommandLine = pflag.NewFlagSet("", pflag.ContinueOnError)
+	options.Default()
+	pflag.CommandLine = flags
+	metrics.InitKubeSchedulerRelatedMetrics() // Kubernetes' scheduler plugins dereference these
+})
+
+// Run returns what the scheduler would do with new workloads in a cluster. configuration is that of the
+// scheduler. now is the time by which lost work is counted. When ctx ends, Run returns after the action
+// that runs: Volcano's actions take no context.
+func Run(ctx context.Context, c *simulation.Cluster, workloads []simulation.Workload, configuration string, now time.Time) (simulation.Result, error) {
+	_, result, err := run(ctx, c, workloads, configuration, now)
+	return result, err
+}
+
+// run also returns the world after the last session.
+func run(ctx context.Context, c *simulation.Cluster, workloads []simulation.Workload, configuration string, now time.Time) (w *world, result simulation.Result, err error) {
+	simulationLock.Lock()
+	defer simulationLock.Unlock()
+	defer func() { // Volcano panics on some states, and a snapshot may be inconsistent
+		if found := recover(); found != nil {
+			err = fmt.Errorf("the scheduler cannot work with this snapshot: %v", found)
+		}
+	}()
+	known := schedulerconfig.Shipped()
+	known.ValidateArguments = capacitycard.ValidateArguments
+	if err := schedulerconfig.Validate(configuration, known); err != nil {
+		return nil, result, fmt.Errorf("the configuration of the scheduler: %w", err)
+	}
+	prepareVolcano()
+	options.ServerOpts.SchedulerNames = c.Schedulers
+
+	plugin := capacitycard.NewCache()
+	framework.RegisterPluginBuilder(capacitycard.PluginName, capacitycard.Builder(plugin))
+	w = newWorld(c, workloads, now)
+	reclaim := cardreclaim.New(plugin, w.policies).WithClock(func() time.Time { return now })
+	framework.RegisterAction(reclaim)
+	framework.RegisterAction(cardreclaim.NewPreempt(reclaim))
+	actions, tiers, configurations, _, err := scheduler.UnmarshalSchedulerConf(configuration)
+	if err != nil {
+		return nil, result, fmt.Errorf("the configuration of the scheduler: %w", err)
+	}
+	for quiet := 0; quiet < quietSessions && w.session < maxSessions; quiet++ {
+		w.session++
+		if w.runSession(ctx, actions, tiers, configurations) {
+			quiet = -1
+		}
+		result.IsSettled = quiet == quietSessions-1
+		if err := ctx.Err(); err != nil {
+			return nil, result, err
+		}
+	}
+	w.fill(&result)
+	return w, result, nil
+}
+
+// runSession runs one session, applies what it decided, and reports whether that changed anything. When
+// ctx ends, it runs no further action.
+func (w *world) runSession(ctx context.Context, actions []framework.Action, tiers []conf.Tier, configurations []conf.Configuration) bool {
+	ssn := framework.OpenSession(w.cache, tiers, configurations)
+	conf.EnabledActionMap = map[string]bool{}
+	for _, action := range actions {
+		conf.EnabledActionMap[action.Name()] = true
+	}
+	for _, action := range actions {
+		if ctx.Err() != nil {
+			break
+		}
+		action.Initialize()
+		action.Execute(ssn)
+		action.UnInitialize()
+	}
+	evictions := readEvictions(ssn)
+	framework.CloseSession(ssn)
+	changed := w.applyPodGroups()
+	w.applyPodStatuses()
+	changed = w.applyBindings() || changed
+	changed = w.applyEvictions(evictions) || changed
+	changed = w.endTerminating() || changed
+	return w.createPods() || changed
+}
+
+// jobPolicies are the policies of all Volcano jobs on evictions, by namespace and name.
+type jobPolicies map[string]workload.EvictionPolicy
+
+func newJobPolicies(jobs []*batch.Job, workloads []simulation.Workload) jobPolicies {
+	policies := jobPolicies{}
+	for _, job := range jobs {
+		policies[job.Namespace+"/"+job.Name] = workload.EvictionPolicyFor(job)
+	}
+	for _, w := range workloads {
+		if w.Job != nil {
+			policies[w.Job.Namespace+"/"+w.Job.Name] = workload.EvictionPolicyFor(w.Job)
+		}
+	}
+	return policies
+}
+
+// OpenSession does nothing: the jobs are known.
+func (jobPolicies) OpenSession(*framework.Session) bool { return true }
+
+// EvictionPolicyFor returns how a job reacts to evictions.
+func (p jobPolicies) EvictionPolicyFor(namespace, name string) (workload.EvictionPolicy, bool) {
+	policy, known := p[namespace+"/"+name]
+	return policy, known
+}

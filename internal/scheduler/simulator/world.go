@@ -1,0 +1,320 @@
+//go:build !windows
+
+package simulator
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	clientcache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"volcano.sh/apis/pkg/apis/scheduling/scheme"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+	nodeshardv1alpha1 "volcano.sh/apis/pkg/apis/shard/v1alpha1"
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/cache"
+
+	"cardquota.dev/operator/internal/simulation"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// world is the simulated API server and Volcano's cache of it.
+type world struct {
+	cluster   *simulation.Cluster
+	workloads []simulation.Workload
+	cache     *cache.SchedulerCache
+	session   int
+	now       time.Time
+	// pods are all pods by UID, cached the copies in Volcano's cache, which writes into them.
+	pods, cached map[types.UID]*corev1.Pod
+	groups       map[types.NamespacedName]*v1beta1.PodGroup
+	// uncreated are the workloads whose pods Volcano has not created yet.
+	uncreated []simulation.Workload
+	// placedIn is the session that placed a pod.
+	placedIn map[types.UID]int
+	victims  []*victim
+	// restarted are the pods that follow evicted ones.
+	restarted map[types.UID]*victim
+	policies  jobPolicies
+	statusWrites
+}
+
+// newWorld fills a cache of Volcano with a cluster and new workloads.
+func newWorld(c *simulation.Cluster, workloads []simulation.Workload, now time.Time) *world {
+	w := &world{
+		cluster: c, workloads: workloads, now: now, pods: map[types.UID]*corev1.Pod{}, cached: map[types.UID]*corev1.Pod{}, groups: map[types.NamespacedName]*v1beta1.PodGroup{},
+		placedIn: map[types.UID]int{}, restarted: map[types.UID]*victim{}, policies: newJobPolicies(c.Jobs, workloads),
+		statusWrites: statusWrites{statuses: map[types.UID]corev1.PodStatus{}, written: map[types.NamespacedName]*v1beta1.PodGroup{}},
+	}
+	w.cache = cache.NewCustomMockSchedulerCache(c.Schedulers[0], noBinder{}, noEvictor{}, &w.statusWrites, nil, &record.FakeRecorder{})
+	w.cache.BindFlowChannel = make(chan *cache.BindContext, len(c.Pods)+simulation.MaxPods) // never full
+	for _, class := range c.PriorityClasses {
+		w.cache.AddPriorityClass(class)
+	}
+	informers := w.cache.SharedInformerFactory()
+	addAll(informers.Core().V1().Namespaces().Informer().GetIndexer(), c.Namespaces)
+	addAll(informers.Core().V1().Nodes().Informer().GetIndexer(), c.Nodes)
+	addAll(informers.Policy().V1().PodDisruptionBudgets().Informer().GetIndexer(), c.Budgets)
+	for _, node := range c.Nodes {
+		_ = w.cache.AddOrUpdateNode(node.DeepCopy()) // always nil
+	}
+	for _, queue := range c.Queues {
+		w.cache.AddQueueV1beta1(queue.DeepCopy())
+		// Volcano writes the sum of all resources to the root queue. The client is a fake.
+		_, _ = w.cache.VCClient().SchedulingV1beta1().Queues().Create(context.Background(), queue.DeepCopy(), metav1.CreateOptions{})
+	}
+	for _, group := range c.PodGroups {
+		w.setPodGroup(group)
+	}
+	for _, pod := range c.Pods {
+		isFinished := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+		// The scheduler does not see what waits for another one.
+		if !isFinished && (pod.Spec.NodeName != "" || slices.Contains(c.Schedulers, pod.Spec.SchedulerName)) {
+			w.setPod(pod)
+		}
+	}
+	w.applyDrain()
+	w.addWorkloads(c.MissingPods(), now)
+	for i, added := range workloads {
+		// In the order of the files: all are newer than what waits already.
+		w.addWorkloads([]simulation.Workload{added}, now.Add(time.Duration(i+1)*time.Millisecond))
+	}
+	return w
+}
+
+// addWorkloads adds the PodGroups of workloads, and those pods that are created at once.
+func (w *world) addWorkloads(workloads []simulation.Workload, created time.Time) {
+	for _, added := range workloads {
+		if added.Group != nil && w.groups[nameOf(added.Group)] == nil {
+			group := added.Group.DeepCopy()
+			if group.CreationTimestamp.IsZero() {
+				group.CreationTimestamp = metav1.NewTime(created)
+			}
+			w.setPodGroup(group)
+		}
+		switch {
+		case added.WaitsForEnqueue:
+			w.uncreated = append(w.uncreated, added)
+		case added.OneByOne && len(added.Pods) > 1:
+			w.setPod(added.Pods[0])
+			w.uncreated = append(w.uncreated, added)
+		default:
+			for _, pod := range added.Pods {
+				w.setPod(pod)
+			}
+		}
+	}
+}
+
+// addAll adds objects to the store of an informer that does not run.
+func addAll[Object metav1.Object](store clientcache.Indexer, objects []Object) {
+	for _, object := range objects {
+		_ = store.Add(object) // fails only for objects without a name
+	}
+}
+
+func (w *world) podStore() clientcache.Indexer {
+	return w.cache.SharedInformerFactory().Core().V1().Pods().Informer().GetIndexer()
+}
+
+// setPod adds or updates a pod, as a watch does. A pod without a time of its creation is new.
+func (w *world) setPod(pod *corev1.Pod) {
+	if pod.CreationTimestamp.IsZero() {
+		pod = pod.DeepCopy()
+		pod.CreationTimestamp = metav1.NewTime(w.now)
+	}
+	seen := withoutVolumes(pod)
+	w.pods[pod.UID] = pod
+	if old, known := w.cached[pod.UID]; known {
+		w.cache.UpdatePod(old, seen)
+	} else {
+		w.cache.AddPod(seen)
+	}
+	w.cached[pod.UID] = seen
+	_ = w.podStore().Add(seen)
+}
+
+// withoutVolumes returns a copy of a pod without the volumes that a snapshot does not have.
+func withoutVolumes(pod *corev1.Pod) *corev1.Pod {
+	pod = pod.DeepCopy()
+	pod.Spec.Volumes = slices.DeleteFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil })
+	return pod
+}
+
+func (w *world) removePod(uid types.UID) {
+	old := w.cached[uid]
+	w.cache.DeletePod(old)
+	_ = w.podStore().Delete(old)
+	delete(w.pods, uid)
+	delete(w.cached, uid)
+}
+
+func (w *world) setPodGroup(group *v1beta1.PodGroup) {
+	w.groups[nameOf(group)] = group
+	w.cache.AddPodGroupV1beta1(group.DeepCopy())
+}
+
+func nameOf(object metav1.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
+}
+
+// applyPodGroups stores the PodGroups that the session wrote, and reports whether a phase changed.
+func (w *world) applyPodGroups() (changed bool) {
+	for _, name := range slices.SortedFunc(maps.Keys(w.written), compareNames) {
+		group := w.written[name]
+		if known := w.groups[name]; known != nil {
+			changed = changed || known.Status.Phase != group.Status.Phase
+			w.setPodGroup(group)
+		}
+	}
+	clear(w.written)
+	return changed
+}
+
+// applyPodStatuses stores what the session wrote on pods that wait.
+func (w *world) applyPodStatuses() {
+	for uid, status := range w.statuses {
+		if known := w.pods[uid]; known != nil && known.Spec.NodeName == "" {
+			pod := known.DeepCopy()
+			pod.Status.Conditions, pod.Status.NominatedNodeName = status.Conditions, status.NominatedNodeName
+			w.setPod(pod)
+		}
+	}
+	clear(w.statuses)
+}
+
+func compareNames(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) }
+
+// applyBindings starts the pods that the session placed.
+func (w *world) applyBindings() (changed bool) {
+	for len(w.cache.BindFlowChannel) > 0 {
+		binding := (<-w.cache.BindFlowChannel).TaskInfo
+		known := w.pods[binding.Pod.UID]
+		if known == nil || known.Spec.NodeName != "" {
+			continue
+		}
+		pod, now := known.DeepCopy(), metav1.Now()
+		pod.Spec.NodeName = binding.NodeName
+		pod.Annotations = maps.Clone(binding.Pod.Annotations) // the plugin adds the charged queue
+		pod.Status.Phase, pod.Status.StartTime = corev1.PodRunning, &now
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: now}}
+		w.setPod(pod)
+		w.placedIn[pod.UID] = w.session
+		changed = true
+	}
+	return changed
+}
+
+// endTerminating removes the pods that were terminating already: they end in time.
+func (w *world) endTerminating() (changed bool) {
+	for uid, pod := range w.pods {
+		if pod.DeletionTimestamp != nil || workload.IsMarkedOutOfSync(pod) && workload.ManagedByVCJob(pod) {
+			w.removePod(uid)
+			if metav1.GetControllerOf(pod) != nil && pod.DeletionTimestamp == nil {
+				w.setPod(simulation.Recreate(pod))
+			}
+			changed = true
+		}
+	}
+	return changed
+}
+
+// createPods creates the pods whose turn it is: those of Volcano jobs whose PodGroup has been enqueued,
+// and those of a StatefulSet whose predecessors run.
+func (w *world) createPods() (changed bool) {
+	w.uncreated = slices.DeleteFunc(w.uncreated, func(waits simulation.Workload) bool {
+		if waits.OneByOne {
+			created, all := w.createNext(waits.Pods)
+			changed = changed || created
+			return all
+		}
+		if phase := w.groups[nameOf(waits.Group)].Status.Phase; phase == v1beta1.PodGroupPending || phase == "" {
+			return false
+		}
+		for _, pod := range waits.Pods {
+			w.setPod(pod)
+		}
+		changed = true
+		return true
+	})
+	return changed
+}
+
+// createNext creates the first pod that does not exist, if the one before it runs. It reports whether
+// it did, and whether all pods exist.
+func (w *world) createNext(pods []*corev1.Pod) (created, all bool) {
+	next := slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return w.pods[pod.UID] == nil })
+	if next < 0 {
+		return false, true
+	}
+	if next > 0 && w.pods[pods[next-1].UID].Spec.NodeName == "" {
+		return false, false
+	}
+	w.setPod(pods[next])
+	return true, next == len(pods)-1
+}
+
+// statusWrites receive what Volcano's cache writes to the status of objects, in parallel.
+type statusWrites struct {
+	lock sync.Mutex
+	// statuses are those of the pods that wait.
+	statuses map[types.UID]corev1.PodStatus
+	// written are the PodGroups of this session.
+	written map[types.NamespacedName]*v1beta1.PodGroup
+}
+
+var _ cache.StatusUpdater = &statusWrites{}
+
+// UpdatePodStatus keeps the status of a pod for the next session.
+func (s *statusWrites) UpdatePodStatus(pod *corev1.Pod) (*corev1.Pod, error) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.statuses[pod.UID] = *pod.Status.DeepCopy()
+	return pod, nil
+}
+
+// UpdatePodGroup keeps a PodGroup for the next session.
+func (s *statusWrites) UpdatePodGroup(group *api.PodGroup) (*api.PodGroup, error) {
+	out := &v1beta1.PodGroup{}
+	if err := scheme.Scheme.Convert(&group.PodGroup, out, nil); err != nil {
+		return nil, err
+	}
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.written[nameOf(out)] = out
+	return group, nil
+}
+
+// UpdateQueueStatus does nothing.
+func (*statusWrites) UpdateQueueStatus(*api.QueueInfo) error { return nil }
+
+// UpdateNodeShardStatus does nothing.
+func (*statusWrites) UpdateNodeShardStatus(shard *nodeshardv1alpha1.NodeShard) (*nodeshardv1alpha1.NodeShard, error) {
+	return shard, nil
+}
+
+// noBinder and noEvictor do nothing: the world reads the decisions of a session itself.
+type (
+	noBinder  struct{}
+	noEvictor struct{}
+)
+
+func (noBinder) Bind(kubernetes.Interface, []*api.TaskInfo) map[api.TaskID]string { return nil }
+
+func (noEvictor) Evict(*corev1.Pod, string) error { return nil }
+
+// startOf returns when a pod started, zero before.
+func startOf(pod *corev1.Pod) time.Time {
+	if pod.Status.StartTime == nil {
+		return time.Time{}
+	}
+	return pod.Status.StartTime.Time
+}

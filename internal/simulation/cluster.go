@@ -1,0 +1,192 @@
+// Package simulation describes what kubectl cardquota whatif asks: a cluster, changes of it, and the
+// pods of new workloads. Package simulator answers with the scheduler.
+package simulation
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+)
+
+// Cluster is a snapshot of what the scheduler reads. The methods replace objects that they change, so
+// the objects of the caller stay as they are.
+type Cluster struct {
+	Nodes           []*corev1.Node
+	Namespaces      []*corev1.Namespace
+	Queues          []*v1beta1.Queue
+	PodGroups       []*v1beta1.PodGroup
+	Pods            []*corev1.Pod
+	Jobs            []*batch.Job
+	PriorityClasses []*schedulingv1.PriorityClass
+	Budgets         []*policyv1.PodDisruptionBudget
+	// Mappings name the cards that labels of nodes do not name.
+	Mappings card.Mappings
+	// Policy is the ServiceTypePolicy, nil if there is none.
+	Policy *v1alpha1.ServiceTypePolicy
+	// Schedulers are the names by which pods choose our scheduler.
+	Schedulers []string
+	// Evicted are the pods that Drain evicted.
+	Evicted []Eviction
+}
+
+// Eviction is a pod that a drain evicts.
+type Eviction struct {
+	// Pod is the pod as it was.
+	Pod *corev1.Pod
+	// Successor is the pod that waits for another node in its place, "" if the pod ends for good.
+	Successor types.UID
+}
+
+// SetQuota changes the quota of a queue for one card.
+func (c *Cluster) SetQuota(queue string, name card.Name, count card.Count) error {
+	i := slices.IndexFunc(c.Queues, func(q *v1beta1.Queue) bool { return q.Name == queue })
+	if i < 0 {
+		return fmt.Errorf("there is no queue %s", queue)
+	}
+	quota := card.Quota{}
+	if text, written := c.Queues[i].Annotations[v1alpha1.AnnotationCardQuota]; written {
+		var err error
+		if quota, err = card.ParseQuota(text); err != nil {
+			return fmt.Errorf("annotation %s of queue %s: %w", v1alpha1.AnnotationCardQuota, queue, err)
+		}
+	}
+	quota[name] = count
+	changed := c.Queues[i].DeepCopy()
+	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1alpha1.AnnotationCardQuota, quota.String())
+	c.Queues[i] = changed
+	return nil
+}
+
+// MaxAddedNodes bounds the nodes that AddNodes adds.
+const MaxAddedNodes = 1000
+
+// AddNodes adds empty nodes with a card. They are copies of a node that has the card, the one with the
+// most of it.
+func (c *Cluster) AddNodes(count int, name card.Name) error {
+	if count < 1 || count > MaxAddedNodes {
+		return fmt.Errorf("%d nodes cannot be added: write a number from 1 to %d", count, MaxAddedNodes)
+	}
+	var like *corev1.Node
+	var most card.Count
+	for _, node := range c.Nodes {
+		for _, offered := range card.Recognise(node, c.Mappings).Cards {
+			if offered.Name == name && offered.Count > most {
+				like, most = node, offered.Count
+			}
+		}
+	}
+	if like == nil {
+		return fmt.Errorf("no node has %s, so it is unknown what such a node would be like", name)
+	}
+	taken := map[string]bool{}
+	for _, node := range c.Nodes {
+		taken[node.Name] = true
+	}
+	for added, number := 0, 1; added < count; number++ {
+		if name := fmt.Sprintf("added-%d", number); !taken[name] {
+			c.Nodes = append(c.Nodes, newNodeLike(like, name))
+			added++
+		}
+	}
+	return nil
+}
+
+// newNodeLike returns an empty, Ready node with the labels and resources of another one.
+func newNodeLike(like *corev1.Node, name string) *corev1.Node {
+	node := like.DeepCopy()
+	node.ObjectMeta = metav1.ObjectMeta{Name: name, UID: types.UID("whatif-node-" + name), Labels: node.Labels, Annotations: node.Annotations}
+	metav1.SetMetaDataLabel(&node.ObjectMeta, corev1.LabelHostname, name)
+	node.Spec.Unschedulable = false
+	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return isStateOfNode(taint.Key) })
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	return node
+}
+
+// isStateOfNode reports whether Kubernetes writes a taint because of what a node is at the moment.
+func isStateOfNode(key string) bool {
+	return slices.Contains([]string{
+		corev1.TaintNodeUnschedulable, corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeMemoryPressure,
+		corev1.TaintNodeDiskPressure, corev1.TaintNodePIDPressure, corev1.TaintNodeNetworkUnavailable, corev1.TaintNodeOutOfService,
+	}, key)
+}
+
+// Inventory returns the cards of all nodes.
+func (c *Cluster) Inventory() *card.Inventory {
+	nodes := make(map[string]card.Node, len(c.Nodes))
+	for _, node := range c.Nodes {
+		nodes[node.Name] = card.Recognise(node, c.Mappings)
+	}
+	return card.NewInventory(nodes)
+}
+
+// Result is what the scheduler would do.
+type Result struct {
+	// Pods are those of the new workloads, in their order.
+	Pods []Placement
+	// Victims are the workloads that lose pods, in the order of their evictions. Of those that a drain
+	// evicts, they are the ones with cards.
+	Victims []Victim
+	// DrainedPods counts the pods that a drain moves, DrainedPlaced those that find another node, and
+	// DrainedEnded those that end for good.
+	DrainedPods, DrainedPlaced, DrainedEnded int
+	// DrainedWaiting are the pods that the drain moves and that find no node.
+	DrainedWaiting []Placement
+	// OthersPlaced counts the pods that wait in the cluster and would start as well.
+	OthersPlaced int
+	// Sessions is how many sessions the scheduler ran, and IsSettled whether the last ones changed
+	// nothing.
+	Sessions  int
+	IsSettled bool
+}
+
+// Placement is where a pod would run, or why it would not.
+type Placement struct {
+	Namespace, Name string
+	// Node is "" for a pod that waits, Cards what it holds there.
+	Node  string
+	Cards []card.Amount
+	// Session is the session that placed it.
+	Session int
+	// Reason is why it waits, as in the status of a CardQuota. Message is what the scheduler would
+	// write on the pod.
+	Reason  v1alpha1.BlockedReason
+	Message string
+}
+
+// Victim is a workload that loses pods.
+type Victim struct {
+	Workload v1alpha1.WorkloadReference
+	Queue    string
+	Pods     int
+	Cards    map[card.Name]card.Count
+	// CardSeconds is the work that is lost.
+	CardSeconds int64
+	// For are the workloads that get its place. IsDrained reports whether a drain evicts it.
+	For       []v1alpha1.WorkloadReference
+	IsDrained bool
+	// Restarted counts its pods that would find another node.
+	Restarted int
+}
+
+// LatestCheckpoint returns the latest checkpoint in the annotations of a PodGroup and its pods, zero if
+// there is none.
+func LatestCheckpoint(annotations ...map[string]string) time.Time {
+	var latest time.Time
+	for _, written := range annotations {
+		if at, err := time.Parse(time.RFC3339, written[v1alpha1.AnnotationCheckpointTime]); err == nil && at.After(latest) {
+			latest = at
+		}
+	}
+	return latest
+}

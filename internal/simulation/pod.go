@@ -1,0 +1,103 @@
+package simulation
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	resourcehelper "k8s.io/component-helpers/resource"
+)
+
+// completePod sets what the API server sets: identity, requests, and the priority of its class.
+func (m *maker) completePod(pod *corev1.Pod) error {
+	name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+	if m.taken[name] {
+		return fmt.Errorf("a pod %s exists already; whatif shows what a new one would do: use another name", name)
+	}
+	if pod.Spec.NodeName != "" {
+		return fmt.Errorf("its pods name node %s, so no scheduler places them: leave out nodeName", pod.Spec.NodeName)
+	}
+	m.taken[name] = true
+	pod.UID = types.UID("whatif-pod-" + pod.Namespace + "-" + pod.Name)
+	pod.Status = corev1.PodStatus{Phase: corev1.PodPending}
+	if pod.Annotations == nil {
+		pod.Annotations = map[string]string{}
+	}
+	defaultRequests(pod)
+	class := m.classOf(pod.Spec.PriorityClassName)
+	if class == nil && pod.Spec.PriorityClassName != "" {
+		return fmt.Errorf("there is no PriorityClass %s, so the API server would refuse its pods", pod.Spec.PriorityClassName)
+	}
+	if class != nil {
+		priority := class.Value
+		pod.Spec.Priority, pod.Spec.PriorityClassName = &priority, class.Name
+		if pod.Spec.PreemptionPolicy == nil {
+			pod.Spec.PreemptionPolicy = class.PreemptionPolicy
+		}
+	}
+	return nil
+}
+
+// systemClasses are the PriorityClasses that every API server has.
+var systemClasses = map[string]int32{"system-cluster-critical": 2000000000, "system-node-critical": 2000001000}
+
+// classOf returns a PriorityClass, the default one for "", or nil.
+func (m *maker) classOf(name string) *schedulingv1.PriorityClass {
+	for _, class := range m.cluster.PriorityClasses {
+		if name != "" && class.Name == name || name == "" && class.GlobalDefault {
+			return class
+		}
+	}
+	if value, known := systemClasses[name]; known {
+		return &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value}
+	}
+	return nil
+}
+
+func (m *maker) priorityOf(name string) int32 {
+	if class := m.classOf(name); class != nil && name != "" {
+		return class.Value
+	}
+	return 0
+}
+
+// defaultRequests sets the request of each resource that has only a limit.
+func defaultRequests(pod *corev1.Pod) {
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			resources := &containers[i].Resources
+			for name, limit := range resources.Limits {
+				if _, written := resources.Requests[name]; written {
+					continue
+				}
+				if resources.Requests == nil {
+					resources.Requests = corev1.ResourceList{}
+				}
+				resources.Requests[name] = limit.DeepCopy()
+			}
+		}
+	}
+}
+
+// timesRequests returns what so many pods request.
+func timesRequests(pod *corev1.Pod, count int32) corev1.ResourceList {
+	sum := corev1.ResourceList{}
+	if count <= 0 {
+		return sum
+	}
+	for name, quantity := range resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}) {
+		quantity.Mul(int64(count))
+		sum[name] = quantity
+	}
+	return sum
+}
+
+func addTo(sum, more corev1.ResourceList) {
+	for name, quantity := range more {
+		total := sum[name]
+		total.Add(quantity)
+		sum[name] = total
+	}
+}

@@ -1,0 +1,61 @@
+package simulation
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cardquota"
+	"cardquota.dev/operator/internal/policy"
+)
+
+// Blocked returns why workloads wait, by the rules of the status of a CardQuota. pods are all that hold
+// cards and those that wait; groups are the PodGroups of those that wait.
+func (c *Cluster) Blocked(pods []*corev1.Pod, groups []*v1beta1.PodGroup) map[v1alpha1.WorkloadReference][]v1alpha1.BlockedStatus {
+	tracker := &card.Tracker{}
+	tracker.SetMappings(c.Mappings)
+	for _, node := range c.Nodes {
+		tracker.Update(node)
+	}
+	input := cardquota.CountInput{
+		Pods: pods, PodGroups: groups, Inventory: tracker.Inventory(), Nodes: tracker.Nodes(), Schedulers: c.Schedulers, ListsAllBlocked: true,
+	}
+	if policy.IsTree(c.Policy) {
+		input.QueuesBelow = c.queuesBelow
+	}
+	found := map[v1alpha1.WorkloadReference][]v1alpha1.BlockedStatus{}
+	for _, usage := range cardquota.CountUsage(input) {
+		for _, entry := range usage.Blocked {
+			found[entry.Workload] = append(found[entry.Workload], entry)
+		}
+	}
+	return found
+}
+
+// queuesBelow returns a queue and those below it. A cycle ends it.
+func (c *Cluster) queuesBelow(name string) []string {
+	below, isBelow := []string{name}, map[string]bool{name: true}
+	for i := 0; i < len(below); i++ {
+		for _, queue := range c.Queues {
+			if queue.Spec.Parent == below[i] && !isBelow[queue.Name] {
+				below, isBelow[queue.Name] = append(below, queue.Name), true
+			}
+		}
+	}
+	return below
+}
+
+// ReasonFor returns why a pod waits: the entry of its workload with its message, else the first one. It
+// is "" if the scheduler states nothing.
+func ReasonFor(entries []v1alpha1.BlockedStatus, message string) (reason v1alpha1.BlockedReason, stated string) {
+	for _, entry := range entries {
+		if entry.Message == message {
+			return entry.Reason, entry.Message
+		}
+	}
+	if len(entries) == 0 {
+		return "", message
+	}
+	return entries[0].Reason, orDefault(message, entries[0].Message)
+}

@@ -1,0 +1,175 @@
+package simulation
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+)
+
+// addVolcanoJob adds a Volcano job: its PodGroup, and the pods that Volcano creates after the PodGroup
+// has been enqueued, see pkg/controllers/job of Volcano.
+func (m *maker) addVolcanoJob(job *batch.Job) error {
+	if slices.ContainsFunc(m.cluster.Jobs, func(j *batch.Job) bool { return j.Namespace == job.Namespace && j.Name == job.Name }) {
+		return errExists
+	}
+	if job.Spec.NetworkTopology != nil {
+		return errors.New("whatif does not know the network topology: leave out spec.networkTopology")
+	}
+	m.completeJob(job)
+	if err := m.checkJob(job); err != nil {
+		return err
+	}
+	w := Workload{Job: job, WaitsForEnqueue: true}
+	for i := range job.Spec.Tasks {
+		task := &job.Spec.Tasks[i]
+		if err := m.countPods(task.Replicas); err != nil {
+			return err
+		}
+		for index := range task.Replicas {
+			pod := newTaskPod(job, task, int(index))
+			if err := m.completePod(pod); err != nil {
+				return err
+			}
+			if err := m.checkScheduler(pod); err != nil {
+				return err
+			}
+			w.Pods = append(w.Pods, pod)
+		}
+	}
+	w.Group = m.newJobGroup(job)
+	m.addMade(w)
+	return nil
+}
+
+// volcanoScheduler is the scheduler that Volcano's webhook writes into jobs without one.
+const volcanoScheduler = "volcano"
+
+// completeJob sets the defaults that Volcano's webhook sets.
+func (m *maker) completeJob(job *batch.Job) {
+	job.Spec.Queue = orDefault(job.Spec.Queue, "default")
+	if job.Spec.SchedulerName == "" {
+		job.Spec.SchedulerName = volcanoScheduler
+		if !slices.Contains(m.cluster.Schedulers, volcanoScheduler) {
+			job.Spec.SchedulerName = m.cluster.Schedulers[0]
+		}
+	}
+	total := int32(0)
+	for i := range job.Spec.Tasks {
+		task := &job.Spec.Tasks[i]
+		task.Name = orDefault(task.Name, batch.DefaultTaskSpec+strconv.Itoa(i))
+		if task.MinAvailable == nil {
+			least := task.Replicas
+			task.MinAvailable = &least
+		}
+		total += *task.MinAvailable
+	}
+	if job.Spec.MinAvailable == 0 {
+		job.Spec.MinAvailable = total
+	}
+}
+
+func jobGroupName(job *batch.Job) string { return job.Name + "-" + string(job.UID) }
+
+// newJobGroup returns the PodGroup of a Volcano job.
+func (m *maker) newJobGroup(job *batch.Job) *v1beta1.PodGroup {
+	least := map[string]int32{}
+	for i := range job.Spec.Tasks {
+		least[job.Spec.Tasks[i].Name] = *job.Spec.Tasks[i].MinAvailable
+	}
+	resources := m.minResources(job)
+	return &v1beta1.PodGroup{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: job.Namespace, Name: jobGroupName(job), UID: "whatif-group-" + job.UID, Annotations: maps.Clone(job.Annotations), Labels: maps.Clone(job.Labels),
+			OwnerReferences: []metav1.OwnerReference{jobReference(job)},
+		},
+		Spec: v1beta1.PodGroupSpec{
+			MinMember: job.Spec.MinAvailable, MinTaskMember: least, Queue: job.Spec.Queue, MinResources: &resources, PriorityClassName: job.Spec.PriorityClassName,
+		},
+		Status: v1beta1.PodGroupStatus{Phase: v1beta1.PodGroupPending},
+	}
+}
+
+func jobReference(job *batch.Job) metav1.OwnerReference {
+	return *metav1.NewControllerRef(job, batch.SchemeGroupVersion.WithKind("Job"))
+}
+
+// minResources returns what the minimum of a job requests. Tasks of a higher priority count first.
+func (m *maker) minResources(job *batch.Job) corev1.ResourceList {
+	tasks := make([]*batch.TaskSpec, len(job.Spec.Tasks))
+	total := int32(0)
+	for i := range job.Spec.Tasks {
+		tasks[i] = &job.Spec.Tasks[i]
+		total += *tasks[i].MinAvailable
+	}
+	slices.SortStableFunc(tasks, func(a, b *batch.TaskSpec) int {
+		return cmp.Compare(m.priorityOf(b.Template.Spec.PriorityClassName), m.priorityOf(a.Template.Spec.PriorityClassName))
+	})
+	sum, left := corev1.ResourceList{}, job.Spec.MinAvailable
+	add := func(task *batch.TaskSpec, atMost int32) {
+		count := max(0, min(atMost, left))
+		left -= count
+		pod := &corev1.Pod{Spec: *task.Template.Spec.DeepCopy()}
+		defaultRequests(pod)
+		addTo(sum, timesRequests(pod, count))
+	}
+	if job.Spec.MinAvailable < total { // then the minimum of a task does not matter
+		for _, task := range tasks {
+			add(task, task.Replicas)
+		}
+		return sum
+	}
+	for _, task := range tasks {
+		add(task, *task.MinAvailable)
+	}
+	for _, task := range tasks {
+		add(task, task.Replicas-*task.MinAvailable)
+	}
+	return sum
+}
+
+func taskPodName(job *batch.Job, task *batch.TaskSpec, index int) string {
+	return fmt.Sprintf("%s-%s-%d", job.Name, task.Name, index)
+}
+
+// newTaskPod returns a pod of a Volcano job.
+func newTaskPod(job *batch.Job, task *batch.TaskSpec, index int) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: *task.Template.ObjectMeta.DeepCopy(), Spec: *task.Template.Spec.DeepCopy()}
+	pod.Namespace, pod.Name = job.Namespace, taskPodName(job, task, index)
+	pod.OwnerReferences = []metav1.OwnerReference{jobReference(job)}
+	pod.Spec.SchedulerName = orDefault(pod.Spec.SchedulerName, job.Spec.SchedulerName)
+	pod.Spec.PriorityClassName = orDefault(pod.Spec.PriorityClassName, job.Spec.PriorityClassName)
+	for key, value := range map[string]string{
+		batch.TaskIndex: strconv.Itoa(index), batch.TaskSpecKey: task.Name, v1beta1.KubeGroupNameAnnotationKey: jobGroupName(job),
+		batch.JobNameKey: job.Name, batch.QueueNameKey: job.Spec.Queue, batch.JobVersion: strconv.Itoa(int(job.Status.Version)), batch.PodTemplateKey: job.Name + "-" + task.Name,
+		batch.JobRetryCountKey: strconv.Itoa(int(job.Status.RetryCount)),
+	} {
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, key, value)
+	}
+	for _, key := range []string{v1beta1.PodPreemptable, v1beta1.CooldownTime, v1beta1.RevocableZone, v1beta1.JDBMinAvailable, v1beta1.JDBMaxUnavailable} {
+		if value, written := job.Annotations[key]; written {
+			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, key, value)
+		}
+	}
+	for _, key := range []string{v1beta1.PodPreemptable, v1beta1.CooldownTime} {
+		if value, written := job.Labels[key]; written {
+			metav1.SetMetaDataLabel(&pod.ObjectMeta, key, value)
+		}
+	}
+	if task.TopologyPolicy != "" {
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, v1beta1.NumaPolicyKey, string(task.TopologyPolicy))
+	}
+	for key, value := range map[string]string{
+		batch.TaskIndex: strconv.Itoa(index), batch.JobNameKey: job.Name, batch.TaskSpecKey: task.Name, batch.JobNamespaceKey: job.Namespace, batch.QueueNameKey: job.Spec.Queue,
+	} {
+		metav1.SetMetaDataLabel(&pod.ObjectMeta, key, value)
+	}
+	return pod
+}

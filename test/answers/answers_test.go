@@ -1,0 +1,92 @@
+package answers
+
+import (
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	api "cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/build"
+	"cardquota.dev/operator/test/cluster"
+)
+
+// TestAnswers installs Cardquota step by step on a cluster that is in use, lets pods wait for every
+// reason, and at last lets both programs end. At each step it asks.
+func TestAnswers(t *testing.T) {
+	all := states()
+	nodes := []cluster.NodeProfile{nodesOf("legacy", 1, "4"), {Name: "unlabelled", Allocatable: corev1.ResourceList{
+		"cpu": resource.MustParse("8"), "memory": resource.MustParse("64Gi"), "amd.com/gpu": resource.MustParse("8")}}}
+	for _, s := range all {
+		nodes = append(nodes, s.nodes...)
+	}
+	s := newSite(t, nodes)
+	// A build without a release fits every other version.
+	version := build.Version
+	build.Version = "v1.0.0"
+	t.Cleanup(func() { build.Version = version })
+	began := time.Now()
+	for _, step := range []struct {
+		name string
+		run  func(*play)
+		// isAside marks a step that the next ones do not need.
+		isAside bool
+	}{
+		{name: "before the installation", run: beforeTheInstallation},
+		{name: "half of the definitions", run: halfOfTheDefinitions},
+		{name: "definitions of another version", run: definitionsOfAnotherVersion},
+		{name: "an operator without a scheduler", run: anOperatorWithoutAScheduler},
+		{name: "pods wait for every reason", run: func(p *play) { p.startScheduler(); p.bringAbout(all) }},
+		{name: "all are asked why", run: func(p *play) { p.askWhy(all) }, isAside: true},
+		{name: "a user without rights asks", run: askWithoutRights, isAside: true},
+		{name: "a tenant writes", run: tenantWrites, isAside: true},
+		{name: "quotas that are not as intended", run: quotasThatAreNotAsIntended, isAside: true},
+		{name: "a broken configuration", run: aBrokenConfiguration},
+		{name: "both programs end", run: bothProgramsEnd},
+	} {
+		ok := t.Run(step.name, func(t *testing.T) { step.run(&play{t, s}) })
+		t.Logf("%s: %s", step.name, time.Since(began).Round(100*time.Millisecond))
+		if !ok && !step.isAside && !*update {
+			t.FailNow()
+		}
+	}
+}
+
+// startScheduler starts the scheduler, and waits until it enforces the policy.
+func (p *play) startScheduler() {
+	p.Helper()
+	if err := p.deployment.StartScheduler(p.Context()); err != nil {
+		p.Fatal(err)
+	}
+	p.setPolicy(func(policy *api.ServiceTypePolicy) {
+		policy.Spec.Admission = api.Admission{SchedulerBypassPolicy: api.SchedulerBypassDeny}
+	})
+	p.awaitEnforced()
+}
+
+// askWhy asks for each state why its pod waits, as the administrator and as a tenant. The states that
+// end by themselves are the first.
+func (p *play) askWhy(all []state) {
+	for _, s := range all {
+		p.Run(s.name, func(t *testing.T) {
+			compareGolden(t, "why/"+s.name, func() string { return p.answer(t, "why", waits, "-n", s.name) })
+			p.askAsTenant(t, s)
+			if s.isBrief {
+				newGomega(t).Expect(p.Delete(t.Context(), podOf(s.name, waits, 1).Obj())).To(gomega.Succeed())
+			}
+		})
+	}
+}
+
+// answer returns what a command prints, "" if it fails.
+func (p *play) answer(t *testing.T, args ...string) string {
+	t.Helper()
+	out, errOut, code := p.ask(t.Context(), args...)
+	if code == 1 || errOut != "" {
+		t.Logf("exit code %d: %s", code, errOut)
+		return ""
+	}
+	return out
+}

@@ -1,0 +1,259 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	api "cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/test/cluster"
+)
+
+// whatIfScenes compare what whatif says with what the scheduler then does.
+var whatIfScenes = []struct {
+	name string
+	play func(*whatIfTest)
+}{
+	{"wgangs", whatIfReclaimsAGang}, {"wdrain", whatIfANodeIsDrained}, {"wquota", whatIfTheQuotaChanges},
+	{"wagain", whatIfVictimsRunAgain}, {"wkinds", whatIfOfEachKind}, {"wnodes", whatIfOneChoice}, {"wabove", whatIfAnAncestorIsFull}, {"wfull", whatIfNoCardIsFree},
+	{"wparts", whatIfCardsAreScattered}, {"walts", whatIfAlternatives}, {"wyoung", whatIfTooYoungForReclaim}, {"wmore", whatIfNodesAreAdded},
+}
+
+// runWhatIfScenes plays them on one cluster with a tree of quotas and the rendered configuration. A
+// further type of training has a minimum runtime.
+func runWhatIfScenes(t *testing.T) {
+	var nodes []cluster.NodeProfile
+	cardOf := func(name string) string { return "NVIDIA-" + strings.ToUpper(name) }
+	for _, scene := range whatIfScenes {
+		nodes = append(nodes, nodeProfile(scene.name, cardOf(scene.name), 2, "4"), nodeProfile(scene.name+"-other", cardOf(scene.name)+"-OTHER", 1, "4"))
+	}
+	st := startTreeCluster(t, nodes, api.ServiceType{Name: "inference", Priority: 80000, ReclaimPolicy: api.ReclaimNever, ReclaimFrom: []string{"training", "batch"}},
+		api.ServiceType{Name: "batch", Priority: 10000, ReclaimPolicy: api.ReclaimWhenNeeded, MinimumRuntimeSeconds: 3600})
+	kubeconfig := grantWhatIf(t, st)
+	var together errgroup.Group
+	together.SetLimit(atOnce)
+	for _, scene := range whatIfScenes {
+		together.Go(func() error {
+			t.Run(scene.name, func(t *testing.T) {
+				s := newSceneOn(t, scene.name, st)
+				s.observer.SetTree(true)
+				scene.play(&whatIfTest{treeTest: &treeTest{scene: s, card: cardOf(scene.name)}, other: cardOf(scene.name) + "-OTHER", kubeconfig: kubeconfig})
+			})
+			return nil
+		})
+	}
+	_ = together.Wait() // they fail their tests
+}
+
+// createTraining creates a queue of training with a quota for the card, and for all of the other one.
+func (t *whatIfTest) createTraining(cards int64) {
+	t.Helper()
+	t.createTree(treeQuota{name: "q", serviceType: "training", cards: []api.Card{share(t.card, cards, cards, 0), share(t.other, 4, 4, 0)}})
+}
+
+// of returns a workload of the scene's queue.
+func (t *whatIfTest) of(name string, pods, cards int) podSet {
+	return podSet{name: name, queue: t.queueName("q"), card: t.card, count: cards, pods: pods}
+}
+
+// gang returns a Volcano job that needs all of its pods.
+func (t *whatIfTest) gang(w podSet) client.Object {
+	w.gang = w.pods
+	job := t.newVCJob(w)
+	job.Spec.Policies = t.newGang(w.name, "q", w.pods, nil).Spec.Policies
+	return job
+}
+
+// startOn starts pods with one card each on a node.
+func (t *whatIfTest) startOn(name, node string, pods int) {
+	t.Helper()
+	d := t.deploymentOf(t.of(name, pods, 1))
+	d.Spec.Template.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
+	t.createObjects(d)
+	t.wantRunning(name, pods, 0)
+}
+
+func whatIfOfEachKind(t *whatIfTest) {
+	t.createTraining(8)
+	ofSet, ofJob, own := t.of("set", 2, 1), t.of("run", 1, 1), t.of("own", 2, 2)
+	own.card = t.other
+	set := &appsv1.StatefulSet{ObjectMeta: t.objectMeta(ofSet.name), Spec: appsv1.StatefulSetSpec{
+		Replicas: ptr.To[int32](2), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{app: ofSet.name}}, Template: ofSet.podTemplate("", "").Template(),
+	}}
+	job := &batchv1.Job{ObjectMeta: t.objectMeta(ofJob.name), Spec: batchv1.JobSpec{Template: ofJob.podTemplate("", "").Template()}}
+	job.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
+	group := &v1beta1.PodGroup{ObjectMeta: t.objectMeta(own.name), Spec: v1beta1.PodGroupSpec{MinMember: 2, Queue: own.queue}}
+	objects := []client.Object{t.gang(t.of("gang", 2, 1)), t.deploymentOf(t.of("web", 2, 1)), set, job, t.barePods(t.of("alone", 1, 1))[0], group}
+	for _, pod := range t.barePods(own) {
+		pod.Annotations[v1beta1.KubeGroupNameAnnotationKey] = group.Name
+		objects = append(objects, pod)
+	}
+	t.prove(proof{submitted: objects, want: []string{
+		"1 alone on 1 " + t.card, "1 run on 1 " + t.card, "2 gang on 1 " + t.card, "2 own on 2 " + t.other, "2 set on 1 " + t.card, "2 web on 1 " + t.card,
+	}})
+	for _, object := range []client.Object{set, job} { // no other scene has such, so the end of a scene leaves them
+		t.Expect(t.Delete(t.ctx, object, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
+	}
+}
+
+func whatIfOneChoice(t *whatIfTest) {
+	t.createTraining(8)
+	other := t.of("side", 1, 4)
+	other.card = t.other
+	t.prove(proof{submitted: []client.Object{t.gang(t.of("gang", 2, 4)), t.deploymentOf(other)}, onNodes: true, want: []string{
+		"1 gang on 4 " + t.card + " of wnodes-0", "1 gang on 4 " + t.card + " of wnodes-1", "1 side on 4 " + t.other + " of wnodes-other-0",
+	}})
+}
+
+// A job that waits without pods is served before a newer one.
+func whatIfTheQuotaChanges(t *whatIfTest) {
+	t.createTraining(4)
+	t.createObjects(t.gang(t.of("older", 2, 4)))
+	t.wantGroupReason("older", insufficientMessage(t.queueName("q"), t.card, 8, 4))
+	web := t.deploymentOf(t.of("web", 3, 2))
+	t.prove(proof{submitted: []client.Object{web}, want: []string{"1 web wait: QuotaExhausted", "2 web on 2 " + t.card}})
+	t.Expect(t.Delete(t.ctx, web)).To(Succeed())
+	t.Eventually(t.holders).Should(BeEmpty())
+	t.prove(proof{
+		submitted: []client.Object{t.gang(t.of("newer", 2, 4))},
+		flags:     []string{"--quota", t.queueName("q") + ":" + t.card + "=8"},
+		change: func() {
+			t.setQuota(t.queueName("q"), []api.Card{share(t.card, 8, 8, 0), share(t.other, 4, 4, 0)})
+		},
+		want: []string{"2 newer wait: QuotaExhausted"},
+	})
+	t.wantRunning("older", 2, 0)
+}
+
+func whatIfAnAncestorIsFull(t *whatIfTest) {
+	t.createTree(
+		treeQuota{name: "q", parent: "top", serviceType: "training", cards: []api.Card{share(t.card, 4, 2, 0)}},
+		treeQuota{name: "b", parent: "top", serviceType: "training", cards: []api.Card{share(t.card, 4, 2, 0)}},
+		treeQuota{name: "top", cards: []api.Card{share(t.card, 4, 4, 0)}},
+	)
+	t.start("beside", "b", t.card, 2)
+	t.wantRunning("beside", 2, 0)
+	t.prove(proof{submitted: []client.Object{t.deploymentOf(t.of("web", 2, 2))}, want: []string{"1 web on 2 " + t.card, "1 web wait: AncestorQuotaExhausted"}})
+}
+
+func whatIfNoCardIsFree(t *whatIfTest) {
+	t.createTraining(8)
+	t.createTree(treeQuota{name: "late", serviceType: "training", cards: []api.Card{share(t.card, 4, 4, 0)}})
+	t.start("holds", "q", t.card, 8)
+	t.wantRunning("holds", 8, 0)
+	late := t.of("web", 2, 1)
+	late.queue = t.queueName("late")
+	t.prove(proof{submitted: []client.Object{t.deploymentOf(late)}, want: []string{"2 web wait: NoFreeCard"}})
+}
+
+func whatIfCardsAreScattered(t *whatIfTest) {
+	t.createTraining(16)
+	t.startOn("left", "wparts-0", 2)
+	t.startOn("right", "wparts-1", 2)
+	t.prove(proof{submitted: []client.Object{t.deploymentOf(t.of("one", 1, 3)), t.gang(t.of("gang", 2, 3))}, want: []string{
+		"1 one wait: Fragmented", "2 gang wait: Fragmented",
+	}})
+}
+
+func whatIfAlternatives(t *whatIfTest) {
+	t.createTraining(8)
+	t.startOn("left", "walts-0", 4)
+	t.startOn("right", "walts-1", 2)
+	either := t.of("either", 4, 2)
+	either.card += "|" + t.other
+	t.prove(proof{submitted: []client.Object{t.deploymentOf(either)}, onNodes: true, want: []string{
+		"1 either on 2 " + t.card + " of walts-1", "1 either wait: QuotaExhausted", "2 either on 2 " + t.other + " of walts-other-0",
+	}})
+}
+
+// createServing creates a queue of inference beside a full queue of another type.
+func (t *whatIfTest) createServing(victims string) podSet {
+	t.Helper()
+	t.createTree(treeQuota{name: "q", serviceType: victims, cards: []api.Card{share(t.card, 8, 8, 0)}},
+		treeQuota{name: "serve", serviceType: "inference", cards: []api.Card{share(t.card, 4, 4, 0)}})
+	serve := t.of("serve", 1, 4)
+	serve.queue = t.queueName("serve")
+	return serve
+}
+
+func whatIfReclaimsAGang(t *whatIfTest) {
+	serve := t.createServing("training")
+	for _, name := range []string{"older", "younger"} {
+		t.createObjects(t.gang(t.of(name, 4, 1)))
+		t.wantRunning(name, 4, 0)
+	}
+	t.Eventually(func() bool { return time.Since(t.podsOf("older")[0].Status.StartTime.Time) > 3*time.Second }).Should(BeTrue())
+	node := t.podsOf("younger")[0].Spec.NodeName
+	t.prove(proof{submitted: []client.Object{t.deploymentOf(serve)}, onNodes: true, want: []string{
+		"1 serve on 4 " + t.card + " of " + node, "4 younger evicted, 0 run again",
+	}})
+}
+
+// Evicted pods of a Deployment run again on the other card.
+func whatIfVictimsRunAgain(t *whatIfTest) {
+	t.createTree(treeQuota{name: "q", serviceType: "training", cards: []api.Card{share(t.card, 8, 8, 0), share(t.other, 4, 4, 0)}},
+		treeQuota{name: "serve", serviceType: "inference", cards: []api.Card{share(t.card, 4, 4, 0)}})
+	rolls, serve := t.of("rolls", 8, 1), t.of("serve", 2, 2)
+	rolls.card += "|" + t.other
+	serve.queue = t.queueName("serve")
+	t.createObjects(t.deploymentOf(rolls))
+	t.wantRunning("rolls", 8, 0)
+	t.prove(proof{submitted: []client.Object{t.deploymentOf(serve)}, want: []string{"2 serve on 2 " + t.card, "4 rolls evicted, 4 run again"}})
+}
+
+func whatIfTooYoungForReclaim(t *whatIfTest) {
+	serve := t.createServing("batch")
+	t.createObjects(t.gang(t.of("batch", 8, 1)))
+	t.wantRunning("batch", 8, 0)
+	t.prove(proof{submitted: []client.Object{t.deploymentOf(serve)}, want: []string{"1 serve wait: NoFreeCard"}})
+}
+
+// A drain moves the pods of a Deployment, and all pods of a gang.
+func whatIfANodeIsDrained(t *whatIfTest) {
+	t.createTraining(8)
+	t.createObjects(t.gang(t.of("ring", 2, 1)))
+	t.wantRunning("ring", 2, 0)
+	node := t.podsOf("ring")[0].Spec.NodeName
+	t.startOn("stays", node, 1)
+	t.createObjects(t.deploymentOf(t.of("web", 1, 1)))
+	t.wantRunning("web", 1, 0)
+	t.Expect(t.podsOf("web")[0].Spec.NodeName).To(Equal(node), "nodes in use are filled")
+	t.prove(proof{
+		submitted: []client.Object{t.deploymentOf(t.of("new", 2, 1))},
+		flags:     []string{"--drain", node},
+		change: func() {
+			t.mergePatch(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, `{"spec":{"unschedulable":true}}`)
+			for _, pod := range t.holders() { // an eviction by the API would be one too many for the observer
+				if pod.Spec.NodeName == node {
+					t.Expect(t.Delete(t.ctx, &pod)).To(Succeed())
+				}
+			}
+			t.Eventually(func() int { return len(t.holders()) }).Should(Equal(3), "what was drained runs elsewhere")
+		},
+		want: []string{"1 new on 1 " + t.card, "1 new wait: NodesUnsuitable", "4 of the node evicted, 3 run again"},
+	})
+}
+
+func whatIfNodesAreAdded(t *whatIfTest) {
+	t.createTraining(12)
+	t.start("holds", "q", t.card, 8)
+	t.wantRunning("holds", 8, 0)
+	t.prove(proof{
+		submitted: []client.Object{t.gang(t.of("gang", 2, 2))},
+		flags:     []string{"--add-nodes", "1:" + t.card},
+		change: func() {
+			t.Expect(t.cluster.CreateNodes(t.ctx, []cluster.NodeProfile{nodeProfile(t.namespace+"-more", t.card, 1, "4")})).To(Succeed())
+		},
+		want: []string{"2 gang on 2 " + t.card},
+	})
+}
