@@ -5,27 +5,31 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Half an hour each. These are the metrics that the programs serve in such a state.
 const (
-	operator       = `up{job="cardquota-manager",pod="m"} 1x60`
-	operatorDies   = `up{job="cardquota-manager",pod="m"} 1x19 0x40`
-	operatorGone   = `up{job="cardquota-manager",pod="m"} 1x19 stale`
-	operatorIsNew  = `up{job="cardquota-manager",pod="m"} 1x19 0x3 1x35`
-	scheduler      = `up{job="cardquota-scheduler",pod="s"} 1x60`
-	enforced       = `cardquota_enforced{reason="Enforced"} 1x60`
-	enforcedEnds   = `cardquota_enforced{reason="Enforced"} 1x19 stale`
-	noHeartbeat    = `cardquota_enforced{reason="NoHeartbeat"} _x19 0x40`
-	sessions       = `cardquota_last_session_timestamp_seconds{pod="s"} 0+30x60`
-	sessionsStop   = `cardquota_last_session_timestamp_seconds{pod="s"} 0+30x19 570x40`
-	sessionsGone   = `cardquota_last_session_timestamp_seconds{pod="s"} 0+30x19 stale`
-	ready          = `cardquota_ready{pod="s"} 1x60`
-	configured     = `cardquota_scheduler_config_valid{pod="s"} 1x60`
-	configuredGone = `cardquota_scheduler_config_valid{pod="s"} 1x19 stale`
-	oneReason      = `cardquota_enforced{reason="ConfigNotLoaded"} 0 stale 0 stale 0 stale 0 stale 0 stale 0 stale`
-	anotherReason  = `cardquota_enforced{reason="CardBypass"} stale 0 stale 0 stale 0 stale 0 stale 0 stale 0 stale`
-	notConfigured  = `cardquota_scheduler_config_valid{pod="s"} 0x60`
+	operator         = `up{job="cardquota-manager",pod="m"} 1x240`
+	operatorDies     = `up{job="cardquota-manager",pod="m"} 1x19 0x40`
+	operatorGone     = `up{job="cardquota-manager",pod="m"} 1x19 stale`
+	operatorIsNew    = `up{job="cardquota-manager",pod="m"} 1x19 0x3 1x35`
+	scheduler        = `up{job="cardquota-scheduler",pod="s"} 1x60`
+	enforced         = `cardquota_enforced{reason="Enforced"} 1x60`
+	enforcedEnds     = `cardquota_enforced{reason="Enforced"} 1x19 stale`
+	noHeartbeat      = `cardquota_enforced{reason="NoHeartbeat"} _x19 0x40`
+	sessions         = `cardquota_last_session_timestamp_seconds{pod="s"} 0+30x60`
+	sessionsStop     = `cardquota_last_session_timestamp_seconds{pod="s"} 0+30x19 570x40`
+	sessionsGone     = `cardquota_last_session_timestamp_seconds{pod="s"} 0+30x19 stale`
+	ready            = `cardquota_ready{pod="s"} 1x60`
+	configured       = `cardquota_scheduler_config_valid{pod="s"} 1x60`
+	configuredGone   = `cardquota_scheduler_config_valid{pod="s"} 1x19 stale`
+	oneReason        = `cardquota_enforced{reason="ConfigNotLoaded"} 0 stale 0 stale 0 stale 0 stale 0 stale 0 stale`
+	anotherReason    = `cardquota_enforced{reason="CardBypass"} stale 0 stale 0 stale 0 stale 0 stale 0 stale 0 stale`
+	counted          = `cardquota_last_recount_timestamp_seconds{pod="m"} 0+30x240`
+	waitsForAnHour   = `cardquota_oldest_pending_timestamp_seconds{pod="m",queue="q"} 0x240`
+	waitsWithinQuota = `cardquota_oldest_pending_within_quota_timestamp_seconds{pod="m",queue="q"} 0x240`
+	notConfigured    = `cardquota_scheduler_config_valid{pod="s"} 0x60`
 )
 
 // Names of the alerts.
@@ -36,6 +40,10 @@ const (
 	bypass   = "CardquotaCardBypass"
 	over     = "CardquotaQueueOverQuota"
 	outside  = "CardquotaCardsOutOfReach"
+	fleet    = "CardquotaOverAllocated"
+	starving = "CardquotaTenantStarving"
+	storm    = "CardquotaEvictionStorm"
+	stale    = "CardquotaRecountStale"
 )
 
 func TestAlertsFireWhenTheyShall(t *testing.T) {
@@ -68,12 +76,46 @@ func TestAlertsFireWhenTheyShall(t *testing.T) {
 		"a queue holds too much":           {[]string{operator, `cardquota_queue_card_allocated{queue="q",card="A"} 3x60`, `cardquota_queue_card_quota{queue="q",card="A"} 2x60`}, []string{over}},
 		"for a quarter of an hour at most": {[]string{operator, `cardquota_queue_card_allocated{queue="q",card="A"} 3x29 2x30`, `cardquota_queue_card_quota{queue="q",card="A"} 2x60`}, nil},
 		"a node without labels":            {[]string{operator, `cardquota_nodes_anomalous 1x60`}, []string{outside}},
+		"the operator counts no more":      {[]string{operator, `cardquota_last_recount_timestamp_seconds{pod="m"} 0+30x19 570x40`}, []string{stale}},
+		"no replica of it counts":          {[]string{operator, `cardquota_last_recount_timestamp_seconds{pod="m"} 0+30x19 stale`}, []string{stale}},
+		"another replica counts":           {[]string{operator, `cardquota_last_recount_timestamp_seconds{pod="m"} 0+30x19 stale`, `cardquota_last_recount_timestamp_seconds{pod="n"} _x22 660+30x37`}, nil},
+		"a tide evicts many pods":          {[]string{operator, counted, `cardquota_reclaimed_pods_total{queue="q",reclaimer_service_type="inference"} 0x10 0+30x9 300x39`}, nil},
 		"a pod of no queue":                {[]string{operator, `cardquota_card_unowned{card="A"} 1x60`}, []string{outside}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if !slices.ContainsFunc(tc.series, func(series string) bool { return strings.HasPrefix(series, "cardquota_last_recount") }) {
+				tc.series = append(tc.series, counted)
+			}
 			got := slices.Sorted(maps.Keys(newWorld(t, tc.series...).firedAlerts(t)))
 			slices.Sort(tc.want)
 			equal(t, "alerts (-want +got)", tc.want, got)
+		})
+	}
+}
+
+// TestSlowAlerts needs more than half an hour.
+func TestSlowAlerts(t *testing.T) {
+	for name, tc := range map[string]struct {
+		series []string
+		want   []string
+	}{
+		"quotas exceed the healthy cards":             {[]string{`cardquota_over_allocated_cards{card="A"} 2x240`}, []string{fleet}},
+		"quotas exceed them, as all CardQuotas allow": {[]string{`cardquota_over_allocated_cards{card="A"} 2x240`, `cardquota_over_allocation_allowed{card="A"} 1x240`}, nil},
+		"quotas exceed them, and one warns":           {[]string{`cardquota_over_allocated_cards{card="A"} 2x240`, `cardquota_over_allocation_allowed{card="A"} 0x240`}, []string{fleet}},
+		"another card may be over-allocated":          {[]string{`cardquota_over_allocated_cards{card="A"} 2x240`, `cardquota_over_allocation_allowed{card="B"} 1x240`}, []string{fleet}},
+		"a node is down for half an hour":             {[]string{`cardquota_over_allocated_cards{card="A"} 0x20 2x60 0x160`}, nil},
+		"a pod waits within its quota":                {[]string{waitsForAnHour, waitsWithinQuota}, []string{starving}},
+		"pods wait for quota, for more than is left, or for no card": {[]string{waitsForAnHour, `cardquota_pending_cards{pod="m",queue="q",card="A"} 8x240`,
+			`cardquota_quota_cards{pod="m",queue="q",card="A"} 10x240`, `cardquota_used_cards{pod="m",queue="q",card="A"} 9x240`}, nil},
+		"another pod waits each half an hour":     {[]string{waitsForAnHour, `cardquota_oldest_pending_within_quota_timestamp_seconds{pod="m",queue="q"} 0x59 1800x60 3600x60 5400x60`}, nil},
+		"evictions go on":                         {[]string{`cardquota_reclaimed_pods_total{pod="s",queue="q",reclaimer_service_type="inference"} 0+2x240`}, []string{storm}},
+		"a large gang is evicted again and again": {[]string{`cardquota_reclaimed_pods_total{pod="s",queue="q",reclaimer_service_type="inference"} 0x31 64x31 128x31 192x31 256x31 320x31 384x31 448x31`}, []string{storm}},
+		"a tide evicts once":                      {[]string{`cardquota_reclaimed_pods_total{pod="s",queue="q",reclaimer_service_type="inference"} 0x60 0+20x10 200x170`}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			world := newWorld(t, append(tc.series, operator, counted)...)
+			world.length = 2 * time.Hour
+			equal(t, "alerts (-want +got)", tc.want, slices.Sorted(maps.Keys(world.firedAlerts(t))))
 		})
 	}
 }
@@ -95,5 +137,5 @@ func TestEveryAlertIsKnown(t *testing.T) {
 	for _, rule := range parsedRules(t) {
 		names = append(names, rule.Alert)
 	}
-	equal(t, "alerts (-here +config/prometheus)", []string{absent, stands, unproven, bypass, over, outside}, names)
+	equal(t, "alerts (-here +config/prometheus)", []string{absent, stands, unproven, bypass, over, outside, fleet, starving, storm, stale}, names)
 }

@@ -80,6 +80,20 @@ func TestEveryAlertSaysWhatItMeans(t *testing.T) {
 	}
 }
 
+// TestEveryAlertHasARunbook: the link of an alert leads to its section of docs/runbooks.md, and each
+// section is that of an alert.
+func TestEveryAlertHasARunbook(t *testing.T) {
+	var sections, alerts []string
+	for _, heading := range regexp.MustCompile(`(?m)^## (\w+)$`).FindAllStringSubmatch(readFile(t, "docs/runbooks.md"), -1) {
+		sections = append(sections, heading[1])
+	}
+	for _, rule := range parsedRules(t) {
+		alerts = append(alerts, rule.Alert)
+		equal(t, "runbook of "+rule.Alert, "https://cardquota.dev/docs/runbooks#"+strings.ToLower(rule.Alert), rule.Annotations["runbook_url"])
+	}
+	equal(t, "alerts (-docs/runbooks.md +config/prometheus)", sections, alerts)
+}
+
 // The alerts in docs/metrics.md are those that config/prometheus installs.
 func TestAlertsAreThoseOfTheDocument(t *testing.T) {
 	_, block, found := strings.Cut(readFile(t, "docs/metrics.md"), "```yaml\n")

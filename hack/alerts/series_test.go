@@ -17,8 +17,8 @@ import (
 const (
 	// step is the time between two scrapes, and between two evaluations.
 	step = 30 * time.Second
-	// length is the length of every test.
-	length = 30 * time.Minute
+	// defaultLength is the length of most tests.
+	defaultLength = 30 * time.Minute
 )
 
 // scrapedSeries are the series that Prometheus scraped since the Unix epoch. It answers
@@ -27,13 +27,14 @@ type scrapedSeries struct {
 	*testing.T
 	engine *promql.Engine
 	series []promql.Series
+	length time.Duration
 }
 
 // newWorld parses series in promtool's notation: a selector and its values, one per scrape. A
 // target that is gone ends in stale.
 func newWorld(t *testing.T, series ...string) *scrapedSeries {
 	t.Helper()
-	w := &scrapedSeries{T: t, engine: promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute, LookbackDelta: 5 * time.Minute})}
+	w := &scrapedSeries{T: t, engine: promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute, LookbackDelta: 5 * time.Minute}), length: defaultLength}
 	for _, text := range series {
 		metric, values, err := parser.ParseSeriesDesc(text)
 		if err != nil {
@@ -55,7 +56,7 @@ func (w *scrapedSeries) firedAlerts(t *testing.T) map[string]string {
 	fired := map[string]string{}
 	for _, rule := range parsedRules(t) {
 		since := map[string]time.Duration{} // by the labels of what is wrong
-		for at := time.Duration(0); at <= length; at += step {
+		for at := time.Duration(0); at <= w.length; at += step {
 			wrong := map[string]time.Duration{}
 			for _, sample := range w.runQuery(rule.Expr, at) {
 				key := sample.Metric.String()

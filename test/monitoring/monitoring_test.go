@@ -1,0 +1,197 @@
+package monitoring
+
+import (
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/model"
+	corev1 "k8s.io/api/core/v1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/missing"
+)
+
+// TestADayIsSeen plays a day while Prometheus scrapes both programs. Every query of every board has
+// data then, every alert was pending, and answers are what the cluster has.
+func TestADayIsSeen(t *testing.T) {
+	began := time.Now()
+	e, err := Start(t.Context(), time.Second)
+	if errors.Is(err, ErrNoPrometheus) {
+		missing.Skip(t, err)
+	}
+	check.NoError(t, err)
+	t.Cleanup(func() { check.NoError(t, e.Stop()) })
+	t.Logf("cluster, operator and Prometheus ready after %.1f s", time.Since(began).Seconds())
+
+	dawn, seen := time.Now(), map[string]bool{}
+	play := func(scenes []Scene) {
+		for _, scene := range scenes {
+			begin := time.Now()
+			check.NoError(t, e.Play(t.Context(), scene))
+			for _, name := range scene.Alerts {
+				e.checkAlert(t, name)
+				seen[name] = true
+			}
+			t.Logf("%s: %.1f s", scene.Name, time.Since(begin).Seconds())
+		}
+	}
+	play(Day[:morningScenes])
+	morning := time.Now()
+	play(Day[morningScenes:])
+	dusk := time.Now()
+	e.checkTargets(t)
+	e.checkBoards(t, dawn, dusk)
+	e.checkCards(t)
+	play(Handover[:1])
+	stopped := time.Now()
+	play(Handover[1:])
+	e.checkCardSeconds(t, stopped)
+	e.checkReport(t, []time.Time{dawn, morning, dusk}, stopped)
+	for _, rule := range e.Rules {
+		check.That(t, seen[rule.Alert], "no scene plays what %s reports", rule.Alert)
+		e.checkSelectors(t, rule, dawn)
+	}
+}
+
+// checkAlert waits until an alert is pending or firing, and checks that its runbook has a section.
+func (e *Env) checkAlert(t *testing.T, name string) {
+	t.Helper()
+	alert, err := e.Prometheus.AwaitAlert(t.Context(), name)
+	check.NoError(t, err)
+	runbooks, err := os.ReadFile(filepath.Join(e.Root, "docs", "runbooks.md"))
+	check.NoError(t, err)
+	check.Equal(t, "runbook of "+name, model.LabelValue("https://cardquota.dev/docs/runbooks#"+strings.ToLower(name)), alert.Annotations["runbook_url"])
+	check.That(t, strings.Contains(string(runbooks), "\n## "+name+"\n"), "docs/runbooks.md has no section %s", name)
+	check.That(t, !strings.Contains(string(alert.Annotations["summary"]), "no value"), "summary of %s: %s", name, alert.Annotations["summary"])
+}
+
+// checkTargets checks that a reader without a token is refused for that reason.
+func (e *Env) checkTargets(t *testing.T) {
+	t.Helper()
+	targets, err := e.Prometheus.Targets(t.Context())
+	check.NoError(t, err)
+	check.Equal(t, "targets", 3, len(targets.Active))
+	for _, target := range targets.Active {
+		refused := strings.Contains(target.LastError, "401 Unauthorized")
+		check.That(t, refused == (target.ScrapePool == withoutTokenJob), "%s: %q", target.ScrapePool, target.LastError)
+	}
+}
+
+// checkBoards asks for every query of every board, and expects data.
+func (e *Env) checkBoards(t *testing.T, from, to time.Time) {
+	t.Helper()
+	boards, err := ReadBoards(e.Root)
+	check.NoError(t, err)
+	asked := 0
+	for _, board := range boards {
+		for _, panel := range board.Panels {
+			for _, target := range panel.Targets {
+				for _, tenant := range []string{".*", "lab"} {
+					asked++
+					answer, err := e.Prometheus.AskTarget(t.Context(), target, tenant, from, to)
+					check.That(t, err == nil && len(answer) > 0, "%s, panel %q, tenant %s: %d series, error %v: %s",
+						board.Name, panel.Title, tenant, len(answer), err, target.Expr)
+					grows := strings.Contains(target.Expr, "increase(")
+					check.That(t, !grows || greatest(answer) > 0, "%s, panel %q, tenant %s shows only zeros: %s", board.Name, panel.Title, tenant, target.Expr)
+				}
+			}
+		}
+	}
+	check.That(t, asked > 60, "only %d queries were asked", asked)
+}
+
+// greatest returns the greatest value of all series.
+func greatest(answer model.Matrix) (value model.SampleValue) {
+	for _, series := range answer {
+		for _, at := range series.Values {
+			value = max(value, at.Value)
+		}
+	}
+	return value
+}
+
+// checkSelectors expects data of every selector of an alert at some time of the day.
+func (e *Env) checkSelectors(t *testing.T, rule Rule, from time.Time) {
+	t.Helper()
+	selectors := rule.selectors()
+	check.That(t, len(selectors) > 0, "%s asks for nothing", rule.Alert)
+	for _, selector := range selectors {
+		answer, err := e.Prometheus.AskRange(t.Context(), selector, from, time.Now())
+		check.That(t, err == nil && len(answer) > 0, "%s: %d series, error %v: %s", rule.Alert, len(answer), err, selector)
+	}
+}
+
+// checkCards compares with the pods, the nodes and the status of the CardQuotas.
+func (e *Env) checkCards(t *testing.T) {
+	t.Helper()
+	pods, nodes, quotas := &corev1.PodList{}, &corev1.NodeList{}, &v1alpha1.CardQuotaList{}
+	check.NoError(t, errors.Join(e.List(t.Context(), pods), e.List(t.Context(), nodes), e.List(t.Context(), quotas)))
+	models, physical, held, status := map[string]string{}, map[string]float64{}, map[string]float64{}, map[string]float64{}
+	for _, node := range nodes.Items {
+		if models[node.Name] = node.Labels["nvidia.com/gpu.product"]; models[node.Name] != "" {
+			count := node.Status.Allocatable[builder.GPU]
+			physical[models[node.Name]] += count.AsApproximateFloat64()
+		}
+	}
+	for _, pod := range pods.Items {
+		if pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil {
+			count := pod.Spec.Containers[0].Resources.Limits[builder.GPU]
+			held[models[pod.Spec.NodeName]] += count.AsApproximateFloat64()
+		}
+	}
+	for _, quota := range quotas.Items {
+		for _, card := range quota.Status.Cards {
+			status[card.Name] += float64(card.Used)
+		}
+	}
+	check.Equal(t, "cards of pods, and by status", held, status)
+	check.Equal(t, "cards of nodes", physical, e.byCard(t, "max by (card) (cardquota_physical_cards)", time.Now()))
+	for _, used := range []string{"cardquota_used_cards", "cardquota_queue_card_allocated", "cardquota_allocated_cards"} {
+		check.Equal(t, used, held, e.byCard(t, "sum by (card) ("+used+")", time.Now()))
+	}
+}
+
+// byCard returns the values of a query by card.
+func (e *Env) byCard(t *testing.T, query string, at time.Time) map[string]float64 {
+	t.Helper()
+	answer, err := e.Prometheus.Ask(t.Context(), query, at)
+	check.NoError(t, err)
+	values := map[string]float64{}
+	for _, sample := range answer {
+		values[string(sample.Metric["card"])] = float64(sample.Value)
+	}
+	return values
+}
+
+// checkCardSeconds compares the card-seconds that the operator stored when it stopped, and what a bill
+// has of them, with the used cards at each scrape until then. A count that is a second late at each
+// of the day's changes, and what the next leader counted, are less than a twentieth and four
+// seconds.
+func (e *Env) checkCardSeconds(t *testing.T, stopped time.Time) {
+	t.Helper()
+	stored := e.byCard(t, "sum by (card) (cardquota_card_seconds_total)", time.Now())
+	billed := e.byCard(t, "sum by (card) (increase(cardquota_card_seconds_total[30m]))", time.Now())
+	want := e.byCard(t, "sum_over_time(sum by (card) (cardquota_used_cards)[30m:1s])", stopped)
+	used := e.byCard(t, "max_over_time(sum by (card) (cardquota_used_cards)[30m:1s])", stopped)
+	check.That(t, len(want) == 2, "card-seconds by scrapes: %v", want)
+	for card, seconds := range want {
+		t.Logf("%s: %.0f card-seconds, billed %.0f, by scrapes %.0f", card, stored[card], billed[card], seconds)
+		for _, got := range []float64{stored[card], billed[card]} {
+			check.That(t, math.Abs(got-seconds) <= 0.05*seconds+4*used[card], "%s has %.0f card-seconds, by scrapes %.0f", card, got, seconds)
+		}
+	}
+}
+
+func TestSelectorsOfAnAlert(t *testing.T) {
+	got := Rule{Expr: `time() - max(cardquota_a_seconds) > 60 or absent(up{job="x"} == 1) and on() count(count_over_time(cardquota_b{reason!~"A|B"}[2m])) > 0`}.selectors()
+	want := []string{`cardquota_a_seconds`, `up{job="x"}`, `cardquota_b{reason!~"A|B"}`}
+	check.That(t, slices.Equal(got, want), "selectors %q, want %q", got, want)
+}
