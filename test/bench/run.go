@@ -56,7 +56,7 @@ func measureRun(ctx context.Context, s size, name string) (d measurement, err er
 	if err := createWorkload(ctx, w, s.gangs); err != nil {
 		return d, err
 	}
-	if err := waitUntilIdle(ctx, w.Cluster.Client()); err != nil {
+	if err := harness.WaitUntilIdle(ctx, w.Cluster.Client(), 2*time.Second, nil); err != nil {
 		return d, err
 	}
 	want := s.gangs * harness.GangSize
@@ -69,7 +69,7 @@ func measureRun(ctx context.Context, s size, name string) (d measurement, err er
 // startAndMeasure starts the scheduler and measures time and cost.
 func startAndMeasure(ctx context.Context, w *harness.Env, s size, name string, start startFunc, want int) (d measurement, err error) {
 	d.load = harness.LoadAverage()
-	written, err := countAPIWrites(ctx, w.Cluster.Client())
+	written, err := harness.CountAPIWrites(ctx, w.Cluster.Client())
 	if err != nil {
 		return d, err
 	}
@@ -108,11 +108,11 @@ func startAndMeasure(ctx context.Context, w *harness.Env, s size, name string, s
 	if err != nil {
 		return d, err
 	}
-	writtenLater, err := countAPIWrites(ctx, w.Cluster.Client())
+	writtenLater, err := harness.CountAPIWrites(ctx, w.Cluster.Client())
 	if err != nil {
 		return d, err
 	}
-	d.cpuSeconds, d.apiWrites = difference(usedLater, used), difference(writtenLater, written)
+	d.cpuSeconds, d.apiWrites = harness.Difference(usedLater, used), harness.Difference(writtenLater, written)
 	d.otherCPUSeconds = otherCPUSeconds(d.cpuSeconds)
 	return d, <-profiled
 }

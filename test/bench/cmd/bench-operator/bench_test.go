@@ -1,0 +1,173 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/yaml"
+
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+var smallest = size{nodes: 20, pods: 200, quotas: 10, cards: 4, views: 2, changes: 40, duration: 4 * time.Second, restQuotas: 20, rest: 2 * time.Second, settle: 3 * time.Second}
+
+// TestSmallBenchmark runs a small benchmark. It does not check times: other tests may run at the
+// same time.
+func TestSmallBenchmark(t *testing.T) {
+	var out strings.Builder
+	r, err := measureOperator(t.Context(), smallest, &out)
+	t.Log(out.String())
+	check.Must(t, err == nil, "the benchmark failed: %v", err)
+	check.That(t, r.changes >= 2*changesPerRound, "%d changes of pods", r.changes)
+	check.That(t, len(r.wrong) == 0, "statuses that differ from a recount: %q", r.wrong)
+	for k, lags := range r.lags {
+		check.That(t, len(lags) > 0 && lags[0] >= 0, "%s has the lags %v", kindNames[k], lags)
+	}
+	check.That(t, r.load.cpu > 0 && r.load.written > 0 && r.load.peak > 10<<20 && r.afterRest.resident > 0, "usage %+v, at rest %+v", r.load, r.afterRest)
+	check.That(t, r.writes["PATCH cardquotas/status"] > 0 && countWrites(r.writes) > 0, "writes %v", r.writes)
+	check.Equal(t, "writes at rest", 0, countWrites(r.restWrites))
+	out.Reset()
+	r.size.changes = 1
+	_ = r.print(&out) // the machine may be too busy for the limits
+	check.Contains(t, "report", out.String(), "| CardQuota right after, p50, p99 and max of ")
+}
+
+// TestTheOperatorIsMeasuredAsShipped compares its environment with the shipped Deployment's.
+func TestTheOperatorIsMeasuredAsShipped(t *testing.T) {
+	text, err := os.ReadFile("../../../../config/manager/deployment.yaml")
+	check.NoError(t, err)
+	var shipped appsv1.Deployment
+	check.NoError(t, yaml.Unmarshal(text, &shipped))
+	manager := shipped.Spec.Template.Spec.Containers[0]
+	var env []string
+	for _, e := range manager.Env {
+		switch {
+		case e.Name == "GOGC":
+			env = append(env, "GOGC="+e.Value)
+		case e.Name == "GOMEMLIMIT" && e.ValueFrom.ResourceFieldRef.Resource == "limits.memory":
+			env = append(env, fmt.Sprintf("GOMEMLIMIT=%dGiB", manager.Resources.Limits.Memory().Value()>>30))
+		}
+	}
+	check.Equal(t, "environment", env, shippedEnv)
+}
+
+func TestImpossibleSizesAreRefused(t *testing.T) {
+	few := smallest
+	few.pods = few.quotas*gangSize - 1
+	check.Says(t, few.validate(), "8 pods for each CardQuota")
+	check.NoError(t, smallest.validate())
+}
+
+func TestHistoryMeasuresHowLateAnObjectIs(t *testing.T) {
+	start := time.Unix(1_000_000, 0)
+	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
+	for name, tc := range map[string]struct {
+		play func(h *history)
+		lags []int
+		late int
+	}{
+		"two changes, written once": {func(h *history) {
+			h.expect(at(1), "b")
+			h.expect(at(2), "c")
+			h.observe(at(4), "c")
+		}, []int{3, 2}, 0},
+		"written twice": {func(h *history) {
+			h.expect(at(1), "b")
+			h.expect(at(2), "c")
+			h.observe(at(3), "b")
+			h.observe(at(4), "c")
+		}, []int{2, 2}, 0},
+		"written before the change is seen": {func(h *history) {
+			h.observe(at(1), "b")
+			h.expect(at(3), "b")
+		}, []int{2, 0}, 0}, // it was wrong until then
+		"changed and changed back": {func(h *history) {
+			h.expect(at(1), "b")
+			h.expect(at(2), "a")
+		}, []int{1, 0}, 0},
+		"never written": {func(h *history) {
+			h.expect(at(1), "b")
+			h.expect(at(9), "c")
+			h.observe(at(9), "x")
+		}, nil, 9},
+		"wrong again": {func(h *history) { h.observe(at(4), "x") }, nil, 6},
+	} {
+		h := &history{}
+		h.expect(at(0), "a")
+		h.observe(at(0), "a")
+		h.lags = nil
+		tc.play(h)
+		var lags []int
+		for _, lag := range h.lags {
+			lags = append(lags, int(lag.Seconds()))
+		}
+		check.Equal(t, name+": lags", tc.lags, lags)
+		check.Equal(t, name+": late by", time.Duration(tc.late)*time.Second, h.lateBy(at(10)))
+		check.Equal(t, name+": is wrong", tc.late > 0, h.isWrong())
+	}
+}
+
+// TestRecountFollowsPods: the recount has the numbers of a pod in each of its states.
+func TestRecountFollowsPods(t *testing.T) {
+	p := plan{smallest}
+	c := newRecount(p)
+	now := time.Unix(1_000_000, 0)
+	c.expectQuota(now, 0)
+	c.isCounted = true
+	name := p.quotaName(0)
+	pod := p.pod(0, 0, 0)
+	for _, step := range []struct {
+		kind   watch.EventType
+		change func(*corev1.Pod)
+		want   numbers
+	}{
+		{watch.Added, func(*corev1.Pod) {}, "0+1 0+0 0+0 0+0 "},
+		{watch.Modified, func(pod *corev1.Pod) { pod.Spec.NodeName = "node" }, "1+0 0+0 0+0 0+0 "},
+		{watch.Modified, func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodRunning }, "1+0 0+0 0+0 0+0 "},
+		{watch.Deleted, func(*corev1.Pod) {}, "0+0 0+0 0+0 0+0 "},
+	} {
+		step.change(pod)
+		c.apply(now, step.kind, pod.DeepCopy())
+		check.Equal(t, "CardQuota", step.want, c.historyOf(cardQuotas, name).wanted())
+		check.Equal(t, "LocalCardQuota", step.want, c.historyOf(views, p.namespace(0, 1)+"/"+name).wanted())
+	}
+	wrong := c.wrong()
+	check.That(t, slices.ContainsFunc(wrong, func(text string) bool { return strings.HasPrefix(text, "CardQuota "+name) }), "wrong before the first status: %q", wrong)
+	c.apply(now, watch.Added, builder.Queue(name).Annotation("volcano.sh/card.allocated", `{"`+p.model(1)+`":3}`).Obj())
+	check.Equal(t, "Queue says", "0 3 0 0 ", c.historyOf(queues, name).says)
+}
+
+func TestExceededLimitsFail(t *testing.T) {
+	r := &report{size: smallest, loadTime: time.Second, changes: 40, load: usage{cpu: 0.5}}
+	var out strings.Builder
+	check.NoError(t, r.print(&out))
+	for what, exceed := range map[string]func(r *report){
+		"memory at most":  func(r *report) { r.load.peak = maxMemory + 1 },
+		"CPU under load":  func(r *report) { r.load.cpu = 1 },
+		"CardQuota right": func(r *report) { r.lags[cardQuotas] = []time.Duration{6 * time.Second} },
+		"LocalCardQuota":  func(r *report) { r.lags[views] = []time.Duration{16 * time.Second} },
+		"differ from":     func(r *report) { r.wrong = []string{"x"} },
+		"writes at rest": func(r *report) {
+			r.restTime, r.restWrites = time.Second, map[string]int{"PATCH queues": 1, "PATCH configmaps": 2}
+		},
+		"at rest: 0.060": func(r *report) { r.restTime, r.atRest.cpu = time.Second, 0.06 },
+	} {
+		exceeded := *r
+		exceed(&exceeded)
+		out.Reset()
+		err := exceeded.print(&out)
+		_, failed, _ := strings.Cut(out.String(), "FAILED: ")
+		check.That(t, errors.Is(err, errExceeded) && strings.Contains(failed, what), "%s: %v, %s", what, err, failed)
+	}
+	r.changes = 30
+	check.Says(t, r.print(&out), "too busy")
+}
