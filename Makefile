@@ -13,6 +13,7 @@ export CGO_ENABLED := 0
 export GOFLAGS := $(strip $(filter-out -trimpath,$(shell go env GOFLAGS)) -trimpath)
 # Temporary files of killed builds do not stay in /tmp.
 GO_BUILD = hack/in-temporary.sh go build -ldflags "$(LDFLAGS)"
+GO_RUN = hack/in-temporary.sh go run
 
 ## General
 
@@ -41,7 +42,7 @@ cluster: controlplane build ## Start a local cluster with Cardquota and keep it 
 ## Build
 
 .PHONY: build
-build: programs ## Build the operator, the scheduler and the demo into ./bin
+build: programs kubectl-cardquota ## Build the operator, the scheduler, the kubectl plugin and the demo into ./bin
 	@$(GO_BUILD) -o $(BIN)/ ./test/cluster/cmd/cluster ./test/demo
 
 define BUILD_PROGRAMS
@@ -54,6 +55,21 @@ endef
 programs: ## Build the operator and the scheduler as they are shipped into ./bin
 	@echo "build: manager and scheduler (minutes when cold, seconds when cached)"
 	$(BUILD_PROGRAMS)
+
+.PHONY: kubectl-cardquota
+kubectl-cardquota: ## Build the kubectl plugin for this machine into ./bin
+	@mkdir -p $(BIN)
+	@$(GO_BUILD) -o $(BIN)/kubectl-cardquota ./cmd/kubectl-cardquota
+
+PLATFORMS := $(foreach os,linux darwin windows,$(os)_amd64 $(os)_arm64)
+.PHONY: kubectl-cardquota-all $(PLATFORMS:%=kubectl-cardquota_%)
+kubectl-cardquota-all: $(PLATFORMS:%=kubectl-cardquota_%) ## Build the kubectl plugin for every platform into dist/kubectl-cardquota, with checksums (URL=https://… also writes a krew manifest)
+	@rm -f dist/kubectl-cardquota/*.*
+	@$(GO_RUN) ./hack/krew -dist dist/kubectl-cardquota -version $(VERSION) -url '$(URL)'
+
+$(PLATFORMS:%=kubectl-cardquota_%): kubectl-cardquota_%:
+	@mkdir -p dist/kubectl-cardquota/build/$*
+	@GOOS=$(firstword $(subst _, ,$*)) GOARCH=$(lastword $(subst _, ,$*)) $(GO_BUILD) -o dist/kubectl-cardquota/build/$*/ ./cmd/kubectl-cardquota
 
 # Tests run them unless CLOCKS=shipped. Their timeouts are a quarter as long: see internal/build.
 .PHONY: test-programs
@@ -78,6 +94,10 @@ olm-tools: ## Build OLM's operators and opm into ./bin/olm, for the catalog and 
 .PHONY: certmanager
 certmanager: ## Build cert-manager's controllers into ./bin/certmanager, for test/docs
 	@hack/build-certmanager.sh
+
+.PHONY: prometheus
+prometheus: ## Put Prometheus of Debian's package into ./bin/prometheus, for test/monitoring
+	@hack/build-prometheus.sh
 
 .PHONY: images
 images: ## Build the images of both programs as OCI archives, with an SBOM each, into dist/images (needs root)
@@ -129,8 +149,21 @@ catalog: olm-tools ## Write a catalog with the OLM bundle to dist/catalog (BUNDL
 verify-bundle: ## Check that the OLM bundle is up to date and passes the validators
 	@hack/in-temporary.sh go -C hack/bundle test -count=1 -vet=off ./...
 
+.PHONY: boards
+boards: ## Write the Grafana boards of config/grafana
+	@cd hack/boards && go run . ../../config/grafana
+
+.PHONY: pictures
+pictures: controlplane programs prometheus ## Draw the boards of docs/images from a day that a real Prometheus scrapes (four minutes)
+	@mkdir -p dist/pictures
+	@$(GO_BUILD) -o $(BIN)/record ./test/monitoring/cmd/record
+	@$(BIN)/record -out dist/pictures/answers.json
+	@cd hack/pictures && go run . ../../dist/pictures/answers.json ../../docs/images
+
 .PHONY: verify-alerts
-verify-alerts: ## Check with Prometheus' own engine when the alerts fire
+verify-alerts: ## Check with Prometheus' own engine when the alerts fire, and the boards with their pictures
+	@hack/in-temporary.sh go -C hack/boards test -count=1 -vet=off ./...
+	@hack/in-temporary.sh go -C hack/pictures test -count=1 -vet=off ./...
 	@hack/in-temporary.sh go -C hack/alerts test -count=1 -vet=off ./...
 
 .PHONY: lint
@@ -202,6 +235,11 @@ bench-drain: controlplane-full build ## Compare this scheduler with Volcano's: 4
 bench-tide: controlplane build ## Compare cardreclaim with Volcano's reclaim on 500 nodes (RUNS=3; fails when a limit is exceeded)
 	@$(GO_BUILD) -o $(BIN)/bench-tide ./test/tide/cmd/bench-tide
 	@$(BIN)/bench-tide -runs $(or $(RUNS),3)
+
+.PHONY: bench-operator
+bench-operator: controlplane programs ## Measure the operator at 5,000 nodes, 50,000 pods and 1,000 CardQuotas (ARGS='-duration 10m'; fails when a limit is exceeded)
+	@$(GO_BUILD) -o $(BIN)/bench-operator ./test/bench/cmd/bench-operator
+	@$(BIN)/bench-operator $(ARGS)
 
 .PHONY: clean
 clean: ## Remove ./bin and dist; the cache shared by all clones stays in ~/.cache/cardquota

@@ -24,6 +24,6 @@ lint() { # MODULE
 }
 export root place config
 export -f lint
-printf '%s\0' . hack/{alerts,bundle,certmanager,sbom,style} | xargs -0 -P "$(nproc)" -I{} bash -euc 'lint {}' 9>&-
+printf '%s\0' . hack/{alerts,boards,bundle,certmanager,pictures,sbom,style} | xargs -0 -P "$(nproc)" -I{} bash -euc 'lint {}' 9>&-
 go -C hack/style test -count=1 -vet=off ./...
 go -C hack/style run . "$root"

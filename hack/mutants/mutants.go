@@ -4,9 +4,13 @@ import "slices"
 
 // tables are all mutants.
 var tables = []table{
-	{tests: differentialTest, mutants: slices.Concat(workloadMutants, cardMutants, quotaMutants, serviceTypeMutants, treeMutants)},
+	{tests: differentialTest, mutants: slices.Concat(workloadMutants, cardMutants, quotaMutants, serviceTypeMutants, treeMutants, inventoryMutants)},
 	{tests: "./internal/quota", mutants: treeOrderMutants},
 	{tests: "./internal/scheduler/cardreclaim", run: "^(TestPrecedenceOfReclaimInTree|TestDrain.*)$", mutants: treeReclaimMutants},
+	{tests: "./internal/controller/cardquota", run: "(Metrics|Billed|Bill|Unknown|Deserved)", mutants: queueMetricsMutants},
+	{tests: "./internal/cardquota", run: "^(TestNewBindings|TestPodsAreNewOnce|TestOverAllocationIsAllowedByAll)$", mutants: bindingMetricsMutants},
+	{tests: "./internal/scheduler/capacitycard", run: "(Metrics|Shows|Scrape)", mutants: sessionMetricsMutants},
+	{tests: "./internal/scheduler/cardreclaim", run: "^(TestReclaimCounters|TestReclaimEvents)$", mutants: reclaimMetricsMutants},
 }
 
 // The rules of package card: names, texts, nodes, inventory.
@@ -54,9 +58,18 @@ var cardMutants = []mutant{
 	{"internal/card/noderecognition.go", `		case err != nil:`, `		case false && err != nil:`, "a profile that makes no card name is withheld"},
 	{"internal/card/noderecognition.go", `r.out.Model + "/mig-" + strings`, `"/mig-" + strings`, "a slice is named after its model"},
 	{"internal/card/noderecognition.go", `mib < 1 || mib`, `mib < 0 || mib`, "no share of a card without memory"},
-	{"internal/card/noderecognition.go", `r.out.Model, roundToGiB(mib), parts`, `r.out.Model, roundToGiB(mib), parts+1`, "a share says into how many its card is cut"},
+	{"internal/card/noderecognition.go", `roundToGiB(mib), parts), nil`, `roundToGiB(mib), parts+1), nil`, "a share says into how many its card is cut"},
 	{"internal/card/noderecognition.go", `	if r.partitioned > 0 {`, `	if r.partitioned > 99 {`, "beside slices or shares no other resource is the whole card"},
 	{"internal/card/noderecognition.go", `	switch len(candidates) {`, `	switch min(len(candidates), 1) {`, "of two candidates none is the card"},
+	{"internal/card/mappedrecognition.go", `	case len(names) > 1:`, `	case len(names) > 9:`, "a resource with two mapped cards is withheld"},
+	{"internal/card/mappedrecognition.go", ` || !mapping.Selects(m.node.Labels) {`, ` {`, "a mapping is for the nodes that it selects"},
+	{"internal/card/mappedrecognition.go", `if !slices.Contains(m.resources, name) {`, `if name != "" {`, "a mapping replaces the labels for its resource"},
+	{"internal/card/mappedrecognition.go", `		if !out.isRecognised(resource) {`, `		if false {`, "a mapped resource is a card on every node"},
+	{"internal/card/mappedrecognition.go", `!m.out.isRecognised(resource) && !out`, `resource == "" && !out`, "a mapping releases no other card of the vendor"},
+	{"internal/card/mapping.go", `Name(model + "/mig-" + profile + "-mixed")`, `Name(model + profile[:0])`, "a mapped slice is no whole card"},
+	{"internal/card/noderecognition.go", `len(exact) > 0 || p.isMapped(mapped)`, `len(exact) > 0`, "beside a mapped resource no other one of the vendor is the card"},
+	{"internal/card/noderecognition.go", `return p.isMapped(mapped) && len`, `return len`, "labels of an unmapped product count without its resource"},
+	{"internal/card/noderecognition.go", `(p.vendor != migVendor || len(migResources(node)) == 0)`, `true`, "slices beside a mapped resource keep their labels"},
 	{"internal/card/name.go", `		return MaxCount + 1`, `		return 0`, "an absurd count is more than any quota"},
 	{"internal/card/name.go", `return Count(quantity.Value())`, `return Count(quantity.MilliValue() / 1000)`, "part of a card is rounded up"},
 	{"internal/card/inventory.go", `inv.physical[h.Name].Add(h.Count)`, `h.Count`, "the cards of all nodes are added up"},

@@ -68,8 +68,8 @@ var workloadMutants = []mutant{
 
 // lastCards`, "label lost, nothing named: every card it may be"},
 	{"internal/workload/resolver.go", `ok && known.Model != "" {`, `ok && known.Model == "none" {`, "of a node that names its model only that model's cards are withheld"},
-	{"internal/workload/resolver.go", `len(resources) == 0 || slices.Contains(resources, held.Resource)`, `slices.Contains(resources, held.Resource)`, "a card that no node has any more stays charged"},
-	{"internal/workload/resolver.go", `len(resources) == 0 || slices.Contains(resources, held.Resource)`, `len(resources) >= 0`, "what was charged for another resource does not stay"},
+	{"internal/workload/resolver.go", `(len(resources) == 0 || slices.Contains(resources, held.Resource))`, `slices.Contains(resources, held.Resource)`, "a card that no node has any more stays charged"},
+	{"internal/workload/resolver.go", `(len(resources) == 0 || slices.Contains(resources, held.Resource))`, `len(resources) >= 0`, "what was charged for another resource does not stay"},
 	{"internal/workload/resolver.go", `lastCards(request.Unverified, inv, last)`, `lastCards(ResourceCount{}, inv, last)`, "a resource that is a card nowhere: what was charged before stays"},
 
 	// What a pod requests.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -15,7 +16,7 @@ const (
 	// maxSlowestTests is the number of slow tests in a report.
 	maxSlowestTests = 20
 	// maxFailureLines and maxLineBytes bound the output of a failure in the summary.
-	maxFailureLines, maxLineBytes = 8, 300
+	maxFailureLines, maxLineBytes = 12, 300
 )
 
 // writeReport prints the time of every stage, the slowest tests, what was skipped, and the
@@ -112,16 +113,23 @@ func printVerdict(out io.Writer, outcomes []outcome, p *plan, inCI bool) bool {
 	return ok
 }
 
-// printFailure prints the first informative lines of a failure.
+// gomegaFailure matches the line before what an assertion of gomega says.
+var gomegaFailure = regexp.MustCompile(`^\s+\w+\.go:\d+:\s*$`)
+
+// printFailure prints what the first failed assertion says, or the first informative lines where there is
+// none. A long test logs much before and after it.
 func printFailure(out io.Writer, f failure) {
 	var lines []string
+	asserted := -1
 	for line := range strings.Lines(f.text) {
-		line = strings.TrimRight(line, "\n")
+		line = strings.TrimRight(line, " \n")
 		switch text := strings.TrimSpace(line); {
 		case text == "", text == "FAIL", strings.HasPrefix(text, "=== "), strings.HasPrefix(text, "--- "), strings.HasPrefix(text, "FAIL\t"):
 			continue
 		case len(line) > maxLineBytes:
 			line = strings.ToValidUTF8(line[:maxLineBytes], "") + "…"
+		case asserted < 0 && gomegaFailure.MatchString(line):
+			asserted = len(lines)
 		}
 		lines = append(lines, "    "+line)
 	}
@@ -129,7 +137,8 @@ func printFailure(out io.Writer, f failure) {
 		return
 	}
 	if more := len(lines) - maxFailureLines; more > 0 {
-		lines = append(lines[:maxFailureLines], fmt.Sprintf("    … %d more lines above", more))
+		from := min(max(asserted, 0), more)
+		lines = append(slices.Clone(lines[from:from+maxFailureLines]), fmt.Sprintf("    … %d more lines above", more))
 	}
 	_, _ = fmt.Fprintf(out, "FAIL %s\n%s\n", f.name, strings.Join(lines, "\n"))
 }

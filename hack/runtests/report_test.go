@@ -36,6 +36,26 @@ func TestVerdictFailsOnSkipsInCI(t *testing.T) {
 	}
 }
 
+func TestFailureShowsTheAssertion(t *testing.T) {
+	logged := strings.Repeat("    day_test.go:1: a command\n", 20)
+	for name, tc := range map[string]struct{ text, want string }{
+		"an assertion of gomega": {
+			logged + "    day_test.go:9: \n        Expected\n            <int>: 1\n" + logged,
+			"        day_test.go:9:\n            Expected\n                <int>: 1\n        day_test.go:1: a command\n",
+		},
+		"one near the end": {logged + "    day_test.go:9: \n        Expected\n            <int>: 1\n", "day_test.go:9:\n            Expected\n                <int>: 1\n    … 11 more"},
+		"none":             {logged, "FAIL test/docs TestX\n        day_test.go:1: a command\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			printFailure(&out, failure{"test/docs TestX", tc.text})
+			if lines := strings.Count(out.String(), "\n"); !strings.Contains(out.String(), tc.want) || lines != maxFailureLines+2 {
+				t.Errorf("%q is missing in %d lines:\n%s", tc.want, lines, out.String())
+			}
+		})
+	}
+}
+
 func TestStagesOverTheirBudgetAreNamed(t *testing.T) {
 	outcomes := []outcome{
 		{stage: stage{name: "unit"}, wall: 120 * time.Second},

@@ -1,7 +1,8 @@
 // Command demo is the tour of docs/tour.md. It starts a cluster with a mixed fleet, the
 // operator and the scheduler. With kubectl it shows what a quota per card model does, and in a
 // second act how inference reclaims cards from training, in a third how tenants of a tree lend each
-// other cards. It ends by itself and leaves nothing behind; with KEEP=1 it runs until Ctrl-C.
+// other cards. The last act answers questions with the kubectl plugin. The tour ends by itself and
+// leaves nothing behind; with KEEP=1 it runs until Ctrl-C.
 package main
 
 import (
@@ -40,6 +41,9 @@ func run(ctx context.Context, keep bool) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := findPlugin(root); err != nil {
+		return err
+	}
 	began := time.Now()
 	fmt.Println("Starting etcd, Kubernetes, Volcano's controllers and webhooks, and a fleet of simulated nodes …")
 	c, err := cluster.Start(ctx, cluster.Options{Fleet: filepath.Join(root, "test", "cluster", "fleets", "mixed.yaml")})
@@ -66,11 +70,11 @@ func run(ctx context.Context, keep bool) (err error) {
 Everything is still running. In another terminal:
 
   export KUBECONFIG=%s
-  export PATH=%s:$PATH
-  kubectl get cardq
+  export PATH=%s:%s:$PATH
+  kubectl cardquota top
 
 Logs are in %s. Ctrl-C stops it all.
-`, c.Kubeconfig(), c.BinDir(), c.Dir())
+`, c.Kubeconfig(), pluginFolder(root), c.BinDir(), c.Dir())
 	<-ctx.Done()
 	return nil
 }

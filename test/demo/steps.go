@@ -67,6 +67,23 @@ func (g *tour) waitForOutput(want string, args ...string) {
 	})
 }
 
+// runningApps returns the label app of each running pod that a selector selects.
+func (g *tour) runningApps(selector string) ([]string, error) {
+	out, err := g.Cluster.Kubectl(g.ctx, "get", "pods", "-l", selector, "--field-selector=status.phase=Running", "-o", "jsonpath={.items[*].metadata.labels.app}")
+	return strings.Fields(out), err
+}
+
+// checkOneGangRuns checks that one of two gangs of two pods runs completely and the other not at all.
+func (g *tour) checkOneGangRuns(selector string) {
+	g.runStep(func() error {
+		running, err := g.runningApps(selector)
+		if err == nil && (len(running) != 2 || running[0] != running[1]) {
+			err = fmt.Errorf("one gang must run, and the other not at all, but pods of these run: %s", strings.Join(running, ", "))
+		}
+		return err
+	})
+}
+
 // waitForRunning waits until a workload has exactly the given number of running pods.
 func (g *tour) waitForRunning(selector string, count int) {
 	want := strings.TrimSpace(strings.Repeat("Running ", count))

@@ -1,10 +1,6 @@
 package main
 
-import (
-	"errors"
-	"strings"
-	"time"
-)
+import "time"
 
 const (
 	// borrowColumns are the cards of a tree by queue.
@@ -30,6 +26,8 @@ func (g *tour) lendAtNight() {
 	}
 	g.waitForBorrowed("astronomy", "4 2")
 	g.showTree()
+	g.printf("\nThe same as bars, where + is borrowed:\n")
+	g.showKubectl("cardquota", "top", "institute")
 }
 
 func (g *tour) reclaimInTheMorning() {
@@ -42,14 +40,7 @@ func (g *tour) reclaimInTheMorning() {
 	g.waitForRunning("app=lensing", 2)
 	g.waitForBorrowed("astronomy", "0 0")
 	g.showTree()
-	g.runStep(func() error {
-		out, err := g.Cluster.Kubectl(g.ctx, "get", "pods", "-l", "app in (galaxies, supernovae)",
-			"--field-selector=status.phase=Running", "-o", "jsonpath={.items[*].metadata.labels.app}")
-		if running := strings.Fields(out); err == nil && (len(running) != 2 || running[0] != running[1]) {
-			err = errors.New("one gang of astronomy must run, and the other not at all, but these pods run: " + out)
-		}
-		return err
-	})
+	g.checkOneGangRuns("app in (galaxies, supernovae)")
 }
 
 // waitForBorrowed waits until a queue's borrowed cards are the given numbers.

@@ -1,0 +1,17 @@
+package main
+
+// The anomalies of the CardInventory.
+var inventoryMutants = []mutant{
+	{"internal/cardinventory/anomalies.go", `count := max(countOf(`, `count := min(countOf(`, "a resource that no card is left of counts by its capacity"},
+	{"internal/cardinventory/anomalies.go", `		case cards.IsCard(resource):`, `		case false:`, "a card of other nodes is one without a label, too"},
+	{"internal/cardinventory/anomalies.go", `		case l.looksLikeCard(resource):`, `		case false:`, "a card of a known device plugin is listed without a mapping"},
+	{"internal/cardinventory/anomalies.go", `.Sub(held.Count); broken > 0 {`, `.Sub(held.Count); broken > 1 {`, "one broken card is an anomaly"},
+	{"internal/cardinventory/anomalies.go", `countOf(node.Object.Status.Allocatable, anomaly.Resource))`, `countOf(node.Object.Status.Capacity, anomaly.Resource))`, "cards without a name are counted by allocatable"},
+	{"internal/cardinventory/anomalies.go", `		sum.nodes[node] = true`, `		sum.nodes = map[string]bool{node: true}`, "an anomaly is of all its nodes"},
+	{"internal/card/noderecognition.go", `		for _, resource := range out.Unnamed {`, `		for _, resource := range out.Unnamed[:min(1, len(out.Unnamed))] {`, "each resource without a label is an anomaly"},
+	{"internal/card/noderecognition.go", `			r.addAnomaly(NoModelLabel, resource, "offers`, `			r.addAnomaly(InvalidLabel, resource, "offers`, "a slice beside another vendor's label has no model"},
+	{"internal/card/noderecognition.go", `			r.addAnomaly(InvalidLabel, resource, "offers %s, which makes`, `			r.addAnomaly(NoModelLabel, resource, "offers %s, which makes`, "a profile that makes no card name has an invalid label"},
+	{"internal/card/mappedrecognition.go", `		m.withhold(Anomaly{SeveralModels, resource,`, `		m.withhold(Anomaly{InvalidLabel, resource,`, "two entries for one node are several models"},
+	{"internal/card/mappedrecognition.go", `			return "", &Anomaly{NoModelLabel, m.Resource,`, `			return "", &Anomaly{InvalidLabel, m.Resource,`, "a mapping by a missing label names no model"},
+	{"internal/card/mappedrecognition.go", `		return "", &Anomaly{InvalidLabel, m.Resource, fmt.Sprintf("offers %s, which makes`, `		return "", &Anomaly{NoModelLabel, m.Resource, fmt.Sprintf("offers %s, which makes`, "a mapped label that makes no card name is invalid"},
+}

@@ -1,0 +1,33 @@
+package main
+
+// What the metrics show. Each table has the tests of one package.
+var (
+	queueMetricsMutants = []mutant{
+		{"internal/controller/cardquota/metrics.go", `if c.Quota == 0 && c.Used == 0 && c.Physical == 0 {`, `if c.Quota == 0 && c.Physical == 0 {`, "metrics: a card in use has its name"},
+		{"internal/controller/cardquota/metrics.go", `			unknown += float64(c.Pending)`, `			unknown = float64(c.Pending)`, "metrics: unknown cards add up"},
+		{"internal/controller/cardquota/metrics.go", `		if q.isInTree {`, `		if q.isInTree || c.Used > 0 {`, "metrics: flat queues deserve nothing"},
+		{"internal/controller/cardquota/metrics.go", `		gauge(pendingDesc, float64(c.Pending), queue, c.Name)`, `		gauge(pendingDesc, float64(c.Pending+c.Used), queue, c.Name)`, "metrics: pending cards are not in use"},
+		{"internal/controller/cardquota/cardsinuse.go", `count.Sub(usage.Repeated[name])`, `count`, "metrics: a card that may be one of two is billed once"},
+		{"internal/controller/cardquota/cardsinuse.go", `		if !exists {`, `		if !exists && queue == "" {`, "metrics: a pod adds no queue to a bill"},
+	}
+	bindingMetricsMutants = []mutant{
+		{"internal/cardquota/bindings.go", `Cards: bound.charge.HeldCards(),`, `Cards: bound.charge.Cards,`, "metrics: a pod that may hold one of two cards is bound once"},
+		{"internal/cardquota/usage.go", `last == nil && len(charge.Cards) > 0`, `last == nil && charge.Queue != ""`, "metrics: a pod without cards has no waiting time"},
+		{"internal/cardquota/usage.go", `c.input.LastCharges != nil && last == nil`, `last == nil`, "metrics: what the first count finds was bound before"},
+		{"internal/cardquota/overallocation.go", `!known || wasAllowed {`, `!known || !wasAllowed {`, "metrics: one CardQuota that warns keeps the alert"},
+	}
+	sessionMetricsMutants = []mutant{
+		{"internal/scheduler/capacitycard/metrics.go", `		v.pods += b.Pods`, `		v.pods += len(b.Used)`, "metrics: each charged pod counts"},
+		{"internal/scheduler/capacitycard/metrics.go", `float64(sums[1].Add(used[card.Name(label)]))`, `float64(sums[1])`, "metrics: what is placed is requested, too"},
+		{"internal/scheduler/capacitycard/metrics.go", `if task.SchGated || state == nil`, `if state == nil`, "metrics: a gated pod requests nothing"},
+		{"internal/scheduler/capacitycard/metrics.go", `float64(q.usage.MilliCPU)/1000`, `float64(q.usage.MilliCPU)`, "metrics: CPU is in cores"},
+		{"internal/scheduler/capacitycard/metrics.go", `max(0, int64(count)-limits.Deserved[name])`, `int64(count)-limits.Deserved[name]`, "metrics: what is borrowed is not negative"},
+		{"internal/scheduler/capacitycard/metrics.go", `	slices.Sort(texts)`, `	slices.Reverse(texts)`, "metrics: alternatives are in alphabetical order"},
+	}
+	reclaimMetricsMutants = []mutant{
+		{"internal/scheduler/cardreclaim/events.go", `	if p.whole {
+		c.jobs.`, `	if len(p.indexes) > 0 {
+		c.jobs.`, "metrics: a job that goes on is not reclaimed"},
+		{"internal/scheduler/cardreclaim/events.go", `Add(float64(len(p.indexes)))`, `Inc()`, "metrics: each reclaimed pod counts"},
+	}
+)
