@@ -24,7 +24,7 @@ func (g *tour) lendAtNight() {
 	for app, count := range map[string]int{"galaxies": 2, "supernovae": 2, "lensing": 4} {
 		g.waitForRunning("app="+app, count)
 	}
-	g.waitForBorrowed("astronomy", "4 2")
+	g.waitForCards("astronomy", "borrowed", "4 2")
 	g.showTree()
 	g.printf("\nThe same as bars, where + is borrowed:\n")
 	g.showKubectl("cardquota", "top", "institute")
@@ -38,14 +38,16 @@ func (g *tour) reclaimInTheMorning() {
 	g.waitForRunning("app=microscopy", 2)
 	g.printf("\nRunning %.1f s after the command:\n", time.Since(began).Seconds())
 	g.waitForRunning("app=lensing", 2)
-	g.waitForBorrowed("astronomy", "0 0")
+	g.waitForCards("astronomy", "borrowed", "0 0")
+	g.waitForCards("biology", "used", "4 2")
+	g.waitForCards("institute", "used", "8 4")
 	g.showTree()
 	g.checkOneGangRuns("app in (galaxies, supernovae)")
 }
 
-// waitForBorrowed waits until a queue's borrowed cards are the given numbers.
-func (g *tour) waitForBorrowed(queue, want string) {
-	g.waitForOutput(want, "get", "cardq", queue, "-o", `go-template={{range $i, $c := .status.cards}}{{if $i}} {{end}}{{or .borrowed 0}}{{end}}`)
+// waitForCards waits until a field of the cards of a CardQuota's status has the given numbers.
+func (g *tour) waitForCards(name, field, want string) {
+	g.waitForOutput(want, "get", "cardq", name, "-o", `go-template={{range $i, $c := .status.cards}}{{if $i}} {{end}}{{or .`+field+` 0}}{{end}}`)
 }
 
 // showTree shows what each queue of the tree uses, and which pods hold the cards.
