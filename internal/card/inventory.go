@@ -68,7 +68,8 @@ func (i *Inventory) Resources() []corev1.ResourceName {
 }
 
 // LastingResources returns the resources that labels made cards once, sorted. They stay cards when
-// the nodes and mappings of the Tracker go. The caller must not change the list.
+// the nodes and mappings of the Tracker go, and in another Tracker once AddResources adds them. It
+// leaves out network devices, which AddResources does not add. The caller must not change the list.
 func (i *Inventory) LastingResources() []corev1.ResourceName { return i.lasting }
 
 // NamesFor returns the card names that the resource stands for, sorted. The caller must not
@@ -270,7 +271,11 @@ func (t *Tracker) SetMappings(mappings Mappings) (changed bool) {
 // AddResources adds resources that labels made cards before, as a record lists them, and reports
 // whether one is new. It leaves out network devices, which earlier versions recorded as cards.
 func (t *Tracker) AddResources(resources ...corev1.ResourceName) (grown bool) {
-	return t.addKnown(slices.DeleteFunc(slices.Clone(resources), isNetworkDevice))
+	return t.addKnown(withoutNetworkDevices(resources))
+}
+
+func withoutNetworkDevices(resources []corev1.ResourceName) []corev1.ResourceName {
+	return slices.DeleteFunc(slices.Clone(resources), isNetworkDevice)
 }
 
 // addKnown adds resources that labels made cards and reports whether one is new.
@@ -291,7 +296,8 @@ func (t *Tracker) Inventory() *Inventory {
 			nodes[name] = node.recognised
 		}
 		t.inventory = NewInventory(nodes, slices.Concat(t.known, t.mappings.Resources())...)
-		t.inventory.lasting = slices.Sorted(slices.Values(t.known))
+		t.inventory.lasting = withoutNetworkDevices(t.known)
+		slices.Sort(t.inventory.lasting)
 	}
 	return t.inventory
 }

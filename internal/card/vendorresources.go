@@ -10,7 +10,8 @@ import (
 // cards. Each pattern matches the whole name of a resource. Amounts of memory or cores, RDMA,
 // SR-IOV and other network devices are no cards, so no pattern matches them.
 //
-// The list decides nothing about quotas. It finds cards that no label and no mapping names.
+// The list makes no resource a card. It finds cards that no label and no mapping names, and it keeps
+// isNetworkDevice from excluding one of them.
 var vendorResources = []*regexp.Regexp{
 	// NVIDIA/k8s-device-plugin: gpu, gpu.shared (sharing with renameByDefault) and mig-<profile>.
 	regexp.MustCompile(`^nvidia\.com/(gpu(\.shared)?|mig-.+)$`),
@@ -72,14 +73,15 @@ func LooksLikeCard(resource corev1.ResourceName) bool {
 }
 
 // networkDevices matches the resources of network device plugins: RDMA shared device plugin, SR-IOV
-// network device plugin and the host devices of NVIDIA's network operator.
-var networkDevices = regexp.MustCompile(`(?i)^rdma/|/.*(rdma|sriov|hostdev|netdevice|infiniband|roce)`)
+// network device plugin and the host devices of NVIDIA's network operator. Each begins a word: an
+// ai-processor contains "roce" and is none.
+var networkDevices = regexp.MustCompile(`(?i)^rdma/|/(.*[^a-z])?(rdma|sriov|hostdev|netdevice|infiniband|roce)`)
 
 // virtualCards matches names of cards that SR-IOV divides, such as intel.com/sriov-gpudevice.
 var virtualCards = regexp.MustCompile(`(?i)/.*(gpu|npu)`)
 
 // isNetworkDevice reports whether a resource has the name of a network device. Labels make none a
-// card, unless they have its very name.
+// card and withhold none, unless they have its very name. So no quota limits it.
 func isNetworkDevice(resource corev1.ResourceName) bool {
 	name := string(resource)
 	return networkDevices.MatchString(name) && !virtualCards.MatchString(name) && !LooksLikeCard(resource)

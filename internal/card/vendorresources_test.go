@@ -62,10 +62,11 @@ func TestEveryCardOfTheFleetLooksLikeOne(t *testing.T) {
 
 func TestNetworkDevicesAreNoCards(t *testing.T) {
 	for _, resource := range []corev1.ResourceName{"rdma/hca", "rdma/hca_shared_devices_a", "nvidia.com/hostdev", "nvidia.com/sriov_resource_1",
-		"mellanox.com/sriov_rdma", "intel.com/sriov_netdevice", "huawei.com/rdma", "huawei.com/RoCE_100g"} {
+		"mellanox.com/sriov_rdma", "intel.com/sriov_netdevice", "huawei.com/rdma", "huawei.com/RoCE_100g", "a.b/mlnx2roce"} {
 		check.That(t, isNetworkDevice(resource), "%s is a network device", resource)
 	}
-	for _, resource := range append([]corev1.ResourceName{"huawei.com/npu-x", "rdma.example.com/gpu", "intel.com/sriov-gpudevice", "cpu"}, publicCards...) {
+	for _, resource := range append([]corev1.ResourceName{"huawei.com/npu-x", "rdma.example.com/gpu", "intel.com/sriov-gpudevice", "cpu",
+		"a.b/ai-processor", "intel.com/vision-processor", "xilinx.com/coprocessor"}, publicCards...) {
 		check.That(t, !isNetworkDevice(resource), "%s is no network device", resource)
 	}
 }

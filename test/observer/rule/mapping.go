@@ -5,6 +5,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -63,15 +64,18 @@ func namesByMapping(node *corev1.Node, mappings []Mapping) map[corev1.ResourceNa
 	return named
 }
 
-// isNetwork reports whether a resource is a network device by its name. SR-IOV divides cards, too.
+// isNetwork reports whether a resource is a network device by its name: one of its words begins so.
+// SR-IOV divides cards, too.
 func isNetwork(name string) bool {
 	domain, device, _ := strings.Cut(strings.ToLower(name), "/")
 	if strings.Contains(device, "gpu") || strings.Contains(device, "npu") {
 		return false
 	}
-	for _, word := range []string{"rdma", "sriov", "hostdev", "netdevice", "infiniband", "roce"} {
-		if strings.Contains(device, word) {
-			return true
+	for _, word := range strings.FieldsFunc(device, func(r rune) bool { return !unicode.IsLetter(r) }) {
+		for _, start := range []string{"rdma", "sriov", "hostdev", "netdevice", "infiniband", "roce"} {
+			if strings.HasPrefix(word, start) {
+				return true
+			}
 		}
 	}
 	return domain == "rdma"
