@@ -66,8 +66,8 @@ type CardInventoryStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=2147483647
 	AnomaliesTotal int32 `json:"anomaliesTotal"`
-	// anomalies are what is wrong with nodes and with the use of their cards, by reason and name, at
-	// most 32.
+	// anomalies are what is wrong with nodes and with the use of their cards, at most 32. Those of cards
+	// that no quota limits come first, then the others, by reason and name.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
@@ -161,7 +161,8 @@ type InventoryAnomaly struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=160
 	Card string `json:"card,omitempty"`
-	// count is the number of cards that the anomaly is about. Unset if it is not known.
+	// count is the number of cards that the anomaly is about. Unset if it is not known, such as when a
+	// device plugin has stopped.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Count int64 `json:"count,omitempty"`
@@ -183,19 +184,30 @@ type InventoryAnomaly struct {
 	Message string `json:"message,omitempty"`
 }
 
-// AnomalyReason is the kind of an anomaly.
-// +kubebuilder:validation:Enum=NoModelLabel;SeveralModels;AmbiguousResource;InvalidLabel;UnmappedResource;CardsOutsideQueues;CardsUnhealthy
+// AnomalyReason is the kind of an anomaly. The values are constants of this package. A later version
+// may write others, so a program must accept any value.
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=256
 type AnomalyReason string
 
 // The reasons of anomalies.
 const (
-	AnomalyNoModelLabel       AnomalyReason = "NoModelLabel"       // No label names the card of a resource. No pod gets it.
-	AnomalySeveralModels      AnomalyReason = "SeveralModels"      // Labels name more than one card model. No pod gets a card of the node.
-	AnomalyAmbiguousResource  AnomalyReason = "AmbiguousResource"  // The model could be any of several resources. No pod gets one of them.
-	AnomalyInvalidLabel       AnomalyReason = "InvalidLabel"       // The value of a label makes no card name. No pod gets that resource.
-	AnomalyUnmappedResource   AnomalyReason = "UnmappedResource"   // The resource looks like a card, and nothing names it. No quota limits it.
-	AnomalyCardsOutsideQueues AnomalyReason = "CardsOutsideQueues" // Pods hold cards and name no queue, or one that does not exist. No quota limits them.
-	AnomalyCardsUnhealthy     AnomalyReason = "CardsUnhealthy"     // Cards are not allocatable: the device plugin reports them as broken, or not at all.
+	// AnomalyNoModelLabel: no label names the card of a resource. No pod gets it.
+	AnomalyNoModelLabel AnomalyReason = "NoModelLabel"
+	// AnomalySeveralModels: labels name more than one card model. No pod gets a card of the node.
+	AnomalySeveralModels AnomalyReason = "SeveralModels"
+	// AnomalyAmbiguousResource: the model could be any of several resources. No pod gets one of them.
+	AnomalyAmbiguousResource AnomalyReason = "AmbiguousResource"
+	// AnomalyInvalidLabel: the value of a label makes no card name. No pod gets that resource.
+	AnomalyInvalidLabel AnomalyReason = "InvalidLabel"
+	// AnomalyUnmappedResource: the resource looks like a card, and nothing names it. No quota limits it.
+	AnomalyUnmappedResource AnomalyReason = "UnmappedResource"
+	// AnomalyCardsOutsideQueues: pods hold cards and name no queue, or one that does not exist. No quota
+	// limits them.
+	AnomalyCardsOutsideQueues AnomalyReason = "CardsOutsideQueues"
+	// AnomalyCardsUnhealthy: cards are not allocatable. The device plugin reports them as broken, or it has
+	// stopped.
+	AnomalyCardsUnhealthy AnomalyReason = "CardsUnhealthy"
 )
 
 // InventoryName is the name of the only CardInventory.

@@ -147,9 +147,10 @@ func (m *mappedRecognition) withholdCandidates(out *Node) {
 
 // withholdUnnamed withholds a resource that neither a label nor a mapping names.
 func (n *Node) withholdUnnamed(resource corev1.ResourceName) {
+	vendor, _, _ := strings.Cut(string(resource), "/")
 	n.Unnamed = append(n.Unnamed, resource)
-	n.Anomalies = append(n.Anomalies, Anomaly{NoModelLabel, resource,
-		fmt.Sprintf("offers %s, but no label and no entry of spec.cards of the policy names its card on this node", resource)})
+	n.Anomalies = append(n.Anomalies, Anomaly{NoModelLabel, resource, fmt.Sprintf(
+		"offers %s but no label %[2]s/<type>.product with %[2]s/<type>.memory and no entry of spec.cards of the policy names its card on this node", resource, vendor)})
 }
 
 // resources returns the resources of a node that are cards, or withheld as cards.

@@ -60,7 +60,7 @@ func TestRecogniseWithMappings(t *testing.T) {
 		"no label, another mapping": {"pool=x amd.com/gpu:8", Mappings{amdByLabel, selected("amd.com/gpu", "MI210")}, "MI210=amd.com/gpu", Anomaly{}, ""},
 		"two models":                {"pool=x amd.com/gpu.product-name=MI300X amd.com/gpu:8", Mappings{amdByLabel, selected("amd.com/gpu", "MI210")}, "", Anomaly{Reason: SeveralModels, Resource: "amd.com/gpu"}, "more than one card: MI210, MI300X"},
 		"one model twice":           {"pool=x amd.com/gpu.product-name=MI210 amd.com/gpu:8", Mappings{amdByLabel, selected("amd.com/gpu", "MI210")}, "MI210=amd.com/gpu", Anomaly{}, ""},
-		"another node":              {"pool=y v.w/x:8", Mappings{selected("v.w/x", "X")}, "", Anomaly{Reason: NoModelLabel, Resource: "v.w/x"}, "no entry of spec.cards of the policy names its card on this node"},
+		"another node":              {"pool=y v.w/x:8", Mappings{selected("v.w/x", "X")}, "", Anomaly{Reason: NoModelLabel, Resource: "v.w/x"}, "offers v.w/x but no label v.w/<type>.product with v.w/<type>.memory and no entry of spec.cards of the policy names its card on this node"},
 		"another node with labels":  {"pool=y v.w/x.product=Y v.w/x.memory=1 v.w/x:8", Mappings{selected("v.w/x", "X")}, "Y=v.w/x", Anomaly{}, ""},
 		"not offered":               {"pool=x v.w/y:8", Mappings{selected("v.w/x", "X")}, "", Anomaly{}, ""},
 		"in place of its labels":    {h800 + "pool=x nvidia.com/gpu:8", Mappings{selected("nvidia.com/gpu", "X")}, "X=nvidia.com/gpu", Anomaly{}, ""},

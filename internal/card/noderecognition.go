@@ -250,7 +250,7 @@ func (r *nodeRecognition) addMIGSlices() {
 		name := Name(r.out.Model + "/mig-" + strings.TrimPrefix(string(resource), migPrefix) + "-mixed")
 		switch _, err := ParseName(string(name)); {
 		case r.product.vendor != migVendor:
-			r.addAnomaly(NoModelLabel, resource, "offers %s but its model label is of %s", resource, r.product.vendor)
+			r.addAnomaly(NoModelLabel, resource, "offers %s but its model label is of %s, not %[3]s/<type>.product with %[3]s/<type>.memory", resource, r.product.vendor, migVendor)
 		case err != nil:
 			r.addAnomaly(InvalidLabel, resource, "offers %s, which makes no card name: %v", resource, err)
 		default:

@@ -65,7 +65,7 @@ func TestRecogniseReportsWhatIsWrongWithANode(t *testing.T) {
 			"amd.com/gpu huawei.com/Ascend910 nvidia.com/gpu", "MI300X, Ascend-910B, NVIDIA-H800"},
 		"two models and slices":           {h800 + npu + "nvidia.com/gpu:1 nvidia.com/mig-1g.10gb:7", "nvidia.com/gpu nvidia.com/mig-1g.10gb", models},
 		"a resource left behind at zero":  {npu + "huawei.com/Ascend910:8 huawei.com/Ascend310:0", "huawei.com/Ascend310 huawei.com/Ascend910", "could be any of the resources"},
-		"a slice beside another's model":  {npu + "nvidia.com/mig-1g.18gb:3", "nvidia.com/mig-1g.18gb", "its model label is of huawei.com"},
+		"a slice beside another's model":  {npu + "nvidia.com/mig-1g.18gb:3", "nvidia.com/mig-1g.18gb", "its model label is of huawei.com, not nvidia.com/<type>.product with nvidia.com/<type>.memory"},
 		"a MIG profile in capitals":       {h800 + "nvidia.com/mig-1G.10GB:7", "nvidia.com/mig-1G.10GB", "offers nvidia.com/mig-1G.10GB, which makes no card name"},
 		"what to write in place of that":  {h800 + "nvidia.com/mig-1G.10GB:7", "nvidia.com/mig-1G.10GB", "after the model write"},
 		"a MIG profile beyond the bound ": {h800 + "nvidia.com/mig-" + strings.Repeat("1", 42) + ":7", "nvidia.com/mig-" + strings.Repeat("1", 42), "which makes no card name"},

@@ -16,11 +16,18 @@ import (
 
 // remedies say what to do about the anomalies of labels.
 var remedies = map[card.AnomalyReason]string{
-	card.NoModelLabel:      "no pod gets it: add these labels to the nodes, or name the card in spec.cards of the ServiceTypePolicy",
+	card.NoModelLabel:      "no pod gets it: " + addLabelsOrMapping,
 	card.SeveralModels:     "no pod gets a card there: keep the labels of one model, and one entry of spec.cards of the ServiceTypePolicy",
 	card.AmbiguousResource: "no pod gets one of them: name the card of each in spec.cards of the ServiceTypePolicy",
 	card.InvalidLabel:      "no pod gets it: correct the label or the device plugin's configuration",
 }
+
+const (
+	addLabelsOrMapping = "add these labels to the nodes, or name the card in spec.cards of the ServiceTypePolicy"
+	// forgottenAtRestart is the effect on a card that no node and no mapping names any more. The operator
+	// records it, the scheduler does not.
+	forgottenAtRestart = "the scheduler withholds it until it restarts, and then no quota limits it"
+)
 
 // maxNamed is how many nodes, pods or queues a message names.
 const maxNamed = 3
@@ -46,12 +53,19 @@ type anomalySum struct {
 // anomalyList are the anomalies of a cluster.
 type anomalyList struct {
 	byKey map[anomalyKey]*anomalySum
+	// recognised are the resources that are cards of some node, or withheld as cards.
+	recognised map[corev1.ResourceName]bool
 	// looksLikeCard reports whether a resource looks like a card.
 	looksLikeCard func(corev1.ResourceName) bool
 }
 
 func newAnomalyList(input Input) anomalyList {
-	list := anomalyList{byKey: map[anomalyKey]*anomalySum{}, looksLikeCard: askOnce(card.LooksLikeCard)}
+	list := anomalyList{byKey: map[anomalyKey]*anomalySum{}, recognised: map[corev1.ResourceName]bool{}, looksLikeCard: askOnce(card.LooksLikeCard)}
+	for _, node := range input.Nodes {
+		for _, resource := range recognisedResources(node.Node) {
+			list.recognised[resource] = true
+		}
+	}
 	for _, node := range input.Nodes {
 		list.addLabels(node)
 		list.addUnnamed(node, input.Cards)
@@ -106,18 +120,18 @@ func (l anomalyList) addUnnamed(node card.TrackedNode, cards *card.Inventory) {
 			continue // CPU, memory and others of Kubernetes
 		}
 		count := max(countOf(node.Object.Status.Allocatable, resource), countOf(node.Object.Status.Capacity, resource))
-		if count == 0 || isRecognised(node.Node, resource) {
+		if count == 0 || slices.Contains(recognisedResources(node.Node), resource) {
 			continue
 		}
 		switch {
 		case cards.IsCard(resource):
-			origin := "a card of other nodes"
-			if len(cards.NamesFor(resource)) == 0 {
-				origin = "which labels of nodes made a card"
+			origin, effect := "a card of other nodes", "no pod gets it"
+			if !l.recognised[resource] {
+				origin, effect = "which labels of nodes made a card", forgottenAtRestart
 			}
 			l.add(anomalyKey{reason: v1alpha1.AnomalyNoModelLabel, resource: resource, text: fmt.Sprintf(
-				"offers %s, %s, but no label %s/<type>.product with %s/<type>.memory names it; %s",
-				resource, origin, vendor, vendor, remedies[card.NoModelLabel])}, node.Name, count)
+				"offers %s, %s, but no label %s/<type>.product with %s/<type>.memory names it; %s: %s",
+				resource, origin, vendor, vendor, effect, addLabelsOrMapping)}, node.Name, count)
 		case l.looksLikeCard(resource):
 			l.add(anomalyKey{reason: v1alpha1.AnomalyUnmappedResource, resource: resource, text: fmt.Sprintf(
 				"offers %s, which looks like a card, and no label names its model; no quota limits it: name the card in spec.cards of the ServiceTypePolicy, or add the labels %s/<type>.product and %s/<type>.memory to the nodes",
@@ -126,19 +140,37 @@ func (l anomalyList) addUnnamed(node card.TrackedNode, cards *card.Inventory) {
 	}
 }
 
-// isRecognised reports whether a resource of a node is a card, or withheld as one.
-func isRecognised(node card.Node, resource corev1.ResourceName) bool {
-	return slices.Contains(node.Unnamed, resource) ||
-		slices.ContainsFunc(node.Cards, func(held card.NodeCard) bool { return held.Resource == resource })
+// recognisedResources returns the resources of a node that are cards, or withheld as cards.
+func recognisedResources(node card.Node) []corev1.ResourceName {
+	out := slices.Clone(node.Unnamed)
+	for _, held := range node.Cards {
+		out = append(out, held.Resource)
+	}
+	return out
 }
 
-// addUnhealthy adds the cards of a node that are not allocatable.
+// addUnhealthy adds the cards of a node that are not allocatable. A kubelet sets the capacity to 0
+// when a device plugin has been away for five minutes, so their number is not known then.
 func (l anomalyList) addUnhealthy(node card.TrackedNode) {
 	for _, held := range node.Cards {
+		key := anomalyKey{reason: v1alpha1.AnomalyCardsUnhealthy, resource: held.Resource, card: held.Name}
 		if broken := countOf(node.Object.Status.Capacity, held.Resource).Sub(held.Count); broken > 0 {
-			l.add(anomalyKey{reason: v1alpha1.AnomalyCardsUnhealthy, resource: held.Resource, card: held.Name}, node.Name, broken)
+			l.add(key, node.Name, broken)
+		} else if held.Count == 0 && !hasCardOfVendor(node, held.Resource) {
+			key.text = fmt.Sprintf("offers 0 %s, so its device plugin has stopped or finds no %s; see its log and the events of the node", held.Resource, held.Name)
+			l.add(key, node.Name, 0)
 		}
 	}
+}
+
+// hasCardOfVendor reports whether a node has any card of the vendor of a resource. A node with MIG
+// slices or shares offers 0 whole cards.
+func hasCardOfVendor(node card.TrackedNode, resource corev1.ResourceName) bool {
+	vendor, _, _ := strings.Cut(string(resource), "/")
+	return slices.ContainsFunc(recognisedResources(node.Node), func(other corev1.ResourceName) bool {
+		return strings.HasPrefix(string(other), vendor+"/") &&
+			max(countOf(node.Object.Status.Allocatable, other), countOf(node.Object.Status.Capacity, other)) > 0
+	})
 }
 
 // addOutside adds the cards of a pod outside any queue.
@@ -166,16 +198,27 @@ func (l anomalyList) countNodes(nodes []card.TrackedNode) (count int) {
 	return count
 }
 
-// describeFirst returns the first anomalies by reason, then by card or resource.
+// describeFirst returns the first anomalies: those of cards that no quota limits, then by reason, then
+// by card or resource.
 func (l anomalyList) describeFirst(n int) []v1alpha1.InventoryAnomaly {
 	keys := slices.SortedFunc(maps.Keys(l.byKey), func(a, b anomalyKey) int {
-		return cmp.Or(cmp.Compare(a.reason, b.reason), cmp.Compare(a.name(), b.name()), cmp.Compare(a.text, b.text))
+		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(a.reason, b.reason), cmp.Compare(a.name(), b.name()), cmp.Compare(a.text, b.text))
 	})
 	var out []v1alpha1.InventoryAnomaly
 	for _, key := range keys[:min(len(keys), n)] {
 		out = append(out, l.byKey[key].describe(key))
 	}
 	return out
+}
+
+// rank orders the anomalies: no quota limits the cards of the first.
+func (k anomalyKey) rank() int {
+	switch k.reason {
+	case v1alpha1.AnomalyCardsOutsideQueues, v1alpha1.AnomalyUnmappedResource:
+		return 0
+	default:
+		return 1
+	}
 }
 
 // name returns the card of an anomaly, else its resource.
@@ -197,11 +240,13 @@ func (s *anomalySum) describe(key anomalyKey) v1alpha1.InventoryAnomaly {
 // message says what is wrong, and what to do.
 func (s *anomalySum) message(key anomalyKey, nodes []string) string {
 	where := listNames("node", nodes)
-	switch key.reason {
-	case v1alpha1.AnomalyCardsUnhealthy:
+	switch {
+	case key.text != "":
+		return where + ": " + key.text
+	case key.reason == v1alpha1.AnomalyCardsUnhealthy:
 		return fmt.Sprintf("%s: %d %s not allocatable, because the device plugin reports them as broken or has stopped; see its log and the events of the node",
 			where, s.count, key.card)
-	case v1alpha1.AnomalyCardsOutsideQueues:
+	default: // pods outside any queue
 		slices.Sort(s.pods)
 		queue := "no queue, or one that does not accept their namespace"
 		if ghosts := slices.Sorted(maps.Keys(s.ghostQueues)); len(ghosts) > 0 {
@@ -209,8 +254,6 @@ func (s *anomalySum) message(key anomalyKey, nodes []string) string {
 		}
 		return fmt.Sprintf("%s: %d %s held by %s with %s; no quota limits them: name a queue in these workloads, or delete them",
 			where, s.count, key.card, listNames("pod", s.pods), queue)
-	default:
-		return where + ": " + key.text
 	}
 }
 

@@ -45,8 +45,9 @@ func TestAnomalies(t *testing.T) {
 				earlier: []*corev1.Node{builder.Node("a").Label("vendor.example/card.product", "X").Label("vendor.example/card.memory", "1").Resource("vendor.example/card", "4").Obj()},
 				nodes:   []*corev1.Node{builder.Node("a").Resource("vendor.example/card", "4").Obj()},
 			},
-			want:    v1alpha1.InventoryAnomaly{Reason: "NoModelLabel", Resource: "vendor.example/card", Count: 4, NodesTotal: 1, Nodes: []string{"a"}},
-			message: []string{"node a: offers vendor.example/card, which labels of nodes made a card, but no label vendor.example/<type>.product", "no pod gets it"},
+			want: v1alpha1.InventoryAnomaly{Reason: "NoModelLabel", Resource: "vendor.example/card", Count: 4, NodesTotal: 1, Nodes: []string{"a"}},
+			message: []string{"node a: offers vendor.example/card, which labels of nodes made a card, but no label vendor.example/<type>.product",
+				"the scheduler withholds it until it restarts, and then no quota limits it: add these labels to the nodes, or name the card in spec.cards"},
 		},
 		"the only labelled node leaves": {
 			world: world{
@@ -54,7 +55,7 @@ func TestAnomalies(t *testing.T) {
 				nodes:   []*corev1.Node{builder.Node("a").Resource("amd.com/gpu", "4").Obj()},
 			},
 			want:    v1alpha1.InventoryAnomaly{Reason: "NoModelLabel", Resource: "amd.com/gpu", Count: 4, NodesTotal: 1, Nodes: []string{"a"}},
-			message: []string{"node a: offers amd.com/gpu, which labels of nodes made a card", "no pod gets it"},
+			message: []string{"node a: offers amd.com/gpu, which labels of nodes made a card", "the scheduler withholds it until it restarts"},
 		},
 		"several models": {
 			world:   world{nodes: []*corev1.Node{h200("a").NPUs("Ascend-910B", 8).Obj()}},
@@ -97,6 +98,16 @@ func TestAnomalies(t *testing.T) {
 			want:    v1alpha1.InventoryAnomaly{Reason: "CardsUnhealthy", Resource: "nvidia.com/gpu", Card: "NVIDIA-H200", Count: 9, NodesTotal: 2, Nodes: []string{"a", "b"}},
 			message: []string{"nodes a, b: 9 NVIDIA-H200 not allocatable", "see its log and the events of the node"},
 		},
+		"a device plugin that stopped": {
+			world:   world{nodes: []*corev1.Node{builder.Node("a").GPUs("NVIDIA-H200", 0).Resource("rdma/hca", "8").Resource("nvidia.com/hostdev", "8").Obj(), builder.Node("b").GPUs("NVIDIA-H200", 0).Obj(), h200("c").Obj()}},
+			want:    v1alpha1.InventoryAnomaly{Reason: "CardsUnhealthy", Resource: "nvidia.com/gpu", Card: "NVIDIA-H200", NodesTotal: 2, Nodes: []string{"a", "b"}},
+			message: []string{"nodes a, b: offers 0 nvidia.com/gpu, so its device plugin has stopped or finds no NVIDIA-H200; see its log and the events of the node"},
+		},
+		"a device plugin that stopped beside another vendor's": {
+			world:   world{nodes: []*corev1.Node{h200("a").Resource("amd.com/gpu", "0").Obj()}, mappings: card.Mappings{{Resource: "amd.com/gpu", Model: "MI300X"}}},
+			want:    v1alpha1.InventoryAnomaly{Reason: "CardsUnhealthy", Resource: "amd.com/gpu", Card: "MI300X", NodesTotal: 1, Nodes: []string{"a"}},
+			message: []string{"node a: offers 0 amd.com/gpu, so its device plugin has stopped or finds no MI300X"},
+		},
 	}) {
 		status := tc.status()
 		check.Must(t, len(status.Anomalies) == 1 && status.AnomaliesTotal == 1, "anomalies %+v", status.Anomalies)
@@ -107,9 +118,22 @@ func TestAnomalies(t *testing.T) {
 	}
 }
 
+// TestACardThatOtherNodesWithhold: the scheduler sees these nodes after a restart, too.
+func TestACardThatOtherNodesWithhold(t *testing.T) {
+	w := world{nodes: []*corev1.Node{
+		builder.Node("a").Resource("vendor.example/card", "4").Obj(),
+		builder.Node("b").Label("vendor.example/card.family", "X").Resource("vendor.example/card", "4").Obj(),
+	}}
+	anomalies := w.status().Anomalies
+	check.Equal(t, "anomalies", 2, len(anomalies))
+	for _, anomaly := range anomalies {
+		check.Contains(t, "message", anomaly.Message, "no pod gets it: add these labels")
+	}
+}
+
 func TestAHealthyNodeHasNoAnomaly(t *testing.T) {
 	for name, node := range map[string]*builder.NodeBuilder{
-		"whole": h200("a"), "MIG": h200("a").MIG("1g.18gb", 7), "MPS": h200("a").MPS(2), "NPU": builder.Node("a").NPUs("Ascend-910B", 8),
+		"whole": h200("a"), "MIG": h200("a").MIG("1g.18gb", 7), "MIG of all cards": builder.Node("a").GPUs("NVIDIA-H200", 0).MIG("1g.18gb", 56), "MPS": h200("a").MPS(2), "NPU": builder.Node("a").NPUs("Ascend-910B", 8),
 		"a network device": h200("a").Resource("nvidia.com/hostdev", "8"), "no card": builder.Node("a"), "cordoned": h200("a").Cordoned(),
 	} {
 		check.Equal(t, name, int32(0), world{nodes: []*corev1.Node{node.Obj()}}.status().AnomaliesTotal)
@@ -126,7 +150,8 @@ func TestAnomaliesAreSortedAndBounded(t *testing.T) {
 	}
 	status := w.status()
 	check.Equal(t, "anomalies", [2]int{MaxAnomalies, 2*MaxAnomalies + 1}, [2]int{len(status.Anomalies), int(status.AnomaliesTotal)})
-	first := status.Anomalies[0]
+	w.nodes = w.nodes[2*MaxAnomalies:]
+	first := w.status().Anomalies[0]
 	check.Equal(t, "nodes of the first", [2]int{MaxAnomalyNodes, 2 * MaxAnomalyNodes}, [2]int{len(first.Nodes), int(first.NodesTotal)})
 	check.That(t, slices.IsSorted(first.Nodes), "the nodes are %v", first.Nodes)
 	check.Contains(t, "message", first.Message, "nodes m000, m001, m002 and 37 more: ")
@@ -135,10 +160,24 @@ func TestAnomaliesAreSortedAndBounded(t *testing.T) {
 		names[i] = string(anomaly.Reason) + " " + anomaly.Resource
 	}
 	check.That(t, slices.IsSorted(names), "the anomalies are %v", names)
-	check.Equal(t, "nodes with an anomaly", int32(len(w.nodes)), status.Nodes)
+	check.Equal(t, "nodes with an anomaly", int32(2*(MaxAnomalies+MaxAnomalyNodes)), status.Nodes)
 }
 
-// TestReasonsAreThoseOfTheAPI: the API server would refuse a status with another reason.
+// TestAnomaliesWithoutALimitAreFirst: the list is bounded, and no quota limits these cards.
+func TestAnomaliesWithoutALimitAreFirst(t *testing.T) {
+	w := world{pods: []*corev1.Pod{running("z", "", "unlimited", 1)}}
+	for i := range 2 * MaxAnomalies {
+		w.nodes = append(w.nodes, builder.Node(fmt.Sprintf("n%03d", i)).GPUs(fmt.Sprintf("Model-%d", i), 0).Obj())
+	}
+	w.nodes = append(w.nodes, builder.Node("unlabelled").GPUs("", 1).Obj(), h200("unlimited").Resource("gpu.intel.com/xe", "1").Obj())
+	var reasons []v1alpha1.AnomalyReason
+	for _, anomaly := range w.status().Anomalies[:3] {
+		reasons = append(reasons, anomaly.Reason)
+	}
+	check.Equal(t, "reasons", []v1alpha1.AnomalyReason{"CardsOutsideQueues", "UnmappedResource", "CardsUnhealthy"}, reasons)
+}
+
+// TestReasonsAreThoseOfTheAPI: the API documents no others.
 func TestReasonsAreThoseOfTheAPI(t *testing.T) {
 	api := []v1alpha1.AnomalyReason{
 		v1alpha1.AnomalyNoModelLabel, v1alpha1.AnomalySeveralModels, v1alpha1.AnomalyAmbiguousResource, v1alpha1.AnomalyInvalidLabel,

@@ -16,9 +16,10 @@ type world struct {
 	// earlier are nodes as they were before, in nodes again if they are still there.
 	earlier, nodes []*corev1.Node
 
-	pods   []*corev1.Pod
-	quotas []*v1alpha1.CardQuota
-	queues []*v1beta1.Queue
+	pods     []*corev1.Pod
+	quotas   []*v1alpha1.CardQuota
+	queues   []*v1beta1.Queue
+	mappings card.Mappings
 	// isTree says that queues form a tree.
 	isTree bool
 }
@@ -26,6 +27,7 @@ type world struct {
 // status counts the world as the operator does.
 func (w world) status() v1alpha1.CardInventoryStatus {
 	var tracker card.Tracker
+	tracker.SetMappings(w.mappings)
 	for _, node := range w.earlier {
 		tracker.Update(node)
 	}

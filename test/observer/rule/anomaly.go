@@ -54,6 +54,8 @@ func AnomaliesOf(node *corev1.Node, mappings []Mapping, wasCard func(corev1.Reso
 			}
 		case isCard && capacity > offer.Count:
 			found = append(found, Anomaly{v1alpha1.AnomalyCardsUnhealthy, offer.Card, capacity - offer.Count})
+		case isCard && offer.Count == 0 && !hasCardsOfVendor(node, offers, resource):
+			found = append(found, Anomaly{Reason: v1alpha1.AnomalyCardsUnhealthy, Name: offer.Card})
 		case isCard || !strings.Contains(string(resource), "/"):
 		default:
 			if a := unnamedAnomaly(resource, max(countOf(node.Status.Allocatable[resource]), capacity), wasCard); a.Count > 0 {
@@ -62,6 +64,19 @@ func AnomaliesOf(node *corev1.Node, mappings []Mapping, wasCard func(corev1.Reso
 		}
 	}
 	return found
+}
+
+// hasCardsOfVendor reports whether a node states a number of cards under any name of a vendor, so that
+// its device plugin works.
+func hasCardsOfVendor(node *corev1.Node, offers map[corev1.ResourceName]Offer, resource corev1.ResourceName) bool {
+	domain, _, _ := strings.Cut(string(resource), "/")
+	var stated int64
+	for other, offer := range offers {
+		if theirs, _, _ := strings.Cut(string(other), "/"); theirs == domain {
+			stated += offer.Count + countOf(node.Status.Capacity[other])
+		}
+	}
+	return stated > 0
 }
 
 // unnamedAnomaly returns what is wrong with a resource that is no card on its node, without a count
