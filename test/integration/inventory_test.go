@@ -85,23 +85,69 @@ func TestTheInventoryFollowsNodesQuotasAndPods(t *testing.T) {
 	g.Eventually(anomaliesOf(t, name), inventoryDelay).Should(gomega.ContainElement(gomega.HavePrefix("NoModelLabel: ")))
 }
 
-// TestTheInventoryComesBack: the operator creates the one CardInventory again.
-func TestTheInventoryComesBack(t *testing.T) {
+// TestTheInventoryIsWrittenAtMostOnceASecond changes a node for some seconds and counts the writes,
+// with the interval of the shipped manager.
+func TestTheInventoryIsWrittenAtMostOnceASecond(t *testing.T) {
 	t.Parallel()
 	g := requireControlPlane(t)
-	inventory := &v1alpha1.CardInventory{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.InventoryName}}
-	get := func() (string, error) {
-		err := admin.Get(t.Context(), client.ObjectKeyFromObject(inventory), inventory)
-		return inventory.Status.Summary, err
+	const model = "NVIDIA-INVENTORY-BURST"
+	name := uniqueName(t, "")
+	newNode(t, name, model)
+	g.Eventually(inventoryCard(t, model)).Should(gomega.HaveField("Healthy", int64(8)))
+	node := builder.Node(name).Obj()
+	g.Expect(admin.Get(t.Context(), client.ObjectKeyFromObject(node), node)).To(gomega.Succeed())
+
+	began := time.Now()
+	writes := countWrites(t, &v1alpha1.CardInventoryList{}, v1alpha1.InventoryName)
+	changes := 0
+	change := func() {
+		changes++
+		base := node.DeepCopy()
+		node.Status.Allocatable[builder.GPU] = *resource.NewQuantity(int64(changes%8), resource.DecimalSI)
+		g.Expect(admin.Status().Patch(t.Context(), node, client.MergeFrom(base))).To(gomega.Succeed())
 	}
-	g.Eventually(get).ShouldNot(gomega.BeEmpty())
-	before := inventory.UID
-	g.Expect(admin.Delete(t.Context(), inventory)).To(gomega.Succeed())
-	g.Eventually(get).ShouldNot(gomega.BeEmpty())
-	g.Expect(inventory.UID).NotTo(gomega.Equal(before))
+	// There must be more changes than writes, and writes while the node changes, even on a slow machine.
+	for pace := time.Tick(200 * time.Millisecond); changes < 10 || writes() < 2; <-pace {
+		change()
+		g.Expect(time.Since(began)).To(gomega.BeNumerically("<", time.Minute), "%d changes", changes)
+	}
+	g.Eventually(inventoryCard(t, model), inventoryDelay).Should(gomega.HaveField("Total", int64(changes%8)))
+	written := writes()
+	most := int(time.Since(began)/time.Second) + 1 // one at once, and one after each second
+	t.Logf("%d changes: %d writes of at most %d", changes, written, most)
+	g.Expect(written).To(gomega.BeNumerically("<=", most))
+}
+
+// TestTheInventoryComesBack: the operator creates the one CardInventory again. It is not parallel,
+// because other tests wait for changes of the status.
+func TestTheInventoryComesBack(t *testing.T) {
+	g := requireControlPlane(t)
+	newNode(t, uniqueName(t, ""), "NVIDIA-INVENTORY-BACK")
+	get := func() (*v1alpha1.CardInventory, error) {
+		inventory := &v1alpha1.CardInventory{}
+		return inventory, admin.Get(t.Context(), client.ObjectKey{Name: v1alpha1.InventoryName}, inventory)
+	}
+	isCounted := gomega.HaveField("Status.Summary", gomega.ContainSubstring("NVIDIA-INVENTORY-BACK"))
+	g.Eventually(get).Should(isCounted)
+	before, err := get()
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(admin.Delete(t.Context(), before)).To(gomega.Succeed())
+	g.Eventually(get).Should(gomega.And(gomega.HaveField("UID", gomega.Not(gomega.Equal(before.UID))), isCounted))
 
 	other := &v1alpha1.CardInventory{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
 	g.Expect(admin.Create(t.Context(), other)).To(gomega.MatchError(gomega.ContainSubstring("there is one CardInventory, named cluster")))
+}
+
+// TestTheInventoryTakesReasonsOfLaterVersions: an operator may be newer than the CRD for a while. The
+// API server must not refuse its whole status then.
+func TestTheInventoryTakesReasonsOfLaterVersions(t *testing.T) {
+	g := requireControlPlane(t)
+	inventory := &v1alpha1.CardInventory{}
+	key := client.ObjectKey{Name: v1alpha1.InventoryName}
+	g.Eventually(func() error { return admin.Get(t.Context(), key, inventory) }).Should(gomega.Succeed())
+	base := inventory.DeepCopy()
+	inventory.Status.Anomalies = []v1alpha1.InventoryAnomaly{{Reason: "ReasonOfALaterVersion", Message: "node a: …"}}
+	g.Expect(admin.Status().Patch(t.Context(), inventory, client.MergeFrom(base), client.DryRunAll)).To(gomega.Succeed())
 }
 
 func TestACardThatNoNodeHasIsReported(t *testing.T) {

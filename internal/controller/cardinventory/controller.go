@@ -137,6 +137,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, fmt.Errorf("read CardInventory: %w", err)
 	case inventory.DeletionTimestamp != nil:
 		return ctrl.Result{}, nil // its end is an event, and it is created again then
+	case wait > 0: // a large fleet costs too much to compute a status that cannot be written yet
+		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	nodes, read := r.nodes.TrackedNodes()
 	cards, _ := r.nodes.Inventory()
@@ -146,7 +148,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	status := cardinventory.NewStatus(cardinventory.Input{Nodes: nodes, Cards: cards, Count: count})
 	r.metrics.latest.Store(&latestCount{status: status, count: count})
-	return r.updateStatus(ctx, inventory, status, wait)
+	return r.updateStatus(ctx, inventory, status)
 }
 
 // createInventory creates the CardInventory, which counts as a write.
@@ -166,14 +168,12 @@ func (r *Reconciler) createInventory(ctx context.Context, wait time.Duration) (c
 	return ctrl.Result{}, nil // its creation is an event
 }
 
-func (r *Reconciler) updateStatus(ctx context.Context, inventory *v1alpha1.CardInventory, status v1alpha1.CardInventoryStatus, wait time.Duration) (ctrl.Result, error) {
+func (r *Reconciler) updateStatus(ctx context.Context, inventory *v1alpha1.CardInventory, status v1alpha1.CardInventoryStatus) (ctrl.Result, error) {
 	switch {
 	case r.throttle.CacheIsStale(inventory.Name, inventory.ResourceVersion):
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	case equality.Semantic.DeepEqual(inventory.Status, status):
 		return ctrl.Result{}, nil
-	case wait > 0:
-		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	before := inventory.DeepCopy()
 	inventory.Status = *status.DeepCopy() // the answer of the API server is decoded into it, and metrics read status

@@ -22,9 +22,14 @@ import (
 type sources struct {
 	card.Tracker
 	isCounted bool
+	// reads is how many times the nodes were read.
+	reads int
 }
 
-func (s *sources) TrackedNodes() ([]card.TrackedNode, bool) { return s.Tracker.TrackedNodes(), true }
+func (s *sources) TrackedNodes() ([]card.TrackedNode, bool) {
+	s.reads++
+	return s.Tracker.TrackedNodes(), true
+}
 
 func (s *sources) Inventory() (*card.Inventory, bool) { return s.Tracker.Inventory(), true }
 
@@ -84,13 +89,16 @@ func TestTheInventoryIsCreatedAndWrittenOncePerInterval(t *testing.T) {
 	s.endInterval()
 	s.reconcile(v1alpha1.InventoryName)
 	check.Equal(t, "summary", "0/8 NVIDIA-H200", s.summary())
-	check.Equal(t, "result without a change", ctrl.Result{}, s.reconcile(v1alpha1.InventoryName))
 	s.Update(builder.Node("b").GPUs("NVIDIA-H200", 8).Obj())
+	reads := s.reads
 	check.That(t, s.reconcile(v1alpha1.InventoryName).RequeueAfter > 0, "a second write in one interval")
 	check.Equal(t, "summary in the same interval", "0/8 NVIDIA-H200", s.summary())
+	check.Equal(t, "reads of the nodes in the same interval", reads, s.reads)
 	s.endInterval()
 	s.reconcile(v1alpha1.InventoryName)
 	check.Equal(t, "summary in the next interval", "0/16 NVIDIA-H200", s.summary())
+	s.endInterval()
+	check.Equal(t, "result without a change", ctrl.Result{}, s.reconcile(v1alpha1.InventoryName))
 }
 
 func TestADeletedInventoryIsCreatedOncePerInterval(t *testing.T) {
