@@ -136,6 +136,16 @@ var cases = map[string]func(t *testing.T, c *Cluster){
 		delete(spec.Properties["spec"].Properties, "stopPolicy")
 		delete(spec.Properties["status"].Properties["cards"].Items.Schema.Properties, "borrowed")
 	},
+	"KindMissing-olm": func(_ *testing.T, c *Cluster) {
+		c.Operators[0].Labels[OLMOwnerLabel], c.MissingKinds = "cardquota.v0.2.0", []string{"CardInventory"}
+	},
+	"SchemaOutdated-olm": func(_ *testing.T, c *Cluster) {
+		c.Operators[0].Labels[OLMOwnerLabel] = "cardquota.v0.2.0"
+		delete(c.Definitions[0].Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties, "stopPolicy")
+	},
+	"ProgramNotReady-olm": func(_ *testing.T, c *Cluster) {
+		c.Operators[0].Labels[OLMOwnerLabel], *c.Operators[0].Spec.Replicas = "cardquota.v0.2.0", 0
+	},
 	"ProgramMissing":  func(_ *testing.T, c *Cluster) { c.Operators, c.HasWebhooks = nil, false },
 	"ProgramNotReady": func(_ *testing.T, c *Cluster) { c.Operators[0].Status.ReadyReplicas = 0 },
 	"ProgramNotReady-some": func(_ *testing.T, c *Cluster) {
@@ -180,7 +190,8 @@ var cases = map[string]func(t *testing.T, c *Cluster){
 		setPolicyCondition(c, v1alpha1.ConditionConfigSynced, v1alpha1.ReasonBaseMissing, "ConfigMap volcano-system/volcano-scheduler-configmap does not exist")
 	},
 	"NotEnforced": func(_ *testing.T, c *Cluster) {
-		setPolicyCondition(c, v1alpha1.ConditionEnforced, v1alpha1.ReasonStockScheduler, "pod volcano-system/volcano-scheduler-0 schedules instead")
+		setPolicyCondition(c, v1alpha1.ConditionEnforced, v1alpha1.ReasonStockScheduler, "pod volcano-system/volcano-scheduler-7d9-x schedules instead")
+		c.OtherSchedulers = []*corev1.Pod{stockPod("volcano-system", "volcano-scheduler")}
 	},
 	"NotEnforced-unseen": func(_ *testing.T, c *Cluster) { c.Policy.Status.Conditions = nil },
 	"BypassNotGuarded": func(_ *testing.T, c *Cluster) {
@@ -210,8 +221,12 @@ var cases = map[string]func(t *testing.T, c *Cluster){
 			OtherSchedulers: []*corev1.Pod{builder.Pod("volcano-system", "volcano-scheduler-0").Obj()}}
 	},
 	"OtherScheduler-handover": func(_ *testing.T, c *Cluster) {
+		c.Policy.Status.Conditions = c.Policy.Status.Conditions[:1] // nothing is known about enforcement
+		c.OtherSchedulers = []*corev1.Pod{stockPod("volcano-system", "volcano-scheduler")}
+	},
+	"OtherScheduler-unsynced": func(_ *testing.T, c *Cluster) {
 		c.Policy.Status.Conditions = nil
-		c.OtherSchedulers = []*corev1.Pod{builder.Pod("volcano-system", "volcano-scheduler-0").Obj()}
+		c.OtherSchedulers = []*corev1.Pod{stockPod("volcano-system", "volcano-scheduler")}
 	},
 	"OtherScheduler": func(_ *testing.T, c *Cluster) {
 		c.OtherSchedulers = []*corev1.Pod{builder.Pod("volcano-system", "volcano-scheduler-0").Obj()}
@@ -338,15 +353,40 @@ func TestTheOnlySchedulerIsNotStopped(t *testing.T) {
 	for name, change := range map[string]func(c *Cluster){
 		"no policy": func(c *Cluster) { c.Policy = nil }, "no Deployment": func(c *Cluster) { c.Schedulers = nil },
 		"not ready": func(c *Cluster) { c.Schedulers[0].Status.ReadyReplicas = 0 }, "ready": func(*Cluster) {},
+		"no conditions": func(c *Cluster) { c.Policy.Status.Conditions = nil },
+		"ConfigSynced False": func(c *Cluster) {
+			setPolicyCondition(c, v1alpha1.ConditionConfigSynced, v1alpha1.ReasonBaseMissing, "no ConfigMap")
+		},
+		"an older policy was rendered": func(c *Cluster) { c.Policy.Generation = 2 },
 	} {
 		c := healthy(t)
 		setPolicyCondition(c, v1alpha1.ConditionEnforced, v1alpha1.ReasonStockScheduler, "volcano-scheduler-0 schedules instead")
-		c.OtherSchedulers = []*corev1.Pod{builder.Pod("volcano", "volcano-scheduler-0").Obj()}
+		c.OtherSchedulers = []*corev1.Pod{stockPod("volcano", "volcano-scheduler")}
 		change(c)
 		stops := slices.ContainsFunc(Diagnose(c).Items, func(f Finding) bool {
 			return f.Command == "kubectl -n volcano scale deployment volcano-scheduler --replicas=0"
 		})
 		check.That(t, stops == (name == "ready"), "%s: the end of Volcano's scheduler is advised: %t", name, stops)
+	}
+}
+
+// stockPod is a pod of the Deployment of Volcano's own scheduler.
+func stockPod(namespace, deployment string) *corev1.Pod {
+	return builder.Pod(namespace, deployment+"-7d9-x").Label("pod-template-hash", "7d9").Owner("apps/v1", "ReplicaSet", deployment+"-7d9").Obj()
+}
+
+// Volcano's chart names the Deployment after its release.
+func TestTheDeploymentOfTheOtherSchedulerIsStopped(t *testing.T) {
+	const selector = "-l app=volcano-scheduler"
+	for want, pods := range map[string][]*corev1.Pod{
+		"-n volcano scale deployment batch-scheduler":    {stockPod("volcano", "batch-scheduler")},
+		"-n volcano scale deployment " + selector:        {builder.Pod("volcano", "bare").Obj()},
+		"-n volcano-system scale deployment " + selector: nil,
+	} {
+		c := healthy(t)
+		setPolicyCondition(c, v1alpha1.ConditionEnforced, v1alpha1.ReasonStockScheduler, "another schedules instead")
+		c.OtherSchedulers = pods
+		check.Equal(t, "command", "kubectl "+want+" --replicas=0", Diagnose(c).Items[0].Command)
 	}
 }
 

@@ -7,10 +7,12 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/enforcement"
+	"cardquota.dev/operator/internal/workload"
 )
 
 const (
@@ -66,20 +68,41 @@ func (c *Cluster) findMissingEnforcement() []Finding {
 }
 
 // addHandover adds to a finding how our scheduler takes over from Volcano's. The command stops
-// Volcano's, so it appears only if ours is ready to schedule: with its configuration, thus a policy.
+// Volcano's, so it appears only if ours can schedule.
 func (c *Cluster) addHandover(finding Finding) Finding {
-	isReady := slices.ContainsFunc(c.Schedulers, func(d *appsv1.Deployment) bool { return d.Status.ReadyReplicas > 0 })
-	if c.Policy == nil || !isReady {
+	if !c.canTakeOver() {
 		finding.Command = ""
-		finding.Problem = strings.TrimSuffix(finding.Problem, ".") + ". A ServiceTypePolicy and ready replicas of our scheduler come before its end: docs/adopt.md has the steps."
+		finding.Problem = strings.TrimSuffix(finding.Problem, ".") + ". A ServiceTypePolicy with ConfigSynced and ready replicas of our scheduler come before its end: docs/adopt.md has the steps."
 		return finding
 	}
-	namespace := c.Namespace
+	namespace, deployment := c.Namespace, "-l "+workload.StockSchedulerLabel+"="+workload.StockSchedulerApp
 	if len(c.OtherSchedulers) > 0 {
 		namespace = c.OtherSchedulers[0].Namespace
+		if name := deploymentOf(c.OtherSchedulers[0]); name != "" {
+			deployment = name
+		}
 	}
-	finding.Command = "kubectl -n " + namespace + " scale deployment volcano-scheduler --replicas=0"
+	finding.Command = "kubectl -n " + namespace + " scale deployment " + deployment + " --replicas=0"
 	return finding
+}
+
+// canTakeOver reports whether our scheduler can schedule: a replica is ready, and the operator has
+// written the configuration of the policy. A replica without a configuration is ready as well.
+func (c *Cluster) canTakeOver() bool {
+	synced := c.policyCondition(v1alpha1.ConditionConfigSynced)
+	return synced != nil && synced.Status == metav1.ConditionTrue && synced.ObservedGeneration == c.Policy.Generation &&
+		slices.ContainsFunc(c.Schedulers, func(d *appsv1.Deployment) bool { return d.Status.ReadyReplicas > 0 })
+}
+
+// deploymentOf returns the name of the Deployment of a pod, "" if its ReplicaSet does not show it.
+func deploymentOf(pod *corev1.Pod) string {
+	hash := pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
+	if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "ReplicaSet" && hash != "" {
+		if name, isNamed := strings.CutSuffix(owner.Name, "-"+hash); isNamed {
+			return name
+		}
+	}
+	return ""
 }
 
 func (c *Cluster) findUnguardedBypass() []Finding {

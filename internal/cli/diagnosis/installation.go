@@ -1,6 +1,7 @@
 package diagnosis
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -29,6 +30,9 @@ func (c *Cluster) olmCommand() string {
 	}
 	return ""
 }
+
+// repairCommand returns a command, or where OLM installed Cardquota, the one that shows its state.
+func (c *Cluster) repairCommand(command string) string { return cmp.Or(c.olmCommand(), command) }
 
 // addInstallation adds to a finding the command that applies the installed overlay, as far as the rest
 // of it shows which one that is.
@@ -88,7 +92,7 @@ func (c *Cluster) findMissingKinds() []Finding {
 				Problem: fmt.Sprintf("The API server has no kind %s of Volcano. Cardquota extends Volcano and needs all of it. Install Volcano v1.14.1.", kind)})
 		default:
 			if c.isInstalled() {
-				findings = append(findings, Finding{Severity: Error, Object: "kind/" + kind, Command: crdCommand,
+				findings = append(findings, Finding{Severity: Error, Object: "kind/" + kind, Command: c.repairCommand(crdCommand),
 					Problem: fmt.Sprintf("The API server has no kind %s: a CustomResourceDefinition of this version is missing.", kind)})
 			}
 		}
@@ -102,7 +106,7 @@ func (c *Cluster) findOldSchemas() []Finding {
 	var findings []Finding
 	for _, definition := range c.Definitions {
 		if missing := missingFields(definition); len(missing) > 0 {
-			findings = append(findings, Finding{Severity: Warning, Object: "customresourcedefinition/" + definition.Name, Command: crdCommand,
+			findings = append(findings, Finding{Severity: Warning, Object: "customresourcedefinition/" + definition.Name, Command: c.repairCommand(crdCommand),
 				Problem: fmt.Sprintf("The API server drops %s of each %s, because its definition is older than kubectl cardquota.", listFirst(missing), definition.Spec.Names.Kind)})
 		}
 	}
@@ -138,7 +142,7 @@ func (c *Cluster) findUnreadyPrograms() []Finding {
 		switch {
 		case wanted == 0:
 			finding.Problem = "It is scaled to 0 replicas, so the program does not run."
-			finding.Command = fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=1", deployment.Namespace, deployment.Name)
+			finding.Command = c.repairCommand(fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=1", deployment.Namespace, deployment.Name))
 		case ready == 0:
 			finding.Problem = fmt.Sprintf("0 of %s are ready, so the program does not run.", countThings(int(wanted), "replica"))
 		case ready < wanted:

@@ -151,21 +151,21 @@ var colors = map[Severity]output.Color{Error: output.Red, Warning: output.Yellow
 
 // Write writes the findings as paragraphs, each with the command that mends it.
 func (r Report) Write(w io.Writer, style output.Style) error {
-	text := ""
+	var text strings.Builder
 	for _, f := range r.Items {
-		text += style.Paint(string(f.Severity), colors[f.Severity]) + "  " + style.Paint(f.Object, output.Bold) + "  " + style.Paint(f.Rule, output.Faint) + "\n"
-		text += output.Indent(f.Problem, "  ", "  ")
+		text.WriteString(style.Paint(string(f.Severity), colors[f.Severity]) + "  " + style.Paint(f.Object, output.Bold) + "  " + style.Paint(f.Rule, output.Faint) + "\n")
+		text.WriteString(output.Indent(f.Problem, "  ", "  "))
 		if f.Command != "" {
-			text += "  $ " + f.Command + "\n"
+			text.WriteString("  $ " + f.Command + "\n")
 		}
-		text += "\n"
+		text.WriteString("\n")
 	}
 	if len(r.Items) == 0 {
-		text = fmt.Sprintf("Nothing is wrong: %d rules checked.\n", r.Rules)
+		fmt.Fprintf(&text, "Nothing is wrong: %d rules checked.\n", r.Rules)
 	} else {
-		text += fmt.Sprintf("%s, %s, %s.\n", countThings(r.Errors, "error"), countThings(r.Warnings, "warning"), countThings(r.Infos, "info"))
+		fmt.Fprintf(&text, "%s, %s, %s.\n", countThings(r.Errors, "error"), countThings(r.Warnings, "warning"), countThings(r.Infos, "info"))
 	}
-	_, err := io.WriteString(w, text)
+	_, err := io.WriteString(w, text.String())
 	return err
 }
 
