@@ -1,6 +1,7 @@
 package diagnosis
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -46,8 +47,9 @@ type gang struct {
 	isReported bool
 }
 
-// findNeverPlaced finds pods, gangs and jobs without pods that their queue would not let start, however
-// many cards are free: it takes none of their namespace, or its quota is smaller than their request.
+// findNeverPlaced finds pods, gangs and jobs without pods that would not start, however many cards are
+// free: their queue takes none of their namespace, its quota is smaller than their request, or the
+// scheduler refuses the request as it is written.
 func (c *Cluster) findNeverPlaced() []Finding {
 	if !c.HasUsage {
 		return nil
@@ -91,9 +93,9 @@ func (p *placements) checkPod(pod *corev1.Pod) {
 	}
 	own.queue = p.resolver.Queue(pod, p.groups[key], p.Charges[pod.UID].Queue)
 	limits, isLimited := p.plan.limits[own.queue]
-	request := p.requestOf(pod)
+	request, invalid := p.requestOf(pod)
 	why := obstacle{queue: own.queue, noun: "pod"}
-	if why.advice = p.refusalFor(own.queue, pod.Namespace); why.advice == "" && isLimited {
+	if why.advice = cmp.Or(p.refusalFor(own.queue, pod.Namespace), invalid); why.advice == "" && isLimited {
 		if text := requestBeyond(request, limits); text != "" {
 			why.because, why.advice = ", because one of them requests "+text, "Raise the quota, or change the request"
 		}
@@ -106,14 +108,17 @@ func (p *placements) checkPod(pod *corev1.Pod) {
 	p.found[why] = append(p.found[why], pod.Namespace+"/"+pod.Name)
 }
 
-// requestOf returns the cards that a pod requests. A running pod that names none counts by the card
-// that it holds.
-func (p *placements) requestOf(pod *corev1.Pod) quota.CardRequest {
+// requestOf returns the cards that a pod requests, and why no queue could ever give them, "" if one
+// could. A running pod that names none counts by the card that it holds.
+func (p *placements) requestOf(pod *corev1.Pod) (cards quota.CardRequest, invalid string) {
 	request := p.resolver.Request(pod)
-	if charge := p.Charges[pod.UID]; len(request.Names) == 0 && len(charge.Cards) == 1 {
-		return quota.CardRequest{Names: []card.Name{charge.Cards[0].Name}, Count: request.Count}
+	if request.Denied != nil {
+		return quota.CardRequest{}, request.Denied.Message
 	}
-	return quota.CardRequest{Names: request.Names, Count: request.Count}
+	if charge := p.Charges[pod.UID]; len(request.Names) == 0 && len(charge.Cards) == 1 {
+		return quota.CardRequest{Names: []card.Name{charge.Cards[0].Name}, Count: request.Count}, ""
+	}
+	return quota.CardRequest{Names: request.Names, Count: request.Count}, ""
 }
 
 // requestBeyond describes a request that a quota can never give, "" if it can.
@@ -146,8 +151,11 @@ func (p *placements) checkGang(group *v1beta1.PodGroup) {
 		return
 	default:
 		total, written := workload.CardRequestAnnotation(group)
-		request, _ := p.resolver.PodGroupRequest(total, written, group.Spec.MinResources)
+		request, refusal := p.resolver.PodGroupRequest(total, written, group.Spec.MinResources)
 		requests, why.advice = request.Cards, p.refusalFor(queue, group.Namespace)
+		if why.advice == "" && refusal != nil {
+			why.advice = refusal.Message
+		}
 	}
 	why.queue = queue
 	if limits, isLimited := p.plan.limits[queue]; why.advice == "" && isLimited {

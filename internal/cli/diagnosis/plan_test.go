@@ -96,6 +96,21 @@ var plannedCases = map[string]func(t *testing.T, c *Cluster){
 		planTo(c, inTree("team", "", ""))
 	},
 	"NeverPlaced-gang": func(_ *testing.T, c *Cluster) { gangOf(c, "train", 4, 4, 3) },
+	"NeverPlaced-two-resources": func(_ *testing.T, c *Cluster) {
+		count(c, builder.Pod("lab", "both").Queue("team").GPUs(1).Requests("amd.com/gpu", "1").Obj())
+		c.Cards = card.NewInventory(map[string]card.Node{"h200-0": card.Recognise(builder.Node("h200-0").GPUs("NVIDIA-H200", 8).Obj(), nil)}, "amd.com/gpu")
+	},
+	"NeverPlaced-unreadable": func(_ *testing.T, c *Cluster) {
+		c.Policy.Spec.UnmanagedQueues = v1alpha1.UnmanagedIgnore // refused in every queue
+		count(c, builder.Pod("lab", "misspelt").Queue("default").Card("NVIDIA-H200,NVIDIA-H800").GPUs(1).Obj())
+	},
+	"NeverPlaced-unnamed": func(_ *testing.T, c *Cluster) {
+		count(c, builder.Pod("lab", "any").Queue("team").GPUs(1).Obj())
+		c.Cards = card.NewInventory(map[string]card.Node{"gpu-0": card.Recognise(builder.Node("gpu-0").Resource("nvidia.com/gpu", "8").Obj(), nil)})
+	},
+	"NeverPlaced-job-unreadable": func(_ *testing.T, c *Cluster) {
+		c.PodGroups = []*v1beta1.PodGroup{builder.PodGroup("lab", "train").Queue("team").MinMember(4).Annotation(v1alpha1.AnnotationCardRequest, "NVIDIA-H200=4").Obj()}
+	},
 	"NeverPlaced-job": func(_ *testing.T, c *Cluster) {
 		c.PodGroups = []*v1beta1.PodGroup{builder.PodGroup("lab", "train").Queue("team").MinMember(4).MinResource("nvidia.com/gpu", "16").Obj()}
 	},
