@@ -72,7 +72,9 @@ func readImportInput(ctx context.Context, r *reader, input *queueimport.Input) e
 	if err := listAll(ctx, r.client, newQueueList, func(q *v1beta1.Queue) { input.Queues = append(input.Queues, q) }); err != nil {
 		return err
 	}
-	if _, err := listInto(ctx, r, newCardQuotaList, &input.Quotas); err != nil && !isNotInstalled(err) { // import may come first
+	// Without them a Queue could get a second CardQuota.
+	err := listAll(ctx, r.client, newCardQuotaList, func(q *v1alpha1.CardQuota) { input.Quotas = append(input.Quotas, q) })
+	if err != nil && !isNotInstalled(err) { // import may come first
 		return err
 	}
 	world, err := readWorkloads(ctx, r)
@@ -164,8 +166,12 @@ func (p *program) showImport(plan queueimport.Plan, format output.Format, gaps [
 	if err := write(p.streams.Out); err != nil {
 		return err
 	}
-	if len(plan.Imports) == 0 {
+	switch {
+	case len(plan.Imports) > 0:
+	case plan.CoversAll:
 		notes = append([]string{"There is nothing to import: every Queue that uses cards has a CardQuota."}, notes...)
+	default:
+		notes = append([]string{"No CardQuota is printed."}, notes...)
 	}
 	for _, note := range notes {
 		if _, err := fmt.Fprint(p.streams.ErrOut, output.Indent(output.Clean(note), "", "")); err != nil {

@@ -100,6 +100,25 @@ func TestImportMakesATree(t *testing.T) {
 	}
 }
 
+// TestImportSaysWhatItKnows: that nothing is missing only if it knows, and nothing without the CardQuotas,
+// since a Queue could get a second one.
+func TestImportSaysWhatItKnows(t *testing.T) {
+	const nothing = "There is nothing to import"
+	owned := []client.Object{builder.Queue("q").Quota(`{"A":1}`).Obj(), builder.CardQuota("q").Obj()}
+	r := execute(t, owned, interceptor.Funcs{}, "import")
+	check.That(t, r.code == exitOK && strings.Contains(r.errOut, nothing), "exit code %d: %s", r.code, r.errOut)
+	r = execute(t, owned, interceptor.Funcs{}, "import", "q")
+	check.That(t, !strings.Contains(r.errOut, nothing) && strings.Contains(r.errOut, "CardQuota q has the queue"), "of other queues nothing is known: %s", r.errOut)
+	noPods := forbid(schema.GroupResource{Resource: "pods"}, &corev1.PodList{})
+	r = execute(t, append(owned, builder.Queue("used").Obj()), noPods, "import")
+	check.That(t, !strings.Contains(r.errOut, nothing), "pods are not counted: %s", r.errOut)
+	check.Contains(t, "notes", r.errOut, "No CardQuota is printed.", "Left out: used: no annotation", `may not list pods`)
+	check.Contains(t, "a named one", execute(t, usedCluster(), noPods, "import", "default").out, "queueName: default")
+	r = execute(t, usedCluster(), forbid(schema.GroupResource{Group: "cardquota.dev", Resource: "cardquotas"}, &v1alpha1.CardQuotaList{}), "import")
+	check.That(t, r.code == exitError && r.out == "", "exit code %d: %s", r.code, r.out)
+	check.Contains(t, "error", r.errOut, "may not list cardquotas.cardquota.dev")
+}
+
 func TestImportNeedsQueues(t *testing.T) {
 	r := execute(t, nil, notInstalled(&v1beta1.QueueList{}), "import")
 	check.That(t, r.code == exitError, "exit code %d", r.code)

@@ -54,14 +54,18 @@ type Plan struct {
 	// DropsParents reports whether a Queue has a parent and its CardQuota has none, because queues are
 	// flat.
 	DropsParents bool
+	// CoversAll reports whether every Queue that uses cards has a CardQuota, in the cluster or here. It is
+	// false if that is not known.
+	CoversAll bool
 }
 
 // NewPlan returns the CardQuotas for all Queues that have none and use cards. In a tree it also has
 // those for the Queues above them. A Queue without cards is left out: a CardQuota would limit its CPU and memory.
 func NewPlan(in Input) Plan {
-	p := planner{Input: in, queues: map[string]*v1beta1.Queue{}, owners: map[string]string{}, children: map[string][]string{}, wanted: map[string]bool{}}
+	p := planner{Input: in, queues: map[string]*v1beta1.Queue{}, owners: map[string]string{}, children: map[string][]string{}, wanted: map[string]bool{},
+		quotas: map[string]*v1alpha1.CardQuota{}, comments: map[string][]string{}}
 	for _, quota := range in.Quotas {
-		p.owners[quota.QueueName()] = quota.Name
+		p.owners[quota.QueueName()], p.quotas[quota.QueueName()] = quota.Name, quota
 	}
 	for _, queue := range in.Queues {
 		p.queues[queue.Name] = queue
@@ -84,8 +88,10 @@ func NewPlan(in Input) Plan {
 	}
 	for _, name := range p.inOrder() {
 		plan.DropsParents = plan.DropsParents || !p.IsTree && parentOf(p.queues[name]) != ""
-		plan.Imports = append(plan.Imports, p.newImport(p.queues[name]))
+		plan.Imports = append(plan.Imports, p.importOf(name))
 	}
+	p.commentOwnedParents(plan.Imports)
+	plan.CoversAll = p.coversAll(plan)
 	plan.LeftOut = slices.DeleteFunc(plan.LeftOut, func(l LeftOut) bool { return p.wanted[l.Queue] })
 	return plan
 }
@@ -97,6 +103,9 @@ type planner struct {
 	owners   map[string]string   // the CardQuota of each queue
 	children map[string][]string // the queues below each queue
 	wanted   map[string]bool     // the queues that get a CardQuota
+	// quotas are the CardQuotas of queues, also those that were made for them, with their comments.
+	quotas   map[string]*v1alpha1.CardQuota
+	comments map[string][]string
 }
 
 // queueNames returns the names of the queues to look at, sorted.
@@ -119,9 +128,6 @@ func (p *planner) queueNames(plan *Plan) []string {
 // leaveOut returns why a queue needs no CardQuota, "" if it needs one.
 func (p *planner) leaveOut(name string) string {
 	queue := p.queues[name]
-	_, isWritten := queue.Annotations[v1alpha1.AnnotationCardQuota]
-	usage, isCounted := p.Usage[name]
-	usesCards := hasCards(usage.Used) || hasCards(usage.Pending)
 	switch {
 	case name == workload.RootQueue:
 		return "the queue of Volcano itself"
@@ -131,17 +137,35 @@ func (p *planner) leaveOut(name string) string {
 		return "being deleted"
 	case len(name) > validation.LabelValueMaxLength:
 		return fmt.Sprintf("the name of a CardQuota has at most %d characters; write one that names the queue in spec.queueName", validation.LabelValueMaxLength)
-	case !usesCards && p.isFlatParent(name):
-		return "queues are below it and use the cards, and queueHierarchy of the ServiceTypePolicy is Flat"
-	case isWritten || usesCards:
-		return ""
-	case p.Usage == nil && len(p.Only) == 0:
-		return "no annotation " + v1alpha1.AnnotationCardQuota + ", and pods could not be counted"
-	case p.Usage != nil && !isCounted && slices.Contains(p.Only, name):
+	case slices.Contains(p.Only, name):
 		return "" // the user wants it
+	case !p.usesCards(name) && p.isFlatParent(name):
+		return "queues are below it, and queueHierarchy of the ServiceTypePolicy is Flat"
+	case p.isWritten(name) || p.usesCards(name):
+		return ""
+	case p.Usage == nil:
+		return "no annotation " + v1alpha1.AnnotationCardQuota + ", and pods could not be counted"
 	default:
 		return "no cards are held or requested, and a CardQuota would limit CPU and memory"
 	}
+}
+
+// isWritten reports whether a Queue has a quota of cards.
+func (p *planner) isWritten(name string) bool {
+	_, isWritten := p.queues[name].Annotations[v1alpha1.AnnotationCardQuota]
+	return isWritten
+}
+
+// usesCards reports whether pods of a queue hold or request cards.
+func (p *planner) usesCards(name string) bool {
+	return hasCards(p.Usage[name].Used) || hasCards(p.Usage[name].Pending)
+}
+
+// coversAll reports whether every Queue that uses cards is known to have a CardQuota.
+func (p *planner) coversAll(plan Plan) bool {
+	return len(p.Only) == 0 && p.Usage != nil && !slices.ContainsFunc(plan.LeftOut, func(l LeftOut) bool {
+		return p.owners[l.Queue] == "" && (p.isWritten(l.Queue) || p.usesCards(l.Queue))
+	})
 }
 
 func hasCards(counts map[card.Name]card.Count) bool {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/yaml"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
@@ -53,8 +54,9 @@ func TestWhichQueuesAreImported(t *testing.T) {
 		builder.Queue("written").Quota(`{"A":1}`).Obj(), builder.Queue("used").Obj(), builder.Queue("waiting").Obj(), builder.Queue("idle").Obj(),
 		builder.Queue("owned").Quota(`{"A":1}`).Obj(), builder.Queue("root").Obj(), builder.Queue("default").Obj(),
 	}
+	queues = append(queues, below("above", builder.Queue("under")), builder.Queue("above").Obj())
 	usage := map[string]cardquota.Usage{
-		"used": holds("A", 2), "waiting": {Pending: map[card.Name]card.Count{"A": 1}}, "default": holds("A", 0),
+		"used": holds("A", 2), "waiting": {Pending: map[card.Name]card.Count{"A": 1}}, "default": holds("A", 0), "above": {Members: 1},
 	}
 	owner := builder.CardQuota("owner").Queue("owned").Obj()
 	for name, tc := range map[string]struct {
@@ -62,10 +64,12 @@ func TestWhichQueuesAreImported(t *testing.T) {
 		only  []string
 		want  []string
 	}{
-		"those with cards": {usage, nil, []string{"used", "waiting", "written"}},
-		"named ones":       {usage, []string{"idle", "used"}, []string{"idle", "used"}},
-		"without a count":  {nil, nil, []string{"written"}},
-		"an owned one":     {usage, []string{"owned", "root", "gone"}, nil},
+		"those with cards":                     {usage, nil, []string{"used", "waiting", "written"}},
+		"named ones":                           {usage, []string{"idle", "used"}, []string{"idle", "used"}},
+		"one without cards, and a flat parent": {usage, []string{"default", "above"}, []string{"above", "default"}},
+		"without a count":                      {nil, nil, []string{"written"}},
+		"named ones without a count":           {nil, []string{"idle", "used"}, []string{"idle", "used"}},
+		"an owned one":                         {usage, []string{"owned", "root", "gone"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, plan := planFor(t, Input{Queues: queues, Quotas: []*v1alpha1.CardQuota{owner}, Usage: tc.usage, Only: tc.only})
@@ -102,7 +106,8 @@ func TestATreeOfQueues(t *testing.T) {
 	usage := map[string]cardquota.Usage{"a": holds("A", 2), "b": holds("A", 1), "other": holds("A", 1)}
 	got, plan := planFor(t, Input{Queues: queues, Usage: usage, IsTree: true})
 	top := got["top"].Quota.Spec
-	check.That(t, top.ServiceType == "" && top.Parent == "" && *top.Cards[0].Quota == 3, "a parent has no type and what is held below it: %+v", top)
+	check.That(t, top.ServiceType == "" && top.Parent == "" && *top.Cards[0].Quota == 5, "a parent has no type and what is granted below it, 2 and 3: %+v", top)
+	check.Contains(t, "comments", strings.Join(got["top"].Comments, "\n"), "cards: what the queues below it have, or what pods hold now if that is more")
 	check.That(t, got["a"].Quota.Spec.Parent == "top" && got["a"].Quota.Spec.Resources.CPU.String() == "100", "a child: %+v", got["a"].Quota.Spec)
 	names := make([]string, len(plan.Imports))
 	for i, imported := range plan.Imports {
@@ -117,7 +122,22 @@ func TestATreeOfQueues(t *testing.T) {
 	check.That(t, plan.DropsParents && flat["a"].Quota.Spec.Parent == "" && flat["a"].Quota.Spec.Cards[0].Deserved == nil, "flat: %+v", flat["a"].Quota.Spec)
 }
 
-// TestTheAPIServerTakesThePlan: the webhook refuses no CardQuota that is made of what pods hold.
+// drawQueue returns a Queue with any annotations and limits, or without.
+func drawQueue(t *rapid.T, name, parent string) *v1beta1.Queue {
+	queue := builder.Queue(name).Capability(rapid.SampledFrom([]string{"", "4", "8"}).Draw(t, "cpu of "+name), "")
+	if rapid.Bool().Draw(t, name+" is written") {
+		queue = queue.Quota(fmt.Sprintf(`{"A":%d}`, rapid.IntRange(0, 4).Draw(t, "quota of "+name)))
+		for _, key := range []string{v1alpha1.AnnotationCardDeserved, v1alpha1.AnnotationCardGuarantee} {
+			if rapid.Bool().Draw(t, name+" has "+key) {
+				queue = queue.Annotation(key, fmt.Sprintf(`{"A":%d}`, rapid.IntRange(0, 4).Draw(t, key)))
+			}
+		}
+	}
+	return below(parent, queue)
+}
+
+// TestTheAPIServerTakesThePlan: the webhook refuses no CardQuota, except below a Queue whose own numbers
+// are too small. The comments of that one say so.
 func TestTheAPIServerTakesThePlan(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		in := Input{ServiceType: "training", Usage: map[string]cardquota.Usage{}, IsTree: rapid.Bool().Draw(t, "tree")}
@@ -130,7 +150,7 @@ func TestTheAPIServerTakesThePlan(t *testing.T) {
 		isLeaf := map[string]bool{"a": true, "b": true, "c": true, "d": true}
 		for i, name := range names { // a parent comes before its children, so there is no cycle
 			parent := rapid.SampledFrom(append([]string{"", "root"}, names[:i]...)).Draw(t, "parent of "+name)
-			in.Queues = append(in.Queues, below(parent, builder.Queue(name)))
+			in.Queues = append(in.Queues, drawQueue(t, name, parent))
 			isLeaf[parent] = false
 		}
 		for _, name := range names {
@@ -138,13 +158,58 @@ func TestTheAPIServerTakesThePlan(t *testing.T) {
 				in.Usage[name] = holds("A", rapid.IntRange(0, 4).Draw(t, "held by "+name), "B", rapid.IntRange(0, 1).Draw(t, "B held by "+name))
 			}
 		}
-		var applied []*v1alpha1.CardQuota
-		for _, imported := range NewPlan(in).Imports {
-			result := validation.ValidateCardQuota(imported.Quota, nil, validation.CardQuotaInput{All: applied, Policy: policy, Queues: in.Queues})
-			check.That(t, len(result.Errors) == 0, "%s is refused: %v", imported.Quota.Name, result.Errors)
-			applied = append(applied, imported.Quota)
+		imports := NewPlan(in).Imports
+		for _, queues := range [][]*v1beta1.Queue{nil, in.Queues} { // what Queues say already is only warned of
+			var applied []*v1alpha1.CardQuota
+			refused := map[string][]string{}
+			for _, imported := range imports {
+				result := validation.ValidateCardQuota(imported.Quota, nil, validation.CardQuotaInput{All: applied, Policy: policy, Queues: queues})
+				for _, err := range result.Errors {
+					refused[imported.Quota.Spec.Parent] = append(refused[imported.Quota.Spec.Parent], imported.Quota.Name+": "+err.Error())
+				}
+				applied = append(applied, imported.Quota)
+			}
+			for _, imported := range imports {
+				name, isCommented := imported.Quota.Name, strings.Contains(strings.Join(imported.Comments, " "), "too little for the ")
+				check.That(t, refused[name] == nil || isCommented, "below %s, without a comment: %v", name, refused[name])
+				check.That(t, refused[name] != nil || !isCommented || queues != nil, "%s has a comment, and nothing is refused: %v", name, imported.Comments)
+			}
+			check.That(t, refused[""] == nil, "at the top: %v", refused[""])
 		}
 	})
+}
+
+// TestAllQueuesAreCovered: only if all is known, and no queue with cards is left out.
+func TestAllQueuesAreCovered(t *testing.T) {
+	owned, owner := builder.Queue("owned").Quota(`{"A":1}`).Obj(), builder.CardQuota("owned").Obj()
+	long := builder.Queue(strings.Repeat("q", 64)).Obj()
+	usage := map[string]cardquota.Usage{"owned": holds("A", 1), long.Name: holds("A", 1)}
+	for name, tc := range map[string]struct {
+		in   Input
+		want bool
+	}{
+		"all have one":    {Input{Queues: []*v1beta1.Queue{owned, builder.Queue("idle").Obj()}, Usage: usage}, true},
+		"a name too long": {Input{Queues: []*v1beta1.Queue{owned, long}, Usage: usage}, false},
+		"not counted":     {Input{Queues: []*v1beta1.Queue{owned}}, false},
+		"one is named":    {Input{Queues: []*v1beta1.Queue{owned}, Usage: usage, Only: []string{"owned"}}, false},
+	} {
+		tc.in.Quotas = []*v1alpha1.CardQuota{owner}
+		_, plan := planFor(t, tc.in)
+		check.Equal(t, name, tc.want, plan.CoversAll)
+	}
+}
+
+// A parent that exists is not changed, so a comment says what it lacks.
+func TestAnExistingParentThatIsTooSmall(t *testing.T) {
+	queues := []*v1beta1.Queue{builder.Queue("top").Obj(), below("top", builder.Queue("a")), below("top", builder.Queue("b"))}
+	parent := builder.CardQuota("above").Queue("top").ServiceType("").Card("A", 3).Card("B", 2).Resources("1000000", "1Ei").With(func(q *v1alpha1.CardQuota) {
+		q.Spec.Cards[1].Quota, q.Spec.Cards[1].Deserved = nil, ptr.To[int64](0) // inherited
+	}).Obj()
+	got, _ := planFor(t, Input{Queues: queues, Quotas: []*v1alpha1.CardQuota{parent}, Usage: map[string]cardquota.Usage{"a": holds("A", 2, "B", 1), "b": holds("A", 2)}, IsTree: true})
+	check.Equal(t, "parent", "above", got["a"].Quota.Spec.Parent)
+	check.Contains(t, "comments of the first", strings.Join(got["a"].Comments, "\n"), "deserved of A: CardQuota above has 3, too little for the 4 of the queues below it.")
+	check.That(t, !strings.Contains(strings.Join(got["a"].Comments, "\n")+strings.Join(got["b"].Comments, "\n"), "of B: CardQuota above"), "an inherited quota is not known: %v", got["a"].Comments)
+	check.That(t, !strings.Contains(strings.Join(got["b"].Comments, "\n"), "too little"), "it is said once: %v", got["b"].Comments)
 }
 
 func TestLongNamesAreLeftOut(t *testing.T) {

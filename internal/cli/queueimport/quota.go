@@ -16,6 +16,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/servicetype"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -40,15 +41,17 @@ func (p *planner) newImport(queue *v1beta1.Queue) Import {
 	if queue.Name == workload.DefaultQueue { // takes every workload that names no queue, so it must be named
 		imported.Quota.Spec.QueueName = queue.Name
 	}
+	below := p.quotasBelow(queue.Name)
 	p.setOwner(&imported, queue)
-	p.setCards(&imported, queue)
-	p.setResources(&imported, queue)
+	p.setCards(&imported, queue, below)
+	p.setResources(&imported, queue, below)
 	setNamespaces(&imported, queue)
 	setStopPolicy(&imported, queue)
 	if queue.Spec.Weight > 1 && queue.Spec.Weight <= maxPriority {
 		imported.Quota.Spec.Weight = &queue.Spec.Weight
 	}
 	describeReplacedFields(&imported, queue)
+	imported.Comments = append(imported.Comments, findShortages(imported.Quota, below)...)
 	return imported
 }
 
@@ -82,8 +85,9 @@ func (p *planner) setOwner(i *Import, queue *v1beta1.Queue) {
 	}
 }
 
-// setCards sets the quotas: what the Queue says, else what its pods hold.
-func (p *planner) setCards(i *Import, queue *v1beta1.Queue) {
+// setCards sets the quotas: what the Queue says, else what its pods hold, and for a parent at least
+// what the queues below it have.
+func (p *planner) setCards(i *Import, queue *v1beta1.Queue, below []*v1alpha1.CardQuota) {
 	usage := p.Usage[queue.Name]
 	text, isWritten := queue.Annotations[v1alpha1.AnnotationCardQuota]
 	counts, err := card.Quota{}, error(nil)
@@ -96,10 +100,18 @@ func (p *planner) setCards(i *Import, queue *v1beta1.Queue) {
 		i.addComment("cards: as in %s of the Queue.", v1alpha1.AnnotationCardQuota)
 		deserved, guarantee = i.readShares(queue, v1alpha1.AnnotationCardDeserved), i.readShares(queue, v1alpha1.AnnotationCardGuarantee)
 	case p.Usage == nil:
+		counts, guarantee = sumBelow(below)
 		i.addComment("cards: what the pods of the queue hold could not be counted. Write the quotas.")
 	default:
-		counts = p.heldBelow(queue.Name, map[string]bool{})
-		i.addComment("cards: what the pods of the queue hold now. Write what it may use at most.")
+		counts, guarantee = sumBelow(below)
+		for name, held := range p.heldBelow(queue.Name, map[string]bool{}) {
+			counts[name] = max(counts[name], held)
+		}
+		what := "what the pods of the queue hold now"
+		if len(below) > 0 {
+			what = "what the queues below it have, or what pods hold now if that is more"
+		}
+		i.addComment("cards: %s. Write what it may use at most.", what)
 	}
 	if err != nil {
 		i.addComment("%s of the Queue cannot be read: %v.", v1alpha1.AnnotationCardQuota, err)
@@ -130,11 +142,11 @@ func (p *planner) setCards(i *Import, queue *v1beta1.Queue) {
 // newCard returns the quota of a card. deserved is at most the quota, and guarantee at most
 // deserved, as the API server demands.
 func newCard(name card.Name, counts, deserved, guarantee card.Quota) v1alpha1.Card {
-	quota := min(int64(counts[name]), maxQuota)
-	out := v1alpha1.Card{Name: string(name), Quota: &quota}
-	limit := quota
+	most := min(int64(counts[name]), maxQuota)
+	out := v1alpha1.Card{Name: string(name), Quota: &most}
+	limit := most
 	if count, ok := deserved[name]; ok {
-		limit = min(int64(count), quota)
+		limit = min(int64(count), most)
 		out.Deserved = &limit
 	}
 	if count, ok := guarantee[name]; ok {
@@ -181,22 +193,32 @@ func (p *planner) heldBelow(name string, seen map[string]bool) card.Quota {
 
 // setResources sets the limits of CPU and memory: those of the Queue, else of the queues above it,
 // else more than the cluster has. A limit that is left out would be 0.
-func (p *planner) setResources(i *Import, queue *v1beta1.Queue) {
+func (p *planner) setResources(i *Import, queue *v1beta1.Queue, below []*v1alpha1.CardQuota) {
 	cpu, memory := resource.MustParse(anyCPU), resource.MustParse(anyMemory)
 	for _, limit := range []struct {
 		name    corev1.ResourceName
 		value   *resource.Quantity
 		maximum resource.Quantity
-	}{{corev1.ResourceCPU, &cpu, *resource.NewQuantity(maxCPU, resource.DecimalSI)}, {corev1.ResourceMemory, &memory, resource.MustParse(maxMemory)}} {
+		below   *resource.Quantity
+	}{
+		{corev1.ResourceCPU, &cpu, *resource.NewQuantity(maxCPU, resource.DecimalSI), resource.NewMilliQuantity(largestBelow(below, quota.CPUName), resource.DecimalSI)},
+		{corev1.ResourceMemory, &memory, resource.MustParse(maxMemory), resource.NewQuantity(largestBelow(below, quota.MemoryName), resource.BinarySI)},
+	} {
 		from, found := p.capabilityOf(queue, limit.name)
 		switch {
 		case found.IsZero():
 			i.addComment("resources.%s: the Queue has no limit; here it is more than a cluster has. Left out, it would be 0.", limit.name)
-			continue
 		case from != queue.Name:
+			*limit.value = found
 			i.addComment("resources.%s: the Queue has no limit; here it is that of %s above it.", limit.name, from)
+		default:
+			*limit.value = found
 		}
-		if *limit.value = found; found.Cmp(limit.maximum) > 0 {
+		if from != queue.Name && limit.value.Cmp(*limit.below) < 0 {
+			*limit.value = *limit.below
+			i.addComment("resources.%s: it is raised to that of a queue below it.", limit.name)
+		}
+		if limit.value.Cmp(limit.maximum) > 0 {
 			*limit.value = limit.maximum
 		}
 	}
