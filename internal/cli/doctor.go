@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,7 +35,7 @@ func (p *program) newDoctorCommand() *cobra.Command {
 		Long: paragraphs("Checks the whole installation, and prints each finding with the command that mends it. Before the handover it also says what would change: "+
 			"queues without a quota, nodes without labels, pods that would no longer be placed. With --filename it assumes that the CardQuotas in these files are applied, "+
 			"and names those that the operator would refuse. It writes nothing to the cluster.",
-			fmt.Sprintf("The exit code is 0 without a finding or with infos only, %d with warnings, %d with errors, and 1 if it could not look.", diagnosis.ExitWarnings, diagnosis.ExitErrors)),
+			fmt.Sprintf("The exit code is 0 without a finding or with infos only, %d with warnings, %d with errors, and 1 if it could not look, also if you may read nothing.", diagnosis.ExitWarnings, diagnosis.ExitErrors)),
 		Example: "  kubectl cardquota doctor\n  kubectl cardquota import > quotas.yaml && kubectl cardquota doctor -f quotas.yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -47,12 +48,16 @@ func (p *program) newDoctorCommand() *cobra.Command {
 				return err
 			}
 			cluster := &diagnosis.Cluster{Now: p.now(), ClientVersion: build.Version, Namespace: namespace, Planned: planned, Files: sources}
-			if err := readCluster(cmd.Context(), &reader{client: c}, cluster); err != nil {
+			r := &reader{client: c}
+			if err := readCluster(cmd.Context(), r, cluster); err != nil {
 				return err
 			}
 			report := diagnosis.Diagnose(cluster)
 			if err := p.print(report, report.Write); err != nil {
 				return err
+			}
+			if !r.hasRead {
+				return errors.New("you may read nothing of what doctor looks at")
 			}
 			if code := report.ExitCode(); code != exitOK {
 				return exitCode(code)
@@ -90,6 +95,9 @@ func readPrograms(ctx context.Context, r *reader, c *diagnosis.Cluster) (err err
 	}
 	if c.Schedulers, c.HasDeployments, err = r.deploymentsOf(ctx, "cardquota-scheduler", c.Namespace); err != nil {
 		return err
+	}
+	if len(c.Operators) == 0 && len(c.Schedulers) > 0 {
+		c.Namespace = c.Schedulers[0].Namespace
 	}
 	c.HasDeployments = c.HasDeployments && mayRead
 	var pods []*corev1.Pod

@@ -139,3 +139,44 @@ func TestDoctorNamesWhatItMayNotRead(t *testing.T) {
 	r = execute(t, usedCluster(), notInstalled(&v1alpha1.LocalCardQuotaList{}), "doctor")
 	check.Contains(t, "findings", r.out, "kind/LocalCardQuota  KindMissing", "kubectl apply --server-side -k config/crd")
 }
+
+// A namespace without Deployments of ours says nothing about the others.
+func TestDeploymentsOfOtherNamespacesAreNotMissing(t *testing.T) {
+	refuseAll := interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		if _, ok := list.(*appsv1.DeploymentList); ok && (&client.ListOptions{}).ApplyOptions(options).Namespace == "" {
+			return forbidden("list", schema.GroupResource{Group: "apps", Resource: "deployments"})
+		}
+		return c.List(ctx, list, options...)
+	}}
+	elsewhere := deployment("cardquota-manager", "m:v0.2.0")
+	elsewhere.Namespace = "cards"
+	for _, command := range []string{"doctor", "version"} {
+		r := execute(t, append(usedCluster(), elsewhere), refuseAll, command)
+		check.Contains(t, command, r.out, `may not list deployments.apps`)
+		check.That(t, !strings.Contains(r.out, "ProgramMissing") && !strings.Contains(r.out, "is not installed"), "%s: what cannot be read is not missing:\n%s", command, r.out)
+		r = execute(t, append(usedCluster(), elsewhere, deployment("cardquota-scheduler", "s:v0.2.0")), refuseAll, command, "--system-namespace", "cards")
+		check.That(t, !strings.Contains(r.out, "deployment/cards/cardquota-manager  ProgramMissing"), "%s: it is found:\n%s", command, r.out)
+	}
+}
+
+// The heartbeat is where the scheduler is, also if the operator is gone.
+func TestTheHeartbeatIsWhereTheSchedulerIs(t *testing.T) {
+	scheduler := deployment("cardquota-scheduler", "s:v0.2.0")
+	scheduler.Namespace = "cards"
+	policy := policyOf("v0.2.0")
+	policy.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionEnforced, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonEnforced}}
+	lease := enforcement.Report{Identity: "s_1", Version: "v0.2.0", ConfigHash: "abc", At: at}.Lease("cards")
+	r := execute(t, append(usedCluster(), scheduler, policy, lease), interceptor.Funcs{}, "doctor")
+	check.Contains(t, "findings", r.out, "deployment/cards/cardquota-manager  ProgramMissing")
+	check.That(t, !strings.Contains(r.out, "HeartbeatStale"), "the heartbeat is fresh:\n%s", r.out)
+}
+
+// Without any right doctor could not look, which is no finding.
+func TestDoctorWithoutAnyRight(t *testing.T) {
+	r := execute(t, usedCluster(), forbidCluster("lab"), "doctor")
+	check.That(t, r.code == exitError, "exit code %d", r.code)
+	check.Contains(t, "output", r.out, "NotChecked", "may not list nodes")
+	check.Contains(t, "error", r.errOut, "you may read nothing of what doctor looks at")
+	r = execute(t, usedCluster(), forbidCluster("volcano-system"), "doctor")
+	check.That(t, r.code != exitError && r.errOut == "", "with the Deployments of one namespace: exit code %d, %s", r.code, r.errOut)
+}

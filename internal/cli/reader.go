@@ -25,12 +25,15 @@ type reader struct {
 	client client.Client
 	// gaps say what could not be read, and why.
 	gaps []string
+	// hasRead reports whether the user could read anything.
+	hasRead bool
 }
 
 // tolerate reports whether a read succeeded. It collects a missing right, and returns every other
 // error.
 func (r *reader) tolerate(err error) (bool, error) {
 	if !isForbidden(err) {
+		r.hasRead = r.hasRead || err == nil
 		return err == nil, err
 	}
 	if gap := explainError(err); !slices.Contains(r.gaps, gap) {
@@ -43,6 +46,7 @@ func (r *reader) tolerate(err error) (bool, error) {
 func (r *reader) lookUp(ctx context.Context, key client.ObjectKey, object client.Object) (exists, mayRead bool, err error) {
 	err = r.client.Get(ctx, key, object)
 	if apierrors.IsNotFound(err) {
+		r.hasRead = true
 		return false, true, nil
 	}
 	exists, err = r.tolerate(err)
@@ -74,17 +78,20 @@ func listInto[T client.Object](ctx context.Context, r *reader, newList func() cl
 const programLabel = "app.kubernetes.io/name"
 
 // deploymentsOf returns the Deployments of a program in all namespaces, or in one if the user may not
-// list all of them. It reports whether it may read them.
+// list all of them. It reports whether it may read them: if that one has none, another may have some.
 func (r *reader) deploymentsOf(ctx context.Context, program, namespace string) ([]*appsv1.Deployment, bool, error) {
 	newList := func() client.ObjectList { return &appsv1.DeploymentList{} }
 	label := client.MatchingLabels{programLabel: program}
 	var found []*appsv1.Deployment
-	err := listAll(ctx, r.client, newList, func(d *appsv1.Deployment) { found = append(found, d) }, label)
-	if !isForbidden(err) {
-		ok, err := r.tolerate(err)
+	refusal := listAll(ctx, r.client, newList, func(d *appsv1.Deployment) { found = append(found, d) }, label)
+	if !isForbidden(refusal) {
+		ok, err := r.tolerate(refusal)
 		return found, ok, err
 	}
 	ok, err := listInto(ctx, r, newList, &found, label, client.InNamespace(namespace))
+	if ok && len(found) == 0 {
+		ok, err = r.tolerate(refusal)
+	}
 	return found, ok, err
 }
 

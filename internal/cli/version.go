@@ -65,7 +65,7 @@ func readVersions(ctx context.Context, r *reader, namespace string) (versions.Do
 			}
 		}
 	}
-	scheduler, err := readSchedulerVersion(ctx, r, namespace)
+	scheduler, mayReadScheduler, err := readSchedulerVersion(ctx, r, namespace)
 	if err != nil {
 		return versions.Document{}, err
 	}
@@ -77,32 +77,35 @@ func readVersions(ctx context.Context, r *reader, namespace string) (versions.Do
 	default:
 		unknown = append(unknown, "the image of cardquota-manager has no tag with a version")
 	}
-	if scheduler == "" {
+	if scheduler == "" && mayReadScheduler {
 		unknown = append(unknown, "cardquota-scheduler has sent no heartbeat yet: kubectl cardquota doctor says why")
 	}
 	return versions.NewDocument(build.Version, operator, scheduler, unknown...), nil
 }
 
 // readSchedulerVersion returns the version that the scheduler reported last: in the status of the
-// policy, which every viewer may read, or in its heartbeat.
-func readSchedulerVersion(ctx context.Context, r *reader, namespace string) (string, error) {
+// policy, which every viewer may read, or in its heartbeat. It reports whether the user may read both.
+func readSchedulerVersion(ctx context.Context, r *reader, namespace string) (version string, mayRead bool, err error) {
 	policy := &v1alpha1.ServiceTypePolicy{}
-	exists, _, err := r.lookUp(ctx, client.ObjectKey{Name: v1alpha1.PolicyName}, policy)
+	exists, mayReadPolicy, err := r.lookUp(ctx, client.ObjectKey{Name: v1alpha1.PolicyName}, policy)
 	switch {
 	case isNotInstalled(err):
+		mayReadPolicy = true
 		r.gaps = append(r.gaps, explainError(err))
 	case err != nil:
-		return "", err
+		return "", false, err
 	case exists && policy.Status.Scheduler != nil:
-		return policy.Status.Scheduler.Version, nil
+		return policy.Status.Scheduler.Version, true, nil
 	}
 	lease := &coordinationv1.Lease{}
-	if exists, _, err := r.lookUp(ctx, client.ObjectKey{Namespace: namespace, Name: enforcement.LeaseName}, lease); err != nil || !exists {
-		return "", err
+	exists, mayReadLease, err := r.lookUp(ctx, client.ObjectKey{Namespace: namespace, Name: enforcement.LeaseName}, lease)
+	mayRead = mayReadPolicy && mayReadLease
+	if err != nil || !exists {
+		return "", mayRead, err
 	}
 	report, err := enforcement.ReadReport(lease)
 	if err != nil {
-		return "", nil //nolint:nilerr // a Lease without a version says nothing about it
+		return "", mayRead, nil //nolint:nilerr // a Lease without a version says nothing about it
 	}
-	return report.Version, nil
+	return report.Version, mayRead, nil
 }

@@ -50,6 +50,7 @@ func TestVersion(t *testing.T) {
 		"differs": {differs, interceptor.Funcs{}, nil},
 		"unknown": {digest, interceptor.Funcs{}, nil},
 		"tenant":  {fits, forbid(deployments, &appsv1.DeploymentList{}), nil},
+		"lab":     {nil, forbidCluster("lab"), nil},
 		"client":  {nil, interceptor.Funcs{}, []string{"--client"}},
 		"nothing": {nil, interceptor.Funcs{}, nil},
 	} {

@@ -201,7 +201,11 @@ func quotasThatAreNotAsIntended(p *play) {
 	newGomega(p.T).Expect(p.Patch(p.Context(), &api.CardQuota{ObjectMeta: metav1.ObjectMeta{Name: "quota"}},
 		client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"cards":[{"name":"NVIDIA-QUOTA","quota":1,"deserved":1}]}}`)))).To(gomega.Succeed())
 	p.expectFindings(nil, "QuotaNotReady", "OverQuota", "OverAllocated", "UnknownCard", "Anomaly")
-	p.expectFindings([]string{"--as", tenant}, "NotChecked")
+	compareGolden(p.T, "doctor/NotChecked", func() string {
+		out, _, code := p.ask(p.Context(), "doctor", "--as", tenant)
+		newGomega(p.T).Expect(code).To(gomega.Equal(1), "he may read nothing of it")
+		return selectFindings(out, "NotChecked")
+	})
 }
 
 // writeConfiguration replaces the text of a scheduler's ConfigMap, and returns what it was.
