@@ -48,6 +48,8 @@ type Document struct {
 	Gaps []carduse.Gap `json:"gaps,omitempty"`
 	// Notes say what the report lacks.
 	Notes []string `json:"notes,omitempty"`
+	// isKnown reports whether an empty report means that no card was used.
+	isKnown bool
 }
 
 // Row is what is used of a card. All numbers are decimals in a text, so that none is changed.
@@ -127,6 +129,11 @@ func NewDocument(in Input) Document {
 			d.Notes = append(d.Notes, in.Prices.unusedNotes(used)...)
 		}
 	}
+	d.isKnown = !in.knowsNothing()
+	if unknown := in.unknownTenants(); d.isKnown && len(unknown) > 0 {
+		d.isKnown = len(unknown) < len(in.Tenants)
+		d.Notes = append(d.Notes, "Prometheus has no series of tenant "+strings.Join(unknown, ", ")+" in this time. Check how --tenant is written.")
+	}
 	d.Notes = append(d.Notes, in.sampleNotes()...)
 	return d
 }
@@ -204,6 +211,9 @@ const maxGaps = 5
 
 // sampleNotes say of which time Prometheus lacks samples, and what that means.
 func (in Input) sampleNotes() []string {
+	if in.knowsNothing() {
+		return []string{"Prometheus has no samples of this time, so nothing is known: either it did not scrape the operator, or no card had been used for seven days."}
+	}
 	var notes []string
 	gaps := in.Use.Gaps
 	if first := in.Use.FirstSample; !first.IsZero() {
@@ -213,9 +223,8 @@ func (in Input) sampleNotes() []string {
 		notes = append(notes, fmt.Sprintf("Prometheus has no samples before %s. What was used before that is not in this report.", formatTime(first)))
 	}
 	var times []string
-	for i, gap := range gaps {
+	for _, gap := range gaps {
 		switch {
-		case i >= maxGaps:
 		case gap.To.Equal(in.Window.To):
 			notes = append(notes, fmt.Sprintf("Prometheus has no samples after %s. What was used since then is not in this report.", formatTime(gap.From)))
 		case gap.From.Equal(in.Window.From):
@@ -224,13 +233,35 @@ func (in Input) sampleNotes() []string {
 			times = append(times, formatTime(gap.From)+" to "+formatTime(gap.To))
 		}
 	}
-	if more := len(gaps) - maxGaps; more > 0 {
-		times = append(times, fmt.Sprintf("%d more times", more))
+	if more := len(times) - maxGaps; more == 1 {
+		times = append(times[:maxGaps], "1 more time")
+	} else if more > 1 {
+		times = append(times[:maxGaps], fmt.Sprintf("%d more times", more))
 	}
 	if len(times) > 0 {
 		notes = append(notes, "Prometheus has no samples of "+strings.Join(times, ", ")+". What was used then is in the next sample, but while no operator led, nothing was counted.")
 	}
 	return notes
+}
+
+// knowsNothing reports whether there is no sample in the whole window.
+func (in Input) knowsNothing() bool {
+	return slices.Contains(in.Use.Gaps, carduse.Gap(in.Window))
+}
+
+// unknownTenants returns the tenants that no series has: one may be misspelt.
+func (in Input) unknownTenants() []string {
+	known := map[string]bool{}
+	for series := range in.Use.CardSeconds {
+		known[series.Tenant] = true
+	}
+	var unknown []string
+	for _, tenant := range in.Tenants {
+		if !known[tenant] {
+			unknown = append(unknown, fmt.Sprintf("%.63q", tenant))
+		}
+	}
+	return unknown
 }
 
 func formatTime(at time.Time) string { return at.Format(time.RFC3339) }

@@ -137,10 +137,43 @@ func TestNotes(t *testing.T) {
 			}
 		}, []string{"Prometheus has no samples of 2026-10-01T01:00:00Z to 2026-10-01T02:00:00Z, 2026-10-01T03:00:00Z to 2026-10-01T04:00:00Z, 2026-10-01T05:00:00Z to 2026-10-01T06:00:00Z, " +
 			"2026-10-01T07:00:00Z to 2026-10-01T08:00:00Z, 2026-10-01T09:00:00Z to 2026-10-01T10:00:00Z, 3 more times. What was used then is in the next sample, but while no operator led, nothing was counted."}},
+		"many gaps, and no end": {func(in *Input) {
+			for i := range 6 {
+				in.Use.Gaps = append(in.Use.Gaps, gap(float64(2*i+1), float64(2*i+2)))
+			}
+			in.Use.Gaps = append(in.Use.Gaps, gap(40, 48))
+		}, []string{"Prometheus has no samples after 2026-10-02T16:00:00Z. What was used since then is not in this report.",
+			"Prometheus has no samples of 2026-10-01T01:00:00Z to 2026-10-01T02:00:00Z, 2026-10-01T03:00:00Z to 2026-10-01T04:00:00Z, 2026-10-01T05:00:00Z to 2026-10-01T06:00:00Z, " +
+				"2026-10-01T07:00:00Z to 2026-10-01T08:00:00Z, 2026-10-01T09:00:00Z to 2026-10-01T10:00:00Z, 1 more time. What was used then is in the next sample, but while no operator led, nothing was counted."}},
+		"no samples": {func(in *Input) { in.Use.Gaps, in.Tenants = []carduse.Gap{gap(0, 48)}, []string{"labb"} }, []string{
+			"Prometheus has no samples of this time, so nothing is known: either it did not scrape the operator, or no card had been used for seven days."}},
+		"unknown tenants": {func(in *Input) { in.Tenants = []string{"chat", "labb"} }, []string{
+			`Prometheus has no series of tenant "labb" in this time. Check how --tenant is written.`}},
 	} {
 		in := inputOf(use)
 		tc.change(&in)
 		check.Equal(t, name, tc.want, NewDocument(in).Notes)
+	}
+}
+
+// TestEmptyReports: that no card was used is said only where it is known.
+func TestEmptyReports(t *testing.T) {
+	idle, none := used(0, "idle", "", "q", "none", "A")
+	for name, tc := range map[string]struct {
+		tenants []string
+		gaps    []carduse.Gap
+		want    string
+	}{
+		"an idle tenant":               {[]string{"idle"}, nil, "\nNo card was used.\n"},
+		"an idle and a misspelt one":   {[]string{"idle", "labb"}, nil, "\nNo card was used.\n"},
+		"a misspelt tenant":            {[]string{"labb"}, nil, "\nNothing is known of the cards that were used.\n"},
+		"no samples in the whole time": {nil, []carduse.Gap{{From: begin, To: hours(48)}}, "\nNothing is known of the cards that were used.\n"},
+	} {
+		in := inputOf(map[cardseconds.Series]carduse.Milli{idle: none})
+		in.Tenants, in.Use.Gaps = tc.tenants, tc.gaps
+		var text bytes.Buffer
+		check.NoError(t, NewDocument(in).Write(&text, output.Style{}))
+		check.Contains(t, name, text.String(), tc.want)
 	}
 }
 

@@ -15,7 +15,11 @@ func (d Document) Write(w io.Writer, style output.Style) error {
 		return err
 	}
 	if len(d.Items) == 0 {
-		if _, err := fmt.Fprintln(w, "No card was used."); err != nil {
+		text := "Nothing is known of the cards that were used."
+		if d.isKnown {
+			text = "No card was used."
+		}
+		if _, err := fmt.Fprintln(w, text); err != nil {
 			return err
 		}
 		return output.WriteNotes(w, d.Notes)

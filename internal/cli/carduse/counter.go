@@ -30,12 +30,18 @@ type counter struct {
 	// last are the last values, and grewAt when they last grew, unset before that.
 	last   Values
 	grewAt map[cardseconds.Series]time.Time
-	used   Values
+	// lost are the largest values of sums that began at zero again. An older ConfigMap may bring them back.
+	lost Values
+	// used is the growth of each series that was seen.
+	used Values
 }
 
 // begin sets the values from which growth counts.
 func (c *counter) begin(values Values) {
-	c.last, c.grewAt, c.used = maps.Clone(values), map[cardseconds.Series]time.Time{}, Values{}
+	c.last, c.grewAt, c.lost, c.used = maps.Clone(values), map[cardseconds.Series]time.Time{}, Values{}, Values{}
+	for series := range values {
+		c.used[series] = 0
+	}
 }
 
 // add takes the largest values of the time that ends at an instant. No values mean that there are no
@@ -48,28 +54,38 @@ func (c *counter) add(at time.Time, values Values) {
 		if _, exists := values[series]; !exists && c.wasDropped(series, at) {
 			delete(c.last, series)
 			delete(c.grewAt, series)
+			delete(c.lost, series)
 		}
 	}
 	for series, value := range values {
-		growth := growthOf(c.last[series], value)
+		growth := c.growthOf(series, value)
 		if growth > 0 {
-			c.used[series] += growth
 			c.grewAt[series] = at
 		}
+		c.used[series] += growth
 		c.last[series] = value
 	}
 }
 
-// growthOf returns how much a counter grew. One that fell began at zero again. One that fell by less than
-// half more likely goes on from an older ConfigMap, which an administrator restored: months must not
-// count twice because of that.
-func growthOf(last, value int64) int64 {
+// growthOf returns how much a counter grew, and remembers a value that is lost. One that fell began at
+// zero again. One that fell by less than half more likely goes on from an older ConfigMap, which an
+// administrator restored, as does one that more than doubles to more than half of what was lost. Months
+// must not count twice because of that.
+func (c *counter) growthOf(series cardseconds.Series, value int64) int64 {
+	last, lost := c.last[series], c.lost[series]
+	isRestored := lost > 0 && value/2 > last && value > lost/2
+	if isRestored || value >= lost {
+		delete(c.lost, series)
+	}
 	switch {
+	case isRestored:
+		return max(0, value-lost)
 	case value >= last:
 		return value - last
 	case value > last/2:
 		return 0
 	default:
+		c.lost[series] = max(last, lost)
 		return value
 	}
 }

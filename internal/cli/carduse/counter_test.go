@@ -46,6 +46,22 @@ func TestASumThatIsMissing(t *testing.T) {
 		c.add(start.Add(time.Duration(i)*time.Hour), Values{own: value})
 	}
 	check.Equal(t, "a sum that fell by less than half, then by more", int64(50+0+20+70+20), c.used[own])
+	for name, tc := range map[string]struct {
+		values []int64
+		want   int64
+	}{
+		"an older ConfigMap is restored later":   {[]int64{150, 10, 30, 140, 150}, 50 + 10 + 20 + 0 + 10},
+		"a newer one than Prometheus saw":        {[]int64{150, 10, 30, 170, 180}, 50 + 10 + 20 + 20 + 10},
+		"twice":                                  {[]int64{150, 10, 5, 140, 20, 145}, 50 + 10 + 5 + 0 + 20 + 5},
+		"a sum that grows back":                  {[]int64{150, 10, 30, 50, 70, 90, 140, 160, 320}, 50 + 320},
+		"a sum that grew back, and doubles then": {[]int64{150, 40, 80, 160, 400}, 50 + 400},
+	} {
+		c.begin(Values{own: 100})
+		for i, value := range tc.values {
+			c.add(start.Add(time.Duration(i)*time.Hour), Values{own: value})
+		}
+		check.Equal(t, name, tc.want, c.used[own])
+	}
 	c.begin(Values{own: 100})
 	c.add(start, Values{other: 7}) // it never grew in the window: it may have been idle before
 	c.add(start.Add(time.Hour), Values{own: 300, other: 7})

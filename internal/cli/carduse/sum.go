@@ -22,7 +22,7 @@ type Window struct{ From, To time.Time }
 
 // Use is what queues used in a window.
 type Use struct {
-	// CardSeconds are the card-seconds by series.
+	// CardSeconds are the card-seconds by series. A series that did not grow has 0.
 	CardSeconds map[cardseconds.Series]Milli
 	// Gaps are the times without samples, the earliest first.
 	Gaps []Gap

@@ -83,9 +83,9 @@ type player struct {
 	history        []scrape
 	pod            int
 	isDown         bool
-	// resets counts sums that began at zero again. lost has their last values until an hour of their
-	// growth was scraped, and unseen what no sample can show: a sum that grew to half of its last
-	// value, or beyond it, before it was scraped again.
+	// resets counts sums that began at zero again. lost has their last values until they are as large
+	// again, and unseen what no sample can show: a sum that more than doubled, to half of its last value
+	// or beyond it, from one hour with samples to the next. A restored ConfigMap would look alike.
 	resets int
 	lost   map[string]lostSum
 	unseen float64
@@ -101,8 +101,13 @@ type scrape struct {
 
 type lostSum struct {
 	value float64
-	// since is when it was scraped again, unset before.
-	since time.Time
+	// again are the sums that were scraped since.
+	again []scrapedSum
+}
+
+type scrapedSum struct {
+	at  time.Time
+	sum float64
 }
 
 const tick = 10 * time.Minute
@@ -154,19 +159,23 @@ func (p *player) drop(queue string) {
 
 func (p *player) watchLost(queue string, sum float64) {
 	lost, ok := p.lost[queue]
+	if !ok {
+		return
+	}
+	p.lost[queue] = lostSum{lost.value, append(lost.again, scrapedSum{p.now, sum})}
+	earlier := 0.0 // what the report may have seen an hour before
+	for _, s := range lost.again {
+		if p.now.Sub(s.at) > step {
+			earlier = s.sum
+		}
+	}
 	switch {
-	case !ok:
-		return
-	case lost.since.IsZero():
-		lost.since = p.now
-	}
-	p.lost[queue] = lost
-	if sum >= lost.value/2 {
+	case sum >= lost.value/2 && sum >= 2*earlier:
 		p.unseen += lost.value
-	} else if p.now.Sub(lost.since) <= step {
-		return
+		delete(p.lost, queue)
+	case sum >= lost.value && earlier >= lost.value:
+		delete(p.lost, queue)
 	}
-	delete(p.lost, queue)
 }
 
 func (p *player) seriesOf(queue string) *fakeprometheus.Series {
