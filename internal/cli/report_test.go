@@ -68,6 +68,7 @@ func TestReport(t *testing.T) {
 		"this-month": "",
 		"month":      "--month 2026-10",
 		"prices":     "--month 2026-10 --prices testdata/prices.yaml",
+		"queue":      "--from 2026-11-20 --to 2026-11-21 --by queue --prices testdata/prices.yaml",
 		"queue-wide": "--from 2026-11-20 --to 2026-11-21 --by queue -o wide --prices testdata/prices.yaml",
 		"json":       "--from 2d --by project --tenant lab -o json --prices testdata/prices.yaml",
 		"csv":        "--from 2026-10-05 --to 2026-10-06T00:00:00Z --by queue --prices testdata/prices.yaml -o csv",

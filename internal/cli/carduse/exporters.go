@@ -60,7 +60,11 @@ func findGaps(ctx context.Context, source Source, window Window) ([]Gap, error) 
 			}
 		}
 	}
-	if err := refuseSeveral(slices.Collect(maps.Values(exports)), steps); err != nil {
+	var all []*export
+	for _, key := range slices.Sorted(maps.Keys(exports)) {
+		all = append(all, exports[key])
+	}
+	if err := refuseSeveral(all, steps); err != nil {
 		return nil, err
 	}
 	return gapsOf(seen, instant, window), nil
@@ -116,23 +120,29 @@ func (e *SeveralError) Error() string {
 	return fmt.Sprintf("two programs export the counter at the same time, one with %s and one with %s: their sums would be mixed", e.One, e.Other)
 }
 
-// refuseSeveral refuses two programs that export for long at the same time.
+// refuseSeveral refuses two programs that export for long at the same time. It looks at each instant
+// once, since a report of a year has thousands of programs: one for each restart.
 func refuseSeveral(exports []*export, steps int) error {
 	limit := min(maxTogether, max(minMissing, steps/2))
-	slices.SortFunc(exports, func(a, b *export) int { return len(b.has) - len(a.has) })
-	for i, one := range exports {
-		for _, other := range exports[i+1:] {
-			together := 0
-			for at := 0; at <= steps; at++ {
-				if together++; !one.has[at] || !other.has[at] {
-					together = 0
-				}
-				if together > limit {
+	present := make([][]*export, steps+1)
+	for _, one := range exports {
+		for at := range one.has {
+			present[at] = append(present[at], one)
+		}
+	}
+	together := map[[2]*export]int{} // for how many instants in a row
+	for _, programs := range present {
+		next := map[[2]*export]int{}
+		for i, one := range programs {
+			for _, other := range programs[i+1:] {
+				pair := [2]*export{one, other}
+				if next[pair] = together[pair] + 1; next[pair] > limit {
 					left, right := differences(one.labels, other.labels)
 					return &SeveralError{left, right}
 				}
 			}
 		}
+		together = next
 	}
 	return nil
 }

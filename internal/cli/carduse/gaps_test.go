@@ -1,14 +1,18 @@
 package carduse
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"cardquota.dev/operator/internal/cardseconds"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/fakeprometheus"
+	"cardquota.dev/operator/internal/testing/seed"
 )
 
 // growing is a series with a sample each minute of some hours, that grows by one card-second a second.
@@ -82,6 +86,58 @@ func TestTwoClustersAreRefused(t *testing.T) {
 	check.Contains(t, "error", err.Error(), `cluster="east"`, `cluster="west"`)
 	_, err = sumOf(t, 2, 2.5, east, west)
 	check.That(t, err != nil, "two clusters are taken for one in half an hour")
+}
+
+// drawExports returns programs that export at some instants.
+func drawExports(t *rapid.T, steps int) []*export {
+	var exports []*export
+	for i := range rapid.IntRange(0, 4).Draw(t, "programs") {
+		one := &export{map[string]string{"pod": fmt.Sprint(i)}, map[int]bool{}}
+		for range rapid.IntRange(0, 3).Draw(t, "runs") {
+			from := rapid.IntRange(0, steps).Draw(t, "from")
+			for at := from; at <= min(steps, from+rapid.IntRange(0, 2*maxTogether).Draw(t, "length")); at++ {
+				one.has[at] = true
+			}
+		}
+		exports = append(exports, one)
+	}
+	return exports
+}
+
+// TestSeveralProgramsAreThoseOfAnyPair compares with a look at each pair of programs by itself.
+func TestSeveralProgramsAreThoseOfAnyPair(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		steps := rapid.IntRange(0, 60).Draw(t, "steps")
+		exports := drawExports(t, steps)
+		limit, want := min(maxTogether, max(minMissing, steps/2)), false
+		for i, one := range exports {
+			for _, other := range exports[i+1:] {
+				together := 0
+				for at := 0; at <= steps; at++ {
+					if together++; !one.has[at] || !other.has[at] {
+						together = 0
+					}
+					want = want || together > limit
+				}
+			}
+		}
+		err := refuseSeveral(exports, steps)
+		check.That(t, (err != nil) == want, "refused %t, want %t", err != nil, want)
+	})
+}
+
+// TestManyPrograms: a year with a restart of the operator every two hours.
+func TestManyPrograms(t *testing.T) {
+	const programs, instants = 4380, 24
+	var exports []*export
+	for i := range programs {
+		one := &export{map[string]string{"pod": fmt.Sprint(i)}, map[int]bool{}}
+		for at := range instants {
+			one.has[i*instants+at] = true
+		}
+		exports = append(exports, one)
+	}
+	check.NoError(t, refuseSeveral(exports, programs*instants-1))
 }
 
 // TestQueries compares with the file of queries, which hack/alerts runs with Prometheus' own engine.

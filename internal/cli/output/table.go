@@ -110,8 +110,9 @@ func (g *Grid) AddRow(cells ...Cell) { g.Rows = append(g.Rows, cells) }
 
 const columnGap = 2
 
-// minShrunk is the least width of a column that shrinks.
-const minShrunk = 12
+// leastWidths are the least widths of columns that shrink. The second counts only if the first does not
+// make a table fit, for texts in it are hard to read.
+var leastWidths = []int{12, 4}
 
 // Write writes the table. Without style.Wide its lines have at most Columns columns, as long as
 // the columns that do not shrink leave room.
@@ -149,19 +150,27 @@ func (g *Grid) columnWidths(style Style) []int {
 	for _, columns := range widths {
 		excess += columns
 	}
-	for ; excess > 0; excess-- {
-		widest := -1
-		for i, column := range g.Columns {
-			if column.Shrinks && widths[i] > minShrunk && (widest < 0 || widths[i] > widths[widest]) {
-				widest = i
-			}
+	for _, least := range leastWidths {
+		for excess > 0 && g.narrowWidest(widths, least) {
+			excess--
 		}
-		if widest < 0 {
-			break
-		}
-		widths[widest]--
 	}
 	return widths
+}
+
+// narrowWidest takes a column from the widest of those that shrink and are wider than the least width.
+// It reports whether there is one.
+func (g *Grid) narrowWidest(widths []int, least int) bool {
+	widest := -1
+	for i, column := range g.Columns {
+		if column.Shrinks && widths[i] > least && (widest < 0 || widths[i] > widths[widest]) {
+			widest = i
+		}
+	}
+	if widest >= 0 {
+		widths[widest]--
+	}
+	return widest >= 0
 }
 
 // writeRow writes a row. It has as many lines as its longest cell needs.
