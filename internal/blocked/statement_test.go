@@ -28,6 +28,7 @@ func refused(reason v1alpha1.BlockedReason, cards ...card.Name) *workload.Stated
 // TestStatements: the messages are those of Volcano 1.14 and of our scheduler.
 func TestStatements(t *testing.T) {
 	quotaOfH200 := refused("QuotaExhausted", h200)
+	quotaOfH200.Requested, quotaOfH200.Total, quotaOfH200.Limit = 2, 9, 8
 	onNodes := func(refusals ...*workload.StatedRefusal) Statement {
 		s := Statement{RefusedByNodes: true}
 		for _, r := range refusals {

@@ -140,16 +140,18 @@ func TestWhyPrefersTheEntryOfTheNamedPod(t *testing.T) {
 
 // TestWhyCountsTheGangUntilItIsAdmitted: the scheduler asks the quota for a whole PodGroup first.
 func TestWhyCountsTheGangUntilItIsAdmitted(t *testing.T) {
-	explain := func(phase v1beta1.PodGroupPhase) string {
+	explain := func(phase v1beta1.PodGroupPhase, minimum string) string {
 		objects := append(busyCluster(),
-			builder.PodGroup("lab", "tf").Queue("roomy").Owner("batch.volcano.sh/v1alpha1", "Job", "tf").Request(`{"NVIDIA-H200":10}`).Phase(phase).
+			builder.PodGroup("lab", "tf").Queue("roomy").Owner("batch.volcano.sh/v1alpha1", "Job", "tf").Request(`{"NVIDIA-H200":10}`).MinResource(builder.GPU, minimum).Phase(phase).
 				Unschedulable("Queue <roomy> has insufficient <NVIDIA-H200> quota: requested <10>, total would be <10>, but capability is <8>").Obj(),
 			ofJob("tf-0").Queue("roomy").Card("NVIDIA-H200").GPUs(2).Obj())
 		return explainLab(t, objects, "vcjob/tf")
 	}
-	check.Contains(t, "explanation", explain(v1beta1.PodGroupPending), "(QuotaExhausted)",
-		"quota of roomy No 0/8 NVIDIA-H200 used, 8 free; the whole gang requests 10", "CardQuota roomy lacks 2 NVIDIA-H200 for the whole gang")
-	check.Contains(t, "explanation", explain(v1beta1.PodGroupInqueue), "quota of roomy Yes 0/8 NVIDIA-H200 used, 8 free")
+	check.Contains(t, "explanation", explain(v1beta1.PodGroupPending, "10"), "(QuotaExhausted)",
+		"quota of roomy No 0/8 NVIDIA-H200 used, 8 free; the whole gang requests 10", "CardQuota roomy lacks 2 NVIDIA-H200 for the whole gang",
+		"free cards No 1 of 8 healthy NVIDIA-H200; its gang needs 10 to start")
+	check.Contains(t, "of an elastic job", explain(v1beta1.PodGroupPending, "4"), "free cards No 1 of 8 healthy NVIDIA-H200; its gang needs 4 to start")
+	check.Contains(t, "explanation", explain(v1beta1.PodGroupInqueue, "10"), "quota of roomy Yes 0/8 NVIDIA-H200 used, 8 free")
 }
 
 // TestWhyWithoutTheRightToReadQuotas: a tenant without a LocalCardQuota of his queue cannot know that

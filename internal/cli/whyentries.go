@@ -104,7 +104,7 @@ func (w *whyReader) setPodRequest(pod *corev1.Pod) {
 	}
 	w.input.Request.TakesNone = pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == corev1.PreemptNever
 	w.input.PodGroup = workload.PodGroupName(pod)
-	w.addGangRequest(w.found.groups[workload.PodGroupName(pod)])
+	w.addGangRequest(w.found.groups[workload.PodGroupName(pod)], request.Resource)
 	if w.world.isComplete {
 		w.input.Obstacles = explanation.FindObstacles(pod, w.world.nodes, w.world.pods)
 	}
@@ -114,8 +114,8 @@ func (w *whyReader) setPodRequest(pod *corev1.Pod) {
 }
 
 // addGangRequest sets what the quota must have for the pod to start. Until the scheduler admits a
-// PodGroup, that is the request of the whole PodGroup.
-func (w *whyReader) addGangRequest(group *v1beta1.PodGroup) {
+// PodGroup, that is the request of the whole PodGroup. resource is the card resource of the pod.
+func (w *whyReader) addGangRequest(group *v1beta1.PodGroup, resource corev1.ResourceName) {
 	if group == nil || group.Status.Phase != v1beta1.PodGroupPending && group.Status.Phase != "" {
 		return
 	}
@@ -125,7 +125,10 @@ func (w *whyReader) addGangRequest(group *v1beta1.PodGroup) {
 	own.MilliCPU, own.Memory = max(own.MilliCPU, request.MilliCPU), max(own.Memory, request.Memory)
 	for _, demand := range request.Cards {
 		if slices.Equal(demand.Names, own.Names) {
-			own.GangCount = demand.Count
+			own.GangCount, own.MinimumCount = demand.Count, demand.Count
+			if group.Spec.MinResources != nil {
+				own.MinimumCount = min(demand.Count, card.NewCount((*group.Spec.MinResources)[resource]))
+			}
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"strconv"
 	"strings"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -17,6 +18,9 @@ type StatedRefusal struct {
 	Queue string
 	// Cards are the cards that the queue cannot get more of, nil for other refusals.
 	Cards []card.Name
+	// Requested, Total and Limit are those of quota.InsufficientQuota: the cards of the request, the
+	// usage and reservations including it, and the quota. They are 0 for other refusals.
+	Requested, Total, Limit int64
 }
 
 // ReadRefusal reads the message of a refusal. The first letter may be in lower case. It returns
@@ -96,10 +100,10 @@ func readQueueRefusal(queue, rest string) (StatedRefusal, bool) {
 	return StatedRefusal{}, false
 }
 
-// readInsufficientCards reads "A|B> quota: …, but capability is <0>".
+// readInsufficientCards reads "A|B> quota: requested <2>, total would be <9>, but capability is <8>".
 func readInsufficientCards(queue, rest string, isAncestor bool) (StatedRefusal, bool) {
 	names, rest, _ := strings.Cut(rest, ">")
-	_, limit, isWhole := strings.Cut(rest, "but capability is <")
+	rest, limit, isWhole := strings.Cut(rest, "but capability is <")
 	if !isWhole {
 		return StatedRefusal{}, false
 	}
@@ -111,7 +115,20 @@ func readInsufficientCards(queue, rest string, isAncestor bool) (StatedRefusal, 
 		out.Reason = v1alpha1.BlockedNoQuota
 	}
 	out.Cards = readCards("<" + names + ">")
+	_, requested, _ := strings.Cut(rest, "requested <")
+	_, total, _ := strings.Cut(rest, "total would be <")
+	out.Requested, out.Total, out.Limit = readAmount(requested), readAmount(total), readAmount(limit)
 	return out, true
+}
+
+// readAmount reads "9> …", 0 for other words: tenants can write the messages of their pods.
+func readAmount(text string) int64 {
+	number, _, _ := strings.Cut(text, ">")
+	amount, err := strconv.ParseInt(number, 10, 32)
+	if err != nil || amount < 0 {
+		return 0
+	}
+	return amount
 }
 
 // readCards reads "<A|B> …", nil for other words.

@@ -77,6 +77,9 @@ func TestEveryInsufficientQuotaIsReadAgain(t *testing.T) {
 		default:
 			check.Must(t, got.Cards == nil, "%q is read as of cards %v", message, got.Cards)
 		}
+		if s.Kind == quota.Cards {
+			check.Equal(t, "numbers", [3]int64{s.Requested, s.Total, s.Limit}, [3]int64{got.Requested, got.Total, got.Limit})
+		}
 		if s.Kind <= quota.Terminating {
 			check.Must(t, got.Queue == s.Queue, "%q is read as of queue %q", message, got.Queue)
 		}

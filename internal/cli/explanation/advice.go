@@ -109,52 +109,13 @@ func (in *Input) fixedAdvice(reason v1alpha1.BlockedReason) []string {
 	return fixedAdvice[reason]
 }
 
-// adviseQuota says how much more quota each CardQuota of the path needs, for the first card that the
-// request names.
-func (in *Input) adviseQuota(entry v1alpha1.BlockedStatus) []string {
-	if len(in.Path) == 0 && in.HidesQuota {
-		return []string{fmt.Sprintf("Ask the administrator for quota of queue %s.", in.Queue)}
-	}
-	if len(in.Path) == 0 && !in.ChangesQuotas {
-		return []string{fmt.Sprintf("Queue %s has no CardQuota: ask the administrator for one.", in.Queue)}
-	}
-	if len(in.Path) == 0 {
-		return []string{fmt.Sprintf("Queue %s has no CardQuota: kubectl cardquota import %s prints one.", in.Queue, in.Queue)}
-	}
-	if len(in.Request.Names) == 0 {
-		return nil
-	}
-	var advice []string
-	name := in.Request.Names[0]
-	for _, quota := range in.Path {
-		free := cardStatus(quota, name).Free
-		missing, all := in.Request.quotaCount()-free, entry.Count-free
-		if missing <= 0 || quota.Status.Summary == "" {
-			continue
-		}
-		text := fmt.Sprintf("CardQuota %s lacks %d %s for %s", quota.Name, missing, name, in.Request.quotaUnit())
-		if all > missing {
-			text += fmt.Sprintf(", %d for all that wait", all)
-		}
-		if !in.ChangesQuotas || quota.Namespace != "" { // a LocalCardQuota cannot be changed
-			advice = append(advice, text+": ask the administrator for them.")
-			continue
-		}
-		advice = append(advice, fmt.Sprintf("%s: kubectl edit cardq %s.", text, quota.Name))
-	}
-	if len(advice) == 0 {
-		return nil
-	}
-	return append(advice, in.adviseBeyondQuota(name)...)
-}
-
 // adviseBeyondQuota says that quota is not all that a card lacks.
 func (in *Input) adviseBeyondQuota(name card.Name) (advice []string) {
 	least, most := in.freeCards(name)
 	switch {
 	case in.Inventory == nil && in.Nodes == nil:
-	case most < int64(in.Request.Count):
-		advice = append(advice, fmt.Sprintf("More quota alone does not help now: %d requested, %s %s free.", in.Request.Count, describeRange(least, most), name))
+	case most < in.Request.nodesCount():
+		advice = append(advice, fmt.Sprintf("More quota alone does not help now: %d requested, %s %s free.", in.Request.nodesCount(), describeRange(least, most), name))
 	case in.Nodes != nil && !in.Request.IsJob && !in.hasNodeFor(name):
 		advice = append(advice, fmt.Sprintf("More quota alone does not help now: no node has %d %s free for one pod.", in.Request.Count, name))
 	}

@@ -53,6 +53,7 @@ func TestAdviceNamesObjectsAndWhatItsReaderMay(t *testing.T) {
 			in := waiting(reason, "")
 			in.PodGroup = "train-group"
 			change(&in)
+			check.That(t, len(Explain(in).Advice) > 0, "%s, %s: no advice", name, reason)
 			for _, advice := range Explain(in).Advice {
 				isCommand := strings.Contains(advice, "kubectl ") && !strings.Contains(advice, "kubectl cardquota ")
 				check.That(t, !isCommand || named.MatchString(advice), "%s: %s", reason, advice)

@@ -83,6 +83,9 @@ type Request struct {
 	IsJob bool
 	// GangCount is how many cards its whole gang requests, if the quota must have all of them at once.
 	GangCount card.Count
+	// MinimumCount is how many cards the pods without which the gang does not start request, at most, 0
+	// for a gang that the scheduler has admitted.
+	MinimumCount card.Count
 	// MilliCPU and Memory are what it, or its gang, requests beside cards.
 	MilliCPU, Memory int64
 	// Priority is the value of its PriorityClass, and PriorityClass its name.
@@ -94,6 +97,15 @@ type Request struct {
 
 // quotaCount returns how many cards a quota must have left for a start.
 func (r Request) quotaCount() int64 { return int64(max(r.Count, r.GangCount)) }
+
+// nodesCount returns how many cards nodes must have free for a start. A quota may have to have more: the
+// user may request all cards of a job whose minimum needs less.
+func (r Request) nodesCount() int64 {
+	return max(int64(r.Count), min(r.quotaCount(), int64(r.MinimumCount)))
+}
+
+// awaitsEnqueue reports whether the scheduler has not enqueued the job yet.
+func (r Request) awaitsEnqueue() bool { return r.IsJob || r.GangCount > 0 }
 
 // Running is a workload that holds cards.
 type Running struct {
@@ -263,7 +275,7 @@ func (in *Input) schedulers() []string {
 	return []string{"volcano"}
 }
 
-// describeWorkload returns kind, namespace and name.
+// placedPods says how many pods have their place.
 func placedPods(n int) string {
 	switch n {
 	case 0:

@@ -3,6 +3,7 @@ package explanation
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -70,6 +71,23 @@ var cases = map[string]func() Input{
 	"QuotaExhausted": func() Input {
 		in := waiting(v1alpha1.BlockedQuotaExhausted, "Queue <llm> has insufficient <NVIDIA-H200> quota: requested <2>, total would be <9>, but capability is <8>")
 		in.Entries[0].Holders = []v1alpha1.CardHolder{holder("other", "llm", 5), holder("train", "llm", 2)}
+		return in
+	},
+	"QuotaExhausted-overused": func() Input { // the quota was lowered
+		in := waiting(v1alpha1.BlockedQuotaExhausted, "Queue <llm> has insufficient <NVIDIA-H200> quota: requested <4>, total would be <16>, but capability is <6>")
+		in.Request.Count, in.Path, in.Entries[0].Count = 4, []*v1alpha1.CardQuota{granted("llm", 6, 12)}, 4
+		in.Path[0].Status.Cards[0].OverQuotaBy = 6
+		return in
+	},
+	"QuotaExhausted-reserved": func() Input { // another gang is enqueued, and its pods do not run yet
+		in := waiting(v1alpha1.BlockedQuotaExhausted, "Queue <llm> has insufficient <NVIDIA-H200> quota: requested <6>, total would be <14>, but capability is <8>")
+		in.Request.GangCount, in.Request.MinimumCount, in.Path, in.Entries[0].Count = 6, 6, []*v1alpha1.CardQuota{granted("llm", 8, 0)}, 6
+		return in
+	},
+	"AncestorQuotaExhausted-hidden": func() Input { // a LocalCardQuota shows nothing above it
+		in := waiting(v1alpha1.BlockedAncestorQuotaExhausted, "Queue <institute>, an ancestor of <llm>, has insufficient <NVIDIA-H200> quota: requested <2>, total would be <13>, but capability is <12>")
+		in.Path, in.ChangesQuotas, in.Nodes = []*v1alpha1.CardQuota{granted("llm", 8, 4)}, false, nil
+		in.Path[0].Namespace = "lab"
 		return in
 	},
 	"NoQuota": func() Input {
@@ -262,6 +280,66 @@ func TestUnmanagedQueuesAnswerByTheirState(t *testing.T) {
 			advice := strings.Join(document.Advice, " ")
 			check.That(t, strings.Contains(advice, "llm") && !strings.Contains(advice, "of the CardQuota") && !strings.Contains(advice, "describe cardq"), "%s: %s", name, advice)
 		}
+	}
+}
+
+// TestTheShortageOfAQuota: cards that jobs have reserved, and those in use beyond the quota, are not
+// there for the request.
+func TestTheShortageOfAQuota(t *testing.T) {
+	insufficient := func(requested, total, limit int64) string {
+		return fmt.Sprintf("Queue <llm> has insufficient <NVIDIA-H200> quota: requested <%d>, total would be <%d>, but capability is <%d>", requested, total, limit)
+	}
+	for name, tc := range map[string]struct {
+		quota, used, requested int64
+		message                string
+		gate, advice           string
+	}{
+		"in use":                  {8, 7, 2, insufficient(2, 9, 8), "No, 7/8 NVIDIA-H200 used, 1 free", "lacks 1 "},
+		"used beyond the quota":   {6, 12, 4, insufficient(4, 16, 6), "No, 12/6 NVIDIA-H200 used, 0 free", "lacks 10 "},
+		"beyond it, without text": {6, 12, 4, "", "No, 12/6 NVIDIA-H200 used, 0 free", "lacks 10 "},
+		"all reserved":            {8, 0, 6, insufficient(6, 14, 8), "No, 0/8 NVIDIA-H200 used, 8 reserved by enqueued jobs, 0 free", "lacks 6 "},
+		"some reserved":           {8, 0, 6, insufficient(6, 10, 8), "No, 0/8 NVIDIA-H200 used, 4 reserved by enqueued jobs, 4 free", "lacks 2 "},
+		"some used and reserved":  {8, 4, 6, insufficient(6, 14, 8), "No, 4/8 NVIDIA-H200 used, 4 reserved by enqueued jobs, 0 free", "lacks 6 "},
+		"of a node":               {8, 0, 6, "0/2 nodes are unavailable: 2 q" + insufficient(6, 14, 8)[1:] + ".", "No, 0/8 NVIDIA-H200 used, 8 reserved by enqueued jobs, 0 free", "lacks 6 "},
+		"a newer status":          {8, 8, 6, insufficient(6, 10, 8), "No, 8/8 NVIDIA-H200 used, 0 free", "lacks 6 "},
+		"a quota raised since":    {16, 8, 6, insufficient(6, 14, 8), "Yes, 8/16 NVIDIA-H200 used, 8 free", "Ask again in a few seconds. If this stays, raise the quota of queue llm."},
+		"of another queue":        {8, 0, 6, strings.Replace(insufficient(6, 14, 8), "llm", "other", 1), "Yes, 0/8 NVIDIA-H200 used, 8 free", "Ask again in a few seconds."},
+	} {
+		for _, isGang := range []bool{false, true} {
+			in := waiting(v1alpha1.BlockedQuotaExhausted, tc.message)
+			in.Path, in.Request.Count = []*v1alpha1.CardQuota{granted("llm", tc.quota, tc.used)}, card.Count(tc.requested)
+			gang := ""
+			if isGang {
+				in.Request.Count, in.Request.GangCount, gang = 1, card.Count(tc.requested), fmt.Sprintf("; the whole gang requests %d", tc.requested)
+			}
+			gate := in.quotaGate(in.Path[0])
+			check.Equal(t, name, tc.gate+gang, string(gate.Answer)+", "+gate.Detail)
+			advice := strings.Join(Explain(in).Advice, "\n")
+			check.Contains(t, name, advice, tc.advice)
+			check.Equal(t, name+": advice on reservations", isGang && strings.Contains(tc.gate, "reserved"), strings.Contains(advice, "Enqueued jobs have reserved"))
+		}
+	}
+}
+
+// TestAGangNeedsFreeCardsForItsMinimum: the quota must have all cards of a job, the nodes those of the
+// pods without which it does not start.
+func TestAGangNeedsFreeCardsForItsMinimum(t *testing.T) {
+	for name, tc := range map[string]struct {
+		gang, minimum card.Count
+		want          Answer
+		detail        string
+	}{
+		"a pod":           {0, 0, Yes, "3 of 16 healthy NVIDIA-H200"},
+		"a gang":          {4, 4, No, "3 of 16 healthy NVIDIA-H200; its gang needs 4 to start"},
+		"an elastic gang": {8, 2, Yes, "3 of 16 healthy NVIDIA-H200"},
+		"a small gang":    {3, 3, Yes, "3 of 16 healthy NVIDIA-H200; its gang needs 3 to start"},
+	} {
+		in := waiting(v1alpha1.BlockedQuotaExhausted, "")
+		in.Nodes[0].Free, in.Request.GangCount, in.Request.MinimumCount = count(3), tc.gang, tc.minimum
+		gate := in.fleetGate()
+		check.That(t, gate.Answer == tc.want && gate.Detail == tc.detail, "%s: %+v", name, gate)
+		lacks := fmt.Sprintf("More quota alone does not help now: %d requested, 3 NVIDIA-H200 free.", tc.minimum)
+		check.Equal(t, name, tc.want == No, strings.Contains(strings.Join(Explain(in).Advice, "\n"), lacks))
 	}
 }
 

@@ -133,16 +133,17 @@ func (in *Input) quotaGate(quota *v1alpha1.CardQuota) Gate {
 		return gate
 	}
 	var details []string
+	isRefused := false
 	for _, name := range in.Request.Names {
-		entry := cardStatus(quota, name)
-		if entry.Free >= in.Request.quotaCount() {
+		found := in.shortageOf(quota, name)
+		if found.room >= in.Request.quotaCount() {
 			gate.Answer = Yes
 		}
-		detail := fmt.Sprintf("%d/%d %s used, %d free", entry.Used, entry.Quota, name, entry.Free)
-		if entry.Quota == 0 {
-			detail = fmt.Sprintf("no quota of %s", name)
-		}
-		details = append(details, detail)
+		isRefused = isRefused || found.isStated && found.room < in.Request.quotaCount() // not of an earlier, larger request
+		details = append(details, found.describe(cardStatus(quota, name)))
+	}
+	if isRefused { // the scheduler states the card that has most
+		gate.Answer = No
 	}
 	gate.Detail = strings.Join(details, "; ")
 	if in.Request.GangCount > in.Request.Count {
@@ -176,7 +177,7 @@ func (in *Input) fleetGate() Gate {
 			continue
 		}
 		least, most := in.freeCards(name)
-		switch wanted := int64(in.Request.Count); {
+		switch wanted := in.Request.nodesCount(); {
 		case least >= wanted:
 			gate.Answer = Yes
 		case most >= wanted && gate.Answer == No:
@@ -185,6 +186,9 @@ func (in *Input) fleetGate() Gate {
 		details = append(details, fmt.Sprintf("%s of %d healthy %s", describeRange(least, most), entry.Healthy, name))
 	}
 	gate.Detail = strings.Join(details, "; ")
+	if wanted := in.Request.nodesCount(); wanted > int64(in.Request.Count) {
+		gate.Detail += fmt.Sprintf("; its gang needs %d to start", wanted)
+	}
 	return gate
 }
 

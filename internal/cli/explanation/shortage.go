@@ -1,0 +1,142 @@
+package explanation
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/blocked"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// isQuotaReason reports whether a reason says that the quota of cards is exhausted.
+func isQuotaReason(reason v1alpha1.BlockedReason) bool {
+	switch reason {
+	case v1alpha1.BlockedQuotaExhausted, v1alpha1.BlockedNoQuota, v1alpha1.BlockedAncestorQuotaExhausted:
+		return true
+	}
+	return false
+}
+
+// statedShortage returns the refusal of a queue because of its quota of cards, as the scheduler states
+// it, nil for none. Only the scheduler knows what jobs that it has enqueued reserve.
+func (in *Input) statedShortage() *workload.StatedRefusal {
+	if len(in.Entries) == 0 || !isQuotaReason(in.Entries[0].Reason) {
+		return nil
+	}
+	statement := blocked.ReadStatement("", in.Entries[0].Message, "")
+	if statement.Refusal != nil && isQuotaReason(statement.Refusal.Reason) {
+		return statement.Refusal
+	}
+	for i := range statement.NodeRefusals {
+		if isQuotaReason(statement.NodeRefusals[i].Reason) {
+			return &statement.NodeRefusals[i]
+		}
+	}
+	return nil
+}
+
+// shortage is what a quota has too little of for the request.
+type shortage struct {
+	// room is how many cards more the quota allows, less than 0 if more are in use.
+	room int64
+	// reserved is how many cards are reserved for enqueued jobs, beside those in use.
+	reserved int64
+	// isStated reports whether the scheduler refuses the request because of this quota.
+	isStated bool
+}
+
+// shortageOf returns what a CardQuota has too little of. The larger shortage counts: the status may be
+// newer than what the scheduler states.
+func (in *Input) shortageOf(quota *v1alpha1.CardQuota, name card.Name) shortage {
+	status := cardStatus(quota, name)
+	found := shortage{room: status.Quota - status.Used}
+	stated := in.statedShortage()
+	if stated == nil || stated.Queue != quota.QueueName() || stated.Total == 0 || !slices.Contains(stated.Cards, name) {
+		return found
+	}
+	limit, used := int64(0), int64(0)
+	for _, refused := range stated.Cards {
+		limit, used = limit+cardStatus(quota, refused).Quota, used+cardStatus(quota, refused).Used
+	}
+	if stated.Limit < limit { // the quota was raised since
+		return found
+	}
+	held := stated.Total - stated.Requested
+	return shortage{room: min(found.room, stated.Limit-held), reserved: max(0, min(held, stated.Limit)-used), isStated: true}
+}
+
+// describe returns the usage of a card with what is reserved.
+func (s shortage) describe(status v1alpha1.CardStatus) string {
+	if status.Quota == 0 {
+		return "no quota of " + status.Name
+	}
+	text := fmt.Sprintf("%d/%d %s used", status.Used, status.Quota, status.Name)
+	if s.reserved > 0 {
+		text += fmt.Sprintf(", %d reserved by enqueued jobs", s.reserved)
+	}
+	return text + fmt.Sprintf(", %d free", max(0, status.Free-s.reserved))
+}
+
+// adviseQuota says how much more quota each CardQuota of the path needs, for the first card that the
+// request names.
+func (in *Input) adviseQuota(entry v1alpha1.BlockedStatus) []string {
+	switch {
+	case len(in.Path) > 0:
+	case in.HidesQuota:
+		return []string{fmt.Sprintf("Ask the administrator for quota of queue %s.", in.Queue)}
+	case !in.ChangesQuotas:
+		return []string{fmt.Sprintf("Queue %s has no CardQuota: ask the administrator for one.", in.Queue)}
+	default:
+		return []string{fmt.Sprintf("Queue %s has no CardQuota: kubectl cardquota import %s prints one.", in.Queue, in.Queue)}
+	}
+	if len(in.Request.Names) == 0 {
+		return in.adviseUncountedQuota(entry)
+	}
+	var advice []string
+	name, wanted, reserved := in.Request.Names[0], in.Request.quotaCount(), int64(0)
+	for _, quota := range in.Path {
+		found := in.shortageOf(quota, name)
+		missing, all := wanted-found.room, entry.Count-found.room
+		if missing <= 0 || quota.Status.Summary == "" {
+			continue
+		}
+		text := fmt.Sprintf("CardQuota %s lacks %d %s for %s", quota.Name, missing, name, in.Request.quotaUnit())
+		if all > missing {
+			text += fmt.Sprintf(", %d for all that wait", all)
+		}
+		reserved = max(reserved, found.reserved)
+		if !in.ChangesQuotas || quota.Namespace != "" { // a LocalCardQuota cannot be changed
+			advice = append(advice, text+": ask the administrator for them.")
+			continue
+		}
+		advice = append(advice, fmt.Sprintf("%s: kubectl edit cardq %s.", text, quota.Name))
+	}
+	if len(advice) == 0 {
+		return in.adviseUncountedQuota(entry)
+	}
+	if reserved > 0 && in.Request.awaitsEnqueue() {
+		advice = append(advice, fmt.Sprintf("Enqueued jobs have reserved %d %s: they are free again when these jobs end.", reserved, name))
+	}
+	return append(advice, in.adviseBeyondQuota(name)...)
+}
+
+// adviseUncountedQuota says what helps where no CardQuota that the user may read lacks quota by its
+// status: the one above it is hidden, or the status is about to change.
+func (in *Input) adviseUncountedQuota(entry v1alpha1.BlockedStatus) []string {
+	if entry.Reason != v1alpha1.BlockedAncestorQuotaExhausted {
+		if in.ChangesQuotas {
+			return []string{fmt.Sprintf("Ask again in a few seconds. If this stays, raise the quota of queue %s.", in.Queue)}
+		}
+		return []string{fmt.Sprintf("Ask again in a few seconds. If this stays, ask the administrator for quota of queue %s.", in.Queue)}
+	}
+	stated := in.statedShortage()
+	if stated == nil || stated.Total == 0 || len(in.Request.Names) == 0 {
+		return []string{fmt.Sprintf("Ask the administrator for quota of the queues above %s, or wait until other workloads below them end.", in.Queue)}
+	}
+	name := cmp.Or(append(stated.Cards, in.Request.Names...)...)
+	return []string{fmt.Sprintf("Queue %s, which is above %s, lacks %d %s for %s: ask the administrator for them, or wait until other workloads below it end.",
+		stated.Queue, in.Queue, in.Request.quotaCount()-(stated.Limit-(stated.Total-stated.Requested)), name, in.Request.quotaUnit())}
+}
