@@ -137,6 +137,53 @@ func TestWhyFindsTheReplicaSetOfADeployment(t *testing.T) {
 	check.Contains(t, "error", r.errOut, "has no pod and no PodGroup of ReplicaSet web")
 }
 
+// TestWhyExplainsTheWorkloadThatWaits: a name may stand for several workloads of the namespace.
+func TestWhyExplainsTheWorkloadThatWaits(t *testing.T) {
+	const saysFull = "0/1 nodes are unavailable: 1 Insufficient nvidia.com/gpu."
+	waiting := func(name, apiVersion, owner string) client.Object {
+		return builder.Pod("lab", name).Queue("roomy").Card("NVIDIA-H200").GPUs(2).PodGroup("shared").Owner(apiVersion, "Job", owner).Unschedulable(saysFull).Obj()
+	}
+	running := func(name, apiVersion, owner string) client.Object {
+		return builder.Pod("lab", name).Queue("roomy").Card("NVIDIA-H200").GPUs(1).PodGroup("shared").Owner(apiVersion, "Job", owner).Running("h200-0").Obj()
+	}
+	const ofBatch, ofVolcano = "batch/v1", "batch.volcano.sh/v1alpha1"
+	podless := func(phase v1beta1.PodGroupPhase) client.Object {
+		return builder.PodGroup("lab", "podless").Queue("roomy").Owner(ofVolcano, "Job", "x").Request(`{"NVIDIA-H200":9}`).Phase(phase).
+			Unschedulable("Queue <roomy> has insufficient <NVIDIA-H200> quota: requested <9>, total would be <9>, but capability is <8>").Obj()
+	}
+	for name, tc := range map[string]struct {
+		objects  []client.Object
+		asked    string
+		code     int
+		contains []string
+	}{
+		"the other one runs": {[]client.Object{waiting("a-0", ofVolcano, "x"), running("z-0", ofBatch, "x")}, "job/x", exitWaits,
+			[]string{"Job lab/x waits for 2 NVIDIA-H200 in queue roomy", "(NoFreeCard)"}},
+		"without pods":          {[]client.Object{podless("Pending"), running("z-0", ofBatch, "x")}, "job/x", exitWaits, []string{"waits for 9 NVIDIA-H200", "(QuotaExhausted)"}},
+		"an ended job":          {[]client.Object{podless("Completed"), waiting("z-0", ofBatch, "x")}, "job/x", exitWaits, []string{"waits for 2 NVIDIA-H200", "(NoFreeCard)"}},
+		"both wait":             {[]client.Object{waiting("a-0", ofVolcano, "x"), waiting("z-0", ofBatch, "x")}, "job/x", exitError, []string{"more than one Job x: write job.batch/x or vcjob/x"}},
+		"both run":              {[]client.Object{running("a-0", ofVolcano, "x"), running("z-0", ofBatch, "x")}, "job/x", exitError, []string{"write job.batch/x or vcjob/x"}},
+		"of Kubernetes":         {[]client.Object{waiting("a-0", ofVolcano, "x"), running("z-0", ofBatch, "x")}, "job.batch/x", exitOK, []string{"1 pod has its place"}},
+		"of Volcano":            {[]client.Object{waiting("a-0", ofVolcano, "x"), waiting("z-0", ofBatch, "x")}, "vcjob/x", exitWaits, []string{"waits for 2 NVIDIA-H200"}},
+		"a shared PodGroup":     {[]client.Object{waiting("a-0", ofVolcano, "x"), running("z-0", ofBatch, "y")}, "pg/shared", exitWaits, []string{"Job lab/x waits for 2 NVIDIA-H200", "Other workloads of the PodGroup: Job lab/y."}},
+		"both of it wait":       {[]client.Object{waiting("a-0", ofVolcano, "x"), waiting("z-0", ofBatch, "y")}, "pg/shared", exitWaits, []string{"Job lab/x waits for 2 NVIDIA-H200", "Other workloads of the PodGroup: Job lab/y."}},
+		"both of it are placed": {[]client.Object{running("a-0", ofVolcano, "x"), running("z-0", ofBatch, "y")}, "pg/shared", exitOK, []string{"Job lab/x does not wait: 1 pod has its place. Other workloads of the PodGroup: Job lab/y."}},
+	} {
+		objects := append(busyCluster(), builder.PodGroup("lab", "shared").Queue("roomy").Phase(v1beta1.PodGroupInqueue).Obj())
+		r := execute(t, append(objects, tc.objects...), interceptor.Funcs{}, "why", "-n", "lab", tc.asked)
+		check.That(t, r.code == tc.code, "%s: exit code %d, want %d", name, r.code, tc.code)
+		check.Contains(t, name, strings.Join(strings.Fields(r.out+r.errOut), " "), tc.contains...)
+	}
+}
+
+// TestWhyTakesThePluralOfEachKind: kubectl does so too.
+func TestWhyTakesThePluralOfEachKind(t *testing.T) {
+	for _, found := range targetKinds {
+		_, known := targetKinds[strings.ToLower(found.kind)+"s"]
+		check.That(t, known, "%ss is unknown", strings.ToLower(found.kind))
+	}
+}
+
 // TestWhyAgreesWithTheStatus tests that an entry of the CardQuota is what why says, whatever the pods
 // would make of it, and that a workload beyond the ten entries is explained by the same rules.
 func TestWhyAgreesWithTheStatus(t *testing.T) {

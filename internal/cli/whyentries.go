@@ -26,7 +26,7 @@ func (w *whyReader) countPods() {
 			w.input.Placed++
 		}
 	}
-	if len(w.found.pods) == 0 && w.found.group != nil && w.found.group.Status.Phase != v1beta1.PodGroupRunning && w.found.group.Status.Phase != v1beta1.PodGroupCompleted {
+	if len(w.found.pods) == 0 && isJobWaiting(w.found.group) {
 		w.input.Pending = 1
 	}
 	w.setRequest(w.shownCard())

@@ -39,7 +39,7 @@ func readWhy(ctx context.Context, r *reader, t target) (explanation.Input, error
 	if w.found, err = findTarget(ctx, r, t); err != nil {
 		return w.input, err
 	}
-	w.input.Workload = w.found.ref
+	w.input.Workload, w.input.Others = w.found.ref, w.found.others
 	for _, read := range []func(context.Context) error{w.readPolicies, w.readFleet, w.readQuotaPath} {
 		if err := read(ctx); err != nil {
 			return w.input, err

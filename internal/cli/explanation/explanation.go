@@ -14,6 +14,7 @@ import (
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cli/inventoryview"
 	"cardquota.dev/operator/internal/cli/output"
+	"cardquota.dev/operator/internal/conditions"
 )
 
 // Input is what an explanation is made from. What the user may not read is nil, and Gaps names it.
@@ -22,6 +23,8 @@ type Input struct {
 	Now time.Time
 	// Workload is the workload that the user asks for.
 	Workload v1alpha1.WorkloadReference
+	// Others are further workloads with pods in the PodGroup that the user asks for.
+	Others []v1alpha1.WorkloadReference
 	// Pending, Placed and Gated count its pods: without a node, with one, and with scheduling gates.
 	Pending, Placed, Gated int
 	// OtherScheduler is the schedulerName of its pods if that is none of ours.
@@ -163,6 +166,21 @@ const (
 
 // Explain returns why a workload waits.
 func Explain(in Input) Document {
+	d := in.explainWorkload()
+	if len(in.Others) > 0 {
+		names := make([]string, 0, len(in.Others))
+		for _, other := range in.Others {
+			names = append(names, output.DescribeWorkload(other))
+		}
+		d.Summary += " Other workloads of the PodGroup: " + conditions.JoinFirst(names, maxOthers) + "."
+	}
+	return d
+}
+
+// maxOthers is how many other workloads of a PodGroup are named.
+const maxOthers = 5
+
+func (in *Input) explainWorkload() Document {
 	d := Document{
 		TypeMeta: output.NewTypeMeta("Explanation"), Workload: in.Workload, Queue: in.Queue, Waits: in.Pending+in.Gated > 0 || len(in.Entries) > 0,
 		Gates: []Gate{}, Holders: []v1alpha1.CardHolder{}, Advice: []string{}, Unread: in.Gaps,

@@ -1,0 +1,173 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// target is the workload that a user names.
+type target struct{ kind, group, namespace, name string }
+
+// targetKinds are the kinds that a user may write, with kubectl's short names. Group "*" is any.
+var targetKinds = map[string]target{
+	"pod": {kind: "Pod"}, "po": {kind: "Pod"}, "pods": {kind: "Pod"},
+	"job": {kind: "Job", group: "*"}, "jobs": {kind: "Job", group: "*"},
+	"vcjob": {kind: "Job", group: "batch.volcano.sh"}, "vj": {kind: "Job", group: "batch.volcano.sh"}, "vcjobs": {kind: "Job", group: "batch.volcano.sh"},
+	"deployment": {kind: "Deployment", group: "*"}, "deploy": {kind: "Deployment", group: "*"}, "deployments": {kind: "Deployment", group: "*"},
+	"statefulset": {kind: "StatefulSet", group: "*"}, "sts": {kind: "StatefulSet", group: "*"}, "statefulsets": {kind: "StatefulSet", group: "*"},
+	"replicaset": {kind: "ReplicaSet", group: "*"}, "rs": {kind: "ReplicaSet", group: "*"}, "replicasets": {kind: "ReplicaSet", group: "*"},
+	"daemonset": {kind: "DaemonSet", group: "*"}, "ds": {kind: "DaemonSet", group: "*"}, "daemonsets": {kind: "DaemonSet", group: "*"},
+	"podgroup": {kind: "PodGroup", group: "*"}, "pg": {kind: "PodGroup", group: "*"}, "podgroups": {kind: "PodGroup", group: "*"},
+}
+
+// parseTarget parses POD, KIND/NAME and KIND NAME. Any other kind than the known ones must be written
+// as the owner of the pods has it, such as PyTorchJob/train.
+func parseTarget(args []string) (target, error) {
+	kind, name := "pod", args[0]
+	if len(args) == 2 {
+		kind, name = args[0], args[1]
+	} else if before, after, ok := strings.Cut(args[0], "/"); ok {
+		kind, name = before, after
+	}
+	if kind == "" || name == "" || strings.Contains(name, "/") {
+		return target{}, fmt.Errorf("%q names no workload: write a pod, KIND/NAME or KIND NAME", strings.Join(args, " "))
+	}
+	kind, group, hasGroup := strings.Cut(kind, ".")
+	found, ok := targetKinds[strings.ToLower(kind)]
+	if !ok {
+		found = target{kind: kind, group: "*"}
+	}
+	if hasGroup { // job.batch, as kubectl has it
+		found.group = group
+	}
+	found.name = name
+	return found, nil
+}
+
+// matches reports whether a reference is the target.
+func (t target) matches(w v1alpha1.WorkloadReference) bool {
+	return strings.EqualFold(w.Kind, t.kind) && w.Name == t.name && w.Namespace == t.namespace && (t.group == "*" || t.group == w.APIGroup)
+}
+
+// matchesPod reports whether a pod is named by something else than its reference: by its own name, its
+// PodGroup, or its ReplicaSet, where the reference names the Deployment.
+func (t target) matchesPod(pod *corev1.Pod) bool {
+	switch t.kind {
+	case "Pod":
+		return pod.Name == t.name
+	case "PodGroup":
+		return workload.PodGroupName(pod) == t.name
+	case "ReplicaSet":
+		return t.matches(workload.ControllerReference(pod, "", "Pod"))
+	default:
+		return false
+	}
+}
+
+// whyObjects are the objects of the namespace that belong to a target.
+type whyObjects struct {
+	pods   []*corev1.Pod
+	groups map[string]*v1beta1.PodGroup
+	// group is the PodGroup of a job without pods.
+	group *v1beta1.PodGroup
+	ref   v1alpha1.WorkloadReference
+	// others are further workloads with pods in the PodGroup that the user names.
+	others []v1alpha1.WorkloadReference
+}
+
+// isPending reports whether some of it waits.
+func (f *whyObjects) isPending() bool {
+	return slices.ContainsFunc(f.pods, workload.IsPending) || len(f.pods) == 0 && isJobWaiting(f.group)
+}
+
+// isJobWaiting reports whether a job without pods waits for the scheduler.
+func isJobWaiting(group *v1beta1.PodGroup) bool {
+	return group != nil && group.Status.Phase != v1beta1.PodGroupRunning && group.Status.Phase != v1beta1.PodGroupCompleted
+}
+
+// findTarget returns the pods of a workload and their PodGroups.
+func findTarget(ctx context.Context, r *reader, t target) (whyObjects, error) {
+	byName := map[string]*v1beta1.PodGroup{}
+	var groups []*v1beta1.PodGroup
+	if _, err := listInto(ctx, r, newPodGroupList, &groups, client.InNamespace(t.namespace)); err != nil && !isNotInstalled(err) {
+		return whyObjects{}, err
+	}
+	var found []*whyObjects
+	foundFor := func(ref v1alpha1.WorkloadReference) *whyObjects {
+		at := slices.IndexFunc(found, func(f *whyObjects) bool { return f.ref == ref })
+		if at < 0 {
+			at, found = len(found), append(found, &whyObjects{ref: ref, groups: byName})
+		}
+		return found[at]
+	}
+	hasPods := map[string]bool{}
+	err := listAll(ctx, r.client, newPodList, func(pod *corev1.Pod) {
+		if reference := workload.ReferenceFor(pod); t.matches(reference) || t.matchesPod(pod) {
+			f := foundFor(reference)
+			f.pods, hasPods[workload.PodGroupName(pod)] = append(f.pods, pod), true
+		}
+	}, client.InNamespace(t.namespace))
+	for _, group := range groups {
+		byName[group.Name] = group
+		reference := workload.ControllerReference(group, v1beta1.GroupName, "PodGroup")
+		if isNamed := t.kind == "PodGroup" && group.Name == t.name; !hasPods[group.Name] && (isNamed || t.matches(reference)) {
+			foundFor(reference).group = group
+		}
+	}
+	if err != nil {
+		return whyObjects{}, err
+	}
+	return chooseWorkload(t, found)
+}
+
+// chooseWorkload returns the workload that a target means. One that waits comes first.
+func chooseWorkload(t target, found []*whyObjects) (whyObjects, error) {
+	if len(found) == 0 {
+		return whyObjects{}, fmt.Errorf("namespace %s has no pod and no PodGroup of %s %s: check -n, or whether its controller has created pods", t.namespace, t.kind, t.name)
+	}
+	chosen := found[0]
+	var waiting []*whyObjects
+	for _, f := range found {
+		if f.isPending() {
+			waiting = append(waiting, f)
+		}
+	}
+	if len(waiting) > 0 {
+		chosen = waiting[0]
+	} else {
+		waiting = found
+	}
+	if len(waiting) > 1 && t.kind != "PodGroup" {
+		var written []string
+		for _, f := range waiting {
+			written = append(written, writeTarget(f.ref))
+		}
+		slices.Sort(written)
+		return whyObjects{}, fmt.Errorf("namespace %s has more than one %s %s: write %s", t.namespace, t.kind, t.name, strings.Join(written, " or "))
+	}
+	for _, f := range found {
+		if f != chosen {
+			chosen.others = append(chosen.others, f.ref)
+		}
+	}
+	return *chosen, nil
+}
+
+// writeTarget returns the words that name a workload and no other kind.
+func writeTarget(ref v1alpha1.WorkloadReference) string {
+	if ref.APIGroup == batchv1alpha1.GroupName && ref.Kind == "Job" {
+		return "vcjob/" + ref.Name
+	}
+	return strings.TrimSuffix(strings.ToLower(ref.Kind)+"."+ref.APIGroup, ".") + "/" + ref.Name
+}
+
