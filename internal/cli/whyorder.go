@@ -3,8 +3,10 @@ package cli
 import (
 	"context"
 
+	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
@@ -14,15 +16,25 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// turn decides when the scheduler tries a PodGroup: by its PriorityClass, then by its age.
+// turn decides when the scheduler tries a PodGroup: by its PriorityClass, then those whose minimum does
+// not run yet, then by its age. Volcano's plugins priority and gang decide so.
 type turn struct {
 	priority int32
-	created  metav1.Time
+	// isReady reports whether the minimum of the PodGroup runs.
+	isReady bool
+	created metav1.Time
 }
 
 // isBefore reports whether the scheduler tries a PodGroup before another one.
 func (t turn) isBefore(other turn) bool {
-	return t.priority > other.priority || t.priority == other.priority && t.created.Before(&other.created)
+	switch {
+	case t.priority != other.priority:
+		return t.priority > other.priority
+	case t.isReady != other.isReady:
+		return other.isReady
+	default:
+		return t.created.Before(&other.created)
+	}
 }
 
 // priorities are the values of the PriorityClasses, and the one of PodGroups without a known class.
@@ -44,12 +56,27 @@ func readPriorities(ctx context.Context, r *reader) (priorities, bool, error) {
 	return p, ok, err
 }
 
-// turnOf returns that of a PodGroup.
-func (p priorities) turnOf(group *v1beta1.PodGroup) turn {
+// turnOf returns that of a PodGroup. ready is how many of its pods are ready.
+func (p priorities) turnOf(group *v1beta1.PodGroup, ready int32) turn {
+	next := turn{p.standard, ready >= group.Spec.MinMember, group.CreationTimestamp}
 	if value, known := p.values[group.Spec.PriorityClassName]; known {
-		return turn{value, group.CreationTimestamp}
+		next.priority = value
 	}
-	return turn{p.standard, group.CreationTimestamp}
+	return next
+}
+
+// isReady reports whether a pod counts for the minimum of its PodGroup: it has a node, has succeeded, or
+// waits and requests nothing, so that it needs no room.
+func isReady(pod *corev1.Pod) bool {
+	if !workload.IsPending(pod) {
+		return workload.IsAssigned(pod) || pod.Status.Phase == corev1.PodSucceeded
+	}
+	for _, quantity := range resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}) {
+		if quantity.Sign() > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // countAhead counts the other workloads of the queue that the scheduler tries first, if the user may list
@@ -81,6 +108,8 @@ func (w *whyReader) setAhead(turns map[v1alpha1.WorkloadReference]turn) {
 		case reference == w.input.Workload || !other.isBefore(own):
 		case other.priority > own.priority:
 			w.input.Ahead.Higher++
+		case own.isReady && !other.isReady:
+			w.input.Ahead.Incomplete++
 		default:
 			w.input.Ahead.Older++
 		}
@@ -100,23 +129,30 @@ func (w *whyReader) waitingTurns(classes priorities) map[v1alpha1.WorkloadRefere
 	for _, group := range w.world.podGroups {
 		groups[client.ObjectKeyFromObject(group)] = group
 	}
-	hasPods := map[client.ObjectKey]bool{}
+	keyOf := func(pod *corev1.Pod) client.ObjectKey {
+		return client.ObjectKey{Namespace: pod.Namespace, Name: workload.PodGroupName(pod)}
+	}
+	hasPods, ready := map[client.ObjectKey]bool{}, map[client.ObjectKey]int32{}
 	for _, pod := range w.world.pods {
-		key := client.ObjectKey{Namespace: pod.Namespace, Name: workload.PodGroupName(pod)}
+		if hasPods[keyOf(pod)] = true; isReady(pod) {
+			ready[keyOf(pod)]++
+		}
+	}
+	for _, pod := range w.world.pods {
+		key := keyOf(pod)
 		group := groups[key]
-		hasPods[key] = true
 		if !workload.IsPending(pod) || !w.resolver.UsesOurScheduler(pod) || w.queueOf(pod, group) != w.input.Queue {
 			continue
 		}
 		if group != nil {
-			add(workload.ReferenceFor(pod), classes.turnOf(group))
+			add(workload.ReferenceFor(pod), classes.turnOf(group, ready[key]))
 		} else {
-			add(workload.ReferenceFor(pod), turn{ptr.Deref(pod.Spec.Priority, 0), pod.CreationTimestamp})
+			add(workload.ReferenceFor(pod), turn{ptr.Deref(pod.Spec.Priority, 0), false, pod.CreationTimestamp})
 		}
 	}
 	for key, group := range groups {
 		if !hasPods[key] && workload.IsPodGroupPending(group) && workload.PodGroupQueue(group) == w.input.Queue {
-			add(workload.ControllerReference(group, v1beta1.GroupName, "PodGroup"), classes.turnOf(group))
+			add(workload.ControllerReference(group, v1beta1.GroupName, "PodGroup"), classes.turnOf(group, 0))
 		}
 	}
 	return turns

@@ -11,6 +11,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -21,6 +22,7 @@ import (
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/seed"
+	"cardquota.dev/operator/internal/testing/session"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -67,7 +69,7 @@ func TestWhyKnowsTheOrder(t *testing.T) {
 		return gate
 	}
 	for name, want := range map[string]string{
-		"own":            "priority 0, 2 workloads of higher priority and 3 older come first",
+		"own":            "priority 0, 2 workloads of higher priority and 3 older than it come first",
 		"higher-podless": "priority 1000 (high), nothing in the queue comes first",
 		"older":          "priority 0, 2 workloads of higher priority come first",
 	} {
@@ -77,47 +79,108 @@ func TestWhyKnowsTheOrder(t *testing.T) {
 	check.Contains(t, "without the right", order(refused, "own"), "priority 0, nothing in the queue waits longer", "may not list priorityclasses.scheduling.k8s.io")
 }
 
-// TestAheadIsThePlaceInTheOrder: what comes first is what stands before a job in the sorted queue.
+// TestAheadIsThePlaceInTheOrder: what comes first is what a session of Volcano tries first.
 func TestAheadIsThePlaceInTheOrder(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		classes := priorities{values: map[string]int32{"high": rapid.Int32Range(-2, 2).Draw(t, "high"), "low": rapid.Int32Range(-2, 2).Draw(t, "low")}, standard: rapid.Int32Range(-1, 1).Draw(t, "standard")}
-		w := &whyReader{reader: &reader{}, resolver: workload.Resolver{}}
-		w.input.Queue = "roomy"
-		type place struct{ priority, age int }
-		places := map[string]place{}
-		for i := range rapid.IntRange(1, 6).Draw(t, "jobs") {
-			q := queued{name: fmt.Sprint("job-", i), class: rapid.SampledFrom([]string{"", "high", "low", "gone"}).Draw(t, "class"), minutes: rapid.IntRange(0, 3).Draw(t, "age"), noPods: rapid.Bool().Draw(t, "no pods")}
-			for _, object := range q.objects() {
-				switch object := object.(type) {
-				case *v1beta1.PodGroup:
-					w.world.podGroups = append(w.world.podGroups, object)
-				case *corev1.Pod:
-					w.world.pods = append(w.world.pods, object)
-				}
+		standard := rapid.Int32Range(-1, 1).Draw(t, "standard")
+		classes := priorities{values: map[string]int32{"standard": standard}, standard: standard}
+		jobs := rapid.IntRange(1, 6).Draw(t, "jobs")
+		ages := rapid.Permutation([]int{0, 1, 2, 3, 4, 5}).Draw(t, "ages") // Volcano orders jobs of one age by their uid
+		text := "node n A 100; queue q -"
+		for i := range jobs {
+			pods, running := rapid.IntRange(0, 4).Draw(t, "pods"), 0
+			text += fmt.Sprintf("; job-%d q %d: vcjob", i, rapid.IntRange(1, 4).Draw(t, "minimum"))
+			if pods > 0 {
+				running = rapid.IntRange(0, pods-1).Draw(t, "running")
+				text += fmt.Sprintf(" n*%d -*%d", running, pods-running)
 			}
-			priority, known := classes.values[q.class]
-			if !known {
-				priority = classes.standard
+			if class := rapid.SampledFrom([]string{"", "urgent", "lazy", "gone"}).Draw(t, "class"); class != "" {
+				text += " class=" + class
 			}
-			places[q.name] = place{int(priority), q.minutes}
 		}
+		c := session.New(text)
+		for i, group := range c.Groups {
+			group.CreationTimestamp = metav1.NewTime(c.Now.Add(-time.Duration(ages[i]) * time.Minute))
+			group.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch.volcano.sh/v1alpha1", Kind: "Job", Name: group.Name, Controller: ptr.To(true)}}
+		}
+		c.Begin()
+		ofAll := builder.PriorityClass("standard", standard)
+		ofAll.GlobalDefault = true
+		c.Cache.AddPriorityClass(ofAll)
+		for _, name := range []string{"urgent", "lazy"} {
+			classes.values[name] = rapid.Int32Range(-2, 2).Draw(t, name)
+			c.Cache.AddPriorityClass(builder.PriorityClass(name, classes.values[name]))
+		}
+		ssn := c.Open([][]string{{"priority", "gang"}}, nil)
+		defer c.Close()
+
+		w := &whyReader{reader: &reader{}, resolver: workload.Resolver{}, world: workloads{pods: c.Pods, podGroups: c.Groups}}
+		w.input.Queue = "q"
 		turns := w.waitingTurns(classes)
-		check.Equal(t, "jobs", len(places), len(turns))
+		check.Equal(t, "jobs that wait", jobs, len(turns))
 		for reference := range turns {
 			w.input.Workload = reference
 			w.setAhead(turns)
-			want := explanation.Ahead{}
-			for _, other := range places {
-				own := places[reference.Name]
-				if other.priority > own.priority {
-					want.Higher++
-				} else if other.priority == own.priority && other.age > own.age {
-					want.Older++
+			want := 0
+			for other := range turns {
+				if other != reference && ssn.JobOrderFn(c.Job(other.Name), c.Job(reference.Name)) {
+					want++
 				}
 			}
-			check.Equal(t, reference.Name, want, *w.input.Ahead)
+			check.Must(t, w.input.Ahead.Higher+w.input.Ahead.Incomplete+w.input.Ahead.Older == want, "Volcano tries %d before %s of %s, not %+v", want, reference.Name, text, *w.input.Ahead)
 		}
 	})
+}
+
+// TestWhyComesFirst: a job whose minimum runs is the last of its priority.
+func TestWhyComesFirst(t *testing.T) {
+	w := &whyReader{reader: &reader{}, resolver: workload.Resolver{}}
+	w.input.Queue = "q"
+	at := func(priority int32, isReady bool, minutes int) turn {
+		return turn{priority, isReady, timeAgo(time.Duration(minutes) * time.Minute)}
+	}
+	for name, tc := range map[string]struct {
+		own, other turn
+		want       explanation.Ahead
+	}{
+		"older":                         {at(0, false, 1), at(0, false, 2), explanation.Ahead{Older: 1}},
+		"younger":                       {at(0, false, 2), at(0, false, 1), explanation.Ahead{}},
+		"of one age":                    {at(0, false, 1), at(0, false, 1), explanation.Ahead{}},
+		"higher":                        {at(0, false, 2), at(1, false, 1), explanation.Ahead{Higher: 1}},
+		"lower":                         {at(1, false, 1), at(0, false, 2), explanation.Ahead{}},
+		"its own minimum runs":          {at(0, true, 2), at(0, false, 1), explanation.Ahead{Incomplete: 1}},
+		"the other's minimum runs":      {at(0, false, 1), at(0, true, 2), explanation.Ahead{}},
+		"both minimums run":             {at(0, true, 1), at(0, true, 2), explanation.Ahead{Older: 1}},
+		"higher, and its minimum runs":  {at(0, false, 1), at(1, true, 2), explanation.Ahead{Higher: 1}},
+		"lower, and its own one runs":   {at(1, true, 1), at(0, false, 2), explanation.Ahead{}},
+		"higher, and its own one runs":  {at(0, true, 1), at(1, false, 2), explanation.Ahead{Higher: 1}},
+		"lower, and its minimum starts": {at(1, false, 1), at(0, true, 2), explanation.Ahead{}},
+	} {
+		own, other := v1alpha1.WorkloadReference{Name: "own"}, v1alpha1.WorkloadReference{Name: "other"}
+		w.input.Workload = own
+		w.setAhead(map[v1alpha1.WorkloadReference]turn{own: tc.own, other: tc.other})
+		check.Equal(t, name, tc.want, *w.input.Ahead)
+	}
+}
+
+// TestWhichPodsAreReady: Volcano counts them for the minimum of a PodGroup.
+func TestWhichPodsAreReady(t *testing.T) {
+	pod := func() *builder.PodBuilder { return builder.Pod("lab", "p").CPU("1") }
+	for name, tc := range map[string]struct {
+		pod  *builder.PodBuilder
+		want bool
+	}{
+		"waiting":          {pod(), false},
+		"waits for a node": {builder.Pod("lab", "p"), true}, // it requests nothing
+		"placed":           {pod().Node("n"), true},
+		"running":          {pod().Running("n"), true},
+		"succeeded":        {pod().Running("n").Phase(corev1.PodSucceeded), true},
+		"failed":           {pod().Running("n").Phase(corev1.PodFailed), false},
+		"terminating":      {pod().Running("n").Deleted(at), false},
+		"gated":            {pod().Gated(), false},
+	} {
+		check.Equal(t, name, tc.want, isReady(tc.pod.Obj()))
+	}
 }
 
 // TestTheStandardPriority: a PodGroup without a class has that of the default class.
@@ -128,7 +191,10 @@ func TestTheStandardPriority(t *testing.T) {
 	check.That(t, ok && err == nil, "error %v", err)
 	for class, want := range map[string]int32{"": 7, "gone": 7, "high": 1000, "standard": 7} {
 		group := &v1beta1.PodGroup{Spec: v1beta1.PodGroupSpec{PriorityClassName: class}, ObjectMeta: metav1.ObjectMeta{CreationTimestamp: timeAgo(0)}}
-		got := classes.turnOf(group)
-		check.That(t, got == turn{want, timeAgo(0)}, "class %q: %+v", class, got)
+		group.Spec.MinMember = 2
+		for ready, isReady := range map[int32]bool{1: false, 2: true} {
+			got := classes.turnOf(group, ready)
+			check.That(t, got == turn{want, isReady, timeAgo(0)}, "class %q: %+v", class, got)
+		}
 	}
 }

@@ -170,4 +170,3 @@ func writeTarget(ref v1alpha1.WorkloadReference) string {
 	}
 	return strings.TrimSuffix(strings.ToLower(ref.Kind)+"."+ref.APIGroup, ".") + "/" + ref.Name
 }
-

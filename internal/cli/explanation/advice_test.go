@@ -95,11 +95,13 @@ func TestACordonIsOnlyLiftedByWhoMay(t *testing.T) {
 
 func TestTheOrderInTheQueue(t *testing.T) {
 	for want, ahead := range map[string]Ahead{
-		"nothing in the queue comes first":                       {},
-		"1 workload of higher priority comes first":              {Higher: 1},
-		"2 workloads of higher priority come first":              {Higher: 2},
-		"1 workload older than it comes first":                   {Older: 1},
-		"3 workloads of higher priority and 12 older come first": {3, 12},
+		"nothing in the queue comes first":                                                               {},
+		"1 workload of higher priority comes first":                                                      {Higher: 1},
+		"2 workloads of higher priority come first":                                                      {Higher: 2},
+		"1 workload older than it comes first":                                                           {Older: 1},
+		"3 workloads of higher priority and 12 older than it come first":                                 {Higher: 3, Older: 12},
+		"1 workload whose minimum does not run yet comes first":                                          {Incomplete: 1},
+		"1 workload of higher priority, 2 whose minimum does not run yet and 3 older than it come first": {1, 2, 3},
 	} {
 		in := waiting(v1alpha1.BlockedQuotaExhausted, "")
 		in.Ahead = &ahead

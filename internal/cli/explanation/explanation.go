@@ -72,8 +72,9 @@ type Input struct {
 
 // Ahead counts the workloads of a queue that wait and that the scheduler tries before another one.
 type Ahead struct {
-	// Higher have a higher priority, Older the same one and an older PodGroup.
-	Higher, Older int
+	// Higher have a higher priority. Of those with the same one, the minimum of Incomplete does not run
+	// yet, while that of the other one does, and Older have an older PodGroup.
+	Higher, Incomplete, Older int
 }
 
 // Request is what a pod requests.

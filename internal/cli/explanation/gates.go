@@ -268,25 +268,33 @@ func (in *Input) orderGate() Gate {
 
 // describe counts what comes first, as the end of a sentence.
 func (a Ahead) describe() string {
-	verb := "come first"
-	if a.Higher+a.Older == 1 {
+	all, verb := a.Higher+a.Incomplete+a.Older, "come first"
+	if all == 1 {
 		verb = "comes first"
 	}
-	switch {
-	case a.Higher+a.Older == 0:
+	var parts []string
+	for _, part := range []struct {
+		count int
+		words string
+	}{{a.Higher, "of higher priority"}, {a.Incomplete, "whose minimum does not run yet"}, {a.Older, "older than it"}} {
+		if part.count == 0 {
+			continue
+		}
+		noun := ""
+		if len(parts) == 0 {
+			noun = " workloads"
+			if part.count == 1 {
+				noun = " workload"
+			}
+		}
+		parts = append(parts, fmt.Sprintf("%d%s %s", part.count, noun, part.words))
+	}
+	switch last := len(parts) - 1; last {
+	case -1:
 		return ", nothing in the queue comes first"
-	case a.Older == 0:
-		return fmt.Sprintf(", %s of higher priority %s", countWorkloads(a.Higher), verb)
-	case a.Higher == 0:
-		return fmt.Sprintf(", %s older than it %s", countWorkloads(a.Older), verb)
+	case 0:
+		return ", " + parts[0] + " " + verb
 	default:
-		return fmt.Sprintf(", %s of higher priority and %d older %s", countWorkloads(a.Higher), a.Older, verb)
+		return ", " + strings.Join(parts[:last], ", ") + " and " + parts[last] + " " + verb
 	}
-}
-
-func countWorkloads(n int) string {
-	if n == 1 {
-		return "1 workload"
-	}
-	return fmt.Sprintf("%d workloads", n)
 }

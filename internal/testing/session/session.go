@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
@@ -27,7 +28,11 @@ import (
 )
 
 func init() {
+	// Default adds Volcano's flags to those of the program, which a test may print.
+	flags := pflag.CommandLine
+	pflag.CommandLine = pflag.NewFlagSet("", pflag.ContinueOnError)
 	options.Default()
+	pflag.CommandLine = flags
 	options.ServerOpts.SchedulerNames = []string{"volcano"}
 	metrics.InitKubeSchedulerRelatedMetrics()
 }
