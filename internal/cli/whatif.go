@@ -70,7 +70,7 @@ func (p *program) newWhatIfCommand() *cobra.Command {
 	p.addOutputFlag(cmd)
 	p.addSystemNamespaceFlag(cmd, &asked.systemNamespace)
 	asked.files.addFlags(cmd, "Files, folders or URLs with workloads; - is the standard input.")
-	cmd.Flags().StringArrayVar(&asked.quotas, "quota", nil, "Another quota of a CardQuota or Queue: NAME:CARD=N.")
+	cmd.Flags().StringArrayVar(&asked.quotas, "quota", nil, "Another quota of a CardQuota or Queue: NAME:CARD=N. In a tree, what the queue deserves follows if it is equal.")
 	cmd.Flags().StringArrayVar(&asked.drained, "drain", nil, "A node that is drained.")
 	cmd.Flags().StringArrayVar(&asked.additions, "add-nodes", nil, "Nodes that are added, like those with the card: N:CARD.")
 	mustSucceed(cmd.RegisterFlagCompletionFunc("drain", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {

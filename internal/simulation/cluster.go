@@ -48,24 +48,45 @@ type Eviction struct {
 	Successor types.UID
 }
 
-// SetQuota changes the quota of a queue for one card.
+// SetQuota changes the quota of a queue for one card. In a tree, what the queue deserves follows if it was
+// the whole quota, as that of a CardQuota does where it is unset. It is never more than the quota.
 func (c *Cluster) SetQuota(queue string, name card.Name, count card.Count) error {
 	i := slices.IndexFunc(c.Queues, func(q *v1beta1.Queue) bool { return q.Name == queue })
 	if i < 0 {
 		return fmt.Errorf("there is no queue %s", queue)
 	}
-	quota := card.Quota{}
-	if text, written := c.Queues[i].Annotations[v1alpha1.AnnotationCardQuota]; written {
-		var err error
-		if quota, err = card.ParseQuota(text); err != nil {
-			return fmt.Errorf("annotation %s of queue %s: %w", v1alpha1.AnnotationCardQuota, queue, err)
-		}
+	quota, _, err := readCards(c.Queues[i], v1alpha1.AnnotationCardQuota)
+	if err != nil {
+		return err
+	}
+	deserved, isTree, err := readCards(c.Queues[i], v1alpha1.AnnotationCardDeserved)
+	if err != nil {
+		return err
+	}
+	if deserved[name] == quota[name] || deserved[name] > count {
+		deserved[name] = count
 	}
 	quota[name] = count
 	changed := c.Queues[i].DeepCopy()
 	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1alpha1.AnnotationCardQuota, quota.String())
+	if isTree {
+		metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1alpha1.AnnotationCardDeserved, deserved.String())
+	}
 	c.Queues[i] = changed
 	return nil
+}
+
+// readCards returns the cards in an annotation of a queue, and whether it is written.
+func readCards(queue *v1beta1.Queue, key string) (card.Quota, bool, error) {
+	text, isWritten := queue.Annotations[key]
+	if !isWritten {
+		return card.Quota{}, false, nil
+	}
+	cards, err := card.ParseQuota(text)
+	if err != nil {
+		return nil, true, fmt.Errorf("annotation %s of queue %s: %w", key, queue.Name, err)
+	}
+	return cards, true, nil
 }
 
 // MaxAddedNodes bounds the nodes that AddNodes adds.

@@ -115,7 +115,8 @@ func whatIfOneChoice(t *whatIfTest) {
 	}})
 }
 
-// A job that waits without pods is served before a newer one.
+// A job that waits without pods is served before a newer one. What its queue deserves follows the quota, so
+// that it takes back what another queue has borrowed.
 func whatIfTheQuotaChanges(t *whatIfTest) {
 	t.createTraining(4)
 	t.createObjects(t.gang(t.of("older", 2, 4)))
@@ -124,13 +125,16 @@ func whatIfTheQuotaChanges(t *whatIfTest) {
 	t.prove(proof{submitted: []client.Object{web}, want: []string{"1 web wait: QuotaExhausted", "2 web on 2 " + t.card}})
 	t.Expect(t.Delete(t.ctx, web)).To(Succeed())
 	t.Eventually(t.holders).Should(BeEmpty())
+	t.createTree(treeQuota{name: "b", serviceType: "training", cards: []api.Card{share(t.card, 8, 0, 0)}})
+	t.start("borrows", "b", t.card, 8)
+	t.wantRunning("borrows", 8, 0)
 	t.prove(proof{
 		submitted: []client.Object{t.gang(t.of("newer", 2, 4))},
 		flags:     []string{"--quota", t.queueName("q") + ":" + t.card + "=8"},
 		change: func() {
 			t.setQuota(t.queueName("q"), []api.Card{share(t.card, 8, 8, 0), share(t.other, 4, 4, 0)})
 		},
-		want: []string{"2 newer wait: QuotaExhausted"},
+		want: []string{"2 newer wait: QuotaExhausted", "8 borrows evicted, 0 run again"},
 	})
 	t.wantRunning("older", 2, 0)
 }
