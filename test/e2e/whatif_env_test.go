@@ -51,7 +51,7 @@ type proof struct {
 func (t *whatIfTest) prove(p proof) {
 	t.Helper()
 	before := t.holders()
-	result := t.whatIf(p.submitted, p.flags)
+	result, lost := t.askLoss(func() whatifview.Result { return t.whatIf(p.submitted, p.flags) })
 	t.Expect(result.Settled).To(BeTrue())
 	t.Expect(t.predicted(&p, result)).To(Equal(p.want), "whatif says %+v", result)
 	if p.change != nil {
@@ -63,6 +63,9 @@ func (t *whatIfTest) prove(p proof) {
 		total[workloadOf(p.submitted, pod.Name)]++
 	}
 	t.waitUntilStable(func() any { return t.observed(&p, before, total) }, p.want)
+	if !slices.Contains(p.flags, "--drain") {
+		t.wantLoss(lost, before)
+	}
 }
 
 // whatIf runs the command for a file with objects, as a user with the documented rights.
