@@ -27,6 +27,8 @@ type reader struct {
 	gaps []string
 	// hasRead reports whether the user could read anything.
 	hasRead bool
+	// notes say what about an answer may surprise, although all was read.
+	notes []string
 }
 
 // tolerate reports whether a read succeeded. It collects a missing right, and returns every other

@@ -21,8 +21,8 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cli/output"
 	"cardquota.dev/operator/internal/cli/whatifview"
-	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/simulation"
 )
 
@@ -105,9 +105,13 @@ func (p *program) answerWhatIf(ctx context.Context, asked *whatIf) (whatifview.R
 	if err != nil {
 		return none, err
 	}
-	cluster, configuration, err := readSimulated(ctx, &reader{client: c}, asked.systemNamespace)
+	r := &reader{client: c}
+	cluster, configuration, err := readSimulated(ctx, r, asked.systemNamespace)
 	if err != nil {
 		return none, err
+	}
+	for _, note := range r.notes {
+		_, _ = fmt.Fprint(p.streams.ErrOut, output.Indent("note: "+note, "", "  "))
 	}
 	if err := asked.change(ctx, c, cluster); err != nil {
 		return none, err
@@ -190,42 +194,6 @@ func readSimulated(ctx context.Context, r *reader, systemNamespace string) (*sim
 		return nil, "", fmt.Errorf("the scheduler decides by all of the cluster, and you may not read all of it: %s", strings.Join(r.gaps, "; "))
 	}
 	return c, configuration, nil
-}
-
-// readConfiguration returns the configuration of the scheduler, or before the installation the one that
-// the operator would render. It sets what of the cluster the policy decides.
-func readConfiguration(ctx context.Context, r *reader, systemNamespace string, c *simulation.Cluster) (string, error) {
-	object := &v1alpha1.ServiceTypePolicy{}
-	hasPolicy, _, err := r.lookUp(ctx, client.ObjectKey{Name: v1alpha1.PolicyName}, object)
-	if err != nil && !isNotInstalled(err) {
-		return "", err
-	}
-	if hasPolicy {
-		c.Policy = object
-	}
-	spec := policy.Effective(object.Spec)
-	c.Mappings, c.Schedulers = policy.CardMappings(object), spec.Scheduler.Names
-	live := &corev1.ConfigMap{}
-	exists, _, err := r.lookUp(ctx, client.ObjectKey{Namespace: systemNamespace, Name: policy.ConfigMapName}, live)
-	if err != nil {
-		return "", err
-	}
-	if text := live.Data[policy.ConfigMapKey]; exists && text != "" {
-		return text, nil
-	}
-	ref := policy.BaseFor(spec, defaultSystemNamespace)
-	base := &corev1.ConfigMap{}
-	if exists, _, err = r.lookUp(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, base); err != nil {
-		return "", err
-	}
-	if !exists {
-		base = nil
-	}
-	rendered := policy.RenderConfiguration(spec, ref, base, nil, "")
-	if rendered.Text == "" {
-		return "", fmt.Errorf("the scheduler has no configuration: %s", rendered.Message)
-	}
-	return rendered.Text, nil
 }
 
 // change applies the flags to a snapshot: first what is added, then what is drained.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -21,6 +22,8 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/build"
+	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/simulation"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
@@ -203,6 +206,67 @@ func TestWhatIfNamesMissingRights(t *testing.T) {
 	r := execute(t, sharedFleet(), refuse, "whatif", "--drain", "h200-0")
 	check.That(t, r.code == exitError && r.out == "", "exit code %d, output %s", r.code, r.out)
 	check.Contains(t, "error", strings.Join(strings.Fields(r.errOut), " "), "may not list nodes", "may not list pods")
+}
+
+// TestWhatIfFindsTheConfiguration: that of another namespace is no secret, and another one than the
+// cluster's is said.
+func TestWhatIfFindsTheConfiguration(t *testing.T) {
+	const missing = "note: namespace volcano-system has no ConfigMap cardquota-scheduler-configmap, so the answer is that of the configuration that the operator would write. If Cardquota is in another namespace, write --system-namespace"
+	rendered := policy.RenderConfiguration(policy.Effective(v1alpha1.ServiceTypePolicySpec{}), policy.BaseFor(policy.Effective(v1alpha1.ServiceTypePolicySpec{}), "volcano-system"), nil, nil, "").Text
+	configuration := func(namespace, text string) client.Object {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: policy.ConfigMapName}, Data: map[string]string{policy.ConfigMapKey: text}}
+	}
+	manager := func(namespace string) client.Object {
+		d := deployment("cardquota-manager", "cardquota-manager:v0.2.0")
+		d.SetNamespace(namespace)
+		return d
+	}
+	changed, deployments := rendered+"# changed\n", schema.GroupResource{Group: "apps", Resource: "deployments"}
+	for name, tc := range map[string]struct {
+		objects    []client.Object
+		intercept  interceptor.Funcs
+		args       []string
+		want, note string
+	}{
+		"before the installation":     {nil, interceptor.Funcs{}, nil, rendered, ""},
+		"where it is by default":      {[]client.Object{policyOf(""), configuration("volcano-system", changed)}, interceptor.Funcs{}, nil, changed, ""},
+		"in a namespace of its own":   {[]client.Object{policyOf(""), manager("cards"), configuration("cards", changed)}, interceptor.Funcs{}, nil, changed, ""},
+		"which the user names":        {[]client.Object{policyOf(""), configuration("cards", changed)}, forbid(deployments, &appsv1.DeploymentList{}), []string{"--system-namespace", "cards"}, changed, ""},
+		"which the user may not find": {[]client.Object{policyOf(""), manager("cards"), configuration("cards", changed)}, forbid(deployments, &appsv1.DeploymentList{}), nil, rendered, missing},
+		"not written yet":             {[]client.Object{policyOf(""), manager("volcano-system")}, interceptor.Funcs{}, nil, rendered, missing},
+	} {
+		c := newCluster(t, append(sharedFleet(), tc.objects...), tc.intercept)
+		used := ""
+		var out, errOut bytes.Buffer
+		p := newProgram(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &errOut})
+		p.connect = func() (client.WithWatch, error) { return c, nil }
+		p.simulate = func(_ context.Context, _ *simulation.Cluster, _ []simulation.Workload, configuration string, _ time.Time) (simulation.Result, error) {
+			used = configuration
+			return simulation.Result{IsSettled: true}, nil
+		}
+		code := p.execute(t.Context(), append([]string{"whatif", "--drain", "h200-0"}, tc.args...))
+		check.That(t, code == exitOK && used == tc.want, "%s: exit code %d, configuration %s", name, code, used)
+		check.Equal(t, name, tc.note, strings.Join(strings.Fields(errOut.String()), " "))
+	}
+}
+
+// TestWhatIfSaysThatTheSchedulerIsAnotherRelease: the answer is that of the plugin's own scheduler.
+func TestWhatIfSaysThatTheSchedulerIsAnotherRelease(t *testing.T) {
+	defer func(version string) { build.Version = version }(build.Version)
+	build.Version = "v0.2.1"
+	configuration := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "volcano-system", Name: policy.ConfigMapName}, Data: map[string]string{
+		policy.ConfigMapKey: policy.RenderConfiguration(policy.Effective(v1alpha1.ServiceTypePolicySpec{}), policy.BaseFor(policy.Effective(v1alpha1.ServiceTypePolicySpec{}), "volcano-system"), nil, nil, "").Text}}
+	for version, want := range map[string]string{
+		"v0.2.0": "",
+		"":       "",
+		"v0.1.0": "note: kubectl cardquota v0.2.1 does not fit cardquota-scheduler v0.1.0:",
+		"v0.3.0": "note: kubectl cardquota v0.2.1 does not fit cardquota-scheduler v0.3.0:",
+	} {
+		r := execute(t, append(sharedFleet(), policyOf(version), configuration), interceptor.Funcs{}, "whatif", "--drain", "h200-0")
+		text := strings.Join(strings.Fields(r.errOut), " ")
+		check.That(t, r.code == exitOK && strings.HasPrefix(text, want) && (want == "") == (text == ""), "%s: exit code %d, %s", version, r.code, text)
+		checkColumns(t, r.errOut)
+	}
 }
 
 func TestWhatIfNeedsTheScheduler(t *testing.T) {
