@@ -12,6 +12,10 @@ import (
 // older for longer is not stale: etcd was restored and counts from an earlier version.
 var maxCacheLag = build.Wait(time.Minute)
 
+// StaleRetry is how soon a status is looked at again whose last write the cache does not have. Watches
+// are late when the API server has no time, so this is not soon.
+const StaleRetry = 250 * time.Millisecond
+
 // LastWrites are the last writes of objects. Compared with them, a cache is up to date or late.
 type LastWrites struct {
 	now func() time.Time

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -17,9 +16,6 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/localquota"
 )
-
-// StaleRetry is how long the cache has to catch up with a write.
-const StaleRetry = 50 * time.Millisecond
 
 // NamespaceChanged selects new namespaces, changes of their labels, and the start of their
 // deletion. It ignores those that exist at the start, when every CardQuota is reconciled anyway.

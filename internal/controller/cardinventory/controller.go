@@ -32,9 +32,6 @@ import (
 	shared "cardquota.dev/operator/internal/controller"
 )
 
-// staleRetry is how long the cache has to catch up with a write.
-const staleRetry = 50 * time.Millisecond
-
 // NodeSource provides all nodes and their cards, false until every node was read once, and signals
 // changes.
 type NodeSource interface {
@@ -160,7 +157,7 @@ func (r *Reconciler) createInventory(ctx context.Context, wait time.Duration) (c
 	err := r.client.Create(ctx, inventory, client.FieldOwner(v1alpha1.FieldManager))
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		return ctrl.Result{RequeueAfter: staleRetry}, nil
+		return ctrl.Result{RequeueAfter: shared.StaleRetry}, nil
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("create CardInventory: %w", err)
 	}
@@ -171,7 +168,7 @@ func (r *Reconciler) createInventory(ctx context.Context, wait time.Duration) (c
 func (r *Reconciler) updateStatus(ctx context.Context, inventory *v1alpha1.CardInventory, status v1alpha1.CardInventoryStatus) (ctrl.Result, error) {
 	switch {
 	case r.throttle.CacheIsStale(inventory.Name, inventory.ResourceVersion):
-		return ctrl.Result{RequeueAfter: staleRetry}, nil
+		return ctrl.Result{RequeueAfter: shared.StaleRetry}, nil
 	case equality.Semantic.DeepEqual(inventory.Status, status):
 		return ctrl.Result{}, nil
 	}

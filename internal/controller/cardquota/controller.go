@@ -43,10 +43,6 @@ var refusedRetry = build.Wait(30 * time.Second)
 // staleRetry is how soon a write that conflicts with a newer CardQuota is tried again.
 const staleRetry = 50 * time.Millisecond
 
-// lateRetry is how soon a status is looked at again whose last write the cache does not have. Watches
-// are late when the API server has no time, so this is not soon.
-const lateRetry = 250 * time.Millisecond
-
 // Reconciler reconciles the Queue and the status of a CardQuota.
 type Reconciler struct {
 	// client reads from the cache and writes to the API server, live reads from
@@ -271,7 +267,7 @@ func (r *reconciliation) updateStatus(ctx context.Context, sync metav1.Condition
 	switch {
 	case r.throttle.CacheIsStale(r.quota.Name, r.quota.ResourceVersion):
 		// A patch against an outdated status leaves out what changed and changed back.
-		return ctrl.Result{RequeueAfter: max(r.statusDelay, lateRetry)}, nil
+		return ctrl.Result{RequeueAfter: max(r.statusDelay, shared.StaleRetry)}, nil
 	case equality.Semantic.DeepEqual(before.Status, status):
 		return ctrl.Result{}, nil
 	case r.statusDelay > 0:
