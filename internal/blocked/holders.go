@@ -146,6 +146,28 @@ func (l largestHolders) copyAll() []v1alpha1.CardHolder {
 	return out
 }
 
+// HideOthers returns holders of which those of other namespaces are sums by service type and card, the
+// largest first. The sums are of the given holders alone.
+func HideOthers(holders []v1alpha1.CardHolder, namespace string) []v1alpha1.CardHolder {
+	var out []v1alpha1.CardHolder
+	for _, holder := range holders {
+		if holder.Workload.Namespace == namespace {
+			out = append(out, holder)
+			continue
+		}
+		same := func(known v1alpha1.CardHolder) bool {
+			return known.Workload.Namespace == "" && known.ServiceType == holder.ServiceType && known.Card == holder.Card
+		}
+		if i := slices.IndexFunc(out, same); i >= 0 {
+			out[i].Count += holder.Count
+		} else {
+			out = append(out, v1alpha1.CardHolder{ServiceType: holder.ServiceType, Card: holder.Card, Count: holder.Count})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b v1alpha1.CardHolder) int { return cmp.Compare(b.Count, a.Count) })
+	return out
+}
+
 // compareHolders orders holders: the largest first, then by name.
 func compareHolders(a, b *v1alpha1.CardHolder) int {
 	return cmp.Or(cmp.Compare(b.Count, a.Count), CompareWorkloads(&a.Workload, &b.Workload), cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Card, b.Card))

@@ -87,3 +87,14 @@ func TestASubtreeIsSearchedOncePerCard(t *testing.T) {
 	}
 	check.Equal(t, "searches", map[string]int{"top": 2, "other": 2}, searches)
 }
+
+// TestOthersAreSums: the sum of others may be larger than what a workload of the namespace holds.
+func TestOthersAreSums(t *testing.T) {
+	holder := func(namespace, name, serviceType string, count int64) v1alpha1.CardHolder {
+		return v1alpha1.CardHolder{Workload: v1alpha1.WorkloadReference{Kind: "Pod", Namespace: namespace, Name: name}, Queue: name, ServiceType: serviceType, Card: "NVIDIA-H200", Count: count}
+	}
+	sum := v1alpha1.CardHolder{ServiceType: "training", Card: "NVIDIA-H200", Count: 5}
+	given := []v1alpha1.CardHolder{holder("mine", "a", "training", 4), holder("ads", "b", "training", 3), holder("search", "c", "training", 2)}
+	check.Equal(t, "holders", []v1alpha1.CardHolder{sum, given[0]}, HideOthers(given, "mine"))
+	check.Equal(t, "the given ones stay", "b", given[1].Workload.Name)
+}

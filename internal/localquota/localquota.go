@@ -3,7 +3,6 @@
 package localquota
 
 import (
-	"cmp"
 	"math"
 	"slices"
 
@@ -88,7 +87,7 @@ func NewStatus(q *v1alpha1.CardQuota, namespace string, waiting Waiting, total i
 		BlockedElsewhere: int32(min(max(0, total-waiting.Total), math.MaxInt32)),
 	}
 	for _, entry := range blocked.Truncate(waiting.Blocked) {
-		entry.Holders = hideOthers(entry.Holders, namespace)
+		entry.Holders = blocked.HideOthers(entry.Holders, namespace)
 		status.Blocked = append(status.Blocked, entry)
 	}
 	return status
@@ -110,26 +109,4 @@ func queueState(q *v1alpha1.CardQuota) string {
 		return v1alpha1.QueueHeld
 	}
 	return q.Status.Queue.State
-}
-
-// hideOthers returns holders of which those of other namespaces are sums by service type and
-// card.
-func hideOthers(holders []v1alpha1.CardHolder, namespace string) []v1alpha1.CardHolder {
-	var out []v1alpha1.CardHolder
-	for _, holder := range holders {
-		if holder.Workload.Namespace == namespace {
-			out = append(out, holder)
-			continue
-		}
-		same := func(known v1alpha1.CardHolder) bool {
-			return known.Workload.Namespace == "" && known.ServiceType == holder.ServiceType && known.Card == holder.Card
-		}
-		if i := slices.IndexFunc(out, same); i >= 0 {
-			out[i].Count += holder.Count
-		} else {
-			out = append(out, v1alpha1.CardHolder{ServiceType: holder.ServiceType, Card: holder.Card, Count: holder.Count})
-		}
-	}
-	slices.SortStableFunc(out, func(a, b v1alpha1.CardHolder) int { return cmp.Compare(b.Count, a.Count) })
-	return out
 }

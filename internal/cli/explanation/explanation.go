@@ -4,13 +4,13 @@ package explanation
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/blocked"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cli/inventoryview"
 	"cardquota.dev/operator/internal/cli/output"
@@ -136,8 +136,8 @@ type Document struct {
 	Message string `json:"message,omitempty"`
 	// Gates are what a pod must pass, with the answer of each.
 	Gates []Gate `json:"gates"`
-	// Holders are the workloads that hold most of the cards. Those of other namespaces have no name, and
-	// are summed up by service type, unless the user may list them.
+	// Holders are the three workloads that hold most of the cards. Those of them that are in other
+	// namespaces have no name, and are summed up by service type, unless the user may list them.
 	Holders []v1alpha1.CardHolder `json:"holders"`
 	// Advice is what would help.
 	Advice []string `json:"advice"`
@@ -221,22 +221,7 @@ func (in *Input) visibleHolders(entry v1alpha1.BlockedStatus) []v1alpha1.CardHol
 	if in.NamesOthers {
 		return entry.Holders
 	}
-	var visible []v1alpha1.CardHolder
-	for _, holder := range entry.Holders {
-		if holder.Workload.Namespace == in.Workload.Namespace {
-			visible = append(visible, holder)
-			continue
-		}
-		hidden := v1alpha1.CardHolder{ServiceType: holder.ServiceType, Card: holder.Card}
-		at := slices.IndexFunc(visible, func(h v1alpha1.CardHolder) bool {
-			return h.Workload.Name == "" && h.ServiceType == hidden.ServiceType && h.Card == hidden.Card
-		})
-		if at < 0 {
-			at, visible = len(visible), append(visible, hidden)
-		}
-		visible[at].Count += holder.Count
-	}
-	return visible
+	return blocked.HideOthers(entry.Holders, in.Workload.Namespace)
 }
 
 // summarize returns what waits for what, since when, and why.
