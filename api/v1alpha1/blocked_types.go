@@ -64,12 +64,13 @@ const (
 	BlockedOther BlockedReason = "Other"
 )
 
-// BlockedStatus is one pending workload.
+// BlockedStatus is one pending workload, for one of its cards and one reason.
 type BlockedStatus struct {
 	// workload is the Deployment, Job or other controller of the pods, else the pod or PodGroup.
 	// +required
 	Workload WorkloadReference `json:"workload,omitzero"`
-	// since is when the oldest pending pod was created, or the PodGroup if it has no pods yet.
+	// since is when the oldest pending pod was created, or the PodGroup if it has no pods yet. All
+	// entries of a gang that is incomplete have the time of its oldest pod.
 	// +optional
 	Since metav1.Time `json:"since,omitzero"`
 	// card is the card request with its alternatives, "NVIDIA-H200|NVIDIA-H800", or the resource name
@@ -101,8 +102,8 @@ type BlockedStatus struct {
 
 // CardHolder is a workload that holds cards.
 type CardHolder struct {
-	// workload is the controller of the pods, or the pod. Unset in a LocalCardQuota for the sum of
-	// workloads in other namespaces.
+	// workload is the controller of the pods, or the pod. Unset in a LocalCardQuota for the sum of those
+	// of the three largest holders that are in other namespaces.
 	// +optional
 	Workload WorkloadReference `json:"workload,omitzero"`
 	// queue is the queue that is charged. Unset for pods that are in no queue, and where workload is

@@ -51,13 +51,13 @@ type CardQuotaStatus struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2147483647
 	Children int32 `json:"children,omitempty"`
-	// blockedTotal is the number of all blocked workloads, of which blocked lists the first.
+	// blockedTotal is the number of all blocked workloads, also those that blocked does not list.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2147483647
 	BlockedTotal int32 `json:"blockedTotal,omitempty"`
 	// blocked lists pending workloads, why they wait and who holds the cards, the longest waiting first,
-	// at most 10.
+	// at most 10 entries. A workload has one for each card and reason.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10

@@ -45,7 +45,8 @@ type LocalCardQuotaList struct {
 // QueueHeld is the state of a queue in which nothing new starts, although Volcano has it open.
 const QueueHeld = "Held"
 
-// LocalCardQuotaStatus is what the operator observed last, written at most once in 10 seconds.
+// LocalCardQuotaStatus is what the operator observed last. An operator writes it at most once in 10
+// seconds. Creating the view is a write of its own, and a new leader does not wait for the last one's.
 type LocalCardQuotaStatus struct {
 	// queue is the queue that jobs name to use this quota.
 	// +optional
@@ -84,8 +85,8 @@ type LocalCardQuotaStatus struct {
 	// memory is the memory that the queue's pods request together, as in the CardQuota.
 	// +optional
 	Memory *ResourceStatus `json:"memory,omitempty"`
-	// blockedTotal is the number of all blocked workloads of this namespace, of which blocked lists the
-	// first.
+	// blockedTotal is the number of all blocked workloads of this namespace, also those that blocked
+	// does not list.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=2147483647
@@ -96,7 +97,8 @@ type LocalCardQuotaStatus struct {
 	// +kubebuilder:validation:Maximum=2147483647
 	BlockedElsewhere int32 `json:"blockedElsewhere"`
 	// blocked lists pending workloads of this namespace, why they wait and who holds the cards, the
-	// longest waiting first, at most 10. Holders of other namespaces are sums by service type.
+	// longest waiting first, at most 10 entries. A workload has one for each card and reason. Those of
+	// the three largest holders that are in other namespaces are sums by service type.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10

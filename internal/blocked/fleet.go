@@ -5,6 +5,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // Fleet is the free cards of all nodes. It is immutable.
@@ -119,12 +120,17 @@ type Request struct {
 	Taken map[string]card.Count
 }
 
+// mayUse reports whether the request names a card, or may run on it.
+func (r *Request) mayUse(name card.Name) bool {
+	return slices.Contains(r.Names, name) || slices.Contains(r.Named, name)
+}
+
 // ReasonFor returns why a pod or job waits. The scheduler's refusal decides. What nodes lack is
 // counted, by the fleet that the function returns. It calls the function only if it must.
 func ReasonFor(s *Statement, r *Request, fleet func() *Fleet) v1alpha1.BlockedReason {
 	switch {
 	case s.Refusal != nil:
-		return reasonForRefusal(s.Refusal.Reason, r, fleet)
+		return reasonForRefusal(s.Refusal, r, fleet)
 	case s.Node != "" || s.LacksPods:
 		return v1alpha1.BlockedGangIncomplete
 	case s.AwaitsRelease:
@@ -140,9 +146,12 @@ func ReasonFor(s *Statement, r *Request, fleet func() *Fleet) v1alpha1.BlockedRe
 }
 
 // reasonForRefusal tells a misspelt card from a missing quota, and from a resource of another
-// card.
-func reasonForRefusal(stated v1alpha1.BlockedReason, r *Request, fleet func() *Fleet) v1alpha1.BlockedReason {
+// card. A refusal of other cards is about other pods of the gang, or about another request of the job.
+func reasonForRefusal(refusal *workload.StatedRefusal, r *Request, fleet func() *Fleet) v1alpha1.BlockedReason {
+	stated := refusal.Reason
 	switch {
+	case len(refusal.Cards) > 0 && !slices.ContainsFunc(refusal.Cards, r.mayUse):
+		return v1alpha1.BlockedGangIncomplete
 	case stated == v1alpha1.BlockedNoQuota && len(r.Names) > 0 && !fleet().knowsAny(r.Names):
 		return v1alpha1.BlockedUnknownCard
 	case stated == v1alpha1.BlockedUnknownCard && fleet().knowsAny(r.Named):
@@ -165,6 +174,8 @@ func (f *Fleet) reasonForNodes(s *Statement, r *Request) v1alpha1.BlockedReason 
 		return v1alpha1.BlockedOther
 	case r.IsJob:
 		return v1alpha1.BlockedNoFreeCard
+	case most >= r.Count && free >= r.Count && s.RepeatsOther && !s.RefusedOtherwise: // the nodes refuse another request
+		return v1alpha1.BlockedGangIncomplete
 	case most >= r.Count && s.RefusedOtherwise:
 		return v1alpha1.BlockedNodesUnsuitable
 	case most >= r.Count && free >= r.Count && !s.RefusedByNodes: // not tried yet

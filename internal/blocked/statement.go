@@ -33,6 +33,9 @@ type Statement struct {
 	// RefusedByNodes reports whether the scheduler tried all nodes, RefusedOtherwise whether one
 	// refused for another reason than its cards and the quota.
 	RefusedByNodes, RefusedOtherwise bool
+	// RepeatsOther reports whether all of this is stated about another pod of the gang, which may request
+	// something else.
+	RepeatsOther bool
 	// LacksObject reports whether the pod needs an object that does not exist, such as a
 	// PersistentVolumeClaim, so that the scheduler tried no node.
 	LacksObject bool
@@ -58,7 +61,19 @@ func ShortageText(reason v1alpha1.BlockedReason, cards string) string {
 // SameAsText returns what is stated about a pod that was not tried, because another of its role was
 // refused. The status says the reason of the other one.
 func SameAsText(shortage, pod string) string {
-	return cmp.Or(shortage, allNodesWords) + ", as for pod " + pod + " of the same role"
+	return cmp.Or(shortage, allNodesWords) + asForPodWords + pod + " of the same role"
+}
+
+// CompareMessages orders the messages of pods that wait for one reason. Those that repeat what is stated
+// about another pod come last.
+func CompareMessages(a, b string) int {
+	repeats := func(message string) int {
+		if strings.Contains(message, originWords) || strings.Contains(message, asForPodWords) {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(repeats(a)-repeats(b), strings.Compare(a, b))
 }
 
 // IsSilent reports whether the statement does not say why the pod waits.
@@ -93,6 +108,9 @@ const (
 	prePredicateWords = " pre-predicates failed "
 )
 
+// asForPodWords precede the pod whose reason another one repeats.
+const asForPodWords = ", as for pod "
+
 // Words of our predicate about the card of a node, see package capacitycard.
 const (
 	otherCardWords   = "node(s) have another card than <"
@@ -108,9 +126,18 @@ func ReadStatement(reason, message string, resource corev1.ResourceName) Stateme
 	if reason == v1beta1.NotEnoughPodsReason || reason == v1beta1.NotEnoughPodsOfTaskReason {
 		return Statement{LacksPods: true}
 	}
-	if _, origin, ok := strings.Cut(message, originWords); ok {
-		_, message, _ = strings.Cut(origin, ": ")
+	_, origin, hasOrigin := strings.Cut(message, originWords)
+	if !hasOrigin {
+		return readMessage(message, resource)
 	}
+	pod, message, _ := strings.Cut(origin, ": ")
+	statement := readMessage(message, resource)
+	statement.RepeatsOther = pod != "" && !statement.IsSilent() // "Origin reason is: " is about the job
+	return statement
+}
+
+// readMessage reads what is stated about one pod or job.
+func readMessage(message string, resource corev1.ResourceName) Statement {
 	if refusal, ok := workload.ReadRefusal(message); ok {
 		return Statement{Refusal: &refusal}
 	}

@@ -1,6 +1,7 @@
 package blocked
 
 import (
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -45,8 +46,8 @@ func TestStatements(t *testing.T) {
 		"a refusal of ours":              {"Unschedulable", "Queue <q> " + exhausted, Statement{Refusal: quotaOfH200}},
 		"of a PodGroup":                  {"InsufficientScalarQuota", "Queue <q> " + exhausted + " (volcano.sh/card.request requests 8 cards in all, the job's minimum is 2)", Statement{Refusal: quotaOfH200}},
 		"of a gang":                      {"NotEnoughResources", "2/2 tasks in gang unschedulable: pod group is not ready, 2 Pending, 2 minAvailable; Pending: 2 Unschedulable. Origin reason is: Queue <q> " + exhausted, Statement{Refusal: quotaOfH200}},
-		"of another pod":                 {"NotEnoughResources", "pod group is not ready, 2 Pending, 2 minAvailable; Pending: 2 Unschedulable. Origin reason is train-0: Queue <q> " + noCPU, Statement{Refusal: refused("CPUQuotaExhausted")}},
-		"of another's nodes":             {"", "pod group is not ready, 2 Pending, 2 minAvailable. Origin reason is train-0: 0/1 nodes are unavailable: 1 Insufficient nvidia.com/gpu.", onNodes()},
+		"of another pod":                 {"NotEnoughResources", "pod group is not ready, 2 Pending, 2 minAvailable; Pending: 2 Unschedulable. Origin reason is train-0: Queue <q> " + noCPU, Statement{Refusal: refused("CPUQuotaExhausted"), RepeatsOther: true}},
+		"of another's nodes":             {"", "pod group is not ready, 2 Pending, 2 minAvailable. Origin reason is train-0: 0/1 nodes are unavailable: 1 Insufficient nvidia.com/gpu.", Statement{RefusedByNodes: true, RepeatsOther: true}},
 		"a gang that was not tried":      {"NotEnoughResources", "1/1 tasks in gang unschedulable: pod group is not ready, 1 Pending, 1 minAvailable; Pending: 1 Unschedulable", Statement{}},
 		"a pod of a role that was tried": {"Unschedulable", "Task train-1 with role spec worker has already predicated failed, skip", Statement{}},
 		"a place in an incomplete gang":  {"Schedulable", "Pod lab/train-0 can possibly be assigned to h200-0, once minAvailable is satisfied", Statement{Node: "h200-0"}},
@@ -75,6 +76,15 @@ func TestStatements(t *testing.T) {
 		check.Equal(t, "statement", tc.want, ReadStatement(tc.reason, tc.message, gpu))
 	}
 	check.Equal(t, "without cards", otherwise, ReadStatement("", "0/1 nodes are unavailable: 1 Insufficient nvidia.com/gpu.", ""))
+}
+
+// TestMessagesThatRepeatOthersComeLast: what is stated about a pod itself says most.
+func TestMessagesThatRepeatOthersComeLast(t *testing.T) {
+	own, other := "too few <NVIDIA-H200> are free", "all nodes are unavailable"
+	origin, same := "pod group is not ready, 2 Pending, 2 minAvailable. Origin reason is j-2: "+own, SameAsText(own, "j-2")
+	got := []string{same, origin, own, other}
+	slices.SortFunc(got, CompareMessages)
+	check.Equal(t, "order", []string{other, own, origin, same}, got)
 }
 
 // TestAnyTextIsRead: a tenant writes what it likes into the status of a PodGroup.

@@ -75,6 +75,8 @@ func TestTreeOfOwners(t *testing.T) {
 		above = append(above, q.Name)
 	}
 	check.Equal(t, "ancestors", []string{"web", "tenant"}, above)
+	check.Equal(t, "queues above", []string{tree.queues["web"], tree.queues["tenant"]}, tree.QueuesAbove("chat"))
+	check.Equal(t, "queues above one that is not there", 0, len(tree.QueuesAbove("nobody")))
 	check.Equal(t, "ancestors of one that is not there", 0, len(tree.Ancestors("nobody")))
 	var flat *Tree
 	check.Equal(t, "children while flat", 0, len(flat.Children("web")))

@@ -129,6 +129,18 @@ func (t *Tree) QueuesBelow(queue string) []string {
 	return out
 }
 
+// QueuesAbove returns the queues above a queue, the nearest first.
+func (t *Tree) QueuesAbove(queue string) []string {
+	if t == nil {
+		return nil
+	}
+	var above []string
+	for _, node := range t.nodesAbove(t.nodes[queue]) {
+		above = append(above, t.queues[node])
+	}
+	return above
+}
+
 func addCounts(sum, counts map[card.Name]card.Count) {
 	for name, count := range counts {
 		sum[name] = sum[name].Add(count)
@@ -146,7 +158,14 @@ func (t *Tree) setShares(entry *v1alpha1.CardStatus, name string) {
 	entry.Borrowed = max(0, entry.Used-entry.Deserved)
 }
 
-// compareBlocked orders blocked workloads: those that wait longest come first.
+// compareBlocked orders blocked workloads: those that wait longest come first. Pods that wait for others
+// of their gang come behind these.
 func compareBlocked(a, b v1alpha1.BlockedStatus) int {
-	return cmp.Or(a.Since.Compare(b.Since.Time), blocked.CompareWorkloads(&a.Workload, &b.Workload), cmp.Compare(a.Card, b.Card), cmp.Compare(a.Reason, b.Reason))
+	waitsForGang := func(entry v1alpha1.BlockedStatus) int {
+		if entry.Reason == v1alpha1.BlockedGangIncomplete {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(a.Since.Compare(b.Since.Time), blocked.CompareWorkloads(&a.Workload, &b.Workload), waitsForGang(a)-waitsForGang(b), cmp.Compare(a.Card, b.Card), cmp.Compare(a.Reason, b.Reason))
 }

@@ -28,7 +28,7 @@ type CountInput struct {
 	Inventory *card.Inventory
 	Nodes     []card.NodeState
 	// Quotas is the quota of each queue. It only decides under which alternative a pending
-	// request is shown.
+	// request is shown, and of which alternatives free cards would help.
 	Quotas map[string]card.Quota
 	// LastCharges are the charges of the previous count, by pod. They keep the queue of a pod
 	// whose PodGroup is gone, and the card of a node that lost its labels.
@@ -48,8 +48,9 @@ type CountInput struct {
 	ServiceTypes map[string]string
 	// LocalQueues are the queues of which tenants see what waits in their namespace.
 	LocalQueues map[string]bool
-	// QueuesBelow returns a queue and those below it in a tree; nil while queues are flat.
-	QueuesBelow func(queue string) []string
+	// QueuesBelow returns a queue and those below it in a tree, QueuesAbove those above it; nil while
+	// queues are flat.
+	QueuesBelow, QueuesAbove func(queue string) []string
 	// ListsAllBlocked lists all that is blocked, not only the first MaxBlocked. A status has no room
 	// for it.
 	ListsAllBlocked bool
@@ -72,7 +73,7 @@ type Usage struct {
 	// MilliCPU and Memory (bytes) are what the assigned pods request.
 	MilliCPU, Memory int64
 	// Blocked lists what is pending and why, the longest wait first, at most MaxBlocked
-	// entries of BlockedTotal.
+	// entries. A workload has one for each card and reason. BlockedTotal counts the workloads.
 	Blocked      []v1alpha1.BlockedStatus
 	BlockedTotal int
 	// Local is what waits in each namespace, of a queue in LocalQueues.
@@ -127,7 +128,8 @@ func CountUsageAndCharges(input CountInput) (map[string]Usage, map[types.UID]quo
 		if len(t.waiting) > 0 {
 			set := c.explainWaiting(name, t.waiting)
 			t.usage.OldestWithinQuota = set.oldestWithinQuota()
-			t.usage.Blocked, t.usage.BlockedTotal = c.oldestFirst(name, slices.AppendSeq(make([]blockedEntry, 0, len(set)), maps.Values(set))), len(set)
+			all := slices.AppendSeq(make([]blockedEntry, 0, len(set)), maps.Values(set))
+			t.usage.Blocked, t.usage.BlockedTotal = c.oldestFirst(name, all), countWorkloads(all)
 			if input.LocalQueues[name] {
 				t.usage.Local = c.waitingByNamespace(name, set)
 			}
@@ -147,10 +149,11 @@ type counter struct {
 	// charged are the pods in charges, ending those that are terminating and may have cards still.
 	charged []chargedPod
 	ending  []*corev1.Pod
-	// fleet, holders and subtrees are nil until something waits for them.
-	fleet    *blocked.Fleet
-	holders  *blocked.Holders
-	subtrees map[string]subtree
+	// fleet, holders, subtrees and what these use are nil until something waits for them.
+	fleet        *blocked.Fleet
+	holders      *blocked.Holders
+	subtrees     map[string]subtree
+	subtreeUsage map[string]map[card.Name]card.Count
 }
 
 // chargedPod is a pod with its charge.

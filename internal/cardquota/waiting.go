@@ -35,8 +35,8 @@ type siblings struct {
 	cause *waiting
 }
 
-// siblingsOf groups pods. Of several causes the one with the alphabetically first message
-// counts, so that the order of pods does not matter.
+// siblingsOf groups pods. Of several causes the one with the first message counts, so that the
+// order of pods does not matter.
 func siblingsOf(all []waiting) map[workloadCard]*siblings {
 	out := map[workloadCard]*siblings{}
 	for i := range all {
@@ -53,7 +53,7 @@ func siblingsOf(all []waiting) map[workloadCard]*siblings {
 				s.taken = map[string]card.Count{}
 			}
 			s.taken[node] = s.taken[node].Add(w.request.Count)
-		case !w.statement.IsSilent() && (s.cause == nil || w.entry.Message < s.cause.entry.Message):
+		case !w.statement.IsSilent() && (s.cause == nil || blocked.CompareMessages(w.entry.Message, s.cause.entry.Message) < 0):
 			s.cause = w
 		}
 	}
@@ -69,20 +69,26 @@ type blockedKey struct {
 // blockedEntry is an entry with what finds the holders of its cards.
 type blockedEntry struct {
 	v1alpha1.BlockedStatus
-	names []card.Name
+	// names are the cards of the request, helpful those of which free ones would help.
+	names, helpful []card.Name
 	// ancestor is the queue above whose quota is exhausted, "" if the tree does not have it there.
 	ancestor string
 }
 
 type blockedSet map[blockedKey]blockedEntry
 
-// add counts a pod in the entry of its workload. The entry keeps the earliest time and the
-// alphabetically first message, so the order of pods does not matter.
+// add counts a pod in the entry of its workload. The entry keeps the earliest time and the first
+// message, so the order of pods does not matter.
 func (s blockedSet) add(b blockedEntry) {
 	key := blockedKey{workloadCard{b.Workload, b.Card}, b.Reason}
 	if had, ok := s[key]; ok {
 		b.Count = int64(card.Count(b.Count).Add(card.Count(had.Count)))
-		b.Message = min(b.Message, had.Message)
+		if blocked.CompareMessages(had.Message, b.Message) < 0 {
+			b.Message = had.Message
+		}
+		if len(b.helpful) < len(had.helpful) { // a pod with fewer cards
+			b.helpful = had.helpful
+		}
 		if b.ancestor == "" || had.ancestor != "" && had.ancestor < b.ancestor {
 			b.ancestor = had.ancestor
 		}
@@ -116,12 +122,12 @@ func (c *counter) explainWaiting(queue string, all []waiting) blockedSet {
 	for i := range all {
 		w := &all[i]
 		group := groups[workloadCard{w.entry.Workload, w.entry.Card}]
-		entry, statement := blockedEntry{BlockedStatus: w.entry, names: w.request.Names}, w.statement
+		entry, statement := blockedEntry{BlockedStatus: w.entry, names: w.request.Names, helpful: c.withQuotaLeft(queue, &w.request)}, w.statement
 		if statement.IsSilent() && group.cause != nil {
 			statement, entry.Message = group.cause.statement, group.cause.entry.Message
 		}
 		request := w.request
-		request.Taken = group.taken
+		request.Names, request.Taken = entry.helpful, group.taken
 		entry.Reason = blocked.ReasonFor(statement, &request, c.countFleet)
 		if entry.Reason == v1alpha1.BlockedAncestorQuotaExhausted {
 			if stated := ancestorOf(statement); c.subtreeOf(stated).has[queue] {
@@ -130,7 +136,42 @@ func (c *counter) explainWaiting(queue string, all []waiting) blockedSet {
 		}
 		set.add(entry)
 	}
+	set.shareTimeOfGangs()
 	return set
+}
+
+// shareTimeOfGangs gives all entries of a gang that is incomplete the time of its oldest pod, because its
+// pods wait together. So what keeps the gang waiting stands beside the pods that have a place.
+func (s blockedSet) shareTimeOfGangs() {
+	oldest := map[v1alpha1.WorkloadReference]metav1.Time{}
+	for key, entry := range s {
+		if key.reason == v1alpha1.BlockedGangIncomplete {
+			oldest[key.workload] = entry.Since
+		}
+	}
+	if len(oldest) == 0 {
+		return
+	}
+	for key, entry := range s {
+		if since, isGang := oldest[key.workload]; isGang && entry.Since.Before(&since) {
+			oldest[key.workload] = entry.Since
+		}
+	}
+	for key, entry := range s {
+		if since, isGang := oldest[key.workload]; isGang {
+			entry.Since = since
+			s[key] = entry
+		}
+	}
+}
+
+// countWorkloads counts the workloads of some entries.
+func countWorkloads(entries []blockedEntry) int {
+	workloads := make(map[v1alpha1.WorkloadReference]bool, len(entries))
+	for i := range entries {
+		workloads[entries[i].Workload] = true
+	}
+	return len(workloads)
 }
 
 // ancestorOf returns the queue that refuses.
@@ -149,7 +190,7 @@ func (c *counter) waitingByNamespace(queue string, set blockedSet) map[string]lo
 	}
 	out := make(map[string]localquota.Waiting, len(entries))
 	for namespace, all := range entries {
-		out[namespace] = localquota.Waiting{Blocked: c.oldestFirst(queue, all), Total: len(all)}
+		out[namespace] = localquota.Waiting{Blocked: c.oldestFirst(queue, all), Total: countWorkloads(all)}
 	}
 	return out
 }
@@ -171,7 +212,7 @@ func (c *counter) oldestFirst(queue string, entries []blockedEntry) []v1alpha1.B
 				entry.Holders = c.listHolders().InSubtree(entry.ancestor, c.queuesBelow, entry.names)
 			}
 		case v1alpha1.BlockedNoFreeCard, v1alpha1.BlockedFragmented:
-			entry.Holders = c.listHolders().Anywhere(entry.names)
+			entry.Holders = c.listHolders().Anywhere(entry.helpful)
 		}
 		out = append(out, entry.BlockedStatus)
 	}

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
@@ -85,6 +87,9 @@ func TestWaiting(t *testing.T) {
 			pods: pods{gang("a").Unschedulable("Pod lab/a can possibly be assigned to h200, once minAvailable is satisfied"),
 				gang("b").Unschedulable("Pod lab/b can possibly be assigned to h200, once minAvailable is satisfied"), gang("c").Unschedulable(full), onH200("r", 4)},
 			want: []string{"train NVIDIA-H200 4 GangIncomplete", "train NVIDIA-H200 2 NoFreeCard: 4 r of r"}},
+		"a job without pods, whose quota of one card is used up": {
+			groups: groups{group().Queue("q").Request(`{"NVIDIA-H200":16,"NVIDIA-GeForce-RTX-4090":2}`).Unschedulable(exhausted("q", 8))}, pods: pods{onH200("q", 5), podOf("4090", "q").Card("").GPUs(3).Running("4090")},
+			want: []string{"g NVIDIA-GeForce-RTX-4090 2 GangIncomplete", "g NVIDIA-H200 16 QuotaExhausted: 5 q of q (training)"}},
 		"a job without pods": {
 			groups: groups{group().Queue("q").Request(`{"NVIDIA-H200":16}`).Unschedulable("1/1 tasks in gang unschedulable: pod group is not ready")},
 			want:   []string{"g NVIDIA-H200 16 NoFreeCard"}},
@@ -96,7 +101,77 @@ func TestWaiting(t *testing.T) {
 		got := CountUsage(CountInput{Pods: tc.pods.objects(), PodGroups: tc.groups.objects(), Inventory: fleet(), Nodes: nodes,
 			ServiceTypes: map[string]string{"q": "training"}, QueuesBelow: func(queue string) []string { return []string{queue, "q", "r"} }})["q"]
 		check.Equal(t, "blocked", tc.want, describeBlocked(got.Blocked), cmpopts.SortSlices(func(a, b string) bool { return a < b }))
-		check.Equal(t, "total", len(tc.want), got.BlockedTotal)
+		workloads := map[string]bool{}
+		for _, line := range tc.want {
+			workloads[strings.Fields(line)[0]] = true
+		}
+		check.Equal(t, "total", len(workloads), got.BlockedTotal)
+	}
+}
+
+// TestGangIncompleteComesLast: the first entry of a gang says what keeps it waiting, whichever of its
+// pods is the oldest. Of what is stated about its pods the entry has what is stated about the pod itself.
+func TestGangIncompleteComesLast(t *testing.T) {
+	const full = "too few <NVIDIA-H200> are free, all nodes are unavailable: 1 Insufficient nvidia.com/gpu."
+	gang := func(name, message string, age time.Duration) *builder.PodBuilder {
+		return pod(name).Queue("q").Card("NVIDIA-H200").GPUs(2).Owner("batch.volcano.sh/v1alpha1", "Job", "j").Unschedulable(message).Created(noon.Add(-age))
+	}
+	placed := func(name string) string {
+		return "Pod lab/" + name + " can possibly be assigned to h200, once minAvailable is satisfied"
+	}
+	for _, age := range []time.Duration{0, 10 * time.Second} {
+		got := CountUsage(CountInput{Inventory: fleet(), Nodes: fleetNodes(), Pods: pods{
+			gang("j-0", placed("j-0"), 20*time.Second-age), gang("j-1", placed("j-1"), 20*time.Second), gang("j-2", full, 10*time.Second+age),
+			gang("j-3", "pod group is not ready, 4 Pending, 4 minAvailable; Pending: 2 Schedulable, 2 Unschedulable. Origin reason is j-2: "+full, 0),
+			pod("newer").Queue("q").GPUs(1).Unschedulable(full).Created(noon.Add(-5 * time.Second)), podOf("runs", "r").GPUs(4).Running("h200"),
+		}.objects()})["q"]
+		check.Equal(t, "blocked", []string{"j NVIDIA-H200 4 NoFreeCard: 4 r of r", "j NVIDIA-H200 4 GangIncomplete", "newer nvidia.com/gpu 1 NoFreeCard: 4 r of r"}, describeBlocked(got.Blocked))
+		check.Equal(t, "message", full, got.Blocked[0].Message)
+		check.Equal(t, "total", 2, got.BlockedTotal)
+		for _, entry := range got.Blocked[:2] {
+			check.That(t, entry.Since.Equal(&metav1.Time{Time: noon.Add(-20 * time.Second)}), "it waits since %s", entry.Since)
+		}
+	}
+}
+
+// TestOnlyCardsWithQuotaLeftHelp: free cards, and holders, of a card for which the queue has no quota left
+// do not help.
+func TestOnlyCardsWithQuotaLeftHelp(t *testing.T) {
+	const full = "0/4 nodes are unavailable: 2 Insufficient nvidia.com/gpu, 2 node(s) have another card than <NVIDIA-H200|NVIDIA-H800>."
+	h200, h800 := card.Name("NVIDIA-H200"), card.Name("NVIDIA-H800")
+	// Two nodes of H200 have two free cards each, one of H800 has none.
+	nodes := fleetNodes()
+	nodes = append(nodes, card.NodeState{Name: "h200-too", IsReady: true, Node: card.Node{Model: string(h200), Cards: []card.NodeCard{{Name: h200, Resource: gpu, Count: 2}}}})
+	held := pods{podOf("a", "r").GPUs(6).Running("h200"), podOf("b", "s").GPUs(7).Running("h800"), podOf("c", "q").GPUs(1).Running("h800")}
+	const byH200, byH800 = "q NVIDIA-H200|NVIDIA-H800 4 Fragmented: 7 s of s, 6 r of r, 1 q of q", "q NVIDIA-H200|NVIDIA-H800 4 NoFreeCard: 7 s of s, 1 q of q"
+	for t, tc := range check.Cases(t, map[string]struct {
+		quotas map[string]card.Quota
+		named  string
+		want   string
+	}{
+		"quota of both":                           {map[string]card.Quota{"q": {h200: 4, h800: 8}}, "NVIDIA-H200|NVIDIA-H800", byH200},
+		"quota of one":                            {map[string]card.Quota{"q": {h800: 8}}, "NVIDIA-H200|NVIDIA-H800", byH800},
+		"too little quota of one":                 {map[string]card.Quota{"q": {h200: 3, h800: 8}}, "NVIDIA-H200|NVIDIA-H800", byH800},
+		"quota of none is left":                   {map[string]card.Quota{"q": {h200: 3, h800: 4}}, "NVIDIA-H200|NVIDIA-H800", byH200},
+		"a queue without a CardQuota":             {map[string]card.Quota{"r": {h800: 8}}, "NVIDIA-H200|NVIDIA-H800", byH200},
+		"the resource alone":                      {map[string]card.Quota{"q": {h800: 8}}, "", "q nvidia.com/gpu 4 NoFreeCard: 7 s of s, 1 q of q"},
+		"others use the quota of the queue above": {map[string]card.Quota{"q": {h200: 8, h800: 8}, "top": {h200: 8, h800: 16}}, "NVIDIA-H200|NVIDIA-H800", byH800},
+		"the queue above has quota left":          {map[string]card.Quota{"q": {h200: 8, h800: 8}, "top": {h200: 10, h800: 16}}, "NVIDIA-H200|NVIDIA-H800", byH200},
+	}) {
+		inventory := map[string]card.Node{}
+		for _, node := range nodes {
+			inventory[node.Name] = node.Node
+		}
+		got := CountUsage(CountInput{Pods: append(pods{podOf("w", "q").GPUs(4).Unschedulable(full).Card(tc.named)}, held...).objects(), Inventory: card.NewInventory(inventory), Nodes: nodes, Quotas: tc.quotas,
+			QueuesBelow: func(queue string) []string {
+				if queue == "top" {
+					return []string{"top", "q", "r"}
+				}
+				return []string{queue}
+			},
+			QueuesAbove: func(string) []string { return []string{"top"} },
+		})["q"]
+		check.Equal(t, "blocked", []string{tc.want}, describeBlocked(got.Blocked))
 	}
 }
 
@@ -188,7 +263,7 @@ func TestWaitingDoesNotDependOnTheOrderOfPods(t *testing.T) {
 	messages := []string{"", "full", "0/4 nodes are unavailable: 4 Insufficient nvidia.com/gpu.", "0/4 nodes are unavailable: 4 node(s) were unschedulable.", exhausted("q", 8), exhausted("q", 0),
 		"Pod lab/a can possibly be assigned to h200, once minAvailable is satisfied", "Queue <top>, an ancestor of <q>, " + exhausted("q", 8)[len("Queue <q> "):], exhausted("r", 8)}
 	seed.Check(t, func(t *rapid.T) {
-		input := CountInput{Inventory: fleet(), Nodes: fleetNodes()}
+		input := CountInput{Inventory: fleet(), Nodes: fleetNodes(), Quotas: map[string]card.Quota{"q": {"NVIDIA-H200": 8, "NVIDIA-H800": 4}, "r": {"NVIDIA-H200": 3}}}
 		for i := range rapid.IntRange(0, 20).Draw(t, "pods") {
 			b := podOf(fmt.Sprint("p", i), rapid.SampledFrom([]string{"q", "r"}).Draw(t, "queue")).GPUs(rapid.IntRange(0, 4).Draw(t, "count")).
 				Card(rapid.SampledFrom([]string{"", "NVIDIA-H200", "NVIDIA-H200|NVIDIA-H800"}).Draw(t, "card")).ServiceType(rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "type"))

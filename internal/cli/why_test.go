@@ -209,6 +209,38 @@ func TestWhyAgreesWithTheStatus(t *testing.T) {
 	check.Contains(t, "in the status", stated, "(CardsTerminating)")
 }
 
+// TestWhyOfAGang: of a gang some pods have a place, and one finds too few free cards.
+func TestWhyOfAGang(t *testing.T) {
+	gang := v1alpha1.WorkloadReference{APIGroup: "batch.volcano.sh", Kind: "Job", Namespace: "lab", Name: "j"}
+	pod := func(name, message string) client.Object {
+		return builder.Pod("lab", name).Queue("roomy").Card("NVIDIA-H200").GPUs(2).Owner("batch.volcano.sh/v1alpha1", "Job", "j").Created(at.Add(-5 * 60e9)).Unschedulable(message).Obj()
+	}
+	const placed, full = "Pod lab/j-0 can possibly be assigned to h200-0, once minAvailable is satisfied", "too few <NVIDIA-H200> are free, all nodes are unavailable: 1 Insufficient nvidia.com/gpu."
+	waits := []v1alpha1.BlockedStatus{
+		{Workload: gang, Card: "NVIDIA-H200", Count: 4, Reason: v1alpha1.BlockedNoFreeCard, Message: full, Holders: []v1alpha1.CardHolder{{ServiceType: "training", Card: "NVIDIA-H200", Count: 3}}},
+		{Workload: gang, Card: "NVIDIA-H200", Count: 2, Reason: v1alpha1.BlockedGangIncomplete, Message: placed},
+	}
+	for order, listed := range map[string][]v1alpha1.BlockedStatus{"as listed": waits, "as an earlier operator lists them": {waits[1], waits[0]}, "not listed": nil} {
+		local := localQuota()
+		local.Status.Queue = "roomy"
+		objects := append(busyCluster(), pod("j-0", placed), pod("j-1", full), pod("j-2", "pod group is not ready, 3 Pending, 3 minAvailable; Pending: 1 Schedulable, 2 Unschedulable. Origin reason is j-1: "+full), local)
+		for _, object := range objects {
+			if quota, ok := object.(*v1alpha1.CardQuota); ok && quota.Name == "roomy" {
+				quota.Status.Blocked = listed
+			}
+		}
+		local.Status.Blocked = listed
+		for asked, want := range map[string]string{"j-0": "GangIncomplete", "j-1": "NoFreeCard", "j-2": "NoFreeCard", "vcjob/j": "NoFreeCard"} {
+			r := execute(t, objects, interceptor.Funcs{}, "why", "-n", "lab", asked)
+			check.Contains(t, order+", "+asked, r.out, "("+want+")")
+			check.That(t, want != "NoFreeCard" || strings.Contains(r.out, "HOLDS"), "%s, %s: no holders:\n%s", order, asked, r.out)
+			if listed != nil {
+				check.Contains(t, order+", "+asked+" of a tenant", execute(t, objects, forbidCluster("lab"), "why", "-n", "lab", asked).out, "("+want+")")
+			}
+		}
+	}
+}
+
 // TestWhyOfATenant tests what the rights of a RoleBinding show: the entry of the LocalCardQuota, or, for
 // a workload that it does not list, what the scheduler states about the pods.
 func TestWhyOfATenant(t *testing.T) {

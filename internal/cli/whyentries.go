@@ -134,8 +134,7 @@ func (w *whyReader) addGangRequest(group *v1beta1.PodGroup, resource corev1.Reso
 }
 
 // findEntries sets why the workload waits: its entries in the status of the CardQuota, else what they
-// would be. The status has ten entries at most. Those of the pods that the user asks for come first,
-// and of these the ones with cards.
+// would be. The status has ten entries at most. Those of the pods that the user asks for come first.
 func (w *whyReader) findEntries() {
 	ofWorkload := func(b v1alpha1.BlockedStatus) bool { return b.Workload == w.input.Workload }
 	var blocked []v1alpha1.BlockedStatus
@@ -155,29 +154,43 @@ func (w *whyReader) findEntries() {
 			w.input.Entries = append(w.input.Entries, entry)
 		}
 	}
-	if !slices.ContainsFunc(w.input.Entries, isAsked) {
+	var counted []v1alpha1.BlockedStatus
+	isListed := slices.ContainsFunc(w.input.Entries, isAsked)
+	if !isListed || len(w.input.Entries) > 1 {
 		for _, entry := range w.countBlocked() {
 			if ofWorkload(entry) {
 				w.setRequest(entry.Card)
-				w.input.Entries = append(w.input.Entries, w.withoutGuess(entry))
+				counted = append(counted, w.withoutGuess(entry))
 			}
 		}
 	}
+	if !isListed {
+		w.input.Entries = append(w.input.Entries, counted...)
+	}
 	slices.SortStableFunc(w.input.Entries, func(a, b v1alpha1.BlockedStatus) int {
-		return entryRank(a, isAsked(a)) - entryRank(b, isAsked(b))
+		return w.entryRank(a, isAsked(a), counted) - w.entryRank(b, isAsked(b), counted)
 	})
 	w.countWaitLonger(blocked)
 }
 
-// entryRank returns the place of an entry in the explanation.
-func entryRank(b v1alpha1.BlockedStatus, isAsked bool) int {
+// entryRank returns the place of an entry in the explanation. A user who asks for one pod gets its own
+// entry first, as counted. Otherwise the entry of pods that only wait for others of their gang is the
+// last one, because the others say what would help.
+func (w *whyReader) entryRank(b v1alpha1.BlockedStatus, isAsked bool, counted []v1alpha1.BlockedStatus) int {
+	isOwn := len(w.found.pods) == 1 && slices.ContainsFunc(counted, func(own v1alpha1.BlockedStatus) bool {
+		return own.Message == b.Message || own.Card == b.Card && own.Reason == b.Reason
+	})
 	switch {
 	case !isAsked:
-		return 2
-	case b.Card == "":
-		return 1
-	default:
+		return 4
+	case isOwn:
 		return 0
+	case b.Reason == v1alpha1.BlockedGangIncomplete:
+		return 3
+	case b.Card == "":
+		return 2
+	default:
+		return 1
 	}
 }
 
@@ -231,16 +244,17 @@ func (w *whyReader) countBlocked() []v1alpha1.BlockedStatus {
 			groups = append(groups, group)
 		}
 	}
-	var below func(string) []string
+	var tree *cardquota.Tree // nil while queues are flat
 	if policy.IsTree(w.input.Policy) {
-		below = cardquota.NewTree(w.quotas, nil, w.input.Policy.Spec.UnmanagedQueues).QueuesBelow
+		tree = cardquota.NewTree(w.quotas, nil, w.input.Policy.Spec.UnmanagedQueues)
 	}
-	types := map[string]string{}
+	types, quotas := map[string]string{}, map[string]card.Quota{}
 	for _, q := range w.quotas {
-		types[q.QueueName()] = q.Spec.ServiceType
+		types[q.QueueName()], quotas[q.QueueName()] = q.Spec.ServiceType, tree.QuotaFor(q)
 	}
 	usage := cardquota.CountUsage(cardquota.CountInput{
-		Pods: pods, PodGroups: groups, Inventory: w.resolver.Inventory, Nodes: w.tracker.Nodes(), Schedulers: w.resolver.Schedulers, ServiceTypes: types, QueuesBelow: below,
+		Pods: pods, PodGroups: groups, Inventory: w.resolver.Inventory, Nodes: w.tracker.Nodes(), Quotas: quotas, Schedulers: w.resolver.Schedulers, ServiceTypes: types,
+		QueuesBelow: tree.QueuesBelow, QueuesAbove: tree.QueuesAbove,
 	})
 	return usage[w.input.Queue].Blocked
 }

@@ -5,6 +5,7 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/blocked"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/policy"
@@ -46,8 +47,9 @@ func (c *Cluster) queuesBelow(name string) []string {
 	return below
 }
 
-// ReasonFor returns why a pod waits: the entry of its workload with its message, else the first one. It
-// is "" if the scheduler states nothing.
+// ReasonFor returns why a pod waits: the entry of its workload with its message, else that of pods which
+// wait for others of their gang as it does or does not, else the first one. It is "" if the scheduler
+// states nothing.
 func ReasonFor(entries []v1alpha1.BlockedStatus, message string) (reason v1alpha1.BlockedReason, stated string) {
 	for _, entry := range entries {
 		if entry.Message == message {
@@ -56,6 +58,13 @@ func ReasonFor(entries []v1alpha1.BlockedStatus, message string) (reason v1alpha
 	}
 	if len(entries) == 0 {
 		return "", message
+	}
+	statement := blocked.ReadStatement("", message, "")
+	waitsForGang := statement.Node != "" || statement.LacksPods
+	for _, entry := range entries {
+		if (entry.Reason == v1alpha1.BlockedGangIncomplete) == waitsForGang {
+			return entry.Reason, orDefault(message, entry.Message)
+		}
 	}
 	return entries[0].Reason, orDefault(message, entries[0].Message)
 }

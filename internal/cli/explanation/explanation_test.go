@@ -195,8 +195,9 @@ var cases = map[string]func() Input{
 		return Input{Workload: ofWorkload("Job", "train"), Pending: 2, Queue: "llm", OtherScheduler: "default-scheduler"}
 	},
 	"none-two-reasons": func() Input {
-		in := waiting(v1alpha1.BlockedGangIncomplete, "Pod lab/a can possibly be assigned to h200, once minAvailable is satisfied")
-		in.Entries = append(in.Entries, v1alpha1.BlockedStatus{Reason: v1alpha1.BlockedNoFreeCard})
+		in := waiting(v1alpha1.BlockedNoFreeCard, "too few <NVIDIA-H200> are free, all nodes are unavailable: 2 Insufficient nvidia.com/gpu.")
+		in.Entries[0].Holders = []v1alpha1.CardHolder{holder("other", "ads", 4)}
+		in.Entries = append(in.Entries, v1alpha1.BlockedStatus{Reason: v1alpha1.BlockedGangIncomplete})
 		return in
 	},
 }

@@ -276,6 +276,7 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 		ServiceTypes:    types,
 		LocalQueues:     localQueues(owners, tree),
 		QueuesBelow:     tree.QueuesBelow,
+		QueuesAbove:     tree.QueuesAbove,
 	})
 	u.metrics.observeBindings(u.facts.NewBindings(schedulers), types)
 	u.metrics.setLastCount(now)

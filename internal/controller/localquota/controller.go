@@ -199,7 +199,7 @@ func (r *Reconciler) updateViews(ctx context.Context, quota *v1alpha1.CardQuota,
 		}
 		result = shared.RequeueWithin(result, again)
 	}
-	isListed := usage.BlockedTotal <= cardquota.MaxBlocked && int(quota.Status.BlockedTotal) == usage.BlockedTotal
+	isListed := max(usage.BlockedTotal, len(usage.Blocked)+1) <= cardquota.MaxBlocked && int(quota.Status.BlockedTotal) == usage.BlockedTotal
 	if !isListed && len(selected) > 0 {
 		result = shared.RequeueWithin(result, r.interval)
 	}

@@ -147,9 +147,16 @@ func TestAViewFollowsTheNextCount(t *testing.T) {
 
 // TestAViewLooksAgainWhereMoreWaitsThanIsListed: changes of what is not listed are no event.
 func TestAViewLooksAgainWhereMoreWaitsThanIsListed(t *testing.T) {
-	f := newFixture(t, 0, chatQuota(chatNamespaces), builder.Namespace("a", "team", "chat"))
-	f.reconciler.usage = counted{"chat": {BlockedTotal: cardquota.MaxBlocked + 1}}
-	check.Equal(t, "looks again", time.Minute, f.reconcile(2))
+	for what, usage := range map[string]cardquota.Usage{
+		"more workloads": {BlockedTotal: cardquota.MaxBlocked + 1}, "more entries of one workload": {BlockedTotal: 1, Blocked: make([]v1alpha1.BlockedStatus, cardquota.MaxBlocked)},
+	} {
+		quota := chatQuota(chatNamespaces)
+		quota.Status.BlockedTotal = int32(usage.BlockedTotal)
+		f := newFixture(t, 0, quota, builder.Namespace("a", "team", "chat"))
+		f.reconciler.usage = counted{"chat": usage}
+		f.reconcile(2)
+		check.Equal(t, what+": looks again", time.Minute, f.reconcile(1))
+	}
 }
 
 // TestADeletedViewIsForgotten: a view also ends with its namespace, when the controller deletes
