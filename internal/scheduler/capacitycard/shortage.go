@@ -52,22 +52,27 @@ func (p *plugin) stateJobShortages(job *api.JobInfo, fleet *blocked.Fleet) {
 		}
 	}
 	slices.SortFunc(tried, func(a, b *api.TaskInfo) int { return cmp.Compare(a.Name, b.Name) })
+	taken := p.takenByGang(job)
+	sameAs := map[string]string{} // what is stated about the skipped pods of a role
 	for _, task := range tried {
-		if text := p.shortageOf(job, task, fleet); text != "" {
+		text := p.shortageOf(job, task, fleet, taken)
+		if text != "" {
 			job.NodesFitErrors[task.UID].SetError(text)
+		}
+		if _, isKnown := sameAs[task.TaskRole]; !isKnown {
+			sameAs[task.TaskRole] = blocked.SameAsText(text, task.Name)
 		}
 	}
 	for _, task := range skipped {
-		first := slices.IndexFunc(tried, func(other *api.TaskInfo) bool { return other.TaskRole == task.TaskRole })
-		if first >= 0 {
-			job.NodesFitErrors[task.UID].SetError(blocked.SameAsText(p.shortageOf(job, tried[first], fleet), tried[first].Name))
+		if text, isKnown := sameAs[task.TaskRole]; isKnown {
+			job.NodesFitErrors[task.UID].SetError(text)
 		}
 	}
 }
 
 // shortageOf returns what the nodes lack for a pod, "" if one node has enough cards, or if the queue
-// has no room for them.
-func (p *plugin) shortageOf(job *api.JobInfo, task *api.TaskInfo, fleet *blocked.Fleet) string {
+// has no room for them. taken is what pods of the job would take.
+func (p *plugin) shortageOf(job *api.JobInfo, task *api.TaskInfo, fleet *blocked.Fleet, taken takenCards) string {
 	request := p.RequestFor(task)
 	if request.Count == 0 {
 		return ""
@@ -81,7 +86,7 @@ func (p *plugin) shortageOf(job *api.JobInfo, task *api.TaskInfo, fleet *blocked
 	if len(names) == 0 {
 		return ""
 	}
-	return blocked.ShortageText(fleet.Shortage(names, request.Count, p.takenByGang(job, request)), labelOf(request))
+	return blocked.ShortageText(fleet.Shortage(names, request.Count, taken[labelOf(request)]), labelOf(request))
 }
 
 // labelOf returns the cards of a request as the user writes them, else their resource.
@@ -89,19 +94,24 @@ func labelOf(request *workload.Request) string {
 	return cmp.Or(request.Named.String(), string(request.Resource))
 }
 
-// takenByGang returns what pods with the same cards would take as soon as their gang is complete, by
-// node.
-func (p *plugin) takenByGang(job *api.JobInfo, request *workload.Request) map[string]card.Count {
-	var taken map[string]card.Count
+// takenCards are what pods would take as soon as their gang is complete: by their cards as the user
+// writes them, and by node.
+type takenCards map[string]map[string]card.Count
+
+// takenByGang returns what pods of a job would take as soon as it is complete.
+func (p *plugin) takenByGang(job *api.JobInfo) takenCards {
+	taken := takenCards{}
 	for _, task := range job.TaskStatusIndex[api.Pending] {
 		last := task.LastTransaction
-		if last == nil || last.Status != api.Allocated || labelOf(p.RequestFor(task)) != labelOf(request) {
+		if last == nil || last.Status != api.Allocated {
 			continue
 		}
-		if taken == nil {
-			taken = map[string]card.Count{}
+		request := p.RequestFor(task)
+		label := labelOf(request)
+		if taken[label] == nil {
+			taken[label] = map[string]card.Count{}
 		}
-		taken[last.NodeName] = taken[last.NodeName].Add(p.RequestFor(task).Count)
+		taken[label][last.NodeName] = taken[label][last.NodeName].Add(request.Count)
 	}
 	return taken
 }

@@ -1,10 +1,14 @@
 package capacitycard
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/blocked"
+	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
@@ -19,8 +23,11 @@ func TestPodsSayWhatNodesLack(t *testing.T) {
 		"not on one node":        {`node a,b A 4; queue q {"A":16}; r q 1: a b cards=2; j q 1: - cards=4`, "j-0", "enough <A> are free, but not on one node, all nodes are unavailable: ", "Fragmented"},
 		"no such card":           {`node a A 4; queue q {"C":16}; j q 1: - card=C`, "j-0", "no node has <C>, all nodes are unavailable: ", "UnknownCard"},
 		"of two cards, one left": {`node a A 4; node b B 4; queue q {"A":1,"B":8}; r q 1: b cards=4; j q 1: - card=A|B cards=2`, "j-0", "too few <A|B> are free, all nodes are unavailable: ", "NoFreeCard"},
-		"quota":                  {`node a A 4; queue q {"A":4}; r q 1: a cards=4; j q 1: - cards=1 phase=Inqueue`, "j-0", "Queue <q> has insufficient <A> quota", "QuotaExhausted"},
-		"the next of its role":   {`node a,b A 4; queue q {"A":16}; r q 1: a cards=2; j q 1: b -*2 cards=4 tasks=worker*3/1`, "j-2", "too few <A> are free, all nodes are unavailable, as for pod j-1 of the same role", ""},
+		"of two cards, quota for one, the other on two nodes": {`node a,b A 4; node c B 4; queue q {"B":8}; queue o {"A":16}; r o 1: a cards=2; s o 1: b cards=2; h q 1: c card=B cards=4; j q 1: - card=A|B cards=4`, "j-0",
+			"too few <A|B> are free, all nodes are unavailable: ", "NoFreeCard"},
+		"a gang of which two have a place": {`node a,b A 4; queue q {"A":16}; j q 4: -*4 cards=4 tasks=worker*4/4`, "j-2", "too few <A> are free, all nodes are unavailable: ", "NoFreeCard"},
+		"quota":                            {`node a A 4; queue q {"A":4}; r q 1: a cards=4; j q 1: - cards=1 phase=Inqueue`, "j-0", "Queue <q> has insufficient <A> quota", "QuotaExhausted"},
+		"the next of its role":             {`node a,b A 4; queue q {"A":16}; r q 1: a cards=2; j q 1: b -*2 cards=4 tasks=worker*3/1`, "j-2", "too few <A> are free, all nodes are unavailable, as for pod j-1 of the same role", ""},
 	}) {
 		s := newScene(t, tc.text).enqueueAndAllocate()
 		s.p.statePodShortages()
@@ -35,7 +42,13 @@ func TestPodsSayWhatNodesLack(t *testing.T) {
 			check.That(t, statement.IsSilent(), "%+v", statement)
 			continue
 		}
-		got := blocked.ReasonFor(&statement, &blocked.Request{Names: request.Names, Named: request.Named.Names(), Count: request.Count}, s.p.newFleet)
+		// Package cardquota counts what is left of the quota of each card.
+		names := slices.DeleteFunc(slices.Clone(request.Names), func(name card.Name) bool { return !s.p.ledger.FitsCard("q", name, request.Count, request.IsFixed) })
+		if len(names) == 0 {
+			names = request.Names
+		}
+		asked := blocked.Request{Names: names, Named: request.Named.Names(), Count: request.Count, Taken: s.p.takenByGang(s.Job("j"))[labelOf(request)]}
+		got := blocked.ReasonFor(&statement, &asked, s.p.newFleet)
 		check.Equal(t, "reason", tc.reason, got)
 	}
 }
@@ -51,4 +64,23 @@ func TestShortageIsNotStatedWhereACardFits(t *testing.T) {
 	check.Equal(t, "message", before, s.refusals("j"))
 	s.p.notReadyReason = "the scheduler has just started"
 	s.p.statePodShortages()
+}
+
+// BenchmarkStateShortagesOfSkippedPods states what the nodes lack for an elastic job, of which Volcano
+// tries one pod and skips 2,000.
+func BenchmarkStateShortagesOfSkippedPods(b *testing.B) {
+	names := make([]string, 100)
+	for i := range names {
+		names[i] = fmt.Sprint("n", i)
+	}
+	s := newScene(b, `node `+strings.Join(names, ",")+` A 4; queue q {"A":16000}; r q 1: n0 cards=2; j q 1: n1 -*2001 cards=8 tasks=worker*2002/1`).enqueueAndAllocate()
+	job, fleet := s.Job("j"), s.p.newFleet()
+	for b.Loop() {
+		for task, fit := range job.NodesFitErrors {
+			if !s.p.triedTasks[task] {
+				fit.SetError("Task j-2 with role spec worker " + skippedWords)
+			}
+		}
+		s.p.stateJobShortages(job, fleet)
+	}
 }
