@@ -98,7 +98,10 @@ func (m *metricsCollector) Collect(ch chan<- prometheus.Metric) {
 	m.mu.Unlock()
 	for queue, q := range queues {
 		q.send(queue, func(desc *prometheus.Desc, value float64, labels ...string) {
-			ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+			// An invalid label costs that series and not the scrape.
+			if metric, err := prometheus.NewConstMetric(desc, prometheus.GaugeValue, value, labels...); err == nil {
+				ch <- metric
+			}
 		})
 	}
 }
@@ -111,15 +114,17 @@ func (q *queueMetrics) send(queue string, gauge func(desc *prometheus.Desc, valu
 	if !q.oldestWithinQuota.IsZero() {
 		gauge(oldestWithinQuotaDesc, float64(q.oldestWithinQuota.Unix()), queue)
 	}
-	unknown := 0.0
+	pending := map[string]float64{} // a card may have the name of unknownCard
 	for _, c := range q.cards {
 		if c.Quota == 0 && c.Used == 0 && c.Physical == 0 {
-			unknown += float64(c.Pending)
+			if c.Pending > 0 {
+				pending[unknownCard] += float64(c.Pending)
+			}
 			continue
 		}
+		pending[c.Name] += float64(c.Pending)
 		gauge(quotaDesc, float64(c.Quota), queue, c.Name)
 		gauge(usedDesc, float64(c.Used), queue, c.Name)
-		gauge(pendingDesc, float64(c.Pending), queue, c.Name)
 		if c.OverQuotaBy > 0 {
 			gauge(overDesc, float64(c.OverQuotaBy), queue, c.Name)
 		}
@@ -127,7 +132,7 @@ func (q *queueMetrics) send(queue string, gauge func(desc *prometheus.Desc, valu
 			gauge(deservedDesc, float64(c.Deserved), queue, c.Name)
 		}
 	}
-	if unknown > 0 {
-		gauge(pendingDesc, unknown, queue, unknownCard)
+	for name, cards := range pending {
+		gauge(pendingDesc, cards, queue, name)
 	}
 }

@@ -96,6 +96,14 @@ func TestUnknownCardsAreOneSeries(t *testing.T) {
 	check.Equal(t, "series of quota and use", 6, testutil.CollectAndCount(s, "cardquota_quota_cards", "cardquota_used_cards"))
 }
 
+// TestACardNamedUnknownIsNoSecondSeries: one series twice would fail the whole page.
+func TestACardNamedUnknownIsNoSecondSeries(t *testing.T) {
+	s := newMetricsCollector()
+	s.setQueue("q", queueMetrics{cards: []v1alpha1.CardStatus{{Name: "unknown", Quota: 2, Pending: 1}, {Name: "made-up", Pending: 3}}})
+	want := "cardquota_pending_cards{card=\"unknown\",queue=\"q\"} 4\n"
+	check.That(t, strings.Contains(seriesOf(t, s), want), "series %s", seriesOf(t, s))
+}
+
 // TestSeriesOfAQueueAreBounded: docs/metrics.md states this bound.
 func TestSeriesOfAQueueAreBounded(t *testing.T) {
 	for _, count := range []int{0, 1, 20, cardquota.MaxStatusCards} {
