@@ -73,8 +73,8 @@ func TestAlertsFireWhenTheyShall(t *testing.T) {
 		"pods hold cards past it":          {[]string{operator, `cardquota_enforced{reason="CardBypass"} 0x60`, sessions, ready, configured}, []string{bypass}},
 		"not for a quarter of an hour":     {[]string{operator, `cardquota_enforced{reason="CardBypass"} 0x29 stale`, `cardquota_enforced{reason="Enforced"} _x29 1x30`, sessions, ready, configured}, nil},
 		"and then a second scheduler does": {[]string{operator, `cardquota_enforced{reason="CardBypass"} 0x19 stale`, `cardquota_enforced{reason="SecondScheduler"} _x19 0x40`, sessions, ready, configured}, []string{unproven}},
-		"a queue holds too much":           {[]string{operator, `cardquota_queue_card_allocated{queue="q",card="A"} 3x60`, `cardquota_queue_card_quota{queue="q",card="A"} 2x60`}, []string{over}},
-		"for a quarter of an hour at most": {[]string{operator, `cardquota_queue_card_allocated{queue="q",card="A"} 3x29 2x30`, `cardquota_queue_card_quota{queue="q",card="A"} 2x60`}, nil},
+		"a queue holds too much":           {[]string{operator, `cardquota_scheduler_used_cards{queue="q",card="A"} 3x60`, `cardquota_scheduler_quota_cards{queue="q",card="A"} 2x60`}, []string{over}},
+		"for a quarter of an hour at most": {[]string{operator, `cardquota_scheduler_used_cards{queue="q",card="A"} 3x29 2x30`, `cardquota_scheduler_quota_cards{queue="q",card="A"} 2x60`}, nil},
 		"a node without labels":            {[]string{operator, `cardquota_nodes_anomalous 1x60`}, []string{outside}},
 		"the operator counts no more":      {[]string{operator, `cardquota_last_recount_timestamp_seconds{pod="m"} 0+30x19 570x40`}, []string{stale}},
 		"no replica of it counts":          {[]string{operator, `cardquota_last_recount_timestamp_seconds{pod="m"} 0+30x19 stale`}, []string{stale}},
@@ -122,8 +122,8 @@ func TestSlowAlerts(t *testing.T) {
 
 func TestSummariesNameWhatIsWrong(t *testing.T) {
 	fired := newWorld(t, operator, `cardquota_enforced{reason="StockScheduler"} 0x60`,
-		`cardquota_queue_card_allocated{queue="research",card="NVIDIA-H200"} 6x60`,
-		`cardquota_queue_card_quota{queue="research",card="NVIDIA-H200"} 4x60`).firedAlerts(t)
+		`cardquota_scheduler_used_cards{queue="research",card="NVIDIA-H200"} 6x60`,
+		`cardquota_scheduler_quota_cards{queue="research",card="NVIDIA-H200"} 4x60`).firedAlerts(t)
 	for alert, want := range map[string]string{unproven: ": StockScheduler.", over: "research holds 6 NVIDIA-H200,"} {
 		if !strings.Contains(fired[alert], want) {
 			t.Errorf("%s says %q, want …%s…", alert, fired[alert], want)

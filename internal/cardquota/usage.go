@@ -76,6 +76,9 @@ type Usage struct {
 	// entries. A workload has one for each card and reason. BlockedTotal counts the workloads.
 	Blocked      []v1alpha1.BlockedStatus
 	BlockedTotal int
+	// BlockedCards is for how many cards all that is blocked waits, by reason; nil for none. It is that of
+	// the queue alone.
+	BlockedCards map[v1alpha1.BlockedReason]card.Count
 	// Local is what waits in each namespace, of a queue in LocalQueues.
 	Local map[string]localquota.Waiting
 	// Members counts the unfinished pods and PodGroups that hold cards of the queue, or may
@@ -88,7 +91,7 @@ type Usage struct {
 func (u Usage) Equal(o Usage) bool {
 	return u.MilliCPU == o.MilliCPU && u.Memory == o.Memory && u.Members == o.Members && u.BlockedTotal == o.BlockedTotal &&
 		u.OldestPending.Equal(&o.OldestPending) && u.OldestWithinQuota.Equal(&o.OldestWithinQuota) &&
-		maps.Equal(u.Used, o.Used) && maps.Equal(u.Repeated, o.Repeated) && maps.Equal(u.Pending, o.Pending) && slices.EqualFunc(u.Blocked, o.Blocked, equalBlocked) &&
+		maps.Equal(u.Used, o.Used) && maps.Equal(u.Repeated, o.Repeated) && maps.Equal(u.Pending, o.Pending) && maps.Equal(u.BlockedCards, o.BlockedCards) && slices.EqualFunc(u.Blocked, o.Blocked, equalBlocked) &&
 		maps.EqualFunc(u.Local, o.Local, func(a, b localquota.Waiting) bool {
 			return a.Total == b.Total && slices.EqualFunc(a.Blocked, b.Blocked, equalBlocked)
 		})
@@ -127,7 +130,7 @@ func CountUsageAndCharges(input CountInput) (map[string]Usage, map[types.UID]quo
 	for name, t := range c.queues {
 		if len(t.waiting) > 0 {
 			set := c.explainWaiting(name, t.waiting)
-			t.usage.OldestWithinQuota = set.oldestWithinQuota()
+			t.usage.OldestWithinQuota, t.usage.BlockedCards = set.oldestWithinQuota(), set.cardsByReason()
 			all := slices.AppendSeq(make([]blockedEntry, 0, len(set)), maps.Values(set))
 			t.usage.Blocked, t.usage.BlockedTotal = c.oldestFirst(name, all), countWorkloads(all)
 			if input.LocalQueues[name] {

@@ -93,7 +93,7 @@ var Day = []Scene{
 		Name: "evening", play: mendThings,
 		until: []string{
 			usedIs(ranker, 0), usedIs(pretrain, pretrainQuota), `cardquota_enforced == 1`, `sum(cardquota_pending_cards{queue="pretrain"}) == 0`,
-			fmt.Sprintf(`sum(cardquota_queue_card_allocated{queue="pretrain"}) == %d`, pretrainQuota), // of the scheduler
+			fmt.Sprintf(`sum(cardquota_scheduler_used_cards{queue="pretrain"}) == %d`, pretrainQuota), // of the scheduler
 		},
 	},
 }

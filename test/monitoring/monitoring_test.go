@@ -154,7 +154,7 @@ func (e *Env) checkCards(t *testing.T) {
 	}
 	check.Equal(t, "cards of pods, and by status", held, status)
 	check.Equal(t, "cards of nodes", physical, e.byCard(t, "max by (card) (cardquota_physical_cards)", time.Now()))
-	for _, used := range []string{"cardquota_used_cards", "cardquota_queue_card_allocated", "cardquota_allocated_cards"} {
+	for _, used := range []string{"cardquota_used_cards", "cardquota_scheduler_used_cards", "cardquota_allocated_cards"} {
 		check.Equal(t, used, held, e.byCard(t, "sum by (card) ("+used+")", time.Now()))
 	}
 }

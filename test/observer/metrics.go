@@ -1,16 +1,19 @@
 package observer
 
 import (
+	"maps"
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/test/observer/rule"
 )
 
-// gauge adds an expected series.
+// gauge adds a series that must be served, also with the value 0. A series that is not added may be
+// absent or 0.
 type gauge func(name string, value float64, labels map[string]string)
 
 // expectOperatorMetrics adds what the operator must serve, by a recount. It returns the names of
@@ -28,7 +31,7 @@ func (m *clusterState) expectOperatorMetrics(add gauge) []string {
 		"cardquota_quota_cards", "cardquota_used_cards", "cardquota_pending_cards", "cardquota_over_quota_cards", "cardquota_deserved_cards",
 		"cardquota_queue_info", oldestPendingMetric, oldestWithinQuotaMetric, "cardquota_unowned_quota_cards", "cardquota_physical_cards",
 		"cardquota_healthy_cards", "cardquota_cordoned_cards", "cardquota_granted_cards", "cardquota_over_allocated_cards", "cardquota_allocated_cards",
-		"cardquota_over_allocation_allowed",
+		"cardquota_over_allocation_allowed", anomaliesMetric, blockedMetric,
 	}
 }
 
@@ -48,10 +51,20 @@ func (m *clusterState) expectUnownedQuotas(add gauge) {
 
 // expectInventoryMetrics adds the series of each card.
 func (m *clusterState) expectInventoryMetrics(add gauge) {
+	if m.stated != nil && !m.ignoresInventory { // checkInventory compares the status with a recount
+		add(anomaliesMetric, float64(m.stated.Status.AnomaliesTotal), map[string]string{})
+	} else {
+		add(ignoredSeries+anomaliesMetric, 0, map[string]string{})
+	}
 	for name, c := range m.recountInventory().cards {
-		if c.allowing > 0 && c.refusing == 0 {
-			add("cardquota_over_allocation_allowed", 1, map[string]string{"card": name})
+		if c.total == 0 && c.quota == 0 && (c.allocated == 0 || c.isUncertain) {
+			continue // it is only requested, or perhaps held
 		}
+		allowed := 0.0
+		if c.allowing > 0 && c.refusing == 0 {
+			allowed = 1
+		}
+		add("cardquota_over_allocation_allowed", allowed, map[string]string{"card": name})
 		for metric, value := range map[string]int64{
 			"cardquota_physical_cards": c.total, "cardquota_healthy_cards": c.healthy, "cardquota_cordoned_cards": c.cordoned,
 			"cardquota_granted_cards": c.quota, "cardquota_over_allocated_cards": max(0, c.quota-c.healthy), "cardquota_allocated_cards": c.allocated,
@@ -70,6 +83,8 @@ const ignoredSeries = "any "
 const (
 	oldestPendingMetric     = "cardquota_oldest_pending_timestamp_seconds"
 	oldestWithinQuotaMetric = "cardquota_oldest_pending_within_quota_timestamp_seconds"
+	anomaliesMetric         = "cardquota_anomalies"
+	blockedMetric           = "cardquota_blocked_cards"
 )
 
 // expectQuotaMetrics adds the series of a CardQuota's queue. The cards of a parent are those of the
@@ -86,20 +101,29 @@ func (m *clusterState) expectQuotaMetrics(quota *v1alpha1.CardQuota, add gauge) 
 	if m.options.Tree && (quota.Spec.ServiceType == "" || m.isAnyParent(queue)) {
 		return
 	}
-	unknown := int64(0)
+	pending := map[string]int64{}
 	for name, c := range status {
 		labels := map[string]string{"queue": queue, "card": name}
 		if c.Quota == 0 && c.Used == 0 && c.Physical == 0 {
-			unknown += c.Pending
+			if c.Pending > 0 {
+				pending["unknown"] += c.Pending
+			}
 			continue
 		}
+		pending[name] += c.Pending
 		add("cardquota_quota_cards", float64(c.Quota), labels)
 		add("cardquota_used_cards", float64(c.Used), labels)
-		add("cardquota_pending_cards", float64(c.Pending), labels)
-		add("cardquota_over_quota_cards", float64(c.OverQuotaBy), labels)
-		add("cardquota_deserved_cards", float64(c.Deserved), labels)
+		if c.OverQuotaBy > 0 {
+			add("cardquota_over_quota_cards", float64(c.OverQuotaBy), labels)
+		}
+		if m.options.Tree {
+			add("cardquota_deserved_cards", float64(c.Deserved), labels)
+		}
 	}
-	add("cardquota_pending_cards", float64(unknown), map[string]string{"queue": queue, "card": "unknown"})
+	for name, count := range pending {
+		add("cardquota_pending_cards", float64(count), map[string]string{"queue": queue, "card": name})
+	}
+	expectBlockedCards(quota, add)
 	if oldest := m.oldestWaiting(queue); !oldest.IsZero() {
 		add(oldestPendingMetric, float64(oldest.Unix()), map[string]string{"queue": queue})
 	}
@@ -109,6 +133,25 @@ func (m *clusterState) expectQuotaMetrics(quota *v1alpha1.CardQuota, add gauge) 
 	}
 	if oldest := oldestWithinQuota(quota); !oldest.IsZero() {
 		add(name, float64(oldest.Unix()), map[string]string{"queue": queue})
+	}
+}
+
+// expectBlockedCards adds the cards that wait in a queue by reason, as status.blocked has them. If the
+// status has no room for all of it, there may be more.
+func expectBlockedCards(quota *v1alpha1.CardQuota, add gauge) {
+	cards := map[v1alpha1.BlockedReason]int64{}
+	for _, entry := range quota.Status.Blocked {
+		cards[entry.Reason] += entry.Count
+	}
+	isComplete := int(quota.Status.BlockedTotal) <= len(quota.Status.Blocked)
+	for _, reason := range blockedReasons {
+		labels := map[string]string{"queue": quota.QueueName(), "reason": string(reason)}
+		switch {
+		case !isComplete:
+			add(ignoredSeries+blockedMetric, 0, labels)
+		case cards[reason] > 0:
+			add(blockedMetric, float64(cards[reason]), labels)
+		}
 	}
 }
 
@@ -158,8 +201,9 @@ func (m *clusterState) expectSchedulerMetrics(add gauge) []string {
 		m.expectSchedulerQueue(name, queue.Annotations[v1alpha1.AnnotationCardQuota], rule.LimitsOf(queue, m.options.Unmanaged), add)
 	}
 	for name, count := range m.inventory.Totals() {
-		add("cardquota_card_physical", float64(count), map[string]string{"card": name})
+		add("cardquota_scheduler_physical_cards", float64(count), map[string]string{"card": name})
 	}
+	add("cardquota_nodes_anomalous", float64(m.anomalousNodes()), map[string]string{})
 	unowned, uncertain := map[string]int64{}, map[string]bool{}
 	for _, state := range m.pods {
 		if state.charge == nil {
@@ -173,6 +217,9 @@ func (m *clusterState) expectSchedulerMetrics(add gauge) []string {
 		}
 	}
 	for card, count := range unowned {
+		if count == 0 {
+			continue
+		}
 		name := "cardquota_card_unowned"
 		if uncertain[card] {
 			name = ignoredSeries + name
@@ -180,9 +227,26 @@ func (m *clusterState) expectSchedulerMetrics(add gauge) []string {
 		add(name, float64(count), map[string]string{"card": card})
 	}
 	return []string{
-		"cardquota_queue_card_quota", "cardquota_queue_card_allocated", "cardquota_queue_card_deserved", "cardquota_queue_card_guarantee",
-		"cardquota_queue_card_borrowed", "cardquota_card_physical", "cardquota_card_unowned",
+		"cardquota_scheduler_quota_cards", "cardquota_scheduler_used_cards", "cardquota_scheduler_deserved_cards", "cardquota_queue_card_guarantee",
+		"cardquota_queue_card_borrowed", "cardquota_scheduler_physical_cards", "cardquota_card_unowned", "cardquota_nodes_anomalous",
 	}
+}
+
+// anomalousNodes counts the nodes whose labels leave a card without a name.
+func (m *clusterState) anomalousNodes() (count int) {
+	for _, node := range m.nodeObjects {
+		anomalies := rule.AnomaliesOf(node, m.options.Mappings, func(corev1.ResourceName) bool { return false })
+		if slices.ContainsFunc(anomalies, func(a rule.Anomaly) bool {
+			switch a.Reason {
+			case v1alpha1.AnomalyNoModelLabel, v1alpha1.AnomalySeveralModels, v1alpha1.AnomalyAmbiguousResource, v1alpha1.AnomalyInvalidLabel:
+				return true
+			}
+			return false
+		}) {
+			count++
+		}
+	}
+	return count
 }
 
 func (m *clusterState) expectSchedulerQueue(queue, text string, limits rule.Limits, add gauge) {
@@ -198,18 +262,23 @@ func (m *clusterState) expectSchedulerQueue(queue, text string, limits rule.Limi
 	if err != nil && text != "" || limits.AnyCard || queue == "root" {
 		prefix = ignoredSeries // nothing or zero: the queue takes no cards, or any
 	}
-	for _, numbers := range []struct {
-		name   string
-		values rule.Quota
-	}{{prefix + "cardquota_queue_card_quota", quota}, {"cardquota_queue_card_allocated", used}, {prefix + "cardquota_queue_card_deserved", deserved}, {prefix + "cardquota_queue_card_guarantee", guarantee}} {
-		for card, count := range numbers.values {
-			add(numbers.name, float64(count), map[string]string{"queue": queue, "card": card})
-		}
-	}
-	if deserved == nil {
-		return
+	cards := maps.Clone(quota) // all numbers of each card, so that they can be compared
+	if cards == nil || prefix != "" {
+		cards = rule.Quota{}
 	}
 	for card, count := range used {
-		add("cardquota_queue_card_borrowed", float64(max(0, count-deserved[card])), map[string]string{"queue": queue, "card": card})
+		if count > 0 {
+			cards[card] = 0
+		}
+	}
+	for card := range cards {
+		labels := map[string]string{"queue": queue, "card": card}
+		add("cardquota_scheduler_used_cards", float64(used[card]), labels)
+		add(prefix+"cardquota_scheduler_quota_cards", float64(quota[card]), labels)
+		if deserved != nil {
+			add(prefix+"cardquota_scheduler_deserved_cards", float64(deserved[card]), labels)
+			add(prefix+"cardquota_queue_card_guarantee", float64(guarantee[card]), labels)
+			add("cardquota_queue_card_borrowed", float64(max(0, used[card]-deserved[card])), labels)
+		}
 	}
 }

@@ -19,18 +19,41 @@ const (
 cardquota_queue_info{queue="q",tenant="team",project="",service_type="training",cardquota="q",parent=""} 1
 cardquota_quota_cards{queue="q",card="NVIDIA-H200"} 2
 cardquota_used_cards{queue="q",card="NVIDIA-H200"} 0
+cardquota_pending_cards{queue="q",card="NVIDIA-H200"} 0
 cardquota_physical_cards{card="NVIDIA-H200"} 8
 cardquota_healthy_cards{card="NVIDIA-H200"} 8
 cardquota_granted_cards{card="NVIDIA-H200"} 2
 cardquota_physical_cards{card="NVIDIA-GeForce-RTX-4090"} 8
+cardquota_granted_cards{card="NVIDIA-GeForce-RTX-4090"} 0
+cardquota_cordoned_cards{card="NVIDIA-H200"} 0
+cardquota_allocated_cards{card="NVIDIA-H200"} 0
+cardquota_over_allocated_cards{card="NVIDIA-H200"} 0
+cardquota_over_allocation_allowed{card="NVIDIA-H200"} 0
+cardquota_cordoned_cards{card="NVIDIA-GeForce-RTX-4090"} 0
+cardquota_allocated_cards{card="NVIDIA-GeForce-RTX-4090"} 0
+cardquota_over_allocated_cards{card="NVIDIA-GeForce-RTX-4090"} 0
+cardquota_over_allocation_allowed{card="NVIDIA-GeForce-RTX-4090"} 0
 cardquota_healthy_cards{card="NVIDIA-GeForce-RTX-4090"} 8`
 	rightScheduler = `cardquota_ready{} 1
-cardquota_queue_card_quota{queue="q",card="NVIDIA-H200"} 2
-cardquota_card_physical{card="NVIDIA-H200"} 8
-cardquota_card_physical{card="NVIDIA-GeForce-RTX-4090"} 8`
+cardquota_scheduler_quota_cards{queue="q",card="NVIDIA-H200"} 2
+cardquota_scheduler_used_cards{queue="q",card="NVIDIA-H200"} 0
+cardquota_queue_cpu_allocated_cores{queue="q"} 0
+cardquota_queue_cpu_quota_cores{queue="q"} 0
+cardquota_queue_memory_allocated_bytes{queue="q"} 0
+cardquota_queue_memory_quota_bytes{queue="q"} 0
+cardquota_nodes_anomalous{} 1
+cardquota_pods_charged{} 0
+cardquota_scheduler_physical_cards{card="NVIDIA-H200"} 8
+cardquota_scheduler_physical_cards{card="NVIDIA-GeForce-RTX-4090"} 8`
 	// One pod of q holds a card.
-	held = `operator+cardquota_used_cards{queue="q",card="NVIDIA-H200"} 1; operator+cardquota_allocated_cards{card="NVIDIA-H200"} 1; scheduler+cardquota_queue_card_allocated{queue="q",card="NVIDIA-H200"} 1; ` +
+	held = `operator+cardquota_used_cards{queue="q",card="NVIDIA-H200"} 1; operator+cardquota_allocated_cards{card="NVIDIA-H200"} 1; scheduler+cardquota_scheduler_used_cards{queue="q",card="NVIDIA-H200"} 1; ` +
 		`scheduler+cardquota_queue_card_request{queue="q",card="NVIDIA-H200"} 1; scheduler+cardquota_pods_charged{} 1`
+	// Queue byhand uses nothing.
+	byHandPages = `scheduler+cardquota_scheduler_used_cards{queue="byhand",card="NVIDIA-H200"} 0;
+scheduler+cardquota_queue_cpu_allocated_cores{queue="byhand"} 0;
+scheduler+cardquota_queue_cpu_quota_cores{queue="byhand"} 0;
+scheduler+cardquota_queue_memory_allocated_bytes{queue="byhand"} 0;
+scheduler+cardquota_queue_memory_quota_bytes{queue="byhand"} 0`
 	holdCard = `place a h200-0 cards=1; write quota q used=1 free=1; write queue q allocated=H200:1; write pod a on=h200-0;`
 )
 
@@ -92,46 +115,50 @@ func (w *world) servePages(t *testing.T, process int, changes ...string) {
 
 func TestMetrics(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ text, pages, want string }{
-		"right":                       {"", "", ""},
-		"another quota":               {"", `operator+cardquota_quota_cards{queue="q",card="NVIDIA-H200"} 3`, "metrics"},
-		"no quota":                    {"", `operator-cardquota_quota_cards{queue="q",card="NVIDIA-H200"}`, "metrics"},
-		"a card that is not used":     {"", `operator+cardquota_used_cards{queue="q",card="NVIDIA-H200"} 1`, "metrics"},
-		"over without use":            {"", `operator+cardquota_over_quota_cards{queue="q",card="NVIDIA-H200"} 1`, "metrics"},
-		"deserved while flat":         {"", `operator+cardquota_deserved_cards{queue="q",card="NVIDIA-H200"} 1`, "metrics"},
-		"another tenant":              {"", `operator-cardquota_queue_info{queue="q",tenant="team",project="",service_type="training",cardquota="q",parent=""}; operator+cardquota_queue_info{queue="q",tenant="x",project="",service_type="training",cardquota="q",parent=""} 1`, "metrics metrics"},
-		"another physical":            {"", `operator+cardquota_physical_cards{card="NVIDIA-H200"} 7`, "metrics"},
-		"another healthy":             {"", `operator+cardquota_healthy_cards{card="NVIDIA-H200"} 7`, "metrics"},
-		"another cordoned":            {"", `operator+cardquota_cordoned_cards{card="NVIDIA-H200"} 7`, "metrics"},
-		"another granted":             {"", `operator+cardquota_granted_cards{card="NVIDIA-H200"} 3`, "metrics"},
-		"over-allocated":              {"", `operator+cardquota_over_allocated_cards{card="NVIDIA-H200"} 3`, "metrics"},
-		"allowed over-allocation":     {`write quota q over-allocation=Allow`, `operator+cardquota_over_allocation_allowed{card="NVIDIA-H200"} 1`, ""},
-		"over-allocation is refused":  {"", `operator+cardquota_over_allocation_allowed{card="NVIDIA-H200"} 1`, "metrics"},
-		"it is allowed, not served":   {`write quota q over-allocation=Allow`, "", "metrics"},
-		"a queue that is gone":        {"", `operator+cardquota_pending_cards{queue="gone",card="NVIDIA-H200"} 0`, "metrics"},
-		"the bill of a gone queue":    {"", `operator+cardquota_card_seconds_total{queue="gone",card="NVIDIA-H200",tenant="",project="",service_type="none"} 0`, "metrics"},
-		"no leader":                   {"", `operator-cardquota_last_recount_timestamp_seconds{}`, "metrics"},
-		"held":                        {holdCard, held, ""},
-		"held, not served":            {holdCard, "", "metrics metrics metrics metrics metrics"},
-		"pending":                     {`write pod a cards=1 says=x created=7; write quota q pending=1`, `operator+cardquota_pending_cards{queue="q",card="NVIDIA-H200"} 1; operator+cardquota_oldest_pending_timestamp_seconds{queue="q"} 1735689607`, ""},
-		"another age":                 {`write pod a cards=1 says=x created=7; write quota q pending=1`, `operator+cardquota_pending_cards{queue="q",card="NVIDIA-H200"} 1; operator+cardquota_oldest_pending_timestamp_seconds{queue="q"} 1735689608`, "metrics"},
-		"pending within quota":        {"", `operator+cardquota_oldest_pending_within_quota_timestamp_seconds{queue="q"} 1`, "metrics"},
-		"unready":                     {`write node rtx4090-0 ready=False`, `operator+cardquota_healthy_cards{card="NVIDIA-GeForce-RTX-4090"} 0`, ""},
-		"the scheduler's quota":       {"", `scheduler+cardquota_queue_card_quota{queue="q",card="NVIDIA-H200"} 3`, "metrics"},
-		"the scheduler's usage":       {"", `scheduler+cardquota_queue_card_allocated{queue="q",card="NVIDIA-H200"} 3`, "metrics"},
-		"the scheduler's physical":    {"", `scheduler+cardquota_card_physical{card="NVIDIA-H200"} 3`, "metrics"},
-		"the scheduler's gone queue":  {"", `scheduler+cardquota_refusals_total{queue="gone",reason="x"} 3`, "metrics"},
-		"pods that are not charged":   {"", `scheduler+cardquota_pods_charged{} 1`, "metrics"},
-		"the scheduler's request":     {"", `scheduler+cardquota_queue_card_request{queue="q",card="NVIDIA-H200"} 1`, "metrics"},
-		"CPU that is not used":        {"", `scheduler+cardquota_queue_cpu_allocated_cores{queue="q"} 1`, "metrics"},
-		"memory that is not used":     {"", `scheduler+cardquota_queue_memory_allocated_bytes{queue="q"} 1`, "metrics"},
-		"another CPU quota":           {"", `scheduler+cardquota_queue_cpu_quota_cores{queue="q"} 1001`, "metrics"},
-		"another memory quota":        {"", `scheduler+cardquota_queue_memory_quota_bytes{queue="q"} 7`, "metrics"},
-		"unowned":                     {"", `scheduler+cardquota_card_unowned{card="NVIDIA-H200"} 3`, "metrics"},
-		"a scheduler that waits":      {"", `scheduler+cardquota_ready{} 0; scheduler-cardquota_queue_card_quota{queue="q",card="NVIDIA-H200"}`, ""},
-		"an eviction that was not":    {"", `scheduler+cardquota_reclaimed_pods_total{queue="q",reclaimer_service_type="inference"} 1`, "metrics"},
-		"a queue without a CardQuota": {`write queue byhand quota=H200:1`, `operator+cardquota_unowned_quota_cards{queue="byhand",card="NVIDIA-H200"} 1; operator+cardquota_granted_cards{card="NVIDIA-H200"} 3; scheduler+cardquota_queue_card_quota{queue="byhand",card="NVIDIA-H200"} 1`, ""},
-		"a CardQuota that is ending":  {`write quota q deleted`, `operator-cardquota_granted_cards{card="NVIDIA-H200"}`, ""},
-		"it is not served":            {`write queue byhand quota=H200:1`, `operator+cardquota_granted_cards{card="NVIDIA-H200"} 3; scheduler+cardquota_queue_card_quota{queue="byhand",card="NVIDIA-H200"} 1`, "metrics"},
+		"right":                              {"", "", ""},
+		"another quota":                      {"", `operator+cardquota_quota_cards{queue="q",card="NVIDIA-H200"} 3`, "metrics"},
+		"no quota":                           {"", `operator-cardquota_quota_cards{queue="q",card="NVIDIA-H200"}`, "metrics"},
+		"used cards are not served":          {"", `operator-cardquota_used_cards{queue="q",card="NVIDIA-H200"}`, "metrics"},
+		"the scheduler serves no used cards": {"", `scheduler-cardquota_scheduler_used_cards{queue="q",card="NVIDIA-H200"}`, "metrics"},
+		"no node is anomalous":               {"", `scheduler+cardquota_nodes_anomalous{} 0`, "metrics"},
+		"blocked by no pod":                  {"", `operator+cardquota_blocked_cards{queue="q",reason="NoFreeCard"} 1`, "metrics"},
+		"a card that is not used":            {"", `operator+cardquota_used_cards{queue="q",card="NVIDIA-H200"} 1`, "metrics"},
+		"over without use":                   {"", `operator+cardquota_over_quota_cards{queue="q",card="NVIDIA-H200"} 1`, "metrics"},
+		"deserved while flat":                {"", `operator+cardquota_deserved_cards{queue="q",card="NVIDIA-H200"} 1`, "metrics"},
+		"another tenant":                     {"", `operator-cardquota_queue_info{queue="q",tenant="team",project="",service_type="training",cardquota="q",parent=""}; operator+cardquota_queue_info{queue="q",tenant="x",project="",service_type="training",cardquota="q",parent=""} 1`, "metrics metrics"},
+		"another physical":                   {"", `operator+cardquota_physical_cards{card="NVIDIA-H200"} 7`, "metrics"},
+		"another healthy":                    {"", `operator+cardquota_healthy_cards{card="NVIDIA-H200"} 7`, "metrics"},
+		"another cordoned":                   {"", `operator+cardquota_cordoned_cards{card="NVIDIA-H200"} 7`, "metrics"},
+		"another granted":                    {"", `operator+cardquota_granted_cards{card="NVIDIA-H200"} 3`, "metrics"},
+		"over-allocated":                     {"", `operator+cardquota_over_allocated_cards{card="NVIDIA-H200"} 3`, "metrics"},
+		"allowed over-allocation":            {`write quota q over-allocation=Allow`, `operator+cardquota_over_allocation_allowed{card="NVIDIA-H200"} 1`, ""},
+		"over-allocation is refused":         {"", `operator+cardquota_over_allocation_allowed{card="NVIDIA-H200"} 1`, "metrics"},
+		"it is allowed, not served":          {`write quota q over-allocation=Allow`, "", "metrics"},
+		"a queue that is gone":               {"", `operator+cardquota_pending_cards{queue="gone",card="NVIDIA-H200"} 0`, "metrics"},
+		"the bill of a gone queue":           {"", `operator+cardquota_card_seconds_total{queue="gone",card="NVIDIA-H200",tenant="",project="",service_type="none"} 0`, "metrics"},
+		"no leader":                          {"", `operator-cardquota_last_recount_timestamp_seconds{}`, "metrics"},
+		"held":                               {holdCard, held, ""},
+		"held, not served":                   {holdCard, "", "metrics metrics metrics metrics metrics"},
+		"pending":                            {`write pod a cards=1 says=x created=7; write quota q pending=1`, `operator+cardquota_pending_cards{queue="q",card="NVIDIA-H200"} 1; operator+cardquota_oldest_pending_timestamp_seconds{queue="q"} 1735689607`, ""},
+		"another age":                        {`write pod a cards=1 says=x created=7; write quota q pending=1`, `operator+cardquota_pending_cards{queue="q",card="NVIDIA-H200"} 1; operator+cardquota_oldest_pending_timestamp_seconds{queue="q"} 1735689608`, "metrics"},
+		"pending within quota":               {"", `operator+cardquota_oldest_pending_within_quota_timestamp_seconds{queue="q"} 1`, "metrics"},
+		"unready":                            {`write node rtx4090-0 ready=False`, `operator+cardquota_healthy_cards{card="NVIDIA-GeForce-RTX-4090"} 0`, ""},
+		"the scheduler's quota":              {"", `scheduler+cardquota_scheduler_quota_cards{queue="q",card="NVIDIA-H200"} 3`, "metrics"},
+		"the scheduler's usage":              {"", `scheduler+cardquota_scheduler_used_cards{queue="q",card="NVIDIA-H200"} 3`, "metrics"},
+		"the scheduler's physical":           {"", `scheduler+cardquota_scheduler_physical_cards{card="NVIDIA-H200"} 3`, "metrics"},
+		"the scheduler's gone queue":         {"", `scheduler+cardquota_refusals_total{queue="gone",reason="x"} 3`, "metrics"},
+		"pods that are not charged":          {"", `scheduler+cardquota_pods_charged{} 1`, "metrics"},
+		"the scheduler's request":            {"", `scheduler+cardquota_queue_card_request{queue="q",card="NVIDIA-H200"} 1`, "metrics"},
+		"CPU that is not used":               {"", `scheduler+cardquota_queue_cpu_allocated_cores{queue="q"} 1`, "metrics"},
+		"memory that is not used":            {"", `scheduler+cardquota_queue_memory_allocated_bytes{queue="q"} 1`, "metrics"},
+		"another CPU quota":                  {"", `scheduler+cardquota_queue_cpu_quota_cores{queue="q"} 1001`, "metrics"},
+		"another memory quota":               {"", `scheduler+cardquota_queue_memory_quota_bytes{queue="q"} 7`, "metrics"},
+		"unowned":                            {"", `scheduler+cardquota_card_unowned{card="NVIDIA-H200"} 3`, "metrics"},
+		"a scheduler that waits":             {"", `scheduler+cardquota_ready{} 0; scheduler-cardquota_scheduler_quota_cards{queue="q",card="NVIDIA-H200"}`, ""},
+		"an eviction that was not":           {"", `scheduler+cardquota_reclaimed_pods_total{queue="q",reclaimer_service_type="inference"} 1`, "metrics"},
+		"a queue without a CardQuota":        {`write queue byhand quota=H200:1`, `operator+cardquota_unowned_quota_cards{queue="byhand",card="NVIDIA-H200"} 1; operator+cardquota_granted_cards{card="NVIDIA-H200"} 3; scheduler+cardquota_scheduler_quota_cards{queue="byhand",card="NVIDIA-H200"} 1;` + byHandPages, ""},
+		"a CardQuota that is ending":         {`write quota q deleted`, `operator+cardquota_granted_cards{card="NVIDIA-H200"} 0`, ""},
+		"it is not served":                   {`write queue byhand quota=H200:1`, `operator+cardquota_granted_cards{card="NVIDIA-H200"} 3; scheduler+cardquota_scheduler_quota_cards{queue="byhand",card="NVIDIA-H200"} 1;` + byHandPages, "metrics"},
 	}) {
 		w := newMeasuredWorld().playScript(tc.text)
 		w.servePages(t, 1, tc.pages)

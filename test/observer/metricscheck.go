@@ -138,7 +138,8 @@ func (c *metricsComparison) checkScheduler(pages *samplePages) {
 	c.checkGoneQueues(pages.scheduler)
 }
 
-// checkSeries compares the series of a page, where a missing one is 0.
+// checkSeries compares the series of a page. Each expected one must be there. One that is not expected
+// may be 0.
 func (c *metricsComparison) checkSeries(page []sample, expect func(gauge) []string) {
 	served, expected, ignored := map[string]float64{}, map[string]float64{}, map[string]bool{}
 	names := expect(func(name string, value float64, labels map[string]string) {
@@ -159,12 +160,20 @@ func (c *metricsComparison) checkSeries(page []sample, expect func(gauge) []stri
 	for key := range all {
 		switch {
 		case ignored[key]:
+		case isMissing(served, expected, key):
+			c.compare(key, fmt.Sprintf("it is not served, a recount gives %g", expected[key]))
 		case math.Abs(served[key]-expected[key]) < 1e-6:
 			c.compare(key, "")
 		default:
 			c.compare(key, fmt.Sprintf("it is %g, a recount gives %g", served[key], expected[key]))
 		}
 	}
+}
+
+func isMissing(served, expected map[string]float64, key string) bool {
+	_, isServed := served[key]
+	_, isExpected := expected[key]
+	return isExpected && !isServed
 }
 
 // concerns reports whether a series is checked: that of a queue, or of the whole fleet. A CardQuota

@@ -115,7 +115,9 @@ func (m *clusterState) expectEvictions(add gauge) []string {
 	for queue, sums := range m.reclaimed {
 		if m.queues[queue] != nil {
 			add(reclaimedMetric, float64(sums.pods), map[string]string{"queue": queue})
-			add(reclaimedJobsMetric, float64(sums.jobs), map[string]string{"queue": queue})
+			if sums.jobs > 0 { // a counter begins with its first job
+				add(reclaimedJobsMetric, float64(sums.jobs), map[string]string{"queue": queue})
+			}
 		}
 	}
 	return []string{reclaimedMetric, reclaimedJobsMetric}

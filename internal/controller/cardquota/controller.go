@@ -300,6 +300,7 @@ func (r *reconciliation) updateMetrics(status *v1alpha1.CardQuotaStatus) {
 		numbers.cards, numbers.isInTree = status.Cards, r.tree != nil
 		if r.usage != nil {
 			numbers.oldest, numbers.oldestWithinQuota = r.usage.OldestPending.Time, r.usage.OldestWithinQuota.Time
+			numbers.blocked = r.usage.BlockedCards
 		}
 	}
 	r.metrics.setQueue(r.quota.QueueName(), numbers)

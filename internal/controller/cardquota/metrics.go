@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/servicetype"
 )
 
@@ -31,6 +32,9 @@ var (
 	oldestWithinQuotaDesc = prometheus.NewDesc("cardquota_oldest_pending_within_quota_timestamp_seconds",
 		"Unix time at which the oldest pending pod or job of a queue was created that requests cards and waits although the queue has quota for it. Absent while none does.",
 		[]string{"queue"}, nil)
+	blockedDesc = prometheus.NewDesc("cardquota_blocked_cards",
+		"Cards for which pods and jobs of a queue wait, by the reason that `status.blocked` of the CardQuota has. Absent for a reason without cards.",
+		[]string{"queue", "reason"}, nil)
 )
 
 // unknownCard is the label for cards that no node and no quota of the queue has. Tenants
@@ -56,6 +60,8 @@ type queueMetrics struct {
 	isInTree bool
 	// oldest is zero while nothing is pending, oldestWithinQuota while nothing waits within the quota.
 	oldest, oldestWithinQuota time.Time
+	// blocked are the cards that wait, by reason.
+	blocked map[v1alpha1.BlockedReason]card.Count
 }
 
 // newQueueMetrics returns the description of a CardQuota's queue, without numbers.
@@ -86,7 +92,7 @@ func (m *metricsCollector) forgetQuota(quota string) {
 
 // Describe implements prometheus.Collector.
 func (m *metricsCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{quotaDesc, usedDesc, pendingDesc, overDesc, deservedDesc, infoDesc, oldestDesc, oldestWithinQuotaDesc} {
+	for _, desc := range []*prometheus.Desc{quotaDesc, usedDesc, pendingDesc, overDesc, deservedDesc, infoDesc, oldestDesc, oldestWithinQuotaDesc, blockedDesc} {
 		ch <- desc
 	}
 }
@@ -113,6 +119,9 @@ func (q *queueMetrics) send(queue string, gauge func(desc *prometheus.Desc, valu
 	}
 	if !q.oldestWithinQuota.IsZero() {
 		gauge(oldestWithinQuotaDesc, float64(q.oldestWithinQuota.Unix()), queue)
+	}
+	for reason, count := range q.blocked {
+		gauge(blockedDesc, float64(count), queue, string(reason))
 	}
 	pending := map[string]float64{} // a card may have the name of unknownCard
 	for _, c := range q.cards {

@@ -23,7 +23,7 @@ import (
 func TestMetrics(t *testing.T) {
 	s := newMetricsCollector()
 	both := []v1alpha1.CardStatus{{Name: "NVIDIA-H200", Quota: 8, Used: 9, Pending: 2, OverQuotaBy: 1}, {Name: "NVIDIA-H800", Quota: 1}}
-	team := queueMetrics{quota: "team", tenant: "lab", project: "llm", serviceType: "training", parent: "org", cards: both, oldest: time.Unix(1700000000, 5), oldestWithinQuota: time.Unix(1700000001, 0)}
+	team := queueMetrics{quota: "team", tenant: "lab", project: "llm", serviceType: "training", parent: "org", cards: both, oldest: time.Unix(1700000000, 5), oldestWithinQuota: time.Unix(1700000001, 0), blocked: map[v1alpha1.BlockedReason]card.Count{v1alpha1.BlockedNoFreeCard: 2}}
 	s.setQueue("q", team)
 	check.Equal(t, "two cards have quota series", 2, testutil.CollectAndCount(s, "cardquota_quota_cards"))
 	check.Equal(t, "one card is over its quota", 1, testutil.CollectAndCount(s, "cardquota_over_quota_cards"))
@@ -32,6 +32,7 @@ func TestMetrics(t *testing.T) {
 	team.cards, team.isInTree = both[:1], true
 	s.setQueue("q", team)
 	want := `
+cardquota_blocked_cards{queue="q",reason="NoFreeCard"} 2
 cardquota_deserved_cards{card="NVIDIA-H200",queue="q"} 4
 cardquota_oldest_pending_timestamp_seconds{queue="q"} 1.7e+09
 cardquota_oldest_pending_within_quota_timestamp_seconds{queue="q"} 1.700000001e+09
@@ -107,14 +108,17 @@ func TestACardNamedUnknownIsNoSecondSeries(t *testing.T) {
 // TestSeriesOfAQueueAreBounded: docs/metrics.md states this bound.
 func TestSeriesOfAQueueAreBounded(t *testing.T) {
 	for _, count := range []int{0, 1, 20, cardquota.MaxStatusCards} {
-		numbers := queueMetrics{oldest: time.Unix(1, 0), oldestWithinQuota: time.Unix(1, 0), isInTree: true}
+		numbers := queueMetrics{oldest: time.Unix(1, 0), oldestWithinQuota: time.Unix(1, 0), isInTree: true, blocked: map[v1alpha1.BlockedReason]card.Count{}}
+		for _, reason := range []v1alpha1.BlockedReason{v1alpha1.BlockedNoFreeCard, v1alpha1.BlockedQuotaExhausted} {
+			numbers.blocked[reason] = 1
+		}
 		for i := range count {
 			numbers.cards = append(numbers.cards, v1alpha1.CardStatus{Name: fmt.Sprintf("card-%d", i), Quota: 1, Used: 2, Pending: 3, OverQuotaBy: 1})
 		}
 		s := newMetricsCollector()
 		s.setQueue("q", numbers)
 		got := testutil.CollectAndCount(s)
-		check.That(t, got <= 4+5*count, "%d cards have %d series, more than 4 + 5 × %d", count, got, count)
+		check.That(t, got <= 4+2+5*count, "%d cards have %d series, more than 4 + 2 reasons + 5 × %d", count, got, count)
 	}
 }
 

@@ -235,7 +235,7 @@ func (l *lifecycle) openSession(t *rapid.T) {
 		for _, card := range []string{"A", "B", "A|B"} {
 			key := fmt.Sprintf(`{card=%q,queue=%q}`, card, queue)
 			held, waits := used[use{queue, card, false}], pending[use{queue, card, false}]
-			allocated, request := shown["cardquota_queue_card_allocated"+key], shown["cardquota_queue_card_request"+key]
+			allocated, request := shown["cardquota_scheduler_used_cards"+key], shown["cardquota_queue_card_request"+key]
 			check.Must(t, int(allocated) == held, "queue %s is shown with %v of %s, a recount says %d", queue, allocated, card, held)
 			check.Must(t, !both || int(request) == held+waits,
 				"queue %s is shown to ask for %v of %s, a recount says %d", queue, request, card, held+waits)

@@ -153,12 +153,12 @@ func newGauge(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	quotaDesc     = newGauge("cardquota_queue_card_quota", "Quota: cards that the queue may use. 0 for a card in use that the quota does not list. Absent for a queue without limit: `root` and queues without a quota, with `unmanagedQueues: Ignore`.", "queue", "card")
-	allocatedDesc = newGauge("cardquota_queue_card_allocated", "Cards that the placed pods of the queue hold, by the card of their node.", "queue", "card")
+	quotaDesc     = newGauge("cardquota_scheduler_quota_cards", "Quota: cards that the queue may use. 0 for a card in use that the quota does not list. Absent for a queue without limit: `root` and queues without a quota, with `unmanagedQueues: Ignore`.", "queue", "card")
+	allocatedDesc = newGauge("cardquota_scheduler_used_cards", "Cards that the placed pods of the queue hold, by the card of their node.", "queue", "card")
 	inqueueDesc   = newGauge("cardquota_queue_card_inqueue", "Cards reserved for enqueued jobs whose pods are not placed yet. A job that may use either of two cards shows as `A|B`, in alphabetical order. In a queue without limits, names that no node has show as `unknown`.", "queue", "card")
 	requestDesc   = newGauge("cardquota_queue_card_request", "Cards that all placed and pending pods of the queue request. A pending pod that may use either of two cards shows as `A|B`, one that names no card as all cards of its resource. Gated pods do not count.", "queue", "card")
 
-	deservedDesc  = newGauge("cardquota_queue_card_deserved", "Cards that the queue deserves in a tree of queues. Absent if the queues are flat.", "queue", "card")
+	deservedDesc  = newGauge("cardquota_scheduler_deserved_cards", "Cards that the queue deserves in a tree of queues. Absent if the queues are flat.", "queue", "card")
 	guaranteeDesc = newGauge("cardquota_queue_card_guarantee", "Cards that a tree of queues guarantees to the queue. Absent if the queues are flat.", "queue", "card")
 	borrowedDesc  = newGauge("cardquota_queue_card_borrowed", "Cards that the queue uses beyond what it deserves in a tree of queues. Absent if the queues are flat.", "queue", "card")
 
@@ -167,7 +167,7 @@ var (
 	memoryQuotaDesc     = newGauge("cardquota_queue_memory_quota_bytes", "Memory that the queue may use. Absent for a queue without limit.", "queue")
 	memoryAllocatedDesc = newGauge("cardquota_queue_memory_allocated_bytes", "Memory of placed pods that is charged to the queue. With `cardUnlimitedCpuMemory` pods that request cards do not count.", "queue")
 
-	physicalDesc  = newGauge("cardquota_card_physical", "Cards of all nodes together (allocatable).", "card")
+	physicalDesc  = newGauge("cardquota_scheduler_physical_cards", "Cards of all nodes together (allocatable).", "card")
 	unownedDesc   = newGauge("cardquota_card_unowned", "Cards held by pods whose queue does not exist or is not known. No quota is charged for them.", "card")
 	anomalousDesc = newGauge("cardquota_nodes_anomalous", "Nodes with cards whose labels are wrong. They accept no pod that requests cards.")
 	podsDesc      = newGauge("cardquota_pods_charged", "Charged pods: placed and not finished, with or without cards.")

@@ -63,8 +63,8 @@ func TestMetricsShowTheSnapshot(t *testing.T) {
 	s.reopen().p.jobEnqueued(s.Job("waits")) // what the session decides shows in the next one
 	got := s.m.scrape(t)
 	for series, values := range map[string]map[string]float64{ // of queue busy, and by another queue
-		"cardquota_queue_card_quota":             {`A`: 2, `B`: 0, `idle B`: 4},
-		"cardquota_queue_card_allocated":         {`A`: 2, `B`: 0, `idle B`: 0},
+		"cardquota_scheduler_quota_cards":             {`A`: 2, `B`: 0, `idle B`: 4},
+		"cardquota_scheduler_used_cards":         {`A`: 2, `B`: 0, `idle B`: 0},
 		"cardquota_queue_card_inqueue":           {`A`: 2, `B`: 0, `A|B`: 0, `idle B`: 0}, // waits needs more than the quota
 		"cardquota_queue_card_request":           {`A`: 5, `B`: 0, `A|B`: 4, `idle B`: 0},
 		"cardquota_queue_cpu_quota_cores":        {``: 100, `idle `: 100, `cpu `: 100},
@@ -93,7 +93,7 @@ func TestMetricsShowTheSnapshot(t *testing.T) {
 		}
 	}
 	for series, want := range map[string]float64{
-		`cardquota_card_physical{card="A"}`: 8, `cardquota_nodes_anomalous{}`: 1, `cardquota_pods_charged{}`: 2, `cardquota_ready{}`: 1,
+		`cardquota_scheduler_physical_cards{card="A"}`: 8, `cardquota_nodes_anomalous{}`: 1, `cardquota_pods_charged{}`: 2, `cardquota_ready{}`: 1,
 	} {
 		check.That(t, got[series] == want, "%s is %v, want %v", series, got[series], want)
 	}
@@ -103,7 +103,7 @@ func TestMetricsShowTheSnapshot(t *testing.T) {
 func TestUnlimitedQueueShowsUsageWithoutQuota(t *testing.T) {
 	s := newScene(t, "node a A; queue free - cpu=; runs free 2: a*2").withArguments(framework.Arguments{"unmanagedQueues": "Ignore"}).enqueueAndAllocate()
 	got := s.m.scrape(t)
-	check.Equal(t, "cards allocated", 2, got[`cardquota_queue_card_allocated{card="A",queue="free"}`])
+	check.Equal(t, "cards allocated", 2, got[`cardquota_scheduler_used_cards{card="A",queue="free"}`])
 	for series := range got {
 		check.That(t, !strings.Contains(series, "_quota") || !strings.Contains(series, `queue="free"`), "%s is shown", series)
 	}
@@ -144,7 +144,7 @@ func TestDeletedQueueHasNoMetrics(t *testing.T) {
 	idle := s.Ssn.Queues["idle"].Queue.DeepCopy()
 	idle.Annotations["volcano.sh/card.quota"] = `{"A":1}`
 	s.Ssn.Queues["idle"] = api.NewQueueInfo(idle)
-	_, still := s.reopen().m.scrape(t)[`cardquota_queue_card_quota{card="B",queue="idle"}`]
+	_, still := s.reopen().m.scrape(t)[`cardquota_scheduler_quota_cards{card="B",queue="idle"}`]
 	check.That(t, !still, "a card without quota and use is still there")
 }
 
@@ -190,7 +190,7 @@ func TestScrapeReadsOneSession(t *testing.T) {
 		scrapers.Go(func() {
 			for {
 				got := s.m.scrape(t)
-				q, r := got[`cardquota_queue_card_allocated{card="A",queue="q"}`], got[`cardquota_queue_card_allocated{card="A",queue="r"}`]
+				q, r := got[`cardquota_scheduler_used_cards{card="A",queue="q"}`], got[`cardquota_scheduler_used_cards{card="A",queue="r"}`]
 				check.That(t, q+r == 2, "a scrape sees %v cards of q and %v of r, want 2 together", q, r)
 				select {
 				case <-over:
@@ -220,9 +220,9 @@ func TestMetricsOfATree(t *testing.T) {
 	const text = `node a A; queue t {"A":8} guarantee={"A":1}; queue q {"A":8} training parent=t deserved={"A":2} guarantee={"A":1}; j q 1: a*3 -`
 	got := newTreeScene(t, text).openSession().m.scrape(t)
 	for series, want := range map[string]float64{
-		`cardquota_queue_card_deserved{card="A",queue="q"}`: 2, `cardquota_queue_card_guarantee{card="A",queue="q"}`: 1, `cardquota_queue_card_borrowed{card="A",queue="q"}`: 1,
-		`cardquota_queue_card_deserved{card="A",queue="t"}`: 8, `cardquota_queue_card_borrowed{card="A",queue="t"}`: 0,
-		`cardquota_queue_card_allocated{card="A",queue="t"}`: 3, `cardquota_queue_card_request{card="A",queue="t"}`: 4,
+		`cardquota_scheduler_deserved_cards{card="A",queue="q"}`: 2, `cardquota_queue_card_guarantee{card="A",queue="q"}`: 1, `cardquota_queue_card_borrowed{card="A",queue="q"}`: 1,
+		`cardquota_scheduler_deserved_cards{card="A",queue="t"}`: 8, `cardquota_queue_card_borrowed{card="A",queue="t"}`: 0,
+		`cardquota_scheduler_used_cards{card="A",queue="t"}`: 3, `cardquota_queue_card_request{card="A",queue="t"}`: 4,
 	} {
 		value, shown := got[series]
 		check.That(t, shown && value == want, "%s is %v, want %v", series, value, want)
