@@ -29,6 +29,7 @@ const (
 	counted          = `cardquota_last_recount_timestamp_seconds{pod="m"} 0+30x240`
 	waitsForAnHour   = `cardquota_oldest_pending_timestamp_seconds{pod="m",queue="q"} 0x240`
 	waitsWithinQuota = `cardquota_oldest_pending_within_quota_timestamp_seconds{pod="m",queue="q"} 0x240`
+	waitingQueue     = `cardquota_queue_info{pod="m",queue="q",tenant="lab",project="llm",service_type="training",cardquota="q",parent=""} 1x240`
 	notConfigured    = `cardquota_scheduler_config_valid{pod="s"} 0x60`
 )
 
@@ -113,7 +114,7 @@ func TestSlowAlerts(t *testing.T) {
 		"a tide evicts once":                      {[]string{`cardquota_reclaimed_pods_total{pod="s",queue="q",reclaimer_service_type="inference"} 0x60 0+20x10 200x170`}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			world := newWorld(t, append(tc.series, operator, counted)...)
+			world := newWorld(t, append(tc.series, operator, counted, waitingQueue)...)
 			world.length = 2 * time.Hour
 			equal(t, "alerts (-want +got)", tc.want, slices.Sorted(maps.Keys(world.firedAlerts(t))))
 		})
@@ -123,8 +124,11 @@ func TestSlowAlerts(t *testing.T) {
 func TestSummariesNameWhatIsWrong(t *testing.T) {
 	fired := newWorld(t, operator, `cardquota_enforced{reason="StockScheduler"} 0x60`,
 		`cardquota_scheduler_used_cards{queue="research",card="NVIDIA-H200"} 6x60`,
-		`cardquota_scheduler_quota_cards{queue="research",card="NVIDIA-H200"} 4x60`).firedAlerts(t)
-	for alert, want := range map[string]string{unproven: ": StockScheduler.", over: "research holds 6 NVIDIA-H200,"} {
+		`cardquota_scheduler_quota_cards{queue="research",card="NVIDIA-H200"} 4x60`,
+		`cardquota_oldest_pending_within_quota_timestamp_seconds{queue="q"} -3600x60`, waitingQueue).firedAlerts(t)
+	for alert, want := range map[string]string{
+		unproven: ": StockScheduler.", over: "research holds 6 NVIDIA-H200,", starving: "Queue q of tenant lab, project llm, has quota left, and its oldest pod that could use it has waited for 1h 15m",
+	} {
 		if !strings.Contains(fired[alert], want) {
 			t.Errorf("%s says %q, want …%s…", alert, fired[alert], want)
 		}

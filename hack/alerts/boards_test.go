@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,8 +27,8 @@ type board struct {
 		Datasource         struct{ UID string }
 		FieldConfig        struct{ Defaults struct{ Unit string } }
 		Targets            []struct {
-			Expr, RefID string
-			Datasource  struct{ UID string }
+			Expr, RefID, LegendFormat string
+			Datasource                struct{ UID string }
 		}
 	}
 }
@@ -84,10 +85,11 @@ func checkVariables(t *testing.T, name string, b board) {
 	}
 }
 
-// TestBoardsAskForMetricsThatThereAre: each query parses, names documented metrics and their
-// labels, and asks for counters by their increase.
+// TestBoardsAskForMetricsThatThereAre: each query parses, names documented metrics, and asks for
+// counters by their increase. TestLabelsAreThoseOfTheTables checks the labels.
 func TestBoardsAskForMetricsThatThereAre(t *testing.T) {
 	known := documentedNames(t)
+	known["up"], known["process_start_time_seconds"] = true, true // of Prometheus, and of each program
 	variables := strings.NewReplacer("$__rate_interval", "5m", "$__range", "1d")
 	suffix := regexp.MustCompile(`_(bucket|count|sum)$`)
 	for name, b := range readBoards(t) {
@@ -109,7 +111,7 @@ func TestBoardsAskForMetricsThatThereAre(t *testing.T) {
 						t.Errorf("%s: panel %q asks for %s, which docs/metrics.md does not explain", name, p.Title, selector.Name)
 					}
 					_, isRange := path[len(path)-1].(*promql.MatrixSelector)
-					if isCounter := strings.HasSuffix(selector.Name, "_total") || strings.HasSuffix(selector.Name, "_bucket"); isCounter != isRange && !isNewborn(path) {
+					if isCounter := strings.HasSuffix(selector.Name, "_total") || strings.HasSuffix(selector.Name, "_bucket"); isCounter != isRange && !isNewborn(path) && selector.Name != "up" {
 						t.Errorf("%s: panel %q: want counters by their increase, and gauges as they are: %s", name, p.Title, selector.Name)
 					}
 					return nil
@@ -130,23 +132,121 @@ func isNewborn(path []promql.Node) bool {
 }
 
 // TestBoardsCountTheBeginOfACounter: a counter that begins with five has grown by five, and by
-// nothing more when it stays or is scraped again after a pause.
+// nothing more when it stays, or is scraped again after a pause.
 func TestBoardsCountTheBeginOfACounter(t *testing.T) {
-	world := newWorld(t, `cardquota_reclaimed_pods_total{queue="q",reclaimer_service_type="inference"} _x20 5x20 stale _x10 5x30`)
-	for _, p := range readBoards(t)["tide.json"].Panels {
-		if p.Title != "Evicted pods" {
-			continue
-		}
-		expression := strings.NewReplacer("$__rate_interval", "5m").Replace(p.Targets[0].Expr)
-		for at, want := range map[time.Duration]float64{11 * time.Minute: 5, 14 * time.Minute: 5, 17 * time.Minute: 0, 28 * time.Minute: 0} {
-			answer := world.runQuery(expression, at)
-			if len(answer) != 1 || answer[0].F != want {
-				t.Errorf("after %s: %v, want %v", at, answer, want)
+	const program = `job="s",instance="s"`
+	counter := func(values string) string {
+		return `cardquota_reclaimed_pods_total{` + program + `,queue="q",reclaimer_service_type="inference"} ` + values
+	}
+	process := func(name, values string) string { return name + `{` + program + `} ` + values }
+	for name, tc := range map[string]struct {
+		series []string
+		want   map[time.Duration]float64
+	}{
+		"of a program that runs for long": {
+			[]string{counter(`_x20 5x20 stale _x10 5x30`), process("up", `1x90`), process("process_start_time_seconds", `-90000x90`)},
+			map[time.Duration]float64{11 * time.Minute: 5, 14 * time.Minute: 5, 17 * time.Minute: 0, 28 * time.Minute: 0},
+		},
+		"of a young program": {
+			[]string{counter(`_x20 5x70`), process("up", `_x20 1x70`), process("process_start_time_seconds", `_x20 590x70`)},
+			map[time.Duration]float64{11 * time.Minute: 5, 14 * time.Minute: 5, 17 * time.Minute: 0},
+		},
+		"Prometheus was away for two hours": {
+			[]string{counter(`0x20 500x20 _x240 500x60`), process("up", `1x40 _x240 1x60`), process("process_start_time_seconds", `-90000x40 _x240 -90000x60`)},
+			map[time.Duration]float64{141 * time.Minute: 0, 143 * time.Minute: 0, 147 * time.Minute: 0, 160 * time.Minute: 0},
+		},
+		"the program could not be scraped for two hours": {
+			[]string{counter(`0x20 500x20 stale _x240 500x60`), process("up", `1x40 0x240 1x60`), process("process_start_time_seconds", `-90000x40 stale _x240 -90000x60`)},
+			map[time.Duration]float64{142 * time.Minute: 0, 147 * time.Minute: 0, 160 * time.Minute: 0},
+		},
+	} {
+		world := newWorld(t, tc.series...)
+		for at, want := range tc.want {
+			sum := 0.0
+			for _, sample := range world.runQuery(queryOf(t, "tide.json", "Evicted pods"), at) {
+				sum += sample.F
+			}
+			if sum != want {
+				t.Errorf("%s, after %s: %v, want %v", name, at, sum, want)
 			}
 		}
-		return
 	}
-	t.Error("there is no such panel")
+}
+
+// queryOf returns the first query of a panel, for all values of the variables.
+func queryOf(t *testing.T, file, title string) string {
+	t.Helper()
+	for _, p := range readBoards(t)[file].Panels {
+		if p.Title == title {
+			return strings.NewReplacer("$__rate_interval", "5m", "$card", ".*", "$tenant", ".*").Replace(p.Targets[0].Expr)
+		}
+	}
+	t.Fatalf("%s has no panel %q", file, title)
+	return ""
+}
+
+// TestTwoLeadersCountOnce: for two scrapes both replicas of a program serve series, the new one other
+// values than the old one.
+func TestTwoLeadersCountOnce(t *testing.T) {
+	both := func(series, old, now string) []string {
+		name, labels, _ := strings.Cut(series, "{")
+		return []string{name + `{pod="old",` + labels + ` ` + old + `x21 stale`, name + `{pod="new",` + labels + ` _x19 ` + now + `x40`}
+	}
+	world := newWorld(t, slices.Concat(
+		both(`cardquota_queue_info{queue="q",tenant="lab",project="llm",service_type="training",cardquota="q",parent=""}`, "1", "1"),
+		both(`cardquota_queue_info{queue="moved",tenant="lab",project="llm",service_type="training",cardquota="moved",parent=""}`, "1", "1")[:1],
+		both(`cardquota_queue_info{queue="moved",tenant="shop",project="web",service_type="inference",cardquota="moved",parent=""}`, "1", "1")[1:],
+		both(`cardquota_used_cards{queue="q",card="A"}`, "2", "3"), both(`cardquota_used_cards{queue="moved",card="A"}`, "1", "1"),
+		both(`cardquota_quota_cards{queue="q",card="A"}`, "4", "4"), both(`cardquota_pending_cards{queue="q",card="A"}`, "1", "1"),
+		both(`cardquota_blocked_cards{queue="q",reason="NoFreeCard"}`, "1", "1"),
+		both(`cardquota_physical_cards{card="A"}`, "8", "8"), both(`cardquota_allocated_cards{card="A"}`, "3", "4"),
+		both(`cardquota_card_unowned{card="A"}`, "2", "2"), both(`cardquota_nodes_anomalous{a="b"}`, "1", "1"),
+		both(`cardquota_enforced{reason="Enforced"}`, "1", "1"), both(`cardquota_ready{a="b"}`, "1", "1"),
+		both(`cardquota_scheduler_used_cards{queue="q",card="A"}`, "4", "3"), both(`cardquota_scheduler_quota_cards{queue="q",card="A"}`, "3", "4"),
+		both(`cardquota_oldest_pending_within_quota_timestamp_seconds{queue="q"}`, "-4000", "-4000"),
+	)...)
+	const overlap = 10 * time.Minute // the 20th scrape
+	for _, tc := range []struct {
+		file, panel string
+		want        map[string]float64
+	}{
+		{"fleet.json", "Online and offline", map[string]float64{`{card="A", service_type="training"}`: 4}},
+		{"fleet.json", "Allocated and healthy cards", map[string]float64{`{card="A"}`: 4}},
+		{"tenant.json", "Waiting by reason", map[string]float64{`{queue="q", reason="NoFreeCard"}`: 1}},
+		{"tenant.json", "Pending cards", map[string]float64{`{card="A", queue="q"}`: 1}},
+		{"tide.json", "Pending by service type", map[string]float64{`{service_type="training"}`: 1}},
+		{"health.json", "Cards out of reach", map[string]float64{`{}`: 2}},
+		{"health.json", "Quotas enforced", map[string]float64{`{}`: 1}},
+		{"health.json", "Scheduler places pods", map[string]float64{`{}`: 1}},
+	} {
+		equal(t, tc.file+": "+tc.panel+" (-want +got)", tc.want, world.valuesOf(queryOf(t, tc.file, tc.panel), overlap))
+	}
+	sum := 0.0 // queue moved has either type until the old replica is gone
+	for _, value := range world.valuesOf(queryOf(t, "fleet.json", "Used by service type"), overlap) {
+		sum += value
+	}
+	equal(t, "used cards", 4.0, sum)
+	for _, rule := range parsedRules(t) {
+		answer := world.runQuery(rule.Expr, overlap)
+		switch rule.Alert {
+		case over: // used by the one, quota by the other
+			equal(t, "queues over their quota", 0, len(answer))
+		case starving:
+			if len(answer) != 1 || answer[0].F != 4600 || answer[0].Metric.Get("tenant") != "lab" || answer[0].Metric.Get("project") != "llm" {
+				t.Errorf("starving: %v", answer)
+			}
+		}
+	}
+}
+
+// valuesOf returns the values of a query by the labels of their series.
+func (w *scrapedSeries) valuesOf(expression string, at time.Duration) map[string]float64 {
+	w.Helper()
+	values := map[string]float64{}
+	for _, sample := range w.runQuery(expression, at) {
+		values[sample.Metric.String()] = sample.F
+	}
+	return values
 }
 
 // playedSeries are what both programs serve for one queue, also while the operator's leader
@@ -155,7 +255,8 @@ var playedSeries = []string{
 	`cardquota_queue_info{pod="m",queue="q",tenant="lab",project="llm",service_type="training",cardquota="q",parent=""} 1x29 stale`,
 	`cardquota_queue_info{pod="n",queue="q",tenant="lab",project="llm",service_type="training",cardquota="q",parent=""} _x29 1x30`,
 	`cardquota_used_cards{pod="m",queue="q",card="A"} 2x29 stale`, `cardquota_used_cards{pod="n",queue="q",card="A"} _x29 2x30`,
-	`cardquota_quota_cards{pod="n",queue="q",card="A"} 4x60`, `cardquota_pending_cards{pod="n",queue="q",card="A"} 1x60`,
+	`cardquota_quota_cards{pod="n",queue="q",card="A"} 4x60`, `cardquota_pending_cards{pod="n",queue="q",card="A"} 1x60`, `cardquota_blocked_cards{pod="n",queue="q",reason="NoFreeCard"} 1x60`,
+	`up{job="cardquota-scheduler",instance="s"} 1x60`, `process_start_time_seconds{job="cardquota-scheduler",instance="s"} 0x60`,
 	`cardquota_oldest_pending_timestamp_seconds{pod="n",queue="q"} 0x60`, `cardquota_oldest_pending_within_quota_timestamp_seconds{pod="n",queue="q"} 0x60`, `cardquota_card_seconds_total{pod="n",queue="q",tenant="lab",project="llm",service_type="training",card="A"} 0+60x60`,
 	`cardquota_physical_cards{card="A"} 8x60`, `cardquota_healthy_cards{card="A"} 8x60`, `cardquota_cordoned_cards{card="A"} 0x60`, `cardquota_allocated_cards{card="A"} 2x60`,
 	`cardquota_granted_cards{card="A"} 9x60`, `cardquota_over_allocated_cards{card="A"} 1x60`, `cardquota_anomalies 0x60`,

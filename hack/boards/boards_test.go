@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -29,6 +31,70 @@ func TestBoardsAreUpToDate(t *testing.T) {
 		}
 		if !strings.Contains(string(kustomization), "["+b.name+".json]") {
 			t.Errorf("kustomization.yaml has no ConfigMap of %s.json", b.name)
+		}
+	}
+}
+
+// TestNumbersAreThoseOfNow: a number of hours ago would say that all is well while a program is dead.
+func TestNumbersAreThoseOfNow(t *testing.T) {
+	count := 0
+	for _, b := range boards {
+		text, err := b.render()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var rendered struct {
+			Panels []struct {
+				Title, Type string
+				Options     struct{ ReduceOptions struct{ Calcs []string } }
+				FieldConfig struct{ Defaults struct{ Unit string } }
+				Targets     []struct {
+					Expr           string
+					Instant, Range bool
+				}
+			}
+		}
+		if err := json.Unmarshal(text, &rendered); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range rendered.Panels {
+			if p.Type != "stat" {
+				continue
+			}
+			count++
+			if !slices.Equal(p.Options.ReduceOptions.Calcs, []string{"lastNotNull"}) {
+				t.Errorf("%s: panel %q shows %v of its values", b.name, p.Title, p.Options.ReduceOptions.Calcs)
+			}
+			for _, target := range p.Targets {
+				if !target.Instant || target.Range {
+					t.Errorf("%s: panel %q asks for a time that is past: %s", b.name, p.Title, target.Expr)
+				}
+				if p.FieldConfig.Defaults.Unit == "bool_yes_no" && !strings.HasSuffix(target.Expr, " or vector(0)") {
+					t.Errorf("%s: panel %q shows nothing instead of no: %s", b.name, p.Title, target.Expr)
+				}
+			}
+		}
+	}
+	if count < 5 {
+		t.Errorf("%d panels show a number", count)
+	}
+}
+
+// TestComponentHasTheLabelOfTheSidecar: Grafana's sidecar finds ConfigMaps by this label. The file of
+// each ConfigMap is a board.
+func TestComponentHasTheLabelOfTheSidecar(t *testing.T) {
+	text, err := os.ReadFile("../../config/grafana/kustomization.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries := strings.Split(string(text), "\n- name: ")[1:]
+	if len(entries) != len(boards) {
+		t.Errorf("%d ConfigMaps of %d boards", len(entries), len(boards))
+	}
+	for i, entry := range entries {
+		want := "cardquota-board-" + boards[i].name + "\n  namespace: volcano-system\n  files: [" + boards[i].name + ".json]\n  options: {labels: {grafana_dashboard: \"1\"}}"
+		if strings.TrimSpace(entry) != want {
+			t.Errorf("ConfigMap %d is %q, want %q", i, entry, want)
 		}
 	}
 }

@@ -90,9 +90,12 @@ func (p *panel) build(id uint32, at dashboard.GridPos) (dashboard.Panel, error) 
 	built.Id, built.Title, built.Description, built.GridPos, built.Datasource = &id, &p.title, &p.description, &at, &datasource
 	for i, q := range p.queries {
 		target := prometheus.NewDataqueryBuilder().Expr(q.expr).LegendFormat(q.legend).RefId(string(rune('A' + i))).Datasource(datasource)
-		if p.kind == rows {
+		switch p.kind {
+		case rows:
 			target = target.Instant().Format(prometheus.PromQueryFormatTable)
-		} else {
+		case number: // a range would show a sample of hours ago when there is none now
+			target = target.Instant()
+		default:
 			target = target.Range()
 		}
 		data, err := target.Build()
@@ -107,7 +110,8 @@ func (p *panel) build(id uint32, at dashboard.GridPos) (dashboard.Panel, error) 
 func (p *panel) visualization() cog.Builder[dashboard.Panel] {
 	switch p.kind {
 	case number:
-		return stat.NewPanelBuilder().Unit(p.unit)
+		return stat.NewPanelBuilder().Unit(p.unit).GraphMode(common.BigValueGraphModeNone).Orientation(common.VizOrientationAuto).
+			ReduceOptions(common.NewReduceDataOptionsBuilder().Calcs([]string{"lastNotNull"}))
 	case rows: // one row for each set of labels, with the values of all queries
 		b := table.NewPanelBuilder().Unit(p.unit)
 		if len(p.queries) > 1 {
