@@ -3,9 +3,12 @@ package blocked
 import "cardquota.dev/operator/api/v1alpha1"
 
 // IsWithinQuota reports whether a reason is that of a workload for which its queue, and those above
-// it, have quota: nodes, other pods of its gang or its turn keep it waiting.
-func IsWithinQuota(reason v1alpha1.BlockedReason) bool {
+// it, have quota: nodes, other pods of its gang or its turn keep it waiting. A card that no node has
+// may be one whose nodes are gone: hasQuota is whether the queue has quota for it.
+func IsWithinQuota(reason v1alpha1.BlockedReason, hasQuota bool) bool {
 	switch reason {
+	case v1alpha1.BlockedUnknownCard:
+		return hasQuota
 	case v1alpha1.BlockedNoFreeCard, v1alpha1.BlockedFragmented, v1alpha1.BlockedNodesUnsuitable,
 		v1alpha1.BlockedCardsTerminating, v1alpha1.BlockedGangIncomplete, v1alpha1.BlockedOther:
 		return true

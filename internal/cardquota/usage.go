@@ -130,7 +130,7 @@ func CountUsageAndCharges(input CountInput) (map[string]Usage, map[types.UID]quo
 	for name, t := range c.queues {
 		if len(t.waiting) > 0 {
 			set := c.explainWaiting(name, t.waiting)
-			t.usage.OldestWithinQuota, t.usage.BlockedCards = set.oldestWithinQuota(), set.cardsByReason()
+			t.usage.OldestWithinQuota, t.usage.BlockedCards = set.oldestWithinQuota(input.Quotas[name]), set.cardsByReason()
 			all := slices.AppendSeq(make([]blockedEntry, 0, len(set)), maps.Values(set))
 			t.usage.Blocked, t.usage.BlockedTotal = c.oldestFirst(name, all), countWorkloads(all)
 			if input.LocalQueues[name] {

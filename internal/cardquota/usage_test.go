@@ -132,6 +132,22 @@ func TestOldestPending(t *testing.T) {
 	check.Equal(t, "oldest pending job", at(9), usage["q"].OldestPending)
 }
 
+// TestOldestWithinQuotaCountsCardsWhoseNodesAreGone: such a pod waits within its quota, one with a
+// misspelt card does not.
+func TestOldestWithinQuotaCountsCardsWhoseNodesAreGone(t *testing.T) {
+	created := metav1.NewTime(time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC))
+	waits := pod("a").Queue("q").Card("NVIDIA-H20").GPUs(1).Unschedulable("no node has <NVIDIA-H20>, 0/4 nodes are unavailable: 4 node(s) have another card than <NVIDIA-H20>.")
+	count := func(granted card.Quota) metav1.Time {
+		all := pods{waits}.objects()
+		all[0].CreationTimestamp = created
+		used := CountUsage(CountInput{Pods: all, Inventory: fleet(), Nodes: fleetNodes(), Quotas: map[string]card.Quota{"q": granted}})["q"]
+		check.Must(t, len(used.Blocked) == 1 && used.Blocked[0].Reason == v1alpha1.BlockedUnknownCard, "blocked %+v", used.Blocked)
+		return used.OldestWithinQuota
+	}
+	check.Equal(t, "of a card whose nodes are gone", created, count(card.Quota{"NVIDIA-H20": 8}))
+	check.Equal(t, "of a misspelt card", metav1.Time{}, count(card.Quota{"NVIDIA-H200": 8}))
+}
+
 // TestOldestWithinQuota: pods that wait for quota, and pods without cards, do not count.
 func TestOldestWithinQuota(t *testing.T) {
 	const full = "0/4 nodes are unavailable: 1 Insufficient nvidia.com/gpu, 3 node(s) have another card than <NVIDIA-H200>."

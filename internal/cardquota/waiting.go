@@ -101,9 +101,10 @@ func (s blockedSet) add(b blockedEntry) {
 
 // oldestWithinQuota returns when the oldest was created that requests cards and waits although the
 // queue has quota for it.
-func (s blockedSet) oldestWithinQuota() (oldest metav1.Time) {
+func (s blockedSet) oldestWithinQuota(granted card.Quota) (oldest metav1.Time) {
 	for _, entry := range s {
-		if entry.Count > 0 && blocked.IsWithinQuota(entry.Reason) && (oldest.IsZero() || entry.Since.Before(&oldest)) {
+		hasQuota := slices.ContainsFunc(entry.names, func(name card.Name) bool { return granted[name] > 0 })
+		if entry.Count > 0 && blocked.IsWithinQuota(entry.Reason, hasQuota) && (oldest.IsZero() || entry.Since.Before(&oldest)) {
 			oldest = entry.Since
 		}
 	}

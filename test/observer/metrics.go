@@ -3,6 +3,7 @@ package observer
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -131,7 +132,7 @@ func (m *clusterState) expectQuotaMetrics(quota *v1alpha1.CardQuota, add gauge) 
 	if int(quota.Status.BlockedTotal) > len(quota.Status.Blocked) {
 		name = ignoredSeries + name
 	}
-	if oldest := oldestWithinQuota(quota); !oldest.IsZero() {
+	if oldest := m.oldestWithinQuota(quota); !oldest.IsZero() {
 		add(name, float64(oldest.Unix()), map[string]string{"queue": queue})
 	}
 }
@@ -182,12 +183,16 @@ func (m *clusterState) isWaitingIn(state *podState, queue string) bool {
 
 // oldestWithinQuota returns when the oldest was created that waits with cards although its queue has
 // quota, by the reasons in status.blocked.
-func oldestWithinQuota(quota *v1alpha1.CardQuota) (oldest time.Time) {
-	for _, entry := range quota.Status.Blocked {
-		if entry.Count > 0 && slices.Contains([]v1alpha1.BlockedReason{
+func (m *clusterState) oldestWithinQuota(quota *v1alpha1.CardQuota) (oldest time.Time) {
+	granted := m.inForce(quota.QueueName(), quota)
+	for i := range quota.Status.Blocked {
+		entry := &quota.Status.Blocked[i]
+		isGone := entry.Reason == v1alpha1.BlockedUnknownCard && // the nodes of a granted card are gone
+			slices.ContainsFunc(strings.Split(entry.Card, "|"), func(card string) bool { return granted[card] > 0 })
+		if entry.Count > 0 && (isGone || slices.Contains([]v1alpha1.BlockedReason{
 			v1alpha1.BlockedNoFreeCard, v1alpha1.BlockedFragmented, v1alpha1.BlockedNodesUnsuitable, v1alpha1.BlockedCardsTerminating,
 			v1alpha1.BlockedGangIncomplete, v1alpha1.BlockedOther,
-		}, entry.Reason) && (oldest.IsZero() || entry.Since.Time.Before(oldest)) {
+		}, entry.Reason)) && (oldest.IsZero() || entry.Since.Time.Before(oldest)) {
 			oldest = entry.Since.Time
 		}
 	}

@@ -30,7 +30,7 @@ var (
 		"Unix time at which the oldest pending pod or job of a queue was created. Absent while nothing is pending. Pods with scheduling gates do not count.",
 		[]string{"queue"}, nil)
 	oldestWithinQuotaDesc = prometheus.NewDesc("cardquota_oldest_pending_within_quota_timestamp_seconds",
-		"Unix time at which the oldest pending pod or job of a queue was created that requests cards and waits although the queue has quota for it. Absent while none does.",
+		"Unix time at which the oldest pending pod or job of a queue was created that requests cards and waits although the queue has quota for it, also for a card whose nodes are gone. Absent while none does.",
 		[]string{"queue"}, nil)
 	blockedDesc = prometheus.NewDesc("cardquota_blocked_cards",
 		"Cards for which pods and jobs of a queue wait, by the reason that `status.blocked` of the CardQuota has. Absent for a reason without cards.",

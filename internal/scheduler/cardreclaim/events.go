@@ -219,9 +219,9 @@ func newCounters() counters {
 	}
 	return counters{
 		queues: map[api.QueueID]bool{},
-		jobs:   vec("cardquota_reclaimed_jobs_total", "Jobs of the queue that were evicted as a whole so that another queue gets their cards, by the service type of the reclaimer."),
-		pods:   vec("cardquota_reclaimed_pods_total", "Pods of the queue that were evicted so that another queue gets their cards."),
-		loss:   vec("cardquota_reclaimed_card_seconds_total", "Work of the queue that these evictions destroyed: cards × seconds since the start or the last checkpoint."),
+		jobs:   vec("cardquota_reclaimed_jobs_total", "Jobs of the queue that were evicted as a whole so that another queue gets their cards, by the service type of the reclaimer. Empty with `spec.reclaim: Pods`."),
+		pods:   vec("cardquota_reclaimed_pods_total", "Pods of the queue that were evicted so that another queue gets their cards. Empty with `spec.reclaim: Pods`."),
+		loss:   vec("cardquota_reclaimed_card_seconds_total", "Work of the queue that these evictions destroyed: cards × seconds since the start or the last checkpoint. Empty with `spec.reclaim: Pods`."),
 	}
 }
 
