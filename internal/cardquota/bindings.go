@@ -27,12 +27,30 @@ func (f *PodFacts) NewBindings(schedulers []string) []Binding {
 		if len(schedulers) > 0 && !slices.Contains(schedulers, pod.Spec.SchedulerName) {
 			continue
 		}
-		for _, c := range pod.Status.Conditions {
-			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
-				waited := max(0, c.LastTransitionTime.Sub(pod.CreationTimestamp.Time))
-				bindings = append(bindings, Binding{Queue: bound.charge.Queue, Cards: bound.charge.HeldCards(), Waited: waited})
-			}
+		if at := boundAt(pod); !at.IsZero() {
+			waited := max(0, at.Sub(pod.CreationTimestamp.Time))
+			bindings = append(bindings, Binding{Queue: bound.charge.Queue, Cards: bound.charge.HeldCards(), Waited: waited})
 		}
 	}
 	return bindings
+}
+
+// boundAt returns when the API server bound a pod to its node, zero if it does not say.
+func boundAt(pod *corev1.Pod) time.Time {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return time.Time{}
+}
+
+// HeldSince returns since when a placed pod certainly holds its cards: since its binding, or its start if
+// no scheduler bound it. It is zero if the pod states neither.
+func HeldSince(pod *corev1.Pod) time.Time {
+	at := boundAt(pod)
+	if at.IsZero() && pod.Status.StartTime != nil {
+		at = pod.Status.StartTime.Time
+	}
+	return at
 }

@@ -194,7 +194,7 @@ func TestAnnotationsAloneMakeNoMember(t *testing.T) {
 		"another scheduler's holds cards":        {pods: []*corev1.Pod{by("default-scheduler", "lab", pod("a").GPUs(1).Running("h200"))}, want: Usage{Members: 1, Used: cards{"NVIDIA-H200": 1}}},
 		"of another namespace, and says why it waits": {pods: []*corev1.Pod{by("volcano", "stranger", pod("a").GPUs(1).Unschedulable("left out"))}, want: Usage{
 			Pending: cards{"NVIDIA-GeForce-RTX-4090": 1},
-			Blocked: []v1alpha1.BlockedStatus{{Workload: waits("", "Pod", "stranger", "a"), Card: "nvidia.com/gpu", Count: 1, Reason: "Other", Message: "left out"}}, BlockedTotal: 1}},
+			Blocked: []v1alpha1.BlockedStatus{{Workload: waits("", "Pod", "stranger", "a"), Card: "nvidia.com/gpu", Count: 1, Reason: "Other", Message: "left out"}}, BlockedTotal: 1, BlockedCards: map[v1alpha1.BlockedReason]card.Count{"Other": 1}}},
 		"of another namespace, was bound, and holds cards":           {pods: []*corev1.Pod{by("volcano", "stranger", pod("a").ChargedQueue("q").GPUs(1).Running("h200"))}, want: Usage{Members: 1, Used: cards{"NVIDIA-H200": 1}}},
 		"of another namespace, was bound, and runs without cards":    {pods: []*corev1.Pod{by("volcano", "stranger", pod("a").ChargedQueue("q").Running("h200"))}, want: Usage{Members: 1}},
 		"of another namespace, was charged, and holds cards":         {pods: []*corev1.Pod{by("default-scheduler", "stranger", pod("charged").GPUs(1).Running("h200"))}, want: Usage{Members: 1, Used: cards{"NVIDIA-H200": 1}}},

@@ -16,9 +16,9 @@ import (
 type Series struct{ Tenant, Project, Queue, Card, ServiceType string }
 
 const (
-	// maxStep bounds the time for which one count is taken as true. A replica that stood still may
+	// maxCountAge bounds the time for which one count is taken as true. A replica that stood still may
 	// no longer lead, and another one has counted meanwhile.
-	maxStep = 2 * time.Minute
+	maxCountAge = 2 * time.Minute
 	// idleTime is how long a sum stays that does not grow. Prometheus has scraped it by then, and
 	// takes its return from zero as a new start.
 	idleTime = 7 * 24 * time.Hour
@@ -26,10 +26,13 @@ const (
 
 // Meter sums up card-seconds. The zero value has no sums.
 type Meter struct {
-	// counts are the cards in use since at.
-	counts map[Series]card.Count
-	at     time.Time
-	sums   map[Series]*sum
+	// counts are the cards in use by the count of countedAt. They are summed up until at.
+	counts        map[Series]card.Count
+	countedAt, at time.Time
+	sums          map[Series]*sum
+	// begunAt is when the meter began to count. loadedUntil is until when the loaded sums were counted,
+	// zero if none was loaded.
+	begunAt, loadedUntil time.Time
 }
 
 type sum struct {
@@ -43,21 +46,26 @@ type sum struct {
 // SetCounts replaces the cards in use. The earlier ones were in use until now.
 func (m *Meter) SetCounts(now time.Time, counts map[Series]card.Count) {
 	m.Advance(now)
-	m.counts, m.at = maps.Clone(counts), now
+	m.counts, m.countedAt, m.at = maps.Clone(counts), now, now
+	if m.begunAt.IsZero() {
+		m.begunAt = now
+	}
 }
 
-// Advance sums up what was in use until now.
+// Advance sums up what was in use until now, at most until the last count is too old.
 func (m *Meter) Advance(now time.Time) {
-	step := min(now.Sub(m.at), maxStep)
-	if m.at.IsZero() || step <= 0 {
+	if oldest := m.countedAt.Add(maxCountAge); now.After(oldest) {
+		now = oldest
+	}
+	if m.at.IsZero() || !now.After(m.at) {
 		return
 	}
-	m.at = now
 	for series, count := range m.counts {
 		if count > 0 {
-			m.add(series, float64(count)*step.Seconds(), now, -1)
+			m.add(series, float64(count)*now.Sub(m.at).Seconds(), now, -1)
 		}
 	}
+	m.at = now
 }
 
 func (m *Meter) add(series Series, seconds float64, at time.Time, part int) {
@@ -77,7 +85,9 @@ func (m *Meter) add(series Series, seconds float64, at time.Time, part int) {
 }
 
 // DropSums drops all sums. What is in use counts from now on.
-func (m *Meter) DropSums(now time.Time) { m.sums, m.at = nil, now }
+func (m *Meter) DropSums(now time.Time) {
+	m.sums, m.at, m.begunAt, m.loadedUntil = nil, now, now, time.Time{}
+}
 
 // Sums returns a copy of all sums.
 func (m *Meter) Sums() map[Series]float64 {

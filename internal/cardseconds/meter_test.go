@@ -20,16 +20,20 @@ func seriesOf(queue string) Series {
 	return Series{Tenant: "lab", Project: "llm", Queue: queue, Card: "NVIDIA-H200", ServiceType: "training"}
 }
 
-// TestSumsAreThoseOfEachSecond compares with a sum second by second, over restarts in between.
+// TestSumsAreThoseOfEachSecond compares with a sum second by second, over restarts in between. A count
+// that is too old says nothing.
 func TestSumsAreThoseOfEachSecond(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		m, now, naive := &Meter{}, start, map[Series]float64{}
+		counted := now
 		inUse := map[Series]card.Count{}
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
 			for seconds := rapid.IntRange(0, 100).Draw(t, "seconds"); seconds > 0; seconds-- {
 				now = now.Add(time.Second)
 				for series, count := range inUse {
-					naive[series] += float64(count)
+					if now.Sub(counted) <= maxCountAge {
+						naive[series] += float64(count)
+					}
 				}
 			}
 			switch rapid.SampledFrom([]string{"count", "advance", "restart"}).Draw(t, "then") {
@@ -39,13 +43,14 @@ func TestSumsAreThoseOfEachSecond(t *testing.T) {
 					inUse[seriesOf(queue)] = card.Count(rapid.IntRange(0, 9).Draw(t, queue))
 				}
 				m.SetCounts(now, inUse)
+				counted = now
 			case "advance":
 				m.Advance(now)
 			case "restart": // what is in use is counted at once
 				m.Advance(now)
 				parts, left := m.Store(now)
 				check.Equal(t, "sums without room", 0, left)
-				m = &Meter{}
+				m, counted = &Meter{}, now
 				m.SetCounts(now, inUse)
 				check.NoError(t, m.Load(parts))
 			}
@@ -62,9 +67,22 @@ func TestReplicaThatStoodStill(t *testing.T) {
 	m := &Meter{}
 	m.SetCounts(start, map[Series]card.Count{seriesOf("q"): 2})
 	m.Advance(start.Add(time.Hour))
-	check.Equal(t, "card-seconds after an hour of silence", 2*maxStep.Seconds(), m.Sums()[seriesOf("q")])
+	check.Equal(t, "card-seconds after an hour of silence", 2*maxCountAge.Seconds(), m.Sums()[seriesOf("q")])
 	m.Advance(start) // the clock was set back
-	check.Equal(t, "card-seconds after the clock was set back", 2*maxStep.Seconds(), m.Sums()[seriesOf("q")])
+	check.Equal(t, "card-seconds after the clock was set back", 2*maxCountAge.Seconds(), m.Sums()[seriesOf("q")])
+}
+
+// TestAnOldCountIsNotTakenAsTrue: a replica that stores its sums, and counts no more, knows nothing.
+func TestAnOldCountIsNotTakenAsTrue(t *testing.T) {
+	m := &Meter{}
+	m.SetCounts(start, map[Series]card.Count{seriesOf("q"): 2})
+	for at := range 120 {
+		m.Advance(start.Add(time.Duration(at) * 30 * time.Second))
+	}
+	check.Equal(t, "card-seconds after an hour without a count", 2*maxCountAge.Seconds(), m.Sums()[seriesOf("q")])
+	m.SetCounts(start.Add(time.Hour), map[Series]card.Count{seriesOf("q"): 2})
+	m.Advance(start.Add(time.Hour + time.Minute))
+	check.Equal(t, "card-seconds a minute after the next count", 2*(maxCountAge+time.Minute).Seconds(), m.Sums()[seriesOf("q")])
 }
 
 func TestLoadAddsToWhatWasSummedUpSinceTheStart(t *testing.T) {
@@ -104,7 +122,7 @@ func TestIdleSumsAreForgotten(t *testing.T) {
 	now := start
 	for range 8 * 24 * 60 {
 		now = now.Add(time.Minute)
-		m.Advance(now)
+		m.SetCounts(now, map[Series]card.Count{seriesOf("busy"): 1})
 	}
 	m.Store(now)
 	sums := m.Sums()

@@ -24,7 +24,8 @@ type row struct {
 	ServiceType string  `json:"type"`
 	Card        string  `json:"card"`
 	Seconds     float64 `json:"cardSeconds"`
-	GrewAt      int64   `json:"at"`
+	// GrewAt is rounded up, so that no second counts twice.
+	GrewAt int64 `json:"at"`
 }
 
 // Load adds stored sums to what was summed up since the start. It returns an error for lines that
@@ -43,7 +44,11 @@ func (m *Meter) Load(parts [Parts]string) error {
 				continue
 			}
 			series := Series{Tenant: r.Tenant, Project: r.Project, Queue: r.Queue, Card: r.Card, ServiceType: r.ServiceType}
-			m.add(series, r.Seconds, time.Unix(r.GrewAt, 0), i)
+			grewAt := time.Unix(r.GrewAt, 0)
+			m.add(series, r.Seconds, grewAt, i)
+			if grewAt.After(m.loadedUntil) {
+				m.loadedUntil = grewAt
+			}
 		}
 	}
 	return errors.Join(unreadable...)
@@ -89,7 +94,7 @@ func (m *Meter) Store(now time.Time) (parts [Parts]string, left int) {
 func (s *sum) line(series Series) string {
 	text, err := json.Marshal(row{
 		Queue: series.Queue, Tenant: series.Tenant, Project: series.Project, ServiceType: series.ServiceType, Card: series.Card,
-		Seconds: s.seconds, GrewAt: s.grewAt.Unix(),
+		Seconds: s.seconds, GrewAt: s.grewAt.Add(time.Second - 1).Unix(),
 	})
 	if err != nil { // no field can fail
 		return ""

@@ -3,8 +3,6 @@ package observer
 import (
 	"fmt"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
 // bindingsMetric is how many pods the histogram of their waiting time has.
@@ -93,23 +91,13 @@ func (m *clusterState) countBindings(page *samplePages) map[typeCard][2]float64 
 		}
 		sums, lasted := counts[b.key], b.seen.Add(m.options.StatusWithin)
 		sums[1]++
-		isSure := b.isSure && isBoundBySchedulers(b.state.pod) && b.seen.After(m.bindings.since.Add(m.options.StatusWithin))
+		isSure := b.isSure && !boundAt(b.state.pod).IsZero() && b.seen.After(m.bindings.since.Add(m.options.StatusWithin))
 		if isSure && !lasted.After(page.asked) && (b.ended.IsZero() || !b.ended.Before(lasted)) {
 			sums[0]++
 		}
 		counts[b.key] = sums
 	}
 	return counts
-}
-
-// isBoundBySchedulers reports whether the API server dates the binding of a pod.
-func isBoundBySchedulers(pod *corev1.Pod) bool {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
-			return true
-		}
-	}
-	return false
 }
 
 // bindingsOn returns the pods that a page counts.

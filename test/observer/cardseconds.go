@@ -13,8 +13,13 @@ import (
 
 const secondsMetric = "cardquota_card_seconds_total"
 
-// lostWithin is what a restart of the operator may lose of the card-seconds.
-const lostWithin = time.Minute
+// lostWithin is what a restart of the operator may lose of the cards of a pod that ends, or whose binding
+// is not dated, before the next operator counts. Of other pods it loses at most roundedBy: the
+// next operator credits the time in which no operator counted.
+const (
+	lostWithin = time.Minute
+	roundedBy  = 2 * time.Second
+)
 
 // queueCard is a card of a queue.
 type queueCard struct{ queue, card string }
@@ -24,6 +29,7 @@ type queueCard struct{ queue, card string }
 type cardUse struct {
 	count              int64
 	earliest, from, to time.Time
+	state              *podState
 }
 
 // cardSeconds integrates what pods hold.
@@ -69,7 +75,7 @@ func (m *clusterState) recordUse(state *podState, before, now *rule.Charge, at t
 	}
 	s.open[state] = map[string]*cardUse{}
 	for card, count := range now.Cards {
-		use, key := &cardUse{count: count, earliest: earliestUse(state.pod, at), from: at}, queueCard{now.Queue, card}
+		use, key := &cardUse{count: count, earliest: earliestUse(state.pod, at), from: at, state: state}, queueCard{now.Queue, card}
 		s.open[state][card] = use
 		s.uses[key] = append(s.uses[key], use)
 	}
@@ -79,14 +85,48 @@ func (m *clusterState) recordUse(state *podState, before, now *rule.Charge, at t
 // maxWatchLag earlier, and not before its binding. The API server dates that in whole seconds.
 func earliestUse(pod *corev1.Pod, seen time.Time) time.Time {
 	const usualLag = 2 * time.Second
-	for i := range pod.Status.Conditions {
-		c := &pod.Status.Conditions[i]
-		if c.Type != corev1.PodScheduled || c.Status != corev1.ConditionTrue || !c.LastTransitionTime.Time.Before(seen) {
-			continue
-		}
-		return seen.Add(-min(seen.Sub(c.LastTransitionTime.Time), maxWatchLag))
+	if bound := boundAt(pod); !bound.IsZero() && bound.Before(seen) {
+		return seen.Add(-min(seen.Sub(bound), maxWatchLag))
 	}
 	return seen.Add(-usualLag)
+}
+
+// boundAt returns when the API server dates the binding of a pod, zero if it does not.
+func boundAt(pod *corev1.Pod) time.Time {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return time.Time{}
+}
+
+// lostBy returns how much of a use a restart of the operator may lose, of a time that is certain.
+func (u *cardUse) lostBy(restart, certain window, within time.Duration) time.Duration {
+	uncertain := window{restart.from.Add(-lostWithin), restart.to.Add(within)}
+	if hasEnded := !u.to.IsZero() && u.to.Before(uncertain.to); hasEnded || boundAt(u.state.pod).IsZero() {
+		return certain.overlap(uncertain)
+	}
+	return min(certain.overlap(uncertain), roundedBy)
+}
+
+// creditedSince returns since when an operator that begins may credit a use: by the binding of the pod,
+// also if it held another card, or was in another queue, at that time.
+func (u *cardUse) creditedSince(restarts []window, within time.Duration) time.Time {
+	since, bound := u.earliest, boundAt(u.state.pod)
+	for _, restart := range restarts {
+		from := restart.from.Add(-lostWithin)
+		if bound.IsZero() || u.from.Before(from) || u.from.After(restart.to.Add(within)) {
+			continue
+		}
+		if bound.After(from) {
+			from = bound
+		}
+		if from.Before(since) {
+			since = from
+		}
+	}
+	return since
 }
 
 // recordQueueLabels records whose queue a queue is now.
@@ -123,7 +163,7 @@ func (m *clusterState) recordServedSeconds(page *samplePages) {
 }
 
 // checkCardSeconds compares the sums with what pods held. An operator counts a change and stores a
-// sum later, and may lose a minute when it ends.
+// sum later, and may lose a minute of the pods that end before the next one counts.
 func (c *metricsComparison) checkCardSeconds(page *samplePages) {
 	m := c.state
 	sums := map[queueCard]float64{}
@@ -161,14 +201,14 @@ func (m *clusterState) secondsUntil(key queueCard, asked, answered time.Time) (l
 		if !use.to.IsZero() && use.to.Add(m.options.StatusWithin).Before(end) {
 			end = use.to.Add(m.options.StatusWithin)
 		}
-		most += float64(use.count) * max(0, end.Sub(use.earliest)).Seconds()
+		most += float64(use.count) * max(0, end.Sub(use.creditedSince(m.restarts, m.options.StatusWithin))).Seconds()
 		certain := window{use.from.Add(m.options.StatusWithin), asked.Add(-m.options.StoredWithin)}
 		if !use.to.IsZero() && use.to.Before(certain.to) {
 			certain.to = use.to
 		}
 		counted := certain.length()
 		for _, restart := range m.restarts {
-			counted -= certain.overlap(window{restart.from.Add(-lostWithin), restart.to.Add(m.options.StatusWithin)})
+			counted -= use.lostBy(restart, certain, m.options.StatusWithin)
 		}
 		for _, excused := range m.seconds.excused {
 			counted -= certain.overlap(window{excused.from.Add(-lostWithin), excused.to.Add(m.options.StatusWithin)})

@@ -283,25 +283,36 @@ func TestCardSeconds(t *testing.T) {
 }
 
 func TestCardSecondsOverARestart(t *testing.T) {
+	const dated, ends = `write pod a scheduled=0;`, `remove pod a; write quota q used=0 free=2; write queue q allocated=;`
 	for t, tc := range check.Cases(t, map[string]struct {
-		after int
-		value float64
-		want  string
+		text, ends string
+		after      int
+		value      float64
+		want       string
 	}{
-		"kept":                   {2, 900, ""},
-		"a minute lost":          {2, 775, ""},
-		"two minutes lost":       {2, 640, "metrics"},
-		"lost without a restart": {1, 775, "metrics"},
-		"begun again":            {2, 300, "metrics metrics"},
+		"kept":                                {"", "", 2, 900, ""},
+		"a minute lost, and nothing is dated": {"", "", 2, 775, ""},
+		"two minutes lost":                    {"", "", 2, 640, "metrics"},
+		"lost without a restart":              {"", "", 1, 775, "metrics"},
+		"begun again":                         {"", "", 2, 300, "metrics metrics"},
+		"credited":                            {dated, "", 2, 900, ""},
+		"a minute lost of a pod that goes on": {dated, "", 2, 775, "metrics"},
+		"of a pod that ends meanwhile":        {dated, ends, 2, 545, ""},
+		"two minutes of such a pod":           {dated, ends, 2, 480, "metrics"},
 	}) {
-		w := newMeasuredWorld().playScript(holdCard)
+		w := newMeasuredWorld().playScript(holdCard + tc.text)
 		w.clock = w.clock.Add(10 * time.Minute)
-		w.servePages(t, 1, held, secondsOf(600))
+		first, last := 600.0, held
+		w.servePages(t, 1, held, secondsOf(470))
 		w.checkNow()
+		w.playScript(tc.ends)
+		if tc.ends != "" { // what was stored last
+			first, last = 470, ""
+		}
 		w.clock = w.clock.Add(5 * time.Second)
-		w.servePages(t, tc.after, held, secondsOf(600))
+		w.servePages(t, tc.after, last, secondsOf(first))
 		w.clock = w.clock.Add(295 * time.Second)
-		w.servePages(t, tc.after, held, secondsOf(tc.value))
+		w.servePages(t, tc.after, last, secondsOf(tc.value))
 		w.playScript(`judge; wait 21s`).expectViolations(t, tc.want)
 	}
 }

@@ -9,6 +9,9 @@ import (
 	"time"
 )
 
+// recountMetric has a sample while the operator leads.
+const recountMetric = "cardquota_last_recount_timestamp_seconds"
+
 // metricsState is what the observer knows of the pages of both programs.
 type metricsState struct {
 	// pages are the samples of the last pages, nil without any; pageError is why there are none.
@@ -54,6 +57,8 @@ func (m *clusterState) recordPages(pages Pages) error {
 	}
 	if last := m.pages; last != nil && last.operatorProcess != now.operatorProcess {
 		m.restarts = append(m.restarts, window{last.asked, now.asked})
+	} else if n := len(m.restarts); last != nil && n > 0 && m.restarts[n-1].to.Equal(last.asked) && !hasSample(last.operator, recountMetric) {
+		m.restarts[n-1].to = now.asked // the next operator did not lead yet
 	}
 	m.recordServedSeconds(now)
 	m.pages, m.pageError = now, ""
@@ -106,7 +111,7 @@ func (c *metricsComparison) checkOperator(pages *samplePages) {
 	case c.state.excused[Status] > 0:
 		c.state.bindings.since = time.Time{}
 		return
-	case !hasSample(pages.operator, "cardquota_last_recount_timestamp_seconds"):
+	case !hasSample(pages.operator, recountMetric):
 		c.state.bindings.since = time.Time{}
 		c.compare("operator", "no operator leads")
 		return

@@ -88,6 +88,7 @@ type UsageCollector struct {
 	bypasses        []enforcement.Bypass
 	inventoryCount  *cardinventory.Count // nil before the first count
 	inUse           map[cardseconds.Series]card.Count
+	listHoldings    func() []cardseconds.Holding // nil before the first count
 	onCount         []func()
 }
 
@@ -316,6 +317,8 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 	u.queues, u.physical, u.totals, u.bypasses = queues, physical, totals, bypasses
 	u.tree, u.treeChanges, u.subtrees, u.inventoryCount = tree, specChanges, subtrees, inventoryCount
 	u.inUse = cardsInUse(queues, owners, types)
+	charges := u.lastCharges
+	u.listHoldings = func() []cardseconds.Holding { return listHoldings(pods, charges, owners, types) }
 	return wakeups
 }
 

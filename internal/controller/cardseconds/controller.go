@@ -23,17 +23,18 @@ import (
 	"cardquota.dev/operator/internal/cardseconds"
 )
 
-// storeInterval is how often the leader stores the sums. A replica that dies loses as much, and
-// what is used until another one leads: together at most a minute.
+// storeInterval is how often the leader stores the sums. A replica that dies loses as much of the pods
+// that end before another one leads.
 var storeInterval = build.Wait(30 * time.Second)
 
 // stopTimeout bounds the last write of a replica that stops.
 const stopTimeout = 5 * time.Second
 
-// CountSource provides the cards in use by the last count, nil before the first one, and signals
-// counts.
+// CountSource provides the cards in use by the last count, nil before the first one, what each pod holds,
+// and signals counts.
 type CountSource interface {
 	CardsInUse() map[cardseconds.Series]card.Count
+	Holdings() []cardseconds.Holding
 	OnCount(counted func())
 }
 
@@ -67,6 +68,8 @@ type Keeper struct {
 	// counts no increase for the value with which a series begins.
 	begun map[cardseconds.Series]bool
 
+	gap gap
+
 	// Only the writer uses these.
 	isLoaded bool
 	parts    [cardseconds.Parts]part
@@ -84,7 +87,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 		return fmt.Errorf("host name: %w", err)
 	}
 	k.identity = host + "_" + string(uuid.NewUUID())
-	options.Counts.OnCount(func() { k.setCounts(options.Counts.CardsInUse()) })
+	options.Counts.OnCount(func() { k.setCounts(options.Counts.CardsInUse(), options.Counts.Holdings) })
 	if err := options.Metrics.Register(k); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
@@ -94,13 +97,14 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	return nil
 }
 
-func (k *Keeper) setCounts(inUse map[cardseconds.Series]card.Count) {
+func (k *Keeper) setCounts(inUse map[cardseconds.Series]card.Count, holdings func() []cardseconds.Holding) {
 	if inUse == nil {
 		return // nothing was counted yet
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.meter.SetCounts(k.now(), inUse)
+	k.gap.setHoldings(holdings)
 	if k.stored == nil {
 		return // what is stored may be more than zero
 	}
@@ -141,6 +145,7 @@ func (k *Keeper) storeSums(ctx context.Context) error {
 	k.mu.Lock()
 	now := k.now()
 	k.meter.Advance(now)
+	k.gap.credit(&k.meter)
 	parts, left := k.meter.Store(now)
 	sums := k.meter.Sums()
 	k.mu.Unlock()
@@ -155,9 +160,15 @@ func (k *Keeper) storeSums(ctx context.Context) error {
 		k.begun = map[cardseconds.Series]bool{}
 	}
 	maps.DeleteFunc(k.begun, func(series cardseconds.Series, _ bool) bool { _, isStored := sums[series]; return isStored })
+	for series := range k.gap.begun { // a new sum begins at zero, too, and shows its credit with the next write
+		delete(k.stored, series)
+		k.begun[series] = true
+	}
+	k.gap.begun = nil
 	k.mu.Unlock()
 	if left > 0 {
-		return fmt.Errorf("%d ConfigMaps are full: %d sums of queues and cards would be lost at the next restart", cardseconds.Parts, left)
+		k.log.Info("The ConfigMaps of card-seconds are full: the sums without room would be lost at the next restart, all others are stored",
+			"configMaps", cardseconds.Parts, "sumsWithoutRoom", left)
 	}
 	return nil
 }

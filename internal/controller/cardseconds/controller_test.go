@@ -52,6 +52,8 @@ type scene struct {
 	k     *Keeper
 
 	replicas int
+	// holdings are what pods hold by each count.
+	holdings []cardseconds.Holding
 }
 
 func newScene(t *testing.T) *scene {
@@ -70,7 +72,13 @@ func (s *scene) restart() {
 var training = cardseconds.Series{Tenant: "lab", Project: "llm", Queue: "q", Card: "A", ServiceType: "training"}
 
 func (s *scene) use(count card.Count) {
-	s.k.setCounts(map[cardseconds.Series]card.Count{training: count})
+	s.k.setCounts(map[cardseconds.Series]card.Count{training: count}, func() []cardseconds.Holding { return s.holdings })
+}
+
+// useSince lets one pod hold cards since a time.
+func (s *scene) useSince(count card.Count, since time.Time) {
+	s.holdings = []cardseconds.Holding{{Series: training, Count: count, Since: since}}
+	s.use(count)
 }
 
 // expectServed stores, and compares the metric; -1 is no series.

@@ -94,5 +94,28 @@ func (k *Keeper) giveUp() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.meter.DropSums(k.now())
-	k.isLoaded = false
+	k.isLoaded, k.gap = false, gap{}
+}
+
+// gap is what a new leader needs to credit the time in which no replica counted.
+type gap struct {
+	// holdings are those of the first count of this leader.
+	holdings              []cardseconds.Holding
+	isCounted, isCredited bool
+	// begun are credited sums that were never stored.
+	begun map[cardseconds.Series]bool
+}
+
+// setHoldings keeps what pods hold by the first count.
+func (g *gap) setHoldings(holdings func() []cardseconds.Holding) {
+	if !g.isCounted {
+		g.holdings, g.isCounted = holdings(), true
+	}
+}
+
+// credit adds the gap to the loaded sums, once there are holdings.
+func (g *gap) credit(meter *cardseconds.Meter) {
+	if g.isCounted && !g.isCredited {
+		g.begun, g.holdings, g.isCredited = meter.CreditGap(g.holdings), nil, true
+	}
 }

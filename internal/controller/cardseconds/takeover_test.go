@@ -1,10 +1,15 @@
 package cardseconds
 
 import (
+	"errors"
+	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
+	"github.com/prometheus/client_golang/prometheus"
 	"pgregory.net/rapid"
 
 	"cardquota.dev/operator/internal/card"
@@ -30,6 +35,82 @@ func TestTwoLeaders(t *testing.T) {
 	s.expectServed("of the second leader, which counted for 20 s", 100)
 }
 
+// TestGapWithoutALeaderIsCredited: a node is lost, and nothing counts for five minutes. What pods still
+// hold then counts, also if the sums cannot be loaded at first.
+func TestGapWithoutALeaderIsCredited(t *testing.T) {
+	for name, failing := range map[string]error{"at once": nil, "after the API server was away": errors.New("no API server")} {
+		s := newScene(t)
+		begun := s.at
+		s.useSince(2, begun)
+		s.at = s.at.Add(30 * time.Second)
+		s.expectServed("of the first leader", 60)
+		s.at = s.at.Add(5 * time.Minute)
+		s.restart()
+		s.store.fails = failing
+		s.useSince(2, begun)
+		s.at = s.at.Add(30 * time.Second)
+		_ = s.k.storeSums(t.Context())
+		s.store.fails = nil
+		s.at = s.at.Add(30 * time.Second)
+		s.expectServed(name, 2*(30+300+60))
+		s.useSince(2, begun)
+		s.at = s.at.Add(30 * time.Second)
+		s.expectServed("and nothing twice", 2*(30+300+90))
+	}
+}
+
+// TestACreditedSumBeginsAtZero: Prometheus counts no increase for the value with which a series begins.
+func TestACreditedSumBeginsAtZero(t *testing.T) {
+	s := newScene(t)
+	other := cardseconds.Series{Queue: "other", Card: "A", ServiceType: "none"}
+	s.k.setCounts(map[cardseconds.Series]card.Count{other: 1}, func() []cardseconds.Holding { return nil })
+	s.at = s.at.Add(30 * time.Second)
+	check.NoError(t, s.k.storeSums(t.Context()))
+	s.at = s.at.Add(time.Minute)
+	begun := s.at
+	s.at = s.at.Add(time.Minute)
+	s.restart()
+	s.useSince(1, begun)
+	check.NoError(t, s.k.storeSums(t.Context()))
+	check.Equal(t, "stored with the credit of a minute", 60.0, s.stored())
+	check.Equal(t, "served at first", 0.0, s.served(training))
+	s.at = s.at.Add(30 * time.Second)
+	check.NoError(t, s.k.storeSums(t.Context()))
+	check.Equal(t, "served with the next write", 90.0, s.served(training))
+}
+
+// served returns the served sum of a series.
+func (s *scene) served(series cardseconds.Series) float64 {
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(s.k)
+	families, err := registry.Gather()
+	check.NoError(s.T, err)
+	for _, m := range families[0].GetMetric() {
+		for _, label := range m.GetLabel() {
+			if label.GetName() == "queue" && label.GetValue() == series.Queue {
+				return m.GetCounter().GetValue()
+			}
+		}
+	}
+	return -1
+}
+
+// TestSumsWithoutRoomAreReportedAsSuch: all others are stored, so it is no failed write.
+func TestSumsWithoutRoomAreReportedAsSuch(t *testing.T) {
+	s := newScene(t)
+	var logged []string
+	s.k.log = funcr.New(func(_, text string) { logged = append(logged, text) }, funcr.Options{})
+	counts, long := map[cardseconds.Series]card.Count{training: 1}, strings.Repeat("x", 500<<10)
+	for i := range cardseconds.Parts + 1 {
+		counts[cardseconds.Series{Tenant: long, Queue: fmt.Sprint("z", i), Card: "A"}] = 1
+	}
+	s.k.setCounts(counts, func() []cardseconds.Holding { return nil })
+	s.at = s.at.Add(30 * time.Second)
+	check.NoError(t, s.k.storeSums(t.Context()))
+	check.Equal(t, "stored", 30.0, s.stored())
+	check.That(t, len(logged) == 1 && strings.Contains(logged[0], "all others are stored") && strings.Contains(logged[0], `"sumsWithoutRoom"=1`), "log %q", logged)
+}
+
 // stored returns the stored sum.
 func (s *scene) stored() float64 {
 	m, texts := cardseconds.Meter{}, [cardseconds.Parts]string{}
@@ -40,35 +121,67 @@ func (s *scene) stored() float64 {
 	return m.Sums()[training]
 }
 
+// leaders is what a naive count knows of leaders that follow each other while one card is in use.
+type leaders struct {
+	// isCredited is whether a pod is known to hold the card all the time.
+	isCredited bool
+	// stored and summed are what is stored, and what the leader has summed up. Each has the time of its
+	// last growth.
+	stored, summed         int
+	storedUntil, sumsUntil time.Time
+	// countedAt is the last count, advanced until when it was summed up.
+	countedAt, advanced time.Time
+}
+
+// advance sums up. One count is taken as true for two minutes.
+func (l *leaders) advance(now time.Time) {
+	if last := l.countedAt.Add(2 * time.Minute); now.After(last) {
+		now = last
+	}
+	if now.After(l.advanced) {
+		l.summed += int(now.Sub(l.advanced).Seconds())
+		l.advanced, l.sumsUntil = now, now
+	}
+}
+
+// takeOver begins with what is stored, and with a count.
+func (l *leaders) takeOver(now time.Time) {
+	l.summed, l.sumsUntil, l.countedAt, l.advanced = l.stored, l.storedUntil, now, now
+	if l.isCredited && !l.storedUntil.IsZero() && now.After(l.storedUntil) {
+		l.summed += int(now.Sub(l.storedUntil).Seconds())
+		l.sumsUntil = now
+	}
+}
+
 // TestFrozenLeaderStoresNothing: whatever earlier leaders do, what is stored are the sums of the
-// present one. It loses what the last leader had not stored, and counts nothing twice.
+// present one. It credits what pods held since the last store, else loses it, and counts nothing twice.
 func TestFrozenLeaderStoresNothing(t *testing.T) {
 	seed.Check(t, func(r *rapid.T) {
 		s := newScene(t)
+		naive := leaders{isCredited: rapid.Bool().Draw(r, "credited"), countedAt: s.at, advanced: s.at}
+		if naive.isCredited {
+			s.holdings = []cardseconds.Holding{{Series: training, Count: 1, Since: s.at}}
+		}
 		s.use(1)
 		check.NoError(t, s.k.storeSums(t.Context()))
-		naive, unstored, uncounted := 0, 0, 0
-		advance := func() {
-			unstored, uncounted = unstored+min(uncounted, 120), 0 // one count is taken as true for two minutes
-		}
 		var frozen []*Keeper
 		for range rapid.IntRange(1, 20).Draw(r, "steps") {
-			seconds := rapid.IntRange(0, 40).Draw(r, "seconds")
-			s.at, uncounted = s.at.Add(time.Duration(seconds)*time.Second), uncounted+seconds
+			s.at = s.at.Add(time.Duration(rapid.IntRange(0, 40).Draw(r, "seconds")) * time.Second)
 			switch rapid.SampledFrom([]string{"store", "count", "take over", "wake up"}).Draw(r, "then") {
 			case "store":
 				check.NoError(t, s.k.storeSums(t.Context()))
-				advance()
-				naive, unstored = naive+unstored, 0
+				naive.advance(s.at)
+				naive.stored, naive.storedUntil = naive.summed, naive.sumsUntil
 			case "count":
 				s.use(1)
-				advance()
+				naive.advance(s.at)
+				naive.countedAt, naive.advanced = s.at, s.at
 			case "take over":
 				frozen = append(frozen, s.k)
 				s.restart()
 				check.NoError(t, s.k.storeSums(t.Context()))
 				s.use(1)
-				unstored, uncounted = 0, 0
+				naive.takeOver(s.at)
 			case "wake up": // and store once, before it learns that it does not lead
 				before := s.stored()
 				for _, k := range frozen {
@@ -78,7 +191,7 @@ func TestFrozenLeaderStoresNothing(t *testing.T) {
 				frozen = nil
 			}
 		}
-		check.That(t, math.Abs(s.stored()-float64(naive)) < 1, "%v card-seconds are stored, want %d", s.stored(), naive)
+		check.That(t, math.Abs(s.stored()-float64(naive.stored)) < 1, "%v card-seconds are stored, want %d", s.stored(), naive.stored)
 	})
 }
 

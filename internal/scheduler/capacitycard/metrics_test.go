@@ -63,7 +63,7 @@ func TestMetricsShowTheSnapshot(t *testing.T) {
 	s.reopen().p.jobEnqueued(s.Job("waits")) // what the session decides shows in the next one
 	got := s.m.scrape(t)
 	for series, values := range map[string]map[string]float64{ // of queue busy, and by another queue
-		"cardquota_scheduler_quota_cards":             {`A`: 2, `B`: 0, `idle B`: 4},
+		"cardquota_scheduler_quota_cards":        {`A`: 2, `B`: 0, `idle B`: 4},
 		"cardquota_scheduler_used_cards":         {`A`: 2, `B`: 0, `idle B`: 0},
 		"cardquota_queue_card_inqueue":           {`A`: 2, `B`: 0, `A|B`: 0, `idle B`: 0}, // waits needs more than the quota
 		"cardquota_queue_card_request":           {`A`: 5, `B`: 0, `A|B`: 4, `idle B`: 0},
