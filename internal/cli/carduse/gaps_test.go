@@ -62,7 +62,11 @@ func TestGaps(t *testing.T) {
 		"replica hangs":      {2, 6, []*fakeprometheus.Series{growing(on("a"), card, [2]float64{0, 3.2}), growing(on("b"), card, [2]float64{3, 8})}, 4, nil, time.Time{}},
 		"a queue begins":     {2, 6, []*fakeprometheus.Series{growing(on("a", "queue=old"), -2*3600, [2]float64{2, 2}), growing(on("a"), -3*3600, [2]float64{3, 8})}, 3, []Gap{{hour(2), hour(3)}}, time.Time{}},
 		"ConfigMaps deleted": {2, 6, []*fakeprometheus.Series{growing(on("a"), 9*3600, [2]float64{0, 3}), growing(on("b"), -3*3600, [2]float64{3, 8})}, 4, nil, time.Time{}},
-		"half a minute":      {2, 2 + 1.0/120, []*fakeprometheus.Series{growing(on("a"), card, [2]float64{0, 8})}, 0, nil, time.Time{}},
+		// The hour before the window has no samples, and the hours before it have values of sums that
+		// began at zero again since.
+		"deleted a day before":    {12, 16, []*fakeprometheus.Series{growing(on("a"), 90*3600, [2]float64{0, 2}), growing(on("b"), -2*3600, [2]float64{2.5, 10}, [2]float64{12.5, 20})}, 6, []Gap{{hour(12), hour(12.5)}}, time.Time{}},
+		"deleted six days before": {150, 152, []*fakeprometheus.Series{growing(on("a"), 900*3600, [2]float64{0, 2}), growing(on("b"), -2*3600, [2]float64{2.5, 110}, [2]float64{150.5, 152})}, 42, []Gap{{hour(150), hour(150.5)}}, time.Time{}},
+		"half a minute":           {2, 2 + 1.0/120, []*fakeprometheus.Series{growing(on("a"), card, [2]float64{0, 8})}, 0, nil, time.Time{}},
 	} {
 		use, err := sumOf(t, tc.from, tc.to, tc.series...)
 		check.NoError(t, err)

@@ -2,6 +2,7 @@ package carduse
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"cardquota.dev/operator/internal/cardseconds"
@@ -41,10 +42,9 @@ const (
 	step = time.Hour
 	// stepsAtOnce bounds the size of an answer.
 	stepsAtOnce = 24
+	// stepsBefore is how many steps before a window may have its last sample.
+	stepsBefore = 7 * 24
 )
-
-// lookBack is where the last sample before a window is looked for.
-var lookBack = []time.Duration{step, 24 * time.Hour, 7 * 24 * time.Hour}
 
 // Sum returns the use in a window.
 func Sum(ctx context.Context, source Source, window Window) (Use, error) {
@@ -97,15 +97,20 @@ func firstInstant(window Window) time.Time {
 	return window.To.Add(-steps * step)
 }
 
-// valuesBefore returns the last values up to an instant, nil if there are none.
+// valuesBefore returns the largest values of the last hour with samples up to an instant, nil if there
+// are none. Those of earlier hours may be larger: then the sums have begun at zero again since. Most
+// often the first hour has samples, so it is asked for alone.
 func valuesBefore(ctx context.Context, source Source, at time.Time) (Values, error) {
-	for _, before := range lookBack {
-		cells, err := source.Largest(ctx, at, at, step, before)
+	for ago, steps := 0, 1; ago < stepsBefore; ago, steps = ago+steps, min(stepsAtOnce, stepsBefore-ago-steps) {
+		end := at.Add(-time.Duration(ago) * step)
+		cells, err := source.Largest(ctx, end.Add(-time.Duration(steps-1)*step), end, step, step)
 		if err != nil {
 			return nil, err
 		}
-		if len(cells) > 0 && len(cells[0]) > 0 {
-			return cells[0], nil
+		for _, values := range slices.Backward(cells) {
+			if len(values) > 0 {
+				return values, nil
+			}
 		}
 	}
 	return nil, nil
