@@ -18,7 +18,25 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-var smallest = size{nodes: 20, pods: 200, quotas: 10, cards: 4, views: 2, changes: 40, duration: 4 * time.Second, restQuotas: 20, rest: 2 * time.Second, settle: 3 * time.Second}
+var smallest = size{nodes: 40, pods: 240, quotas: 10, cards: 4, views: 2, changes: 40, duration: 4 * time.Second, restQuotas: 20, rest: 2 * time.Second, settle: 5 * time.Second}
+
+// TestGangsOfTheSmallBenchmarkWait: some gangs wait by plan, in models in which others hold cards. All
+// others get their cards, in any order.
+func TestGangsOfTheSmallBenchmarkWait(t *testing.T) {
+	p := plan{smallest}
+	waiting, held := map[int]int{}, map[int]int{}
+	for gang := range p.gangs() {
+		if p.waits(gang) {
+			waiting[p.modelOfGang(gang)]++
+		} else {
+			held[p.modelOfGang(gang)]++
+		}
+	}
+	check.That(t, len(waiting) > 1, "gangs that wait, by model: %v", waiting)
+	for model := range p.cards {
+		check.That(t, held[model] > 0 && held[model] <= p.nodes/p.cards, "%d gangs hold cards of model %d on %d nodes", held[model], model, p.nodes/p.cards)
+	}
+}
 
 // TestSmallBenchmark runs a small benchmark. It does not check times: other tests may run at the
 // same time.
@@ -35,6 +53,7 @@ func TestSmallBenchmark(t *testing.T) {
 	check.That(t, r.load.cpu > 0 && r.load.written > 0 && r.load.peak > 10<<20 && r.afterRest.resident > 0, "usage %+v, at rest %+v", r.load, r.afterRest)
 	check.That(t, r.writes["PATCH cardquotas/status"] > 0 && countWrites(r.writes) > 0, "writes %v", r.writes)
 	check.Equal(t, "writes at rest", 0, countWrites(r.restWrites))
+	check.That(t, len(r.scrapes) > 0 && r.scrapes[0].series > 0 && len(r.unreadable) == 0, "scrapes %v, failed %v", r.scrapes, r.unreadable)
 	out.Reset()
 	r.size.changes = 1
 	_ = r.print(&out) // the machine may be too busy for the limits
@@ -149,7 +168,8 @@ func TestRecountFollowsPods(t *testing.T) {
 func TestExceededLimitsFail(t *testing.T) {
 	r := &report{size: smallest, loadTime: time.Second, changes: 40, load: usage{cpu: 0.5}}
 	var out strings.Builder
-	check.NoError(t, r.print(&out))
+	check.NoError(t, r.finish(&out, nil))
+	check.Contains(t, "report", out.String(), "All limits are kept")
 	for what, exceed := range map[string]func(r *report){
 		"memory at most":  func(r *report) { r.load.peak = maxMemory + 1 },
 		"CPU under load":  func(r *report) { r.load.cpu = 1 },
@@ -159,7 +179,9 @@ func TestExceededLimitsFail(t *testing.T) {
 		"writes at rest": func(r *report) {
 			r.restTime, r.restWrites = time.Second, map[string]int{"PATCH queues": 1, "PATCH configmaps": 2}
 		},
-		"at rest: 0.060": func(r *report) { r.restTime, r.atRest.cpu = time.Second, 0.06 },
+		"longest of 1":        func(r *report) { r.scrapes = []scrape{{took: 11 * time.Second}} },
+		"scrapes that failed": func(r *report) { r.unreadable = []error{errors.New("x")} },
+		"at rest: 0.060":      func(r *report) { r.restTime, r.atRest.cpu = time.Second, 0.06 },
 	} {
 		exceeded := *r
 		exceed(&exceeded)
@@ -170,4 +192,25 @@ func TestExceededLimitsFail(t *testing.T) {
 	}
 	r.changes = 30
 	check.Says(t, r.print(&out), "too busy")
+	r.load.cpu = 1
+	check.That(t, errors.Is(r.print(&out), errExceeded), "a busy machine hides that a limit is exceeded")
+}
+
+// TestAMeasurementThatEndsEarlyIsPrinted: what is wrong with the statuses is one of its figures.
+func TestAMeasurementThatEndsEarlyIsPrinted(t *testing.T) {
+	var out strings.Builder
+	r := &report{size: smallest, loadTime: time.Second, changes: 40, load: usage{cpu: 0.5}, wrong: []string{"CardQuota x says nothing"}}
+	err := r.finish(&out, errors.Join(errExceeded, errors.New("not right in time")))
+	check.Says(t, err, "not right in time")
+	check.Contains(t, "report", out.String(), "| CPU under load | 0.50 cores |", "FAILED: CardQuota x says nothing")
+	out.Reset()
+	var none *report
+	check.Says(t, none.finish(&out, errors.New("no cluster")), "no cluster")
+	check.Equal(t, "report before anything was measured", "", out.String())
+}
+
+func TestSeriesOfAPageAreCounted(t *testing.T) {
+	for page, want := range map[string]int{"": 0, "# HELP a b\n# TYPE a gauge\na 1\na{b=\"#\"} 2\n": 2, "a 1\n# TYPE b gauge\nb 1\n": 2} {
+		check.Equal(t, page, want, countSeries([]byte(page)))
+	}
 }

@@ -47,6 +47,7 @@ type env struct {
 	// pods are what the benchmark changes, recount compares.
 	pods    *podSet
 	recount *recount
+	scraper *scraper
 
 	stopWatches context.CancelFunc
 }
@@ -86,8 +87,9 @@ func (e *env) install(ctx context.Context) (err error) {
 		return err
 	}
 	e.programs, err = deployment.Install(ctx, e.cluster, deployment.Options{
-		ManagerArgs: []string{"--pprof-bind-address=" + e.pprof},
-		ManagerEnv:  shippedEnv,
+		ManagerArgs:   []string{"--pprof-bind-address=" + e.pprof},
+		ManagerEnv:    shippedEnv,
+		SecureMetrics: true,
 	})
 	if err != nil {
 		return err
@@ -159,6 +161,7 @@ func (e *env) startOperator(ctx context.Context, r *report) error {
 	if err := e.programs.StartManager(ctx); err != nil {
 		return err
 	}
+	e.scraper = startScraper(watching, e.programs.ManagerMetrics)
 	if err := e.writeProfile(ctx, "start-heap", "heap"); err != nil {
 		return err
 	}

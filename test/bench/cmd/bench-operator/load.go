@@ -55,16 +55,17 @@ func (e *env) measureLoad(ctx context.Context, r *report) error {
 		return err
 	}
 	r.loadTime, r.load = time.Since(began), after.since(before)
-	if err := e.awaitRight(ctx, settleTimeout); err != nil {
-		return errors.Join(errExceeded, err)
+	late := e.awaitRight(ctx, settleTimeout)
+	if late != nil {
+		late = errors.Join(errExceeded, late)
 	}
 	r.lags = e.recount.takeLags(time.Now())
 	if r.wrong, err = e.verify(ctx); err != nil {
-		return err
+		return errors.Join(late, err)
 	}
 	later, err := harness.CountAPIWrites(ctx, e.core)
 	r.writes = harness.Difference(later, written)
-	return err
+	return errors.Join(late, err)
 }
 
 // changeFor changes pods for some time, and returns how many changes there were.
@@ -135,6 +136,7 @@ func (e *env) measureRest(ctx context.Context, r *report) error {
 		return err
 	}
 	if err := e.awaitRight(ctx, syncTimeout); err != nil {
+		r.wrong = e.recount.wrong()
 		return errors.Join(errExceeded, err)
 	}
 	if err := e.awaitRest(ctx); err != nil {
@@ -176,10 +178,10 @@ func (e *env) awaitRest(ctx context.Context) error {
 }
 
 // isRegular reports whether a write happens also at rest: of Leases, of the ConfigMaps with the
-// card-seconds, and of the benchmark.
+// card-seconds, of the benchmark, and to check who reads the metrics.
 func isRegular(write string) bool {
 	switch write {
-	case "PATCH nodes/status", "PATCH configmaps":
+	case "PATCH nodes/status", "PATCH configmaps", "POST tokenreviews", "POST subjectaccessreviews":
 		return true
 	}
 	return false

@@ -6,7 +6,8 @@
 //
 // It starts etcd and an API server, fills them, and runs the operator with the rights of its
 // ServiceAccount. There is no scheduler: the benchmark creates, binds and deletes pods itself. It
-// recounts the pods from its own watch, and compares every status with that.
+// recounts the pods from its own watch, and compares every status with that. It reads the metrics of
+// the operator as often as Prometheus does.
 //
 // It exits with 1 when a limit is exceeded, and names it. It exits with 2 when the measurement
 // failed. It prints the load of the machine, which affects the times.
@@ -61,10 +62,7 @@ func main() {
 	debug.SetGCPercent(400) // the benchmark shares its processors with what it measures
 	harness.RunMain("bench-operator", func(ctx context.Context) error {
 		r, err := measureOperator(ctx, s, os.Stdout)
-		if err != nil {
-			return err
-		}
-		return r.print(os.Stdout)
+		return r.finish(os.Stdout, err)
 	}, errExceeded)
 }
 
@@ -77,7 +75,8 @@ func (s *size) validate() error {
 	return nil
 }
 
-// measureOperator measures once and reports to out what it does.
+// measureOperator measures once and reports to out what it does. With an error it returns what was
+// measured until then, nil for nothing.
 func measureOperator(ctx context.Context, s size, out io.Writer) (r *report, err error) {
 	if err := s.validate(); err != nil {
 		return nil, err
@@ -100,11 +99,10 @@ func measureOperator(ctx context.Context, s size, out io.Writer) (r *report, err
 	if err := e.startOperator(ctx, r); err != nil {
 		return nil, err
 	}
-	if err := e.measureLoad(ctx, r); err != nil {
-		return nil, err
-	}
-	if s.restQuotas > 0 {
+	err = e.measureLoad(ctx, r)
+	if err == nil && s.restQuotas > 0 {
 		err = e.measureRest(ctx, r)
 	}
+	r.scrapes, r.unreadable = e.scraper.stop()
 	return r, err
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -22,6 +23,8 @@ const (
 	maxLag, maxViewLag = 5 * time.Second, 15 * time.Second
 	// minChanges is the part of the wanted changes without which the measurement says nothing.
 	minChanges = 0.9
+	// maxScrape is the time after which Prometheus gives up, unless it is configured otherwise.
+	maxScrape = 10 * time.Second
 )
 
 // report is what was measured.
@@ -42,6 +45,11 @@ type report struct {
 	restTime          time.Duration
 	atRest, afterRest usage
 	restWrites        map[string]int
+
+	// scrapes are what it cost to read the operator's metrics since its start, unreadable the reads
+	// that failed.
+	scrapes    []scrape
+	unreadable []error
 }
 
 // row is a figure with its limit.
@@ -81,6 +89,7 @@ func (r *report) rows() []row {
 			fmt.Sprintf("%s, %s, %s", harness.FormatSeconds(harness.Quantile(lags, 0.5)), harness.FormatSeconds(harness.Quantile(lags, 0.99)), harness.FormatSeconds(most)), harness.FormatSeconds(limit), most > limit})
 	}
 	rows = append(rows, row{"statuses that differ from a recount afterwards", fmt.Sprint(len(r.wrong)), "0", len(r.wrong) > 0})
+	rows = append(rows, r.scrapeRows()...)
 	if r.restTime == 0 {
 		return rows
 	}
@@ -94,8 +103,26 @@ func (r *report) rows() []row {
 		row{"writes at rest but Leases and card-seconds", fmt.Sprint(needless), "0", needless > 0})
 }
 
-// print prints the table. It returns errExceeded if a limit is exceeded, and another error if the
-// machine was too busy for the measurement.
+// scrapeRows returns the figures of the scrapes.
+func (r *report) scrapeRows() []row {
+	var longest, largest scrape
+	for _, s := range r.scrapes {
+		if s.took > longest.took {
+			longest = s
+		}
+		if s.bytes > largest.bytes {
+			largest = s
+		}
+	}
+	return []row{
+		{fmt.Sprintf("the longest of %d scrapes of the metrics", len(r.scrapes)), harness.FormatSeconds(longest.took), harness.FormatSeconds(maxScrape), longest.took > maxScrape},
+		{what: "the largest scrape", figure: fmt.Sprintf("%d series, %s", largest.series, mebibytes(uint64(largest.bytes)))},
+		{"scrapes that failed", fmt.Sprint(len(r.unreadable)), "0", len(r.unreadable) > 0},
+	}
+}
+
+// print prints the table. Its error is errExceeded if a limit is exceeded, and says if the machine was
+// too busy for the measurement.
 func (r *report) print(out io.Writer) error {
 	rows := r.rows()
 	harness.Printf(out, "\n| %d processors, load %s | Measured | Limit |\n|---|---|---|\n", runtime.NumCPU(), harness.LoadAverage())
@@ -116,13 +143,25 @@ func (r *report) print(out io.Writer) error {
 	for _, text := range r.wrong[:min(5, len(r.wrong))] {
 		harness.Printf(out, "FAILED: %s\n", text)
 	}
-	if rate := float64(r.changes) / r.loadTime.Seconds(); rate < minChanges*r.size.changes {
-		return fmt.Errorf("only %.1f changes of pods in a second: this machine is too busy for %g", rate, r.size.changes)
+	for _, failed := range r.unreadable {
+		harness.Printf(out, "FAILED: a scrape of the metrics: %v\n", failed)
 	}
-	if err == nil {
-		harness.Printf(out, "All limits are kept.\n")
+	if rate := float64(r.changes) / r.loadTime.Seconds(); rate < minChanges*r.size.changes {
+		err = errors.Join(err, fmt.Errorf("only %.1f changes of pods in a second: this machine is too busy for %g", rate, r.size.changes))
 	}
 	return err
+}
+
+// finish prints what was measured, also if the measurement ended early with an error, and returns
+// what failed.
+func (r *report) finish(out io.Writer, failed error) error {
+	if r != nil && r.loadTime > 0 {
+		failed = errors.Join(failed, r.print(out))
+	}
+	if failed == nil {
+		harness.Printf(out, "All limits are kept.\n")
+	}
+	return failed
 }
 
 // countWrites counts the writes that happen because something changed.
