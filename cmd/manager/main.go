@@ -12,14 +12,17 @@ import (
 	"os"
 	"sync/atomic"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/features"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
@@ -34,6 +37,7 @@ import (
 	"cardquota.dev/operator/internal/controller/cardseconds"
 	"cardquota.dev/operator/internal/controller/localquota"
 	"cardquota.dev/operator/internal/controller/servicetypepolicy"
+	"cardquota.dev/operator/internal/metricspage"
 	"cardquota.dev/operator/internal/webhook"
 	selfsigned "cardquota.dev/operator/internal/webhook/certificates"
 )
@@ -72,14 +76,14 @@ func streamLists() error {
 }
 
 // setUpReports adds what shows counts: the CardInventory, card-seconds and LocalCardQuotas.
-func setUpReports(ctx context.Context, mgr ctrl.Manager, f flags, nodes *controller.NodeInventory, counts *cardquota.UsageCollector) error {
+func setUpReports(ctx context.Context, mgr ctrl.Manager, f flags, nodes *controller.NodeInventory, counts *cardquota.UsageCollector, page *metricspage.Registry) error {
 	inventory := cardinventory.DefaultOptions()
 	inventory.Nodes, inventory.Counts = nodes, counts
 	if err := cardinventory.Setup(mgr, inventory); err != nil {
 		return err
 	}
 	bills := cardseconds.DefaultOptions()
-	bills.Namespace, bills.Counts = f.operatorNamespace, counts
+	bills.Namespace, bills.Counts, bills.Metrics = f.operatorNamespace, counts, page
 	if err := cardseconds.Setup(mgr, bills); err != nil {
 		return err
 	}
@@ -105,10 +109,11 @@ func run(f flags) error {
 	if err != nil {
 		return err
 	}
+	page := metricspage.New(metrics.Registry)
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        scheme,
 		Cache:                         cacheOptions(f),
-		Metrics:                       metricsOptions(f),
+		Metrics:                       metricsOptions(f, page),
 		WebhookServer:                 webhooks.server,
 		HealthProbeBindAddress:        f.probeAddress,
 		PprofBindAddress:              f.pprofAddress,
@@ -130,12 +135,12 @@ func run(f flags) error {
 		return err
 	}
 	quotas, policies := cardquota.DefaultOptions(), servicetypepolicy.DefaultOptions()
-	quotas.Inventory = nodes
+	quotas.Inventory, quotas.Metrics = nodes, page
 	usageCollector, err := cardquota.Setup(ctx, mgr, quotas)
 	if err != nil {
 		return err
 	}
-	if err := setUpReports(ctx, mgr, f, nodes, usageCollector); err != nil {
+	if err := setUpReports(ctx, mgr, f, nodes, usageCollector, page); err != nil {
 		return err
 	}
 	policies.SchedulerNamespace, policies.VolcanoNamespace = f.schedulerNamespace, f.volcanoNamespace
@@ -168,13 +173,19 @@ func cacheOptions(f flags) cache.Options {
 	return controller.TransformWatches(options)
 }
 
-// metricsOptions returns where metrics are served, and to whom.
-func metricsOptions(f flags) metricsserver.Options {
-	options := metricsserver.Options{BindAddress: f.metricsAddress}
-	if f.secureMetrics {
-		options.SecureServing, options.FilterProvider = true, filters.WithAuthenticationAndAuthorization
-	}
-	return options
+// metricsOptions returns where the page of metrics is served, and to whom. It takes the place of the
+// server's own page.
+func metricsOptions(f flags, page http.Handler) metricsserver.Options {
+	return metricsserver.Options{BindAddress: f.metricsAddress, SecureServing: f.secureMetrics, FilterProvider: func(config *rest.Config, client *http.Client) (metricsserver.Filter, error) {
+		if !f.secureMetrics {
+			return func(logr.Logger, http.Handler) (http.Handler, error) { return page, nil }, nil
+		}
+		check, err := filters.WithAuthenticationAndAuthorization(config, client)
+		if err != nil {
+			return nil, err
+		}
+		return func(log logr.Logger, _ http.Handler) (http.Handler, error) { return check(log, page) }, nil
+	}}
 }
 
 // webhookServer is the webhook server and the source of its certificate.

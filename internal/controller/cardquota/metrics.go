@@ -9,6 +9,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/metricspage"
 	"cardquota.dev/operator/internal/servicetype"
 )
 
@@ -109,6 +110,16 @@ func (m *metricsCollector) Collect(ch chan<- prometheus.Metric) {
 				ch <- metric
 			}
 		})
+	}
+}
+
+// SendSeries implements metricspage.Sender.
+func (m *metricsCollector) SendSeries(send metricspage.Send) {
+	m.mu.Lock()
+	queues := maps.Clone(m.queues)
+	m.mu.Unlock()
+	for queue, q := range queues {
+		q.send(queue, send)
 	}
 }
 

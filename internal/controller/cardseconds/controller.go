@@ -21,6 +21,7 @@ import (
 	"cardquota.dev/operator/internal/build"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardseconds"
+	"cardquota.dev/operator/internal/metricspage"
 )
 
 // storeInterval is how often the leader stores the sums. A replica that dies loses as much of the pods
@@ -185,6 +186,16 @@ func (*Keeper) Describe(ch chan<- *prometheus.Desc) { ch <- secondsDesc }
 
 // Collect implements prometheus.Collector.
 func (k *Keeper) Collect(ch chan<- prometheus.Metric) {
+	k.SendSeries(func(desc *prometheus.Desc, seconds float64, labels ...string) {
+		// An invalid label costs that series and not the scrape.
+		if m, err := prometheus.NewConstMetric(desc, prometheus.CounterValue, seconds, labels...); err == nil {
+			ch <- m
+		}
+	})
+}
+
+// SendSeries implements metricspage.Sender.
+func (k *Keeper) SendSeries(send metricspage.Send) {
 	k.mu.Lock()
 	served := maps.Clone(k.stored)
 	for s := range k.begun {
@@ -192,9 +203,6 @@ func (k *Keeper) Collect(ch chan<- prometheus.Metric) {
 	}
 	k.mu.Unlock()
 	for s, seconds := range served {
-		// An invalid label costs that series and not the scrape.
-		if m, err := prometheus.NewConstMetric(secondsDesc, prometheus.CounterValue, seconds, s.Tenant, s.Project, s.Queue, s.Card, s.ServiceType); err == nil {
-			ch <- m
-		}
+		send(secondsDesc, seconds, s.Tenant, s.Project, s.Queue, s.Card, s.ServiceType)
 	}
 }
