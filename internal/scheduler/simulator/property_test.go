@@ -97,7 +97,7 @@ func TestRunEndsInARightState(t *testing.T) {
 				check.That(t, q.name != v.Queue || q.serviceType == "training", "a victim of queue %s of %s", q.name, q.serviceType)
 			}
 		}
-		s.checkNothingFits(t, c, r, gangs)
+		s.checkNothingFits(t, c, r, gangs, waitingGangs(w, r, gangs))
 	})
 }
 
@@ -134,19 +134,31 @@ func (s state) checkBounds(t *rapid.T, c *simulation.Cluster, queues []drawnQueu
 	}
 }
 
-// checkNothingFits checks the pods that are no gang: none waits for which a node and its queue have room. A
-// gang of the same queue that waits reserves quota for some minutes.
-func (s state) checkNothingFits(t *rapid.T, c *simulation.Cluster, r simulation.Result, gangs map[string]newGang) {
+// waitingGangs returns the gangs that wait, by queue: new ones, and reclaimed ones that wait again.
+func waitingGangs(w *world, r simulation.Result, gangs map[string]newGang) map[string]map[string]bool {
 	waiting := map[string]map[string]bool{}
+	add := func(queue, gang string) {
+		if waiting[queue] == nil {
+			waiting[queue] = map[string]bool{}
+		}
+		waiting[queue][gang] = true
+	}
 	for _, p := range r.Pods {
 		if name := p.Name[:len("new0")]; p.Node == "" {
-			queue := gangs[name].queue.name
-			if waiting[queue] == nil {
-				waiting[queue] = map[string]bool{}
-			}
-			waiting[queue][name] = true
+			add(gangs[name].queue.name, name)
 		}
 	}
+	for _, pod := range w.pods {
+		if pod.Spec.NodeName == "" {
+			add(w.groups[groupOf(pod)].Spec.Queue, pod.OwnerReferences[0].Name)
+		}
+	}
+	return waiting
+}
+
+// checkNothingFits checks the pods that are no gang: none waits for which a node and its queue have room.
+// Another gang of the same queue that waits reserves quota for some minutes.
+func (s state) checkNothingFits(t *rapid.T, c *simulation.Cluster, r simulation.Result, gangs map[string]newGang, waiting map[string]map[string]bool) {
 	for _, p := range r.Pods {
 		n := gangs[p.Name[:len("new0")]]
 		if p.Node != "" || n.pods > 1 || len(waiting[n.queue.name]) > 1 {

@@ -46,13 +46,17 @@ var simulationLock sync.Mutex
 
 // prepareVolcano sets what Volcano reads from global variables.
 var prepareVolcano = sync.OnceFunc(func() {
-	// Default adds Volcano's flags to those of the program, once. The help of kubectl cardquota would list them.
-	flags := pflag.CommandLine
-	pflag.CommandLine = pflag.NewFlagSet("", pflag.ContinueOnError)
-	options.Default()
-	pflag.CommandLine = flags
+	setOptions()
 	metrics.InitKubeSchedulerRelatedMetrics() // Kubernetes' scheduler plugins dereference these
 })
+
+// setOptions sets Volcano's defaults. options.Default would add Volcano's flags to those of the program,
+// and the help of kubectl cardquota would list them.
+func setOptions() {
+	defaults := options.NewServerOption()
+	defaults.AddFlags(pflag.NewFlagSet("", pflag.ContinueOnError))
+	defaults.RegisterOptions()
+}
 
 // Run returns what the scheduler would do with new workloads in a cluster. configuration is that of the
 // scheduler. now is the time by which lost work is counted. When ctx ends, Run returns after the action

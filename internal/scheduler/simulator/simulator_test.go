@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+	"volcano.sh/volcano/cmd/scheduler/app/options"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/simulation"
@@ -227,4 +229,25 @@ func TestRunEndsWithItsContext(t *testing.T) {
 func TestRunRefusesABadConfiguration(t *testing.T) {
 	_, err := Run(t.Context(), newCluster(), nil, "actions: \"allocate\"\ntiers: []\n", time.Now())
 	check.That(t, err != nil && strings.Contains(err.Error(), "capacity-card"), "error %v", err)
+}
+
+// TestFlagsOfTheProgramStay: other goroutines may read them, for example to start a cluster in a test.
+func TestFlagsOfTheProgramStay(t *testing.T) {
+	done := make(chan struct{})
+	before, flags := pflag.CommandLine, countFlags()
+	go func() {
+		defer close(done)
+		for range 1000 {
+			check.That(t, pflag.CommandLine == before, "the flags of the program are replaced")
+		}
+	}()
+	setOptions()
+	<-done
+	check.Equal(t, "flags of the program", flags, countFlags())
+	check.Equal(t, "default queue", "default", options.ServerOpts.DefaultQueue)
+}
+
+func countFlags() (n int) {
+	pflag.CommandLine.VisitAll(func(*pflag.Flag) { n++ })
+	return n
 }
