@@ -83,8 +83,10 @@ type player struct {
 	history        []scrape
 	pod            int
 	isDown         bool
-	// resets counts sums that began at zero again. lost has their last values until they are as large
-	// again, and unseen what no sample can show: a sum that more than doubled, to half of its last value
+	// lastScraped are the last values that Prometheus has of each sum.
+	lastScraped map[string]float64
+	// resets counts sums that began at zero again. lost has their last scraped values until they are as
+	// large again, and unseen what no sample can show: a sum that more than doubled, to half of its last value
 	// or beyond it, from one hour with samples to the next. A restored ConfigMap would look alike.
 	resets int
 	lost   map[string]lostSum
@@ -100,7 +102,8 @@ type scrape struct {
 }
 
 type lostSum struct {
-	value float64
+	// value bounds what growth may be hidden by, and smallest is the smallest value that may hide it.
+	value, smallest float64
 	// again are the sums that were scraped since.
 	again []scrapedSum
 }
@@ -113,7 +116,7 @@ type scrapedSum struct {
 const tick = 10 * time.Minute
 
 func newPlayer(t *rapid.T) *player {
-	return &player{t: t, now: start, inUse: map[string]int{}, sums: map[string]float64{}, grewAt: map[string]time.Time{}, naive: map[string]float64{}, scraped: map[string]float64{}, lost: map[string]lostSum{},
+	return &player{t: t, now: start, inUse: map[string]int{}, sums: map[string]float64{}, grewAt: map[string]time.Time{}, naive: map[string]float64{}, scraped: map[string]float64{}, lastScraped: map[string]float64{}, lost: map[string]lostSum{},
 		samples: samples{fakeprometheus.Prometheus{Metric: Counter}}}
 }
 
@@ -143,6 +146,7 @@ func (p *player) tick(isScraped bool) {
 		series := p.seriesOf(queue)
 		series.Samples = append(series.Samples, fakeprometheus.Sample{At: p.now, Value: sum})
 		p.watchLost(queue, sum)
+		p.lastScraped[queue] = sum
 	}
 	p.scraped = maps.Clone(p.naive)
 	p.history = append(p.history, scrape{p.now, p.scraped, len(p.sums) == 0})
@@ -150,7 +154,12 @@ func (p *player) tick(isScraped bool) {
 
 // drop loses a sum, and what of it no scrape has seen.
 func (p *player) drop(queue string) {
-	p.lost[queue] = lostSum{value: p.sums[queue] + p.lost[queue].value}
+	last := p.lastScraped[queue]
+	lost := lostSum{value: last, smallest: last}
+	if earlier, ok := p.lost[queue]; ok {
+		lost = lostSum{value: last + earlier.value, smallest: min(last, earlier.smallest)}
+	}
+	p.lost[queue] = lost
 	delete(p.sums, queue)
 	delete(p.grewAt, queue)
 	p.naive[queue] = p.scraped[queue]
@@ -162,7 +171,7 @@ func (p *player) watchLost(queue string, sum float64) {
 	if !ok {
 		return
 	}
-	p.lost[queue] = lostSum{lost.value, append(lost.again, scrapedSum{p.now, sum})}
+	p.lost[queue] = lostSum{lost.value, lost.smallest, append(lost.again, scrapedSum{p.now, sum})}
 	earlier := 0.0 // what the report may have seen an hour before
 	for _, s := range lost.again {
 		if p.now.Sub(s.at) > step {
@@ -170,7 +179,7 @@ func (p *player) watchLost(queue string, sum float64) {
 		}
 	}
 	switch {
-	case sum >= lost.value/2 && sum >= 2*earlier:
+	case sum >= lost.smallest/2 && sum >= 2*earlier:
 		p.unseen += lost.value
 		delete(p.lost, queue)
 	case sum >= lost.value && earlier >= lost.value:
