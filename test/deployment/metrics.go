@@ -97,7 +97,7 @@ func (at *metricsEndpoint) read(ctx context.Context) ([]byte, error) {
 }
 
 // ProgramMetrics is what one program served: the process, when it was asked and had answered, and
-// the page.
+// the page. Without an answer it has only the process that was asked.
 type ProgramMetrics struct {
 	PID             int
 	Asked, Answered time.Time
@@ -116,10 +116,13 @@ func (d *Deployment) SchedulerMetrics(ctx context.Context) (ProgramMetrics, erro
 }
 
 func (at *metricsEndpoint) metrics(ctx context.Context) (ProgramMetrics, error) {
+	if at == nil {
+		return ProgramMetrics{Asked: time.Now()}, errors.New("the program was not started, or serves no metrics")
+	}
 	asked := time.Now()
 	page, err := at.read(ctx)
 	if err != nil {
-		return ProgramMetrics{Asked: asked}, err
+		return ProgramMetrics{PID: at.process, Asked: asked}, err
 	}
 	return ProgramMetrics{PID: at.process, Asked: asked, Answered: time.Now(), Page: page}, nil
 }

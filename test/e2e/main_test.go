@@ -178,19 +178,41 @@ func (st *testCluster) countSessions(ctx context.Context) (observer.SessionCount
 	return observer.SessionCount{Process: s.PID, Closed: s.Closed, Decides: s.Deciding}, err
 }
 
+// scrapeTimeout bounds how long a program may take to answer.
+const scrapeTimeout = 10 * time.Second
+
 // metricsPages is how the observers of all scenes read the metrics of both programs. A program that
-// does not answer has an empty page. Concurrent scenes share an answer.
+// does not run has an empty page. Concurrent scenes share an answer, so it does not end with the scene
+// that asked.
 func (st *testCluster) metricsPages(ctx context.Context) (observer.Pages, error) {
 	st.scraping.Lock()
 	defer st.scraping.Unlock()
 	if time.Since(st.scraped) > often {
-		page := func(m deployment.ProgramMetrics, _ error) observer.Page {
-			return observer.Page{Process: m.PID, Asked: m.Asked, Answered: m.Answered, Text: m.Page}
-		}
-		st.pages = observer.Pages{Operator: page(st.deployment.ManagerMetrics(ctx)), Scheduler: page(st.deployment.SchedulerMetrics(ctx))}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), scrapeTimeout)
+		defer cancel()
+		operator, operatorErr := st.deployment.ManagerMetrics(ctx)
+		scheduler, schedulerErr := st.deployment.SchedulerMetrics(ctx)
+		st.pages.Operator = observer.KeepPage(st.pages.Operator, pageOf(operator), operatorErr)
+		st.pages.Scheduler = observer.KeepPage(st.pages.Scheduler, pageOf(scheduler), schedulerErr)
 		st.scraped = time.Now()
 	}
 	return st.pages, nil
+}
+
+func pageOf(m deployment.ProgramMetrics) observer.Page {
+	return observer.Page{Process: m.PID, Asked: m.Asked, Answered: m.Answered, Text: m.Page}
+}
+
+// TestASceneThatEndsReadsThePagesForOthers: the observers of other scenes get the same answer.
+func TestASceneThatEndsReadsThePagesForOthers(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	st := &testCluster{deployment: suite.deployment}
+	pages, err := st.metricsPages(ctx)
+	g := NewWithT(t)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(pages.Operator.Text).NotTo(BeEmpty())
+	g.Expect(pages.Scheduler.Text).NotTo(BeEmpty())
 }
 
 // removeLeftovers removes what interrupted scenes have left on a cluster that stays up.

@@ -3,6 +3,7 @@ package observer
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -207,10 +208,10 @@ func (m *clusterState) secondsUntil(key queueCard, asked, answered time.Time) (l
 			certain.to = use.to
 		}
 		counted := certain.length()
-		for _, restart := range m.restarts {
+		for _, restart := range mergeWindows(m.restarts, 0) {
 			counted -= use.lostBy(restart, certain, m.options.StatusWithin)
 		}
-		for _, excused := range m.seconds.excused {
+		for _, excused := range mergeWindows(m.seconds.excused, lostWithin+m.options.StatusWithin) {
 			counted -= certain.overlap(window{excused.from.Add(-lostWithin), excused.to.Add(m.options.StatusWithin)})
 		}
 		least += float64(use.count) * max(0, counted).Seconds()
@@ -219,6 +220,21 @@ func (m *clusterState) secondsUntil(key queueCard, asked, answered time.Time) (l
 		least = 0 // nothing is billed to a queue that does not exist
 	}
 	return least, most
+}
+
+// mergeWindows joins windows between which at most a gap lies, so that no time is subtracted twice.
+func mergeWindows(windows []window, gap time.Duration) (merged []window) {
+	sorted := slices.SortedFunc(slices.Values(windows), func(a, b window) int { return a.from.Compare(b.from) })
+	for _, w := range sorted {
+		if last := len(merged) - 1; last >= 0 && !w.from.After(merged[last].to.Add(gap)) {
+			if w.to.After(merged[last].to) {
+				merged[last].to = w.to
+			}
+			continue
+		}
+		merged = append(merged, w)
+	}
+	return merged
 }
 
 func (w window) length() time.Duration { return max(0, w.to.Sub(w.from)) }

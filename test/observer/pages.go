@@ -3,10 +3,12 @@ package observer
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
@@ -24,6 +26,19 @@ type Page struct {
 
 // Pages are the metrics of both programs. A program that does not run has an empty page.
 type Pages struct{ Operator, Scheduler Page }
+
+// KeepPage returns the page of a program after an attempt to read it. A program that answers too late
+// still has the page that it served last. One that does not listen has none.
+func KeepPage(last, read Page, err error) Page {
+	switch {
+	case err == nil:
+		return read
+	case read.Process != 0 && read.Process == last.Process && !errors.Is(err, syscall.ECONNREFUSED):
+		return last
+	default:
+		return Page{Asked: read.Asked}
+	}
+}
 
 // sample is one series of a page.
 type sample struct {
