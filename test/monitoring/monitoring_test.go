@@ -1,8 +1,10 @@
 package monitoring
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,7 +19,6 @@ import (
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/missing"
-	"cardquota.dev/operator/test/deployment"
 )
 
 // TestADayIsSeen plays a day while Prometheus scrapes both programs. Every query of every board has
@@ -51,12 +52,10 @@ func TestADayIsSeen(t *testing.T) {
 	e.checkTargets(t)
 	e.checkBoards(t, dawn, dusk)
 	e.checkCards(t)
-	play(Handover[:1])
-	stopped := time.Now()
-	play(Handover[1:])
-	e.awaitCredit(t, stopped, time.Now())
-	e.checkCardSeconds(t)
-	e.checkReport(t, []time.Time{dawn, morning, dusk})
+	play(Handover)
+	end := e.awaitCredit(t, time.Now())
+	e.checkCardSeconds(t, end)
+	e.checkReport(t, []time.Time{dawn, morning, dusk}, end)
 	for _, rule := range e.Rules {
 		check.That(t, seen[rule.Alert], "no scene plays what %s reports", rule.Alert)
 		e.checkSelectors(t, rule, dawn)
@@ -179,43 +178,59 @@ func (e *Env) byCard(t *testing.T, query string, at time.Time) map[string]float6
 
 // checkCardSeconds compares the card-seconds that the operator has stored, and what a bill has of them,
 // with the used cards at each scrape.
-func (e *Env) checkCardSeconds(t *testing.T) {
+func (e *Env) checkCardSeconds(t *testing.T, now time.Time) {
 	t.Helper()
-	now := time.Now()
 	stored := e.byCard(t, "sum by (card) (cardquota_card_seconds_total)", now)
 	billed := e.byCard(t, "sum by (card) (increase(cardquota_card_seconds_total[30m]))", now)
 	check.That(t, len(stored) == 2, "card-seconds %v", stored)
 	for card, seconds := range stored {
-		least, most := e.usedBetween(t, fmt.Sprintf("card=%q", card), now)
-		t.Logf("%s: %.0f card-seconds, billed %.0f, by scrapes %.0f to %.0f", card, seconds, billed[card], least, most)
+		want, slack := e.usedUntil(t, fmt.Sprintf("card=%q", card), now)
+		t.Logf("%s: %.0f card-seconds, billed %.0f, by scrapes %.0f", card, seconds, billed[card], want)
 		for _, got := range []float64{seconds, billed[card]} {
-			check.That(t, got >= least && got <= most, "%s has %.0f card-seconds, by scrapes %.0f to %.0f", card, got, least, most)
+			check.That(t, want > 0 && math.Abs(got-want) <= slack, "%s has %.0f card-seconds, by scrapes %.0f", card, got, want)
 		}
 	}
 }
 
-// usedBetween returns the least and the most card-seconds that a bill may have, by the used cards at each
-// scrape. Without an operator that leads, pods hold the same cards, and a scrape that is missed changes
-// nothing. What was used since the last write is not stored. A count that is a second late at each of the
-// day's changes is less than a twentieth and four seconds.
-func (e *Env) usedBetween(t *testing.T, selector string, at time.Time) (least, most float64) {
+// usedUntil returns the card-seconds by the used cards at each scrape until the sums were written that are
+// served at a time. Without an operator that leads, pods hold the same cards, and a missed scrape changes
+// nothing. A count that is a second late at each of the day's changes is less than a twentieth and four
+// seconds.
+func (e *Env) usedUntil(t *testing.T, selector string, at time.Time) (want, slack float64) {
 	t.Helper()
+	written := e.writtenAt(t, at)
 	used := fmt.Sprintf("sum(last_over_time(cardquota_used_cards{%s}[5m]))", selector)
-	sum := e.valueOf(t, fmt.Sprintf("sum_over_time(%s[30m:1s])", used), at)
-	slack := 0.05*sum + 4*e.valueOf(t, fmt.Sprintf("max_over_time(%s[30m:1s])", used), at)
-	written := time.Minute / time.Duration(deployment.ClockFactor())
-	before := e.valueOf(t, fmt.Sprintf("sum_over_time(%s[30m:1s])", used), at.Add(-written))
-	return before - slack, sum + slack
+	want = e.valueOf(t, fmt.Sprintf("sum_over_time(%s[30m:1s])", used), written)
+	return want, 0.05*want + 4*e.valueOf(t, fmt.Sprintf("max_over_time(%s[30m:1s])", used), written)
 }
 
-// awaitCredit waits until Prometheus has the card-seconds of the time without a leader, nine tenths of them.
-func (e *Env) awaitCredit(t *testing.T, stopped, leads time.Time) {
+// writtenAt returns when the card-seconds changed last that are served at a time.
+func (e *Env) writtenAt(t *testing.T, at time.Time) (written time.Time) {
 	t.Helper()
-	before := e.valueOf(t, "sum(last_over_time(cardquota_card_seconds_total[5m]))", stopped)
-	used := e.valueOf(t, "sum(last_over_time(cardquota_used_cards[5m]))", stopped)
-	gap := 0.9 * used * leads.Sub(stopped).Seconds()
-	check.That(t, gap > 0, "%.0f cards are used, and %s without a leader", used, leads.Sub(stopped))
-	check.NoError(t, e.Prometheus.Await(t.Context(), fmt.Sprintf("sum(cardquota_card_seconds_total) - %f >= %f", before, gap)))
+	answer, err := e.Prometheus.AskRange(t.Context(), "sum(last_over_time(cardquota_card_seconds_total[5m]))", at.Add(-5*time.Minute), at)
+	check.NoError(t, err)
+	check.Must(t, len(answer) == 1, "%d sums of card-seconds", len(answer))
+	for i, sample := range answer[0].Values {
+		if i > 0 && sample.Value != answer[0].Values[i-1].Value {
+			written = sample.Timestamp.Time()
+		}
+	}
+	return written
+}
+
+// awaitCredit waits until the next leader has written sums of its own: with its first count it credits the
+// time without a leader. Before, it serves what it has loaded, and a query may see that some scrapes later.
+// It returns a time from then on, in whole seconds as the end of a report.
+func (e *Env) awaitCredit(t *testing.T, leads time.Time) (end time.Time) {
+	t.Helper()
+	check.NoError(t, e.Prometheus.poll(t.Context(), func(context.Context) error {
+		end = time.Now().Truncate(time.Second)
+		if e.writtenAt(t, end).After(leads.Add(2 * e.Prometheus.Interval)) {
+			return nil
+		}
+		return errors.New("the next leader writes no card-seconds")
+	}))
+	return end
 }
 
 func TestSelectorsOfAnAlert(t *testing.T) {

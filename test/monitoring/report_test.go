@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/csv"
 	"fmt"
+	"math"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -35,18 +36,17 @@ type billed struct{ tenant, serviceType, card, seconds, hours, price, amount str
 // checkReport runs kubectl cardquota report on the day, and compares what it bills for each queue with
 // the used cards at each scrape. times are those of bills that begin before the first sample, and that add
 // up.
-func (e *Env) checkReport(t *testing.T, times []time.Time) {
+func (e *Env) checkReport(t *testing.T, times []time.Time, end time.Time) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "prices.yaml")
 	check.NoError(t, os.WriteFile(file, []byte(prices), 0o600))
-	end := time.Now().Truncate(time.Second) // a report ends with a whole second
 	whole := e.billQueues(t, file, times[0], end)
 	check.Equal(t, "billed queues", len(priceOf), len(whole))
 	for queue, line := range whole {
-		least, most := e.usedBetween(t, fmt.Sprintf("queue=%q", queue), end)
+		want, slack := e.usedUntil(t, fmt.Sprintf("queue=%q", queue), end)
 		got := number(t, line.seconds)
-		t.Logf("%s: billed %.0f card-seconds, by scrapes %.0f to %.0f, for %s EUR", queue, got, least, most, line.amount)
-		check.That(t, got > 0 && got >= least && got <= most, "%s: billed %.0f card-seconds, by scrapes %.0f to %.0f", queue, got, least, most)
+		t.Logf("%s: billed %.0f card-seconds, by scrapes %.0f, for %s EUR", queue, got, want, line.amount)
+		check.That(t, want > 0 && math.Abs(got-want) <= slack, "%s: billed %.0f card-seconds, by scrapes %.0f", queue, got, want)
 		hours, price := exact(t, line.hours), exact(t, line.price)
 		check.Equal(t, "price for "+queue, exact(t, priceOf[queue]).FloatString(3), price.FloatString(3))
 		check.Equal(t, "card-hours of "+queue, new(big.Rat).Quo(exact(t, line.seconds), big.NewRat(3600, 1)).FloatString(3), line.hours)
