@@ -4,10 +4,12 @@ package main
 var (
 	queueMetricsMutants = []mutant{
 		{"internal/controller/cardquota/metrics.go", `if c.Quota == 0 && c.Used == 0 && c.Physical == 0 {`, `if c.Quota == 0 && c.Physical == 0 {`, "metrics: a card in use has its name"},
-		{"internal/controller/cardquota/metrics.go", `			unknown += float64(c.Pending)`, `			unknown = float64(c.Pending)`, "metrics: unknown cards add up"},
+		{"internal/controller/cardquota/metrics.go", `				pending[unknownCard] += float64(c.Pending)`, `				pending[unknownCard] = float64(c.Pending)`, "metrics: unknown cards add up"},
 		{"internal/controller/cardquota/metrics.go", `		if q.isInTree {`, `		if q.isInTree || c.Used > 0 {`, "metrics: flat queues deserve nothing"},
-		{"internal/controller/cardquota/metrics.go", `		gauge(pendingDesc, float64(c.Pending), queue, c.Name)`, `		gauge(pendingDesc, float64(c.Pending+c.Used), queue, c.Name)`, "metrics: pending cards are not in use"},
+		{"internal/controller/cardquota/metrics.go", `		pending[c.Name] += float64(c.Pending)`, `		pending[c.Name] += float64(c.Pending + c.Used)`, "metrics: pending cards are not in use"},
 		{"internal/controller/cardquota/cardsinuse.go", `count.Sub(usage.Repeated[name])`, `count`, "metrics: a card that may be one of two is billed once"},
+		{"internal/controller/cardquota/cardsinuse.go", `range charge.HeldCards()`, `range charge.Cards`, "metrics: a card that may be one of two is credited once"},
+		{"internal/controller/cardquota/cardsinuse.go", `if !exists || since.IsZero() {`, `if !exists {`, "metrics: a pod without a date is not credited"},
 		{"internal/controller/cardquota/cardsinuse.go", `		if !exists {`, `		if !exists && queue == "" {`, "metrics: a pod adds no queue to a bill"},
 	}
 	bindingMetricsMutants = []mutant{
