@@ -1,7 +1,6 @@
 package observer
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -102,6 +101,22 @@ func (m *clusterState) expectQuotaMetrics(quota *v1alpha1.CardQuota, add gauge) 
 	if m.options.Tree && (quota.Spec.ServiceType == "" || m.isAnyParent(queue)) {
 		return
 	}
+	m.expectQueueCards(queue, status, add)
+	expectBlockedCards(quota, add)
+	if oldest := m.oldestWaiting(queue); !oldest.IsZero() {
+		add(oldestPendingMetric, float64(oldest.Unix()), map[string]string{"queue": queue})
+	}
+	name := oldestWithinQuotaMetric
+	if int(quota.Status.BlockedTotal) > len(quota.Status.Blocked) {
+		name = ignoredSeries + name
+	}
+	if oldest := m.oldestWithinQuota(quota); !oldest.IsZero() {
+		add(name, float64(oldest.Unix()), map[string]string{"queue": queue})
+	}
+}
+
+// expectQueueCards adds the series of each card of a queue.
+func (m *clusterState) expectQueueCards(queue string, status expectation, add gauge) {
 	pending := map[string]int64{}
 	for name, c := range status {
 		labels := map[string]string{"queue": queue, "card": name}
@@ -123,17 +138,6 @@ func (m *clusterState) expectQuotaMetrics(quota *v1alpha1.CardQuota, add gauge) 
 	}
 	for name, count := range pending {
 		add("cardquota_pending_cards", float64(count), map[string]string{"queue": queue, "card": name})
-	}
-	expectBlockedCards(quota, add)
-	if oldest := m.oldestWaiting(queue); !oldest.IsZero() {
-		add(oldestPendingMetric, float64(oldest.Unix()), map[string]string{"queue": queue})
-	}
-	name := oldestWithinQuotaMetric
-	if int(quota.Status.BlockedTotal) > len(quota.Status.Blocked) {
-		name = ignoredSeries + name
-	}
-	if oldest := m.oldestWithinQuota(quota); !oldest.IsZero() {
-		add(name, float64(oldest.Unix()), map[string]string{"queue": queue})
 	}
 }
 
@@ -267,16 +271,11 @@ func (m *clusterState) expectSchedulerQueue(queue, text string, limits rule.Limi
 	if err != nil && text != "" || limits.AnyCard || queue == "root" {
 		prefix = ignoredSeries // nothing or zero: the queue takes no cards, or any
 	}
-	cards := maps.Clone(quota) // all numbers of each card, so that they can be compared
-	if cards == nil || prefix != "" {
-		cards = rule.Quota{}
+	granted := quota
+	if prefix != "" {
+		granted = nil
 	}
-	for card, count := range used {
-		if count > 0 {
-			cards[card] = 0
-		}
-	}
-	for card := range cards {
+	for card := range cardsOf(granted, used) { // all numbers of each card, so that they can be compared
 		labels := map[string]string{"queue": queue, "card": card}
 		add("cardquota_scheduler_used_cards", float64(used[card]), labels)
 		add(prefix+"cardquota_scheduler_quota_cards", float64(quota[card]), labels)
@@ -286,4 +285,18 @@ func (m *clusterState) expectSchedulerQueue(queue, text string, limits rule.Limi
 			add("cardquota_queue_card_borrowed", float64(max(0, used[card]-deserved[card])), labels)
 		}
 	}
+}
+
+// cardsOf returns the cards that a queue has quota for, or uses.
+func cardsOf(granted, used rule.Quota) map[string]bool {
+	cards := map[string]bool{}
+	for card := range granted {
+		cards[card] = true
+	}
+	for card, count := range used {
+		if count > 0 {
+			cards[card] = true
+		}
+	}
+	return cards
 }
