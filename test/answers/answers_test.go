@@ -71,13 +71,24 @@ func (p *play) startScheduler() {
 func (p *play) askWhy(all []state) {
 	for _, s := range all {
 		p.Run(s.name, func(t *testing.T) {
-			compareGolden(t, "why/"+s.name, func() string { return p.answer(t, "why", waits, "-n", s.name) })
-			p.askAsTenant(t, s)
+			pod := p.askedPod(t, s)
+			compareGolden(t, "why/"+s.name, func() string { return p.answer(t, "why", pod, "-n", s.name) })
+			p.askAsTenant(t, s, pod)
 			if s.isBrief {
 				newGomega(t).Expect(p.Delete(t.Context(), podOf(s.name, waits, 1).Obj())).To(gomega.Succeed())
 			}
 		})
 	}
+}
+
+// askedPod returns the pod of a state that is asked about.
+func (p *play) askedPod(t *testing.T, s state) (name string) {
+	t.Helper()
+	if s.asked == nil {
+		return waits
+	}
+	newGomega(t).Eventually(func() string { name = s.asked(p, t); return name }).ShouldNot(gomega.BeEmpty(), "a pod of %s that waits", s.name)
+	return name
 }
 
 // answer returns what a command prints, "" if it fails.

@@ -119,10 +119,17 @@ func (p *play) bringAbout(all []state) {
 			p.awaitRunning(pod.Namespace, pod.Name)
 		}
 	}
+	// A state that ends by itself is brought about immediately before it is asked about.
+	isBrief := func(s state) bool { return s.isBrief }
+	p.letWait(slices.DeleteFunc(slices.Clone(all), isBrief))
+	p.letWait(slices.DeleteFunc(slices.Clone(all), func(s state) bool { return !s.isBrief }))
+}
+
+// letWait creates what waits, and then changes the states.
+func (p *play) letWait(all []state) {
+	p.Helper()
 	for _, s := range all {
-		for _, object := range s.waiting {
-			p.create(object)
-		}
+		p.create(s.waiting...)
 	}
 	for _, s := range all {
 		if s.change != nil {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/internal/cli"
+	"cardquota.dev/operator/internal/cli/output"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/missing"
 	"cardquota.dev/operator/test/cluster"
 	"cardquota.dev/operator/test/deployment"
@@ -84,6 +87,9 @@ func (s *site) ask(ctx context.Context, args ...string) (out, errOut string, cod
 	return stdout.String(), stderr.String(), code
 }
 
+// summaryAge is how long a workload waits, in the paragraph that begins the answer of why.
+var summaryAge = regexp.MustCompile(`\bfor (\d+[dhms])+ \(`)
+
 // changing are parts of answers that differ between two runs in the same state.
 var changing = []struct {
 	pattern *regexp.Regexp
@@ -91,12 +97,24 @@ var changing = []struct {
 }{
 	{regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "<time>"},
 	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "<uid>"},
-	{regexp.MustCompile(`\bfor\s+(\d+[dhms])+(\s+)\(`), "for <age>$2("},
+	{summaryAge, "for <age> ("},
 	{regexp.MustCompile(`(?m)(\d+[dhms])+ *$`), "<age>"},
 }
 
-// normalise replaces ages, times and uids.
+// normalise replaces ages, times and uids, and joins the lines of a paragraph whose breaks depend on an
+// age.
 func normalise(text string) string {
+	paragraphs := strings.Split(text, "\n\n")
+	for i, paragraph := range paragraphs {
+		command, rest, _ := strings.Cut(paragraph, "\n")
+		if !strings.HasPrefix(command, "$ ") {
+			command, rest = "", paragraph
+		}
+		if joined := strings.Join(strings.Fields(rest), " "); summaryAge.MatchString(joined) {
+			paragraphs[i] = strings.TrimPrefix(command+"\n"+joined, "\n")
+		}
+	}
+	text = strings.Join(paragraphs, "\n\n")
 	for _, part := range changing {
 		text = part.pattern.ReplaceAllString(text, part.shown)
 	}
@@ -130,4 +148,15 @@ func writeGolden(t *testing.T, path string, answer func() string) {
 	}).Should(gomega.BeTrue(), "the answer changes, or is empty: %s", path)
 	g.Expect(os.MkdirAll(filepath.Dir(path), 0o750)).To(gomega.Succeed())
 	g.Expect(os.WriteFile(path, []byte(last), 0o600)).To(gomega.Succeed())
+}
+
+// TestLinesDoNotDependOnAnAge: an answer with an age of another width is the same.
+func TestLinesDoNotDependOnAnAge(t *testing.T) {
+	answer := func(age string) string {
+		return "$ kubectl cardquota why\n" + output.Indent("Pod crowd/waits waits for 1 NVIDIA-CROWD in queue crowd for "+age+" (QuotaExhausted): the quota of the queue is in use.", "", "") + "\nGATE   OPEN\nqueue  Yes\n"
+	}
+	want := "$ kubectl cardquota why\nPod crowd/waits waits for 1 NVIDIA-CROWD in queue crowd for <age> (QuotaExhausted): the quota of the queue is in use.\n\nGATE   OPEN\nqueue  Yes\n"
+	for _, age := range []string{"9s", "12s", "2m1s", "3h59m"} {
+		check.Equal(t, age, want, normalise(answer(age)))
+	}
 }

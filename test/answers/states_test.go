@@ -3,7 +3,9 @@ package answers
 import (
 	"fmt"
 	"strings"
+	"testing"
 
+	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,8 +27,10 @@ type state struct {
 	quotas []*api.CardQuota
 	// holders get their place before anything waits.
 	holders []*corev1.Pod
-	// waiting are created then. The pod waits is asked about.
+	// waiting are created then. The pod waits is asked about, or the one that asked returns, "" for none
+	// yet.
 	waiting []client.Object
+	asked   func(*play, *testing.T) string
 	// change, if any, follows: it ends in the state.
 	change func(*play)
 	// isBrief marks a state that ends by itself.
@@ -35,7 +39,7 @@ type state struct {
 	hasNoView bool
 }
 
-// waits is the name of the pod that each state asks about.
+// waits is the name of the pod that each state asks about, or of the workload that has the pod.
 const waits = "waits"
 
 // cardOf returns the card of a state.
@@ -118,6 +122,8 @@ func states() []state {
 			s.quotas = append(s.quotas, quotaOf("full-others", "full-others", "", share("full", 4, 4, 0)))
 			s.holders = []*corev1.Pod{podOf("full-others", "holds", 4).Card(cardOf("full")).Obj()}
 		}),
+		partialGang(),
+		replicas(),
 		plain("fragmented", api.BlockedFragmented, 8, 0, podOf("fragmented", waits, 4).Obj()).with(func(s *state) {
 			s.nodes[0].Count = 2
 			for _, node := range []string{"fragmented-0", "fragmented-1"} {
@@ -146,6 +152,41 @@ func states() []state {
 			p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "gone"}}}}
 		}).Obj()),
 	}
+}
+
+// withOthers returns a state of so many nodes, on the first of which another queue holds the cards.
+func (s state) withOthers(nodes int) state {
+	others := s.name + "-others"
+	s.nodes[0].Count = nodes
+	s.quotas = append(s.quotas, quotaOf(others, others, "", share(s.name, 4, 4, 0)))
+	s.holders = []*corev1.Pod{podOf(others, "holds", 4).Card(cardOf(s.name)).With(func(p *corev1.Pod) {
+		p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: s.name + "-0"}
+	}).Obj()}
+	return s
+}
+
+// partialGang is a Volcano Job of four pods, of which the cards that are free suffice for two.
+func partialGang() state {
+	s := plain("partial", api.BlockedNoFreeCard, 16, 0,
+		builder.Gang("partial", waits, 4, builder.Pod("partial", "").Card(cardOf("partial")).GPUs(4).CPU("1").Memory("1Gi").GracePeriod(1)).Queue("partial").Obj()).withOthers(3)
+	s.asked = func(*play, *testing.T) string { return waits + "-worker-2" }
+	return s
+}
+
+// replicas is a Deployment of two pods, of which the cards that are free suffice for one.
+func replicas() state {
+	s := plain("replicas", api.BlockedNoFreeCard, 8, 0, builder.Deployment("replicas", waits, 2, podOf("replicas", "", 4))).withOthers(2)
+	s.asked = func(p *play, t *testing.T) string {
+		pods := &corev1.PodList{}
+		newGomega(t).Expect(p.List(t.Context(), pods, client.InNamespace("replicas"))).To(gomega.Succeed())
+		for i := range pods.Items {
+			if pods.Items[i].Spec.NodeName == "" && len(pods.Items) == 2 {
+				return pods.Items[i].Name
+			}
+		}
+		return ""
+	}
+	return s
 }
 
 // crowd is a queue in which eleven pods wait longer than the pod waits, so that no status lists it.

@@ -29,17 +29,17 @@ type tenantAnswers struct {
 
 // askAsTenant asks in three ways as the tenant, compares the answers with each other, and then with a
 // golden file.
-func (p *play) askAsTenant(t *testing.T, s state) {
+func (p *play) askAsTenant(t *testing.T, s state, pod string) {
 	t.Helper()
 	newGomega(t).Eventually(func() string {
-		answers, err := p.tenantAnswers(t, s)
+		answers, err := p.tenantAnswers(t, s, pod)
 		if err != nil {
 			return err.Error()
 		}
 		return answers.contradiction(s)
 	}).Should(gomega.BeEmpty())
 	compareGolden(t, "tenant/"+s.name, func() string {
-		answers, err := p.tenantAnswers(t, s)
+		answers, err := p.tenantAnswers(t, s, pod)
 		if err != nil {
 			t.Log(err)
 			return ""
@@ -49,12 +49,12 @@ func (p *play) askAsTenant(t *testing.T, s state) {
 }
 
 // tenantAnswers asks kubectl describe pod, kubectl get lcq, and why.
-func (p *play) tenantAnswers(t *testing.T, s state) (tenantAnswers, error) {
+func (p *play) tenantAnswers(t *testing.T, s state, pod string) (tenantAnswers, error) {
 	var a tenantAnswers
 	kubectl := func(args ...string) (string, error) {
 		return p.cluster.Kubectl(t.Context(), append(args, "-n", s.name, "--as", tenant)...)
 	}
-	described, err := kubectl("describe", "pod", waits)
+	described, err := kubectl("describe", "pod", pod)
 	if err != nil {
 		return a, err
 	}
@@ -70,11 +70,11 @@ func (p *play) tenantAnswers(t *testing.T, s state) (tenantAnswers, error) {
 	if err := json.Unmarshal([]byte(listed), &views); err != nil {
 		return a, err
 	}
-	out, errOut, _ := p.ask(t.Context(), "why", waits, "-n", s.name, "--as", tenant, "-o", "json")
+	out, errOut, _ := p.ask(t.Context(), "why", pod, "-n", s.name, "--as", tenant, "-o", "json")
 	if err := json.Unmarshal([]byte(out), &a.why); err != nil {
 		return a, fmt.Errorf("%w: %s", err, errOut)
 	}
-	a.text, _, _ = p.ask(t.Context(), "why", waits, "-n", s.name, "--as", tenant)
+	a.text, _, _ = p.ask(t.Context(), "why", pod, "-n", s.name, "--as", tenant)
 	for i := range views.Items {
 		if view := &views.Items[i]; view.Status.Queue == a.why.Queue {
 			a.view = view
@@ -143,7 +143,11 @@ func (a tenantAnswers) contradictionOfView(s state) string {
 	return ""
 }
 
-// String returns the answers as the tenant sees them.
+// String returns the answers as the tenant sees them. Of the events it has the one that why repeats: while
+// another state was brought about, the scheduler may have stated something else.
 func (a tenantAnswers) String() string {
-	return "$ kubectl describe pod\n" + a.events[len(a.events)-1] + "\n\n$ kubectl get lcq\n" + a.table + "\n$ kubectl cardquota why\n" + a.text
+	if !slices.Contains(a.events, a.why.Message) {
+		return ""
+	}
+	return "$ kubectl describe pod\n" + a.why.Message + "\n\n$ kubectl get lcq\n" + a.table + "\n$ kubectl cardquota why\n" + a.text
 }
