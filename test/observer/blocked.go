@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/test/observer/rule"
@@ -22,8 +21,8 @@ type blockedState struct {
 	reported bool
 }
 
-// checkBlocked compares the reasons and holders in status.blocked with a naive recount, where
-// one is possible. What the messages state is checked by package sessioncheck.
+// checkBlocked compares what status.blocked lists and its total, and the reasons and holders in it, with a
+// naive recount, where one is possible. What the messages state is checked by package sessioncheck.
 func (m *clusterState) checkBlocked(now time.Time) (open []string) {
 	isExcused := m.excused[Status] > 0 || m.excused[Reason] > 0 || m.excused[Truth] > 0
 	seen := map[string]bool{}
@@ -31,6 +30,11 @@ func (m *clusterState) checkBlocked(now time.Time) (open []string) {
 		quota := state.quota
 		if isExcused || !m.options.Concerns("cardquota/"+quota.Name) || quota.DeletionTimestamp != nil {
 			continue
+		}
+		if wrong := m.waitingDifference(quota); wrong != "" {
+			key := fmt.Sprint(quota.UID)
+			seen[key] = true
+			open = append(open, m.checkBlockedEntry(Status, key, "cardquota/"+quota.Name, wrong, now)...)
 		}
 		for i := range quota.Status.Blocked {
 			entry := &quota.Status.Blocked[i]
@@ -40,7 +44,7 @@ func (m *clusterState) checkBlocked(now time.Time) (open []string) {
 				continue
 			}
 			seen[key] = true
-			open = append(open, m.checkBlockedEntry(key, "cardquota/"+quota.Name, formatBlocked(entry)+": "+wrong, now)...)
+			open = append(open, m.checkBlockedEntry(Truth, key, "cardquota/"+quota.Name, formatBlocked(entry)+": "+wrong, now)...)
 		}
 	}
 	for key := range m.blocked {
@@ -53,7 +57,7 @@ func (m *clusterState) checkBlocked(now time.Time) (open []string) {
 
 // checkBlockedEntry reports an entry that has been wrong in the same way for too long, and
 // returns it as open while it has time.
-func (m *clusterState) checkBlockedEntry(key, object, wrong string, now time.Time) (open []string) {
+func (m *clusterState) checkBlockedEntry(invariant Invariant, key, object, wrong string, now time.Time) (open []string) {
 	state := m.blocked[key]
 	if state == nil || state.wrong != wrong {
 		state = &blockedState{wrong: wrong, since: now}
@@ -66,7 +70,7 @@ func (m *clusterState) checkBlockedEntry(key, object, wrong string, now time.Tim
 		return []string{object + ": " + wrong}
 	}
 	state.reported = true
-	m.addViolation(Truth, now, object, "since %s: %s", state.since.Format("15:04:05.000"), wrong)
+	m.addViolation(invariant, now, object, "since %s: %s", state.since.Format("15:04:05.000"), wrong)
 	return nil
 }
 
@@ -77,6 +81,10 @@ func formatBlocked(b *v1alpha1.BlockedStatus) string {
 // reasonDifference returns how the reason of an entry differs from a recount, "" if it does not.
 func (m *clusterState) reasonDifference(quota *v1alpha1.CardQuota, entry *v1alpha1.BlockedStatus) string {
 	cards := m.cardsOfEntry(entry)
+	switch entry.Reason {
+	case v1alpha1.BlockedUnknownCard, v1alpha1.BlockedNoFreeCard, v1alpha1.BlockedFragmented, v1alpha1.BlockedNodesUnsuitable:
+		cards = m.withQuotaLeft(entry, cards)
+	}
 	switch entry.Reason {
 	case v1alpha1.BlockedUnknownCard:
 		if slices.ContainsFunc(cards, func(card string) bool { return m.inventory.Totals()[card] > 0 }) {
@@ -137,7 +145,7 @@ func (m *clusterState) cardsOfEntry(entry *v1alpha1.BlockedStatus) []string {
 // waitingOf returns for how many cards the workload of an entry waits, by all its entries, 0 if
 // not all entries are listed.
 func (m *clusterState) waitingOf(quota *v1alpha1.CardQuota, entry *v1alpha1.BlockedStatus) (count int64) {
-	if int(quota.Status.BlockedTotal) > len(quota.Status.Blocked) {
+	if !listsAllBlocked(quota.Status.Blocked) {
 		return 0
 	}
 	for _, other := range quota.Status.Blocked {
@@ -195,14 +203,14 @@ func cardsOfCharge(charge *rule.Charge) rule.Quota {
 // holdersDifference compares the holders of an entry with the largest sums of a recount. A
 // parent repeats the holders of other queues.
 func (m *clusterState) holdersDifference(quota *v1alpha1.CardQuota, entry *v1alpha1.BlockedStatus) string {
-	queue := quota.QueueName()
+	queue, cards := quota.QueueName(), m.cardsOfEntry(entry)
 	switch {
 	case entry.Reason == v1alpha1.BlockedNoFreeCard || entry.Reason == v1alpha1.BlockedFragmented:
-		queue = ""
+		queue, cards = "", m.withQuotaLeft(entry, cards)
 	case entry.Reason != v1alpha1.BlockedQuotaExhausted || m.options.Tree && m.currentTree().IsParent(queue):
 		return ""
 	}
-	sums := m.heldByWorkload(queue, m.cardsOfEntry(entry))
+	sums := m.heldByWorkload(queue, cards)
 	var said, counted []int64
 	for _, h := range entry.Holders {
 		name := fmt.Sprintf("%s %s/%s of %s: %s", h.Workload.Kind, h.Workload.Namespace, h.Workload.Name, h.Queue, h.Card)
@@ -241,13 +249,4 @@ func (m *clusterState) heldByWorkload(queue string, cards []string) map[string]i
 
 // ownerOfPod returns the kind and name of a pod's controller, the Deployment of a ReplicaSet, or
 // of the pod.
-func ownerOfPod(pod *corev1.Pod) string {
-	kind, name := "Pod", pod.Name
-	if owner := metav1.GetControllerOf(pod); owner != nil {
-		kind, name = owner.Kind, owner.Name
-		if hash := pod.Labels["pod-template-hash"]; kind == "ReplicaSet" && hash != "" && strings.HasSuffix(name, "-"+hash) {
-			kind, name = "Deployment", strings.TrimSuffix(name, "-"+hash)
-		}
-	}
-	return kind + " " + pod.Namespace + "/" + name
-}
+func ownerOfPod(pod *corev1.Pod) string { return formatWorkload(referenceTo(pod, "", "Pod")) }

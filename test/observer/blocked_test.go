@@ -14,7 +14,7 @@ func TestBlocked(t *testing.T) {
 		return right + `write quota q blocked=` + entry + `; judge; wait 11s`
 	}
 	const hold = `load queue r quota=H200:99; load pod x in=r cards=7 on=h200-0;`
-	runScripts(t, newWorld, map[string]scriptCase{
+	runScripts(t, newWorldOfEntries, map[string]scriptCase{
 		"a card that no node has":                       {says(`a:NVIDIA-H2000:1:UnknownCard`), ""},
 		"a card that a node has":                        {says(`a:H200:1:UnknownCard`), "truth"},
 		"a resource of which the nodes name cards":      {says(`a:nvidia.com/gpu:1:UnknownCard`), "truth"},
@@ -48,6 +48,14 @@ func TestBlocked(t *testing.T) {
 		"a larger holder that is left out":              {hold + `load pod y in=r cards=1 on=h200-0;` + says(`a:H200:1:NoFreeCard:y:r:1`), "truth"},
 		"what is wrong in another way has another time": {hold + says(`a:H200:2:NoFreeCard:x:r:8`)[:len(says(`a:H200:2:NoFreeCard:x:r:8`))-len("wait 11s")] + `wait 9s; write quota q blocked=a:H200:2:NoFreeCard:x:r:9; judge; wait 9s`, "open"},
 	})
+}
+
+// newWorldOfEntries is a world in which nothing waits, so that only the reasons and holders of entries are
+// looked at.
+func newWorldOfEntries() *world {
+	w := newWorld()
+	w.machine.ignoresWaiting = true
+	return w
 }
 
 func TestExcusedReasonsAreNotCounted(t *testing.T) {

@@ -46,7 +46,7 @@
 // # Files
 //
 // The checks are pure functions of the state in state.go: placement.go (I1, I2),
-// namespaces.go (I1), status.go, views.go, inventory.go, inventorycheck.go, metrics.go,
+// namespaces.go (I1), status.go, waiting.go, views.go, inventory.go, inventorycheck.go, metrics.go,
 // schedulergauges.go, reclaimedwork.go, bindings.go, metricscheck.go, cardseconds.go and pages.go
 // (I3), reason.go (I6), blocked.go (I8), and for I4
 // eviction.go (what an eviction is), evictionrules.go (who may be evicted for whom), reclaimer.go

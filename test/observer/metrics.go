@@ -107,7 +107,7 @@ func (m *clusterState) expectQuotaMetrics(quota *v1alpha1.CardQuota, add gauge) 
 		add(oldestPendingMetric, float64(oldest.Unix()), map[string]string{"queue": queue})
 	}
 	name := oldestWithinQuotaMetric
-	if int(quota.Status.BlockedTotal) > len(quota.Status.Blocked) {
+	if !listsAllBlocked(quota.Status.Blocked) {
 		name = ignoredSeries + name
 	}
 	if oldest := m.oldestWithinQuota(quota); !oldest.IsZero() {

@@ -139,8 +139,8 @@ func TestMetrics(t *testing.T) {
 		"no leader":                          {"", `operator-cardquota_last_recount_timestamp_seconds{}`, "metrics"},
 		"held":                               {holdCard, held, ""},
 		"held, not served":                   {holdCard, "", "metrics metrics metrics metrics metrics"},
-		"pending":                            {`write pod a cards=1 says=x created=7; write quota q pending=1`, `operator+cardquota_pending_cards{queue="q",card="NVIDIA-H200"} 1; operator+cardquota_oldest_pending_timestamp_seconds{queue="q"} 1735689607`, ""},
-		"another age":                        {`write pod a cards=1 says=x created=7; write quota q pending=1`, `operator+cardquota_pending_cards{queue="q",card="NVIDIA-H200"} 1; operator+cardquota_oldest_pending_timestamp_seconds{queue="q"} 1735689608`, "metrics"},
+		"pending":                            {`write pod a cards=1 says=x created=7; write quota q pending=1 blocked=a:H200:1:QuotaExhausted`, `operator+cardquota_pending_cards{queue="q",card="NVIDIA-H200"} 1; operator+cardquota_oldest_pending_timestamp_seconds{queue="q"} 1735689607`, ""},
+		"another age":                        {`write pod a cards=1 says=x created=7; write quota q pending=1 blocked=a:H200:1:QuotaExhausted`, `operator+cardquota_pending_cards{queue="q",card="NVIDIA-H200"} 1; operator+cardquota_oldest_pending_timestamp_seconds{queue="q"} 1735689608`, "metrics"},
 		"pending within quota":               {"", `operator+cardquota_oldest_pending_within_quota_timestamp_seconds{queue="q"} 1`, "metrics"},
 		"unready":                            {`write node rtx4090-0 ready=False`, `operator+cardquota_healthy_cards{card="NVIDIA-GeForce-RTX-4090"} 0`, ""},
 		"the scheduler's quota":              {"", `scheduler+cardquota_scheduler_quota_cards{queue="q",card="NVIDIA-H200"} 3`, "metrics"},
@@ -221,7 +221,7 @@ func TestRequestsOfPendingPods(t *testing.T) {
 		"either of two":      {"H200|RTX4090", series("NVIDIA-GeForce-RTX-4090|NVIDIA-H200", 3), ""},
 		"either, as the one": {"H200|RTX4090", series("NVIDIA-H200", 3), "metrics metrics"},
 	}) {
-		w := newMeasuredWorld().playScript(`write group g queue=q members=1; write pod a cards=3 card=` + tc.card + ` group=g says=x created=7; write quota q pending=3`)
+		w := newMeasuredWorld().playScript(`write group g queue=q members=1; write pod a cards=3 card=` + tc.card + ` group=g says=x created=7; write quota q pending=3 blocked=a:` + tc.card + `:3:QuotaExhausted`)
 		w.servePages(t, 1, others, tc.pages)
 		w.playScript(`judge; wait 21s`).expectViolations(t, tc.want)
 	}

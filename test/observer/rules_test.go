@@ -31,9 +31,9 @@ func TestStatus(t *testing.T) {
 			place a h200-0 card= cpu=2000m memory=1024Mi; wait 1m; judge
 			write pod b card= cpu=2000m memory=1024Mi on=h200-0; judge; wait 6s`, "status"},
 		"a card that the status leaves out is missed": {`load quota q; judge; wait 1m`, "status"},
-		"a waiting pod is pending under the first alternative with a quota": {`load quota q used=0 free=2 pending=3
+		"a waiting pod is pending under the first alternative with a quota": {`load quota q used=0 free=2 pending=3 blocked=a:RTX4090|H200:3:QuotaExhausted
 			write pod a cards=3 card=RTX4090|H200 says=no-room; wait 1m`, ""},
-		"a job without pods is pending by its card.request": {`load quota q used=0 free=2 pending=4
+		"a job without pods is pending by its card.request": {`load quota q used=0 free=2 pending=4 blocked=podgroup/g:H200:4:QuotaExhausted
 			write group g queue=q request=H200:4 says=no-room; wait 1m`, ""},
 		"use above a lowered quota is over it": {`place a h200-0 cards=2; write queue q allocated=H200:2
 			write quota q limit=1 used=2 over=1; wait 1m`, ""},

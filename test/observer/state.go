@@ -53,6 +53,8 @@ type clusterState struct {
 	settling time.Time
 	// ignoresViews is set where LocalCardQuotas are not served.
 	ignoresViews bool
+	// ignoresWaiting is set where what waits is not compared with status.blocked.
+	ignoresWaiting bool
 	// blocked are the entries of status.blocked that differ from a recount.
 	blocked map[string]*blockedState
 	// numbersChanged is when the numbers of a queue may have changed last.

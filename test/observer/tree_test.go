@@ -92,7 +92,7 @@ func TestStatusInATree(t *testing.T) {
 	runScripts(t, newTreeWorld, map[string]scriptCase{
 		"a parent sums its subtree":   {held + `load quota top limit=6 used=3 free=3 deserved=4; judge; wait 1m`, ""},
 		"a parent that counts itself": {held + `load quota top limit=6 used=0 free=6 deserved=4; judge; wait 1m`, "status"},
-		"what waits below it":         {`write pod p in=a cards=2 says=full; load quota top limit=6 used=0 free=6 deserved=4 pending=2; judge; wait 1m`, ""},
+		"what waits below it":         {`write pod p in=a cards=2 says=full; load quota top limit=6 used=0 free=6 deserved=4 pending=2 blocked=p:H200:2:QuotaExhausted; judge; wait 1m`, ""},
 		"what is borrowed":            {`place x h200-0 cards=3 in=a; write queue a allocated=H200:3; load quota a limit=4 used=3 free=1 deserved=2 borrowed=1; judge; wait 1m`, ""},
 		"what is not borrowed":        {`place x h200-0 cards=3 in=a; write queue a allocated=H200:3; load quota a limit=4 used=3 free=1 deserved=2; judge; wait 1m`, "status"},
 		"an inherited quota":          {`load queue a quota=RTX4090:1; load quota a limit=6 used=0 free=6 deserved=2; judge; wait 1m`, ""},

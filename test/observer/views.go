@@ -68,7 +68,7 @@ func (m *clusterState) wrongViews() map[types.NamespacedName]string {
 			selected[key] = true
 			if view := m.views[key]; view == nil {
 				wrong[key] = "it does not exist"
-			} else if differences := slices.Concat(viewDifferences(view, expected), m.queueDifferences(view, quota)); len(differences) > 0 {
+			} else if differences := slices.Concat(viewDifferences(view, expected), m.queueDifferences(view, quota), m.waitingDifferences(view, quota)); len(differences) > 0 {
 				wrong[key] = strings.Join(differences, "; ")
 			}
 		}

@@ -72,7 +72,7 @@ func TestViews(t *testing.T) {
 		"held while open":               {"", []*v1alpha1.LocalCardQuota{viewOf("mine", 0, inState("Held"))}, "status"},
 		"of a CardQuota that is ending": {`write quota q deleted`, []*v1alpha1.LocalCardQuota{viewOf("mine", 1)}, ""},
 	}) {
-		w := newWorld().playScript(`load namespace mine team=chat; load namespace theirs; load quota q used=0 free=2`)
+		w := newWorldOfEntries().playScript(`load namespace mine team=chat; load namespace theirs; load quota q used=0 free=2`)
 		w.selectNamespaces(tc.text, &metav1.LabelSelector{MatchLabels: map[string]string{"team": "chat"}})
 		for _, view := range tc.views {
 			w.applyObject(view, false)

@@ -21,7 +21,8 @@ const (
 	Tenancy Invariant = "I1 tenancy"
 	// Status: the usage, cards, CPU and memory in CardQuotas and Queues equal a recount of the
 	// pods within Options.StatusWithin of the last change. LocalCardQuotas and the CardInventory do so
-	// within Options.ViewWithin.
+	// within Options.ViewWithin. What waits and states why is in status.blocked, or counted in its total,
+	// within Options.ReasonWithin.
 	Status Invariant = "I3 status"
 	// Metrics: what the operator and the scheduler serve as metrics equals a recount within
 	// Options.ViewWithin. Card-seconds never fall, and grow as pods hold cards.

@@ -357,7 +357,7 @@ var statusNumbers = map[string]func(*v1alpha1.CardStatus) *int64{
 	"over":      func(c *v1alpha1.CardStatus) *int64 { return &c.OverQuotaBy },
 }
 
-// setBlocked sets status.blocked: "POD:CARD:COUNT:REASON,…". Holders follow an entry:
+// setBlocked sets status.blocked: "POD:CARD:COUNT:REASON,…", or podgroup/NAME for POD. Holders follow an entry:
 // "…:REASON:POD:QUEUE:COUNT:…", where QUEUE/TYPE is a queue with a service type.
 func setBlocked(q *v1alpha1.CardQuota, value string) {
 	q.Status.Blocked = nil
@@ -378,9 +378,16 @@ func setBlocked(q *v1alpha1.CardQuota, value string) {
 		}
 		q.Status.Blocked = append(q.Status.Blocked, b)
 	}
-	q.Status.BlockedTotal = int32(len(q.Status.Blocked))
+	waiting := map[v1alpha1.WorkloadReference]bool{}
+	for _, entry := range q.Status.Blocked {
+		waiting[entry.Workload] = true
+	}
+	q.Status.BlockedTotal = int32(len(waiting))
 }
 
 func podReference(name string) v1alpha1.WorkloadReference {
+	if group, isGroup := strings.CutPrefix(name, "podgroup/"); isGroup {
+		return v1alpha1.WorkloadReference{APIGroup: v1beta1.GroupName, Kind: "PodGroup", Namespace: Namespace, Name: group}
+	}
 	return v1alpha1.WorkloadReference{Kind: "Pod", Namespace: Namespace, Name: name}
 }
