@@ -93,14 +93,14 @@ func NewList(quotas []*v1alpha1.CardQuota, names ...string) (list List, missing 
 			missing = append(missing, name)
 		}
 	}
+	isWanted := func(quota *v1alpha1.CardQuota) bool { return len(names) == 0 || slices.Contains(names, quota.Name) }
 	for _, quota := range sorted {
-		isRoot := !list.Tree || f.known[quota.Spec.Parent] == nil
-		if len(names) == 0 && isRoot || slices.Contains(names, quota.Name) {
+		if isWanted(quota) && (!list.Tree || !f.hasAncestor(quota, isWanted)) { // an ancestor brings it along
 			f.addTree(&list, quota, 0)
 		}
 	}
 	for _, quota := range sorted { // parents that form a cycle
-		if len(names) == 0 {
+		if isWanted(quota) {
 			f.addTree(&list, quota, 0)
 		}
 	}
@@ -112,6 +112,18 @@ type forest struct {
 	children map[string][]*v1alpha1.CardQuota
 	known    map[string]*v1alpha1.CardQuota
 	seen     map[string]bool
+}
+
+// hasAncestor reports whether one of the CardQuotas above is wanted.
+func (f *forest) hasAncestor(quota *v1alpha1.CardQuota, isWanted func(*v1alpha1.CardQuota) bool) bool {
+	passed := map[string]bool{quota.Name: true}
+	for above := f.known[quota.Spec.Parent]; above != nil && !passed[above.Name]; above = f.known[above.Spec.Parent] {
+		if isWanted(above) {
+			return true
+		}
+		passed[above.Name] = true
+	}
+	return false
 }
 
 // addTree adds a CardQuota and those below it, each once.

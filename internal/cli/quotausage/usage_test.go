@@ -33,6 +33,7 @@ func namesOf(list List) []string {
 func TestOrder(t *testing.T) {
 	flat := []*v1alpha1.CardQuota{quota("b", "x", "", false), quota("a", "y", "b", false), quota("c", "x", "", false)}
 	tree := []*v1alpha1.CardQuota{quota("leaf", "x", "mid", true), quota("other", "a", "", true), quota("mid", "x", "top", true), quota("top", "x", "", true)}
+	early := []*v1alpha1.CardQuota{quota("leaf", "a", "mid", true), quota("mid", "x", "top", true), quota("top", "x", "", true)}
 	cycle := []*v1alpha1.CardQuota{quota("a", "x", "b", true), quota("b", "x", "a", true)}
 	orphan := []*v1alpha1.CardQuota{quota("a", "x", "gone", true)}
 	for name, tc := range map[string]struct {
@@ -41,11 +42,16 @@ func TestOrder(t *testing.T) {
 		want, missing []string
 	}{
 		"flat: by tenant, a parent has no effect": {flat, nil, []string{"0 b", "0 c", "0 a"}, nil},
-		"a tree":                 {tree, nil, []string{"0 other", "0 top", "1 mid", "2 leaf"}, nil},
-		"what is below a parent": {tree, []string{"mid"}, []string{"0 mid", "1 leaf"}, nil},
-		"a cycle":                {cycle, nil, []string{"0 a", "1 b"}, nil},
-		"a missing parent":       {orphan, nil, []string{"0 a"}, nil},
-		"a missing name":         {flat, []string{"a", "z"}, []string{"0 a"}, []string{"z"}},
+		"a tree":                                {tree, nil, []string{"0 other", "0 top", "1 mid", "2 leaf"}, nil},
+		"what is below a parent":                {tree, []string{"mid"}, []string{"0 mid", "1 leaf"}, nil},
+		"a parent and its child":                {tree, []string{"mid", "leaf"}, []string{"0 mid", "1 leaf"}, nil},
+		"the child is sorted first":             {early, []string{"top", "leaf"}, []string{"0 top", "1 mid", "2 leaf"}, nil},
+		"both of a cycle":                       {cycle, []string{"b", "a"}, []string{"0 a", "1 b"}, nil},
+		"one below a cycle":                     {append(cycle, quota("c", "x", "a", true)), []string{"c"}, []string{"0 c"}, nil},
+		"flat: a parent has no effect on names": {flat, []string{"a", "b"}, []string{"0 b", "0 a"}, nil},
+		"a cycle":                               {cycle, nil, []string{"0 a", "1 b"}, nil},
+		"a missing parent":                      {orphan, nil, []string{"0 a"}, nil},
+		"a missing name":                        {flat, []string{"a", "z"}, []string{"0 a"}, []string{"z"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			list, missing := NewList(tc.quotas, tc.names...)

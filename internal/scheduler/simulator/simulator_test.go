@@ -251,3 +251,20 @@ func countFlags() (n int) {
 	pflag.CommandLine.VisitAll(func(*pflag.Flag) { n++ })
 	return n
 }
+
+// TestAllPodsMayBePlacedAtOnce: Volcano's cache blocks for ever if it cannot pass on a placement, and the
+// jobs of the cluster and those of the files may each have the largest number of pods.
+func TestAllPodsMayBePlacedAtOnce(t *testing.T) {
+	setOptions()
+	c := newCluster()
+	waits := builder.Gang("lab", "waits", simulation.MaxPods, builder.Pod("lab", "waits").Scheduler("volcano").GPUs(1).CPU("1").Memory("1Gi").Card(h200)).Queue("research").Obj()
+	c.Jobs = append(c.Jobs, waits)
+	made, err := simulation.NewWorkloads(c, []*unstructured.Unstructured{gang("new", "research", simulation.MaxPods, 1)}, "lab")
+	check.NoError(t, err)
+	w := newWorld(c, made, time.Now())
+	pods := len(w.pods)
+	for _, later := range w.uncreated {
+		pods += len(later.Pods)
+	}
+	check.That(t, pods >= 2*simulation.MaxPods && cap(w.cache.BindFlowChannel) >= pods, "room for %d of %d pods", cap(w.cache.BindFlowChannel), pods)
+}

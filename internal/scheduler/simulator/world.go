@@ -55,7 +55,8 @@ func newWorld(c *simulation.Cluster, workloads []simulation.Workload, now time.T
 		statusWrites: statusWrites{statuses: map[types.UID]corev1.PodStatus{}, written: map[types.NamespacedName]*v1beta1.PodGroup{}},
 	}
 	w.cache = cache.NewCustomMockSchedulerCache(c.Schedulers[0], noBinder{}, noEvictor{}, &w.statusWrites, nil, &record.FakeRecorder{})
-	w.cache.BindFlowChannel = make(chan *cache.BindContext, len(c.Pods)+simulation.MaxPods) // never full
+	missing := c.MissingPods()
+	w.cache.BindFlowChannel = make(chan *cache.BindContext, len(c.Pods)+countPods(missing)+countPods(workloads)) // never full
 	for _, class := range c.PriorityClasses {
 		w.cache.AddPriorityClass(class)
 	}
@@ -82,12 +83,19 @@ func newWorld(c *simulation.Cluster, workloads []simulation.Workload, now time.T
 		}
 	}
 	w.applyDrain()
-	w.addWorkloads(c.MissingPods(), now)
+	w.addWorkloads(missing, now)
 	for i, added := range workloads {
 		// In the order of the files: all are newer than what waits already.
 		w.addWorkloads([]simulation.Workload{added}, now.Add(time.Duration(i+1)*time.Millisecond))
 	}
 	return w
+}
+
+func countPods(workloads []simulation.Workload) (count int) {
+	for _, w := range workloads {
+		count += len(w.Pods)
+	}
+	return count
 }
 
 // addWorkloads adds the PodGroups of workloads, and those pods that are created at once.
