@@ -1,9 +1,15 @@
 package cli
 
 import (
+	"bytes"
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -17,9 +23,13 @@ import (
 type manifestFiles struct {
 	names     []string
 	recursive bool
+	// context returns the context of the command, and timeout bounds the read of a URL.
+	context func() context.Context
+	timeout time.Duration
 }
 
 func (f *manifestFiles) addFlags(cmd *cobra.Command, usage string) {
+	f.context = cmd.Context
 	cmd.Flags().StringSliceVarP(&f.names, "filename", "f", nil, usage)
 	cmd.Flags().BoolVarP(&f.recursive, "recursive", "R", false, "Read also the folders inside a folder of --filename.")
 }
@@ -46,16 +56,19 @@ func (f *manifestFiles) readManifests(stdin io.Reader) ([]manifest, error) {
 		return nil, nil
 	}
 	b := resource.NewLocalBuilder().Unstructured().ContinueOnError().Flatten()
-	var names []string
 	for _, name := range f.names {
-		if name == "-" {
+		switch {
+		case name == "-":
 			b = b.Stream(stdin, "standard input")
-		} else {
-			names = append(names, name)
+		case strings.HasPrefix(name, "http://"), strings.HasPrefix(name, "https://"):
+			text, err := f.readURL(name)
+			if err != nil {
+				return nil, err
+			}
+			b = b.Stream(bytes.NewReader(text), name)
+		default:
+			b = b.FilenameParam(false, &resource.FilenameOptions{Filenames: []string{name}, Recursive: f.recursive})
 		}
-	}
-	if len(names) > 0 {
-		b = b.FilenameParam(false, &resource.FilenameOptions{Filenames: names, Recursive: f.recursive})
 	}
 	infos, err := b.Do().Infos()
 	if err != nil {
@@ -68,6 +81,52 @@ func (f *manifestFiles) readManifests(stdin io.Reader) ([]manifest, error) {
 		}
 	}
 	return manifests, nil
+}
+
+// maxManifest bounds what is read of a URL.
+const maxManifest = 64 << 20
+
+// readURL returns what a URL has. The errors name it, because those of requests would be taken for errors
+// of the API server.
+func (f *manifestFiles) readURL(address string) ([]byte, error) {
+	ctx := context.Background()
+	if f.context != nil {
+		ctx = f.context()
+	}
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(f.timeout, requestTimeout))
+	defer cancel()
+	text, err := get(ctx, address)
+	switch {
+	case err == nil:
+		return text, nil
+	case errors.Is(err, context.Canceled): // Ctrl-C
+		return nil, err
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, fmt.Errorf("read --filename: %s does not answer in time", address)
+	default:
+		return nil, fmt.Errorf("read --filename: %s: %s", address, rootCause(err))
+	}
+}
+
+// get returns the body of a URL.
+func get(ctx context.Context, address string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the server answers %s", response.Status)
+	}
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxManifest+1))
+	if err == nil && len(text) > maxManifest {
+		err = fmt.Errorf("it has more than %d MiB", maxManifest>>20)
+	}
+	return text, err
 }
 
 // readCardQuotas returns the CardQuotas in the files, and the file of each by name. Objects of other

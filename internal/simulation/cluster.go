@@ -177,8 +177,6 @@ type Placement struct {
 	// Node is "" for a pod that waits, Cards what it holds there.
 	Node  string
 	Cards []card.Amount
-	// Session is the session that placed it.
-	Session int
 	// Reason is why it waits, as in the status of a CardQuota. Message is what the scheduler would
 	// write on the pod.
 	Reason  v1alpha1.BlockedReason

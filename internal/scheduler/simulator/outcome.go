@@ -169,7 +169,7 @@ func (w *world) fill(result *simulation.Result) {
 		}
 	}
 	result.DrainedPods = len(drained)
-	for uid := range w.placedIn {
+	for uid := range w.placed {
 		if w.pods[uid] == nil || isNew[uid] {
 			continue
 		}
@@ -222,7 +222,7 @@ func (w *world) placementOf(resolver *workload.Resolver, blocked map[v1alpha1.Wo
 	p := simulation.Placement{Namespace: pod.Namespace, Name: pod.Name}
 	now, group := w.pods[pod.UID], w.groups[groupOf(pod)]
 	if now != nil && now.Spec.NodeName != "" {
-		p.Node, p.Session = now.Spec.NodeName, w.placedIn[pod.UID]
+		p.Node = now.Spec.NodeName
 		p.Cards = resolver.Usage(now, group, nil).Cards
 		return p
 	}

@@ -38,9 +38,9 @@ type world struct {
 	groups       map[types.NamespacedName]*v1beta1.PodGroup
 	// uncreated are the workloads whose pods Volcano has not created yet.
 	uncreated []simulation.Workload
-	// placedIn is the session that placed a pod.
-	placedIn map[types.UID]int
-	victims  []*victim
+	// placed are the pods that a session placed.
+	placed  map[types.UID]bool
+	victims []*victim
 	// restarted are the pods that follow evicted ones.
 	restarted map[types.UID]*victim
 	policies  jobPolicies
@@ -51,7 +51,7 @@ type world struct {
 func newWorld(c *simulation.Cluster, workloads []simulation.Workload, now time.Time) *world {
 	w := &world{
 		cluster: c, workloads: workloads, now: now, pods: map[types.UID]*corev1.Pod{}, cached: map[types.UID]*corev1.Pod{}, groups: map[types.NamespacedName]*v1beta1.PodGroup{},
-		placedIn: map[types.UID]int{}, restarted: map[types.UID]*victim{}, policies: newJobPolicies(c.Jobs, workloads),
+		placed: map[types.UID]bool{}, restarted: map[types.UID]*victim{}, policies: newJobPolicies(c.Jobs, workloads),
 		statusWrites: statusWrites{statuses: map[types.UID]corev1.PodStatus{}, written: map[types.NamespacedName]*v1beta1.PodGroup{}},
 	}
 	w.cache = cache.NewCustomMockSchedulerCache(c.Schedulers[0], noBinder{}, noEvictor{}, &w.statusWrites, nil, &record.FakeRecorder{})
@@ -215,7 +215,7 @@ func (w *world) applyBindings() (changed bool) {
 		pod.Status.Phase, pod.Status.StartTime = corev1.PodRunning, &now
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: now}}
 		w.setPod(pod)
-		w.placedIn[pod.UID] = w.session
+		w.placed[pod.UID] = true
 		changed = true
 	}
 	return changed
