@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -18,13 +19,15 @@ import (
 	"github.com/prometheus/client_golang/api"
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 )
 
 // prometheusVariable is the environment variable that names Prometheus.
 const prometheusVariable = "CARDQUOTA_PROMETHEUS"
 
 const (
-	// queryTimeout bounds one query. Prometheus ends a query after two minutes by default.
+	// queryTimeout bounds one query, unless the user writes --request-timeout. Prometheus ends a query
+	// after two minutes by default.
 	queryTimeout = 3 * time.Minute
 	// maxAnswer bounds the size of one answer.
 	maxAnswer = 256 << 20
@@ -74,11 +77,24 @@ func (p *program) connectPrometheus(f prometheusFlags) (*prometheusConnection, e
 	if err != nil {
 		return nil, err
 	}
-	client, err := newPrometheusClient(address, &http.Client{Transport: transport})
+	timeout, err := p.writtenTimeout()
+	if err != nil {
+		return nil, err
+	}
+	client, err := newPrometheusClient(address, &http.Client{Transport: transport, Timeout: timeout})
 	if err != nil {
 		return nil, err
 	}
 	return &prometheusConnection{client: client, name: "Prometheus at " + address.Redacted()}, nil
+}
+
+// writtenTimeout returns --request-timeout, 0 if it is not written.
+func (p *program) writtenTimeout() (time.Duration, error) {
+	timeout, err := clientcmd.ParseTimeout(*p.flags.Timeout)
+	if err != nil {
+		return 0, fmt.Errorf("--request-timeout: %w", err)
+	}
+	return timeout, nil
 }
 
 // newTransport returns a transport that sends the token, if there is one.
@@ -170,7 +186,7 @@ func newPrometheusClient(address *url.URL, client *http.Client) (api.Client, err
 		next = http.DefaultTransport
 	}
 	reader := &http.Client{
-		Transport: &getTransport{next}, Timeout: queryTimeout,
+		Transport: &getTransport{next}, Timeout: cmp.Or(client.Timeout, queryTimeout),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return api.NewClient(api.Config{Address: address.String(), Client: reader})
