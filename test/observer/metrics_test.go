@@ -139,8 +139,8 @@ func TestMetrics(t *testing.T) {
 		"no leader":                          {"", `operator-cardquota_last_recount_timestamp_seconds{}`, "metrics"},
 		"held":                               {holdCard, held, ""},
 		"held, not served":                   {holdCard, "", "metrics metrics metrics metrics metrics"},
-		"pending":                            {`write pod a cards=1 says=x created=7; write quota q pending=1 blocked=a:H200:1:QuotaExhausted`, `operator+cardquota_pending_cards{queue="q",card="NVIDIA-H200"} 1; operator+cardquota_oldest_pending_timestamp_seconds{queue="q"} 1735689607`, ""},
-		"another age":                        {`write pod a cards=1 says=x created=7; write quota q pending=1 blocked=a:H200:1:QuotaExhausted`, `operator+cardquota_pending_cards{queue="q",card="NVIDIA-H200"} 1; operator+cardquota_oldest_pending_timestamp_seconds{queue="q"} 1735689608`, "metrics"},
+		"pending":                            {`write pod a cards=1 says=x created=7; write quota q pending=1 blocked=a:H200:1:QuotaExhausted`, `operator+cardquota_pending_cards{queue="q",card="NVIDIA-H200"} 1; operator+cardquota_blocked_cards{queue="q",reason="QuotaExhausted"} 1; operator+cardquota_oldest_pending_timestamp_seconds{queue="q"} 1735689607`, ""},
+		"another age":                        {`write pod a cards=1 says=x created=7; write quota q pending=1 blocked=a:H200:1:QuotaExhausted`, `operator+cardquota_pending_cards{queue="q",card="NVIDIA-H200"} 1; operator+cardquota_blocked_cards{queue="q",reason="QuotaExhausted"} 1; operator+cardquota_oldest_pending_timestamp_seconds{queue="q"} 1735689608`, "metrics"},
 		"pending within quota":               {"", `operator+cardquota_oldest_pending_within_quota_timestamp_seconds{queue="q"} 1`, "metrics"},
 		"unready":                            {`write node rtx4090-0 ready=False`, `operator+cardquota_healthy_cards{card="NVIDIA-GeForce-RTX-4090"} 0`, ""},
 		"the scheduler's quota":              {"", `scheduler+cardquota_scheduler_quota_cards{queue="q",card="NVIDIA-H200"} 3`, "metrics"},
@@ -214,7 +214,7 @@ func TestRequestsOfPendingPods(t *testing.T) {
 	series := func(card string, count int) string {
 		return fmt.Sprintf(`scheduler+cardquota_queue_card_request{queue="q",card=%q} %d;`, card, count)
 	}
-	const others = `operator+cardquota_oldest_pending_timestamp_seconds{queue="q"} 1735689607; operator+cardquota_pending_cards{queue="q",card="NVIDIA-H200"} 3;`
+	const others = `operator+cardquota_oldest_pending_timestamp_seconds{queue="q"} 1735689607; operator+cardquota_pending_cards{queue="q",card="NVIDIA-H200"} 3; operator+cardquota_blocked_cards{queue="q",reason="QuotaExhausted"} 3;`
 	for t, tc := range check.Cases(t, map[string]struct{ card, pages, want string }{
 		"one card":           {"H200", series("NVIDIA-H200", 3), ""},
 		"another count":      {"H200", series("NVIDIA-H200", 2), "metrics"},
