@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
@@ -98,8 +97,7 @@ type workloads struct {
 	podGroups []*v1beta1.PodGroup
 	// mappings name the cards that labels of nodes do not name.
 	mappings card.Mappings
-	// isComplete reports whether the user may read all of these, knowsMappings whether he may read the
-	// mappings.
+	// isComplete reports whether all of these are known, knowsMappings whether the mappings are.
 	isComplete, knowsMappings bool
 	// isTree reports whether the queues form a tree.
 	isTree bool
@@ -134,16 +132,13 @@ func readWorkloads(ctx context.Context, r *reader) (workloads, error) {
 	return w, err
 }
 
-// readPolicy reads the mappings in force and whether queues form a tree, and reports whether the user
-// may read the ServiceTypePolicy. Without one, or before Cardquota is installed, there are no mappings.
-func (w *workloads) readPolicy(ctx context.Context, r *reader) (bool, error) {
+// readPolicy reads the mappings in force and whether queues form a tree. It reports whether the mappings
+// are known. Before Cardquota is installed, there are none.
+func (w *workloads) readPolicy(ctx context.Context, r *reader) (knowsMappings bool, err error) {
 	p := &v1alpha1.ServiceTypePolicy{}
-	err := r.client.Get(ctx, client.ObjectKey{Name: v1alpha1.PolicyName}, p)
-	if apierrors.IsNotFound(err) || isNotInstalled(err) {
-		return true, nil
-	}
-	w.mappings, w.isTree = policy.CardMappings(p), policy.IsTree(p)
-	return r.tolerate(err)
+	_, knowsMappings, err = r.lookUpPolicy(ctx, p, w.nodes)
+	w.mappings, w.isTree = policy.ExpectedMappings(p), policy.IsTree(p)
+	return knowsMappings, err
 }
 
 // tracker returns the cards of all nodes.

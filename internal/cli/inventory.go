@@ -79,10 +79,10 @@ func (p *program) showNodes(ctx context.Context, r *reader) error {
 	list := inventoryview.NewNodeList(tracker.Nodes(), pods, func(pod *corev1.Pod) quota.Charge { return resolver.Usage(pod, nil, nil) }, hasPods)
 	return p.print(list, func(w io.Writer, style output.Style) error {
 		if len(list.Items) == 0 {
-			_, err := fmt.Fprintln(w, "No node offers cards.")
-			return err
-		}
-		if err := list.Write(w, style); err != nil {
+			if _, err := fmt.Fprintln(w, "No node offers cards."); err != nil {
+				return err
+			}
+		} else if err := list.Write(w, style); err != nil {
 			return err
 		}
 		return output.WriteNotes(w, r.gaps)

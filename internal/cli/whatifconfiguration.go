@@ -18,15 +18,15 @@ import (
 // the operator would render. It sets what of the cluster the policy decides.
 func readConfiguration(ctx context.Context, r *reader, systemNamespace string, c *simulation.Cluster) (string, error) {
 	object := &v1alpha1.ServiceTypePolicy{}
-	hasPolicy, _, err := r.lookUp(ctx, client.ObjectKey{Name: v1alpha1.PolicyName}, object)
-	if err != nil && !isNotInstalled(err) {
+	hasPolicy, _, err := r.lookUpPolicy(ctx, object, c.Nodes)
+	if err != nil {
 		return "", err
 	}
 	if hasPolicy {
 		c.Policy = object
 	}
 	spec := policy.Effective(object.Spec)
-	c.Mappings, c.Schedulers = policy.CardMappings(object), spec.Scheduler.Names
+	c.Mappings, c.Schedulers = policy.ExpectedMappings(object), spec.Scheduler.Names
 	if scheduler := object.Status.Scheduler; scheduler != nil {
 		if problem := versions.Compare(build.Version, "cardquota-scheduler", scheduler.Version); problem != "" {
 			r.notes = append(r.notes, problem+". The answer is that of the scheduler in this plugin")

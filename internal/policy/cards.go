@@ -17,6 +17,19 @@ func CardMappings(policy *v1alpha1.ServiceTypePolicy) card.Mappings {
 	return mappingsOf(policy.Status.Cards)
 }
 
+// ExpectedMappings returns the mappings of cards in force. Before a spec of the policy takes effect,
+// they are those of the spec, if they are valid. A policy may be nil.
+func ExpectedMappings(policy *v1alpha1.ServiceTypePolicy) card.Mappings {
+	if policy == nil || HasTakenEffect(policy) || len(policy.Status.Cards) > 0 {
+		return CardMappings(policy)
+	}
+	mappings := mappingsOf(policy.Spec.Cards)
+	if mappings.Validate() != nil {
+		return nil
+	}
+	return mappings
+}
+
 // HasTakenEffect reports whether a spec of the policy has been in force, so that its status has the
 // mappings of cards in force.
 func HasTakenEffect(policy *v1alpha1.ServiceTypePolicy) bool {

@@ -57,6 +57,19 @@ func TestStatusSaysWhatIsInForce(t *testing.T) {
 	got := StatusFor(f)
 	check.Equal(t, "mappings in force", card.Mappings{{Resource: "amd.com/gpu", Model: "MI210"}}, CardMappings(&v1alpha1.ServiceTypePolicy{Status: got}))
 	check.Equal(t, "mappings without a policy", nil, CardMappings(nil))
+	written := &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Cards: f.Effective.Cards}}
+	for name, tc := range map[string]struct {
+		policy *v1alpha1.ServiceTypePolicy
+		want   card.Mappings
+	}{
+		"in force":                       {&v1alpha1.ServiceTypePolicy{Status: got}, CardMappings(&v1alpha1.ServiceTypePolicy{Status: got})},
+		"written, and not in force yet":  {written, mappingsOf(f.Effective.Cards)},
+		"written after they took effect": {&v1alpha1.ServiceTypePolicy{Spec: written.Spec, Status: v1alpha1.ServiceTypePolicyStatus{ServiceTypes: got.ServiceTypes}}, card.Mappings{}},
+		"written, and invalid":           {&v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Cards: []v1alpha1.CardMapping{{Resource: "cpu", Model: "X"}}}}, nil},
+		"no policy":                      {nil, nil},
+	} {
+		check.Equal(t, "mappings that are expected, "+name, tc.want, ExpectedMappings(tc.policy))
+	}
 	f.Policy.Status, f.Effective = got, nil
 	check.Equal(t, "mappings while the spec is invalid", got.Cards, StatusFor(f).Cards)
 	check.Equal(t, "matrix", []v1alpha1.ServiceTypeStatus{

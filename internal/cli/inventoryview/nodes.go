@@ -89,16 +89,14 @@ func (l NodeList) Write(w io.Writer, style output.Style) error {
 	if style.Wide {
 		grid.Columns = append(grid.Columns, output.Column{Header: "RESOURCE"})
 	}
-	last := ""
-	for _, item := range l.Items {
+	for i, item := range l.Items {
 		name := item.Name
-		if name == last {
+		if i > 0 && l.Items[i-1].Name == name {
 			name = ""
 		}
-		last = item.Name
-		state := item.state()
+		state, anomalies := item.state(), output.Colored(strings.Join(item.Anomalies, "; "), output.Red)
 		if item.Card == "" {
-			grid.AddRow(output.Text(name), output.Colored(strings.Join(item.Anomalies, "; "), output.Red))
+			grid.AddRow(output.Text(name), anomalies)
 			continue
 		}
 		row := []output.Cell{output.Text(name), output.Text(item.Card), output.Number(item.Total), optionalNumber(item.Used), optionalNumber(item.Free), output.Text("?"), output.Text(state)}
@@ -112,6 +110,10 @@ func (l NodeList) Write(w io.Writer, style output.Style) error {
 			row = append(row, output.Text(item.Resource))
 		}
 		grid.AddRow(row...)
+		isLast := i == len(l.Items)-1 || l.Items[i+1].Name != item.Name
+		if isLast && len(item.Anomalies) > 0 {
+			grid.AddRow(output.Text(""), anomalies)
+		}
 	}
 	return grid.Write(w, style)
 }
