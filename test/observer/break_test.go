@@ -210,7 +210,7 @@ spec: {tenant: t, serviceType: training, cards: [{name: NVIDIA-H200, quota: 2}]}
 func TestAFalseInventoryIsFound(t *testing.T) {
 	w := newWorld(t, "break-inventory")
 	w.applyManifest(`{apiVersion: cardquota.dev/v1alpha1, kind: CardInventory, metadata: {name: cluster}}`)
-	o := w.startObserver(observer.Options{ViewWithin: 2 * time.Second})
+	o := w.startObserver(observer.Options{InventoryWithin: 2 * time.Second})
 	const entry = `{"name":"NVIDIA-H200","total":20,"healthy":19,"cordoned":0,"allocated":0,"quota":2}`
 	_, err := w.cluster.Kubectl(w.Context(), "patch", "cardinventory", "cluster", "--subresource=status", "--type=merge", "-p", `{"status":{"cards":[`+entry+`]}}`)
 	w.Expect(err).NotTo(HaveOccurred())

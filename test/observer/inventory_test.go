@@ -120,7 +120,7 @@ func TestInventory(t *testing.T) {
 			tc.said(&inventory.Status)
 		}
 		w.applyObject(inventory, false)
-		w.playScript(`judge; wait 19s`)
+		w.playScript(`judge; wait 5s`)
 		w.checkNow()
 		if got := len(w.machine.violations); got > 1 {
 			t.Errorf("too early: %v", w.machine.violations)

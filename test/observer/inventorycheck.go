@@ -86,7 +86,7 @@ func (m *clusterState) checkInventory(now time.Time) (open []string) {
 	} else {
 		seen, wrong = inventoryDifferences(&m.stated.Status, m.recountInventory())
 	}
-	open = m.checkEntries(m.inventoryErrors, seen, wrong, m.options.ViewWithin, now, func(since time.Time, text string) {
+	open = m.checkEntries(m.inventoryErrors, seen, wrong, m.options.InventoryWithin, now, func(since time.Time, text string) {
 		m.addViolation(Status, now, inventoryObject, "since %s: %s", since.Format("15:04:05.000"), text)
 	})
 	for i := range open {

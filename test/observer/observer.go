@@ -28,8 +28,11 @@ type Options struct {
 	StatusWithin time.Duration
 	// ReasonWithin is how long a workload may wait without a stated reason; default 10 s.
 	ReasonWithin time.Duration
-	// ViewWithin is how long a LocalCardQuota or the CardInventory may lag behind the last change of its numbers;
-	// default 15 s more than StatusWithin.
+	// InventoryWithin is how long the CardInventory may lag behind the last change of its numbers;
+	// default an Interval more than StatusWithin, because a check finds what is wrong.
+	InventoryWithin time.Duration
+	// ViewWithin is how long a LocalCardQuota may lag behind the last change of its numbers; default
+	// 15 s more than StatusWithin.
 	ViewWithin time.Duration
 	// PlacedWithin is how long a reclaimer may wait to be placed after its victim is gone;
 	// default 20 s.
@@ -70,12 +73,13 @@ type Options struct {
 
 func (o *Options) applyDefaults() {
 	defaultTo(&o.QuotaWindow, 10*time.Second)
+	defaultTo(&o.Interval, time.Second)
 	defaultTo(&o.StatusWithin, 5*time.Second)
+	defaultTo(&o.InventoryWithin, o.StatusWithin+o.Interval)
 	defaultTo(&o.ReasonWithin, 10*time.Second)
 	defaultTo(&o.ViewWithin, o.StatusWithin+15*time.Second)
 	defaultTo(&o.PlacedWithin, 20*time.Second)
 	defaultTo(&o.StoredWithin, time.Minute)
-	defaultTo(&o.Interval, time.Second)
 	defaultTo(&o.SchedulerName, "volcano")
 	defaultTo(&o.Unmanaged, rule.UnmanagedEnforce)
 	if o.ReclaimFrom == nil {

@@ -20,9 +20,9 @@ const (
 	// Tenancy: no pod gets a card from a queue that does not allow its namespace.
 	Tenancy Invariant = "I1 tenancy"
 	// Status: the usage, cards, CPU and memory in CardQuotas and Queues equal a recount of the
-	// pods within Options.StatusWithin of the last change. LocalCardQuotas and the CardInventory do so
-	// within Options.ViewWithin. What waits and states why is in status.blocked, or counted in its total,
-	// within Options.ReasonWithin.
+	// pods within Options.StatusWithin of the last change. The CardInventory does so within
+	// Options.InventoryWithin, LocalCardQuotas within Options.ViewWithin. What waits and states why is
+	// in status.blocked, or counted in its total, within Options.ReasonWithin.
 	Status Invariant = "I3 status"
 	// Metrics: what the operator and the scheduler serve as metrics equals a recount within
 	// Options.ViewWithin. Card-seconds never fall, and grow as pods hold cards.
