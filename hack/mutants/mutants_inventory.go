@@ -7,7 +7,7 @@ var inventoryMutants = []mutant{
 	{"internal/cardinventory/anomalies.go", `		case l.looksLikeCard(resource):`, `		case false:`, "a card of a known device plugin is listed without a mapping"},
 	{"internal/cardinventory/anomalies.go", `.Sub(held.Count); broken > 0 {`, `.Sub(held.Count); broken > 1 {`, "one broken card is an anomaly"},
 	{"internal/cardinventory/anomalies.go", `} else if held.Count == 0 && !hasCardOfVendor(node, held.Resource) {`, `} else if false {`, "a node whose device plugin has stopped has broken cards"},
-	{"internal/cardinventory/anomalies.go", `strings.HasPrefix(string(other), vendor+"/") &&`, `other == resource &&`, "a node with slices has no broken whole cards"},
+	{"internal/cardinventory/anomalies.go", `strings.HasPrefix(string(other), vendor+"/") &&`, `strings.HasPrefix(string(other), vendor+"/") && other == resource &&`, "a node with slices has no broken whole cards"},
 	{"internal/card/vendorresources.go", `/(.*[^a-z])?(rdma|`, `/.*(rdma|`, "a processor is no network device"},
 	{"internal/cardinventory/anomalies.go", `countOf(node.Object.Status.Allocatable, anomaly.Resource))`, `countOf(node.Object.Status.Capacity, anomaly.Resource))`, "cards without a name are counted by allocatable"},
 	{"internal/cardinventory/anomalies.go", `		sum.nodes[node] = true`, `		sum.nodes = map[string]bool{node: true}`, "an anomaly is of all its nodes"},
