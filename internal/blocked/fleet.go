@@ -166,22 +166,34 @@ func (f *Fleet) reasonForNodes(s *Statement, r *Request) v1alpha1.BlockedReason 
 		return v1alpha1.BlockedUnknownCard
 	}
 	names := slices.DeleteFunc(slices.Clone(r.Names), func(name card.Name) bool { return !f.knows(name) || s.refusesCard(name) })
-	free, most := f.roomForAny(names, r.Taken)
-	switch {
-	case len(names) == 0:
+	if len(names) == 0 {
 		return s.NodeRefusals[0].Reason
-	case r.IsJob && free >= r.Count:
+	}
+	free, most := f.roomForAny(names, r.Taken)
+	isEnough, fitsNode := free >= r.Count, most >= r.Count
+	switch {
+	case r.IsJob && isEnough:
 		return v1alpha1.BlockedOther
 	case r.IsJob:
 		return v1alpha1.BlockedNoFreeCard
-	case most >= r.Count && free >= r.Count && s.RepeatsOther && !s.RefusedOtherwise: // the nodes refuse another request
-		return v1alpha1.BlockedGangIncomplete
-	case most >= r.Count && s.RefusedOtherwise:
+	case fitsNode && s.RefusedOtherwise:
 		return v1alpha1.BlockedNodesUnsuitable
-	case most >= r.Count && free >= r.Count && !s.RefusedByNodes: // not tried yet
-		return v1alpha1.BlockedOther
-	case most < r.Count && free >= r.Count:
+	case fitsNode && isEnough:
+		return s.reasonWhereCardsSuffice()
+	case isEnough:
 		return v1alpha1.BlockedFragmented
 	}
 	return v1alpha1.BlockedNoFreeCard
+}
+
+// reasonWhereCardsSuffice returns why a pod waits for which a node has enough cards, and which no node
+// refused for another reason.
+func (s *Statement) reasonWhereCardsSuffice() v1alpha1.BlockedReason {
+	switch {
+	case s.RepeatsOther: // the nodes refused what another pod requests
+		return v1alpha1.BlockedGangIncomplete
+	case s.RefusedByNodes: // a card was released since then
+		return v1alpha1.BlockedNoFreeCard
+	}
+	return v1alpha1.BlockedOther // not tried yet
 }

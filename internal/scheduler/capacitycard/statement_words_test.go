@@ -84,6 +84,7 @@ func TestWordsOfVolcanoAreRead(t *testing.T) {
 	job.NodesFitErrors[task.UID].SetNodeError("n", errors.New("a taint"))
 	otherwise := blocked.Statement{RefusedByNodes: true, RefusedOtherwise: true}
 	check.Equal(t, "by nodes", otherwise, statementOf(job, task))
+	otherwise.RepeatsOther = true
 	check.Equal(t, "by nodes, of its gang", otherwise, blocked.ReadStatement(v1beta1.NotEnoughResourcesReason, job.FitError(), gpu))
 	job.JobFitErrors = "Queue <q> does not exist"
 	check.Equal(t, "by us, of its gang", &workload.StatedRefusal{Reason: v1alpha1.BlockedQueueNotFound, Queue: "q"},
