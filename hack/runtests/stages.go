@@ -51,6 +51,10 @@ func allStages(p *project) []stage {
 	list := []stage{
 		{name: "verify", lane: background, targets: []string{"verify"}},
 		{name: "lint", lane: background, targets: []string{"lint"}},
+		// The plugin is the only program for other systems. The platform that differs most is compiled in
+		// each run, and all of them in make test-all.
+		{name: "platform", lane: background, targets: []string{"kubectl-cardquota_windows_arm64"}},
+		{name: "platforms", lane: background, onlyInTestAll: true, targets: []string{"kubectl-cardquota-all"}},
 		{name: "docs", lane: clusters, group: true, packages: []string{"test/docs"},
 			needs: slices.Concat(suite, []string{"certmanager", "node-tools"}), timeout: 20 * time.Minute},
 		{name: "olm", lane: clusters, group: true, packages: []string{"test/olm"},
