@@ -58,6 +58,10 @@ func beforeTheInstallation(p *play) {
 		p.awaitRunning(pod.Namespace, pod.Name)
 	}
 	p.expectFindings(nil, "NotInstalled", "QueueWithoutQuota", "Bypass", "OtherScheduler")
+	unlabelled := builder.Node("gpu-0").Resource("nvidia.com/gpu", "8").Obj()
+	p.create(unlabelled)
+	compareGolden(p.T, "doctor/NoModelLabel", func() string { return selectFindings(p.answer(p.T, "doctor"), "Anomaly") })
+	p.DeleteAndWait(p.T, unlabelled)
 	p.expectRefusal("of cardquota.dev: Cardquota is not installed", "top")
 	p.expectFindings([]string{"-f", plan("legacy")}, "QuotaExceeded", "NeverPlaced", "NoComputeLimit")
 	p.expectFindings([]string{"-f", plan("refused")}, "PlannedRefused")
