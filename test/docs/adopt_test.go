@@ -3,6 +3,8 @@ package docs
 import (
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 
 	. "github.com/onsi/gomega"
@@ -33,6 +35,7 @@ func (e *engineer) adoptCluster(giveBack string) {
 		return found
 	}
 
+	e.checkWhatWouldChange(step("What would change", 1)[0])
 	e.typeCommands(step("Our scheduler takes over", 1)[0])
 	e.Eventually(e.enforcedCondition).Should(HavePrefix("CardBypass: 1 pod holds 1 NVIDIA-H200 "))
 	e.scaleDeployments(map[string]int{"cards": 3, "plain": 2})
@@ -79,6 +82,19 @@ func (e *engineer) adoptCluster(giveBack string) {
 	e.typeCommands(giveBack)
 	e.checkStillRunning(ran)
 	e.typeCommands(`kubectl -n team delete deployment/cards deployment/plain deployment/late job.batch.volcano.sh/job pod/past --cascade=foreground`)
+}
+
+// checkWhatWouldChange asks kubectl cardquota before the handover. It finds the pod past the scheduler,
+// and with the CardQuotas that it prints itself no queue without a quota.
+func (e *engineer) checkWhatWouldChange(commands string) {
+	e.Helper()
+	e.typeCommands("make kubectl-cardquota BIN=$PWD/dist/plugin\nexport PATH=$PWD/dist/plugin:$PATH")
+	found, err := e.runShell(commands)
+	e.Expect(err).NotTo(HaveOccurred())
+	e.Expect(found).To(And(ContainSubstring("pod/"+team+"/past  Bypass\n"), Not(ContainSubstring("queue/"+legacy+"  QueueWithoutQuota"))), commands)
+	written, err := os.ReadFile(filepath.Join(e.project, "quotas.yaml"))
+	e.Expect(err).NotTo(HaveOccurred())
+	e.Expect(string(written)).To(ContainSubstring("name: " + legacy))
 }
 
 // scaleDeployments scales Deployments.
