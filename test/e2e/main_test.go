@@ -208,11 +208,12 @@ func TestASceneThatEndsReadsThePagesForOthers(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	st := &testCluster{deployment: suite.deployment}
-	pages, err := st.metricsPages(ctx)
-	g := NewWithT(t)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(pages.Operator.Text).NotTo(BeEmpty())
-	g.Expect(pages.Scheduler.Text).NotTo(BeEmpty())
+	NewWithT(t).Eventually(func(g Gomega) {
+		pages, err := st.metricsPages(ctx)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(pages.Operator.Text).NotTo(BeEmpty())
+		g.Expect(pages.Scheduler.Text).NotTo(BeEmpty())
+	}, time.Minute, often).Should(Succeed())
 }
 
 // removeLeftovers removes what interrupted scenes have left on a cluster that stays up.

@@ -179,11 +179,11 @@ func TestExceededLimitsFail(t *testing.T) {
 		"writes at rest": func(r *report) {
 			r.restTime, r.restWrites = time.Second, map[string]int{"PATCH queues": 1, "PATCH configmaps": 2}
 		},
-		"longest of 1":        func(r *report) { r.scrapes = []scrape{{took: 11 * time.Second}} },
+		"longest of 1": func(r *report) { r.scrapes = []scrape{{took: 11 * time.Second}} },
 		"scrapes that failed": func(r *report) {
 			r.scrapes, r.unreadable = make([]scrape, 7), []error{errors.New("x"), errors.New("y")}
 		},
-		"at rest: 0.060":      func(r *report) { r.restTime, r.atRest.cpu = time.Second, 0.06 },
+		"at rest: 0.060": func(r *report) { r.restTime, r.atRest.cpu = time.Second, 0.06 },
 	} {
 		exceeded := *r
 		exceed(&exceeded)
