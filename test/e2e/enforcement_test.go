@@ -185,11 +185,12 @@ func (p *enforcementTest) handBack() {
 	}).ShouldNot(ContainElement(HaveField("Name", "pc-high")), "so do the PriorityClasses")
 	p.waitForCondition(api.ConditionEnforced, "Unknown/NoPolicy: ", "CardQuota/"+tenant, "CardQuota/"+neighbour)
 
-	p.observer.Excuse(observer.Reason)
+	resume := p.observer.Excuse(observer.Reason) // the stock scheduler does not know why
 	p.stopScheduler()
 	stock := p.startStock(p.stockPod("volcano-scheduler-3"))
 	p.runOnModel(podSet{name: "after", queue: tenant, card: h200, count: 1, pods: 1})
 	p.wantRunning("after", 1, 0)
 	p.Expect(p.countSurvivors(held)).To(Equal(4), "no pod is lost")
 	p.scaleTo0(stock)
+	resume() // nothing waits
 }

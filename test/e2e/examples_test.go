@@ -157,7 +157,7 @@ var configurations = map[string]example{
 		trainingLow(s)
 		// A queue enqueues up to twice its quota of 8, and no more; 2 cards are in use. The
 		// observer does not know the factor, so it must not check the capability that the queue
-		// states.
+		// states, to the end: it also judges what was stated before.
 		s.observer.Excuse(observer.Truth)
 		for _, name := range []string{"runs", "waits", "stays-out"} {
 			s.createObjects(s.newVCJob(podSet{name: name, queue: s.clusterName("queue-training"), card: rtx4090, count: 3, pods: 2, gang: 2}))
