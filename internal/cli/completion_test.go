@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -42,6 +44,27 @@ func TestCompletion(t *testing.T) {
 func TestCompletionWithoutRightsIsEmpty(t *testing.T) {
 	r := execute(t, flatQuotas(), forbid(cardQuotas, &v1alpha1.CardQuotaList{}), "__complete", "top", "")
 	check.That(t, r.code == exitOK && strings.HasPrefix(r.out, ":"), "exit code %d, printed %q", r.code, r.out)
+}
+
+// TestCompletionOfATenant: top shows the LocalCardQuotas of the namespace, so it completes them.
+func TestCompletionOfATenant(t *testing.T) {
+	local := localQuota()
+	r := execute(t, append(flatQuotas(), local), forbidCluster("lab"), "__complete", "-n", "lab", "top", "")
+	check.That(t, r.code == exitOK && strings.HasPrefix(r.out, local.Name+"\n:"), "exit code %d, printed %q", r.code, r.out)
+}
+
+// TestCompletionBoundsDiscovery: a user who presses the tab key waits for no other request either.
+func TestCompletionBoundsDiscovery(t *testing.T) {
+	for _, args := range [][]string{{"top", ""}, {"why", ""}, {"version", "--system-namespace", ""}} {
+		p := newProgram(streams())
+		connected := time.Duration(0)
+		p.connect = func() (client.WithWatch, error) {
+			connected = p.requestTimeout
+			return nil, errors.New("no cluster")
+		}
+		check.Equal(t, "exit code", exitOK, p.execute(t.Context(), append([]string{"__complete"}, args...)))
+		check.Equal(t, args[0], completionTimeout, connected)
+	}
 }
 
 func TestKubectlStartsTheProgramToComplete(t *testing.T) {
