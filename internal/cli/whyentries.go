@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -95,7 +96,7 @@ func (w *whyReader) setJobRequest(asked string) {
 	}
 }
 
-// setPodRequest sets what a pod requests, and which nodes refuse it.
+// setPodRequest sets what a pod requests.
 func (w *whyReader) setPodRequest(pod *corev1.Pod) {
 	request := w.resolver.Request(pod)
 	w.input.Request = explanation.Request{Names: request.Names, Count: request.Count, PriorityClass: pod.Spec.PriorityClassName, MilliCPU: request.MilliCPU, Memory: request.Memory}
@@ -105,11 +106,16 @@ func (w *whyReader) setPodRequest(pod *corev1.Pod) {
 	w.input.Request.TakesNone = pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == corev1.PreemptNever
 	w.input.PodGroup = workload.PodGroupName(pod)
 	w.addGangRequest(w.found.groups[workload.PodGroupName(pod)], request.Resource)
-	if w.world.isComplete {
-		w.input.Obstacles = explanation.FindObstacles(pod, w.world.nodes, w.world.pods)
-	}
+	w.requester = pod
 	if !w.resolver.UsesOurScheduler(pod) {
 		w.input.OtherScheduler = pod.Spec.SchedulerName
+	}
+}
+
+// setObstacles sets which nodes refuse the pod whose request was set last. It sums up all pods.
+func (w *whyReader) setObstacles() {
+	if w.requester != nil && w.world.isComplete {
+		w.input.Obstacles = explanation.FindObstacles(w.requester, w.world.nodes, w.world.pods)
 	}
 }
 
@@ -227,10 +233,13 @@ func (w *whyReader) withoutGuess(entry v1alpha1.BlockedStatus) v1alpha1.BlockedS
 // left out, because the count lists the ten oldest. Without the right to list everything, the pods of
 // the workload alone decide; then reasons that need free cards are less exact.
 func (w *whyReader) countBlocked() []v1alpha1.BlockedStatus {
-	pods := slices.Clone(w.found.pods)
+	pods, own, named := slices.Clone(w.found.pods), map[types.UID]bool{}, map[string]bool{}
+	for _, pod := range w.found.pods {
+		own[pod.UID], named[workload.PodGroupName(pod)] = true, true
+	}
 	if w.world.isComplete {
 		for _, pod := range w.world.pods {
-			if workload.MayBeRunning(pod) && !slices.ContainsFunc(w.found.pods, func(own *corev1.Pod) bool { return own.UID == pod.UID }) {
+			if workload.MayBeRunning(pod) && !own[pod.UID] {
 				pods = append(pods, pod)
 			}
 		}
@@ -240,7 +249,7 @@ func (w *whyReader) countBlocked() []v1alpha1.BlockedStatus {
 		groups = append(groups, w.found.group)
 	}
 	for _, group := range w.found.groups {
-		if slices.ContainsFunc(w.found.pods, func(pod *corev1.Pod) bool { return workload.PodGroupName(pod) == group.Name }) {
+		if named[group.Name] {
 			groups = append(groups, group)
 		}
 	}

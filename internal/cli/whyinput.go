@@ -28,7 +28,9 @@ type whyReader struct {
 	tracker  *card.Tracker
 	quotas   []*v1alpha1.CardQuota
 	resolver workload.Resolver
-	input    explanation.Input
+	// requester is the pod whose request is explained, nil for a job without pods.
+	requester *corev1.Pod
+	input     explanation.Input
 }
 
 // readWhy reads what is known about a workload. What the user may not read is left out.
@@ -48,6 +50,7 @@ func readWhy(ctx context.Context, r *reader, t target) (explanation.Input, error
 	w.countPods()
 	w.findEntries()
 	w.setRequest(w.shownCard())
+	w.setObstacles()
 	w.readHolders()
 	w.readRights(ctx)
 	err = w.countAhead(ctx)
