@@ -33,13 +33,15 @@ func TestReasonsOfNodesAreReadAgain(t *testing.T) {
 	noQuota := func(reason v1alpha1.BlockedReason) blocked.Statement {
 		return blocked.Statement{RefusedByNodes: true, NodeRefusals: []workload.StatedRefusal{{Reason: reason, Queue: "q"}}}
 	}
+	exhausted := noQuota(v1alpha1.BlockedQuotaExhausted)
+	exhausted.NodeRefusals[0].Requested, exhausted.NodeRefusals[0].Total, exhausted.NodeRefusals[0].Limit = 1, 9, 8
 	want := map[int]blocked.Statement{
 		jobNotFound:               otherwise,
 		podRefused:                {Refusal: &workload.StatedRefusal{Reason: v1alpha1.BlockedQueueStopped, Queue: "q"}},
 		unnamedCard:               onlyCards,
 		cardNotAllowed:            onlyCards,
-		quotaExceeded:             noQuota(v1alpha1.BlockedQuotaExhausted),
-		quotaExceededForReclaim:   noQuota(v1alpha1.BlockedQuotaExhausted),
+		quotaExceeded:             exhausted,
+		quotaExceededForReclaim:   exhausted,
 		quotaTerminating:          noQuota(v1alpha1.BlockedCardsTerminating),
 		roomReclaimedByOthers:     otherwise,
 		conflictsWithStuckPod:     otherwise,
