@@ -137,7 +137,7 @@ func (t *Tree) describeCutGuarantees(name string, explained map[card.Name]bool) 
 	for _, key := range slices.Sorted(maps.Keys(written)) {
 		if inForce := t.resolved[name].Limits.Guarantee[key]; inForce < written[key] && !explained[key] {
 			messages = append(messages, fmt.Sprintf("%sguarantee is %s, but as no more is deserved, %s is in force",
-				cardLabel(key), formatExcess(key, written[key]), formatExcess(key, inForce)))
+				cardLabel(key), FormatTreeAmount(key, written[key]), FormatTreeAmount(key, inForce)))
 		}
 	}
 	return messages
@@ -145,7 +145,7 @@ func (t *Tree) describeCutGuarantees(name string, explained map[card.Name]bool) 
 
 // describeOneExcess returns the reason and the message of one number that is not in force.
 func describeOneExcess(e quota.Excess) (reason, message string) {
-	is := func(n int64) string { return formatExcess(e.Name, n) }
+	is := func(n int64) string { return FormatTreeAmount(e.Name, n) }
 	of := cardLabel(e.Name)
 	switch e.Kind {
 	case quota.NothingToInherit:
@@ -182,15 +182,6 @@ func cardLabel(name card.Name) string {
 		return "memory: "
 	}
 	return string(name) + ": "
-}
-
-// formatExcess formats whole cards, CPU or memory.
-func formatExcess(name card.Name, n int64) string {
-	if name == quota.CPUName || name == quota.MemoryName {
-		text, _, _ := strings.Cut(formatShare(name, n), " ")
-		return text
-	}
-	return fmt.Sprint(n)
 }
 
 // treeSyncedCondition is condition QueueSynced of a Queue that carries the quota, but not all

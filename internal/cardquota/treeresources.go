@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -136,11 +138,21 @@ func liveAmounts(queue *v1beta1.Queue, key card.Name) amounts {
 
 // formatShare formats an amount as Kubernetes writes it, with the name of its resource.
 func formatShare(key card.Name, amount int64) string {
-	list := resourceList(quota.Shares{key: amount})
 	if key == quota.CPUName {
-		return list.Cpu().String() + " CPU"
+		return FormatTreeAmount(key, amount) + " CPU"
 	}
-	return list.Memory().String() + " memory"
+	return FormatTreeAmount(key, amount) + " memory"
+}
+
+// FormatTreeAmount formats whole cards, and CPU and memory as users write them.
+func FormatTreeAmount(name card.Name, n int64) string {
+	switch name {
+	case quota.CPUName:
+		return resource.NewMilliQuantity(n, resource.DecimalSI).String()
+	case quota.MemoryName:
+		return resource.NewQuantity(n, resource.BinarySI).String()
+	}
+	return strconv.FormatInt(n, 10)
 }
 
 // maxNamedQueues is the number of Queues or CardQuotas that a message names.

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -103,7 +102,7 @@ func findShortages(above *v1alpha1.CardQuota, below []*v1alpha1.CardQuota) []str
 		for _, name := range slices.Sorted(maps.Keys(field.below)) {
 			if count := field.below[name]; count > field.here[name] && !inherits(here, name) {
 				found = append(found, fmt.Sprintf("%s of %s: CardQuota %s has %s, too little for the %s of the queues below it. Raise it or lower theirs, for the operator refuses them.",
-					field.name, describeName(name), above.Name, formatAmount(name, field.here[name]), formatAmount(name, count)))
+					field.name, describeName(name), above.Name, cardquota.FormatTreeAmount(name, field.here[name]), cardquota.FormatTreeAmount(name, count)))
 			}
 		}
 	}
@@ -136,15 +135,4 @@ func describeName(name card.Name) string {
 		return "memory"
 	}
 	return string(name)
-}
-
-// formatAmount formats whole cards, and CPU and memory as users write them.
-func formatAmount(name card.Name, n int64) string {
-	switch name {
-	case quota.CPUName:
-		return resource.NewMilliQuantity(n, resource.DecimalSI).String()
-	case quota.MemoryName:
-		return resource.NewQuantity(n, resource.BinarySI).String()
-	}
-	return fmt.Sprint(n)
 }

@@ -5,12 +5,12 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/workload"
@@ -90,7 +90,7 @@ func (w *treeWorld) ownExcesses(c *v1alpha1.CardQuota) (found []excess) {
 		if _, hasDeserved := written.Deserved[name]; isInTree && !hasDeserved && !isResource {
 			example := ""
 			if hasQuota {
-				example = fmt.Sprintf("; %s, its quota, means what it means to a flat queue", formatTreeAmount(name, limit))
+				example = fmt.Sprintf("; %s, its quota, means what it means to a flat queue", cardquota.FormatTreeAmount(name, limit))
 			}
 			found = append(found, newExcess("no deserved", "", 1, amountPath(name, "deserved"), "is not set: in a tree it says how much the queue takes back from others, so write it%s", example))
 		}
@@ -121,7 +121,7 @@ func (w *treeWorld) amountExcesses(child, parent *v1alpha1.CardQuota, of string)
 		add := func(rule string, amount int64, path *field.Path, format string, values ...any) {
 			found = append(found, newExcess(rule, parent.Name+" "+child.Name, amount, path, "%s", of+fmt.Sprintf(format, values...)))
 		}
-		is := func(n int64) string { return formatTreeAmount(name, n) }
+		is := func(n int64) string { return cardquota.FormatTreeAmount(name, n) }
 		switch {
 		case above.quota == 0 && (own.inherits || own.quota > 0):
 			add("not in parent", max(1, own.quota), namePath(name), "parent %s grants no %s%s: grant it there first%s, or remove it from %s", parent.Name, labelOf(name), w.wholeCardHint(parent, name), again, child.Name)
@@ -169,7 +169,7 @@ func (w *treeWorld) sumExcesses(parent, here *v1alpha1.CardQuota, names []card.N
 			add := func(a treeAmounts, part string) {
 				if amount := rule.amount(a); amount > 0 {
 					sum = quota.AddSaturating(sum, amount)
-					parts = append(parts, formatTreeAmount(name, amount)+" "+part)
+					parts = append(parts, cardquota.FormatTreeAmount(name, amount)+" "+part)
 				}
 			}
 			for _, child := range w.children[parent.Name] {
@@ -181,7 +181,7 @@ func (w *treeWorld) sumExcesses(parent, here *v1alpha1.CardQuota, names []card.N
 			}
 			if over := sum - rule.limit; over > 0 && above.quota > 0 {
 				found = append(found, newExcess("sum", parent.Name, over, amountPath(name, rule.field), "the children of %s have %s together (%s), but %s has %s, %s too many: lower a child, or raise the parent first%s",
-					parent.Name, formatTreeAmount(name, sum), joinParts(parts), parent.Name, formatTreeAmount(name, rule.limit), formatTreeAmount(name, over), again))
+					parent.Name, cardquota.FormatTreeAmount(name, sum), joinParts(parts), parent.Name, cardquota.FormatTreeAmount(name, rule.limit), cardquota.FormatTreeAmount(name, over), again))
 			}
 		}
 	}
@@ -276,15 +276,4 @@ func labelOf(name card.Name) string {
 		return key
 	}
 	return string(name)
-}
-
-// formatTreeAmount formats whole cards, and CPU and memory as users write them.
-func formatTreeAmount(name card.Name, n int64) string {
-	switch name {
-	case quota.CPUName:
-		return resource.NewMilliQuantity(n, resource.DecimalSI).String()
-	case quota.MemoryName:
-		return resource.NewQuantity(n, resource.BinarySI).String()
-	}
-	return fmt.Sprint(n)
 }
