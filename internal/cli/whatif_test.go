@@ -111,7 +111,7 @@ func TestWhatIfNamesWhatADrainCosts(t *testing.T) {
 	r := execute(t, sharedFleet(), interceptor.Funcs{}, "whatif", "--drain", "h200-0", "-o", "json")
 	check.Contains(t, "output", r.out, `"drained": true`, `"cardSeconds": 43200`, `"lostCardSeconds": 43200`, `"restarted": 2`)
 	r = execute(t, sharedFleet(), interceptor.Funcs{}, "whatif", "--drain", "h200-0", "-o", "wide")
-	check.Contains(t, "output", r.out, "Job lab/train", "12.0", "the drain", "In all, 12.0 card-hours of work would be lost.")
+	check.Contains(t, "output", r.out, "Job lab/train", "12.0", "the drain", "In all, 12.000 card-hours of work would be lost.")
 }
 
 // simulating is a program whose simulation runs until it has told what it does, or is canceled.

@@ -233,8 +233,8 @@ func (r Result) notes() []string {
 	return notes
 }
 
-// cardHours returns card-seconds in hours.
-func cardHours(seconds int64) string { return fmt.Sprintf("%.1f", float64(seconds)/3600) }
+// cardHours returns card-seconds in hours, with the decimals of kubectl cardquota report.
+func cardHours(seconds int64) string { return fmt.Sprintf("%.3f", float64(seconds)/3600) }
 
 func describeCards(cards []Cards) string {
 	texts := make([]string, len(cards))
