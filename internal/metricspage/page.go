@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
@@ -26,6 +27,9 @@ type Sender interface {
 	SendSeries(send Send)
 }
 
+// writeTimeout is how long a reader may take for a page: longer than any scrape timeout in use.
+const writeTimeout = 30 * time.Second
+
 // Registry registers collectors, and serves them as a page.
 type Registry struct {
 	registry
@@ -35,6 +39,8 @@ type Registry struct {
 	// serving lets one page be written at a time, because it takes memory. It guards compressor.
 	serving    chan struct{}
 	compressor *gzip.Writer
+	// writeTimeout bounds how long a page is written.
+	writeTimeout time.Duration
 }
 
 type registry interface {
@@ -45,7 +51,7 @@ type registry interface {
 // New returns a Registry that gathers all but Senders with another one.
 func New(others registry) *Registry {
 	compressor, _ := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed) // the level is valid
-	return &Registry{registry: others, serving: make(chan struct{}, 1), compressor: compressor}
+	return &Registry{registry: others, serving: make(chan struct{}, 1), compressor: compressor, writeTimeout: writeTimeout}
 }
 
 // Register implements prometheus.Registerer. A Sender is on the page only, Gather does not have it.
@@ -81,6 +87,10 @@ func (r *Registry) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	case <-request.Context().Done():
 		return
 	}
+	// A reader that stops reading must not keep the others waiting.
+	controller := http.NewResponseController(w)
+	_ = controller.SetWriteDeadline(time.Now().Add(r.writeTimeout)) // a recorder of a test has none
+	defer func() { _ = controller.SetWriteDeadline(time.Time{}) }()
 	families, err := r.Gather()
 	if err != nil {
 		http.Error(w, "gather metrics: "+err.Error(), http.StatusInternalServerError)

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
@@ -183,6 +185,44 @@ func TestOnePageIsWrittenAtATime(t *testing.T) {
 	check.Equal(t, "page of a reader that gave up", "", second.Body.String())
 	close(release)
 	<-done
+}
+
+// TestAReaderThatDoesNotReadDelaysNoOther: its connection has room for a part of the page only.
+func TestAReaderThatDoesNotReadDelaysNoOther(t *testing.T) {
+	page := New(prometheus.NewRegistry())
+	page.writeTimeout = 100 * time.Millisecond
+	large := sender{}
+	for i := range 1000 {
+		large = append(large, sentSeries{many, float64(i), []string{strings.Repeat("q", 64<<10), fmt.Sprint(i)}})
+	}
+	begins := make(chan struct{}, 2)
+	page.MustRegister(announcingSender{large, begins})
+	server := httptest.NewServer(page)
+	t.Cleanup(server.Close)
+
+	silent, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
+	check.NoError(t, err)
+	t.Cleanup(func() { _ = silent.Close() })
+	_, err = io.WriteString(silent, "GET /metrics HTTP/1.1\r\nHost: operator\r\n\r\n")
+	check.NoError(t, err)
+	<-begins
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
+	check.NoError(t, err)
+	response, err := server.Client().Do(request) // the test would not end
+	check.NoError(t, err)
+	check.NoError(t, response.Body.Close())
+	check.Equal(t, "status", http.StatusOK, response.StatusCode)
+}
+
+// announcingSender says that a page begins.
+type announcingSender struct {
+	sender
+	begins chan struct{}
+}
+
+func (s announcingSender) SendSeries(send Send) {
+	s.begins <- struct{}{}
+	s.sender.SendSeries(send)
 }
 
 // TestADescriptionThatCannotBeReadIsRefused: it would be missing on every page.
