@@ -322,6 +322,18 @@ func TestTheShortageOfAQuota(t *testing.T) {
 	}
 }
 
+// TestAHiddenQueueLacksAtLeastOne: the statement may be about an earlier, larger request.
+func TestAHiddenQueueLacksAtLeastOne(t *testing.T) {
+	for text, want := range map[string]string{
+		"requested <2>, total would be <13>, but capability is <12>": "Queue institute, which is above llm, lacks 1 NVIDIA-H200 ",
+		"requested <8>, total would be <13>, but capability is <12>": "Ask the administrator for quota of the queues above llm, ",
+	} {
+		in := cases["AncestorQuotaExhausted-hidden"]()
+		in.Entries[0].Message = "Queue <institute>, an ancestor of <llm>, has insufficient <NVIDIA-H200> quota: " + text
+		check.Contains(t, text, strings.Join(Explain(in).Advice, "\n"), want)
+	}
+}
+
 // TestAGangNeedsFreeCardsForItsMinimum: the quota must have all cards of a job, the nodes those of the
 // pods without which it does not start.
 func TestAGangNeedsFreeCardsForItsMinimum(t *testing.T) {

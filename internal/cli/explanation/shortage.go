@@ -132,11 +132,14 @@ func (in *Input) adviseUncountedQuota(entry v1alpha1.BlockedStatus) []string {
 		}
 		return []string{fmt.Sprintf("Ask again in a few seconds. If this stays, ask the administrator for quota of queue %s.", in.Queue)}
 	}
-	stated := in.statedShortage()
-	if stated == nil || stated.Total == 0 || len(in.Request.Names) == 0 {
+	stated, missing := in.statedShortage(), int64(0)
+	if stated != nil && stated.Total != 0 && len(in.Request.Names) > 0 {
+		missing = in.Request.quotaCount() - (stated.Limit - (stated.Total - stated.Requested))
+	}
+	if missing <= 0 { // also if the statement is about an earlier, larger request
 		return []string{fmt.Sprintf("Ask the administrator for quota of the queues above %s, or wait until other workloads below them end.", in.Queue)}
 	}
 	name := cmp.Or(append(stated.Cards, in.Request.Names...)...)
 	return []string{fmt.Sprintf("Queue %s, which is above %s, lacks %d %s for %s: ask the administrator for them, or wait until other workloads below it end.",
-		stated.Queue, in.Queue, in.Request.quotaCount()-(stated.Limit-(stated.Total-stated.Requested)), name, in.Request.quotaUnit())}
+		stated.Queue, in.Queue, missing, name, in.Request.quotaUnit())}
 }
