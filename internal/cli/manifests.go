@@ -95,7 +95,7 @@ func (f *manifestFiles) readURL(address string) ([]byte, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(f.timeout, requestTimeout))
 	defer cancel()
-	text, err := get(ctx, address)
+	text, err := readURL(ctx, address)
 	switch {
 	case err == nil:
 		return text, nil
@@ -108,8 +108,8 @@ func (f *manifestFiles) readURL(address string) ([]byte, error) {
 	}
 }
 
-// get returns the body of a URL.
-func get(ctx context.Context, address string) ([]byte, error) {
+// readURL returns the body of a URL.
+func readURL(ctx context.Context, address string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
 		return nil, err

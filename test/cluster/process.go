@@ -265,7 +265,12 @@ func HTTPGet(ctx context.Context, url string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	response, err := localClient.Do(request)
+	return ReadPage(localClient, request)
+}
+
+// ReadPage returns the body of a page if the answer is 200.
+func ReadPage(client *http.Client, request *http.Request) ([]byte, error) {
+	response, err := client.Do(request)
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -84,16 +83,7 @@ func (at *metricsEndpoint) read(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	request.Header.Set("Authorization", "Bearer "+at.token)
-	response, err := tlsClient.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %.300s", response.Status, body)
-	}
-	return body, err
+	return cluster.ReadPage(tlsClient, request)
 }
 
 // ProgramMetrics is what one program served: the process, when it was asked and had answered, and

@@ -40,8 +40,8 @@ var waitingRetry = build.Wait(time.Second)
 // watch reports that the reason is gone.
 var refusedRetry = build.Wait(30 * time.Second)
 
-// staleRetry is how soon a write that conflicts with a newer CardQuota is tried again.
-const staleRetry = 50 * time.Millisecond
+// conflictRetry is how soon a write that conflicts with a newer CardQuota is tried again.
+const conflictRetry = 50 * time.Millisecond
 
 // Reconciler reconciles the Queue and the status of a CardQuota.
 type Reconciler struct {
@@ -150,7 +150,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 func (r *reconciliation) patchMeta(ctx context.Context, before *v1alpha1.CardQuota) (ctrl.Result, error) {
 	err := r.client.Patch(ctx, r.quota, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: staleRetry}, nil
+		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	}
 	if client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("write finalizers: %w", err)
