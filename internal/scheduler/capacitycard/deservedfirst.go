@@ -18,9 +18,9 @@ type deservedFirst struct {
 	// borrowers are the jobs with a pod for which the first run may not use each card of its
 	// request. The second run tries only these.
 	borrowers map[api.JobID]bool
-	// latest is the priority of a job of a queue that comes in the second run. Jobs of a lower one
-	// come later, too: within a queue the order of jobs stays.
-	latest map[api.QueueID]int32
+	// latest is the priority of a job of a queue that waits to borrow a card. Jobs of a lower one
+	// get that card later, too: within a queue the order of jobs stays. Other cards do not wait for it.
+	latest map[queueCard]int32
 	// tried is the pod that allocatable let pass last, and deserved are the cards of its request that
 	// its queue deserves.
 	tried    api.TaskID
@@ -34,17 +34,38 @@ func (p *plugin) Allocate(execute func()) {
 		execute()
 		return
 	}
-	p.deservedFirst = &deservedFirst{borrowers: map[api.JobID]bool{}, latest: map[api.QueueID]int32{}}
+	p.deservedFirst = &deservedFirst{borrowers: map[api.JobID]bool{}, latest: map[queueCard]int32{}}
 	defer func() { p.deservedFirst = nil }()
 	execute()
-	if len(p.deservedFirst.borrowers) == 0 {
-		return
+	if borrowers := p.jobsThatMayBorrow(); len(borrowers) > 0 {
+		p.deservedFirst.borrows = true
+		p.executeFor(borrowers, execute)
 	}
-	p.deservedFirst.borrows = true
-	for id := range p.deservedFirst.borrowers {
-		clear(p.ssn.Jobs[id].NodesFitErrors) // with them Volcano would not try the pods again
-	}
+}
+
+// executeFor runs an action for some jobs. Others would only be searched again, and a job with a
+// hard topology would lose the reasons of the first run.
+func (p *plugin) executeFor(jobs map[api.JobID]*api.JobInfo, execute func()) {
+	all := p.ssn.Jobs
+	p.ssn.Jobs = jobs
+	defer func() { p.ssn.Jobs = all }()
 	execute()
+}
+
+// jobsThatMayBorrow returns the jobs of the second run. A gang of which the first run pipelined pods
+// is not among them: Volcano binds none of its pods yet, and would bind a part of its minimum if the
+// second run completed it.
+func (p *plugin) jobsThatMayBorrow() map[api.JobID]*api.JobInfo {
+	jobs := map[api.JobID]*api.JobInfo{}
+	for id := range p.deservedFirst.borrowers {
+		job := p.ssn.Jobs[id]
+		if len(job.TaskStatusIndex[api.Pipelined]) > 0 && !p.ssn.JobReady(job) {
+			continue
+		}
+		clear(job.NodesFitErrors) // with them Volcano would not try the pods again
+		jobs[id] = job
+	}
+	return jobs
 }
 
 // waitsForDeserved reports whether some pod may be placed with which its queue need not borrow
@@ -70,31 +91,50 @@ func (p *plugin) needNotBorrow(r checkInput) bool {
 }
 
 // isTurnOf reports whether the running part of allocate tries a pod. The first one notes whose
-// turn comes later.
+// turn comes later. The second one has only jobs whose turn it is.
 func (p *plugin) isTurnOf(r checkInput) bool {
 	d := p.deservedFirst
-	switch {
-	case d == nil, !d.borrows && p.hasPreempted(r):
+	if d == nil || d.borrows || p.hasPreempted(r) {
 		return true
-	case d.borrows: // a job with a hard topology loses the reasons of the first run
-		return d.borrowers[r.job.UID] || r.job.ContainsHardTopology() || r.job.ContainsSubJobPolicy()
 	}
+
 	p.listDeservedCards(r)
+	mustBorrow := len(d.deserved) == 0
+	d.deserved = slices.DeleteFunc(d.deserved, func(name card.Name) bool { return d.comesLater(r.job, name) })
 	if r.request.Count > 0 && len(d.deserved) < max(1, len(r.request.Names)) {
 		d.borrowers[r.job.UID] = true
 	}
-	latest, isLimited := d.latest[r.job.Queue]
-	switch {
-	case isLimited && r.job.Priority < latest:
-	case len(r.request.Names) == 0 && p.needNotBorrow(r), len(d.deserved) > 0:
+
+	needsNoCard := len(r.request.Names) == 0
+	if len(d.deserved) > 0 || (needsNoCard && !d.comesLater(r.job, "") && p.needNotBorrow(r)) {
 		return true
-	default:
-		if !isLimited || r.job.Priority > latest {
-			d.latest[r.job.Queue] = r.job.Priority
-		}
+	}
+	if mustBorrow {
+		d.putOff(r)
 	}
 	d.borrowers[r.job.UID] = true
 	return false
+}
+
+// comesLater reports whether a job of a higher priority of the queue waits to borrow a card, "" for
+// CPU and memory of pods without cards.
+func (d *deservedFirst) comesLater(job *api.JobInfo, name card.Name) bool {
+	latest, isKnown := d.latest[queueCard{job.Queue, name}]
+	return isKnown && job.Priority < latest
+}
+
+// putOff notes that a pod waits to borrow the cards of its request.
+func (d *deservedFirst) putOff(r checkInput) {
+	names := r.request.Names
+	if len(names) == 0 {
+		names = []card.Name{""}
+	}
+	for _, name := range names {
+		key := queueCard{r.job.Queue, name}
+		if latest, isKnown := d.latest[key]; !isKnown || r.job.Priority > latest {
+			d.latest[key] = r.job.Priority
+		}
+	}
 }
 
 // listDeservedCards lists the cards of a request that the queue deserves and some node has.
