@@ -44,6 +44,7 @@ type ServiceTypePolicyList struct {
 
 // ServiceTypePolicySpec is the desired policy.
 // +kubebuilder:validation:XValidation:rule="!has(self.priorityClassPolicy) || self.priorityClassPolicy != 'None' || !has(self.priorityClasses) || self.priorityClasses.size() == 0",fieldPath=".priorityClasses",message="with priorityClassPolicy None the operator creates no PriorityClass: leave priorityClasses out"
+// +kubebuilder:validation:XValidation:rule="!has(self.reclaim) || self.reclaim != 'Pods' || !has(self.queueHierarchy) || self.queueHierarchy != 'Tree'",fieldPath=".reclaim",message="Pods cannot be used with queueHierarchy: Tree, because Volcano's action reclaim knows no tree: set reclaim: Gangs, with which cardreclaim takes back by all rules of the tree, or Off"
 type ServiceTypePolicySpec struct {
 	// serviceTypes define the kinds of work, 1 to 32. They replace the built-in types by name, with all
 	// fields: inference (priority 80000, reclaims from training) and training (priority 20000,
@@ -77,7 +78,7 @@ type ServiceTypePolicySpec struct {
 	PriorityClassPolicy PriorityClassPolicy `json:"priorityClassPolicy,omitempty"`
 	// reclaim controls how cards are taken back between queues. Gangs (default): whole gangs at the least
 	// loss, by action cardreclaim of Cardquota's scheduler. Pods: pod by pod, by Volcano's action
-	// reclaim. Off: no cards are taken back. See docs/tide.md.
+	// reclaim, not with queueHierarchy Tree. Off: no cards are taken back. See docs/tide.md.
 	// +optional
 	// +kubebuilder:default=Gangs
 	Reclaim ReclaimMode `json:"reclaim,omitempty"`

@@ -107,7 +107,8 @@ func TestTheSchedulerAcceptsWhatPoliciesRender(t *testing.T) {
 	specs := map[string]v1alpha1.ServiceTypePolicySpec{
 		"flat":         {},
 		"all":          {ReclaimResources: v1alpha1.ReclaimResourcesAll, VictimOrder: v1alpha1.VictimsByLoss, UnmanagedQueues: v1alpha1.UnmanagedDeny},
-		"tree":         {QueueHierarchy: v1alpha1.QueueHierarchyTree, Reclaim: v1alpha1.ReclaimPods},
+		"pods":         {Reclaim: v1alpha1.ReclaimPods},
+		"tree":         {QueueHierarchy: v1alpha1.QueueHierarchyTree},
 		"tree, all":    {QueueHierarchy: v1alpha1.QueueHierarchyTree, ReclaimResources: v1alpha1.ReclaimResourcesAll, Preempt: v1alpha1.PreemptInQueue},
 		"tree, no one": {QueueHierarchy: v1alpha1.QueueHierarchyTree, Reclaim: v1alpha1.ReclaimOff, UnmanagedQueues: v1alpha1.UnmanagedIgnore},
 	}

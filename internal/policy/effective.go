@@ -179,8 +179,17 @@ func Validate(effective v1alpha1.ServiceTypePolicySpec) field.ErrorList {
 		classes[class.Name] = class.Value
 	}
 	errs = append(errs, fieldErrors(spec.Child("priorityClasses"), servicetype.NewPriorityClasses(classes).Validate())...)
+	errs = append(errs, validateReclaim(spec.Child("reclaim"), effective)...)
 	errs = append(errs, checkRange(spec.Child("overCommitPercent"), effective.OverCommitPercent, 100, 10000)...)
 	return append(errs, checkRange(spec.Child("nodeOrderWeightPercent"), effective.NodeOrderWeightPercent, 1, 100000)...)
+}
+
+// validateReclaim refuses Volcano's action reclaim in a tree of queues.
+func validateReclaim(path *field.Path, effective v1alpha1.ServiceTypePolicySpec) field.ErrorList {
+	if effective.Reclaim != v1alpha1.ReclaimPods || effective.QueueHierarchy != v1alpha1.QueueHierarchyTree {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, effective.Reclaim, "cannot be used with queueHierarchy: Tree, because Volcano's action reclaim knows no tree: set reclaim: Gangs, with which cardreclaim takes back by all rules of the tree, or Off")}
 }
 
 // validateType returns the errors of one type that the matrix does not find.

@@ -33,6 +33,7 @@ func TestActionsThatEvictNeedCapacityCardAlone(t *testing.T) {
 		gangOff        = "gang enablePreemptable=false enableReclaimable=false"
 		conformanceOff = "conformance enablePreemptable=false enableReclaimable=false"
 		priorityOff    = "priority enablePreemptable=false"
+		tree           = "    arguments: {queueHierarchy: Tree}\n"
 		drfOff         = "drf enablePreemptable=false enableReclaimable=false"
 	)
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -62,6 +63,9 @@ func TestActionsThatEvictNeedCapacityCardAlone(t *testing.T) {
 		"capacity-card does not guard cardreclaim":             {conf("enqueue, allocate, cardreclaim", CapacityCard+" enablePreemptive=false"), []string{"enablePreemptive: false"}},
 		"cardreclaim before allocate":                          {conf("enqueue, cardreclaim, allocate", CapacityCard), []string{"cardreclaim has no allocate before it", "allocate comes after"}},
 		"cardreclaim beside reclaim":                           {conf("enqueue, allocate, cardreclaim, reclaim", CapacityCard), []string{"reclaim and cardreclaim would both take cards back", "remove one of them"}},
+		"reclaim in a tree of queues":                          {conf("enqueue, allocate, reclaim", CapacityCard) + tree, []string{"reclaim knows no tree of queues, and capacity-card has queueHierarchy: Tree: write cardreclaim instead"}},
+		"cardreclaim in a tree of queues":                      {conf("enqueue, allocate, cardreclaim", CapacityCard) + tree, nil},
+		"reclaim in flat queues, as they are called":           {conf("enqueue, allocate, reclaim", CapacityCard) + strings.Replace(tree, "Tree", "Flat", 1), nil},
 		"an action that may not run at all":                    {conf("enqueue, allocate, shuffle", CapacityCard), []string{"shuffle"}},
 	}) {
 		known := known()

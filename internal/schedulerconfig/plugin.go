@@ -156,11 +156,15 @@ const (
 // select victims. Evicted cards are reserved for the preemptor, so allocate must run before.
 //
 // cardreclaim asks no other plugin for victims. The same rules hold for it, so that a
-// configuration stays valid when reclaim replaces it.
+// configuration of flat queues stays valid when reclaim replaces it. In a tree reclaim is refused:
+// it takes pod by pod, and cannot keep what each level deserves.
 func (v *validator) checkEvictions(root *yaml.Node) {
 	node, actions := fieldValue(root, "actions"), actionNames(root)
 	if slices.Contains(actions, "reclaim") && slices.Contains(actions, CardReclaim) {
 		v.addFault(node, "reclaim and %s would both take cards back, each without regard for what the other has freed: remove one of them", CardReclaim)
+	}
+	if slices.Contains(actions, "reclaim") && isTree(findCapacityCard(root)) {
+		v.addFault(node, "reclaim knows no tree of queues, and %s has queueHierarchy: Tree: write %s instead, which takes back by all rules of the tree", CapacityCard, CardReclaim)
 	}
 	for _, action := range []string{Preempt, "reclaim", CardReclaim} {
 		if at := slices.Index(actions, action); at >= 0 {
@@ -175,6 +179,20 @@ func (v *validator) checkEvictions(root *yaml.Node) {
 			v.addFault(node, "allocate comes after an action that evicts, and would give away cards that are reserved for others: write it once, before")
 		}
 	}
+}
+
+// isTree reports whether the arguments of capacity-card, which may be nil, say that queues form a
+// tree.
+func isTree(capacityCard *yaml.Node) bool {
+	if capacityCard == nil {
+		return false
+	}
+	arguments := fieldValue(capacityCard, "arguments")
+	if isUnset(arguments) || arguments.Kind != yaml.MappingNode {
+		return false
+	}
+	hierarchy := fieldValue(arguments, "queueHierarchy")
+	return hierarchy != nil && hierarchy.Value == "Tree"
 }
 
 // checkVictims refuses an action if a capacity-card switch that it needs is off, or if another

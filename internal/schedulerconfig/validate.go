@@ -27,7 +27,7 @@ import (
 //   - capacity-card stands exactly once, its two mandatory switches are not off, it has no
 //     switch for a hierarchy, which is an argument, its arguments satisfy known.Arguments, and neither capacity nor proportion is beside it;
 //   - an action that evicts stands after allocate, only capacity-card selects its victims,
-//     and reclaim and cardreclaim do not stand together.
+//     and reclaim stands neither together with cardreclaim nor in a tree of queues.
 func Validate(text string, known Known) error {
 	document, err := parseDocument(text)
 	if err != nil {

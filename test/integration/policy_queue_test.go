@@ -135,6 +135,8 @@ func TestPolicyRules(t *testing.T) {
 		"victims by loss":          {spec: v1alpha1.ServiceTypePolicySpec{VictimOrder: v1alpha1.VictimsByLoss}},
 		"an unknown hierarchy":     {spec: v1alpha1.ServiceTypePolicySpec{QueueHierarchy: "Forest"}, want: "supported values"},
 		"a tree of queues":         {spec: v1alpha1.ServiceTypePolicySpec{QueueHierarchy: v1alpha1.QueueHierarchyTree}},
+		"Volcano's reclaim, flat":  {spec: v1alpha1.ServiceTypePolicySpec{Reclaim: v1alpha1.ReclaimPods}},
+		"and in a tree":            {spec: v1alpha1.ServiceTypePolicySpec{Reclaim: v1alpha1.ReclaimPods, QueueHierarchy: v1alpha1.QueueHierarchyTree}, want: "Pods cannot be used with queueHierarchy: Tree"},
 		"unknown resources":        {spec: v1alpha1.ServiceTypePolicySpec{ReclaimResources: "CPU"}, want: "supported values"},
 		"all resources":            {spec: v1alpha1.ServiceTypePolicySpec{ReclaimResources: v1alpha1.ReclaimResourcesAll}},
 		"unmanaged queues denied":  {spec: v1alpha1.ServiceTypePolicySpec{UnmanagedQueues: v1alpha1.UnmanagedDeny}},

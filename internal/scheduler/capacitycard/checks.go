@@ -45,8 +45,6 @@ var (
 	treeReclaimChecks = append(podChecks[:len(podChecks):len(podChecks)], mayReclaim, queueDeserves)
 	// cardChecks: may the pod use the card of the node?
 	cardChecks = []checkFunc{cardIsAllowed, queueHasQuotaForCard}
-	// reclaimNodeChecks: may the pod of a tree use the card of the node, if others release quota?
-	reclaimNodeChecks = append(podChecks[:len(podChecks):len(podChecks)], cardIsAllowed)
 	// placeChecks: may the pod be where it is placed?
 	placeChecks = append(podChecks[:len(podChecks):len(podChecks)], cardChecks...)
 	// nodeChecks: does the node fit the pod, in the predicate?
@@ -235,8 +233,6 @@ func cardFits(p *plugin, r checkInput, node *api.NodeInfo) int {
 		return nodeFits
 	case p.ledger.IsTerminatingOverQuota(queue, name):
 		return quotaTerminating
-	case p.isReclaimer(r.task) && p.deservesCard(r, name):
-		return quotaExceeded // evictions may also release quota of the ancestors
 	case p.isReclaimer(r.task):
 		// Cards of other queues do not help if quota is missing. Volcano would stop at such a
 		// node instead of trying the next one.

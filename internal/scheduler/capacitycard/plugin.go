@@ -89,8 +89,6 @@ type plugin struct {
 	reclaimedRoom map[string][]roomOwner
 	// roomCharges are what the pods of reclaimedRoom hold of the quotas of a tree.
 	roomCharges map[api.TaskID]*quota.Charge
-	// reclaimPlans are what Volcano's action reclaim evicts in a tree, by reclaimer.
-	reclaimPlans map[api.TaskID]reclaimPlan
 	// stuckPods are terminating pods long past their grace period, by node.
 	stuckPods map[string][]*api.TaskInfo
 	// percentageOfNodes is --percentage-nodes-to-find: the sample for a pod without
@@ -160,7 +158,6 @@ func (p *plugin) OnSessionClose(*framework.Session) {
 	options.ServerOpts.PercentageOfNodesToFind = p.percentageOfNodes
 	p.cache.messages.removeStale()
 	p.recordProgress()
-	p.applyReclaimPlans()
 	p.cache.reservations.removeStale()
 	p.cache.removeStalePodGroupRequests()
 	p.saveNominations()

@@ -380,8 +380,6 @@ func irreducibleSubset(missing amounts, released []amounts) []int {
 	return picked
 }
 
-func (a amounts) clone() amounts { return maps.Clone(a) }
-
 func (a amounts) isZero() bool {
 	for _, n := range a {
 		if n > tolerance {

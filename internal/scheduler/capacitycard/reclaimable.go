@@ -20,11 +20,12 @@ import (
 )
 
 // preemptive reports whether a pod may reclaim cards from other queues. Volcano's action
-// reclaim checks quota nowhere else.
+// reclaim checks quota nowhere else. In a tree only cardreclaim reclaims: configurations with
+// reclaim are refused there.
 func (p *plugin) preemptive(obj, candidate any) bool {
 	_, isQueue := obj.(*api.QueueInfo)
 	task, isTask := candidate.(*api.TaskInfo)
-	may := isQueue && isTask && p.CanReclaim(task)
+	may := isQueue && isTask && !p.IsTree() && p.CanReclaim(task)
 	if may {
 		p.reclaimerCandidate = task.UID
 	}
@@ -49,35 +50,25 @@ func (p *plugin) CanReclaim(task *api.TaskInfo) bool {
 // priorities or benefit. So every rule is here, and no other plugin may be asked besides it.
 func (p *plugin) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo) ([]*api.TaskInfo, int) {
 	r, known := p.checkInputFor(reclaimer)
-	if len(reclaimees) == 0 || !known {
+	if len(reclaimees) == 0 || !known || p.IsTree() {
 		return nil, util.Permit
 	}
+
 	r.node = reclaimees[0].NodeName
 	node, known := p.ssn.Nodes[r.node]
-	if !known || r.request.Count == 0 && !p.ReclaimsAll() || p.runChecks(p.reclaimPlaceChecks(), r) != nil {
+	if !known || r.request.Count == 0 && !p.ReclaimsAll() || p.runChecks(placeChecks, r) != nil {
 		return nil, util.Permit
 	}
 	if !maps.Equal(missingResources(reclaimer.InitResreq, node.FutureIdle()), missingResources(reclaimer.InitResreq, p.FutureIdleOn(node))) {
 		return nil, util.Permit // Volcano counts the room of stuck pods, and would evict too few
 	}
-	if p.cache.tree.isTree {
-		return p.reclaimableInTree(r, node, reclaimees), util.Permit
-	}
+
 	name, _ := p.cardFor(r.request, r.node)
 	_, victims, useful := p.selectVictims(reclaimer, node, name, p.reclaimCandidates(reclaimer, reclaimees, r.request.Resource))
 	if !useful {
 		return nil, util.Permit
 	}
 	return victims, util.Permit
-}
-
-// reclaimPlaceChecks are the checks of a reclaimer on a node before victims are chosen. In a
-// tree evictions may release quota.
-func (p *plugin) reclaimPlaceChecks() []checkFunc {
-	if p.cache.tree.isTree {
-		return reclaimNodeChecks
-	}
-	return placeChecks
 }
 
 // reclaimCandidates returns the possible victims on one node in the order of eviction. They
@@ -98,7 +89,7 @@ func (p *plugin) reclaimCandidates(reclaimer *api.TaskInfo, reclaimees []*api.Ta
 
 // CanReclaimFrom reports whether a pod may reclaim from another one by any rule.
 func (p *plugin) CanReclaimFrom(reclaimer, reclaimee *api.TaskInfo) bool {
-	return p.ReclaimKind(reclaimer, reclaimee) != NotReclaimable
+	return p.ReclaimRule(reclaimer, reclaimee) != NotReclaimable
 }
 
 // hasReachedMinRuntime reports whether the pod's job has run for the minimum runtime of its

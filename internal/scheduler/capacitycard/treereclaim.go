@@ -28,21 +28,6 @@ const (
 	ReclaimableByTree
 )
 
-// ReclaimKind returns by which rule a pod may reclaim from another one now. In a tree its
-// eviction must leave the guarantees of its queue and of the ancestors below the lowest common
-// ancestor, and by the tree these must have borrowed.
-func (p *plugin) ReclaimKind(reclaimer, reclaimee *api.TaskInfo) ReclaimKind {
-	rule := p.ReclaimRule(reclaimer, reclaimee)
-	if rule == NotReclaimable || !p.IsTree() {
-		return rule
-	}
-	queue := p.ssn.Jobs[reclaimer.Job].Queue
-	if !p.leavesGuarantees(queue, reclaimee) || rule == ReclaimableByTree && !p.holdsBorrowed(reclaimer, reclaimee) {
-		return NotReclaimable
-	}
-	return rule
-}
-
 // ReclaimRule returns by which rule a pod may reclaim from another one, whatever their queues
 // use now. The victim must be evictable, and in a reclaimable queue.
 func (p *plugin) ReclaimRule(reclaimer, reclaimee *api.TaskInfo) ReclaimKind {
@@ -68,27 +53,6 @@ func (p *plugin) ReclaimRule(reclaimer, reclaimee *api.TaskInfo) ReclaimKind {
 func (p *plugin) knowsServiceType(name string) bool {
 	_, known := p.args.serviceTypes[name]
 	return known
-}
-
-// leavesGuarantees reports whether the eviction of a pod for another queue leaves the
-// guarantees of its queue and of each ancestor below the lowest common ancestor.
-func (p *plugin) leavesGuarantees(reclaimer api.QueueID, victim *api.TaskInfo) bool {
-	charge, leaves := p.ledger.Charged(string(victim.UID)), true
-	if charge == nil {
-		return false
-	}
-	for _, queue := range p.PathBelow(reclaimer, p.VictimQueue(victim)) {
-		forEachCharged(charge, func(name card.Name, amount int64) { leaves = leaves && amount <= p.AboveGuarantee(queue, name) })
-	}
-	return leaves
-}
-
-// holdsBorrowed reports whether the queue of a pod, and each ancestor below the lowest common
-// ancestor, has borrowed what the pod uses and the reclaimer needs.
-func (p *plugin) holdsBorrowed(reclaimer, victim *api.TaskInfo) bool {
-	charge := p.ledger.Charged(string(victim.UID))
-	path := p.PathBelow(p.ssn.Jobs[reclaimer.Job].Queue, p.VictimQueue(victim))
-	return charge != nil && p.stillBorrows(p.RequestFor(reclaimer).Count > 0, charge, path, nil)
 }
 
 // IsTree reports whether the queues form a tree.

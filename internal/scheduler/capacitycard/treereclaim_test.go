@@ -21,47 +21,11 @@ const lending = `node a A; queue t {"A":8} deserved={"A":4}; queue u {"A":8} des
 	queue q {"A":8} training parent=t deserved={"A":2}; queue r {"A":8} training parent=t deserved={"A":2}
 	queue v {"A":8} training parent=u deserved={"A":4};`
 
-func TestStockReclaimInATree(t *testing.T) {
-	for t, tc := range check.Cases(t, map[string]struct{ text, goes, promised string }{
-		"a queue takes back what its sibling borrowed":      {lending + "k r 1: a*8; i q 1: -", "k-7", "i-0@a"},
-		"up to what it deserves":                            {lending + "k r 1: a*6; own q 1: a*2; i q 1: -", "", ""},
-		"siblings go first":                                 {lending + "k r 1: a*3; l v 1: a*5; i q 1: -", "k-2", "i-0@a"},
-		"then cousins":                                      {lending + "k r 1: a*2; l v 1: a*6; i q 1: -", "l-5", "i-0@a"},
-		"not those within what they deserve":                {lending + "k r 1: a*2; l v 1: a*4; m u 1: a*2; i q 1: -", "", ""},
-		"nor those whose parent is":                         {lending + `queue w {"A":8} training parent=u deserved={"A":0}; k r 1: a*4 protected; l w 1: a*4; i q 1: -`, "", ""},
-		"a borrower takes nothing from another one":         {lending + "k r 1: a*4; own q 1: a*4; i q 1: -; j r 1: -", "", ""},
-		"an unborrowed sibling does not":                    {lending + "k r 1: a*2; l v 1: a*6 protected; i q 1: -", "", ""},
-		"nothing is evicted above so that a tenant borrows": {lending + `queue u {"A":8} deserved={"A":3}; k r 1: a*4 protected; l v 1: a*4; i q 1: -`, "", ""},
-		"the last pod may go below what is deserved":        {lending + "k r 1: a cards=4; l v 1: a*4; i q 1: - cards=2", "k-0", "i-0@a"},
-		"but not below the guarantee":                       {lending + `queue t {"A":8} deserved={"A":4} guarantee={"A":1}; queue r {"A":8} training parent=t deserved={"A":2} guarantee={"A":1}; k r 1: a cards=4; l v 1: a*4; i q 1: - cards=2`, "", ""},
-		"pods that are protected stay":                      {lending + "k r 1: a*8 protected; i q 1: -", "", ""},
-		"a queue that is not reclaimable stays":             {lending + `queue r {"A":8} training keeps parent=t deserved={"A":2}; k r 1: a*8; i q 1: -`, "", ""},
-		"an unknown type stays":                             {lending + `queue r {"A":8} batch parent=t deserved={"A":2}; k r 1: a*8; i q 1: -`, "", ""},
-		"and takes nothing":                                 {lending + `queue q {"A":8} batch parent=t deserved={"A":2}; k r 1: a*8; i q 1: -`, "", ""},
-		"the type decides nothing else":                     {lending + `queue q {"A":8} inference parent=t deserved={"A":2}; k r 1: a*8; i q 1: -`, "k-7", "i-0@a"},
-		"a held queue takes nothing":                        {lending + `queue q {"A":8} training parent=t deserved={"A":2} stop=Hold; k r 1: a*8; i q 1: -`, "", ""},
-		"quota of the parent comes back too":                {lending + `queue t {"A":4}; k r 1: a*4; i q 1: -`, "k-3", "i-0@a"},
-		"and from siblings only":                            {lending + `queue t {"A":2}; k r 1: a*2 protected; l v 1: a*6; i q 1: -`, "", ""},
-		"nothing is evicted while cards and quota are free": {lending + "k r 1: a*7; i q 1: -", "", ""},
-		"the lower priority of equals goes first":           {lending + `queue s {"A":8} 5 training parent=t deserved={"A":0}; queue r {"A":8} 9 training parent=t deserved={"A":0}; k r 1: a*4; l s 1: a*4; i q 1: -`, "l-3", "i-0@a"},
-		"by the matrix down to the guarantee": {lending + `queue u {"A":8} deserved={"A":4} guarantee={"A":3}; queue v {"A":8} 20000 training parent=u deserved={"A":4} guarantee={"A":3}
-			queue q {"A":8} 80000 inference parent=t deserved={"A":5}; queue t {"A":8} deserved={"A":5}; l v 1: a*4; k r 1: a*4 protected; i q 1: - cards=1`, "l-3", "i-0@a"},
-		"and not below": {lending + `queue u {"A":8} deserved={"A":4} guarantee={"A":4}; queue v {"A":8} 20000 training parent=u deserved={"A":4} guarantee={"A":4}
-			queue q {"A":8} 80000 inference parent=t deserved={"A":5}; queue t {"A":8} deserved={"A":5}; l v 1: a*4; k r 1: a*4 protected; i q 1: - cards=1`, "", ""},
-		"a MIG slice is another card": {lending + "k r 1: a*8; i q 1: - card=B", "", ""},
-	}) {
-		newTreeScene(t, tc.text).evict(reclaim.New()).expectEvictions(tc.goes, tc.promised)
-	}
-}
-
-// TestStockReclaimKeepsWhatItFreed: the freed card is kept for the pod, and the queue that had
-// borrowed it may not borrow it again.
-func TestStockReclaimKeepsWhatItFreed(t *testing.T) {
-	s := newTreeScene(t, lending+"k r 1: a*8; i q 1: -").evict(reclaim.New())
-	s.expectEvictions("k-7", "i-0@a")
-	s.Close()
-	_, isStopped := s.m.borrowStops["r"]["A"]
-	check.That(t, s.m.reclaimedRoom[s.Pod("i-0").UID].node == "a" && isStopped, "room %v is kept, and %v stopped", s.m.reclaimedRoom, s.m.borrowStops)
+// TestStockReclaimTakesNothingInATree: only cardreclaim knows the rules of trees. A configuration
+// with reclaim is refused, and without that check nothing is evicted either.
+func TestStockReclaimTakesNothingInATree(t *testing.T) {
+	newTreeScene(t, lending+"k r 1: a*8; i q 1: -").evict(reclaim.New()).expectEvictions("", "")
+	newTreeScene(t, lending+`queue q {"A":8} 80000 inference parent=t deserved={"A":2}; queue r {"A":8} 20000 training parent=t deserved={"A":2}; k r 1: a*8; i q 1: -`).evict(reclaim.New()).expectEvictions("", "")
 }
 
 // TestNoBorrowingAfterReclaim: a queue does not borrow for five minutes what was reclaimed from
@@ -93,14 +57,6 @@ func TestNoBorrowingAfterReclaim(t *testing.T) {
 	flat := newScene(t, `node a A; queue q {"A":8}; j q 1: -*4`).openSession()
 	flat.reclaimPolicy().RecordReclaimed("q", "A")
 	check.Equal(t, "flat: placed", "a:4", flat.enqueueAndAllocate().podsByNode("j"))
-}
-
-// TestAFailedReclaimKeepsNothing: if Volcano undoes the placement, nothing was freed.
-func TestAFailedReclaimKeepsNothing(t *testing.T) {
-	s := newTreeScene(t, lending+"k r 1: a*8; i q 2: -*2 cards=2").evict(reclaim.New())
-	s.expectEvictions("", "")
-	s.Close()
-	check.That(t, len(s.m.reclaimedRoom) == 0 && len(s.m.borrowStops) == 0, "room %v is kept, and %v stopped", s.m.reclaimedRoom, s.m.borrowStops)
 }
 
 // keepRoom opens a session that records that cards were reclaimed on a node for pending pods.
@@ -169,21 +125,15 @@ func TestDrainedJobs(t *testing.T) {
 	check.Equal(t, "drained jobs of flat queues", []string{"k"}, names(flat))
 }
 
-// TestReclaimAllResources: pods without cards reclaim CPU within what their queue deserves, if
-// the policy says so.
+// TestReclaimAllResources: pods without cards reclaim CPU by the matrix, if the policy says so.
 func TestReclaimAllResources(t *testing.T) {
-	const cores = `node a A; queue q {} training cpu=16; queue r {} training cpu=16; k r 1: a*16 cards=0; i q 1: - cards=0`
+	const cores = `node a A; queue q {} 80000 inference cpu=16; queue r {} 20000 training cpu=16; k r 1: a*16 cards=0; i q 1: - cards=0`
 	for resources, want := range map[string]string{"Cards": "", "All": "k-15"} {
-		s := newScene(t, cores, requests("memory", "0")).withArguments(framework.Arguments{"queueHierarchy": "Tree", "reclaimResources": resources})
-		for _, queue := range s.Queues {
-			queue.Spec.Deserved = corev1.ResourceList{"cpu": amount("8")}
-		}
+		s := newScene(t, cores, requests("memory", "0")).withArguments(framework.Arguments{"reclaimResources": resources})
 		for _, node := range s.Nodes {
 			node.Status.Allocatable["cpu"] = amount("16")
 		}
-		goes := ""
-		s.evict(reclaim.New())
-		goes, _ = s.Outcome()
+		goes, _ := s.evict(reclaim.New()).Outcome()
 		check.Equal(t, resources+": go", want, goes)
 	}
 }

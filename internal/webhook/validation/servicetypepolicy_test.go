@@ -73,6 +73,7 @@ func TestServiceTypePolicy(t *testing.T) {
 		"what is rendered stays":          {policy: rendered, live: from("ConfigMap a/b, key c"), warning: "; what was rendered last stays"},
 		"ours is gone as well":            {policy: rendered, warning: "; there is no rendered configuration"},
 		"never a base, another policy":    {policy: rendered, live: from("Volcano's built-in default"), warning: "Volcano's built-in default merged with this policy; the base has never existed: there is no ConfigMap"},
+		"Volcano's reclaim in a tree":     {policy: policy(func(s *v1alpha1.ServiceTypePolicySpec) { tree(s); s.Reclaim = v1alpha1.ReclaimPods }), base: good, refusal: `spec.reclaim: Invalid value: "Pods": cannot be used with queueHierarchy: Tree`},
 		"a hierarchy of capacity":         {policy: policy(nil), base: hierarchical, warning: "the policy waits: ConfigMap volcano-system/volcano-scheduler-configmap, key volcano-scheduler.conf: plugin capacity has enableHierarchy: true, and with queueHierarchy: Flat the CPU and memory limits of parent queues would no longer hold. Set queueHierarchy: Tree in the policy"},
 		"a hierarchy that is taken over":  {policy: policy(tree), base: hierarchical},
 		"nothing is rendered":             {policy: policy(nil), base: text("actions: ["), warning: "; there is no rendered configuration"},
