@@ -98,8 +98,9 @@ func removeNames(names []card.Name, some func(card.Name) bool) []card.Name {
 //
 // In a tree the request must fit the quota of its own queue. If it also fits what the queue
 // deserves, cards may be reclaimed for it, so usage of other queues does not count. Otherwise
-// it must fit the quota of every ancestor beside what others are guaranteed. Each level is
-// matched on its own.
+// it must fit the quota of every ancestor beside what others are guaranteed, and the inventory:
+// what is borrowed is lent out of that. No queue of the path may be kept from borrowing it for
+// now. Each level is matched on its own. reservations("") are those of all queues.
 func (l *Ledger) CheckEnqueue(queue string, reservations func(queue string) *Reservations, request JobRequest, overCommit float64) *InsufficientQuota {
 	q := l.readQueue(queue)
 	own := reservations(queue)
@@ -111,15 +112,14 @@ func (l *Ledger) CheckEnqueue(queue string, reservations func(queue string) *Res
 			return s
 		}
 	}
-	beyond := q.checkEnqueue(q.limits.deserved, own, request, overCommit)
-	if beyond == nil {
+	if !q.wouldBorrow(own, request, overCommit) {
 		return nil
 	}
-	if q.isStopped(request) {
-		beyond.Of, beyond.Kind = beyond.Kind, RecentlyReclaimed
-		return beyond
+	if s := q.checkEnqueueStopped(reservations, request, overCommit); s != nil {
+		return s
 	}
-	for at := q.parent; !at.isRoot(); at = at.parent {
+
+	for at := q.parent; at != nil; at = at.parent {
 		if s := q.checkEnqueueAt(at, reservations(at.name), request, overCommit); s != nil {
 			s.Ancestor, s.Requester = true, queue
 			return s
@@ -128,9 +128,39 @@ func (l *Ledger) CheckEnqueue(queue string, reservations func(queue string) *Res
 	return nil
 }
 
-// checkEnqueueAt returns the first limit of an ancestor that reservations and a request exceed beside
-// what other queues are guaranteed. A quota that is large enough without the guarantees is not
-// exhausted.
+// wouldBorrow reports whether the queue would use more than it deserves with a request beside
+// reservations. A queue without a quota for cards deserves none.
+func (q *queueLedger) wouldBorrow(inqueue *Reservations, request JobRequest, overCommit float64) bool {
+	hasCards := slices.ContainsFunc(request.Cards, func(d CardRequest) bool { return d.Count > 0 })
+	if hasCards && q.limits.AnyCard {
+		return true
+	}
+	return q.checkEnqueue(q.limits.deserved, inqueue, request, overCommit) != nil
+}
+
+// checkEnqueueStopped returns which queue of the path would use more than it deserves of what it may
+// not borrow for now. If the requesting queue deserves that part of its request, no ancestor stops
+// it: it takes back what siblings have borrowed.
+func (q *queueLedger) checkEnqueueStopped(reservations func(string) *Reservations, request JobRequest, overCommit float64) *InsufficientQuota {
+	for at := q; !at.isRoot(); at = at.parent {
+		stopped := at.stoppedPart(request)
+		if stopped.IsEmpty() || !q.wouldBorrow(reservations(q.name), stopped, overCommit) {
+			continue
+		}
+		if s := at.checkEnqueue(at.limits.deserved, reservations(at.name), stopped, overCommit); s != nil {
+			s.Of, s.Kind = s.Kind, RecentlyReclaimed
+			if s.Ancestor = at != q; s.Ancestor {
+				s.Requester = q.name
+			}
+			return s
+		}
+	}
+	return nil
+}
+
+// checkEnqueueAt returns the first limit of an ancestor, or of the inventory for root, that
+// reservations and a request exceed beside what other queues are guaranteed. A quota that is large
+// enough without the guarantees is not exhausted.
 func (q *queueLedger) checkEnqueueAt(at *queueLedger, inqueue *Reservations, request JobRequest, overCommit float64) *InsufficientQuota {
 	available := func(name card.Name) int64 {
 		if at.isUnlimited(name) {
@@ -143,8 +173,12 @@ func (q *queueLedger) checkEnqueueAt(at *queueLedger, inqueue *Reservations, req
 		return nil
 	}
 	if exhausted := at.checkEnqueue(at.limits.quota, inqueue, request, overCommit); exhausted != nil {
+		if at.isRoot() {
+			exhausted.Of, exhausted.Kind = exhausted.Kind, Inventory
+		}
 		return exhausted
 	}
+
 	names := guaranteed.Names
 	switch guaranteed.Kind {
 	case CPU:
@@ -187,11 +221,21 @@ func (q *queueLedger) checkEnqueueFixed(reservations func(string) *Reservations,
 	return nil
 }
 
-// isStopped reports whether the queue may not borrow some card of a request for now.
-func (q *queueLedger) isStopped(request JobRequest) bool {
-	return slices.ContainsFunc(request.Cards, func(d CardRequest) bool {
-		return d.Count > 0 && !slices.ContainsFunc(d.Names, func(name card.Name) bool { return !q.tree.stopped[name] })
-	})
+// stoppedPart returns the part of a request that the queue may not borrow for now.
+func (q *queueLedger) stoppedPart(request JobRequest) (stopped JobRequest) {
+	isFree := func(name card.Name) bool { return !q.tree.stopped[name] }
+	for _, d := range request.Cards {
+		if d.Count > 0 && len(d.Names) > 0 && !slices.ContainsFunc(d.Names, isFree) {
+			stopped.Cards = append(stopped.Cards, d)
+		}
+	}
+	if q.tree.stopped[CPUName] {
+		stopped.MilliCPU = request.MilliCPU
+	}
+	if q.tree.stopped[MemoryName] {
+		stopped.Memory = request.Memory
+	}
+	return stopped
 }
 
 // checkEnqueue returns the first limit of one queue that reservations and a request exceed.

@@ -45,6 +45,8 @@ const (
 	Guaranteed
 	// Deserved: the request is more than the queue deserves, so it reclaims nothing.
 	Deserved
+	// Inventory: the queue would borrow what the nodes do not have beside all usage and reservations.
+	Inventory
 )
 
 // InsufficientQuota is one limit that a request would exceed. Requested, Total and Limit are

@@ -175,14 +175,20 @@ func (l *Ledger) Charged(pod string) *Charge {
 }
 
 // Retain removes the limits of every queue that is not kept. It forgets the queue once none of
-// its pods uses anything.
+// its pods uses anything, nor any pod of a queue below it.
 func (l *Ledger) Retain(keep func(queue string) bool) {
+	hasUsed := map[string]bool{} // queues with a queue in use below them
+	for _, q := range l.queues {
+		for at := q.parent; q.isInUse() && at != nil; at = at.parent {
+			hasUsed[at.name] = true
+		}
+	}
 	for name, q := range l.queues {
 		if keep(name) {
 			continue
 		}
 		l.dropLimits(q)
-		if q.pods == 0 && q.terminating == nil {
+		if !q.isInUse() && !hasUsed[name] {
 			delete(l.queues, name)
 		}
 	}

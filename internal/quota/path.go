@@ -109,8 +109,14 @@ func (q *queueLedger) isUnlimited(name card.Name) bool {
 	return q.limits.AnyCard
 }
 
-// deservesAny reports whether the queue deserves any amount of a name. A queue without a limit
-// may deserve less than everything.
+// lacksQuota reports whether a queue of a tree has no quota for cards. It may use any, but deserves
+// none: no administrator gave it cards that it could take back.
+func (q *queueLedger) lacksQuota(name card.Name) bool {
+	return q.tree != nil && q.limits.AnyCard && !isCompute(name)
+}
+
+// deservesAny reports whether the queue deserves any amount of a name, or uses cards without a
+// quota, see lacksQuota. A queue without a limit may deserve less than everything.
 func (q *queueLedger) deservesAny(name card.Name) bool {
 	if name == CPUName || name == MemoryName {
 		return q.limits.deserved(name) == Unlimited
@@ -202,27 +208,4 @@ func (q *queueLedger) deservedOnPath(limits Limits) Limits {
 	}
 	limits.MilliCPU, limits.Memory = q.limitAlone(CPUName, true), q.limitAlone(MemoryName, true)
 	return limits
-}
-
-// Path returns the queue and its ancestors up to the one directly under root.
-func (l *Ledger) Path(queue string) []string {
-	path := []string{queue}
-	for q := l.readQueue(queue).parent; q != nil && !q.isRoot(); q = q.parent {
-		path = append(path, q.name)
-	}
-	return path
-}
-
-// Level returns how far the lowest common ancestor of two queues is above the first: 1 for
-// siblings and for flat queues.
-func (l *Ledger) Level(queue, other string) int {
-	path, otherPath := l.Path(queue), l.Path(other)
-	i := 0
-	for i+1 < min(len(path), len(otherPath)) && path[len(path)-1-i] == otherPath[len(otherPath)-1-i] {
-		i++
-	}
-	if path[len(path)-1-i] == otherPath[len(otherPath)-1-i] {
-		i++ // one is an ancestor of the other
-	}
-	return max(1, len(path)-i)
 }

@@ -26,19 +26,6 @@ func (n *naiveLedger) naiveLevel(queue, other string) int {
 	return len(path)
 }
 
-// TestPathsAndLevels compares paths and levels with those of the written tree.
-func TestPathsAndLevels(t *testing.T) {
-	seed.Check(t, func(t *rapid.T) {
-		h := newTreeTest(t)
-		for queue := range h.tree {
-			check.Equal(t, "path", h.naive.path(queue), h.ledger.Path(queue))
-			for other := range h.tree {
-				check.Must(t, h.ledger.Level(queue, other) == h.naive.naiveLevel(queue, other), "level %d from %s to %s, want %d", h.ledger.Level(queue, other), queue, other, h.naive.naiveLevel(queue, other))
-			}
-		}
-	})
-}
-
 // naiveOrder is what decides between two siblings.
 type naiveOrder struct {
 	isAbove    bool

@@ -8,7 +8,8 @@ import (
 
 // FitsDeserved reports whether the queue may reclaim for a request: with it, the queue uses at
 // most what it deserves, on some requested card. The result is nil, or the first limit that is
-// exceeded. Without a tree a queue deserves its quota.
+// exceeded. Without a tree a queue deserves its quota. A queue of a tree without a quota for cards
+// deserves none.
 //
 // CPU and memory must fit the limits of the queue itself. Evictions may free those of its
 // ancestors. If reclaimsCPU is set, they must fit what the queue deserves instead.
@@ -50,11 +51,15 @@ func (q *queueLedger) beyondQuota(name card.Name, count int64) *InsufficientQuot
 
 // beyondDeserved returns why a request is more than the queue deserves, nil if it is not.
 func (q *queueLedger) beyondDeserved(name card.Name, count int64) *InsufficientQuota {
-	if count <= 0 || q.deservesAny(name) {
+	lacksQuota := q.lacksQuota(name)
+	if count <= 0 || (!lacksQuota && q.deservesAny(name)) {
 		return nil
 	}
+
 	e := exceededLimit{at: q, total: AddSaturating(q.used(name), count)}
 	switch {
+	case lacksQuota:
+		e.kind = Deserved
 	case e.total > q.limits.quota(name):
 		e.kind, e.limit = Cards, q.limits.quota(name)
 	case e.total > q.limits.deserved(name):
@@ -187,9 +192,12 @@ func (q *queueLedger) ownUnusedBelow(ancestor *queueLedger, name card.Name) (own
 }
 
 // Deserves reports whether a queue deserves so many more of a name than it uses. Without a tree a
-// queue deserves its quota.
+// queue deserves its quota. A queue of a tree without a quota for cards deserves none.
 func (l *Ledger) Deserves(queue string, name card.Name, count int64) bool {
 	q := l.readQueue(queue)
+	if q.lacksQuota(name) {
+		return count <= 0
+	}
 	return count == 0 || q.deservesAny(name) || AddSaturating(q.used(name), count) <= q.limits.deserved(name)
 }
 

@@ -96,7 +96,7 @@ func TestMayUseGrowsWithWhatIsReleased(t *testing.T) {
 				after, level := h.ledger.MayUseByLevel(queue, name), h.naive.naiveLevel(queue, p.queue)
 				for i := range m.Quota {
 					released := int64(0)
-					if i >= level || queue == p.queue {
+					if i >= level || slices.Contains(h.naive.path(p.queue), queue) { // a deleted child frees its parent's own quota
 						released = p.amounts[name]
 					}
 					grown := after.Quota[i] - m.Quota[i]
@@ -138,6 +138,9 @@ func drawRequest(t *rapid.T) Request {
 
 // isWithinDeserved reports whether a queue uses no more than it deserves with so many more.
 func (n *naiveLedger) isWithinDeserved(queue string, name card.Name, count int64) bool {
+	if count > 0 && naiveIsCard(name) && n.limits[queue].AnyCard {
+		return false // a queue without quota deserves nothing
+	}
 	if count <= 0 || n.deservesAny(queue, name) {
 		return true
 	}
@@ -212,12 +215,13 @@ type enqueueTest struct {
 
 func drawEnqueue(t *rapid.T) *enqueueTest {
 	e := &enqueueTest{treeTest: drawHistory(t), reserved: map[string]*Reservations{}}
+	e.reserved[""] = &Reservations{} // of all queues
 	for queue := range e.tree {
 		e.reserved[queue] = &Reservations{}
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "jobs inqueue") {
 		job := drawJobRequest(t)
-		for _, at := range e.naive.path(e.drawQueue(t)) {
+		for _, at := range append(e.naive.path(e.drawQueue(t)), "") {
 			e.reserved[at].Add(job)
 		}
 	}
@@ -257,8 +261,11 @@ func (e *enqueueTest) isWithinQuota(at, leaf string) bool {
 }
 
 // isEntitled reports whether a leaf deserves the request beside what is inqueue. If it does, the
-// request does not depend on its ancestors.
+// request does not depend on its ancestors. A queue without quota deserves no cards.
 func (e *enqueueTest) isEntitled(leaf string) bool {
+	if e.naive.limits[leaf].AnyCard && len(e.request.Cards) > 0 {
+		return false
+	}
 	used := func(name card.Name) int64 { return e.naive.used(leaf, name) }
 	deserved := func(name card.Name) int64 { return e.naive.deserved(leaf, name) }
 	return e.levelGives(leaf, level{deserved, used}, e.reserved[leaf])
@@ -281,7 +288,7 @@ func TestEnqueueInATreeMatchesEachLevel(t *testing.T) {
 		for _, queue := range e.leaves() {
 			reserved := func(at string) *Reservations { return e.reserved[at] }
 			want, isEntitled := e.isWithinQuota(queue, queue), e.isEntitled(queue)
-			for _, at := range e.naive.path(queue)[1:] {
+			for _, at := range append(e.naive.path(queue)[1:], "") {
 				want = want && (isEntitled || e.isWithinQuota(at, queue))
 			}
 			got := e.ledger.CheckEnqueue(queue, reserved, e.request, e.factor)

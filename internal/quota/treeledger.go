@@ -30,10 +30,12 @@ type treeSums struct {
 	stopped map[card.Name]bool
 }
 
-// SetTree puts the queues into a tree. A queue without a position is directly under root. nil
-// makes the queues flat. The limits of all queues must be set again, and then Refresh be called.
-// Parents must exist and lead to root.
+// SetTree puts the queues into a tree. A queue without a position is directly under root. If it had
+// one, it keeps that while pods are charged to it: a Queue can be deleted while its pods run, and
+// they go on using cards of its ancestors. nil makes the queues flat. The limits of all queues must
+// be set again, and then Refresh be called. Parents must exist and lead to root.
 func (l *Ledger) SetTree(positions map[string]Position) {
+	positions = l.withKeptPositions(positions)
 	same := (positions == nil) == (l.positions == nil) && maps.EqualFunc(positions, l.positions, func(a, b Position) bool { return a.Parent == b.Parent })
 	l.positions = positions
 	if same {
@@ -61,6 +63,29 @@ func (l *Ledger) SetTree(positions map[string]Position) {
 		}
 	}
 }
+
+// withKeptPositions returns positions with the last ones of queues that are in use and have none any
+// more, and of their ancestors.
+func (l *Ledger) withKeptPositions(positions map[string]Position) map[string]Position {
+	if positions == nil {
+		return nil
+	}
+
+	kept := maps.Clone(positions)
+	for name, q := range l.queues {
+		for at := name; at != "" && q.isInUse(); at = l.positions[at].Parent {
+			last, hadPosition := l.positions[at]
+			if _, exists := kept[at]; exists || !hadPosition {
+				break
+			}
+			kept[at] = last
+		}
+	}
+	return kept
+}
+
+// isInUse reports whether pods are charged to the queue, terminating ones included.
+func (q *queueLedger) isInUse() bool { return q.pods > 0 || q.terminating != nil }
 
 func newTreeSums() *treeSums {
 	return &treeSums{fixed: map[card.Name]*exactSum{}, unused: Shares{}, unusedBelow: Shares{}, held: Shares{}}

@@ -71,6 +71,7 @@ var queuePhrases = []phrase{
 	{" gets no more ", " while pods that are being deleted hold", v1alpha1.BlockedCardsTerminating},
 	{" cannot borrow ", " for pods from which no other queue can reclaim", v1alpha1.BlockedNotReclaimable},
 	{" cannot borrow ", " for a few minutes", v1alpha1.BlockedRecentlyReclaimed},
+	{" cannot borrow ", " that the nodes do not have", v1alpha1.BlockedNoFreeCard},
 	{" waits while ", " are held for pods that reclaimed them", v1alpha1.BlockedGuaranteedToOthers},
 	{" cannot use ", " that are guaranteed to other queues", v1alpha1.BlockedGuaranteedToOthers},
 	{" reclaims nothing beyond what it deserves", "", v1alpha1.BlockedOther},

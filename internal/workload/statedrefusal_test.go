@@ -45,6 +45,8 @@ func insufficientReasons(s quota.InsufficientQuota) v1alpha1.BlockedReason {
 		return "RecentlyReclaimed"
 	case quota.HeldForOthers, quota.Guaranteed:
 		return "GuaranteedToOthers"
+	case quota.Inventory:
+		return "NoFreeCard"
 	}
 	return "Other"
 }
@@ -54,7 +56,7 @@ func insufficientReasons(s quota.InsufficientQuota) v1alpha1.BlockedReason {
 func TestEveryInsufficientQuotaIsReadAgain(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		s := quota.InsufficientQuota{
-			Kind: quota.LimitKind(rapid.IntRange(int(quota.Cards), int(quota.Deserved)).Draw(t, "kind")), Queue: rapid.SampledFrom([]string{"q", "team-a.lab"}).Draw(t, "queue"),
+			Kind: quota.LimitKind(rapid.IntRange(int(quota.Cards), int(quota.Inventory)).Draw(t, "kind")), Queue: rapid.SampledFrom([]string{"q", "team-a.lab"}).Draw(t, "queue"),
 			Ancestor: rapid.Bool().Draw(t, "ancestor"), Requester: "leaf", Names: []card.Name{"NVIDIA-H200", "NVIDIA-H800/mps-80g*1/2"}[:rapid.IntRange(1, 2).Draw(t, "names")],
 			OtherCards: rapid.IntRange(0, 2).Draw(t, "others"), Requested: rapid.Int64Range(1, 9).Draw(t, "requested"), Total: rapid.Int64Range(1, 99).Draw(t, "total"),
 			Limit: rapid.Int64Range(0, 9).Draw(t, "limit"), GracePeriod: time.Minute,

@@ -186,6 +186,10 @@ func treeRefusal(s *quota.InsufficientQuota) *Refusal {
 		return &Refusal{Reason: ReasonGuaranteed, Message: fmt.Sprintf(
 			"Queue <%s> cannot use %s that are guaranteed to other queues: requested <%s>, total with unused guarantees would be <%s>, but %s",
 			requester, s.Resource(), amount(s.Requested), amount(s.Total), where)}
+	case quota.Inventory:
+		return &Refusal{Reason: ReasonCannotBorrow, Message: fmt.Sprintf(
+			"Queue <%s> cannot borrow %s that the nodes do not have: requested <%s>, total with usage and reservations of all queues would be <%s>, but the inventory is <%s>",
+			requester, s.Resource(), amount(s.Requested), amount(s.Total), amount(s.Limit))}
 	default: // quota.Deserved
 		return &Refusal{Reason: ReasonCannotBorrow, Message: fmt.Sprintf(
 			"Queue <%s> reclaims nothing beyond what it deserves: requested <%s> of %s, total would be <%s>, but deserved is <%s>",

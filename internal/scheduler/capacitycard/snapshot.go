@@ -149,6 +149,7 @@ func (p *plugin) loadQueueRules() {
 		}
 		p.inqueue[id] = &quota.Reservations{}
 	}
+	p.inqueue[allQueues] = &quota.Reservations{}
 	p.ledger.EndHolds() // loadReclaimedRoom holds again what is still kept
 	p.ledger.Retain(p.hasQueue)
 	p.loadTree()

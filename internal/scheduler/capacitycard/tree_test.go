@@ -125,6 +125,9 @@ func TestEnqueueInATree(t *testing.T) {
 		"guarantees of others are left":          {tenant + `queue r {"A":4} training parent=t deserved={"A":2} guarantee={"A":2}; j q 3: phase=Pending least=3 request={"A":3}`, "cannot use <A> that are guaranteed to other queues: requested <3>, total with unused guarantees would be <5>, but capability of <t> is <4>"},
 		"more than the own quota of the queue":   {tenant + `queue q {"A":1} training parent=t; ` + two, "Queue <q> has insufficient <A> quota: requested <2>, total would be <2>, but capability is <1>"},
 		"pods may still name their type":         {tenant + `queue q {"A":4} gives parent=t deserved={"A":2}; j q 3: phase=Pending least=3 request={"A":3}`, ""},
+		"guarantees of the inventory are left":   {`node a A 8; queue x {"A":4} deserved={"A":1}; queue q {"A":4} training parent=x deserved={"A":1}; queue r {"A":8} training deserved={"A":6} guarantee={"A":6}; j q 4: phase=Pending least=4 request={"A":4}`, "Queue <q> cannot use <A> that are guaranteed to other queues: requested <4>, total with unused guarantees would be <10>, but the inventory is <8>"},
+		"what no node has is not borrowed":       {`node a A 4; queue q {"A":8} training deserved={"A":2}; queue r {"A":8} training deserved={"A":4}; i r 1: a*2; k r 1: least=1 request={"A":1}; ` + two + `; l q 1: least=1 request={"A":1}`, "Queue <q> cannot borrow <A> that the nodes do not have: requested <2>, total with usage and reservations of all queues would be <6>, but the inventory is <4>"},
+		"what is deserved waits for nodes":       {`node a A 1; queue q {"A":8} training deserved={"A":2}; ` + two, ""},
 		"a closed queue says so before its pods": {tenant + `j t 1: phase=Pending least=1`, "is the parent of other queues"},
 	}) {
 		s := newTreeScene(t, tc.text).enqueueAndAllocate()
@@ -190,9 +193,9 @@ func TestTreeIsResolvedWhenAQueueChanges(t *testing.T) {
 	change("t", func(q *v1beta1.Queue) { q.Annotations["volcano.sh/card.quota"] = `{"A":3}` })
 	check.Equal(t, "quota of r below t", 3, int(s.p.ledger.PathLimits("r").Cards["A"]))
 	s.withArguments(framework.Arguments{"cardUnlimitedCpuMemory": true}).openSession()
-	check.That(t, len(s.p.ledger.Path("r")) == 1 && s.p.queueRules["t"].Refusal == nil && used("q") == 4, "the queues are not flat again")
+	check.That(t, len(s.p.pathOf("r")) == 1 && s.p.queueRules["t"].Refusal == nil && used("q") == 4, "the queues are not flat again")
 	s.withArguments(framework.Arguments{"queueHierarchy": "Tree", "cardUnlimitedCpuMemory": true}).openSession()
-	check.That(t, len(s.p.ledger.Path("r")) == 2 && used("q") == 4, "the queues are no tree again")
+	check.That(t, len(s.p.pathOf("r")) == 2 && used("q") == 4, "the queues are no tree again")
 }
 
 // TestCooldownOfAnAncestor: a queue gets what it deserves although its tenant has just lost
@@ -211,6 +214,44 @@ func TestCooldownOfAnAncestor(t *testing.T) {
 		check.Equal(t, "placed", tc.placed, s.podsByNode("j"))
 		check.Contains(t, "reasons", s.Job("j").JobFitErrors+s.refusals("j"), tc.why)
 	}
+}
+
+// TestStoppedQueuesEnqueueNoBorrowers: a job that would borrow what was just reclaimed from its queue,
+// or from an ancestor, is not enqueued. It would only wait with a reservation.
+func TestStoppedQueuesEnqueueNoBorrowers(t *testing.T) {
+	const lost = `node a A 8; node b B 8; queue t {"A":8,"B":8} deserved={"A":4,"B":4}; queue q {"A":8,"B":8} training parent=t deserved={"A":2,"B":1}; i q 1: a; `
+	for t, tc := range check.Cases(t, map[string]struct{ text, stops, why string }{
+		"of the queue":                {lost + `k q 1: a; j q 1: phase=Pending least=1 request={"A":1}`, "q", "cannot borrow <A> for a few minutes, because another queue has just reclaimed them: requested <1>, total would be <3>, but"},
+		"of its parent":               {lost + `k q 1: a; x t 2: a*2; j q 1: phase=Pending least=1 request={"A":1}`, "t", "cannot borrow <A> for a few minutes, because another queue has just reclaimed them: requested <1>, total would be <5> in its ancestor <t>, but"},
+		"not while its parent lends":  {lost + `k q 1: a; j q 1: phase=Pending least=1 request={"A":1}`, "t", ""},
+		"another card is borrowed":    {lost + `j q 1: phase=Pending least=1 request={"B":2}`, "q", ""},
+		"with an alternative as well": {lost + `k q 1: a; j q 1: phase=Pending least=1 request={"A|B":2}`, "q", ""},
+		"the card is deserved":        {lost + `j q 1: phase=Pending least=1 request={"A":1,"B":2}`, "q", ""},
+		"beside another card":         {lost + `k q 1: a; j q 1: phase=Pending least=1 request={"A":1,"B":2}`, "q", "<A> for a few minutes"},
+	}) {
+		s := newTreeScene(t, tc.text).openSession()
+		s.p.RecordReclaimed(api.QueueID(tc.stops), "A")
+		s.enqueueAndAllocate()
+		job := s.Job("j")
+		got := job.PodGroup.Status.Phase == "Inqueue"
+		check.That(t, got == (tc.why == "") && containsText(job.JobFitErrors, tc.why), "enqueued %v, reason %q, want %q", got, job.JobFitErrors, tc.why)
+	}
+}
+
+// TestADeletedQueueKeepsItsPlace: its pods go on using the quota of its parent, also when the tree
+// changes later. They are counted by the Queue's last parent, until the last of them is gone.
+func TestADeletedQueueKeepsItsPlace(t *testing.T) {
+	s := newTreeScene(t, `node a A 8; queue t {"A":4}; queue q {"A":4} training parent=t deserved={"A":2}; queue r {"A":4} training parent=t deserved={"A":2}; i q 1: a*3; j r 1: -*4`).openSession()
+	check.Equal(t, "used", 3, s.usedCards("t", "A"))
+	s.Close()
+
+	s.Cache.DeleteQueueV1beta1(s.Queues[1])
+	for _, pod := range s.Pods[:3] {
+		check.NoError(t, s.Cache.SharedInformerFactory().Core().V1().Pods().Informer().GetIndexer().Add(pod))
+	}
+	check.Equal(t, "placed beside the pods of the deleted queue", "a:1", s.enqueueAndAllocate().podsByNode("j"))
+	s.changeQueue("r", func(q *v1beta1.Queue) { q.Annotations["volcano.sh/card.guarantee"] = `{"A":1}` }).openSession()
+	check.Equal(t, "used when the tree has changed", 4, s.usedCards("t", "A"))
 }
 
 // TestNodesThatTakeNoPods: cards of a cordoned node are not part of the inventory, and neither

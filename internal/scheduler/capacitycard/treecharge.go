@@ -120,23 +120,30 @@ func (p *plugin) isFixed(rule *fixedRule, state *podState) bool {
 // service type when they exist, so a job whose PodGroup names none is not refused for it.
 func (p *plugin) isFixedJob(job *api.JobInfo) bool { return p.fixedRuleFor(job).all }
 
-// reserve adds a request to the reservations of a queue and its ancestors. A queue that accepts
-// no new pods reserves nothing of its ancestors.
+// allQueues is the key of the reservations of all queues of a tree, which root has.
+const allQueues api.QueueID = ""
+
+// reserve adds a request to the reservations of a queue and its ancestors, in a tree also to those of
+// all queues. A queue that accepts no new pods reserves nothing of its ancestors.
 func (p *plugin) reserve(queue api.QueueID, request quota.JobRequest) {
 	p.inqueue[queue].Add(request)
-	ancestors := p.ancestorsOf(queue)
-	if len(ancestors) == 0 || p.queueRules[queue].Refusal != nil {
+	if !p.cache.tree.isTree || p.queueRules[queue].Refusal != nil {
 		return
 	}
-	for _, ancestor := range ancestors {
+
+	p.inqueue[allQueues].Add(request)
+	for _, ancestor := range p.ancestorsOf(queue) {
 		p.inqueue[ancestor].Add(request)
 	}
 }
 
 // addElastic adds what a running job uses above its minimum to the reservations of a queue and
-// its ancestors.
+// its ancestors, in a tree also to those of all queues.
 func (p *plugin) addElastic(queue api.QueueID, usage quota.ElasticUsage) {
 	p.inqueue[queue].AddElastic(usage)
+	if p.cache.tree.isTree {
+		p.inqueue[allQueues].AddElastic(usage)
+	}
 	for _, ancestor := range p.ancestorsOf(queue) {
 		p.inqueue[ancestor].AddElastic(usage)
 	}

@@ -10,6 +10,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/session"
 )
 
 // evictedByQueue counts the evicted pods of each queue.
@@ -91,5 +92,24 @@ func TestPrecedenceOfReclaimInTree(t *testing.T) {
 		w.runAction(t)
 		check.Equal(t, "victims", tc.victims, w.evictedByQueue())
 		check.Equal(t, "pods of r that get cards", tc.placed, len(w.Job("r").TaskStatusIndex[api.Pipelined])+len(w.Job("r").TaskStatusIndex[api.Allocated]))
+	}
+}
+
+// TestAQueueWithoutQuotaDeservesNothing: while unmanagedQueues is Ignore such a queue may use any
+// cards, but its pods, which may choose their service type, evict none, and come after the pods
+// of queues that deserve cards.
+func TestAQueueWithoutQuotaDeservesNothing(t *testing.T) {
+	for _, kind := range []string{"training", "inference"} {
+		w := newTree("y 8/4; ya<y 8/4 training", "node n A 8; queue free - cpu=1000 gives 90000; c ya 1: n*8 ran=1h; r free 1: -*6 type="+kind)
+		w.args["unmanagedQueues"] = "Ignore"
+		w.runAction(t).expectEvictedAndPlaced(t, "", "")
+		w.Close()
+
+		w = newTree("y 8/4; ya<y 8/4 training", "node n A 4; queue free - cpu=1000 gives 90000; c ya 1: -*3; r free 1: -*6 type="+kind)
+		w.args["unmanagedQueues"] = "Ignore"
+		w.runAction(t)
+		placed := session.Names(w.In(api.Binding))
+		check.That(t, strings.HasPrefix(placed, "c-0@n c-1@n c-2@n r-"), "%q are placed", placed)
+		w.Close()
 	}
 }
