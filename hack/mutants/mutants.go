@@ -91,7 +91,10 @@ var quotaMutants = []mutant{
 	{"internal/quota/ledger.go", `	delete(l.pods, pod)`, ``, "releasing twice gives back once"},
 	{"internal/quota/ledger.go", `		at.milliCPU.subtract(c.MilliCPU)`, `		at.milliCPU.subtract(0)`, "releasing gives back CPU"},
 	{"internal/quota/ledger.go", `		at.memory.add(c.Memory)`, `		at.memory.add(0)`, "memory is charged"},
-	{"internal/quota/ledger.go", `func (l *Ledger) SetLimits(queue string, limits Limits) { l.ensureQueue(queue).limits = limits }`, `func (l *Ledger) SetLimits(queue string, limits Limits) { limits.AnyCard = false; l.ensureQueue(queue).limits = limits }`, "a queue without limits of cards has room for any"},
+	{"internal/quota/ledger.go", `	q.limits = limits
+`, `	q.limits = limits
+	q.limits.AnyCard = false
+`, "a queue without limits of cards has room for any"},
 	{"internal/quota/fits.go", `q.cards[name].Add(count) <= q.limits.Cards[name]`, `q.cards[name].Add(count) < q.limits.Cards[name]`, "a quota may be used up"},
 	{"internal/quota/fits.go", `q.cards[name].Add(count) <= q.limits.Cards[name]`, `q.cards[name].Add(count) <= q.limits.Cards[name]+1`, "used never exceeds the quota"},
 	{"internal/quota/fits.go", `q.cards[name].Add(count) <= q.limits.Cards[name]`, `q.cards[name] < q.limits.Cards[name]`, "all cards of a request must fit"},

@@ -32,10 +32,9 @@ var treeMutants = []mutant{
 // The rules of the order of queues, and of who may reclaim. The tests of package quota compare
 // them with an implementation of their own.
 var treeOrderMutants = []mutant{
-	{"internal/quota/queueorder.go", `	if (shareA < 1) != (shareB < 1) {`, `	if (shareA < 1) && (shareB < 1) {`, "a queue below what it deserves is before one above it"},
-	{"internal/quota/queueorder.go", `		shareA, shareB = borrowedA, borrowedB
-`, `		_, _ = borrowedA, borrowedB
-`, "above what is deserved the borrowed cards order queues"},
+	{"internal/quota/queueorder.go", `	if (partA < 1) != (partB < 1) {`, `	if (partA < 1) && (partB < 1) {`, "a queue below what it deserves is before one above it"},
+	{"internal/quota/queueorder.go", `		partA, partB = shareA.borrowed, shareB.borrowed
+`, ``, "above what is deserved the borrowed cards order queues"},
 	{"internal/quota/queueorder.go", `averageFactor*averages[name])/weight)`, `averageFactor*averages[name]))`, "weights divide what is borrowed"},
 	{"internal/quota/queueorder.go", `	for a != b && a.parent != b.parent {`, `	for a != b && a.parent == nil {`, "queues are compared below their lowest common ancestor"},
 	{"internal/quota/queueorder.go", `		share = max(share, 1)
@@ -43,8 +42,18 @@ var treeOrderMutants = []mutant{
 	{"internal/quota/reclaim.go", `	case e.total > q.limits.deserved(name):`, `	case e.total > q.limits.deserved(name)+1:`, "a reclaimer stays within what it deserves"},
 	{"internal/quota/reclaim.go", `	if requested <= m.Covered[level] {`, `	if requested < m.Covered[level] {`, "a reclaimer may use its own unused guarantee"},
 	{"internal/quota/reclaim.go", `free, covered = min(free, own+left-at.tree.unusedBelow[name]), min(free, own)`, `covered = min(free, own)`, "a reclaimer leaves the guarantees of others"},
-	{"internal/quota/path.go", `		i++ // one is an ancestor of the other
-`, ``, "a queue and its ancestor are one level apart for each step"},
+	{"internal/quota/ledger.go", `		at.memory.add(c.Memory)
+		at.isShareKnown = false
+`, `		at.memory.add(c.Memory)
+`, "a charge changes the order of queues"},
+	{"internal/quota/treeledger.go", `			kept[at] = last
+`, `			kept[at] = Position{Weight: last.Weight}
+`, "a deleted queue keeps its place while pods are charged to it"},
+	{"internal/quota/reclaim.go", `	case lacksQuota:
+		e.kind = Deserved
+`, ``, "a queue without quota deserves nothing"},
+	{"internal/quota/enqueue.go", `	for at := q.parent; at != nil; at = at.parent {`, `	for at := q.parent; !at.isRoot(); at = at.parent {`, "what is borrowed fits the inventory beside all reservations"},
+	{"internal/quota/enqueue.go", `	if hasCards && q.limits.AnyCard {`, `	if hasCards && q.tree == nil {`, "all cards of a queue without quota are borrowed"},
 	{"internal/quota/path.go", `		held -= leaf.usableHolds(name, count-released.amount(name))
 `, ``, "a hold does not keep its own queue out"},
 }

@@ -48,8 +48,6 @@ type Ledger struct {
 	holds map[string]*Charge
 	// averages is what each queue borrowed of each card, see ObserveBorrowing.
 	averages map[string]map[card.Name]float64
-	// unobserved is the time that the averages do not contain yet.
-	unobserved time.Duration
 }
 
 // podEntry is the charge of a pod, and whether the pod is terminating.
@@ -70,8 +68,11 @@ type queueLedger struct {
 	cards map[card.Name]card.Count
 	// listedCards is cards as Snapshot returned it, nil after a change.
 	listedCards []card.Amount
-	milliCPU    exactSum
-	memory      exactSum
+	// share is that of CompareShares, as long as isShareKnown. Each comparison would visit all cards.
+	share        treeShare
+	isShareKnown bool
+	milliCPU     exactSum
+	memory       exactSum
 	// pods is how many pods are charged to the queue.
 	pods int
 	// terminating are the cards of terminating pods, nil when there are none.
@@ -102,7 +103,11 @@ func (l *Ledger) readQueue(queue string) *queueLedger {
 }
 
 // SetLimits sets what the queue may use. A queue without limits may use nothing.
-func (l *Ledger) SetLimits(queue string, limits Limits) { l.ensureQueue(queue).limits = limits }
+func (l *Ledger) SetLimits(queue string, limits Limits) {
+	q := l.ensureQueue(queue)
+	q.limits = limits
+	q.isShareKnown = false
+}
 
 // Charge records what a pod uses. The caller must not change c afterwards. A second charge of
 // the same pod replaces the first, so a repeated event never counts twice.
@@ -132,6 +137,7 @@ func (l *Ledger) addCharge(c *Charge) {
 		}
 		at.milliCPU.add(c.MilliCPU)
 		at.memory.add(c.Memory)
+		at.isShareKnown = false
 		at.tree.addFixed(c)
 	}
 	q.updateUnused(c)
@@ -161,6 +167,7 @@ func (l *Ledger) Release(pod string) {
 		}
 		at.milliCPU.subtract(c.MilliCPU)
 		at.memory.subtract(c.Memory)
+		at.isShareKnown = false
 		at.tree.subtractFixed(c)
 	}
 	q.updateUnused(c)

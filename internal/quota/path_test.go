@@ -104,6 +104,10 @@ func TestCompareSharesOrdersAllQueues(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		h := newTreeTest(t)
 		for range rapid.IntRange(0, 12).Draw(t, "steps") {
+			for name := range h.tree { // what the ledger keeps of a comparison must not outlive a change
+				h.ledger.CompareShares(name, h.drawQueue(t))
+				h.ledger.IsBelowDeserved(name)
+			}
 			h.step(t)
 		}
 		names := slices.Sorted(maps.Keys(h.tree))
@@ -143,6 +147,26 @@ func TestPathLimitsAreTheSmallestOnThePath(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestWhatWasBorrowedCountsAfterItsEnd: of two queues that borrow nothing now, the one comes first
+// that borrowed less in the last half hour.
+func TestWhatWasBorrowedCountsAfterItsEnd(t *testing.T) {
+	l := New(0)
+	l.SetTree(map[string]Position{"x": {}, "y": {}})
+	for _, name := range []string{"x", "y"} {
+		l.SetLimits(name, Limits{Cards: card.Quota{"A": 2}, Deserved: Shares{}, MilliCPU: Unlimited, Memory: Unlimited})
+	}
+	check.That(t, l.CompareShares("x", "y") < 0, "the name does not decide between equals")
+	l.Charge("pod", &Charge{Queue: "x", Cards: []card.Amount{{Name: "A", Count: 1}}})
+	check.That(t, l.CompareShares("x", "y") > 0, "a queue that borrows comes before one that does not")
+	l.ObserveBorrowing(time.Minute)
+	l.Release("pod")
+	check.That(t, l.CompareShares("x", "y") > 0, "what was borrowed does not count")
+	for range 1000 {
+		l.ObserveBorrowing(time.Hour)
+	}
+	check.That(t, l.CompareShares("x", "y") < 0, "what was borrowed counts for ever")
 }
 
 // An inner node may still hold pods, and is compared with what is below it.

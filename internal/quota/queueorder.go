@@ -12,28 +12,28 @@ import (
 // siblings on their paths below the lowest common ancestor. A queue below what it deserves comes
 // first, by its part of that. Of the others, the one comes first that has borrowed less for its
 // weight, now and in the last half hour. Then the older one comes first, and then the name
-// decides. An ancestor comes before what is below it.
+// decides. An ancestor comes before what is below it. It stores what it computes, so it counts as a
+// write.
 func (l *Ledger) CompareShares(left, right string) int {
 	a, b := l.siblingsOf(left, right)
 	if a == b { // one is above the other
 		return cmp.Compare(l.ensureQueue(left).depth(), l.ensureQueue(right).depth())
 	}
-	shareA, borrowedA := l.share(a)
-	shareB, borrowedB := l.share(b)
-	if (shareA < 1) != (shareB < 1) {
-		return cmp.Compare(shareA, shareB)
+	shareA, shareB := l.shareOf(a), l.shareOf(b)
+	partA, partB := shareA.ofDeserved, shareB.ofDeserved
+	if (partA < 1) != (partB < 1) {
+		return cmp.Compare(partA, partB)
 	}
-	if shareA >= 1 {
-		shareA, shareB = borrowedA, borrowedB
+	if partA >= 1 {
+		partA, partB = shareA.borrowed, shareB.borrowed
 	}
-	return cmp.Or(cmp.Compare(shareA, shareB), l.positions[a.name].Created.Compare(l.positions[b.name].Created), cmp.Compare(a.name, b.name))
+	return cmp.Or(cmp.Compare(partA, partB), l.positions[a.name].Created.Compare(l.positions[b.name].Created), cmp.Compare(a.name, b.name))
 }
 
 // IsBelowDeserved reports whether a queue uses less than it deserves of every card that it may
-// use.
+// use. It counts as a write, as CompareShares does.
 func (l *Ledger) IsBelowDeserved(queue string) bool {
-	share, _ := l.share(l.ensureQueue(queue))
-	return share < 1
+	return l.shareOf(l.ensureQueue(queue)).ofDeserved < 1
 }
 
 // siblingsOf returns the ancestors of two queues, or the queues themselves, that have the same
@@ -60,10 +60,26 @@ func (q *queueLedger) depth() (n int) {
 	return n
 }
 
-// share returns the dominant used ÷ deserved of a queue, at least 1 if it deserves no card, and
-// the largest borrowed amount of one card for its weight. A queue without card quotas is
-// compared by cores.
-func (l *Ledger) share(q *queueLedger) (share, borrowed float64) {
+// treeShare is by what CompareShares orders a queue.
+type treeShare struct {
+	// ofDeserved is the dominant used ÷ deserved, at least 1 if the queue deserves no card.
+	ofDeserved float64
+	// borrowed is the largest borrowed amount of one card for the weight of the queue. A queue
+	// without card quotas is compared by cores.
+	borrowed float64
+}
+
+// shareOf returns the share of a queue. It computes it only after a change.
+func (l *Ledger) shareOf(q *queueLedger) treeShare {
+	if !q.isShareKnown {
+		q.share.ofDeserved, q.share.borrowed = l.computeShare(q)
+		q.isShareKnown = true
+	}
+	return q.share
+}
+
+// computeShare returns the fields of treeShare.
+func (l *Ledger) computeShare(q *queueLedger) (share, borrowed float64) {
 	share = max(q.fractionOfDeserved(CPUName), q.fractionOfDeserved(MemoryName))
 	weight := max(1, float64(l.positions[q.name].Weight))
 	if q.limits.AnyCard || len(q.limits.Cards) == 0 {
@@ -102,18 +118,10 @@ const (
 	averageFactor = 4
 )
 
-// observeInterval is how often borrowed cards are added to their averages.
-const observeInterval = 10 * time.Second
-
 // ObserveBorrowing adds what the queues of a tree borrow to their averages. elapsed is the time
-// since the last call. Calls within observeInterval are added up, because each costs a visit of
-// all queues.
+// since the last call. Each call visits all queues.
 func (l *Ledger) ObserveBorrowing(elapsed time.Duration) {
-	if l.unobserved += max(0, elapsed); l.unobserved < observeInterval {
-		return
-	}
-	part := min(1, float64(l.unobserved)/float64(averageTime))
-	l.unobserved = 0
+	part := min(1, float64(max(0, elapsed))/float64(averageTime))
 	if l.averages == nil {
 		l.averages = map[string]map[card.Name]float64{}
 	}
@@ -133,6 +141,7 @@ func (l *Ledger) ObserveBorrowing(elapsed time.Duration) {
 				l.averages[queue] = averages
 			}
 			averages[name] += (borrowed - averages[name]) * part
+			q.isShareKnown = false
 		}
 	}
 }

@@ -58,7 +58,9 @@ func newLendingFleet(seed int64) *lendingFleet {
 
 // step is one session: it ends jobs, and starts pending ones in the order of the queues.
 func (f *lendingFleet) step(now int) {
-	f.ledger.ObserveBorrowing(time.Second)
+	if now%10 == 9 { // as often as the scheduler observes
+		f.ledger.ObserveBorrowing(10 * time.Second)
+	}
 	for id, end := range f.ends {
 		if end == now {
 			f.free += f.ledger.Charged(id).Cards[0].Count

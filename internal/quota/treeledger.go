@@ -39,6 +39,9 @@ func (l *Ledger) SetTree(positions map[string]Position) {
 	same := (positions == nil) == (l.positions == nil) && maps.EqualFunc(positions, l.positions, func(a, b Position) bool { return a.Parent == b.Parent })
 	l.positions = positions
 	if same {
+		for _, q := range l.queues {
+			q.isShareKnown = false // a weight may be new
+		}
 		return
 	}
 	for name := range positions {
@@ -131,6 +134,7 @@ func (l *Ledger) Refresh() {
 func (l *Ledger) dropLimits(q *queueLedger) {
 	guarantee := q.limits.Guarantee
 	q.limits = Limits{}
+	q.isShareKnown = false
 	if q.tree == nil {
 		return
 	}
