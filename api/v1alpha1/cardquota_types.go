@@ -122,9 +122,9 @@ type CardQuotaSpec struct {
 	// IgnoreForCardPods, the limits do not apply to pods that request cards.
 	// +optional
 	Resources *Resources `json:"resources,omitempty"`
-	// weight is the weight of the Queue, 1 to 65535. Unset leaves it unchanged. In a tree it divides
-	// borrowed cards between queues: weight 2 gets twice as many as weight 1. If another field manager owns the weight, the operator leaves it unchanged and reports
-	// that in condition QueueSynced.
+	// weight is the weight of the Queue, 1 to 65535. Unset leaves it unchanged. Of queues of equal priority
+	// that wait, one of weight 2 gets twice the part of its quota, in a tree twice as many borrowed
+	// cards. If another field manager owns it, condition QueueSynced says so.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535

@@ -58,6 +58,12 @@ var treeOrderMutants = []mutant{
 `, ``, "a hold does not keep its own queue out"},
 }
 
+// The rules of the order of flat queues, which the scenes of package capacitycard show.
+var queueOrderMutants = []mutant{
+	{"internal/scheduler/capacitycard/allocate.go", `p.ledger.DominantShare(queue.Name) / float64(max(1, queue.Queue.Spec.Weight))`, `p.ledger.DominantShare(queue.Name)`, "weights divide cards among flat queues"},
+	{"internal/scheduler/capacitycard/allocate.go", `cmp.Compare(right.Queue.Spec.Priority, left.Queue.Spec.Priority); c != 0 {`, `cmp.Compare(right.Queue.Spec.Priority, left.Queue.Spec.Priority); c > 1 {`, "the weight does not come before the priority"},
+}
+
 // The rules of reclaim and drain in a tree, which the scenes of package cardreclaim show.
 var treeReclaimMutants = []mutant{
 	{"internal/scheduler/cardreclaim/tree.go", `		byLevel[g.level] = append(byLevel[g.level], g)`, `		byLevel[1] = append(byLevel[1], g)`, "victims of siblings come first"},

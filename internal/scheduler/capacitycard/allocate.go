@@ -17,7 +17,7 @@ import (
 )
 
 // queueOrder puts first the queue of higher priority, then the one with the smaller dominant
-// share. In a tree it compares what the queues deserve and borrow. There Allocate serves pods
+// share for its weight. In a tree it compares what the queues deserve and borrow. There Allocate serves pods
 // that need not borrow first, whatever this order, and after them the queues below what they
 // deserve: of those, jobs may wait behind one that borrows.
 func (p *plugin) queueOrder(l, r any) int {
@@ -36,7 +36,12 @@ func (p *plugin) queueOrder(l, r any) int {
 	if p.cache.tree.isTree {
 		return p.ledger.CompareShares(left.Name, right.Name)
 	}
-	return cmp.Compare(p.ledger.DominantShare(left.Name), p.ledger.DominantShare(right.Name))
+	return cmp.Compare(p.weightedShare(left), p.weightedShare(right))
+}
+
+// weightedShare returns the dominant share of a flat queue for its weight.
+func (p *plugin) weightedShare(queue *api.QueueInfo) float64 {
+	return p.ledger.DominantShare(queue.Name) / float64(max(1, queue.Queue.Spec.Weight))
 }
 
 // allocatable checks a pod before Volcano looks for a node: some card of its request, and its
