@@ -29,7 +29,8 @@
 //     CardInventory equals a recount of nodes, pods and quotas. So do the metrics of both programs,
 //     with evictions and card-seconds.
 //   - I4: each eviction follows the rules of preempt, reclaim, the tree or a drain, and its
-//     preemptor or reclaimer is placed.
+//     preemptor or reclaimer is placed. Who preempts gets the card, and no pod is evicted for a want
+//     for which others were evicted before.
 //   - I5: no program panics, has a data race or ends by itself.
 //   - I6: each workload that waits for cards states a reason.
 //   - I7: a workload that fits the quota and the nodes starts within a few sessions.
@@ -50,7 +51,7 @@
 // schedulergauges.go, reclaimedwork.go, bindings.go, metricscheck.go, cardseconds.go and pages.go
 // (I3), reason.go (I6), blocked.go (I8), and for I4
 // eviction.go (what an eviction is), evictionrules.go (who may be evicted for whom), reclaimer.go
-// (for whom it was) and gang.go (what is left). The rules of a tree are in tree.go,
+// (for whom it was), wants.go (what becomes of what was freed) and gang.go (what is left). The rules of a tree are in tree.go,
 // treeplacement.go (I1) and treeeviction.go (I4); compute.go has those of CPU and
 // memory beyond their limits. process.go reads logs (I5).
 // Package sessioncheck checks sessions (I7 to I9) where they are counted

@@ -32,6 +32,8 @@ func (c evictionAction) evictsWholeGangs() bool { return c == preempt || c == ca
 type eviction struct {
 	victim string // as an object
 	by     evictionAction
+	// node is where the victim ran.
+	node string
 	// freed is what the victim releases.
 	freed amount
 	group types.NamespacedName
@@ -67,7 +69,7 @@ func (m *clusterState) checkEviction(state *podState, c change, happened bool) {
 	pod := state.pod
 	grace := time.Duration(ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, 0)) * time.Second
 	e := &eviction{
-		victim: "pod/" + pod.Namespace + "/" + pod.Name, by: by, created: pod.CreationTimestamp.Time, seen: c.seen, due: c.seen.Add(grace),
+		victim: "pod/" + pod.Namespace + "/" + pod.Name, by: by, node: pod.Spec.NodeName, created: pod.CreationTimestamp.Time, seen: c.seen, due: c.seen.Add(grace),
 		group:      types.NamespacedName{Namespace: pod.Namespace, Name: rule.PodGroupName(pod)},
 		reclaimers: map[types.UID]bool{},
 	}
@@ -84,6 +86,7 @@ func (m *clusterState) checkEviction(state *podState, c change, happened bool) {
 	}
 	e.freed = amountOf(rule.RequestOf(pod, m.inventory))
 	m.evictions = append(m.evictions, e)
+	m.checkWantedTwice(e)
 }
 
 // evictionForbidden returns why a pod may not be evicted, or "" when it may. It records the

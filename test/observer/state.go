@@ -63,6 +63,8 @@ type clusterState struct {
 	// order.
 	evictions []*eviction
 	served    []*servedPod
+	// suspicions are violations that later changes may excuse.
+	suspicions []suspicion
 
 	// tree is the tree of queues.
 	tree treeState
@@ -88,6 +90,8 @@ type podState struct {
 	waiting waitState
 	// placed is when the pod was seen on its node first.
 	placed time.Time
+	// nominated is where the scheduler will place it.
+	nominated nomination
 	// evicted is its eviction, nil without one.
 	evicted      *eviction
 	contribution contribution
@@ -209,8 +213,9 @@ func (m *clusterState) recordPod(pod *corev1.Pod, c change, happened bool) {
 		m.pods[pod.UID] = state
 	}
 	placed := pod.Spec.NodeName != "" && state.pod.Spec.NodeName == ""
-	waited, before := m.isWaiting(state), state.charge
+	waited, before, nominated := m.isWaiting(state), state.charge, state.nominated
 	state.pod = pod
+	m.recordNomination(state, c.seen)
 	m.updateCharge(state)
 	if placed {
 		state.placed = c.seen
@@ -224,6 +229,7 @@ func (m *clusterState) recordPod(pod *corev1.Pod, c change, happened bool) {
 	if happened && placed && !c.deleted {
 		m.recordBinding(state, c.seen)
 		m.checkPlacement(state, c)
+		m.checkKeptCards(state, nominated, c)
 		m.checkTenancy(state, c)
 	}
 	if c.deleted {
@@ -345,7 +351,7 @@ func (m *clusterState) addViolation(invariant Invariant, at time.Time, object, f
 // checkAll checks what must have happened by now. All earlier changes must have been applied.
 // It returns what is still open: expected, missing, and not late yet.
 func (m *clusterState) checkAll(now time.Time) []string {
-	return slices.Concat(m.checkStatus(now), m.checkAllocated(now), m.checkReclaimers(now), m.checkGangs(now), m.checkReasons(now), m.checkBlocked(now), m.checkViews(now), m.checkInventory(now), m.checkMetrics(now), m.checkSessions(now))
+	return slices.Concat(m.checkStatus(now), m.checkAllocated(now), m.checkReclaimers(now), m.checkSuspicions(now), m.checkGangs(now), m.checkReasons(now), m.checkBlocked(now), m.checkViews(now), m.checkInventory(now), m.checkMetrics(now), m.checkSessions(now))
 }
 
 // setExcused stops or resumes checking an invariant; excuses add up. When the last one ends,

@@ -28,8 +28,8 @@ const (
 	// Options.ViewWithin. Card-seconds never fall, and grow as pods hold cards.
 	Metrics Invariant = "I3 metrics"
 	// Eviction: every eviction follows the rules of preempt and reclaim; each victim's
-	// reclaimer is placed within Options.PlacedWithin; cardreclaim leaves no job below
-	// minAvailable.
+	// reclaimer is placed within Options.PlacedWithin, on the cards that were freed for it unless it
+	// moves; no second eviction is for the same want; cardreclaim leaves no job below minAvailable.
 	Eviction Invariant = "I4 eviction"
 	// Process: no followed process panics, has a data race or ends by itself.
 	Process Invariant = "I5 process"

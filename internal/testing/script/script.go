@@ -264,6 +264,8 @@ func setPod(p *corev1.Pod, option, value string) {
 		p.Spec.NodeName = value
 	case "phase":
 		p.Status.Phase = corev1.PodPhase(value)
+	case "nominated":
+		p.Status.NominatedNodeName = value
 	case "scheduler":
 		p.Spec.SchedulerName = value
 	case "class":
