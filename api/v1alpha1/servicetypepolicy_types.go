@@ -268,6 +268,12 @@ type Admission struct {
 	// +optional
 	// +kubebuilder:default=Unchanged
 	VCJobEvictionPolicy VCJobEvictionPolicy `json:"vcjobEvictionPolicy,omitempty"`
+	// jobEvictionPolicy completes new Jobs (batch/v1) that request cards, with restartPolicy Never.
+	// IgnoreEvictions adds a first podFailurePolicy rule that ignores DisruptionTarget, so that evicted
+	// pods do not count against backoffLimit. Unchanged (default) only warns. See docs/admission.md.
+	// +optional
+	// +kubebuilder:default=Unchanged
+	JobEvictionPolicy JobEvictionPolicy `json:"jobEvictionPolicy,omitempty"`
 }
 
 // ServiceAccountReference names a ServiceAccount.
@@ -293,6 +299,10 @@ type SchedulerBypassPolicy string
 // VCJobEvictionPolicy controls how new Volcano jobs are completed.
 // +kubebuilder:validation:Enum=Unchanged;RestartOnEviction
 type VCJobEvictionPolicy string
+
+// JobEvictionPolicy controls how new Jobs (batch/v1) are completed.
+// +kubebuilder:validation:Enum=Unchanged;IgnoreEvictions
+type JobEvictionPolicy string
 
 // ReclaimPolicy controls whether cards are taken back from a service type.
 // +kubebuilder:validation:Enum=Never;WhenNeeded
@@ -367,6 +377,9 @@ const (
 
 	VCJobUnchanged         VCJobEvictionPolicy = "Unchanged"
 	VCJobRestartOnEviction VCJobEvictionPolicy = "RestartOnEviction"
+
+	JobUnchanged       JobEvictionPolicy = "Unchanged"
+	JobIgnoreEvictions JobEvictionPolicy = "IgnoreEvictions"
 
 	ReclaimNever      ReclaimPolicy = "Never"
 	ReclaimWhenNeeded ReclaimPolicy = "WhenNeeded"

@@ -67,6 +67,7 @@ func Effective(spec v1alpha1.ServiceTypePolicySpec) v1alpha1.ServiceTypePolicySp
 	}
 	out.Admission.SchedulerBypassPolicy = cmp.Or(out.Admission.SchedulerBypassPolicy, v1alpha1.SchedulerBypassDeny)
 	out.Admission.MaxTerminationGracePeriodSeconds = cmp.Or(out.Admission.MaxTerminationGracePeriodSeconds, defaultMaxGracePeriodSeconds)
+	out.Admission.JobEvictionPolicy = cmp.Or(out.Admission.JobEvictionPolicy, v1alpha1.JobUnchanged)
 	out.Admission.VCJobEvictionPolicy = cmp.Or(out.Admission.VCJobEvictionPolicy, v1alpha1.VCJobUnchanged)
 	return out
 }

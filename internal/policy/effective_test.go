@@ -23,7 +23,7 @@ func TestAnEmptySpecIsTheUsualPolicy(t *testing.T) {
 			BaseConfigMap: v1alpha1.ConfigMapKeyReference{Name: "volcano-scheduler-configmap", Key: "volcano-scheduler.conf"},
 			Names:         []string{"volcano"},
 		},
-		Admission: v1alpha1.Admission{SchedulerBypassPolicy: "Deny", VCJobEvictionPolicy: "Unchanged", MaxTerminationGracePeriodSeconds: 3600},
+		Admission: v1alpha1.Admission{SchedulerBypassPolicy: "Deny", VCJobEvictionPolicy: "Unchanged", JobEvictionPolicy: "Unchanged", MaxTerminationGracePeriodSeconds: 3600},
 	}
 	got := Effective(v1alpha1.ServiceTypePolicySpec{})
 	check.Equal(t, "effective spec", want, got)
@@ -44,7 +44,7 @@ func TestWhatIsWrittenIsKept(t *testing.T) {
 		PriorityClassPolicy: "None", ComputeQuota: "Enforce", Preempt: "InQueue", VictimOrder: "Loss", Reclaim: "Off", ReclaimResources: "All", QueueHierarchy: "Tree", UnmanagedQueues: "Ignore",
 		OverCommitPercent: 120, NodeOrderWeightPercent: 50,
 		Scheduler: v1alpha1.Scheduler{BaseConfigMap: v1alpha1.ConfigMapKeyReference{Namespace: "n", Name: "c", Key: "k"}, Names: []string{"a"}},
-		Admission: v1alpha1.Admission{SchedulerBypassPolicy: "Warn", VCJobEvictionPolicy: "RestartOnEviction", MaxTerminationGracePeriodSeconds: 60,
+		Admission: v1alpha1.Admission{SchedulerBypassPolicy: "Warn", VCJobEvictionPolicy: "RestartOnEviction", JobEvictionPolicy: "IgnoreEvictions", MaxTerminationGracePeriodSeconds: 60,
 			ExemptServiceAccounts: []v1alpha1.ServiceAccountReference{{Namespace: "gpu-operator", Name: "validator"}}},
 	}
 	before := spec.DeepCopy()

@@ -33,6 +33,7 @@ const (
 	PathQueue             = "/validate-queue"
 	PathWorkload          = "/validate-workload"
 	PathVCJob             = "/default-vcjob"
+	PathJob               = "/default-job"
 )
 
 // InventorySource provides the cards of all nodes; Inventory returns false until all nodes
@@ -99,6 +100,7 @@ func (h *handlers) registerWebhooks(at func(path string, hook http.Handler)) {
 	serve(PathQueue, administrators, admission.HandlerFunc(h.validateQueue), allowUnreadable)
 	serve(PathWorkload, tenants, admission.HandlerFunc(h.validateWorkload), allowUnreadable)
 	serve(PathVCJob, tenants, admission.HandlerFunc(h.defaultVCJob), allowUnreadable)
+	serve(PathJob, tenants, admission.HandlerFunc(h.defaultJob), allowUnreadable)
 }
 
 // Ready is a readiness check: all nodes were read.

@@ -189,6 +189,7 @@ func TestAdmission(t *testing.T) {
 	t.Run("quotas", func(t *testing.T) { quotaTests(t, w) })
 	t.Run("trees", func(t *testing.T) { treeTests(t, w) })
 	t.Run("jobs", func(t *testing.T) { vcjobTests(t, w) })
+	t.Run("jobs of Kubernetes", func(t *testing.T) { jobTests(t, w) })
 	t.Run("without an operator", func(t *testing.T) { operatorDownTests(t, w) })
 	t.Run("certificate", func(t *testing.T) { certificateTests(t, w) })
 }

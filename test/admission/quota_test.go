@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/onsi/gomega"
+	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	vcbatch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
@@ -94,6 +95,8 @@ func operatorDownTests(t *testing.T, w *env) {
 	quota := newQuota("orphan", nil)
 	w.CreateWithCleanup(t, quota)
 	w.openQueue(t, "orphan")
+	completed := batchJob("completed", withRules([]batchv1.PodFailurePolicyRule{evictionRule}))
+	w.CreateWithCleanup(t, completed)
 	w.stopOperator(t)
 	tenant := w.tenantClient(t, "chat")
 	for name, object := range map[string]client.Object{
@@ -106,6 +109,9 @@ func operatorDownTests(t *testing.T, w *env) {
 		g.Expect(tenant.Create(t.Context(), object, client.DryRunAll)).To(gomega.Succeed(), name)
 	}
 	g.Expect(w.dryRunCreate(t, trainingJob("alone", "orphan", nil))).To(gomega.Succeed(), "a vcjob")
+	g.Expect(w.dryRunCreate(t, batchJob("alone", nil))).To(gomega.Succeed(), "a Job")
+	g.Expect(framework.MergePatch(t, w, completed, `{"spec":{"parallelism":2}}`)).To(gomega.Succeed())
+	g.Expect(framework.MergePatch(t, w, completed, `{"spec":{"podFailurePolicy":null}}`)).To(beDenied("field is immutable"), "the operator does not put it back")
 	g.Expect(w.dryRunCreate(t, newQuota("late", nil))).To(beDenied(`failed calling webhook "cardquotas.cardquota.dev"`))
 	g.Expect(framework.MergePatch(t, w, quota, `{"spec":{"cards":[{"name":"NVIDIA-H200","quota":9}]}}`)).To(beDenied(`failed calling webhook "cardquotas.cardquota.dev"`))
 	g.Expect(framework.MergePatch(t, w, quota, `{"metadata":{"labels":{"a":"b"}}}`)).To(gomega.Succeed())

@@ -44,6 +44,10 @@ type Workload struct {
 	// they are only the first MaxTemplates.
 	Templates []Template
 	Truncated bool
+	// Job is the spec of a Kubernetes Job, or of those that a CronJob creates, and JobPath its
+	// path. It is nil for other kinds.
+	Job     *batchv1.JobSpec
+	JobPath *field.Path
 	// totals are those of card.request, totalsErr is why it cannot be parsed.
 	totals    card.Totals
 	totalsErr error
@@ -100,10 +104,11 @@ func WorkloadOf(object runtime.Object) (Workload, bool) {
 	case *appsv1.DaemonSet:
 		w = Workload{Kind: "DaemonSet", Meta: o.ObjectMeta, Templates: singleTemplate(specPath.Child("template"), o.Spec.Template)}
 	case *batchv1.Job:
-		w = Workload{Kind: "Job", Meta: o.ObjectMeta, Templates: singleTemplate(specPath.Child("template"), o.Spec.Template)}
+		w = Workload{Kind: "Job", Meta: o.ObjectMeta, Templates: singleTemplate(specPath.Child("template"), o.Spec.Template), Job: &o.Spec, JobPath: specPath}
 	case *batchv1.CronJob:
 		w = Workload{Kind: "CronJob", Meta: o.ObjectMeta, Templates: singleTemplate(specPath.Child("jobTemplate", "spec", "template"), o.Spec.JobTemplate.Spec.Template),
-			Annotations: o.Spec.JobTemplate.Annotations, MetadataPath: specPath.Child("jobTemplate", "metadata")}
+			Annotations: o.Spec.JobTemplate.Annotations, MetadataPath: specPath.Child("jobTemplate", "metadata"),
+			Job: &o.Spec.JobTemplate.Spec, JobPath: specPath.Child("jobTemplate", "spec")}
 	default:
 		return Workload{}, false
 	}
@@ -238,6 +243,10 @@ func ValidateWorkload(ctx context.Context, load Workload, before *Workload, inpu
 		input.resolveRequests(ctx, before)
 		result = result.OnlyNew(checkRequests(ctx, before, &input))
 		places = places.OnlyNew(checkQueueAccess(before, &input))
+	}
+	isCreatedByUser := before == nil && metav1.GetControllerOf(&load.Meta) == nil
+	if isCreatedByUser && len(result.Errors) == 0 { // a podFailurePolicy cannot be changed later
+		warnCountedEvictions(&result, &load, &input)
 	}
 	if metav1.GetControllerOf(&load.Meta) != nil {
 		result = result.asWarnings()
