@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -174,6 +175,9 @@ func readSimulated(ctx context.Context, r *reader, systemNamespace string) (*sim
 		},
 		func() (bool, error) {
 			return listInto(ctx, r, func() client.ObjectList { return &batchv1alpha1.JobList{} }, &c.Jobs)
+		},
+		func() (bool, error) {
+			return listInto(ctx, r, func() client.ObjectList { return &batchv1.JobList{} }, &c.KubernetesJobs)
 		},
 		func() (bool, error) {
 			return listInto(ctx, r, func() client.ObjectList { return &schedulingv1.PriorityClassList{} }, &c.PriorityClasses)

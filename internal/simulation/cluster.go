@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -28,6 +29,7 @@ type Cluster struct {
 	PodGroups       []*v1beta1.PodGroup
 	Pods            []*corev1.Pod
 	Jobs            []*batch.Job
+	KubernetesJobs  []*batchv1.Job
 	PriorityClasses []*schedulingv1.PriorityClass
 	Budgets         []*policyv1.PodDisruptionBudget
 	// Mappings name the cards that labels of nodes do not name.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	vcfake "volcano.sh/apis/pkg/client/clientset/versioned/fake"
@@ -147,6 +148,11 @@ func (w *simulation) OpenSession(*framework.Session) bool { return true }
 func (w *simulation) EvictionPolicyFor(_, name string) (workload.EvictionPolicy, bool) {
 	j, known := w.jobs[name]
 	return workload.EvictionPolicy{Inelastic: known && j.inelastic}, known
+}
+
+// FailureLimitFor knows no Job: the sequences have no pods of Kubernetes Jobs.
+func (w *simulation) FailureLimitFor(string, string, types.UID) (workload.FailureLimit, bool) {
+	return workload.FailureLimit{}, false
 }
 
 // The phases of a sequence after the last step.

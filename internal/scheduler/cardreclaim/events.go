@@ -74,6 +74,8 @@ func (s *reclaimSession) recordReclaimed(job *api.JobInfo, serviceType string, p
 		what = "the whole job is evicted, and its own policy on evicted pods ends it"
 	case p.whole && workload.VCJobOwner(p.victimJob.tasks[0].Pod) != "":
 		what = "the whole job is evicted, and starts again when cards are free; no retry is counted"
+	case p.whole && p.victimJob.fails:
+		what = "all of its pods are evicted, and the Job fails: that is more than its backoffLimit allows, and no podFailurePolicy ignores DisruptionTarget"
 	case p.whole:
 		what = "all of its pods are evicted"
 	case len(p.indexes) > 1:
@@ -164,6 +166,12 @@ func (j *jobEviction) sum() (sum evictionSum) {
 		} else {
 			sum.coreSeconds += loss
 		}
+	}
+
+	if j.whole && sum.cards > 0 {
+		sum.cardSeconds += j.victimJob.solverJob.WholeLoss
+	} else if j.whole {
+		sum.coreSeconds += j.victimJob.solverJob.WholeLoss
 	}
 	return sum
 }

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
@@ -48,6 +49,11 @@ func (f fakePolicies) OpenSession(*framework.Session) bool { return true }
 func (f fakePolicies) EvictionPolicyFor(namespace, name string) (workload.EvictionPolicy, bool) {
 	evictionPolicy, known := f[namespace+"/"+name]
 	return evictionPolicy, known
+}
+
+// FailureLimitFor knows no Kubernetes Job, see policiesWithJobs.
+func (f fakePolicies) FailureLimitFor(string, string, types.UID) (workload.FailureLimit, bool) {
+	return workload.FailureLimit{}, false
 }
 
 func amount(quantity string) resource.Quantity { return resource.MustParse(quantity) }

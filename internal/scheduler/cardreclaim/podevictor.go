@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -185,20 +186,26 @@ func (a *Action) deleteOverdue(ssn *framework.Session, policy *capacitycard.Recl
 	}
 }
 
-// JobPolicies returns the policies of Volcano jobs on evicted pods.
+// JobPolicies returns how jobs react to evicted pods.
 type JobPolicies interface {
 	// OpenSession is called when a session begins, and reports whether all jobs are read.
 	OpenSession(*framework.Session) bool
 	// EvictionPolicyFor returns false for an unknown job.
 	EvictionPolicyFor(namespace, name string) (workload.EvictionPolicy, bool)
+	// FailureLimitFor returns the failure limit of a Kubernetes Job, false for an unknown one.
+	FailureLimitFor(namespace, name string, uid types.UID) (workload.FailureLimit, bool)
 }
 
-// jobInformer watches the jobs through the API, from the first session on. Volcano's scheduler
-// knows only PodGroups, which have no policies.
+// jobInformer watches the jobs of Volcano and of Kubernetes through the API, from the first
+// session on. Volcano's scheduler knows only PodGroups, which have no policies.
 type jobInformer struct {
 	once   sync.Once
 	store  cache.Store
 	synced cache.InformerSynced
+	// batchStore and batchSynced are those of Kubernetes Jobs. No session waits for them: a
+	// scheduler without the right to read Jobs takes each of them for one that fails.
+	batchStore  cache.Store
+	batchSynced cache.InformerSynced
 }
 
 func (i *jobInformer) OpenSession(ssn *framework.Session) bool {
@@ -211,6 +218,11 @@ func (i *jobInformer) OpenSession(ssn *framework.Session) bool {
 		informer := factory.Batch().V1alpha1().Jobs().Informer()
 		i.store, i.synced = informer.GetStore(), informer.HasSynced
 		factory.Start(wait.NeverStop)
+
+		batchFactory := informers.NewSharedInformerFactoryWithOptions(ssn.KubeClient(), 0, informers.WithTransform(keepFailures))
+		batchInformer := batchFactory.Batch().V1().Jobs().Informer()
+		i.batchStore, i.batchSynced = batchInformer.GetStore(), batchInformer.HasSynced
+		batchFactory.Start(wait.NeverStop)
 	})
 	return i.synced()
 }

@@ -25,6 +25,8 @@ type victimJob struct {
 	// sets their Usage.
 	solverJob    solver.Job
 	runningSince time.Time
+	// fails reports whether a Kubernetes Job fails for good if the job is evicted as a whole.
+	fails bool
 	// priority is the job's priority, as far as it counts between queues.
 	priority int32
 	// cards is how many cards each of the tasks uses.
@@ -101,6 +103,7 @@ func (s *reclaimSession) newVictimJob(by *api.TaskInfo, key reclaimerKey, job *a
 		return nil
 	}
 	s.fillSolverJob(by, g)
+	s.priceFailures(g)
 	return g
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/types"
 	"volcano.sh/volcano/cmd/scheduler/app/options"
 	"volcano.sh/volcano/pkg/scheduler"
 
@@ -23,8 +24,6 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 	"volcano.sh/volcano/pkg/scheduler/metrics"
 	_ "volcano.sh/volcano/pkg/scheduler/plugins"
-
-	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 
 	"cardquota.dev/operator/internal/scheduler/capacitycard"
 	"cardquota.dev/operator/internal/scheduler/cardreclaim"
@@ -133,18 +132,25 @@ func (w *world) runSession(ctx context.Context, actions []framework.Action, tier
 	return w.createPods() || changed
 }
 
-// jobPolicies are the policies of all Volcano jobs on evictions, by namespace and name.
-type jobPolicies map[string]workload.EvictionPolicy
+// jobPolicies are how all jobs react to evictions.
+type jobPolicies struct {
+	// volcano has those of Volcano jobs, by namespace and name, kubernetes those of Kubernetes Jobs.
+	volcano    map[string]workload.EvictionPolicy
+	kubernetes map[types.UID]workload.FailureLimit
+}
 
-func newJobPolicies(jobs []*batch.Job, workloads []simulation.Workload) jobPolicies {
-	policies := jobPolicies{}
-	for _, job := range jobs {
-		policies[job.Namespace+"/"+job.Name] = workload.EvictionPolicyFor(job)
+func newJobPolicies(c *simulation.Cluster, workloads []simulation.Workload) jobPolicies {
+	policies := jobPolicies{volcano: map[string]workload.EvictionPolicy{}, kubernetes: map[types.UID]workload.FailureLimit{}}
+	for _, job := range c.Jobs {
+		policies.volcano[job.Namespace+"/"+job.Name] = workload.EvictionPolicyFor(job)
 	}
 	for _, w := range workloads {
 		if w.Job != nil {
-			policies[w.Job.Namespace+"/"+w.Job.Name] = workload.EvictionPolicyFor(w.Job)
+			policies.volcano[w.Job.Namespace+"/"+w.Job.Name] = workload.EvictionPolicyFor(w.Job)
 		}
+	}
+	for _, job := range c.KubernetesJobs {
+		policies.kubernetes[job.UID] = workload.FailureLimitFor(job)
 	}
 	return policies
 }
@@ -154,6 +160,12 @@ func (jobPolicies) OpenSession(*framework.Session) bool { return true }
 
 // EvictionPolicyFor returns how a job reacts to evictions.
 func (p jobPolicies) EvictionPolicyFor(namespace, name string) (workload.EvictionPolicy, bool) {
-	policy, known := p[namespace+"/"+name]
+	policy, known := p.volcano[namespace+"/"+name]
 	return policy, known
+}
+
+// FailureLimitFor returns how many pods of a Kubernetes Job may fail.
+func (p jobPolicies) FailureLimitFor(_, _ string, uid types.UID) (workload.FailureLimit, bool) {
+	limit, known := p.kubernetes[uid]
+	return limit, known
 }

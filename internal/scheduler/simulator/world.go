@@ -51,7 +51,7 @@ type world struct {
 func newWorld(c *simulation.Cluster, workloads []simulation.Workload, now time.Time) *world {
 	w := &world{
 		cluster: c, workloads: workloads, now: now, pods: map[types.UID]*corev1.Pod{}, cached: map[types.UID]*corev1.Pod{}, groups: map[types.NamespacedName]*v1beta1.PodGroup{},
-		placed: map[types.UID]bool{}, restarted: map[types.UID]*victim{}, policies: newJobPolicies(c.Jobs, workloads),
+		placed: map[types.UID]bool{}, restarted: map[types.UID]*victim{}, policies: newJobPolicies(c, workloads),
 		statusWrites: statusWrites{statuses: map[types.UID]corev1.PodStatus{}, written: map[types.NamespacedName]*v1beta1.PodGroup{}},
 	}
 	w.cache = cache.NewCustomMockSchedulerCache(c.Schedulers[0], noBinder{}, noEvictor{}, &w.statusWrites, nil, &record.FakeRecorder{})

@@ -40,6 +40,9 @@ func invalidProblem(t *rapid.T) *Problem {
 				Role: place.Draw(t, "role"), Protected: rapid.Bool().Draw(t, "protected"),
 			})
 		}
+		if len(job.Pods) > 0 { // not drawn, so that inputs that failed once keep their meaning
+			job.WholeLoss = job.Pods[0].Loss
+		}
 		p.Jobs = append(p.Jobs, job)
 	}
 	if rapid.Bool().Draw(t, "tree") {

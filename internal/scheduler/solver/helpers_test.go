@@ -33,6 +33,12 @@ func elasticJob(spare int, loss int64, nodes ...int) Job {
 	return job
 }
 
+// losingMore is a job that loses more as a whole than its pods do.
+func losingMore(loss int64, job Job) Job {
+	job.WholeLoss = loss
+	return job
+}
+
 // repeatNode returns a node so many times.
 func repeatNode(n, node int) []int { return slices.Repeat([]int{node}, n) }
 

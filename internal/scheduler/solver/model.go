@@ -217,7 +217,7 @@ func (m *model) addJobs(p *Problem) {
 		model:       m,
 		problem:     p,
 		lastJobNode: make([]int, len(m.nodeQuota)),
-		maxPodLoss:  math.MaxInt64 / int64(count+1),
+		maxPodLoss:  math.MaxInt64 / int64(count+len(p.Jobs)+1),
 	}
 	m.wantedNodes = make([]bool, len(m.nodeQuota))
 	for i := range m.podSets {
@@ -238,12 +238,13 @@ type jobBuilder struct {
 	*model
 	problem     *Problem
 	lastJobNode []int // by node: the last jobNode there
-	maxPodLoss  int64 // bounds the loss of a pod so that the sum cannot overflow
+	maxPodLoss  int64 // bounds the loss of a pod, or of a whole job, so that the sum cannot overflow
 }
 
 func (b *jobBuilder) addJob(i int, from *Job) {
 	j := &b.jobs[i]
 	j.elastic, j.firstRole, j.wholeUnit = max(from.Elastic, 0), none, none
+	j.loss = min(max(from.WholeLoss, 0), b.maxPodLoss)
 	if from.RoleElastic != nil {
 		j.firstRole = len(b.roleElastic)
 		for _, spare := range from.RoleElastic {

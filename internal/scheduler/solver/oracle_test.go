@@ -167,6 +167,7 @@ func (o *oracle) addLoss(loss Loss, job *Job, victims JobVictims) Loss {
 	counts := func(rank int) bool { return o.counts == nil || o.counts(rank) }
 	if victims.Whole && counts(wholeRank(job)) {
 		loss.Jobs++
+		loss.JobSeconds += job.WholeLoss
 	}
 	for _, i := range victims.Pods {
 		switch pod := &job.Pods[i]; {

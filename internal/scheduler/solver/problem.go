@@ -105,6 +105,8 @@ type Job struct {
 	RoleElastic []int
 	// Whole reports whether the job may be evicted as a whole: none of its pods is protected.
 	Whole bool
+	// WholeLoss is what the eviction of the whole job destroys beside the loss of its pods.
+	WholeLoss int64
 	// Rank is the rank of the job as a whole, at least the highest of its pods. No rank loses
 	// anything if lower ranks suffice.
 	Rank int

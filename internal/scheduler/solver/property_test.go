@@ -71,6 +71,24 @@ func smallJob(t *rapid.T, p *Problem, amounts func(int, string) Amounts) Job {
 	return job
 }
 
+// withWholeLosses lets jobs lose more as a whole than their pods do.
+func withWholeLosses(t *rapid.T, p *Problem) *Problem {
+	for j := range p.Jobs {
+		p.Jobs[j].WholeLoss = rapid.SampledFrom([]int64{0, 0, 5, 100}).Draw(t, "loss of the whole")
+	}
+	return p
+}
+
+// TestSolveJobsThatLoseMoreAsAWholeAtLeastLoss compares with all choices, flat and in a tree.
+func TestSolveJobsThatLoseMoreAsAWholeAtLeastLoss(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		for range 20 {
+			solve(t, withWholeLosses(t, smallProblem(t)))
+			solve(t, withWholeLosses(t, smallTree(t)))
+		}
+	})
+}
+
 func TestSolveSmallProblemsAtLeastLoss(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		for range 30 {

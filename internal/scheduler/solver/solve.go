@@ -138,6 +138,7 @@ func (s *state) toPlan(p *Problem) *Plan {
 		switch {
 		case victims.Whole:
 			plan.Loss.Jobs++
+			plan.Loss.JobSeconds = addSaturating(plan.Loss.JobSeconds, max(p.Jobs[j].WholeLoss, 0))
 			for i := range p.Jobs[j].Pods {
 				plan.Loss.JobSeconds = addSaturating(plan.Loss.JobSeconds, max(p.Jobs[j].Pods[i].Loss, 0))
 			}
