@@ -132,19 +132,35 @@ func (m *clusterState) checkKeptCards(state *podState, before nomination, c chan
 }
 
 // goesFirst reports whether a pod may use what was freed for another one: it belongs to the same job, or
-// has the higher priority in the same queue. What was reclaimed may also be used by a queue of higher
-// priority.
+// has the higher priority in the same queue. What was reclaimed is kept only from pods from which the
+// other one may reclaim, and in a tree from those that borrow: others could reclaim cards themselves.
 func (m *clusterState) goesFirst(state, other *podState, e *eviction) bool {
 	mine, theirs := m.queueOf(state), m.queueOf(other)
 	if rule.PodGroupName(state.pod) != "" && groupKeyOf(state) == groupKeyOf(other) {
 		return true
 	}
-	if mine == theirs {
+	if e.by == preempt {
 		higher, lower := m.comparedPriorities(state.pod, other.pod)
-		return higher > lower
+		return mine == theirs && higher > lower
 	}
-	queue, of := m.queues[mine], m.queues[theirs]
-	return e.by != preempt && queue != nil && of != nil && queue.Spec.Priority > of.Spec.Priority
+	if m.knowsTree() {
+		return mine == theirs || !m.borrows(state)
+	}
+	return m.queueReclaimForbidden(other, state) != ""
+}
+
+// borrows reports whether the queue of a pod uses more than it deserves of a card of the pod.
+func (m *clusterState) borrows(state *podState) bool {
+	queue := m.currentTree().Queue(m.queueOf(state))
+	if queue == nil || state.charge == nil {
+		return false
+	}
+	for card := range state.charge.Cards {
+		if m.usage(m.queueOf(state)).Cards[card] > queue.DeservedOf(card) {
+			return true
+		}
+	}
+	return false
 }
 
 // checkWantedTwice checks an eviction: it must not be for pods only for which others were evicted

@@ -35,7 +35,7 @@ func TestWhoPreemptsGetsTheCard(t *testing.T) {
 		"the node is cordoned":                          {goes + `write node h200-0 cordoned; place q h200-0 in=other cards=1 priority=0; wait 4s; remove pod p; wait 1m`, ""},
 		"five minutes are over":                         {goes + `wait 5m; place q h200-0 in=other cards=1 priority=0; judge; wait 4s; judge; write pod p on=h200-1; wait 1m`, ""},
 		"the same holds for cardreclaim":                {reclaims + `place q h200-0 in=other cards=1 priority=0;` + late, "eviction"},
-		"but for a queue of higher priority":            {reclaims + `place q h200-0 in=first cards=1 priority=0;` + late, ""},
+		"but for pods that are not reclaimable":         {reclaims + `place q h200-0 in=first cards=1 priority=0;` + late, ""},
 	})
 }
 
