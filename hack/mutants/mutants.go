@@ -7,7 +7,7 @@ var tables = []table{
 	{tests: differentialTest, mutants: slices.Concat(workloadMutants, cardMutants, quotaMutants, serviceTypeMutants, treeMutants, inventoryMutants)},
 	{tests: "./internal/quota", mutants: treeOrderMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "^TestWeights.*$", mutants: queueOrderMutants},
-	{tests: "./internal/scheduler/cardreclaim", run: "^(TestPrecedenceOfReclaimInTree|TestDrain.*)$", mutants: treeReclaimMutants},
+	{tests: "./internal/scheduler/cardreclaim", run: "^(TestPrecedenceOfReclaimInTree|TestDrain.*|TestTenants.*)$", mutants: treeReclaimMutants},
 	{tests: "./internal/controller/cardquota", run: "(Metrics|Billed|Bill|Unknown|Deserved)", mutants: queueMetricsMutants},
 	{tests: "./internal/cardquota", run: "^(TestNewBindings|TestPodsAreNewOnce|TestOverAllocationIsAllowedByAll)$", mutants: bindingMetricsMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "(Metrics|Shows|Scrape)", mutants: sessionMetricsMutants},

@@ -47,6 +47,7 @@ func (p *plugin) weightedShare(queue *api.QueueInfo) float64 {
 // allocatable checks a pod before Volcano looks for a node: some card of its request, and its
 // CPU and memory, must fit the quota.
 func (p *plugin) allocatable(_ *api.QueueInfo, task *api.TaskInfo) bool {
+	p.step.begin(p) // unless enabledOverused is off, it has begun
 	r, known := p.checkInputFor(task)
 	if !known {
 		return false

@@ -27,32 +27,29 @@ type deservedFirst struct {
 	deserved []card.Name
 }
 
-// Allocate runs Volcano's action allocate. In a tree no pod borrows before the pods that need
-// not borrow. If only one kind of pods waits, one run does.
+// Allocate runs Volcano's action allocate. In a tree it serves the queues in their order, and no pod
+// borrows before the pods that need not borrow. If only one kind of pods waits, one run does.
 func (p *plugin) Allocate(execute func()) {
-	if !p.cache.tree.isTree || !p.waitsForDeserved() {
+	if !p.cache.tree.isTree {
 		execute()
 		return
 	}
+	if !p.waitsForDeserved() {
+		p.allocateInOrder(p.ssn.Jobs, execute)
+		return
+	}
+
 	p.deservedFirst = &deservedFirst{borrowers: map[api.JobID]bool{}, latest: map[queueCard]int32{}}
 	defer func() { p.deservedFirst = nil }()
-	execute()
+	p.allocateInOrder(p.ssn.Jobs, execute)
 	if borrowers := p.jobsThatMayBorrow(); len(borrowers) > 0 {
 		p.deservedFirst.borrows = true
-		p.executeFor(borrowers, execute)
+		p.allocateInOrder(borrowers, execute)
 	}
 }
 
-// executeFor runs an action for some jobs. Others would only be searched again, and a job with a
-// hard topology would lose the reasons of the first run.
-func (p *plugin) executeFor(jobs map[api.JobID]*api.JobInfo, execute func()) {
-	all := p.ssn.Jobs
-	p.ssn.Jobs = jobs
-	defer func() { p.ssn.Jobs = all }()
-	execute()
-}
-
-// jobsThatMayBorrow returns the jobs of the second run. A gang of which the first run pipelined pods
+// jobsThatMayBorrow returns the jobs of the second run. Others would only be searched again, and a
+// job with a hard topology would lose the reasons of the first run. A gang of which the first run pipelined pods
 // is not among them: Volcano binds none of its pods yet, and would bind a part of its minimum if the
 // second run completed it.
 func (p *plugin) jobsThatMayBorrow() map[api.JobID]*api.JobInfo {

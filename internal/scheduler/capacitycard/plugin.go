@@ -69,6 +69,8 @@ type plugin struct {
 	preemption *preemption
 	// deservedFirst is the state of the action allocate in a tree, nil unless it runs in parts.
 	deservedFirst *deservedFirst
+	// step is the state of the action allocate in a tree, nil unless a step of it runs.
+	step *allocationStep
 	// preemptors are the pods that the action preempt pipelined.
 	preemptors map[types.UID]bool
 	// attempt is the pod and node that preempt tries now, nil if none.
@@ -123,6 +125,7 @@ func (p *plugin) OnSessionOpen(ssn *framework.Session) {
 	ssn.AddJobValidFn(PluginName, jobValid)
 	ssn.AddJobEnqueueableFn(PluginName, p.jobEnqueueable)
 	ssn.AddJobEnqueuedFn(PluginName, p.jobEnqueued)
+	ssn.AddOverusedFn(PluginName, p.overused)
 	ssn.AddAllocatableFn(PluginName, p.allocatable)
 	ssn.AddPrePredicateFn(PluginName, p.prePredicate)
 	ssn.AddPredicateFn(PluginName, p.predicate)

@@ -51,3 +51,34 @@ func TestReasonsOfDeservedPodsStay(t *testing.T) {
 		check.That(t, !strings.Contains(fmt.Sprint(reason.Error()), "already"), "pod %s waits because %s", uid, reason.Error())
 	}
 }
+
+// TestTenantsShareWhateverTheirQueues: two tenants that deserve, or borrow, the same get the same in
+// one session, although one has many queues. A placement changes the order of all queues of its
+// tenant.
+func TestTenantsShareWhateverTheirQueues(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct{ deserved, other string }{
+		"of what they deserve": {"16", ""},
+		"of what they borrow":  {"0", "; d 16/16 training"},
+	}) {
+		for _, queues := range []int{1, 2, 4, 8} {
+			tree := fmt.Sprintf("t 16/%s; u 16/%s; u0<u 16/%s training%s", tc.deserved, tc.deserved, tc.deserved, tc.other)
+			runs := "node n A 8"
+			for i := range queues {
+				part := "0"
+				if tc.deserved != "0" {
+					part = fmt.Sprint(16 / queues)
+				}
+				tree += fmt.Sprintf("; t%d<t 16/%s training", i, part)
+				for k := range 8 {
+					runs += fmt.Sprintf("; j%d-%d t%d 1: -; k%d-%d u0 1: -", i, k, i, i, k)
+				}
+			}
+			w := newTree(tree, runs)
+			w.openSession().Run(NewAllocate(w.action))
+			placed := session.Names(w.In(api.Binding))
+			check.Equal(t, fmt.Sprintf("cards of a tenant with %d queues", queues), 4, strings.Count(placed, "j"))
+			check.Equal(t, "cards of the other one", 4, strings.Count(placed, "k"))
+			w.Close()
+		}
+	}
+}
