@@ -44,3 +44,13 @@ func (c *Charge) HeldCards() []card.Amount {
 	}
 	return held
 }
+
+// ElasticUsageOf returns the usage of a pod that gives everything.
+func ElasticUsageOf(c *Charge) ElasticUsage {
+	e := ElasticUsage{Used: map[card.Name]card.Count{}, MilliCPU: c.MilliCPU, Memory: c.Memory}
+	for _, amount := range c.Cards {
+		e.Used[amount.Name] = e.Used[amount.Name].Add(amount.Count)
+		e.Elastic = e.Elastic.Add(amount.Count)
+	}
+	return e
+}

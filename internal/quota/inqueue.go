@@ -2,6 +2,7 @@ package quota
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"cardquota.dev/operator/internal/card"
@@ -113,24 +114,11 @@ func (r *Reservations) splitAlternatives() {
 // pool.
 func (r *Reservations) AddElastic(e ElasticUsage) {
 	r.elasticCPU, r.elasticMemory = AddSaturating(r.elasticCPU, e.MilliCPU), AddSaturating(r.elasticMemory, e.Memory)
-	var names []card.Name
-	var total card.Count
-	for name, used := range e.Used {
-		if give := min(used, e.Elastic); give > 0 {
-			names, total = append(names, name), total.Add(give)
-		}
-	}
+	names, total := e.givenCards()
 	if len(names) == 0 {
 		return
 	}
-	slices.Sort(names)
-	key := joinNames(names)
-	if len(names) > 2 {
-		for _, name := range names {
-			key = fmt.Sprint(key, " ", min(e.Used[name], e.Elastic))
-		}
-		key = fmt.Sprint(key, " ", e.Elastic)
-	}
+	key := e.poolKey(names)
 	i, known := r.pools[key]
 	if !known {
 		if r.pools == nil {
@@ -144,6 +132,62 @@ func (r *Reservations) AddElastic(e ElasticUsage) {
 		pool.Used[name] = pool.Used[name].Add(min(e.Used[name], e.Elastic))
 	}
 	pool.Elastic = pool.Elastic.Add(min(e.Elastic, total))
+}
+
+// givenCards returns the cards that a job may give, sorted, and how many they are together.
+func (e *ElasticUsage) givenCards() (names []card.Name, total card.Count) {
+	for name, used := range e.Used {
+		if give := min(used, e.Elastic); give > 0 {
+			names, total = append(names, name), total.Add(give)
+		}
+	}
+	slices.Sort(names)
+	return names, total
+}
+
+// poolKey identifies the pool of a job that may give these cards.
+func (e *ElasticUsage) poolKey(names []card.Name) string {
+	key := joinNames(names)
+	if len(names) > 2 {
+		for _, name := range names {
+			key = fmt.Sprint(key, " ", min(e.Used[name], e.Elastic))
+		}
+		key = fmt.Sprint(key, " ", e.Elastic)
+	}
+	return key
+}
+
+// removeElastic undoes AddElastic.
+func (r *Reservations) removeElastic(e ElasticUsage) {
+	r.elasticCPU, r.elasticMemory = max(0, r.elasticCPU-e.MilliCPU), max(0, r.elasticMemory-e.Memory)
+	names, total := e.givenCards()
+	i, known := r.pools[e.poolKey(names)]
+	if !known {
+		return
+	}
+	pool := &r.Elastic[i]
+	for _, name := range names {
+		pool.Used[name] = pool.Used[name].Sub(min(e.Used[name], e.Elastic))
+	}
+	pool.Elastic = pool.Elastic.Sub(min(e.Elastic, total))
+}
+
+// ReplaceElastic returns a copy in which jobs give other amounts: without those of removed,
+// which AddElastic added, and with those of added. The reservations themselves are shared.
+func (r *Reservations) ReplaceElastic(removed, added []ElasticUsage) *Reservations {
+	c := *r
+	c.Elastic, c.pools = make([]ElasticUsage, len(r.Elastic), len(r.Elastic)+len(added)), maps.Clone(r.pools)
+	for i, pool := range r.Elastic {
+		pool.Used = maps.Clone(pool.Used)
+		c.Elastic[i] = pool
+	}
+	for _, e := range removed {
+		c.removeElastic(e)
+	}
+	for _, e := range added {
+		c.AddElastic(e)
+	}
+	return &c
 }
 
 // sortNames returns names sorted, since preference does not matter here. It copies only names

@@ -62,7 +62,7 @@ func (p *plugin) allocatable(_ *api.QueueInfo, task *api.TaskInfo) bool {
 	if refusal == nil {
 		return true
 	}
-	if p.waitsForQuota(r.job, r.request) {
+	if p.waitsForQuota(r.job, r.request) || preemptedQuotaStaysFree(p, r) != nil {
 		p.cache.reservations.restartWait(r.job.PgUID, p.cache.now())
 	}
 	p.recordPodUnschedulable(task, refusal)
@@ -219,8 +219,8 @@ func (p *plugin) simulatePredicate(_ context.Context, state fwk.CycleState, task
 	if err := p.checkConflicts(task, node); err != nil {
 		return err
 	}
-	if len(p.stuckPods[node.Name]) > 0 && !task.InitResreq.LessEqual(p.FutureIdleOn(node), api.Zero) {
-		return fmt.Errorf("node %s has too little room for pod %s beside terminating pods past their grace period", node.Name, klog.KObj(task.Pod))
+	if len(p.stuckPods[node.Name])+len(p.preemptedCards.byNode[node.Name]) > 0 && !task.InitResreq.LessEqual(p.IdleFor(task, node), api.Zero) {
+		return fmt.Errorf("node %s has too little for pod %s beside terminating pods past their grace period and what is kept for others", node.Name, klog.KObj(task.Pod))
 	}
 	return p.checkPlacement(task, node.Name, simulationOf(state, node.Name).released)
 }

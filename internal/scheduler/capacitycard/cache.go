@@ -46,6 +46,10 @@ type Cache struct {
 	nominations map[types.UID]nomination
 	// reclaimedRoom are the nodes on which cards were reclaimed for pending pods, by UID.
 	reclaimedRoom map[types.UID]nomination
+	// preemptedCards are the nodes on which preempt freed cards for pending pods, by UID.
+	preemptedCards map[types.UID]nomination
+	// evictionPolicies are those that the last preempt knew, nil before.
+	evictionPolicies EvictionPolicies
 	// borrowStops is when others reclaimed what a queue had borrowed, by queue and card.
 	borrowStops map[api.QueueID]map[card.Name]time.Time
 	// tree is the tree of queues, as the last session resolved it.
@@ -137,6 +141,7 @@ func NewCache() *Cache {
 		evictingSince:    map[types.UID]time.Time{},
 		nominations:      map[types.UID]nomination{},
 		reclaimedRoom:    map[types.UID]nomination{},
+		preemptedCards:   map[types.UID]nomination{},
 		borrowStops:      map[api.QueueID]map[card.Name]time.Time{},
 		fitErrors:        fitErrorCache{statuses: map[fitErrorKey]*cachedFitError{}},
 		messages:         newMessageDeduper(),

@@ -38,17 +38,17 @@ var (
 	// podChecks: may the pod be placed at all?
 	podChecks = append(queueChecks[:len(queueChecks):len(queueChecks)], requestIsValid)
 	// quotaChecks: does the pod fit the quota of the queue on some card?
-	quotaChecks = append(podChecks[:len(podChecks):len(podChecks)], queueHasQuota)
+	quotaChecks = append(podChecks[:len(podChecks):len(podChecks)], queueHasQuota, preemptedQuotaStaysFree)
 	// reclaimChecks: may the pod reclaim cards from other queues?
 	reclaimChecks = append(podChecks[:len(podChecks):len(podChecks)], mayReclaim, queueHasQuota)
 	// treeReclaimChecks: the same in a tree.
 	treeReclaimChecks = append(podChecks[:len(podChecks):len(podChecks)], mayReclaim, queueDeserves)
 	// cardChecks: may the pod use the card of the node?
-	cardChecks = []checkFunc{cardIsAllowed, queueHasQuotaForCard}
+	cardChecks = []checkFunc{cardIsAllowed, queueHasQuotaForCard, preemptedQuotaStaysFree}
 	// placeChecks: may the pod be where it is placed?
 	placeChecks = append(podChecks[:len(podChecks):len(podChecks)], cardChecks...)
 	// nodeChecks: does the node fit the pod, in the predicate?
-	nodeChecks = []nodeCheckFunc{noStuckPodConflicts, conflictsArePreemptable, roomIsNotStuck, reclaimedRoomStaysFree, cardIsDeserved, cardFits}
+	nodeChecks = []nodeCheckFunc{noStuckPodConflicts, conflictsArePreemptable, roomIsNotStuck, reclaimedRoomStaysFree, preemptedCardsStayFree, cardIsDeserved, cardFits, preemptedQuotaStaysFreeOnNode}
 )
 
 // runChecks returns the refusal of the first check that fails, nil if all pass.

@@ -9,10 +9,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -31,6 +34,16 @@ func (s *scene) checkInputFor(task, node string) checkInput {
 	ask := *r.request
 	r.request, r.node = &ask, node
 	return r
+}
+
+// keepForPreemptor keeps so many cards of node a, and of the quota of a queue, for a pod of an
+// equal job.
+func (s *scene) keepForPreemptor(r *checkInput, queue string, cards card.Count) {
+	task := r.task.Clone()
+	task.InitResreq = api.NewResource(corev1.ResourceList{gpu: *resource.NewQuantity(int64(cards), resource.DecimalSI)})
+	job := &api.JobInfo{UID: "other", Queue: api.QueueID(queue), Priority: r.job.Priority}
+	w := &waitingPreemptor{task, job, &quota.Charge{Queue: queue, Cards: []card.Amount{{Name: "A", Count: cards}}}}
+	s.p.preemptedCards = preemptedCards{map[string][]*waitingPreemptor{"a": {w}}, map[api.QueueID][]*waitingPreemptor{job.Queue: {w}}}
 }
 
 // TestEachCheckRefuses: every check has nothing against a pod that fits, and refuses it for
@@ -58,6 +71,8 @@ func TestEachCheckRefuses(t *testing.T) {
 		"mayReclaim":           {func(s *scene, r *checkInput) { r.task = s.Task("t-0") }, `service type "training" may not reclaim cards`},
 		"cardIsAllowed":        {func(_ *scene, r *checkInput) { r.node = "b" }, "pod ns/i-0 may not run on the card of node b"},
 		"queueHasQuotaForCard": {many, "Queue <inf> has insufficient <A> quota: requested <10000>"},
+		"preemptedQuotaStaysFree": {func(s *scene, r *checkInput) { s.keepForPreemptor(r, "inf", 8) },
+			"Queue <inf> has insufficient <A> quota: requested <1>, total would be <9>, but capability is <8>; preempt freed quota for other pods, which come first"},
 	}
 	tested := map[string]bool{}
 	for _, checks := range [][]checkFunc{quotaChecks, reclaimChecks, placeChecks} {
@@ -103,9 +118,15 @@ func TestEachCheckOfNodesRefuses(t *testing.T) {
 			rule.ReclaimFrom = []string{"inference"}
 			s.p.args.serviceTypes["inference"] = rule
 		}, roomReclaimedByOthers},
-		"cardIsDeserved":     {"i inf 1: - card=A|B", nil, func(s *scene, _ *checkInput) { s.p.deservedFirst = &deservedFirst{} }, cardNotDeserved},
-		"cardFits the card":  {"i inf 1: - card=B", nil, nil, cardNotAllowed},
-		"cardFits the quota": {"i inf 1: -", nil, func(_ *scene, r *checkInput) { r.request.Count = 10_000 }, quotaExceeded},
+		"preemptedCardsStayFree": {"i inf 1: -", nil, func(s *scene, r *checkInput) { s.keepForPreemptor(r, "tra", 8) }, keptForPreemptors},
+		"preemptedCardsStayFree where nothing may be evicted": {"i inf 1: -", nil, func(s *scene, r *checkInput) {
+			s.keepForPreemptor(r, "tra", 8)
+			s.p.preemption = &preemption{p: s.p}
+		}, keptForPreemptorsWithoutVictims},
+		"preemptedQuotaStaysFreeOnNode": {"i inf 1: -", nil, func(s *scene, r *checkInput) { s.keepForPreemptor(r, "inf", 8) }, quotaKeptForPreemptors},
+		"cardIsDeserved":                {"i inf 1: - card=A|B", nil, func(s *scene, _ *checkInput) { s.p.deservedFirst = &deservedFirst{} }, cardNotDeserved},
+		"cardFits the card":             {"i inf 1: - card=B", nil, nil, cardNotAllowed},
+		"cardFits the quota":            {"i inf 1: -", nil, func(_ *scene, r *checkInput) { r.request.Count = 10_000 }, quotaExceeded},
 	}
 	tested := map[string]bool{}
 	for _, c := range nodeChecks {

@@ -220,7 +220,7 @@ func (p *plugin) jobEnqueued(obj any) {
 // checkEnqueueQuota returns why the request of a job does not fit the quota now, nil if it
 // does.
 func (p *plugin) checkEnqueueQuota(job *api.JobInfo, request quota.JobRequest) *workload.Refusal {
-	if insufficient := p.ledger.CheckEnqueue(string(job.Queue), p.reservationsOf, request, p.args.overCommitFactor); insufficient != nil {
+	if insufficient := p.checkEnqueueBesidePreemptable(job, request); insufficient != nil {
 		return p.queueRules[job.Queue].RefusalFor(insufficient)
 	}
 	return nil

@@ -271,9 +271,9 @@ func TestBindingsOfDeletedPodsAreForgotten(t *testing.T) {
 }
 
 // TestEvictedPodsCountAsUsed: a pod whose eviction was requested counts as used until it is
-// deleted. Only while a search assumes its eviction in a tree, it counts as terminating.
+// deleted. Only while a search assumes its eviction, it counts as terminating.
 func TestEvictedPodsCountAsUsed(t *testing.T) {
-	for hierarchy, assumed := range map[string]string{"Tree": "3 used, 1 terminating", "Flat": "4 used, 0 terminating"} {
+	for hierarchy, assumed := range map[string]string{"Tree": "3 used, 1 terminating", "Flat": "3 used, 1 terminating"} {
 		s := newScene(t, tenant+"j q 1: a*4").withArguments(framework.Arguments{"queueHierarchy": hierarchy, "cardUnlimitedCpuMemory": true}).openSession()
 		s.reclaimPolicy().MarkEvicting(s.Task("j-1"))
 		s.openSession()

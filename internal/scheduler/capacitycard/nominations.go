@@ -149,11 +149,13 @@ func (p *plugin) KeepReclaimedRoom(task *api.TaskInfo) {
 // loadReclaimedRoom finds the pending pods for which cards are kept, and forgets all others.
 func (p *plugin) loadReclaimedRoom() {
 	p.reclaimedRoom, p.roomCharges = nil, nil
+	kept := map[queueCard]card.Count{}
+	defer p.loadPreemptedCards(kept)
 	if len(p.cache.reclaimedRoom) == 0 {
 		return
 	}
 	p.reclaimedRoom = map[string][]roomOwner{}
-	waiting, kept := map[types.UID]bool{}, map[queueCard]card.Count{}
+	waiting := map[types.UID]bool{}
 	for _, job := range p.ssn.Jobs {
 		for _, task := range p.tasksKeepingRoom(job, kept) {
 			made := p.cache.reclaimedRoom[task.Pod.UID]
@@ -319,7 +321,7 @@ func (p *plugin) preemptableTasksOn(node *api.NodeInfo, preemptor *api.TaskInfo)
 	var tasks []*api.TaskInfo
 	for _, task := range node.Tasks {
 		job := p.ssn.Jobs[task.Job]
-		if job != nil && job.Queue == queue && api.PreemptableStatus(task.Status) && p.hasHigherPriority(preemptor, task) && p.isEvictable(task) {
+		if job != nil && job.Queue == queue && api.PreemptableStatus(task.Status) && p.mayPreempt(preemptor, task) && p.isEvictable(task) {
 			tasks = append(tasks, task)
 		}
 	}

@@ -89,6 +89,13 @@ type plugin struct {
 	evictingTasks []*api.TaskInfo
 	// reclaimedRoom are the pods for which cards were reclaimed on a node, by node.
 	reclaimedRoom map[string][]roomOwner
+	// elasticUsages are what running jobs use above their minimum. preemptableUsages and
+	// placedJobs are filled when a vote needs them.
+	elasticUsages     map[api.JobID]quota.ElasticUsage
+	preemptableUsages map[queuePriority]*preemptableUsage
+	placedJobs        map[api.QueueID][]*api.JobInfo
+	// preemptedCards are kept for the pods for which preempt freed them.
+	preemptedCards preemptedCards
 	// roomCharges are what the pods of reclaimedRoom hold of the quotas of a tree.
 	roomCharges map[api.TaskID]*quota.Charge
 	// stuckPods are terminating pods long past their grace period, by node.
@@ -113,6 +120,7 @@ func (p *plugin) OnSessionOpen(ssn *framework.Session) {
 	defer p.cache.metrics.startTimer("open")()
 	p.ssn, p.percentageOfNodes = ssn, options.ServerOpts.PercentageOfNodesToFind
 	p.triedTasks, p.ownFitErrors = map[api.TaskID]bool{}, map[api.TaskID]*api.FitErrors{}
+	p.elasticUsages = map[api.JobID]quota.ElasticUsage{}
 	p.cache.lastReport = p.cache.now()
 	p.buildSnapshot()
 	p.stopBorrowing()
@@ -131,6 +139,7 @@ func (p *plugin) OnSessionOpen(ssn *framework.Session) {
 	ssn.AddPredicateFn(PluginName, p.predicate)
 	// Eviction, inside a queue (preempt) and between queues (reclaim).
 	ssn.AddPreemptableFn(PluginName, p.preemptable)
+	ssn.AddJobStarvingFns(PluginName, p.jobStarving)
 	ssn.AddSimulateAddTaskFn(PluginName, p.simulationHook((*quota.Released).Remove))
 	ssn.AddSimulateRemoveTaskFn(PluginName, p.simulationHook((*quota.Released).Add))
 	ssn.AddSimulateAllocatableFn(PluginName, p.simulateAllocatable)
@@ -167,7 +176,8 @@ func (p *plugin) OnSessionClose(*framework.Session) {
 	p.cache.closeOtherBindings()
 	p.reportSession()
 	p.ssn, p.inventory, p.ledger, p.queueRules, p.inqueue, p.evictingTasks, p.namespaceLister, p.namespaceRefusals, p.reclaimedRoom, p.stuckPods = nil, nil, nil, nil, nil, nil, nil, nil, nil, nil
-	p.triedTasks, p.ownFitErrors = nil, nil
+	p.triedTasks, p.ownFitErrors, p.preemptedCards = nil, nil, preemptedCards{}
+	p.elasticUsages, p.preemptableUsages, p.placedJobs = nil, nil, nil
 }
 
 // SetupBindContextExtension adds the charged queue to the annotations of the binding. The API

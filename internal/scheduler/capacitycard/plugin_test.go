@@ -89,7 +89,7 @@ func (s *scene) evict(action framework.Action, configurations ...conf.Configurat
 	}
 	s.openSession(configurations...).Run(allocate.New())
 	if rules, ok := s.m.ReclaimPolicyFor(s.Ssn.UID); ok && action.Name() == "preempt" {
-		s.preempted = rules.Preempt(s.evictionPolicyOf, func() { s.Run(action) })
+		s.preempted = rules.Preempt(PreemptHooks{PolicyFor: s.evictionPolicyOf}, func() { s.Run(action) })
 		return s
 	}
 	s.Run(action)

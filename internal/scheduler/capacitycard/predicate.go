@@ -73,6 +73,9 @@ const (
 	roomIsStuck
 	roomIsStuckWithoutVictims
 	cardNotDeserved
+	keptForPreemptors
+	keptForPreemptorsWithoutVictims
+	quotaKeptForPreemptors
 )
 
 // fixedMessages are the messages of reasons without details.
@@ -84,6 +87,10 @@ var fixedMessages = map[int]string{
 	roomIsStuck:               "node(s) have too little room beside terminating pods past their grace period",
 	roomIsStuckWithoutVictims: "node(s) have too little room beside terminating pods past their grace period",
 	cardNotDeserved:           "node(s) have a card that the queue would borrow, after the queues that deserve it",
+	keptForPreemptors:         "node(s) keep cards for pods for which others were preempted",
+	quotaKeptForPreemptors:    "the queue keeps quota for pods for which others were preempted",
+
+	keptForPreemptorsWithoutVictims: "node(s) keep cards for pods for which others were preempted",
 }
 
 // fitErrorKey is everything that the message of a fit error depends on.
@@ -139,6 +146,15 @@ func (p *plugin) insufficientInTree(r checkInput, name card.Name) *quota.Insuffi
 	return p.ledger.FitsAfterRelease(string(r.job.Queue), r.request.Request, name, quota.Released{})
 }
 
+// canEvictionsHelp reports whether a node may fit a pod after evictions.
+func canEvictionsHelp(reason int) bool {
+	switch reason {
+	case quotaExceeded, roomIsStuck, keptForPreemptors, quotaKeptForPreemptors:
+		return true
+	}
+	return false
+}
+
 // fitErrorCache keeps fit errors. Thousands of nodes refuse a pod for the same reason in a
 // session, so each message is built once. It keeps the usage of its first refusal, so a busy
 // queue does not change the messages of its pending pods.
@@ -160,7 +176,7 @@ const maxFitErrors = 10_000
 // limit in a tree, nil if the queues are flat.
 func (k fitErrorKey) newStatus(used card.Count, inTree *quota.InsufficientQuota) *api.Status {
 	status := &api.Status{Code: api.UnschedulableAndUnresolvable, Plugin: PluginName, Reason: cmp.Or(fixedMessages[k.reason], k.text)}
-	if k.reason == quotaExceeded || k.reason == roomIsStuck {
+	if canEvictionsHelp(k.reason) {
 		status.Code = api.Unschedulable
 	}
 	switch k.reason {
@@ -225,6 +241,9 @@ type nodeSearch struct {
 	// awaitsNominated is the answer of awaitsNominatedNode, computed once.
 	awaitsNominated bool
 	awaitsOnce      sync.Once
+	// preemptsJobs is the answer of preemptsJobs, computed once.
+	preemptsJobs bool
+	preemptsOnce sync.Once
 	// once fills in the rest when the first node is scored, since most searches score none.
 	once sync.Once
 	// requests are the pod's requests by resource.
@@ -254,13 +273,14 @@ func (p *plugin) newSearch(task *api.TaskInfo) *nodeSearch {
 }
 
 // prePredicate starts a node search. Volcano calls it before each search. It sets how many
-// nodes Volcano checks: all for a pod with alternatives, since any node may have its first one.
-// It also sets whether the pod may reclaim cards on the way, which preemptive decided just
-// before.
+// nodes Volcano checks: all for a pod with alternatives, since any node may have its first one,
+// and all for preempt, since a sample may lack the node where no gang must break. It also sets
+// whether the pod may reclaim cards on the way, which preemptive decided just before. For
+// preempt it refuses a pod for which nothing may be evicted.
 func (p *plugin) prePredicate(task *api.TaskInfo) error {
 	p.reportLongSession()
 	options.ServerOpts.PercentageOfNodesToFind = p.percentageOfNodes
-	if len(p.RequestFor(task).Named.Names()) > 1 {
+	if p.preemption != nil || len(p.RequestFor(task).Named.Names()) > 1 {
 		options.ServerOpts.PercentageOfNodesToFind = allNodes
 	}
 	p.triedTasks[task.UID] = true
@@ -269,6 +289,9 @@ func (p *plugin) prePredicate(task *api.TaskInfo) error {
 	s.mayReclaim, p.reclaimerCandidate = p.reclaimerCandidate == task.UID, ""
 	p.search.Store(s)
 	p.attempt.Store(nil)
+	if p.preemption != nil {
+		return p.checkPreemptor(task)
+	}
 	return nil
 }
 

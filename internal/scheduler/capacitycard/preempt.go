@@ -7,7 +7,6 @@ import (
 
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/plugins/util"
-	schedulerutil "volcano.sh/volcano/pkg/scheduler/util"
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
@@ -50,8 +49,8 @@ func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 	candidates, breaks := p.preemptionCandidates(preemptor, preemptees)
 	conflicting, victims, useful := p.selectVictims(preemptor, node, name, candidates)
 	attempt.refused = !useful || len(victims) > 0 && p.fitsOnGangNode(preemptor, job, attempt.node)
-	if attempt.conflicting = conflicting; len(p.stuckPods[node.Name]) > 0 {
-		attempt.conflicting = victims // Volcano counts the room of stuck pods, and would evict too few
+	if attempt.conflicting = conflicting; len(p.stuckPods[node.Name])+len(p.preemptedCards.byNode[node.Name]) > 0 {
+		attempt.conflicting = victims // Volcano counts what is stuck or kept, and would evict too few
 	}
 	if attempt.refused || p.exceedsEvictionHeadroom(job.Queue, name, victims) {
 		return nil, util.Permit
@@ -89,7 +88,7 @@ func (p *plugin) selectVictims(preemptor *api.TaskInfo, node *api.NodeInfo, name
 func (p *plugin) preemptionCandidates(preemptor *api.TaskInfo, preemptees []*api.TaskInfo) ([]*api.TaskInfo, map[api.TaskID]bool) {
 	var candidates []*api.TaskInfo
 	for _, preemptee := range preemptees {
-		if p.hasHigherPriority(preemptor, preemptee) && p.isEvictable(preemptee) && !p.isEvictionInProgress(preemptee) {
+		if p.mayPreempt(preemptor, preemptee) && p.isEvictable(preemptee) && !p.isEvictionInProgress(preemptee) {
 			candidates = append(candidates, preemptee)
 		}
 	}
@@ -99,13 +98,14 @@ func (p *plugin) preemptionCandidates(preemptor *api.TaskInfo, preemptees []*api
 
 // missingAmounts returns what the node and the quota lack for a pod.
 func (p *plugin) missingAmounts(task *api.TaskInfo, node *api.NodeInfo) amounts {
-	request, queue := p.RequestFor(task), p.ssn.Jobs[task.Job].Queue
+	request, job := p.RequestFor(task), p.ssn.Jobs[task.Job]
 	name, _ := p.cardFor(request, node.Name)
-	missing := missingResources(task.InitResreq, p.FutureIdleOn(node))
+	missing := missingResources(task.InitResreq, p.IdleFor(task, node))
+	kept := p.keptInQueue(checkInput{job: job, task: task}, quota.Released{})
 	if p.cache.tree.isTree {
-		return p.addMissingInTree(missing, queue, request, name)
+		return p.addMissingInTree(missing, job.Queue, request, name, kept)
 	}
-	for _, insufficient := range p.ledger.InsufficientAfterRelease(string(queue), request.Request, name, quota.Released{}) {
+	for _, insufficient := range p.ledger.InsufficientAfterRelease(string(job.Queue), request.Request, name, kept) {
 		if what, ok := quotaAmounts[insufficient.Kind]; ok { // evictions do not help against terminating pods
 			missing[what] = float64(insufficient.Total - insufficient.Limit)
 		}
@@ -114,9 +114,8 @@ func (p *plugin) missingAmounts(task *api.TaskInfo, node *api.NodeInfo) amounts 
 }
 
 // addMissingInTree adds what the quotas of a queue and its ancestors lack for a pod, as far as
-// evictions in its own queue release it.
-func (p *plugin) addMissingInTree(missing amounts, queue api.QueueID, request *workload.Request, name card.Name) amounts {
-	var released quota.Released
+// evictions in its own queue release it. released is what is kept for others, see keptInQueue.
+func (p *plugin) addMissingInTree(missing amounts, queue api.QueueID, request *workload.Request, name card.Name, released quota.Released) amounts {
 	for range maxMissingLimits {
 		isComplete := true
 		for _, insufficient := range p.ledger.InsufficientAfterRelease(string(queue), request.Request, name, released) {
@@ -181,12 +180,8 @@ func (p *plugin) hasNoConflicts(task *api.TaskInfo, node *api.NodeInfo) bool {
 }
 
 // fitsOnGangNode reports whether a pod needs no eviction on a node because another node fits
-// it: one to which pods of its job are pipelined, or one that an evicted gang leaves. If
-// Volcano samples the nodes, the answer is no, since the sample may lack that node.
+// it: one to which pods of its job are pipelined, or one that an evicted gang leaves.
 func (p *plugin) fitsOnGangNode(task *api.TaskInfo, job *api.JobInfo, except string) bool {
-	if nodes := int32(len(p.ssn.NodeList)); schedulerutil.CalculateNumOfFeasibleNodesToFind(nodes) < nodes {
-		return false
-	}
 	fits := func(name string) bool {
 		node, known := p.ssn.Nodes[name]
 		if !known || name == except {
@@ -250,6 +245,27 @@ func (p *plugin) hasHigherPriority(preemptor, preemptee *api.TaskInfo) bool {
 	return preemptorJob != nil && preempteeJob != nil && preemptorJob.Priority > preempteeJob.Priority
 }
 
+// mayPreempt reports whether one pod may take the place of another one of its queue. Pods of
+// other jobs go only for pods that are jobs of their own, and for the minimum of a job.
+func (p *plugin) mayPreempt(preemptor, preemptee *api.TaskInfo) bool {
+	return p.hasHigherPriority(preemptor, preemptee) && (preemptor.Job == preemptee.Job || p.preemptsJobs(preemptor))
+}
+
+// preemptsJobs reports whether pods of other jobs may go for a pod. The answer holds for the
+// whole node search.
+func (p *plugin) preemptsJobs(task *api.TaskInfo) bool {
+	compute := func() bool {
+		job := p.ssn.Jobs[task.Job]
+		return job != nil && (arePodsSeparate(job) || completesMinimum(job, task))
+	}
+	s := p.search.Load()
+	if s == nil || s.task.UID != task.UID {
+		return compute()
+	}
+	s.preemptsOnce.Do(func() { s.preemptsJobs = compute() })
+	return s.preemptsJobs
+}
+
 // isEvictionInProgress reports whether the eviction of a pod began a moment ago and its writes
 // may still be retried.
 func (p *plugin) isEvictionInProgress(task *api.TaskInfo) bool {
@@ -288,7 +304,7 @@ func (p *plugin) releasedAmounts(task *api.TaskInfo, queue api.QueueID, name car
 // If there is nothing to evict, Volcano does not name the node. The pod may still fit there
 // after evictions for another pod of its gang. Then every card of its request must fit.
 func (p *plugin) allocatableInAttempt(r checkInput, attempt *preemptionAttempt) bool {
-	if attempt.refused || p.runChecks(podChecks, r) != nil {
+	if attempt.refused || p.runChecks(podChecks, r) != nil || attempt.node == "" && p.isKeptNodeFor(r) {
 		return false
 	}
 	for _, victim := range attempt.conflicting {

@@ -10,7 +10,6 @@ import (
 	"k8s.io/klog/v2"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
-	schedulerutil "volcano.sh/volcano/pkg/scheduler/util"
 
 	"cardquota.dev/operator/internal/workload"
 )
@@ -19,11 +18,16 @@ import (
 // and could leave a gang running below its minimum. The plugin evicts the rest of such a gang
 // in the session, so that later preemptors use what it releases.
 type preemption struct {
-	p *plugin
-	// policyFor returns how a Volcano job handles evictions, false if that is not known.
-	policyFor func(namespace, name string) (workload.EvictionPolicy, bool)
+	p     *plugin
+	hooks PreemptHooks
+	// lowest is the lowest priority of a job with pods to evict, by queue. isAsked are the jobs
+	// for which Volcano asked whether they starve.
+	lowest  map[api.QueueID]int32
+	isAsked map[api.JobID]bool
 	// evicted are the pods that Volcano evicts, by job.
 	evicted map[api.JobID]map[api.TaskID]*api.TaskInfo
+	// evictedFor is the job for which a pod is evicted.
+	evictedFor map[api.TaskID]api.JobID
 	// restOfGangs are the other pods of jobs that are evicted as a whole.
 	restOfGangs map[api.JobID]*restOfGang
 	// allowances caches what each job can lose while evictions is unchanged. Volcano calls the
@@ -57,15 +61,17 @@ type restOfGang struct {
 
 // Preempt runs Volcano's action preempt and returns the pods it evicts, by job. A gang loses
 // only elastic pods, or all pods. The caller carries out the evictions.
-func (p *plugin) Preempt(policyFor func(namespace, name string) (workload.EvictionPolicy, bool), execute func()) [][]*api.TaskInfo {
-	g := &preemption{p: p, policyFor: policyFor, evicted: map[api.JobID]map[api.TaskID]*api.TaskInfo{}, restOfGangs: map[api.JobID]*restOfGang{}}
+func (p *plugin) Preempt(hooks PreemptHooks, execute func()) [][]*api.TaskInfo {
+	p.cache.evictionPolicies = hooks.PolicyFor
+	g := newPreemption(p, hooks)
 	p.preemption = g
 	defer func() { p.preemption = nil }()
 	before := p.pipelinedPods()
-	execute()
+	p.executeByQueue(execute)
 	p.preemptors = p.pipelinedPods()
 	maps.DeleteFunc(p.preemptors, func(uid types.UID, _ bool) bool { return before[uid] })
 	g.completeGangs()
+	p.keepPreemptedCards(g.preemptors())
 	var jobs [][]*api.TaskInfo
 	for id, evicted := range g.evicted {
 		tasks := slices.Collect(maps.Values(evicted))
@@ -81,11 +87,25 @@ func (p *plugin) Preempt(policyFor func(namespace, name string) (workload.Evicti
 	return jobs
 }
 
-// pipelinedPods returns the pods of a tree that are pipelined, nil for flat queues.
-func (p *plugin) pipelinedPods() map[types.UID]bool {
-	if !p.cache.tree.isTree {
-		return nil
+// newPreemption returns the state of a run that has evicted nothing yet.
+func newPreemption(p *plugin, hooks PreemptHooks) *preemption {
+	return &preemption{
+		p: p, hooks: hooks, lowest: p.lowestPriorities(), isAsked: map[api.JobID]bool{},
+		evicted: map[api.JobID]map[api.TaskID]*api.TaskInfo{}, evictedFor: map[api.TaskID]api.JobID{}, restOfGangs: map[api.JobID]*restOfGang{},
 	}
+}
+
+// preemptors returns the jobs for which pods are evicted.
+func (p *preemption) preemptors() map[api.JobID]bool {
+	jobs := map[api.JobID]bool{}
+	for _, job := range p.evictedFor {
+		jobs[job] = true
+	}
+	return jobs
+}
+
+// pipelinedPods returns the pods that are pipelined.
+func (p *plugin) pipelinedPods() map[types.UID]bool {
 	pods := map[types.UID]bool{}
 	for _, job := range p.ssn.Jobs {
 		for _, task := range job.TaskStatusIndex[api.Pipelined] {
@@ -105,6 +125,9 @@ func (p *preemption) recordEviction(task *api.TaskInfo) {
 		p.evicted[task.Job] = map[api.TaskID]*api.TaskInfo{}
 	}
 	p.evicted[task.Job][task.UID] = task
+	if s := p.p.search.Load(); s != nil {
+		p.evictedFor[task.UID] = s.task.Job
+	}
 }
 
 // undoEviction records an undone eviction and restores the rest of the gang. The rest is
@@ -115,6 +138,7 @@ func (p *preemption) undoEviction(task *api.TaskInfo) {
 	}
 	p.evictions++
 	delete(p.evicted[task.Job], task.UID)
+	delete(p.evictedFor, task.UID)
 	rest := p.restOfGangs[task.Job]
 	if rest == nil {
 		return
@@ -199,10 +223,10 @@ func (p *preemption) isInelastic(job *api.JobInfo) bool {
 func (p *preemption) evictionPolicy(job *api.JobInfo) (workload.EvictionPolicy, bool) {
 	for _, task := range job.Tasks {
 		if name := workload.VCJobOwner(task.Pod); name != "" {
-			if p.policyFor == nil {
+			if p.hooks.PolicyFor == nil {
 				return workload.EvictionPolicy{}, false
 			}
-			return p.policyFor(job.Namespace, name)
+			return p.hooks.PolicyFor(job.Namespace, name)
 		}
 		break
 	}
@@ -315,11 +339,9 @@ func (p *plugin) protectGangs(preemptor *api.TaskInfo, candidates []*api.TaskInf
 
 // elasticPodsSufficeElsewhere reports whether elastic pods of some node suffice for the
 // preemptor, so that no gang has to break. preemptees are the pods that Volcano offers on one
-// node: all of the preemptor's job, or all of others. If Volcano samples the nodes, the answer
-// is no, since the sample may lack that node.
+// node: all of the preemptor's job, or all of others.
 func (p *plugin) elasticPodsSufficeElsewhere(preemptor *api.TaskInfo, preemptees []*api.TaskInfo) bool {
-	nodes := int32(len(p.ssn.NodeList))
-	if p.preemption == nil || schedulerutil.CalculateNumOfFeasibleNodesToFind(nodes) < nodes {
+	if p.preemption == nil {
 		return false
 	}
 	last := &p.preemption.elsewhere

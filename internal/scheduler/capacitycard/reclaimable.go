@@ -318,14 +318,13 @@ func (p *plugin) EvictingLongerThan(task *api.TaskInfo, timeout time.Duration) b
 }
 
 // AssumeEvicted counts pods whose eviction was requested as terminating, until the returned
-// function is called. Later sessions will, so nothing more is reclaimed for what these pods
-// release. Meanwhile pods may only be pipelined, since an eviction may still fail. It does
-// nothing if the queues are flat.
+// function is called. Later sessions will, so nothing more is evicted for what these pods
+// release. Meanwhile pods may only be pipelined, since an eviction may still fail.
 func (p *plugin) AssumeEvicted() (restore func()) {
 	var assumed []*api.TaskInfo
 	for _, task := range p.evictingTasks {
 		state := p.cache.pods[task.Pod.UID]
-		if p.IsTree() && state != nil && state.charge != nil && state.chargedAs == chargedAsUsed {
+		if state != nil && state.charge != nil && state.chargedAs == chargedAsUsed {
 			p.recordCharge(task.Pod, state, chargedAsTerminating)
 			assumed = append(assumed, task)
 		}

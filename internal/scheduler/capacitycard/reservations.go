@@ -112,7 +112,7 @@ func (p *plugin) reserveForJob(job *api.JobInfo, allocated int, barred bool) {
 		}
 	}
 	if aboveMinimum := allocated - int(job.MinAvailable); aboveMinimum > 0 {
-		p.addElastic(job.Queue, p.elasticUsage(job, aboveMinimum))
+		p.addElastic(job, p.elasticUsage(job, aboveMinimum))
 	}
 }
 

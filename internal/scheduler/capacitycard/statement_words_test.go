@@ -48,9 +48,14 @@ func TestReasonsOfNodesAreReadAgain(t *testing.T) {
 		conflictNotPreemptable:    otherwise,
 		roomIsStuck:               otherwise,
 		roomIsStuckWithoutVictims: otherwise,
+		cardNotDeserved:           otherwise,
+		keptForPreemptors:         otherwise,
+		quotaKeptForPreemptors:    otherwise,
+
+		keptForPreemptorsWithoutVictims: otherwise,
 	}
 	lacking := &api.Status{Code: api.Unschedulable, Reason: api.WrapInsufficientResourceReason([]string{string(gpu)})}
-	for reason := jobNotFound; reason <= roomIsStuckWithoutVictims; reason++ {
+	for reason := jobNotFound; reason <= quotaKeptForPreemptors; reason++ {
 		key := fitErrorKey{reason: reason, queue: "q", name: "A", count: 1, limit: 8}
 		switch reason {
 		case podRefused:

@@ -139,12 +139,13 @@ func (p *plugin) reserve(queue api.QueueID, request quota.JobRequest) {
 
 // addElastic adds what a running job uses above its minimum to the reservations of a queue and
 // its ancestors, in a tree also to those of all queues.
-func (p *plugin) addElastic(queue api.QueueID, usage quota.ElasticUsage) {
-	p.inqueue[queue].AddElastic(usage)
+func (p *plugin) addElastic(job *api.JobInfo, usage quota.ElasticUsage) {
+	p.elasticUsages[job.UID] = usage
+	p.inqueue[job.Queue].AddElastic(usage)
 	if p.cache.tree.isTree {
 		p.inqueue[allQueues].AddElastic(usage)
 	}
-	for _, ancestor := range p.ancestorsOf(queue) {
+	for _, ancestor := range p.ancestorsOf(job.Queue) {
 		p.inqueue[ancestor].AddElastic(usage)
 	}
 }

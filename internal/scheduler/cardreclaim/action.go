@@ -11,16 +11,15 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
-	"volcano.sh/volcano/pkg/scheduler/actions/preempt"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/cache"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/internal/scheduler/capacitycard"
-	"cardquota.dev/operator/internal/workload"
 )
 
 // Name is the name of the action in volcano-scheduler.conf, and the reason that Volcano writes
@@ -38,6 +37,8 @@ type Action struct {
 	// restsUntil is when the action may search again, clock measures how long a search took.
 	restsUntil time.Time
 	clock      func() time.Time
+	// last is what the action did in the last session in which it ran.
+	last lastRun
 	// budget is the budget with which each session begins.
 	budget budget
 	// cache has the plugin of the open session.
@@ -94,13 +95,31 @@ func (a *Action) Execute(ssn *framework.Session) {
 	s := newReclaimSession(ssn, policy, a)
 	s.completePartialEvictions(Name)
 	began := a.clock()
+	a.last = lastRun{session: ssn.UID}
 	if began.Before(a.restsUntil) {
 		return
 	}
 	s.serveWaitingJobs()
+	a.last.isComplete = !s.unfinished
 	if took := a.clock().Sub(began); took > minPeriod/(maxTimeShare-1) {
 		a.restsUntil = began.Add(maxTimeShare * took)
 	}
+}
+
+// lastRun is what the action did in a session.
+type lastRun struct {
+	session types.UID
+	// isComplete is set if it searched for all jobs that need cards.
+	isComplete bool
+}
+
+// rests reports whether some job has had no search in a session, because the action rests or
+// its budget ended.
+func (a *Action) rests(session types.UID) bool {
+	if a.last.session == session {
+		return !a.last.isComplete
+	}
+	return a.clock().Before(a.restsUntil) // the action comes later in this session
 }
 
 // serveWaitingJobs reclaims cards for the jobs that need them.
@@ -149,48 +168,6 @@ func (s *reclaimSession) needsCards(job *api.JobInfo) bool {
 func (s *reclaimSession) mayPreempt(task *api.TaskInfo) bool {
 	policy := task.Pod.Spec.PreemptionPolicy
 	return !task.SchGated && !task.BestEffort && (policy == nil || *policy != corev1.PreemptNever)
-}
-
-// PreemptName is the name of Volcano's action preempt, and the reason that is written to the
-// pods it evicts.
-const PreemptName = "preempt"
-
-// Preempt is Volcano's action preempt for gangs. It evicts a job as a whole if the job would
-// be left below its minimum, and in the way of cardreclaim.
-type Preempt struct {
-	framework.Action
-	// reclaim has what both actions need.
-	reclaim *Action
-	evictor *Evictor
-}
-
-var _ framework.Action = &Preempt{}
-
-// NewPreempt returns the action preempt, which evicts pods as reclaim does.
-func NewPreempt(reclaim *Action) *Preempt {
-	return &Preempt{Action: preempt.New(), reclaim: reclaim, evictor: &Evictor{pods: &reclaim.evictor}}
-}
-
-// Evictor returns the evictor that Volcano's cache must use.
-func (p *Preempt) Evictor() *Evictor { return p.evictor }
-
-// Execute evicts pods for others of their queue or of their job.
-func (p *Preempt) Execute(ssn *framework.Session) {
-	policy, ok := p.reclaim.cache.ReclaimPolicyFor(ssn.UID)
-	if !ok {
-		return
-	}
-	p.reclaim.jobPolicies.OpenSession(ssn)
-	s := &reclaimSession{ssn: ssn, policy: policy, action: p.reclaim, now: policy.Now()}
-	s.completePartialEvictions(PreemptName)
-	for _, tasks := range policy.Preempt(p.reclaim.jobPolicies.EvictionPolicyFor, func() { p.Action.Execute(ssn) }) {
-		recreated := p.reclaim.isRecreated(tasks[0].Namespace, workload.VCJobOwner(tasks[0].Pod))
-		klog.InfoS("Pods of a job are preempted", "job", klog.KRef(tasks[0].Namespace, ssn.Jobs[tasks[0].Job].Name), "pods", len(tasks), "recreated", recreated)
-		s.evictTasks(tasks, recreated, PreemptName)
-		for _, task := range tasks {
-			p.evictor.recordEvicted(task.Pod, PreemptName)
-		}
-	}
 }
 
 // Evictor evicts pods for Volcano's cache. Volcano's own evictor writes to each pod once, so

@@ -1,0 +1,251 @@
+package capacitycard
+
+import (
+	"maps"
+
+	"k8s.io/apimachinery/pkg/types"
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// preemptorTimeout is how long cards that preempt freed are kept, counted from the eviction.
+// Without that, pods that may evict nothing would get the cards, and preempt would evict again.
+const preemptorTimeout = reclaimedRoomTimeout
+
+// waitingPreemptor is a pending pod for which preempt freed cards on a node.
+type waitingPreemptor struct {
+	task *api.TaskInfo
+	job  *api.JobInfo
+	// charge is what the pod will use of the quota of its queue.
+	charge *quota.Charge
+}
+
+// preemptedCards are the cards that preempt freed and that are kept for the pods that it freed
+// them for.
+type preemptedCards struct {
+	byNode  map[string][]*waitingPreemptor
+	byQueue map[api.QueueID][]*waitingPreemptor
+}
+
+// isKeptFrom reports whether a pod may not take what preempt freed for another one: a pod of
+// another queue, of a job of its queue that has no higher priority, or of its job with a lower
+// priority.
+func (w *waitingPreemptor) isKeptFrom(task *api.TaskInfo, job *api.JobInfo) bool {
+	switch {
+	case w.task.Status != api.Pending:
+		return false // the node and the ledger count it
+	case w.job.UID == job.UID:
+		return task.Priority < w.task.Priority
+	case w.job.Queue != job.Queue:
+		return true
+	default:
+		return job.Priority <= w.job.Priority
+	}
+}
+
+// keepPreemptedCards keeps what preempt freed for the pods that it pipelined. preemptors are
+// the jobs for which it evicts pods.
+func (p *plugin) keepPreemptedCards(preemptors map[api.JobID]bool) {
+	for id := range preemptors {
+		job := p.ssn.Jobs[id]
+		if job == nil || !p.ssn.JobPipelined(job) {
+			continue
+		}
+		for _, task := range job.TaskStatusIndex[api.Pipelined] {
+			if p.preemptors[task.Pod.UID] {
+				p.cache.preemptedCards[task.Pod.UID] = nomination{node: task.NodeName, since: p.cache.now()}
+			}
+		}
+	}
+}
+
+// loadPreemptedCards finds the pending pods for which cards are kept, and forgets all others.
+// held is what is held of the quotas of a tree for other pods, to which it adds.
+func (p *plugin) loadPreemptedCards(held map[queueCard]card.Count) {
+	p.preemptedCards = preemptedCards{}
+	if len(p.cache.preemptedCards) == 0 {
+		return
+	}
+	p.preemptedCards = preemptedCards{map[string][]*waitingPreemptor{}, map[api.QueueID][]*waitingPreemptor{}}
+	waiting := map[types.UID]bool{}
+	for _, job := range p.ssn.Jobs {
+		if job.ValidTaskNum() < job.MinAvailable {
+			continue // the job cannot start
+		}
+		for _, task := range job.TaskStatusIndex[api.Pending] {
+			made, known := p.cache.preemptedCards[task.Pod.UID]
+			if known && p.cache.now().Sub(made.since) < preemptorTimeout && p.keepPreemptedCardsOn(made.node, task, job, held) {
+				waiting[task.Pod.UID] = true
+			}
+		}
+	}
+	maps.DeleteFunc(p.cache.preemptedCards, func(uid types.UID, _ nomination) bool { return !waiting[uid] })
+}
+
+// keepPreemptedCardsOn keeps cards on a node for a pod. It keeps none if the pod cannot use
+// them any more: the node is gone, the queue accepts no pods, or its quota was lowered.
+func (p *plugin) keepPreemptedCardsOn(node string, task *api.TaskInfo, job *api.JobInfo, held map[queueCard]card.Count) bool {
+	request := p.RequestFor(task)
+	name, allowed := p.cardFor(request, node)
+	couldFit := request.Count == 0 || p.ledger.CouldFit(string(job.Queue), name, request.Count)
+	if p.ssn.Nodes[node] == nil || !allowed || !couldFit || p.checkQueue(job) != nil {
+		return false
+	}
+	w := &waitingPreemptor{task: task, job: job, charge: waitingCharge(request, job.Queue, name)}
+	p.preemptedCards.byNode[node] = append(p.preemptedCards.byNode[node], w)
+	p.preemptedCards.byQueue[job.Queue] = append(p.preemptedCards.byQueue[job.Queue], w)
+	key := queueCard{job.Queue, name}
+	if all := held[key].Add(request.Count); p.ledger.Deserves(string(job.Queue), name, int64(all)) { // with borrowed cards other queues come first
+		held[key] = all
+		p.holdQuota(task, job.Queue, node)
+	}
+	return true
+}
+
+// waitingCharge returns what a pending pod will use of a queue with a card.
+func waitingCharge(request *workload.Request, queue api.QueueID, name card.Name) *quota.Charge {
+	charge := &quota.Charge{Queue: string(queue), MilliCPU: request.MilliCPU, Memory: request.Memory, IsFixed: request.IsFixed}
+	if request.Count > 0 {
+		charge.Cards = []card.Amount{{Name: name, Count: request.Count}}
+	}
+	return charge
+}
+
+// keptOnNode returns what is kept on a node from a pod, nil if nothing is.
+func (p *plugin) keptOnNode(task *api.TaskInfo, job *api.JobInfo, node string) (kept *api.Resource) {
+	for _, w := range p.preemptedCards.byNode[node] {
+		if !w.isKeptFrom(task, job) {
+			continue
+		}
+		if kept == nil {
+			kept = api.EmptyResource()
+		}
+		kept.Add(w.task.InitResreq)
+	}
+	return kept
+}
+
+// fitsBesideKept reports whether a pod fits what a node has idle or will have, beside what is
+// kept from it there.
+func (p *plugin) fitsBesideKept(task *api.TaskInfo, job *api.JobInfo, node *api.NodeInfo) bool {
+	kept := p.keptOnNode(task, job, node.Name)
+	return kept == nil || kept.Add(task.InitResreq).LessEqual(p.FutureIdleOn(node), api.Zero)
+}
+
+// IdleFor returns what a node has idle or will have for a pod: without the resources of stuck
+// pods, and without what is kept from the pod.
+func (p *plugin) IdleFor(task *api.TaskInfo, node *api.NodeInfo) *api.Resource {
+	idle := p.FutureIdleOn(node)
+	if kept := p.keptOnNode(task, p.ssn.Jobs[task.Job], node.Name); kept != nil {
+		idle.MilliCPU -= kept.MilliCPU
+		idle.Memory -= kept.Memory
+		for name, quantity := range kept.ScalarResources {
+			idle.AddScalar(name, -quantity)
+		}
+	}
+	return idle
+}
+
+// preemptedCardsStayFree: the node has room besides the cards that preempt freed for others.
+// Evictions of more pods may help, but Volcano evicts none where it may evict none.
+func preemptedCardsStayFree(p *plugin, r checkInput, node *api.NodeInfo) int {
+	switch {
+	case p.fitsBesideKept(r.task, r.job, node):
+		return nodeFits
+	case p.isReclaimer(r.task), p.preemption != nil && len(p.preemptableTasksOn(node, r.task)) == 0:
+		return keptForPreemptorsWithoutVictims
+	default:
+		return keptForPreemptors
+	}
+}
+
+// keptInQueue adds to what a check treats as released what is kept in the queue of a pod from
+// the pod, as a negative amount.
+func (p *plugin) keptInQueue(r checkInput, released quota.Released) quota.Released {
+	isCopy := false
+	for _, w := range p.preemptedCards.byQueue[r.job.Queue] {
+		if !w.isKeptFrom(r.task, r.job) {
+			continue
+		}
+		if !isCopy {
+			released, isCopy = released.Clone(), true
+		}
+		released.Remove(w.charge)
+	}
+	return released
+}
+
+// preemptedQuotaStaysFree: the quota has room besides what preempt freed for others, with the
+// card of the node or with some card of the request.
+func preemptedQuotaStaysFree(p *plugin, r checkInput) *workload.Refusal {
+	if len(p.preemptedCards.byQueue[r.job.Queue]) == 0 {
+		return nil
+	}
+	var released quota.Released
+	if r.released != nil {
+		released = *r.released
+	}
+	released = p.keptInQueue(r, released)
+	var first *quota.InsufficientQuota
+	for _, name := range p.possibleCards(r) {
+		insufficient := p.ledger.FitsAfterRelease(string(r.job.Queue), r.request.Request, name, released)
+		if insufficient == nil {
+			return nil
+		}
+		if first == nil {
+			first = insufficient
+		}
+	}
+	refusal := *r.rules.RefusalFor(first)
+	refusal.Message += "; preempt freed quota for other pods, which come first"
+	return &refusal
+}
+
+// possibleCards returns the cards that a pod may use: that of the node once it is chosen, else
+// those of its request. It is one empty name for a pod without cards.
+func (p *plugin) possibleCards(r checkInput) []card.Name {
+	switch {
+	case r.request.Count == 0:
+		return []card.Name{""}
+	case r.node != "":
+		name, _ := p.cardFor(r.request, r.node)
+		return []card.Name{name}
+	default:
+		return r.request.Names
+	}
+}
+
+// preemptedQuotaStaysFreeOnNode is preemptedQuotaStaysFree in the predicate.
+func preemptedQuotaStaysFreeOnNode(p *plugin, r checkInput, node *api.NodeInfo) int {
+	if len(p.preemptedCards.byQueue[r.job.Queue]) == 0 || p.ignoresQuota(r.task) {
+		return nodeFits
+	}
+	r.node = node.Name
+	if preemptedQuotaStaysFree(p, r) != nil {
+		return quotaKeptForPreemptors
+	}
+	return nodeFits
+}
+
+// isKeptNodeFor reports whether the node of an attempt that Volcano does not name may be one
+// where a pod would take what is kept from it.
+func (p *plugin) isKeptNodeFor(r checkInput) bool {
+	for name := range p.preemptedCards.byNode {
+		node := p.ssn.Nodes[name]
+		if _, allowed := p.cardFor(r.request, name); node != nil && allowed && !p.fitsBesideKept(r.task, r.job, node) && len(p.preemptableTasksOn(node, r.task)) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// IsNominated reports whether a node is nominated for a pod, or cards are kept for it there. So
+// a search for it may have another result than for an equal pod.
+func (p *plugin) IsNominated(task *api.TaskInfo) bool {
+	_, isKept := p.cache.preemptedCards[task.Pod.UID]
+	_, isNominated := p.cache.nominations[task.Pod.UID]
+	return isKept || isNominated || task.Pod.Status.NominatedNodeName != ""
+}

@@ -1,0 +1,101 @@
+package capacitycard
+
+import (
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/conf"
+
+	"cardquota.dev/operator/internal/quota"
+)
+
+// preemptableUsage is what other jobs of a queue use and preempt could evict for a job.
+type preemptableUsage struct {
+	// elastic is what the reservations count already, all what the jobs give as a whole.
+	elastic, all []quota.ElasticUsage
+}
+
+// queuePriority is a priority of jobs in a queue.
+type queuePriority struct {
+	queue    api.QueueID
+	priority int32
+}
+
+// checkEnqueueBesidePreemptable is CheckEnqueue for a job that may preempt others: it counts
+// what these use as elastic. Otherwise the jobs of a full queue would keep out every job that
+// may preempt them, since Volcano's preempt passes over jobs that are not enqueued.
+func (p *plugin) checkEnqueueBesidePreemptable(job *api.JobInfo, request quota.JobRequest) *quota.InsufficientQuota {
+	insufficient := p.ledger.CheckEnqueue(string(job.Queue), p.reservationsOf, request, p.args.overCommitFactor)
+	if insufficient == nil || !mayPreemptOnceEnqueued(job) {
+		return insufficient
+	}
+	usage := p.preemptableUsageFor(queuePriority{job.Queue, job.Priority})
+	if len(usage.all) == 0 {
+		return insufficient
+	}
+	beside := func(queue string) *quota.Reservations {
+		return p.reservationsOf(queue).ReplaceElastic(usage.elastic, usage.all)
+	}
+	if p.ledger.CheckEnqueue(string(job.Queue), beside, request, p.args.overCommitFactor) == nil {
+		return nil
+	}
+	return insufficient
+}
+
+// mayPreemptOnceEnqueued reports whether the action preempt runs and evicts pods for a job. The
+// job is below its minimum, since it is about to be enqueued. Volcano's preempt passes over
+// jobs with a network topology.
+func mayPreemptOnceEnqueued(job *api.JobInfo) bool {
+	if !conf.EnabledActionMap["preempt"] || job.ContainsNetworkTopology() {
+		return false
+	}
+	for _, task := range job.TaskStatusIndex[api.Pending] {
+		if neverPreempts(task) {
+			return false
+		}
+	}
+	return true
+}
+
+// preemptableUsageFor returns what jobs of lower priority use in a queue and may give as a
+// whole, and what pods use whose eviction is under way. It is summed once in a session.
+func (p *plugin) preemptableUsageFor(key queuePriority) *preemptableUsage {
+	if known := p.preemptableUsages[key]; known != nil {
+		return known
+	}
+	usage := &preemptableUsage{}
+	g := &preemption{p: p, hooks: PreemptHooks{PolicyFor: p.cache.evictionPolicies}}
+	for _, job := range p.jobsWithPods(key.queue) {
+		if job.Priority < key.priority && p.hasPodToEvict(job) && g.canEvictWholeJob(job) {
+			usage.add(p.elasticUsages[job.UID], p.elasticUsage(job, len(job.Tasks)))
+		}
+	}
+	for _, task := range p.evictingTasks {
+		charge, state := p.chargeInQueue(key.queue, task), p.cache.pods[task.Pod.UID]
+		if charge != nil && state != nil && state.chargedAs == chargedAsUsed {
+			usage.add(quota.ElasticUsage{}, quota.ElasticUsageOf(charge))
+		}
+	}
+	if p.preemptableUsages == nil {
+		p.preemptableUsages = map[queuePriority]*preemptableUsage{}
+	}
+	p.preemptableUsages[key] = usage
+	return usage
+}
+
+func (u *preemptableUsage) add(elastic, all quota.ElasticUsage) {
+	u.elastic = append(u.elastic, elastic)
+	u.all = append(u.all, all)
+}
+
+// jobsWithPods returns the jobs of a queue with pods on nodes. It lists those of all queues
+// once in a session.
+func (p *plugin) jobsWithPods(queue api.QueueID) []*api.JobInfo {
+	if p.placedJobs == nil {
+		p.placedJobs = map[api.QueueID][]*api.JobInfo{}
+		for _, job := range p.ssn.Jobs {
+			if job.PodGroup != nil && len(job.TaskStatusIndex[api.Running])+len(job.TaskStatusIndex[api.Bound]) > 0 {
+				p.placedJobs[job.Queue] = append(p.placedJobs[job.Queue], job)
+			}
+		}
+	}
+	return p.placedJobs[queue]
+}

@@ -1,0 +1,195 @@
+package capacitycard
+
+import (
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/util"
+
+	"cardquota.dev/operator/internal/workload"
+)
+
+// PreemptHooks are what the action preempt knows and the plugin does not.
+type PreemptHooks struct {
+	// PolicyFor returns how a Volcano job handles evictions, false if that is not known.
+	PolicyFor EvictionPolicies
+	// Begin is called before the first search, if some pod may preempt others. MaySearch
+	// reports whether preempt may search a node for a pod. generation changes with each eviction
+	// and each undone one. Without these two, every pod has its search.
+	Begin     func()
+	MaySearch func(task *api.TaskInfo, generation int) bool
+}
+
+// EvictionPolicies returns how a Volcano job handles evictions, false if that is not known.
+type EvictionPolicies func(namespace, name string) (workload.EvictionPolicy, bool)
+
+// The reasons why preempt searches no node for a pod.
+var (
+	errNothingToPreempt = errors.New("the pod may preempt no other pod")
+	errNotSearched      = errors.New("preempt searches no node for the pod in this session")
+)
+
+// executeByQueue runs Volcano's action preempt for each queue with pods that may preempt, in
+// the order of queues. In one run for all queues, Volcano takes them in random order. After
+// the first queue it skips a pending pod of each job.
+func (p *plugin) executeByQueue(execute func()) {
+	all, byQueue := p.ssn.Jobs, map[api.QueueID]map[api.JobID]*api.JobInfo{}
+	defer func() { p.ssn.Jobs = all }()
+	for id, job := range all {
+		if byQueue[job.Queue] == nil {
+			byQueue[job.Queue] = map[api.JobID]*api.JobInfo{}
+		}
+		byQueue[job.Queue][id] = job
+	}
+	queues := util.NewPriorityQueue(p.ssn.QueueOrderFn)
+	for id, jobs := range byQueue {
+		if queue := p.ssn.Queues[id]; queue != nil && p.preemption.hasPreemptor(jobs) {
+			queues.Push(queue)
+		}
+	}
+	if g := p.preemption; !queues.Empty() && g.hooks.Begin != nil {
+		g.hooks.Begin()
+	}
+	for !queues.Empty() {
+		p.ssn.Jobs = byQueue[queues.Pop().(*api.QueueInfo).UID]
+		execute()
+	}
+}
+
+// lowestPriorities returns the lowest priority of a job with pods to evict, by queue.
+func (p *plugin) lowestPriorities() map[api.QueueID]int32 {
+	lowest := map[api.QueueID]int32{}
+	for _, job := range p.ssn.Jobs {
+		known, isKnown := lowest[job.Queue]
+		if (!isKnown || job.Priority < known) && p.hasPodToEvict(job) {
+			lowest[job.Queue] = job.Priority
+		}
+	}
+	return lowest
+}
+
+// hasPodToEvict reports whether some pod of a job is on a node and may be evicted.
+func (p *plugin) hasPodToEvict(job *api.JobInfo) bool {
+	for task := range tasksIn(job, api.PreemptableStatus) {
+		if task.Preemptable && p.isEvictable(task) && !p.isEvictionInProgress(task) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasPreemptor reports whether a pod of some job may preempt others.
+func (g *preemption) hasPreemptor(jobs map[api.JobID]*api.JobInfo) bool {
+	for _, job := range jobs {
+		if !job.IsPending() && (g.mayPreemptJobs(job) || g.mayPreemptInside(job)) {
+			return true
+		}
+	}
+	return false
+}
+
+// jobStarving reports whether Volcano's actions try to evict pods for a job. Preempt asks once
+// when it begins with a queue, for both kinds of preemption. Later it asks before each pod that
+// may preempt other jobs. Plugin gang is switched off here: it stops at the minimum of each
+// job, also for pods that are each a job of their own.
+func (p *plugin) jobStarving(obj any) bool {
+	job, g := obj.(*api.JobInfo), p.preemption
+	if g == nil {
+		return len(job.TaskStatusIndex[api.Pending]) > 0
+	}
+	if g.isAsked[job.UID] {
+		return g.mayPreemptJobs(job)
+	}
+	g.isAsked[job.UID] = true
+	return g.mayPreemptJobs(job) || g.mayPreemptInside(job)
+}
+
+// mayPreemptJobs reports whether pods of a job may preempt other jobs of its queue.
+func (g *preemption) mayPreemptJobs(job *api.JobInfo) bool {
+	return g.hasLowerJob(job) && len(job.TaskStatusIndex[api.Pending]) > 0 && (arePodsSeparate(job) || isBelowMinimum(job))
+}
+
+// hasLowerJob reports whether a job of the queue with a lower priority has pods to evict.
+func (g *preemption) hasLowerJob(job *api.JobInfo) bool {
+	lowest, known := g.lowest[job.Queue]
+	return known && lowest < job.Priority
+}
+
+// mayPreemptInside reports whether a pending pod of a job has a higher priority than a pod of
+// the job that is on a node.
+func (g *preemption) mayPreemptInside(job *api.JobInfo) bool {
+	for _, task := range job.TaskStatusIndex[api.Pending] {
+		if HasLowerPodOnNode(job, task) {
+			return true
+		}
+	}
+	return false
+}
+
+// HasLowerPodOnNode reports whether a pod of the job has a lower priority than a pending one.
+func HasLowerPodOnNode(job *api.JobInfo, pending *api.TaskInfo) bool {
+	for task := range tasksIn(job, api.PreemptableStatus) {
+		if task.Priority < pending.Priority {
+			return true
+		}
+	}
+	return false
+}
+
+// arePodsSeparate reports whether each pod of a PodGroup is a job of its own: the PodGroup has
+// no gang, and Volcano made it for a Deployment, a StatefulSet, a batch Job or a single pod. An
+// elastic vcjob is one job, also with a minimum of one.
+func arePodsSeparate(job *api.JobInfo) bool {
+	return job.MinAvailable <= 1 && !isVCJob(job)
+}
+
+// isVCJob reports whether a job is a Volcano job.
+func isVCJob(job *api.JobInfo) bool {
+	if job.PodGroup != nil && workload.VCJobOwner(&job.PodGroup.PodGroup) != "" {
+		return true
+	}
+	for _, task := range job.Tasks {
+		return workload.VCJobOwner(task.Pod) != ""
+	}
+	return false
+}
+
+// isBelowMinimum reports whether a job lacks pods for its minimum, in total or of a task role.
+// Pipelined pods count as there.
+func isBelowMinimum(job *api.JobInfo) bool {
+	return job.IsStarving() || !job.CheckTaskPipelined() || !job.CheckSubJobPipelined()
+}
+
+// completesMinimum reports whether a pending pod is one of those that its job lacks for its
+// minimum. What task roles lack comes first.
+func completesMinimum(job *api.JobInfo, task *api.TaskInfo) bool {
+	all, roles := CountByRole(job, true)
+	if job.MinAvailable < job.TaskMinAvailableTotal || len(job.TaskMinAvailable) == 0 {
+		return all < job.MinAvailable || !job.CheckSubJobPipelined()
+	}
+	lacking := int32(0)
+	for role, minimum := range job.TaskMinAvailable {
+		lacking += max(0, minimum-roles[role])
+	}
+	return roles[task.TaskRole] < job.TaskMinAvailable[task.TaskRole] || job.MinAvailable-all > lacking || !job.CheckSubJobPipelined()
+}
+
+// checkPreemptor returns why preempt searches no node for a pod, nil if it does. A search in
+// vain costs as much as one that helps.
+func (p *plugin) checkPreemptor(task *api.TaskInfo) error {
+	g, job := p.preemption, p.ssn.Jobs[task.Job]
+	switch {
+	case job == nil, !(g.hasLowerJob(job) && p.preemptsJobs(task)) && !HasLowerPodOnNode(job, task):
+		return errNothingToPreempt
+	case g.hooks.MaySearch != nil && !g.hooks.MaySearch(task, g.evictions):
+		return errNotSearched
+	}
+	return nil
+}
+
+// neverPreempts reports whether the preemption policy of a pod forbids evictions for it.
+func neverPreempts(task *api.TaskInfo) bool {
+	policy := task.Pod.Spec.PreemptionPolicy
+	return policy != nil && *policy == corev1.PreemptNever
+}

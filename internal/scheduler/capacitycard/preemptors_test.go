@@ -1,0 +1,213 @@
+package capacitycard
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"volcano.sh/volcano/pkg/scheduler/actions/enqueue"
+	"volcano.sh/volcano/pkg/scheduler/actions/preempt"
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/conf"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/session"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// TestWhoPreempts: a pod of a vcjob or of a gang preempts other jobs only for the minimum of its
+// job. Pods of other owners are each a job of their own. Inside a job the minimum does not
+// matter.
+func TestWhoPreempts(t *testing.T) {
+	urgent := changePod("j-3", func(p *corev1.Pod) { p.Annotations["volcano.sh/task-priority"] = "10" })
+	for t, tc := range check.Cases(t, map[string]struct {
+		jobs, goes, promised string
+		change               func(*corev1.Pod)
+	}{
+		"an elastic vcjob leaves half to another one":  {jobs: "low q 1: a*8 class=low vcjob; high q 4: -*8 class=high vcjob", goes: "low:4", promised: "high@a:4"},
+		"so does an elastic gang of another owner":     {jobs: "low q 1: a*8 class=low; high q 4: -*8 class=high", goes: "low:4", promised: "high@a:4"},
+		"an elastic vcjob with a minimum of one":       {jobs: "low q 1: a*8 class=low; high q 1: -*8 class=high vcjob", goes: "low:1", promised: "high@a:1"},
+		"an elastic vcjob that has its minimum":        {jobs: "low q 1: a*4 class=low; high q 4: a*4 -*4 class=high vcjob"},
+		"an elastic vcjob that lacks one pod of it":    {jobs: "low q 1: a*5 class=low; high q 4: a*3 -*4 class=high vcjob", goes: "low:1", promised: "high@a:1"},
+		"the pods of a Deployment":                     {jobs: "low q 1: a*7 class=low; high q 1: a -*3 class=high", goes: "low:3", promised: "high@a:3"},
+		"a role that lacks its minimum, and no other":  {jobs: "low q 1: a*4 class=low; high q 5: a*4 -*3 class=high tasks=worker*4/4,ps*1/1,extra*2/0", goes: "low:1", promised: "high@a:1"},
+		"nothing of lower priority is there":           {jobs: "low q 1: a*8 class=high; high q 1: - class=high"},
+		"inside a vcjob that has its minimum":          {jobs: "low q 1: a*5 class=low; j q 2: a*3 - class=high vcjob", change: urgent, goes: "j:1", promised: "j@a:1"},
+		"inside it, while other jobs would be evicted": {jobs: "low q 1: a*5 class=low; j q 2: a*3 -*3 class=high vcjob", change: urgent, goes: "j:1", promised: "j@a:1"},
+	}) {
+		for _, topologyAware := range []bool{false, true} {
+			if topologyAware && strings.Contains(tc.goes, ":4") {
+				continue // Volcano decides on a copy of the node, and evicts for the first pod only
+			}
+			s := newScene(t, `node a A; queue q {"A":8} cpu=1000;`+tc.jobs, func(p *corev1.Pod) {
+				if tc.change != nil {
+					tc.change(p)
+				}
+			})
+			s.habits = map[string]workload.EvictionPolicy{"low": {}, "high": {}, "j": {}}
+			s.evict(preempt.New(), topologyAwarePreempt(topologyAware))
+			check.Equal(t, "go", tc.goes, countByState(slices.Concat(s.preempted...)))
+			check.Equal(t, "promised", tc.promised, countByState(s.In(api.Pipelined)))
+		}
+	}
+}
+
+func topologyAwarePreempt(is bool) conf.Configuration {
+	return conf.Configuration{Name: "preempt", Arguments: map[string]any{preempt.EnableTopologyAwarePreemptionKey: is}}
+}
+
+// TestEveryQueuePreemptsInEachSession: Volcano alone serves one queue, and skips pods of the
+// others.
+func TestEveryQueuePreemptsInEachSession(t *testing.T) {
+	var text strings.Builder
+	for i := range 8 {
+		fmt.Fprintf(&text, `node n%d A 1; queue q%d {"A":1} cpu=10; low%d q%d 1: n%d class=low; high%d q%d 1: - class=high;`, i, i, i, i, i, i, i)
+	}
+	s := newScene(t, text.String()).evict(preempt.New())
+	check.Equal(t, "pods that go", 8, len(s.In(api.Releasing)))
+	check.Equal(t, "pods that are promised a node", 8, len(s.In(api.Pipelined)))
+	check.Equal(t, "jobs of the session", 16, len(s.Ssn.Jobs))
+}
+
+// TestPreemptLooksAtAllNodes: with more than a hundred nodes Volcano looks at a sample. No gang
+// breaks in it while one elastic pod elsewhere suffices, whatever the number of nodes.
+func TestPreemptLooksAtAllNodes(t *testing.T) {
+	for _, nodes := range []int{99, 101, 250} {
+		var text strings.Builder
+		fmt.Fprintf(&text, `queue q {"A":1000} cpu=1000;`)
+		for i := range nodes {
+			fmt.Fprintf(&text, "node n%d A 2; ", i)
+			if i != nodes/2 {
+				fmt.Fprintf(&text, "g%d q 2: n%d*2 class=low;", i, i)
+			}
+		}
+		fmt.Fprintf(&text, "spare q 1: n%d*2 class=low; high q 1: - class=high", nodes/2)
+		s := newScene(t, text.String()).evict(preempt.New())
+		check.Equal(t, fmt.Sprintf("pods that go at %d nodes", nodes), "spare:1", countByState(slices.Concat(s.preempted...)))
+	}
+}
+
+// TestVotesCountWhatAJobMayPreempt: a job whose queue is full is enqueued if it may preempt
+// others for its minimum. Equal jobs are not counted, and neither are pods that stay.
+func TestVotesCountWhatAJobMayPreempt(t *testing.T) {
+	critical := func(p *corev1.Pod) {
+		if strings.HasPrefix(p.Name, "low") {
+			p.Spec.PriorityClassName = "system-node-critical"
+		}
+	}
+	never := changePod("high-0", func(p *corev1.Pod) {
+		policy := corev1.PreemptNever
+		p.Spec.PreemptionPolicy = &policy
+	})
+	const high = "; high q 1: - least=1 phase=Pending class=high"
+	for t, tc := range check.Cases(t, map[string]struct {
+		text     string
+		change   func(*corev1.Pod)
+		enqueued string
+		without  bool // the action preempt is not configured
+	}{
+		"a gang of lower priority":                {text: "low q 8: a*8 class=low" + high, enqueued: "high"},
+		"without the action preempt":              {text: "low q 8: a*8 class=low" + high, without: true},
+		"single pods of lower priority":           {text: "l q 1: a*1 class=low; low q 7: a*7 class=high" + high, enqueued: "high"},
+		"a gang of equal priority":                {text: "low q 8: a*8 class=high" + high},
+		"a gang of which a pod is protected":      {text: "low q 8: a*8 class=low", change: changePod("low-3", annotate("volcano.sh/preemptable", "false"))},
+		"a gang whose PodGroup is protected":      {text: "low q 8: a*8 class=low protectedgroup" + high},
+		"a gang that the cluster depends on":      {text: "low q 8: a*8 class=low" + high, change: critical},
+		"a vcjob with a known policy":             {text: "known q 8: a*8 class=low vcjob" + high, enqueued: "high"},
+		"a vcjob of which nothing is known":       {text: "low q 8: a*8 class=low vcjob" + high},
+		"a job that never preempts":               {text: "low q 8: a*8 class=low" + high, change: never},
+		"another card than the gang has":          {text: "low q 8: a*8 class=low; high q 1: - card=B least=0 request={\"B\":1} phase=Pending class=high"},
+		"as many jobs as the gang gives place to": {text: "low q 2: a*2 class=low; top q 6: a*6 class=high; h1 q 1: - least=1 phase=Pending class=high; h2 q 1: - least=1 phase=Pending class=high; h3 q 1: - least=1 phase=Pending class=high", enqueued: "2"},
+		"a gang of another queue":                 {text: `queue other {"A":8} cpu=1000; low other 8: a*8 class=low; top q 8: b*8 card=A class=high` + high},
+	}) {
+		s := newScene(t, `node a A; node b A; queue q {"A":8} cpu=1000;`+tc.text, func(p *corev1.Pod) {
+			if tc.change != nil {
+				tc.change(p)
+			}
+		})
+		s.habits = map[string]workload.EvictionPolicy{"known": {}}
+		s.m.evictionPolicies = s.evictionPolicyOf
+		s.openSession()
+		if tc.without {
+			s.Run(enqueue.New())
+		} else {
+			s.Run(enqueue.New(), idleAction{preempt.New()})
+		}
+		var enqueued []string
+		for _, name := range []string{"high", "h1", "h2", "h3"} {
+			if job := s.Job(name); job != nil && !job.IsPending() {
+				enqueued = append(enqueued, name)
+			}
+		}
+		if tc.enqueued == "2" {
+			check.Equal(t, "jobs that are enqueued", 2, len(enqueued))
+			continue
+		}
+		check.Equal(t, "enqueued", tc.enqueued, strings.Join(enqueued, " "))
+	}
+}
+
+// idleAction is configured and does nothing.
+type idleAction struct{ *preempt.Action }
+
+func (idleAction) Execute(*framework.Session) {}
+
+// TestPreemptedCardsAreKept: what preempt freed for a pod goes to no other pod for five minutes:
+// neither to other queues, nor to jobs of its queue without a higher priority. high-0 has
+// preempted the pod that was on node a.
+func TestPreemptedCardsAreKept(t *testing.T) {
+	const kept = `node a A 1; queue q {"A":4} 10 cpu=1000; queue other {"A":4} 20 cpu=1000; high q 1: - class=low; `
+	for t, tc := range check.Cases(t, map[string]struct {
+		text   string
+		after  time.Duration
+		placed string
+	}{
+		"another queue":                        {kept + "v other 1: - class=high", time.Minute, ""},
+		"an equal job of the queue":            {kept + "v q 1: - class=low", time.Minute, ""},
+		"a lower job of the queue":             {kept + "v q 1: -", time.Minute, ""},
+		"a higher job of the queue":            {kept + "v q 1: - class=high", time.Minute, "a:1"},
+		"for five minutes":                     {kept + "v other 1: - class=high", 5*time.Minute - time.Second, ""},
+		"and no longer":                        {kept + "v other 1: - class=high", 5 * time.Minute, "a:1"},
+		"what is left beside them is given":    {kept + "node a A 2; v other 1: - class=high", time.Minute, "a:1"},
+		"the quota was lowered":                {kept + `queue q {} 10; v other 1: - class=high`, time.Minute, "a:1"},
+		"the gang lacks a pod":                 {strings.Replace(kept, "high q 1:", "high q 2:", 1) + "v other 1: - class=high", time.Minute, "a:1"},
+		"an equal job gets no other free card": {kept + `queue q {"A":1} 10 cpu=1000; node c A 1; v q 1: - class=low`, time.Minute, ""},
+		"but if the quota suffices for both":   {kept + `queue q {"A":2} 10 cpu=1000; node c A 1; v q 1: - class=low`, time.Minute, "c:1"},
+	}) {
+		s := newScene(t, tc.text)
+		now := s.Now
+		s.m.now = func() time.Time { return now }
+		s.openSession()
+		high := s.Task("high-0")
+		s.m.preemptedCards[high.Pod.UID] = nomination{node: "a", since: now}
+		now = now.Add(tc.after)
+		// The pod itself waits, as long as its gate is there.
+		s.Update("high-0", func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "wait"}} })
+		s.enqueueAndAllocate()
+		check.Equal(t, "v is placed on", tc.placed, s.podsByNode("v"))
+	}
+}
+
+// TestSecondPreemptorUsesNoKeptCards: on a node whose cards are kept for one pod, the next one
+// preempts further pods. It does not wait until the first one is placed.
+func TestSecondPreemptorUsesNoKeptCards(t *testing.T) {
+	s := newScene(t, `node a A 4; queue q {"A":4} cpu=1000; low q 1: a*4 class=low; high q 1: - class=high`)
+	s.evict(preempt.New())
+	check.Equal(t, "go", 1, len(s.In(api.Releasing)))
+	for _, task := range slices.Concat(s.preempted...) {
+		s.reclaimPolicy().MarkEvicting(task)
+	}
+	s.addObjects("late q 1: - class=high")
+	s.Cache.AddPodGroupV1beta1(s.Groups[len(s.Groups)-1])
+	s.Cache.AddPod(s.Pods[len(s.Pods)-1].DeepCopy())
+	s.openSession()
+	defer s.reclaimPolicy().AssumeEvicted()()
+	rules := s.reclaimPolicy()
+	rules.Preempt(PreemptHooks{PolicyFor: s.evictionPolicyOf}, func() { s.Run(preempt.New()) })
+	check.Equal(t, "go in the second session", 2, len(s.In(api.Releasing)))
+	check.Equal(t, "promised a node", "late-0@a", session.Names(s.In(api.Pipelined)))
+}

@@ -1,0 +1,250 @@
+package cardreclaim
+
+import (
+	"k8s.io/klog/v2"
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+
+	"cardquota.dev/operator/internal/scheduler/capacitycard"
+)
+
+// workPerSearchedNode is the approximate work of Volcano's preempt for a pod on a node:
+// predicates, scores and the choice of victims.
+const workPerSearchedNode = 2_000
+
+// preemptSearches are the searches of preempt in one session. Volcano searches all nodes for
+// each pending pod. Searches that would find no node are left out as far as they are known.
+type preemptSearches struct {
+	preempt *Preempt
+	ssn     *framework.Session
+	policy  *capacitycard.ReclaimPolicy
+	// session is nil while no pod may preempt others.
+	session *reclaimSession
+	// job is the job of the last search, last the search itself.
+	job  *searchedJob
+	last preemptSearch
+	// hopelessKinds are the kinds of pods that found no node since the last change of
+	// generation, hopelessJobs the hashes of jobs that found none since the last job that did.
+	hopelessKinds map[preemptorKind]bool
+	hopelessJobs  map[uint64]bool
+	generation    int
+	searched      map[api.JobID]*searchedJob
+}
+
+// preemptSearch is the search for a pod. hasKind is not set if pods of its own job may go for
+// it: Volcano tries other jobs and its own one in two searches.
+type preemptSearch struct {
+	task       *api.TaskInfo
+	kind       preemptorKind
+	hasKind    bool
+	generation int
+}
+
+// preemptorKind identifies pods for which the same pods may go, on the same nodes.
+type preemptorKind struct {
+	queue     api.QueueID
+	priority  int32
+	namespace string
+	needs     string
+	// labels is a hash. By their labels pods that stay may keep others off their node.
+	labels uint64
+}
+
+// searchedJob is a job for which preempt searched in this session.
+type searchedJob struct {
+	job *api.JobInfo
+	// pendingHash identifies its pending pods, kindsHash their kinds, before the search.
+	// hasKinds is set if equal jobs find the same nodes.
+	pendingHash, kindsHash uint64
+	hasKinds               bool
+	// pipelined is how many of its pods were pipelined before.
+	pipelined int
+	// isNominated is set if a node is nominated for one of them: it waits until pods have left.
+	isNominated bool
+	scope       searchScope
+}
+
+func (j *searchedJob) hasPlaced() bool {
+	return len(j.job.TaskStatusIndex[api.Pipelined]) > j.pipelined
+}
+
+func (p *Preempt) newSearches(ssn *framework.Session, policy *capacitycard.ReclaimPolicy) *preemptSearches {
+	return &preemptSearches{
+		preempt: p, ssn: ssn, policy: policy,
+		hopelessKinds: map[preemptorKind]bool{}, hopelessJobs: map[uint64]bool{}, searched: map[api.JobID]*searchedJob{},
+	}
+}
+
+// begin begins the searches, once some pod may preempt others.
+func (s *preemptSearches) begin() {
+	s.preempt.searchCount = 0
+	s.session = newReclaimSession(s.ssn, s.policy, s.preempt.reclaim)
+	var waiting []*api.JobInfo
+	for _, job := range s.ssn.Jobs {
+		if !job.IsPending() && len(job.TaskStatusIndex[api.Pending]) > 0 {
+			waiting = append(waiting, job)
+		}
+	}
+	s.preempt.searches.startSession(s.session, waiting)
+}
+
+// maySearch reports whether preempt may search a node for a pod: the budget lasts, and no
+// earlier search shows that there is none. The plugin changes generation with each eviction.
+func (s *preemptSearches) maySearch(task *api.TaskInfo, generation int) bool {
+	s.endSearch(generation)
+	job := s.ssn.Jobs[task.Job]
+	if !s.beginJob(job) {
+		return false
+	}
+	search := s.newSearch(job, task, generation)
+	s.addToScope(job, task)
+	if search.hasKind && s.hopelessKinds[search.kind] {
+		return false
+	}
+	if job.MinAvailable <= 1 && s.session.sessionExhausted() { // the pods of a gang are searched together
+		s.session.unfinished = true
+		return false
+	}
+	s.last = search
+	s.preempt.searchCount++
+	s.job.isNominated = s.job.isNominated || s.policy.IsNominated(task)
+	s.session.addPredicateWork(workPerSearchedNode * len(s.session.nodes))
+	return true
+}
+
+// beginJob reports whether preempt may search for a job now. While it cannot serve all jobs in
+// one session, each has its turn.
+func (s *preemptSearches) beginJob(job *api.JobInfo) bool {
+	if s.job != nil && s.job.job == job {
+		return true
+	}
+	s.endJob()
+	if known := s.searched[job.UID]; known != nil { // its next pod, or it preempts inside the job now
+		s.job = known
+		return !s.isHopeless(known)
+	}
+	if s.preempt.served[job.UID] {
+		return false
+	}
+	if s.session.sessionExhausted() {
+		s.session.unfinished = true
+		return false
+	}
+	began := &searchedJob{job: job, pendingHash: s.hashPending(job), pipelined: len(job.TaskStatusIndex[api.Pipelined])}
+	began.kindsHash, began.hasKinds = s.hashKinds(job)
+	if s.preempt.searches.canSkip(s.session, job, began.pendingHash) {
+		return false
+	}
+	s.searched[job.UID], s.job = began, began
+	if s.isHopeless(began) { // the search for an equal job was its search
+		for _, task := range job.TaskStatusIndex[api.Pending] {
+			s.addToScope(job, task)
+		}
+		s.job = nil
+		return false
+	}
+	return true
+}
+
+// endJob remembers whether the last job found nodes. If it did not, nothing has changed.
+func (s *preemptSearches) endJob() {
+	last := s.job
+	if last == nil {
+		return
+	}
+	s.job = nil
+	switch {
+	case last.hasPlaced():
+		clear(s.hopelessJobs)
+	case last.hasKinds:
+		s.hopelessJobs[last.kindsHash] = true
+	}
+}
+
+// isHopeless reports whether the search for a job, or for an equal one, found no node.
+func (s *preemptSearches) isHopeless(job *searchedJob) bool {
+	return job.hasKinds && s.hopelessJobs[job.kindsHash]
+}
+
+// hashPending returns a hash of a job's pending pods, with what decides whom they may preempt.
+func (s *preemptSearches) hashPending(job *api.JobInfo) uint64 {
+	sum := s.session.hashPending(job) + hashOf(job.Priority)
+	for uid, task := range job.TaskStatusIndex[api.Pending] {
+		sum += hashOf(struct {
+			uid      api.TaskID
+			priority int32
+		}{uid, task.Priority})
+	}
+	return sum
+}
+
+// hashKinds returns the same hash for all jobs that find the same nodes, and false for a job
+// whose pods may go for each other.
+func (s *preemptSearches) hashKinds(job *api.JobInfo) (sum uint64, hasKinds bool) {
+	sum = hashOf(struct {
+		minimum, ready int32
+		pipelined      int
+	}{job.MinAvailable, job.ReadyTaskNum(), len(job.TaskStatusIndex[api.Pipelined])})
+	for _, task := range job.TaskStatusIndex[api.Pending] {
+		search := s.newSearch(job, task, 0)
+		if !search.hasKind {
+			return 0, false
+		}
+		sum += hashOf(search.kind)
+	}
+	return sum, true
+}
+
+func (s *preemptSearches) newSearch(job *api.JobInfo, task *api.TaskInfo, generation int) preemptSearch {
+	search := preemptSearch{task: task, generation: generation}
+	if !capacitycard.HasLowerPodOnNode(job, task) && !s.policy.IsNominated(task) {
+		search.hasKind = true
+		search.kind = preemptorKind{job.Queue, job.Priority, job.Namespace, s.session.needsKey(job, task), hashLabels(task.Pod.Labels)}
+	}
+	return search
+}
+
+// endSearch remembers the kind of the last pod if its search found no node and evicted nothing.
+func (s *preemptSearches) endSearch(generation int) {
+	if s.generation != generation {
+		s.generation = generation
+		clear(s.hopelessKinds)
+	}
+	last := s.last
+	s.last = preemptSearch{}
+	if last.hasKind && last.generation == generation && last.task.Status == api.Pending {
+		s.hopelessKinds[last.kind] = true
+	}
+}
+
+// addToScope adds the nodes that may take a pod to what the search for its job looks at.
+func (s *preemptSearches) addToScope(job *api.JobInfo, task *api.TaskInfo) {
+	s.session.scope = s.job.scope
+	s.session.offeringNodesFor(podKind{s.session.reclaimerKeyFor(task), s.session.needsKey(job, task)}, task)
+	s.job.scope = s.session.scope
+}
+
+// end remembers the jobs that found no node. After a session that could not serve all jobs, the
+// next one serves the others first.
+func (s *preemptSearches) end() {
+	for _, searched := range s.searched {
+		s.session.scope = searched.scope
+		isFound := searched.hasPlaced() || searched.isNominated
+		s.preempt.searches.recordSearch(s.session, searched.job, searched.pendingHash, isFound)
+	}
+	if s.session == nil || !s.session.unfinished {
+		s.preempt.served = map[api.JobID]bool{}
+		return
+	}
+	klog.InfoS("Budget of preempt is used up, other jobs come first now", "jobs", len(s.searched), "searches", s.preempt.searchCount)
+	for id := range s.searched {
+		s.preempt.served[id] = true
+	}
+}
+
+func hashLabels(labels map[string]string) (sum uint64) {
+	for key, value := range labels {
+		sum += hashOf([2]string{key, value})
+	}
+	return sum
+}
