@@ -75,7 +75,7 @@ var treeReclaimMutants = []mutant{
 			limit, most`, "every queue above a victim keeps its guarantee and what it deserves"},
 	{"internal/scheduler/capacitycard/checks.go", `	if insufficient := p.ledger.FitsDeserved(string(r.job.Queue), r.request.Request, p.ReclaimsAll()); insufficient != nil {`, `	if insufficient := p.ledger.FitsAnyCard(string(r.job.Queue), r.request.Request); insufficient != nil {`, "no queue evicts in order to borrow"},
 	{"internal/scheduler/capacitycard/treeorder.go", `	for node := turn; node.parent != nil; node = node.parent {`, `	for node := turn; node == turn; node = node.parent {`, "a placement changes the order of all queues of its tenant"},
-	{"internal/scheduler/capacitycard/treereclaim.go", `slices.ContainsFunc(p.pathOf(job.Queue), func`, `slices.ContainsFunc(p.pathOf(job.Queue)[:1], func`, "a stop policy drains the subtree"},
+	{"internal/scheduler/capacitycard/treereclaim.go", `slices.IndexFunc(path, drains)`, `slices.IndexFunc(path[:1], drains)`, "a stop policy drains the subtree"},
 	{"internal/scheduler/cardreclaim/drain.go", `api.AllocatedStatus(task.Status) || workload.IsCritical(task.Pod):`, `api.AllocatedStatus(task.Status):`, "a drain leaves system-critical pods"},
 	{"internal/scheduler/cardreclaim/drain.go", `		case !isOnNode(task):
 			return nil

@@ -118,8 +118,18 @@ func (p *plugin) ServiceType(task *api.TaskInfo) string {
 	if !ok {
 		return ""
 	}
+	return p.serviceTypeIn(job.Queue, task)
+}
+
+// serviceTypeIn returns the service type of a pod in a queue, "" if it has none.
+func (p *plugin) serviceTypeIn(id api.QueueID, task *api.TaskInfo) string {
+	job, ok := p.ssn.Jobs[task.Job]
+	if !ok {
+		return ""
+	}
+
 	var queue, group map[string]string
-	if info, ok := p.ssn.Queues[job.Queue]; ok {
+	if info, ok := p.ssn.Queues[id]; ok {
 		queue = info.Queue.Annotations
 	}
 	if job.PodGroup != nil {

@@ -29,21 +29,28 @@ const (
 )
 
 // ReclaimRule returns by which rule a pod may reclaim from another one, whatever their queues
-// use now. The victim must be evictable, and in a reclaimable queue.
+// use now. The victim must be evictable, and in a reclaimable queue. Its queue is the one that is
+// charged for it, also after its PodGroup moved.
 func (p *plugin) ReclaimRule(reclaimer, reclaimee *api.TaskInfo) ReclaimKind {
 	reclaimerJob, victimJob := p.ssn.Jobs[reclaimer.Job], p.ssn.Jobs[reclaimee.Job]
-	if reclaimerJob == nil || victimJob == nil || reclaimerJob.Queue == victimJob.Queue || !p.isEvictable(reclaimee) {
+	if reclaimerJob == nil || victimJob == nil {
 		return NotReclaimable
 	}
-	reclaimerQueue, victimQueue := p.ssn.Queues[reclaimerJob.Queue], p.ssn.Queues[victimJob.Queue]
+	charged := p.VictimQueue(reclaimee)
+	if reclaimerJob.Queue == charged || !p.isEvictable(reclaimee) {
+		return NotReclaimable
+	}
+
+	reclaimerQueue, victimQueue := p.ssn.Queues[reclaimerJob.Queue], p.ssn.Queues[charged]
 	if reclaimerQueue == nil || victimQueue == nil || !victimQueue.Reclaimable() {
 		return NotReclaimable
 	}
-	by, from := p.ServiceType(reclaimer), p.ServiceType(reclaimee)
+
+	by, from := p.ServiceType(reclaimer), p.serviceTypeIn(charged, reclaimee)
 	switch {
 	case victimQueue.Queue.Spec.Priority < reclaimerQueue.Queue.Spec.Priority && p.args.serviceTypes.CanReclaim(by, from):
 		return ReclaimableByMatrix
-	case p.IsTree() && p.knowsServiceType(by) && p.knowsServiceType(from) && len(p.PathBelow(reclaimerJob.Queue, p.VictimQueue(reclaimee))) > 0:
+	case p.IsTree() && p.knowsServiceType(by) && p.knowsServiceType(from) && len(p.PathBelow(reclaimerJob.Queue, charged)) > 0:
 		return ReclaimableByTree
 	}
 	return NotReclaimable
@@ -156,25 +163,38 @@ func (p *plugin) stopBorrowing() {
 }
 
 // DrainedJobs returns the jobs with running pods whose queue, or an ancestor of it, drains, in
-// the order of their UIDs.
+// the order of their UIDs. It is the queue of the job, or one that is charged for its pods.
 func (p *plugin) DrainedJobs() (jobs []*api.JobInfo) {
-	draining := map[api.QueueID]bool{}
-	for queue, rules := range p.queueRules {
-		if rules.Drains {
-			draining[queue] = true
-		}
+	hasDraining := false
+	for _, rules := range p.queueRules {
+		hasDraining = hasDraining || rules.Drains
 	}
-	if len(draining) == 0 {
+	if !hasDraining {
 		return nil
 	}
+
 	for _, job := range p.ssn.Jobs {
 		isRunning := len(job.TaskStatusIndex[api.Running])+len(job.TaskStatusIndex[api.Bound]) > 0
-		if isRunning && slices.ContainsFunc(p.pathOf(job.Queue), func(queue api.QueueID) bool { return draining[queue] }) {
+		if isRunning && p.DrainedQueue(job) != "" {
 			jobs = append(jobs, job)
 		}
 	}
 	slices.SortFunc(jobs, func(a, b *api.JobInfo) int { return cmp.Compare(a.UID, b.UID) })
 	return jobs
+}
+
+// DrainedQueue returns the queue by which a job is drained: its own, or one that is charged for its pods,
+// "" if it is not drained.
+func (p *plugin) DrainedQueue(job *api.JobInfo) api.QueueID {
+	if p.DrainedBy(job.Queue) != "" {
+		return job.Queue
+	}
+	for task := range tasksIn(job, isOnNode) {
+		if queue := p.VictimQueue(task); queue != job.Queue && p.DrainedBy(queue) != "" {
+			return queue
+		}
+	}
+	return ""
 }
 
 // DrainedBy returns the queue whose stop policy drains a queue: itself or its nearest ancestor, ""

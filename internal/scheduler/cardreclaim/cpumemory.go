@@ -68,19 +68,6 @@ func (s *reclaimSession) usesOf(q *problem, queue api.QueueID, request *quota.Re
 	return uses
 }
 
-// mayReclaim returns how many more of some cards a queue may use while it reclaims: what its
-// quota has left, and in a tree no more than it deserves.
-func (s *reclaimSession) mayReclaim(queue api.QueueID, names []card.Name) (free card.Count) {
-	if !s.policy.IsTree() {
-		return s.policy.FreeQuota(queue, names...)
-	}
-	for _, name := range names {
-		m := s.policy.MayUseByLevel(queue, name)
-		free = free.Add(card.Count(min(max(0, m.Quota[0]), m.Deserved[0], int64(card.MaxCount))))
-	}
-	return free
-}
-
 // mayReclaimCPUMemory reports whether a queue may use so much more CPU, in millicores, and
 // memory, in bytes, while it reclaims: its quota must have them left, and if they are reclaimed,
 // the queue must deserve them. In a tree, evictions may free the quotas of its ancestors.

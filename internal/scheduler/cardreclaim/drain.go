@@ -83,10 +83,11 @@ func (s *reclaimSession) drainJobs(jobs []*api.JobInfo, policiesKnown bool) {
 			continue
 		}
 		total += len(tasks)
-		d := byQueue[job.Queue]
+		queue := s.policy.DrainedQueue(job)
+		d := byQueue[queue]
 		if d == nil {
-			d = &drained{by: s.policy.DrainedBy(job.Queue)}
-			byQueue[job.Queue] = d
+			d = &drained{by: s.policy.DrainedBy(queue)}
+			byQueue[queue] = d
 		}
 		d.jobs, d.pods = d.jobs+1, d.pods+len(tasks)
 		s.drainJob(job, tasks, d.by)

@@ -49,7 +49,7 @@ func (s *reclaimSession) recordEvictions(job *api.JobInfo, serviceType string, e
 		total.add(sum)
 		s.recordReclaimed(job, serviceType, p, sum)
 		s.action.counters.countEviction(p, serviceType, sum.cardSeconds)
-		klog.InfoS("Pods of a job are evicted for another job", "victim", displayName(victim.job), "victimQueue", victim.job.Queue,
+		klog.InfoS("Pods of a job are evicted for another job", "victim", displayName(victim.job), "victimQueue", victim.queue,
 			"pods", sum.pods, "cards", sum.cards, "reclaimer", displayName(job), "reclaimerQueue", job.Queue)
 	}
 	s.policy.RecordEvent(capacitycard.PodGroupReference(job), corev1.EventTypeNormal, eventReclaims, fmt.Sprintf(
@@ -239,8 +239,8 @@ func (a *Action) Metrics() []prometheus.Collector {
 }
 
 func (c *counters) countEviction(p *jobEviction, reclaimer string, loss int64) {
-	queue := string(p.victimJob.job.Queue)
-	c.queues[p.victimJob.job.Queue] = true
+	queue := string(p.victimJob.queue)
+	c.queues[p.victimJob.queue] = true
 	if p.whole {
 		c.jobs.WithLabelValues(queue, reclaimer).Inc()
 	}

@@ -193,7 +193,7 @@ func (s *reclaimSession) dropBeyondQuota(job *api.JobInfo, beside, tasks []*api.
 		key := fmt.Sprint(request.Names)
 		room, known := left[key]
 		if !known {
-			room = s.mayReclaim(job.Queue, request.Names)
+			room = s.policy.FreeQuota(job.Queue, request.Names...)
 		}
 		if room < request.Count {
 			left[key] = room

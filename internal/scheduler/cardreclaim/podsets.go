@@ -174,14 +174,15 @@ func (s *reclaimSession) nodesOf(c *podSet) []int {
 	return slices.DeleteFunc(slices.Clone(fitting), func(i int) bool { return c.excluded[i] })
 }
 
-// offeringNodesFor lists the nodes with enough allocatable for a pod and with a card that it
-// may use. It adds them to the scope of the search. No eviction helps on other nodes.
+// offeringNodesFor lists the ready nodes with enough allocatable for a pod and with a card that it
+// may use. On other nodes victims cannot end, and the pod cannot start. It adds them to the scope of the search. No eviction helps on other nodes.
 func (s *reclaimSession) offeringNodesFor(key podKind, task *api.TaskInfo) []int {
 	offering, known := s.offeringNodes[key]
 	if !known {
 		s.addPredicateWork(workPerNode * len(s.nodes))
 		for i, node := range s.nodes {
-			if !task.InitResreq.LessEqual(node.Allocatable, api.Zero) || s.isOfOthers(node) {
+			isReady := node.Node != nil && workload.NodeReady(node.Node)
+			if !isReady || s.isOfOthers(node) || !task.InitResreq.LessEqual(node.Allocatable, api.Zero) {
 				continue
 			}
 			if _, ok := s.policy.CardOn(task, node.Name); ok {

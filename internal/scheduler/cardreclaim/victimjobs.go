@@ -18,7 +18,10 @@ import (
 
 // victimJob is a job that may be evicted, or of which pods may be.
 type victimJob struct {
-	job            *api.JobInfo
+	job *api.JobInfo
+	// queue is the one that is charged for its pods, or for the first of them that may be evicted. It
+	// is not that of the job while pods run that were placed before the job moved.
+	queue          api.QueueID
 	tasks          []*api.TaskInfo
 	evictionPolicy workload.EvictionPolicy
 	// solverJob is the job for the solver, with its pods in the order of tasks. Each problem
@@ -54,7 +57,7 @@ func (s *reclaimSession) victimJobsFor(task *api.TaskInfo) []*victimJob {
 	}
 	slices.SortFunc(all, func(a, b *victimJob) int {
 		return cmp.Or(
-			cmp.Compare(s.ssn.Queues[a.job.Queue].Queue.Spec.Priority, s.ssn.Queues[b.job.Queue].Queue.Spec.Priority),
+			cmp.Compare(s.ssn.Queues[a.queue].Queue.Spec.Priority, s.ssn.Queues[b.queue].Queue.Spec.Priority),
 			cmp.Compare(a.priority, b.priority),
 			b.runningSince.Compare(a.runningSince),
 			cmp.Compare(a.job.UID, b.job.UID),
@@ -69,7 +72,8 @@ func (s *reclaimSession) victimJobsFor(task *api.TaskInfo) []*victimJob {
 // evicted.
 func (s *reclaimSession) newVictimJob(by *api.TaskInfo, key reclaimerKey, job *api.JobInfo) *victimJob {
 	own := s.ssn.Jobs[by.Job]
-	if job.Queue == own.Queue || job.PodGroup == nil || s.ssn.Queues[job.Queue] == nil || len(job.TaskStatusIndex[api.Running])+len(job.TaskStatusIndex[api.Bound]) == 0 {
+	mayReclaimItself := job.Queue == own.Queue && len(job.TaskStatusIndex[api.Pending]) > 0
+	if mayReclaimItself || job.PodGroup == nil || s.ssn.Queues[job.Queue] == nil || len(job.TaskStatusIndex[api.Running])+len(job.TaskStatusIndex[api.Bound]) == 0 {
 		return nil
 	}
 	g := &victimJob{job: job, solverJob: solver.Job{Whole: true}, runningSince: capacitycard.RunningSince(job), priority: s.policy.JobPriority(job)}
@@ -81,6 +85,9 @@ func (s *reclaimSession) newVictimJob(by *api.TaskInfo, key reclaimerKey, job *a
 		g.tasks = append(g.tasks, task)
 		if isOnNode(task) && s.policy.ReclaimRule(by, task) != capacitycard.NotReclaimable {
 			willing++
+			if g.queue == "" {
+				g.queue = s.policy.VictimQueue(task)
+			}
 		}
 	}
 	if willing == 0 {
@@ -218,7 +225,7 @@ func (s *reclaimSession) precedenceOf(g *victimJob) (job precedence, pods []prec
 	byPriority, all := s.policy.VictimOrder() == v1alpha1.VictimsByPriority, s.policy.ReclaimsAll()
 	job.level = g.level
 	if byPriority {
-		job.queue, job.job = s.ssn.Queues[g.job.Queue].Queue.Spec.Priority, g.priority
+		job.queue, job.job = s.ssn.Queues[g.queue].Queue.Spec.Priority, g.priority
 	}
 	pods = make([]precedence, len(g.tasks))
 	for i, task := range g.tasks {

@@ -1,0 +1,74 @@
+package cardreclaim
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/session"
+)
+
+// chargedTo charges the pods of a job to a queue, as the binding of a pod records it.
+func chargedTo(job, queue string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		if strings.HasPrefix(p.Name, job+"-") {
+			p.Annotations["cardquota.dev/charged-queue"] = queue
+		}
+	}
+}
+
+// TestMovedPodGroupsStayVictims: pods that use the quota of training are reclaimed by the rules of
+// that queue, wherever their PodGroup was moved since.
+func TestMovedPodGroupsStayVictims(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct{ text, from, to, goes string }{
+		"not moved":                          {"t tra 4: n*4 ran=24h; i inf 1: -", "tra", "tra", "t*4"},
+		"to the queue that reclaims":         {"t tra 4: n*4 ran=24h; i inf 1: -", "tra", "inf", "t*4"},
+		"to a queue that keeps its pods":     {"t tra 4: n*4 ran=24h; i inf 1: -", "tra", "kept", "t*4"},
+		"to training, and charged elsewhere": {"t inf 4: n*4 ran=24h; i inf 1: -", "inf", "tra", ""},
+		"to one of a higher priority":        {"t tra 1: n*2 ran=24h; u low 1: n*2 ran=24h; i inf 2: -*2", "tra", "lower", "u*2"},
+	}) {
+		w := newWorld("node n A 4; queue kept PLENTY keeps cpu=1000; queue low PLENTY 10000 training cpu=1000; queue lower PLENTY 5000 training cpu=1000; "+tc.text, chargedTo("t", tc.from))
+		for _, group := range w.Groups {
+			if group.Name == "t" {
+				group.Spec.Queue = tc.to
+			}
+		}
+		w.runAction(t)
+		goes, _ := w.Outcome()
+		check.Equal(t, "go", session.Spell(tc.goes), goes)
+		w.Close()
+	}
+}
+
+// TestMovedPodGroupsAreDrained: a drain evicts the pods that use the quota of its queue.
+func TestMovedPodGroupsAreDrained(t *testing.T) {
+	for _, to := range []string{"q", "inf"} {
+		w := newWorld("node n A 4; queue q PLENTY training stop=HoldAndDrain cpu=1000; t q 4: n*4 ran=24h", chargedTo("t", "q"))
+		w.Groups[0].Spec.Queue = to
+		w.runAction(t)
+		check.Equal(t, "drained from q, of a job of "+to, 4, len(w.In(api.Releasing)))
+		w.Close()
+	}
+}
+
+// TestNothingIsEvictedForANodeThatIsNotReady: pods there cannot end, and none can start, until the
+// node is back.
+func TestNothingIsEvictedForANodeThatIsNotReady(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		status corev1.ConditionStatus
+		goes   int
+	}{
+		"ready":     {corev1.ConditionTrue, 4},
+		"unknown":   {corev1.ConditionUnknown, 0},
+		"not ready": {corev1.ConditionFalse, 0},
+	}) {
+		w := newWorld("node n A 4; t tra 4: n*4 ran=1h; i inf 1: -")
+		w.Nodes[0].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: tc.status}}
+		w.runAction(t)
+		check.Equal(t, "evicted pods", tc.goes, len(w.In(api.Releasing)))
+		w.Close()
+	}
+}
