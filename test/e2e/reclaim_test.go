@@ -13,6 +13,7 @@ import (
 // time on one cluster.
 var reclaimScenes = []reclaimScene{
 	// The longest ones first.
+	{name: "tentides", run: aJobSurvivesTenTides},
 	{name: "failed", run: restartedJobSurvives(5, map[string]string{endsWith: "143"})},
 	{name: "succeeded", run: restartedJobSurvives(5, map[string]string{endsWith: "0"})},
 	{name: "matrix", run: inferenceReclaimsFromTrainingOnly, worksWithStockReclaim: true},
@@ -38,6 +39,7 @@ var reclaimScenes = []reclaimScene{
 	{name: "podsaved", run: theGangThatSavedIsEvicted},
 	{name: "groupsaved", run: theGangWithAFutureCheckpointIsEvicted},
 	{name: "graceful", run: restartedJobSurvives(2, map[string]string{endsWith: "0", endsAfter: "4s"})},
+	{name: "backofflimit", run: aJobAtItsBackoffLimitStays},
 	{name: "aborts", run: aJobThatAbortsEnds},
 	{name: "plain", run: aJobWithoutPoliciesReturnsAndWaits},
 }

@@ -13,6 +13,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -148,7 +149,7 @@ func (s *scene) removeWorkloads() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), time.Minute)
 	defer cancel()
 	in := client.InNamespace(s.namespace)
-	for _, object := range []client.Object{&batchv1alpha1.Job{}, &appsv1.Deployment{}, &appsv1.ReplicaSet{}, &corev1.Pod{}} {
+	for _, object := range []client.Object{&batchv1alpha1.Job{}, &batchv1.Job{}, &appsv1.Deployment{}, &appsv1.ReplicaSet{}, &corev1.Pod{}} {
 		if err := s.DeleteAllOf(ctx, object, in, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
 			s.Errorf("clean up: %v", err)
 		}
@@ -201,7 +202,7 @@ func (s *scene) dumpState() {
 	}
 	for name, args := range map[string]string{
 		"cluster-wide.yaml": "get nodes,queues.scheduling.volcano.sh,cardquotas -o yaml",
-		"namespace.yaml":    "get pods,podgroups.scheduling.volcano.sh,jobs.batch.volcano.sh,deployments -o yaml -n " + s.namespace,
+		"namespace.yaml":    "get pods,podgroups.scheduling.volcano.sh,jobs.batch.volcano.sh,jobs.batch,deployments -o yaml -n " + s.namespace,
 		"events.txt":        "get events -o wide --sort-by=.lastTimestamp -n " + s.namespace,
 		"overview.txt":      "get cardquotas,queues.scheduling.volcano.sh,podgroups.scheduling.volcano.sh,pods -o wide -n " + s.namespace,
 	} {
