@@ -52,7 +52,7 @@ func FailureLimitFor(job *batchv1.Job) FailureLimit {
 	switch evictionAction(job.Spec.PodFailurePolicy) {
 	case batchv1.PodFailurePolicyActionIgnore:
 		limit.IgnoresEvictions = true
-	case batchv1.PodFailurePolicyActionFailJob:
+	case batchv1.PodFailurePolicyActionFailJob, batchv1.PodFailurePolicyActionFailIndex: // one fails the Job, at once or in the end
 	default:
 		limit.left = int64(ptr.Deref(job.Spec.BackoffLimit, defaultBackoffLimit)) - int64(job.Status.Failed)
 	}
@@ -111,6 +111,18 @@ func evictionAction(policy *batchv1.PodFailurePolicy) batchv1.PodFailurePolicyAc
 		}
 	}
 	return batchv1.PodFailurePolicyActionCount
+}
+
+// CompactFailurePolicy returns a small podFailurePolicy that does the same with evicted pods. A
+// tenant may write thousands of exit codes into each of its Jobs.
+func CompactFailurePolicy(policy *batchv1.PodFailurePolicy) *batchv1.PodFailurePolicy {
+	action := evictionAction(policy)
+	if action == batchv1.PodFailurePolicyActionCount {
+		return nil
+	}
+	rule := EvictionRule()
+	rule.Action = action
+	return &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{rule}}
 }
 
 // appliesToEviction reports whether a rule applies to an evicted pod that ends as usual.

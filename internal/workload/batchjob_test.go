@@ -75,6 +75,7 @@ func TestEvictionsThatAJobSurvives(t *testing.T) {
 		"any that are ignored":                  {rules(onDisruption(ignore)), nil, []*corev1.Pod{batchPod("a")}, all},
 		"any that are ignored, by default true": {rules(conditionRule(ignore, corev1.DisruptionTarget, "")), nil, nil, all},
 		"none that fail the Job":                {rules(onDisruption(failJob)), nil, nil, 0},
+		"none that fail their index":            {rules(onDisruption(batchv1.PodFailurePolicyActionFailIndex)), nil, nil, 0},
 		"those that a rule counts":              {rules(onDisruption(count), onDisruption(ignore)), nil, nil, 4},
 		"a rule for what was not disrupted":     {rules(conditionRule(ignore, corev1.DisruptionTarget, corev1.ConditionFalse)), nil, nil, 4},
 		"a rule for another condition":          {rules(conditionRule(failJob, "ConfigIssue", corev1.ConditionTrue), onDisruption(ignore)), nil, nil, all},
@@ -94,6 +95,11 @@ func TestEvictionsThatAJobSurvives(t *testing.T) {
 		}
 		limit := FailureLimitFor(job)
 		check.Equal(t, "evictions left", tc.want, limit.EvictionsLeft(tc.running, tc.ended))
+
+		job.Spec.PodFailurePolicy = CompactFailurePolicy(job.Spec.PodFailurePolicy)
+		compact := FailureLimitFor(job)
+		check.Equal(t, "the same by the compact policy", tc.want, compact.EvictionsLeft(tc.running, tc.ended))
+		check.That(t, job.Spec.PodFailurePolicy == nil || len(job.Spec.PodFailurePolicy.Rules) == 1, "the compact policy is %+v", job.Spec.PodFailurePolicy)
 	}
 }
 

@@ -120,7 +120,8 @@ func keepFailures(object any) (any, error) {
 	}
 	kept := &batchv1.Job{
 		Spec: batchv1.JobSpec{
-			BackoffLimit: job.Spec.BackoffLimit, BackoffLimitPerIndex: job.Spec.BackoffLimitPerIndex, PodFailurePolicy: job.Spec.PodFailurePolicy,
+			BackoffLimit: job.Spec.BackoffLimit, BackoffLimitPerIndex: job.Spec.BackoffLimitPerIndex,
+			PodFailurePolicy: workload.CompactFailurePolicy(job.Spec.PodFailurePolicy),
 		},
 		Status: batchv1.JobStatus{Failed: job.Status.Failed, UncountedTerminatedPods: job.Status.UncountedTerminatedPods},
 	}
