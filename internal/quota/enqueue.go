@@ -68,14 +68,37 @@ func (r JobRequest) coversCards(requests []CardRequest) bool {
 // DropUngranted removes from a request the cards that the queue has no quota for. It can get
 // none of them, not even from elastic jobs.
 func (l *Ledger) DropUngranted(queue string, request JobRequest) JobRequest {
-	q := l.readQueue(queue)
-	hasNoQuota := func(name card.Name) bool { return q.limitOnPath(name) == 0 }
-	if q.limits.AnyCard && q.tree == nil || !slices.ContainsFunc(request.Cards, func(d CardRequest) bool { return slices.ContainsFunc(d.Names, hasNoQuota) }) {
+	return l.readQueue(queue).mapNames(request, func(q *queueLedger, names []card.Name) []card.Name {
+		return removeNames(names, q.hasNoQuota)
+	})
+}
+
+// dropUngranted removes from a request the cards that the queue has no quota for, except where it
+// has none for all of them. So a refusal names only cards of which more quota would help.
+func (q *queueLedger) dropUngranted(request JobRequest) JobRequest {
+	return q.mapNames(request, (*queueLedger).grantedNames)
+}
+
+// grantedNames returns the cards that the queue has quota for, all if it has none for any.
+func (q *queueLedger) grantedNames(names []card.Name) []card.Name {
+	if granted := removeNames(names, q.hasNoQuota); len(granted) > 0 {
+		return granted
+	}
+	return names
+}
+
+// hasNoQuota reports whether the queue, or one above it, has no quota for a card.
+func (q *queueLedger) hasNoQuota(name card.Name) bool { return q.limitOnPath(name) == 0 }
+
+// mapNames returns a request with other names. It copies nothing if the queue has quota for all.
+func (q *queueLedger) mapNames(request JobRequest, names func(*queueLedger, []card.Name) []card.Name) JobRequest {
+	hasUngranted := func(d CardRequest) bool { return slices.ContainsFunc(d.Names, q.hasNoQuota) }
+	if (q.limits.AnyCard && q.tree == nil) || !slices.ContainsFunc(request.Cards, hasUngranted) {
 		return request
 	}
 	cards := make([]CardRequest, len(request.Cards))
 	for i, d := range request.Cards {
-		cards[i] = CardRequest{Names: removeNames(d.Names, hasNoQuota), Count: d.Count}
+		cards[i] = CardRequest{Names: names(q, d.Names), Count: d.Count}
 	}
 	request.Cards = cards
 	return request
@@ -104,6 +127,7 @@ func removeNames(names []card.Name, some func(card.Name) bool) []card.Name {
 func (l *Ledger) CheckEnqueue(queue string, reservations func(queue string) *Reservations, request JobRequest, overCommit float64) *InsufficientQuota {
 	q := l.readQueue(queue)
 	own := reservations(queue)
+	request = q.dropUngranted(request)
 	if s := q.checkEnqueue(q.limits.quota, own, request, overCommit); s != nil || q.tree == nil {
 		return s
 	}

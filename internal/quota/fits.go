@@ -177,18 +177,20 @@ func (q *queueLedger) insufficientOnAllCards(request Request) *InsufficientQuota
 			return nil
 		}
 	}
-	// Prefer to report a card that becomes free when pods terminate. Otherwise report the card
-	// with the most free quota, and among equals the one with the largest quota.
+	// Cards without quota are none of those that the request waits for. Prefer to report a card that
+	// becomes free when pods terminate. Otherwise report the card with the most free quota, and among
+	// equals the one with the largest quota.
+	names := q.grantedNames(request.Names)
 	var best card.Name
-	if index := slices.IndexFunc(request.Names, func(name card.Name) bool { return q.freeOnPath(name) >= int64(request.Count) }); index >= 0 {
-		best = request.Names[index]
+	if index := slices.IndexFunc(names, func(name card.Name) bool { return q.freeOnPath(name) >= int64(request.Count) }); index >= 0 {
+		best = names[index]
 	} else {
-		best = slices.MaxFunc(request.Names, func(x, y card.Name) int {
+		best = slices.MaxFunc(names, func(x, y card.Name) int {
 			return cmp.Or(cmp.Compare(q.freeOnPath(x), q.freeOnPath(y)), cmp.Compare(q.limitOnPath(x), q.limitOnPath(y)))
 		})
 	}
 	s := q.insufficientCard(best, request.Count, request.IsFixed, Released{})[0]
-	s.OtherCards = len(request.Names) - 1
+	s.OtherCards = len(names) - 1
 	return &s
 }
 

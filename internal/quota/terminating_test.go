@@ -37,7 +37,7 @@ func TestWhatEndsKeepsOthersOut(t *testing.T) {
 		"as much as the quota ends":          {"q", asks("A"), nil},
 		"more than the quota ends":           {"q", asks("B"), ended("B", 5, 0, 30*time.Second)},
 		"an alternative":                     {"q", asks("B", "A"), nil},
-		"no alternative has quota":           {"q", asks("C", "B"), ended("B", 5, 1, 30*time.Second)},
+		"an alternative without quota":       {"q", asks("C", "B"), ended("B", 5, 0, 30*time.Second)},
 		"more than fits, nothing to do":      {"q", Request{Names: []card.Name{"B"}, Count: 5}, &InsufficientQuota{Kind: Cards, Queue: "q", Names: []card.Name{"B"}, Requested: 5, Total: 5, Limit: 4}},
 		"no cards":                           {"q", Request{MilliCPU: 1}, nil},
 		"a queue that may use any card":      {"open", asks("A"), nil},

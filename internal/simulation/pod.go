@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	resourcehelper "k8s.io/component-helpers/resource"
+
+	"cardquota.dev/operator/internal/workload"
 )
 
 // completePod sets what the API server sets: identity, requests, and the priority of its class.
@@ -25,7 +27,7 @@ func (m *maker) completePod(pod *corev1.Pod) error {
 	if pod.Annotations == nil {
 		pod.Annotations = map[string]string{}
 	}
-	defaultRequests(pod)
+	workload.DefaultRequests(pod)
 	class := m.classOf(pod.Spec.PriorityClassName)
 	if class == nil && pod.Spec.PriorityClassName != "" {
 		return fmt.Errorf("there is no PriorityClass %s, so the API server would refuse its pods", pod.Spec.PriorityClassName)
@@ -61,24 +63,6 @@ func (m *maker) priorityOf(name string) int32 {
 		return class.Value
 	}
 	return 0
-}
-
-// defaultRequests sets the request of each resource that has only a limit.
-func defaultRequests(pod *corev1.Pod) {
-	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range containers {
-			resources := &containers[i].Resources
-			for name, limit := range resources.Limits {
-				if _, written := resources.Requests[name]; written {
-					continue
-				}
-				if resources.Requests == nil {
-					resources.Requests = corev1.ResourceList{}
-				}
-				resources.Requests[name] = limit.DeepCopy()
-			}
-		}
-	}
 }
 
 // timesRequests returns what so many pods request.

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/internal/workload"
 )
 
 // addVolcanoJob adds a Volcano job: its PodGroup, and the pods that Volcano creates after the PodGroup
@@ -117,7 +119,7 @@ func (m *maker) minResources(job *batch.Job) corev1.ResourceList {
 		count := max(0, min(atMost, left))
 		left -= count
 		pod := &corev1.Pod{Spec: *task.Template.Spec.DeepCopy()}
-		defaultRequests(pod)
+		workload.DefaultRequests(pod)
 		addTo(sum, timesRequests(pod, count))
 	}
 	if job.Spec.MinAvailable < total { // then the minimum of a task does not matter

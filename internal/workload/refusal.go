@@ -40,6 +40,13 @@ const (
 	ReasonInvalidNamespaceSelector = "InvalidNamespaceSelector"
 )
 
+// RefusalForUnknownVCJob returns the refusal for a PodGroup whose Volcano job has not been read, or is
+// gone. Without it nothing says what the pods will request.
+func RefusalForUnknownVCJob(namespace, name string) *Refusal {
+	return &Refusal{Reason: ReasonNotReady, Message: fmt.Sprintf(
+		"the scheduler does not know Volcano job <%s/%s>, which decides what the PodGroup requests", namespace, name)}
+}
+
 // RefusalFor returns the refusal for an insufficient quota. Cards are whole numbers, CPU is in Kubernetes
 // millicores (500m), memory in Mi.
 func RefusalFor(s *quota.InsufficientQuota) *Refusal {

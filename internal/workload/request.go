@@ -162,7 +162,35 @@ func (request *Request) deny(format string, args ...any) {
 // the larger one counts. Requests for one resource share its minimum in proportion, rounded up.
 // A card resource that no request names may be any of its cards.
 func (r *Resolver) PodGroupRequest(total string, written bool, minResources *corev1.ResourceList) (quota.JobRequest, *Refusal) {
-	inv := r.Inventory
+	var minimum minimumRequest
+	if minResources == nil {
+		return r.announcedRequest(total, written, minimum)
+	}
+	minimum.milliCPU = boundedValue(minResources.Cpu(), resource.Milli)
+	minimum.memory = boundedValue(minResources.Memory(), 0)
+	for _, name := range slices.Sorted(maps.Keys(*minResources)) {
+		count := ResourceCount{Resource: name, Count: card.NewCount((*minResources)[name])}
+		minimum.addCards(r, nil, count, 1)
+	}
+	return r.announcedRequest(total, written, minimum)
+}
+
+// minimumRequest is what the minimum of a job needs.
+type minimumRequest struct {
+	milliCPU, memory int64
+	cards            []resourceRequest
+}
+
+// resourceRequest is a count of a card resource, and the cards that it may be.
+type resourceRequest struct {
+	resource corev1.ResourceName
+	names    []card.Name
+	count    card.Count
+}
+
+// announcedRequest returns the larger of a job's total in card.request and its minimum, for each
+// resource.
+func (r *Resolver) announcedRequest(total string, written bool, minimum minimumRequest) (quota.JobRequest, *Refusal) {
 	var totals card.Totals
 	if written {
 		var err error
@@ -173,27 +201,27 @@ func (r *Resolver) PodGroupRequest(total string, written bool, minResources *cor
 			}
 		}
 	}
-	minimum := corev1.ResourceList{}
-	if minResources != nil {
-		minimum = *minResources
+	least := map[corev1.ResourceName]card.Count{}
+	for _, needed := range minimum.cards {
+		least[needed.resource] = least[needed.resource].Add(needed.count)
 	}
 	resources, requested := make([]corev1.ResourceName, len(totals)), map[corev1.ResourceName]card.Count{}
 	for i, t := range totals {
-		resources[i] = inv.ResourceForRequest(t.Request)
+		resources[i] = r.Inventory.ResourceForRequest(t.Request)
 		requested[resources[i]] = requested[resources[i]].Add(t.Count)
 	}
-	sum := quota.JobRequestBuilder{JobRequest: quota.JobRequest{MilliCPU: boundedValue(minimum.Cpu(), resource.Milli), Memory: boundedValue(minimum.Memory(), 0)}}
+
+	sum := quota.JobRequestBuilder{JobRequest: quota.JobRequest{MilliCPU: minimum.milliCPU, Memory: minimum.memory}}
 	for i, t := range totals {
-		name, count := resources[i], t.Count
-		if minimumCount, ok := minimum[name]; ok && name != "" && count > 0 {
-			count = max(count, proportionalShare(count, requested[name], card.NewCount(minimumCount)))
+		count := t.Count
+		if minimumCount := min(least[resources[i]], card.MaxCount+1); minimumCount > 0 && count > 0 {
+			count = max(count, proportionalShare(count, requested[resources[i]], minimumCount))
 		}
 		sum.Add(quota.Request{Names: t.Request.Names(), Count: count})
 	}
-	for _, name := range slices.Sorted(maps.Keys(minimum)) {
-		quantity := minimum[name]
-		if requested[name] == 0 && inv.IsCard(name) && quantity.Sign() > 0 {
-			sum.Add(quota.Request{Names: inv.NamesFor(name), Count: card.NewCount(quantity)})
+	for _, needed := range minimum.cards {
+		if requested[needed.resource] == 0 {
+			sum.Add(quota.Request{Names: needed.names, Count: needed.count})
 		}
 	}
 	return sum.JobRequest, nil

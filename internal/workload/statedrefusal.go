@@ -59,6 +59,7 @@ var requestPhrases = []phrase{
 	{"Pod names card <", "which is requested as ", v1alpha1.BlockedWrongCombination},
 	{"Arguments of capacity-card are invalid", "", v1alpha1.BlockedSchedulerNotReady},
 	{"the scheduler has just started", "", v1alpha1.BlockedSchedulerNotReady},
+	{"the scheduler does not know Volcano job <", "", v1alpha1.BlockedSchedulerNotReady},
 }
 
 // queuePhrases are what follows "Queue <name>" and its ancestor.

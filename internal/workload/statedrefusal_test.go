@@ -92,6 +92,7 @@ func TestEveryInsufficientQuotaIsReadAgain(t *testing.T) {
 func refusals() map[*Refusal]v1alpha1.BlockedReason {
 	out := map[*Refusal]v1alpha1.BlockedReason{
 		{Message: "Arguments of capacity-card are invalid: x"}:                                       "SchedulerNotReady",
+		RefusalForUnknownVCJob("lab", "train"):                                                       "SchedulerNotReady",
 		{Message: "the scheduler has just started and has not seen every node and pod yet"}:          "SchedulerNotReady",
 		{Reason: ReasonQueueNotFound, Message: "Queue <q> does not exist"}:                           "QueueNotFound",
 		(&QueueRules{Denied: true}).RefusalFor(&quota.InsufficientQuota{Queue: RootQueue, Limit: 0}): "NoQuota",

@@ -62,6 +62,7 @@ type Cache struct {
 	reservations       reservations
 	// podGroupRequests are the requests of PodGroups without pods, by UID.
 	podGroupRequests map[types.UID]*podGroupRequest
+	vcJobs           VCJobs
 	resolver         workload.Resolver
 	now              func() time.Time
 	messages         *messageDeduper
@@ -146,6 +147,7 @@ func NewCache() *Cache {
 		fitErrors:        fitErrorCache{statuses: map[fitErrorKey]*cachedFitError{}},
 		messages:         newMessageDeduper(),
 		podGroupRequests: map[types.UID]*podGroupRequest{},
+		vcJobs:           &vcJobInformer{},
 		reservations:     reservations{},
 		otherBindings:    newOtherBindings(),
 		now:              time.Now,

@@ -8,9 +8,11 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	quotav1 "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/utils/ptr"
+	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/plugins/util"
@@ -116,41 +118,86 @@ func SelectToMinimum(job *api.JobInfo, have int32, roles map[string]int32, pendi
 	return picked
 }
 
-// podGroupRequestFor returns what a PodGroup without pods requests. It parses only a changed
-// PodGroup, since the longest card.request takes milliseconds. Callers must not change the
-// requests. Volcano copies the PodGroup in each session, but its strings stay the same.
+// podGroupRequestFor returns what a PodGroup without pods requests: for that of a Volcano job what
+// its templates request, else minResources, and card.request. It parses only a changed PodGroup,
+// since the longest card.request takes milliseconds. Callers must not change the requests.
+// Volcano copies the PodGroup in each session, but its strings stay the same.
 func (p *plugin) podGroupRequestFor(job *api.JobInfo) *podGroupRequest {
 	annotation, hasAnnotation := workload.CardRequestAnnotation(&job.PodGroup.PodGroup)
-	minResources := job.PodGroup.Spec.MinResources
-	if known, ok := p.cache.podGroupRequests[job.PgUID]; ok && known.annotation == annotation && known.hasAnnotation == hasAnnotation &&
-		known.generation == p.cache.requestGeneration && quotav1.Equals(ptr.Deref(known.minResources, nil), ptr.Deref(minResources, nil)) {
+	read := podGroupRequest{
+		annotation: annotation, hasAnnotation: hasAnnotation, minResources: job.PodGroup.Spec.MinResources,
+		generation: p.cache.requestGeneration, lastSession: p.cache.session,
+	}
+	if owner := workload.VCJobOwner(&job.PodGroup.PodGroup); owner != "" {
+		if read.vcJob = p.findVCJob(job, owner); read.vcJob == nil {
+			read.refusal = workload.RefusalForUnknownVCJob(job.Namespace, owner)
+			return &read // it may be known in the next session
+		}
+	}
+	if known, ok := p.cache.podGroupRequests[job.PgUID]; ok && known.isFor(&read) {
 		known.lastSession = p.cache.session
 		return known
 	}
-	fresh := &podGroupRequest{annotation: annotation, hasAnnotation: hasAnnotation, minResources: minResources, generation: p.cache.requestGeneration, lastSession: p.cache.session}
-	fresh.jobRequest, fresh.refusal = p.cache.resolver.PodGroupRequest(annotation, hasAnnotation, minResources)
-	if p.cache.cardUnlimitedCPUMemory && len(fresh.jobRequest.Cards) > 0 {
+	read.jobRequest, read.refusal = p.announcedBy(&read, hasAnnotation)
+	if hasAnnotation {
+		least, _ := p.announcedBy(&read, false)
+		read.minimumCards = sumCards(least.Cards)
+	}
+	if p.cache.cardUnlimitedCPUMemory && len(read.jobRequest.Cards) > 0 {
 		// minResources does not say which pods the CPU is for. The pods are checked one by one
 		// when they exist.
-		fresh.jobRequest.MilliCPU, fresh.jobRequest.Memory = 0, 0
+		read.jobRequest.MilliCPU, read.jobRequest.Memory = 0, 0
 	}
-	p.cache.podGroupRequests[job.PgUID] = fresh
-	return fresh
+	p.cache.podGroupRequests[job.PgUID] = &read
+	return &read
+}
+
+// announcedBy returns what a PodGroup announces, with card.request or only its minimum.
+func (p *plugin) announcedBy(read *podGroupRequest, withTotal bool) (quota.JobRequest, *workload.Refusal) {
+	if read.vcJob != nil {
+		return p.cache.resolver.VCJobRequest(read.annotation, withTotal, read.vcJob, p.classPriority)
+	}
+	return p.cache.resolver.PodGroupRequest(read.annotation, withTotal, read.minResources)
+}
+
+// findVCJob returns the Volcano job that controls the PodGroup of a job, nil while it is not known.
+// Another job of the same name does not count.
+func (p *plugin) findVCJob(job *api.JobInfo, name string) *batch.Job {
+	if !p.cache.vcJobs.OpenSession(p.ssn) {
+		return nil
+	}
+	found, known := p.cache.vcJobs.VCJob(job.Namespace, name)
+	if !known || found.UID != metav1.GetControllerOf(&job.PodGroup.PodGroup).UID {
+		return nil
+	}
+	return found
+}
+
+// classPriority returns the value of a PriorityClass, 0 for an unknown one.
+func (p *plugin) classPriority(name string) int32 {
+	if name == "" {
+		return 0
+	}
+	class, err := p.ssn.InformerFactory().Scheduling().V1().PriorityClasses().Lister().Get(name)
+	if err != nil {
+		return 0
+	}
+	return class.Value
 }
 
 // withTotalHint adds to the refusal of a job without pods that card.request exceeds what the
-// job needs to start.
+// job needs to start. A PodGroup that announces no minimum has one all the same.
 func (p *plugin) withTotalHint(job *api.JobInfo, refusal *workload.Refusal) *workload.Refusal {
-	if _, written := workload.CardRequestAnnotation(&job.PodGroup.PodGroup); !written || len(job.Tasks) > 0 || refusal.Reason != workload.ReasonInsufficientScalarQuota {
+	if len(job.Tasks) > 0 || refusal.Reason != workload.ReasonInsufficientScalarQuota {
 		return refusal
 	}
-	minimum, _ := p.cache.resolver.PodGroupRequest("", false, job.PodGroup.Spec.MinResources)
-	total, minimumCards := sumCards(p.podGroupRequestFor(job).jobRequest.Cards), sumCards(minimum.Cards)
-	if total <= minimumCards {
+	announced := p.podGroupRequestFor(job)
+	total := sumCards(announced.jobRequest.Cards)
+	if !announced.hasAnnotation || announced.minimumCards == 0 || total <= announced.minimumCards {
 		return refusal
 	}
 	hinted := *refusal
-	hint := fmt.Sprintf(" (%s requests %d cards in all, the job's minimum is %d)", v1alpha1.AnnotationCardRequest, total, minimumCards)
+	hint := fmt.Sprintf(" (%s requests %d cards in all, the job's minimum is %d)", v1alpha1.AnnotationCardRequest, total, announced.minimumCards)
 	hinted.Message, hinted.Topic = hinted.Message+hint, hinted.Topic+hint
 	return &hinted
 }
@@ -220,10 +267,25 @@ func (p *plugin) jobEnqueued(obj any) {
 // checkEnqueueQuota returns why the request of a job does not fit the quota now, nil if it
 // does.
 func (p *plugin) checkEnqueueQuota(job *api.JobInfo, request quota.JobRequest) *workload.Refusal {
-	if insufficient := p.checkEnqueueBesidePreemptable(job, request); insufficient != nil {
-		return p.queueRules[job.Queue].RefusalFor(insufficient)
+	insufficient := p.checkEnqueueBesidePreemptable(job, request)
+	if insufficient == nil {
+		return nil
 	}
-	return nil
+	p.nameOneOfAny(insufficient)
+	return p.queueRules[job.Queue].RefusalFor(insufficient)
+}
+
+// nameOneOfAny shortens the refusal of a pod without a card name, in a queue that has quota for none of
+// the cards that it may use. These are all cards of the fleet, and no list of them would help.
+func (p *plugin) nameOneOfAny(insufficient *quota.InsufficientQuota) {
+	names := insufficient.Names
+	if len(names) < 2 || insufficient.Limit > 0 {
+		return
+	}
+	isAll := func(resource corev1.ResourceName) bool { return slices.Equal(p.inventory.NamesFor(resource), names) }
+	if slices.ContainsFunc(p.inventory.ResourcesFor(names[0]), isAll) {
+		insufficient.Names, insufficient.OtherCards = names[:1], len(names)-1
+	}
 }
 
 // reservationsOf returns the reservations of a queue.
@@ -231,16 +293,29 @@ func (p *plugin) reservationsOf(queue string) *quota.Reservations {
 	return p.inqueue[api.QueueID(queue)]
 }
 
-// podGroupRequest is the request of a PodGroup. It is valid for the same texts and generation.
+// podGroupRequest is the request of a PodGroup. It is valid for the same texts, job and generation.
 type podGroupRequest struct {
 	annotation    string
 	hasAnnotation bool
 	minResources  *corev1.ResourceList
-	generation    uint64
+	// vcJob is the Volcano job that controls the PodGroup, nil for another owner.
+	vcJob      *batch.Job
+	generation uint64
 	// lastSession is the last session that used it.
 	lastSession uint64
 	jobRequest  quota.JobRequest
-	refusal     *workload.Refusal
+	// minimumCards is how many cards the minimum requests, if the PodGroup has card.request.
+	minimumCards card.Count
+	refusal      *workload.Refusal
+}
+
+// isFor reports whether another request was read from the same.
+func (a *podGroupRequest) isFor(other *podGroupRequest) bool {
+	isSameText := a.annotation == other.annotation && a.hasAnnotation == other.hasAnnotation
+	if !isSameText || a.vcJob != other.vcJob || a.generation != other.generation {
+		return false
+	}
+	return quotav1.Equals(ptr.Deref(a.minResources, nil), ptr.Deref(other.minResources, nil))
 }
 
 // removeStalePodGroupRequests removes entries that two sessions did not use.

@@ -48,11 +48,11 @@ type Action struct {
 
 var _ framework.Action = &Action{}
 
-// New returns the action for sessions of the plugin with a cache. If jobs is nil, it watches
-// Volcano jobs through the API.
+// New returns the action for sessions of the plugin with a cache. If jobs is nil, it asks the
+// Volcano jobs that the plugin reads, and watches the Kubernetes Jobs.
 func New(cache *capacitycard.Cache, jobs JobPolicies) *Action {
 	if jobs == nil {
-		jobs = &jobInformer{}
+		jobs = &jobInformer{vcJobs: cache.VCJobs()}
 	}
 	return &Action{jobPolicies: jobs, evictor: newPodEvictor(maxConcurrentWrites), clock: time.Now, budget: newBudget(), cache: cache, counters: newCounters()}
 }

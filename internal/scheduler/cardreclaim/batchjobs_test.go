@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
+	"cardquota.dev/operator/internal/scheduler/capacitycard"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
 	"cardquota.dev/operator/internal/workload"
@@ -186,7 +187,7 @@ func TestKubernetesJobsAreWatched(t *testing.T) {
 	job.ObjectMeta = metav1.ObjectMeta{Namespace: "ns", Name: "t", UID: "uid-of-t"}
 	_, err := w.Cache.Client().BatchV1().Jobs("ns").Create(t.Context(), job, metav1.CreateOptions{})
 	check.NoError(t, err)
-	watch := &jobInformer{}
+	watch := &jobInformer{vcJobs: capacitycard.NewCache().VCJobs()}
 	isKnown := func(name string, uid types.UID) bool {
 		_, known := watch.FailureLimitFor("ns", name, uid)
 		return known

@@ -1,15 +1,13 @@
 package cardreclaim
 
 import (
-	"reflect"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/cache"
 	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	bus "volcano.sh/apis/pkg/apis/bus/v1alpha1"
 
+	"cardquota.dev/operator/internal/scheduler/capacitycard"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -18,36 +16,13 @@ func restartPolicies(event bus.Event, action bus.Action) []batch.LifecyclePolicy
 	return []batch.LifecyclePolicy{{Event: event, Action: action}}
 }
 
-func TestOnlyPoliciesAreKept(t *testing.T) {
-	whole := &batch.Job{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "j", UID: "u", ResourceVersion: "7", Labels: map[string]string{"l": "v"}, Annotations: map[string]string{"a": "v"}},
-		Spec: batch.JobSpec{MinAvailable: 3, Queue: "q", Policies: restartPolicies(bus.PodEvictedEvent, bus.RestartJobAction), Tasks: []batch.TaskSpec{
-			{Name: "ps", Replicas: 2, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeName: "n"}}}, {Policies: restartPolicies(bus.AnyEvent, bus.AbortJobAction)}}},
-		Status: batch.JobStatus{RetryCount: 2},
-	}
-	got, err := keepPolicies(whole)
-	kept, ok := got.(*batch.Job)
-	check.Must(t, err == nil && ok, "kept %v, error %v", got, err)
-	policies := whole.Spec.Tasks[1].Policies
-	want := batch.JobSpec{Policies: whole.Spec.Policies, Tasks: []batch.TaskSpec{{}, {Policies: policies}}}
-	meta := metav1.ObjectMeta{Namespace: "ns", Name: "j", UID: "u", ResourceVersion: "7"}
-	check.That(t, reflect.DeepEqual(kept, &batch.Job{ObjectMeta: meta, Spec: want}), "kept is %+v, want the name and the policies", kept)
-	check.That(t, workload.EvictionPolicyFor(kept) == workload.EvictionPolicyFor(whole) && workload.EvictionPolicyFor(kept).Terminates,
-		"the habit is %+v, of the whole job %+v", workload.EvictionPolicyFor(kept), workload.EvictionPolicyFor(whole))
-	check.That(t, whole.Spec.Queue == "q", "the job itself was changed")
-	gone := cache.DeletedFinalStateUnknown{Key: "ns/j"}
-	if got, err := keepPolicies(gone); err != nil || got != any(gone) {
-		t.Errorf("the end of a job becomes %v, error %v", got, err)
-	}
-}
-
 func TestJobsAreWatched(t *testing.T) {
 	w := newWorld("node n A 4; t tra 1: n*4 vcjob ran=24h; i inf 1: -")
 	w.startCache()
 	jobs := w.Cache.VCClient().BatchV1alpha1().Jobs("ns")
 	created, err := jobs.Create(t.Context(), &batch.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "t"}, Spec: batch.JobSpec{Policies: restartPolicies(bus.PodEvictedEvent, bus.RestartJobAction)}}, metav1.CreateOptions{})
 	check.NoError(t, err)
-	watch := &jobInformer{}
+	watch := &jobInformer{vcJobs: capacitycard.NewCache().VCJobs()}
 	if _, known := watch.EvictionPolicyFor("ns", "t"); known {
 		t.Error("a job is known before jobs are watched")
 	}

@@ -16,8 +16,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
-	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
-	"volcano.sh/apis/pkg/client/informers/externalversions"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
@@ -196,58 +194,32 @@ type JobPolicies interface {
 	FailureLimitFor(namespace, name string, uid types.UID) (workload.FailureLimit, bool)
 }
 
-// jobInformer watches the jobs of Volcano and of Kubernetes through the API, from the first
-// session on. Volcano's scheduler knows only PodGroups, which have no policies.
+// jobInformer asks the Volcano jobs that the plugin reads, and watches the Kubernetes Jobs through the
+// API, from the first session on. No session waits for these: a scheduler without the right to read Jobs
+// takes each of them for one that fails.
 type jobInformer struct {
-	once   sync.Once
-	store  cache.Store
-	synced cache.InformerSynced
-	// batchStore and batchSynced are those of Kubernetes Jobs. No session waits for them: a
-	// scheduler without the right to read Jobs takes each of them for one that fails.
+	vcJobs      capacitycard.VCJobs
+	once        sync.Once
 	batchStore  cache.Store
 	batchSynced cache.InformerSynced
 }
 
 func (i *jobInformer) OpenSession(ssn *framework.Session) bool {
-	client := ssn.VCClient()
-	if client == nil {
+	if ssn.VCClient() == nil {
 		return false
 	}
 	i.once.Do(func() {
-		factory := externalversions.NewSharedInformerFactoryWithOptions(client, 0, externalversions.WithTransform(keepPolicies))
-		informer := factory.Batch().V1alpha1().Jobs().Informer()
-		i.store, i.synced = informer.GetStore(), informer.HasSynced
-		factory.Start(wait.NeverStop)
-
 		batchFactory := informers.NewSharedInformerFactoryWithOptions(ssn.KubeClient(), 0, informers.WithTransform(keepFailures))
 		batchInformer := batchFactory.Batch().V1().Jobs().Informer()
 		i.batchStore, i.batchSynced = batchInformer.GetStore(), batchInformer.HasSynced
 		batchFactory.Start(wait.NeverStop)
 	})
-	return i.synced()
-}
-
-// keepPolicies drops everything but the policies, above all thousands of pod templates.
-func keepPolicies(object any) (any, error) {
-	job, ok := object.(*batch.Job)
-	if !ok {
-		return object, nil
-	}
-	kept := &batch.Job{Spec: batch.JobSpec{Policies: job.Spec.Policies}}
-	kept.Namespace, kept.Name, kept.UID, kept.ResourceVersion = job.Namespace, job.Name, job.UID, job.ResourceVersion
-	for i := range job.Spec.Tasks {
-		kept.Spec.Tasks = append(kept.Spec.Tasks, batch.TaskSpec{Policies: job.Spec.Tasks[i].Policies})
-	}
-	return kept, nil
+	return i.vcJobs.OpenSession(ssn)
 }
 
 func (i *jobInformer) EvictionPolicyFor(namespace, name string) (workload.EvictionPolicy, bool) {
-	if i.store == nil || !i.synced() {
-		return workload.EvictionPolicy{}, false
-	}
-	stored, exists, err := i.store.GetByKey(namespace + "/" + name)
-	job, ok := stored.(*batch.Job)
-	if err != nil || !exists || !ok {
+	job, known := i.vcJobs.VCJob(namespace, name)
+	if !known {
 		return workload.EvictionPolicy{}, false
 	}
 	return workload.EvictionPolicyFor(job), true

@@ -123,7 +123,7 @@ func (w *world) isRecreated(pod *corev1.Pod) bool {
 	if metav1.GetControllerOf(pod) == nil {
 		return false
 	}
-	policy, known := w.policies.EvictionPolicyFor(pod.Namespace, workload.VCJobOwner(pod))
+	policy, known := w.jobs.EvictionPolicyFor(pod.Namespace, workload.VCJobOwner(pod))
 	return !known || !policy.Terminates
 }
 

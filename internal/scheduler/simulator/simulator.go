@@ -25,6 +25,8 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/metrics"
 	_ "volcano.sh/volcano/pkg/scheduler/plugins"
 
+	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
+
 	"cardquota.dev/operator/internal/scheduler/capacitycard"
 	"cardquota.dev/operator/internal/scheduler/cardreclaim"
 	"cardquota.dev/operator/internal/schedulerconfig"
@@ -85,7 +87,8 @@ func run(ctx context.Context, c *simulation.Cluster, workloads []simulation.Work
 	plugin := capacitycard.NewCache()
 	framework.RegisterPluginBuilder(capacitycard.PluginName, capacitycard.Builder(plugin))
 	w = newWorld(c, workloads, now)
-	reclaim := cardreclaim.New(plugin, w.policies).WithClock(func() time.Time { return now })
+	plugin.UseVCJobs(w.jobs)
+	reclaim := cardreclaim.New(plugin, w.jobs).WithClock(func() time.Time { return now })
 	framework.RegisterAction(reclaim)
 	framework.RegisterAction(cardreclaim.NewPreempt(reclaim))
 	actions, tiers, configurations, _, err := scheduler.UnmarshalSchedulerConf(configuration)
@@ -132,40 +135,49 @@ func (w *world) runSession(ctx context.Context, actions []framework.Action, tier
 	return w.createPods() || changed
 }
 
-// jobPolicies are how all jobs react to evictions.
-type jobPolicies struct {
-	// volcano has those of Volcano jobs, by namespace and name, kubernetes those of Kubernetes Jobs.
-	volcano    map[string]workload.EvictionPolicy
+// simulatedJobs are all jobs of a snapshot, and how they react to evictions.
+type simulatedJobs struct {
+	// volcano are Volcano jobs by namespace and name, kubernetes what Kubernetes Jobs do.
+	volcano    map[string]*batch.Job
 	kubernetes map[types.UID]workload.FailureLimit
 }
 
-func newJobPolicies(c *simulation.Cluster, workloads []simulation.Workload) jobPolicies {
-	policies := jobPolicies{volcano: map[string]workload.EvictionPolicy{}, kubernetes: map[types.UID]workload.FailureLimit{}}
+func newSimulatedJobs(c *simulation.Cluster, workloads []simulation.Workload) simulatedJobs {
+	all := simulatedJobs{volcano: map[string]*batch.Job{}, kubernetes: map[types.UID]workload.FailureLimit{}}
 	for _, job := range c.Jobs {
-		policies.volcano[job.Namespace+"/"+job.Name] = workload.EvictionPolicyFor(job)
+		all.volcano[job.Namespace+"/"+job.Name] = workload.StripVCJob(job)
 	}
 	for _, w := range workloads {
 		if w.Job != nil {
-			policies.volcano[w.Job.Namespace+"/"+w.Job.Name] = workload.EvictionPolicyFor(w.Job)
+			all.volcano[w.Job.Namespace+"/"+w.Job.Name] = workload.StripVCJob(w.Job)
 		}
 	}
 	for _, job := range c.KubernetesJobs {
-		policies.kubernetes[job.UID] = workload.FailureLimitFor(job)
+		all.kubernetes[job.UID] = workload.FailureLimitFor(job)
 	}
-	return policies
+	return all
 }
 
 // OpenSession does nothing: the jobs are known.
-func (jobPolicies) OpenSession(*framework.Session) bool { return true }
+func (simulatedJobs) OpenSession(*framework.Session) bool { return true }
 
-// EvictionPolicyFor returns how a job reacts to evictions.
-func (p jobPolicies) EvictionPolicyFor(namespace, name string) (workload.EvictionPolicy, bool) {
-	policy, known := p.volcano[namespace+"/"+name]
-	return policy, known
+// VCJob returns a Volcano job.
+func (j simulatedJobs) VCJob(namespace, name string) (*batch.Job, bool) {
+	job, known := j.volcano[namespace+"/"+name]
+	return job, known
+}
+
+// EvictionPolicyFor returns how a Volcano job reacts to evictions.
+func (j simulatedJobs) EvictionPolicyFor(namespace, name string) (workload.EvictionPolicy, bool) {
+	job, known := j.VCJob(namespace, name)
+	if !known {
+		return workload.EvictionPolicy{}, false
+	}
+	return workload.EvictionPolicyFor(job), true
 }
 
 // FailureLimitFor returns how many pods of a Kubernetes Job may fail.
-func (p jobPolicies) FailureLimitFor(_, _ string, uid types.UID) (workload.FailureLimit, bool) {
-	limit, known := p.kubernetes[uid]
+func (j simulatedJobs) FailureLimitFor(_, _ string, uid types.UID) (workload.FailureLimit, bool) {
+	limit, known := j.kubernetes[uid]
 	return limit, known
 }

@@ -43,7 +43,7 @@ type world struct {
 	victims []*victim
 	// restarted are the pods that follow evicted ones.
 	restarted map[types.UID]*victim
-	policies  jobPolicies
+	jobs      simulatedJobs
 	statusWrites
 }
 
@@ -51,7 +51,7 @@ type world struct {
 func newWorld(c *simulation.Cluster, workloads []simulation.Workload, now time.Time) *world {
 	w := &world{
 		cluster: c, workloads: workloads, now: now, pods: map[types.UID]*corev1.Pod{}, cached: map[types.UID]*corev1.Pod{}, groups: map[types.NamespacedName]*v1beta1.PodGroup{},
-		placed: map[types.UID]bool{}, restarted: map[types.UID]*victim{}, policies: newJobPolicies(c, workloads),
+		placed: map[types.UID]bool{}, restarted: map[types.UID]*victim{}, jobs: newSimulatedJobs(c, workloads),
 		statusWrites: statusWrites{statuses: map[types.UID]corev1.PodStatus{}, written: map[types.NamespacedName]*v1beta1.PodGroup{}},
 	}
 	w.cache = cache.NewCustomMockSchedulerCache(c.Schedulers[0], noBinder{}, noEvictor{}, &w.statusWrites, nil, &record.FakeRecorder{})
@@ -63,6 +63,7 @@ func newWorld(c *simulation.Cluster, workloads []simulation.Workload, now time.T
 	informers := w.cache.SharedInformerFactory()
 	addAll(informers.Core().V1().Namespaces().Informer().GetIndexer(), c.Namespaces)
 	addAll(informers.Core().V1().Nodes().Informer().GetIndexer(), c.Nodes)
+	addAll(informers.Scheduling().V1().PriorityClasses().Informer().GetIndexer(), c.PriorityClasses)
 	addAll(informers.Policy().V1().PodDisruptionBudgets().Informer().GetIndexer(), c.Budgets)
 	for _, node := range c.Nodes {
 		_ = w.cache.AddOrUpdateNode(node.DeepCopy()) // always nil

@@ -1,0 +1,116 @@
+package capacitycard
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// knownVCJobs are Volcano jobs by name. They are not read while isUnread is set.
+type knownVCJobs struct {
+	jobs     map[string]*batch.Job
+	isUnread bool
+}
+
+func (k *knownVCJobs) OpenSession(*framework.Session) bool { return !k.isUnread }
+
+func (k *knownVCJobs) VCJob(_, name string) (*batch.Job, bool) {
+	job, known := k.jobs[name]
+	return job, known && !k.isUnread
+}
+
+// newVCJob returns a Volcano job as the informer keeps it. Each task has one pod with so many cards as a
+// limit, and names a card or none, "A:4 :2".
+func newVCJob(name string, uid types.UID, cards ...string) *batch.Job {
+	job := &batch.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: uid}}
+	for _, text := range cards {
+		named, count := text[:len(text)-2], text[len(text)-1:]
+		task := batch.TaskSpec{Replicas: 1, MinAvailable: new(int32)}
+		*task.MinAvailable = 1
+		if named != "" {
+			task.Template.Annotations = map[string]string{v1alpha1.AnnotationCardName: named}
+		}
+		limits := corev1.ResourceList{"nvidia.com/gpu": resource.MustParse(count)}
+		task.Template.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Limits: limits}}}
+		job.Spec.Tasks = append(job.Spec.Tasks, task)
+	}
+	job.Spec.MinAvailable = int32(len(job.Spec.Tasks))
+	return workload.StripVCJob(job)
+}
+
+// TestEnqueueOfVCJob: before a Volcano job has pods, its templates say what it needs, with limits as
+// requests and the cards that they name. minResources of its PodGroup has only CPU.
+func TestEnqueueOfVCJob(t *testing.T) {
+	const unknown = "the scheduler does not know Volcano job <ns/j>, which decides what the PodGroup requests"
+	jobOf := func(cards ...string) *knownVCJobs {
+		return &knownVCJobs{jobs: map[string]*batch.Job{"j": newVCJob("j", "u", cards...)}}
+	}
+	refused := func(cards string, requested, limit int) string {
+		return fmt.Sprintf("Queue <q> has insufficient <%s> quota: requested <%d>, total would be <%d>, but capability is <%d>", cards, requested, requested, limit)
+	}
+	for t, tc := range check.Cases(t, map[string]struct {
+		quota, request string
+		known          *knownVCJobs
+		why            string // "" for admitted
+	}{
+		"limits fit":                              {`{"A":8}`, "", jobOf("A:4", "A:4"), ""},
+		"limits exceed the quota":                 {`{"A":3}`, "", jobOf("A:4", "A:4"), refused("A", 8, 3)},
+		"other cards that the templates name":     {`{"A":8,"B":3}`, "", jobOf("B:4"), refused("B", 4, 3)},
+		"templates without a card name":           {`{"B":2}`, "", jobOf(":3"), refused("B", 3, 2)},
+		"templates without a card name, and none": {`{}`, "", jobOf(":3"), refused("A", 3, 0) + "; the other card it may use has no more room"},
+		"the total is larger": {`{"A":3}`, `{"A":4}`, jobOf("A:1", "A:1"),
+			refused("A", 4, 3) + " (volcano.sh/card.request requests 4 cards in all, the job's minimum is 2)"},
+		"the job is not read yet":          {`{"A":8}`, "", &knownVCJobs{isUnread: true}, unknown},
+		"the job is gone":                  {`{"A":8}`, "", &knownVCJobs{}, unknown},
+		"another job has its name":         {`{"A":8}`, "", &knownVCJobs{jobs: map[string]*batch.Job{"j": newVCJob("j", "other", "A:4")}}, unknown},
+		"a total does not replace the job": {`{"A":8}`, `{"A":4}`, &knownVCJobs{}, unknown},
+	}) {
+		s := newScene(t, "node a A; node b B; queue q "+tc.quota+" cpu=64; j q 2: phase=Pending least=0")
+		s.m.UseVCJobs(tc.known)
+		group := s.Groups[0]
+		group.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&metav1.ObjectMeta{Name: "j", UID: "u"}, batch.SchemeGroupVersion.WithKind("Job"))}
+		if tc.request != "" {
+			group.Annotations[v1alpha1.AnnotationCardRequest] = tc.request
+		}
+		s.enqueueAndAllocate()
+		job := s.Job("j")
+		isAdmitted := job.PodGroup.Status.Phase == "Inqueue"
+		check.Equal(t, "admitted", tc.why == "", isAdmitted)
+		check.Equal(t, "reason", tc.why, job.JobFitErrors)
+	}
+}
+
+// TestVCJobIsReadAgain: a job that changes, or is read late, is judged by what it is now.
+func TestVCJobIsReadAgain(t *testing.T) {
+	s := newScene(t, `node a A; queue q {"A":3} cpu=64; j q 1: phase=Pending least=0`)
+	known := &knownVCJobs{isUnread: true, jobs: map[string]*batch.Job{"j": newVCJob("j", "u", "A:4")}}
+	s.m.UseVCJobs(known)
+	s.Groups[0].OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&metav1.ObjectMeta{Name: "j", UID: "u"}, batch.SchemeGroupVersion.WithKind("Job"))}
+	phases := func() v1beta1.PodGroupPhase {
+		s.enqueueAndAllocate()
+		return v1beta1.PodGroupPhase(s.Job("j").PodGroup.Status.Phase)
+	}
+	check.Equal(t, "before it is read", v1beta1.PodGroupPending, phases())
+	known.isUnread = false
+	check.Equal(t, "with four cards", v1beta1.PodGroupPending, phases())
+	known.jobs["j"] = newVCJob("j", "u", "A:3")
+	check.Equal(t, "with three cards", v1beta1.PodGroupInqueue, phases())
+}
+
+// TestTotalWithoutMinimum: a PodGroup with a total and without minResources has a minimum all the same,
+// so the reason names none.
+func TestTotalWithoutMinimum(t *testing.T) {
+	s := newScene(t, `node a A; queue q {"A":3}; j q 2: phase=Pending least=0 request={"A":4}`).enqueueAndAllocate()
+	check.Equal(t, "reason", "Queue <q> has insufficient <A> quota: requested <4>, total would be <4>, but capability is <3>", s.Job("j").JobFitErrors)
+}

@@ -1,0 +1,189 @@
+package workload
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"pgregory.net/rapid"
+	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
+)
+
+// gpus is a list with so many GPUs.
+func gpus(count string) corev1.ResourceList {
+	return corev1.ResourceList{gpu: resource.MustParse(count)}
+}
+
+// vcTask is a task of so many pods, each with a limit of cards. least is its own minimum, -1 for none.
+func vcTask(replicas, least int32, named, count string) batch.TaskSpec {
+	task := batch.TaskSpec{Replicas: replicas}
+	if least >= 0 {
+		task.MinAvailable = &least
+	}
+	if named != "" {
+		task.Template.Annotations = map[string]string{v1alpha1.AnnotationCardName: named}
+	}
+	task.Template.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Limits: gpus(count)}}}
+	return task
+}
+
+// writeJobRequest writes a request, "A|B:2 C:1".
+func writeJobRequest(request quota.JobRequest) string {
+	var words []string
+	for _, d := range request.Cards {
+		words = append(words, fmt.Sprintf("%s:%d", card.Join(d.Names, "|"), d.Count))
+	}
+	return strings.Join(words, " ")
+}
+
+// TestVCJobRequest: before its pods exist, a Volcano job requests what the pods of its minimum will.
+func TestVCJobRequest(t *testing.T) {
+	const slice = "nvidia.com/mig-1g.10gb"
+	resolver := &Resolver{Inventory: card.NewInventory(map[string]card.Node{
+		"a": {Model: "A", Cards: []card.NodeCard{{Name: "A", Resource: gpu, Count: 8}, {Name: "A/mig-1g.10gb-mixed", Resource: slice, Count: 7}}},
+		"b": {Model: "B", Cards: []card.NodeCard{{Name: "B", Resource: gpu, Count: 8}}},
+	})}
+	priorities := map[string]int32{"high": 9}
+	withClass := func(task batch.TaskSpec, class string) batch.TaskSpec {
+		task.Template.Spec.PriorityClassName = class
+		return task
+	}
+	withSpec := func(task batch.TaskSpec, change func(*corev1.PodSpec)) batch.TaskSpec {
+		change(&task.Template.Spec)
+		return task
+	}
+	for t, tc := range check.Cases(t, map[string]struct {
+		least int32
+		tasks []batch.TaskSpec
+		total string
+		want  string
+	}{
+		"limits count as requests":                    {2, []batch.TaskSpec{vcTask(2, 2, "A", "4")}, "", "A:8"},
+		"requests win over limits":                    {2, []batch.TaskSpec{withSpec(vcTask(2, 2, "A", "4"), func(s *corev1.PodSpec) { s.Containers[0].Resources.Requests = gpus("3") })}, "", "A:6"},
+		"a card that no template names may be any":    {2, []batch.TaskSpec{vcTask(2, 2, "", "4")}, "", "A|B:8"},
+		"each task names its own":                     {3, []batch.TaskSpec{vcTask(1, 1, "A", "2"), vcTask(2, 2, "B", "5")}, "", "A:2 B:10"},
+		"tasks with the same cards are one request":   {2, []batch.TaskSpec{vcTask(1, 1, "A", "2"), vcTask(1, 1, "A", "5")}, "", "A:7"},
+		"an elastic job requests its minimum":         {3, []batch.TaskSpec{vcTask(10, 0, "A", "1")}, "", "A:3"},
+		"a task without a minimum needs all its pods": {4, []batch.TaskSpec{vcTask(4, -1, "A", "2")}, "", "A:8"},
+		"the minimum of the tasks comes first":        {3, []batch.TaskSpec{vcTask(5, 1, "A", "1"), vcTask(5, 2, "B", "1")}, "", "A:1 B:2"},
+		"then the rest of the first":                  {5, []batch.TaskSpec{vcTask(5, 1, "A", "1"), vcTask(5, 2, "B", "1")}, "", "A:3 B:2"},
+		"below the tasks' minimum the first count":    {2, []batch.TaskSpec{vcTask(5, 1, "A", "1"), vcTask(5, 4, "B", "1")}, "", "A:2"},
+		"the task of higher priority is the first":    {2, []batch.TaskSpec{vcTask(5, 1, "A", "1"), withClass(vcTask(5, 4, "B", "1"), "high")}, "", "B:2"},
+		"a job without a minimum requests nothing":    {0, []batch.TaskSpec{vcTask(5, 0, "A", "1")}, "", ""},
+		"the total counts when it is larger":          {2, []batch.TaskSpec{vcTask(4, 2, "A", "1")}, `{"A":4}`, "A:4"},
+		"the minimum counts when it is larger":        {4, []batch.TaskSpec{vcTask(4, 4, "A", "1")}, `{"A":2}`, "A:4"},
+		"sidecars count beside init containers": {1, []batch.TaskSpec{withSpec(vcTask(1, 1, "A", "1"), func(s *corev1.PodSpec) {
+			always := corev1.ContainerRestartPolicyAlways
+			sidecar := corev1.Container{RestartPolicy: &always, Resources: corev1.ResourceRequirements{Limits: gpus("1")}}
+			setup := corev1.Container{Resources: corev1.ResourceRequirements{Limits: gpus("4")}}
+			s.InitContainers = []corev1.Container{sidecar, setup}
+		})}, "", "A:5"},
+		"a card of another resource counts as any": {1, []batch.TaskSpec{vcTask(1, 1, "A/mig-1g.10gb-mixed", "1")}, "", "A|B:1"},
+		"a text that cannot be read counts as any": {1, []batch.TaskSpec{vcTask(1, 1, "|", "1")}, "", "A|B:1"},
+		"no more than fits an int64":               {1 << 30, []batch.TaskSpec{vcTask(1<<30, 1<<30, "A", "9E")}, "", fmt.Sprintf("A|B:%d", (int64(card.MaxCount)+1)<<30)},
+	}) {
+		job := &batch.Job{Spec: batch.JobSpec{MinAvailable: tc.least, Tasks: tc.tasks}}
+		request, refusal := resolver.VCJobRequest(tc.total, tc.total != "", StripVCJob(job), func(class string) int32 { return priorities[class] })
+		check.That(t, refusal == nil, "refused: %v", refusal)
+		check.Equal(t, "request", tc.want, writeJobRequest(request))
+	}
+}
+
+// TestVCJobMinimumIsVolcanos: the pods of the minimum are those that Volcano's job controller counts: of a
+// list of all pods, in the order in which it counts them, as many as the job needs.
+func TestVCJobMinimumIsVolcanos(t *testing.T) {
+	priorities := map[string]int32{"low": -1, "": 0, "high": 1}
+	seed.Check(t, func(t *rapid.T) {
+		job := drawVCJob(t)
+		order := make([]int, len(job.Spec.Tasks)) // of tasks, the higher priority first
+		ofTasks := int32(0)
+		for i, task := range job.Spec.Tasks {
+			order[i] = i
+			least := task.Replicas
+			if task.MinAvailable != nil {
+				least = *task.MinAvailable
+			}
+			ofTasks += least
+		}
+		slices.SortStableFunc(order, func(a, b int) int {
+			return int(priorities[job.Spec.Tasks[b].Template.Spec.PriorityClassName] - priorities[job.Spec.Tasks[a].Template.Spec.PriorityClassName])
+		})
+		var first, rest []int // the task of each pod
+		for _, i := range order {
+			for n := range job.Spec.Tasks[i].Replicas {
+				least := job.Spec.Tasks[i].MinAvailable
+				if job.Spec.MinAvailable < ofTasks || least != nil && n < *least {
+					first = append(first, i)
+				} else {
+					rest = append(rest, i)
+				}
+			}
+		}
+		all := append(first, rest...)
+		want := make([]int64, len(job.Spec.Tasks))
+		for _, i := range all[:min(len(all), int(job.Spec.MinAvailable))] {
+			want[i]++
+		}
+		got := minimumPods(job, func(class string) int32 { return priorities[class] })
+		if !slices.Equal(got, want) {
+			t.Fatalf("of each task %v pods are the minimum of %+v, want %v", got, job.Spec, want)
+		}
+	})
+}
+
+// drawVCJob draws a job with a few tasks.
+func drawVCJob(t *rapid.T) *batch.Job {
+	job := &batch.Job{}
+	total := 0
+	for range rapid.IntRange(1, 4).Draw(t, "tasks") {
+		task := batch.TaskSpec{Replicas: rapid.Int32Range(0, 5).Draw(t, "replicas")}
+		if rapid.Bool().Draw(t, "has a minimum") {
+			least := rapid.Int32Range(0, task.Replicas).Draw(t, "minimum")
+			task.MinAvailable = &least
+		}
+		total += int(task.Replicas)
+		task.Template.Spec.PriorityClassName = rapid.SampledFrom([]string{"", "low", "high"}).Draw(t, "class")
+		job.Spec.Tasks = append(job.Spec.Tasks, task)
+	}
+	job.Spec.MinAvailable = int32(rapid.IntRange(0, total+1).Draw(t, "least"))
+	return job
+}
+
+// TestStripVCJob: what is kept of a job decides the same, and nothing else is kept.
+func TestStripVCJob(t *testing.T) {
+	task := vcTask(2, 1, "A", "4")
+	task.Name = "w"
+	task.Template.Labels = map[string]string{"app": "w"}
+	task.Template.Spec.NodeName = "n"
+	task.Template.Spec.Containers[0].Resources.Limits["cpu"] = resource.MustParse("3")
+	task.Policies = policies("PodEvicted:RestartTask")
+	job := &batch.Job{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "j", UID: "u", ResourceVersion: "7", Labels: map[string]string{"l": "v"}},
+		Spec:       batch.JobSpec{MinAvailable: 2, Queue: "q", Policies: policies("*:AbortJob"), Tasks: []batch.TaskSpec{task}},
+		Status:     batch.JobStatus{RetryCount: 2},
+	}
+	before := job.DeepCopy()
+	kept := StripVCJob(job)
+	check.Equal(t, "the job itself", before, job)
+	check.Equal(t, "policy", EvictionPolicyFor(job), EvictionPolicyFor(kept))
+
+	want := batch.TaskSpec{Replicas: 2, MinAvailable: ptr.To(int32(1)), Policies: task.Policies}
+	want.Template.Annotations = map[string]string{v1alpha1.AnnotationCardName: "A"}
+	requests := corev1.ResourceList{gpu: resource.MustParse("4"), "cpu": resource.MustParse("3")}
+	want.Template.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requests}}}
+	check.Equal(t, "kept", &batch.Job{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "j", UID: "u", ResourceVersion: "7"},
+		Spec:       batch.JobSpec{MinAvailable: 2, Policies: job.Spec.Policies, Tasks: []batch.TaskSpec{want}},
+	}, kept)
+}
