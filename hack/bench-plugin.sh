@@ -10,7 +10,7 @@ printf 'bench: %s, %s processors, load %s\n' "$(go version | cut -d' ' -f3)" "$(
 printf 'bench: median (10th to 90th percentile) of 21 rounds; about nine minutes\n'
 
 set +e
-go test ./internal/scheduler/capacitycard -run '^$' -bench '^Benchmark(Gates|Session|Growth|Allocate|Tree)$' -benchtime 21x -timeout 40m \
+go test ./internal/scheduler/capacitycard -run '^$' -bench '^Benchmark(Gates|Session|Growth|Allocate|Votes|Tree)$' -benchtime 21x -timeout 40m \
 	2>dist/bench-plugin.log | tee dist/bench-plugin.txt |
 	awk '
 		# The benchmark writes pairs of a value and its unit; the scheduler logs in between.
@@ -28,6 +28,8 @@ go test ./internal/scheduler/capacitycard -run '^$' -bench '^Benchmark(Gates|Ses
 			else if ("tree-ratio" in v)
 				printf "%-58s tree %.1f ms (%.1f to %.1f), flat %.1f ms (%.1f to %.1f): %.2f of the time; %d and %d allocations\n", name,
 					v["tree-ms"], v["tree-ms-p10"], v["tree-ms-p90"], v["flat-ms"], v["flat-ms-p10"], v["flat-ms-p90"], v["tree-ratio"], v["tree-allocs"], v["flat-allocs"]
+			else if ("check-ratio" in v)
+				printf "%-58s %.1f ms for 10,000 refused jobs; a vote costs %.3f of a check of the quota\n", name, v["votes-ms"], v["check-ratio"]
 			else if ("ns/pod" in v)
 				printf "%-58s %.1f ms, %d ns a pod, %d allocations\n", name, v["ms"], v["ns/pod"], v["session-allocs"]
 			else if ("ns-p10" in v)

@@ -20,6 +20,21 @@ type JobRequest struct {
 // IsEmpty reports whether nothing is requested.
 func (r JobRequest) IsEmpty() bool { return len(r.Cards) == 0 && r.MilliCPU == 0 && r.Memory == 0 }
 
+// Key returns a text that is the same for equal requests only.
+func (r JobRequest) Key() string {
+	key := make([]byte, 0, 64)
+	key = strconv.AppendInt(key, r.MilliCPU, 10)
+	key = strconv.AppendInt(append(key, ' '), r.Memory, 10)
+	key = strconv.AppendBool(append(key, ' '), r.IsFixed)
+	for _, d := range r.Cards {
+		key = strconv.AppendInt(append(key, ' '), int64(d.Count), 10)
+		for _, name := range d.Names {
+			key = append(append(key, '|'), name...)
+		}
+	}
+	return string(key)
+}
+
 // Excess returns the part of another request that this one does not cover: its cards, all or
 // none, and the rest of its CPU and memory.
 func (r JobRequest) Excess(other JobRequest) JobRequest {

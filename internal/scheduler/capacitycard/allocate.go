@@ -145,6 +145,7 @@ func (p *plugin) checkConflicts(task *api.TaskInfo, node *api.NodeInfo) error {
 // its cards when it has ended.
 func (p *plugin) onDeallocate(event *framework.Event) {
 	task, state := event.Task, p.cache.observePod(event.Task.Pod)
+	p.refusedRequests = nil // quota is released
 	if state.assumedNodeInvalid = task.Status == api.Pending; state.assumedNodeInvalid {
 		p.cache.otherBindings.forgetAssumed(task.Pod.UID, task.NodeName)
 	}

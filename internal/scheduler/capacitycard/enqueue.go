@@ -267,12 +267,32 @@ func (p *plugin) jobEnqueued(obj any) {
 // checkEnqueueQuota returns why the request of a job does not fit the quota now, nil if it
 // does.
 func (p *plugin) checkEnqueueQuota(job *api.JobInfo, request quota.JobRequest) *workload.Refusal {
+	asked := refusedRequest{job.Queue, job.Priority, mayPreemptOnceEnqueued(job), request.Key()}
+	if refusal, isRefused := p.refusedRequests[asked]; isRefused {
+		return refusal
+	}
 	insufficient := p.checkEnqueueBesidePreemptable(job, request)
 	if insufficient == nil {
 		return nil
 	}
 	p.nameOneOfAny(insufficient)
-	return p.queueRules[job.Queue].RefusalFor(insufficient)
+	refusal := p.queueRules[job.Queue].RefusalFor(insufficient)
+	if p.refusedRequests == nil {
+		p.refusedRequests = map[refusedRequest]*workload.Refusal{}
+	}
+	p.refusedRequests[asked] = refusal
+	return refusal
+}
+
+// refusedRequest is a request that the quota refused. While jobs are enqueued, usage and
+// reservations only grow, so that an equal request of an equal job stays refused. An eviction ends that.
+type refusedRequest struct {
+	queue    api.QueueID
+	priority int32
+	// preempts reports whether what it could preempt counts as elastic.
+	preempts bool
+	// request is the key of the request.
+	request string
 }
 
 // nameOneOfAny shortens the refusal of a pod without a card name, in a queue that has quota for none of

@@ -65,6 +65,8 @@ type plugin struct {
 	namespaceLock     sync.Mutex
 	// unreserved are the jobs with requests beyond their reservation, while the session opens.
 	unreserved []unreservedJob
+	// refusedRequests are those that the quota refused in enqueue.
+	refusedRequests map[refusedRequest]*workload.Refusal
 	// preemption is what the action preempt evicts, nil unless it runs.
 	preemption *preemption
 	// deservedFirst is the state of the action allocate in a tree, nil unless it runs in parts.

@@ -13,6 +13,8 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -113,4 +115,23 @@ func TestVCJobIsReadAgain(t *testing.T) {
 func TestTotalWithoutMinimum(t *testing.T) {
 	s := newScene(t, `node a A; queue q {"A":3}; j q 2: phase=Pending least=0 request={"A":4}`).enqueueAndAllocate()
 	check.Equal(t, "reason", "Queue <q> has insufficient <A> quota: requested <4>, total would be <4>, but capability is <3>", s.Job("j").JobFitErrors)
+}
+
+// TestRefusedRequestStaysRefused: while jobs are enqueued, an equal request of an equal job needs no
+// second vote. A smaller one does, and so does an equal one after an eviction.
+func TestRefusedRequestStaysRefused(t *testing.T) {
+	s := newScene(t, `node a A; queue q {"A":4}; t q 1: a*2; j q 1: phase=Pending least=4; k q 1: phase=Pending least=4; l q 1: phase=Pending least=3`).openSession()
+	request := func(name string) *workload.Refusal {
+		_, refusal := s.p.checkEnqueue(s.Job(name))
+		return refusal
+	}
+	first := request("j")
+	check.Must(t, first != nil, "a request beyond the quota is admitted")
+	check.That(t, request("k") == first, "an equal request is checked again")
+	check.That(t, request("l") == nil, "a smaller request is refused")
+	s.p.reserve("q", quota.JobRequest{Cards: []quota.CardRequest{{Names: []card.Name{"A"}, Count: 2}}})
+	check.That(t, request("l") != nil, "a request is admitted beside a reservation")
+	task := s.Task("t-0")
+	check.NoError(t, framework.NewStatement(s.Ssn).Evict(task, "test"))
+	check.That(t, request("k") != first, "an equal request is not checked again after an eviction")
 }

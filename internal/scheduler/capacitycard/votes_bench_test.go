@@ -1,0 +1,77 @@
+package capacitycard
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
+)
+
+// mostOfCheck is what a vote on a refused job may cost at most, as a part of one check of the quota.
+const mostOfCheck = 0.5
+
+// votesScene has a queue with quota of 20 cards, reservations for 64 pairs of them, and so many waiting
+// jobs without pods that are all refused.
+func votesScene(b *testing.B, jobs int) *scene {
+	const kinds, choices = 20, 64
+	name := func(k int) card.Name { return card.Name(fmt.Sprintf("M%02d", k%kinds)) }
+	var text strings.Builder
+	text.WriteString("node a A; queue q {")
+	for k := range kinds {
+		fmt.Fprintf(&text, `"%s":20,`, name(k))
+	}
+	quotas := strings.TrimSuffix(text.String(), ",") + "} cpu=64"
+	text.Reset()
+	for i := range jobs {
+		fmt.Fprintf(&text, "; j%d q 1: phase=Pending least=0 request={\"M03|M05\":40}", i)
+	}
+	s := newScene(b, quotas+text.String()).openSession()
+	for c := range choices {
+		pair := []card.Name{name(c), name(c + 1 + c/kinds)}
+		s.p.reserve("q", quota.JobRequest{Cards: []quota.CardRequest{{Names: pair, Count: 3}}})
+	}
+	return s
+}
+
+// BenchmarkVotes votes on 10,000 jobs that their queue has no quota for. Volcano asks about each of them
+// in every session. It fails if a vote costs more than it may, compared with one check of the quota.
+func BenchmarkVotes(b *testing.B) {
+	const jobs, checks = 10_000, 200
+	s := votesScene(b, jobs)
+	job := s.Job("j0")
+	request, refusal := s.p.missingMinimum(job)
+	if refusal != nil {
+		b.Fatal(refusal)
+	}
+	runtime.GC()
+	began := time.Now()
+	for range checks {
+		if s.p.ledger.CheckEnqueue("q", s.p.reservationsOf, request, 1) == nil {
+			b.Fatal("the request is admitted")
+		}
+	}
+	check := time.Since(began) / checks
+
+	for _, waiting := range s.Ssn.Jobs { // later sessions find what they have parsed
+		s.p.podGroupRequestFor(waiting)
+	}
+	runtime.GC()
+	began = time.Now()
+	for _, waiting := range s.Ssn.Jobs {
+		if _, refusal := s.p.checkEnqueue(waiting); refusal == nil {
+			b.Fatal("a job is admitted")
+		}
+	}
+	took := time.Since(began)
+	ratio := took.Seconds() / jobs / check.Seconds()
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(took.Seconds()*1000, "votes-ms")
+	b.ReportMetric(ratio, "check-ratio")
+	if ratio > mostOfCheck {
+		b.Errorf("a vote on a refused job costs %.2f of a check of the quota, at most %.2f is allowed", ratio, mostOfCheck)
+	}
+}
