@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures the share of the action cardreclaim in sessions at 5,000 nodes and 40,000 pods. The cases are
 # a hundred pods that cannot be served, and a gang of 1, 4, 16 and 64 kinds of pods beside jobs of
-# 1, 8 and 32 priorities. Fails when a limit is exceeded. Writes the raw figures to dist/bench-session.txt.
+# 1, 8 and 32 priorities. Another case are 200 queues that reclaim at 1,000 nodes. Fails when a limit is exceeded. Writes the raw figures to dist/bench-session.txt.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -9,10 +9,15 @@ mkdir -p dist
 printf 'bench: %s, %s processors, load %s\n' "$(go version | cut -d' ' -f3)" "$(nproc)" "$(cut -d' ' -f1 /proc/loadavg)"
 
 set +e
-go test ./internal/scheduler/cardreclaim -run '^$' -bench '^Benchmark(Hopeless|Kinds)$' -benchtime 1x -timeout 40m \
+go test ./internal/scheduler/cardreclaim -run '^$' -bench '^Benchmark(Hopeless|Kinds|Queues)$' -benchtime 1x -timeout 40m \
 	2>dist/bench-session.log | tee dist/bench-session.txt |
 	awk '
 		/^Benchmark/ { name = $1; sub(/^Benchmark/, "", name); sub(/-[0-9]+$/, "", name) }
+		/queues-ms/ {
+			delete v
+			for (i = 1; i < NF; i++) if ($i ~ /^[0-9.e+-]+$/) v[$(i + 1)] = $i
+			printf "%-48s 200 queues in %.0f ms, %.1f times as long as one queue\n", name, v["queues-ms"], v["times-one-queue"]
+		}
 		/action-ms/ {
 			delete v
 			for (i = 1; i < NF; i++) if ($i ~ /^[0-9.e+-]+$/) v[$(i + 1)] = $i

@@ -235,33 +235,6 @@ func (p *plugin) freeQuotaOf(queue api.QueueID, name card.Name, limits quota.Lim
 	return card.Count(max(0, min(own.Quota[0], own.Deserved[0], int64(card.MaxCount))))
 }
 
-// FreeQuotaByCard returns how many more of each card a queue may use, nil if its cards are
-// unlimited, and the same of CPU and memory.
-func (p *plugin) FreeQuotaByCard(queue api.QueueID) (cards map[card.Name]card.Count, milliCPU, memory int64) {
-	limits := p.ledger.PathLimits(string(queue))
-	if !limits.AnyCard {
-		cards = make(map[card.Name]card.Count, len(limits.Cards))
-		for name := range limits.Cards {
-			cards[name] = p.FreeQuota(queue, name)
-		}
-	}
-	if p.cache.tree.isTree {
-		return cards, p.freeToReclaim(queue, quota.CPUName), p.freeToReclaim(queue, quota.MemoryName)
-	}
-	usedCPU, usedMemory := p.ledger.UsedCPUMemory(string(queue))
-	return cards, limits.MilliCPU - usedCPU, limits.Memory - usedMemory
-}
-
-// freeToReclaim returns how much more CPU or memory a queue of a tree may use: what its own
-// quota has left, or what it deserves if CPU and memory are reclaimed.
-func (p *plugin) freeToReclaim(queue api.QueueID, name card.Name) int64 {
-	mayUse := p.MayUseByLevel(queue, name)
-	if p.ReclaimsAll() {
-		return min(mayUse.Quota[0], mayUse.Deserved[0])
-	}
-	return mayUse.Quota[0]
-}
-
 // FitsCPUMemory reports whether so much CPU, in millicores, and memory, in bytes, fit the
 // quota.
 func (p *plugin) FitsCPUMemory(queue api.QueueID, milliCPU, memory int64) bool {

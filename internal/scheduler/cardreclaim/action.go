@@ -82,7 +82,7 @@ const minPeriod = time.Second
 
 // Execute reclaims cards for pending pods, the queue of the highest priority first, as far as
 // the budget of a session goes. If that did not suffice, the next sessions serve jobs in fair
-// order. After a long search, the next sessions do not search.
+// order. After a long search that placed nothing, the next sessions do not search.
 func (a *Action) Execute(ssn *framework.Session) {
 	a.counters.dropGoneQueues(ssn.Queues)
 	policy, ok := a.cache.ReclaimPolicyFor(ssn.UID)
@@ -101,7 +101,8 @@ func (a *Action) Execute(ssn *framework.Session) {
 	}
 	s.serveWaitingJobs()
 	a.last.isComplete = !s.unfinished
-	if took := a.clock().Sub(began); took > minPeriod/(maxTimeShare-1) {
+	took := s.repeatedPart(a.clock().Sub(began))
+	if took > minPeriod/(maxTimeShare-1) {
 		a.restsUntil = began.Add(maxTimeShare * took)
 	}
 }
@@ -120,6 +121,15 @@ func (a *Action) rests(session types.UID) bool {
 		return !a.last.isComplete
 	}
 	return a.clock().Before(a.restsUntil) // the action comes later in this session
+}
+
+// repeatedPart returns the part of a session's time that the next sessions would repeat: that of searches
+// that placed no pod, or all if jobs are left. No other session searches for the jobs that were served.
+func (s *reclaimSession) repeatedPart(took time.Duration) time.Duration {
+	if s.unfinished || s.totalWork() == 0 {
+		return took
+	}
+	return time.Duration(float64(took) * float64(s.failedWork) / float64(s.totalWork()))
 }
 
 // serveWaitingJobs reclaims cards for the jobs that need them.

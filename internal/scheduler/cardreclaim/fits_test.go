@@ -100,6 +100,28 @@ func TestNoEvictionForPodThatWouldNotRun(t *testing.T) {
 	}
 }
 
+// TestLabelsDecideWhichPodsConflict: a pod that cannot be evicted avoids those with label app=web. Job a
+// has it and finds no node. Job b has the same needs and not that label, and
+// gets its card although a was searched for before.
+func TestLabelsDecideWhichPodsConflict(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct{ changed func(*corev1.Pod) }{
+		"another label": {onJob("b", withLabelAndAntiAffinity("other", ""))},
+		"no label":      {func(*corev1.Pod) {}},
+	}) {
+		w := newWorld("node n A 4; z inf 1: n ran=24h; t tra 1: n*3 ran=24h; a inf 1: -; b inf 1: -",
+			applyAll(onJob("z", withLabelAndAntiAffinity("z", "web")), onJob("a", withLabelAndAntiAffinity("web", "")), tc.changed))
+		w.alone = true
+		for range 3 {
+			w.runAction(t)
+			if len(w.In(api.Releasing)) > 0 {
+				break
+			}
+		}
+		check.Equal(t, "pods that are placed", "b-0@n", session.Names(w.In(api.Pipelined)))
+		check.Equal(t, "pods that are evicted", 1, len(w.In(api.Releasing)))
+	}
+}
+
 // TestNodesThatAreTakenAlready: however many nodes have a conflicting pod, the search finds
 // the last node.
 func TestNodesThatAreTakenAlready(t *testing.T) {

@@ -12,7 +12,6 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -82,7 +81,7 @@ func (h *searchHistory) recordSearch(s *reclaimSession, job *api.JobInfo, pendin
 		made.skipped = min(2*last.skipped, maxSkippedSessions)
 	}
 	for key := range s.scope.kinds {
-		if at, any := s.minRuntimeEnds[key.reclaimerKey]; any && at.Before(made.until) {
+		if at, any := s.minRuntimeEnds[s.victimKeyFor(key.reclaimerKey)]; any && at.Before(made.until) {
 			made.until = at
 		}
 	}
@@ -113,7 +112,8 @@ func (s *searchScope) addKind(key podKind, task *api.TaskInfo, nodes []int) {
 	s.everywhere = s.everywhere || dependsOnOtherNodes(task.Pod)
 }
 
-// hashPending returns a hash of a job's pending pods and of what their queue's quota has left.
+// hashPending returns a hash of a job's pending pods and of what their queue's quota has left of what
+// they request.
 func (s *reclaimSession) hashPending(job *api.JobInfo) uint64 {
 	sum := hashOf(struct {
 		minimum, ready int32
@@ -127,17 +127,7 @@ func (s *reclaimSession) hashPending(job *api.JobInfo) uint64 {
 			needs    string
 		}{uid, task.SchGated, s.reclaimerKeyFor(task), s.needsKey(job, task)})
 	}
-	if s.policy.IsTree() {
-		return sum + s.hashLevels(job)
-	}
-	cards, milliCPU, memory := s.policy.FreeQuotaByCard(job.Queue)
-	for name, room := range cards {
-		sum += hashOf(struct {
-			name card.Name
-			room card.Count
-		}{name, room})
-	}
-	return sum + hashOf([2]int64{milliCPU, memory})
+	return sum + s.hashLevels(job)
 }
 
 // dependsOnOtherNodes reports whether pods on other nodes decide where a pod can run.

@@ -43,6 +43,19 @@ func TestFailedSearchIsNotRepeated(t *testing.T) {
 	check.Equal(t, "searches", "[0 0 2 2 5 5 10 10 19 19 36 36]", fmt.Sprint(w.sessionsWithFailedSearch(t, 40)))
 }
 
+// TestOtherCardsRepeatNoSearch: pods of the queue that hold a card which the job does not name end in
+// each session. That helps it as little as no change does.
+func TestOtherCardsRepeatNoSearch(t *testing.T) {
+	w := newWorld("node n A 4; node m B 30; p tra 4: n*4 ran=24h protected; b inf 1: m*20 card=B ran=1h; i inf 1: -")
+	searches := 0
+	for n := range 20 {
+		searches += len(w.sessionsWithFailedSearch(t, 1))
+		w.Close()
+		w.Cache.DeletePod(w.Pod(fmt.Sprintf("b-%d", n)).DeepCopy())
+	}
+	check.Equal(t, "searches in 20 sessions", 5, searches)
+}
+
 // TestSearchIsRepeatedAfterChange: the first session after any change that helps places the
 // pod.
 func TestSearchIsRepeatedAfterChange(t *testing.T) {
@@ -137,15 +150,21 @@ func TestLeftoverCardsServeJobsThatFailed(t *testing.T) {
 	w.runAction(t).expectEvictedAndPlaced(t, "t*8", "a-0@n c@n*4")
 }
 
-// TestActionRestsAfterLongSearch: searches take at most a quarter of the time.
+// TestActionRestsAfterLongSearch: searches that place no pod take at most a quarter of the time. Those
+// that place pods are not repeated, and delay no other job.
 func TestActionRestsAfterLongSearch(t *testing.T) {
+	const hopeless = "node n A 8; p tra 8: n*8 ran=24h protected; i inf 1: -"
 	for t, tc := range check.Cases(t, map[string]struct {
+		text  string
 		took  time.Duration
 		rests string
 	}{
-		"a short one": {300 * time.Millisecond, "[]"}, "a long one": {2 * time.Second, "[1]"}, "a longer one": {5 * time.Second, "[1 2 3 4]"},
+		"a short one":             {hopeless, 300 * time.Millisecond, "[]"},
+		"a long one":              {hopeless, 2 * time.Second, "[1]"},
+		"a longer one":            {hopeless, 5 * time.Second, "[1 2 3 4]"},
+		"one that places its pod": {"node n A 8; BUSY; i inf 1: -", 5 * time.Second, "[]"},
 	}) {
-		w := newWorld("node n A 8; BUSY; i inf 1: -")
+		w := newWorld(tc.text)
 		w.startCache()
 		clock, look := w.Now, false
 		w.action.clock = func() time.Time { // a search reads the clock twice: it takes so long

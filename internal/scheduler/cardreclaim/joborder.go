@@ -93,6 +93,9 @@ func (s *reclaimSession) serveJob(job *api.JobInfo) bool {
 	if !placed && (s.jobExhausted() || s.anySearchCut) {
 		s.recordSearchCut(job)
 	}
+	if !placed {
+		s.failedWork += s.totalWork() - before
+	}
 	s.action.fairOrder.recordServed(job, s.totalWork()-before)
 	return true
 }

@@ -35,6 +35,9 @@ type podSet struct {
 	// out to accept.
 	excluded  map[int]bool
 	maxByNode map[int]int
+	// blocked are the nodes that pods which cannot be evicted keep it off, nil until they are looked
+	// for. Pods of one kind may differ in that: the labels and the namespace decide.
+	blocked map[int]bool
 }
 
 // groupTasks groups pods by their needs, in their order, as far as the CPU and memory of their
@@ -154,6 +157,16 @@ func encodeNeeds(job *api.JobInfo, task *api.TaskInfo) string {
 // nodesOf lists the nodes that a pod set could run on if there were enough free. Nodes with
 // the preferred card come first, then those most in use.
 func (s *reclaimSession) nodesOf(c *podSet) []int {
+	fitting := s.fittingNodesOf(c)
+	s.findBlockedNodes(c)
+	if len(c.excluded)+len(c.blocked) == 0 {
+		return fitting
+	}
+	return slices.DeleteFunc(slices.Clone(fitting), func(i int) bool { return c.excluded[i] || c.blocked[i] })
+}
+
+// fittingNodesOf lists the nodes of nodesOf, and those that pods which cannot be evicted block.
+func (s *reclaimSession) fittingNodesOf(c *podSet) []int {
 	key := s.kindOf(c)
 	fitting, known := s.fittingNodes[key]
 	if !known {
@@ -161,18 +174,54 @@ func (s *reclaimSession) nodesOf(c *podSet) []int {
 		offering := s.offeringNodesFor(key, task)
 		s.addPredicateWork(workPerPredicate * len(offering))
 		for _, i := range offering {
-			if err := s.ssn.PredicateForPreemptAction(task, s.nodes[i]); err == nil && !s.isBlockedByOthers(c, s.nodes[i]) {
+			if err := s.ssn.PredicateForPreemptAction(task, s.nodes[i]); err == nil {
 				fitting = append(fitting, i)
 			}
 		}
 		s.sortByPreference(task, c.request, fitting)
 		s.fittingNodes[key] = fitting
 	}
-	if len(c.excluded) == 0 {
-		return fitting
-	}
-	return slices.DeleteFunc(slices.Clone(fitting), func(i int) bool { return c.excluded[i] })
+	return fitting
 }
+
+// findBlockedNodes finds the fitting nodes that pods which cannot be evicted keep a pod set off.
+func (s *reclaimSession) findBlockedNodes(c *podSet) {
+	if c.blocked != nil {
+		return
+	}
+	if !s.canConflict(c) {
+		c.blocked = map[int]bool{}
+		return
+	}
+	pod := c.tasks[0].Pod
+	key := conflictKey{s.kindOf(c), pod.Namespace, labels.Set(pod.Labels).String()}
+	known, isKnown := s.blockedNodes[key]
+	if !isKnown {
+		known = map[int]bool{}
+		for _, i := range s.fittingNodesOf(c) {
+			if s.isBlockedByOthers(c, s.nodes[i]) {
+				known[i] = true
+			}
+		}
+		s.blockedNodes[key] = known
+	}
+	c.blocked = known
+}
+
+// conflictKey is all that decides which pods conflict with pods of a kind by anti-affinity.
+type conflictKey struct {
+	podKind
+	namespace, labels string
+}
+
+// canConflict reports whether host ports or anti-affinity can keep a pod set off any node.
+func (s *reclaimSession) canConflict(c *podSet) bool {
+	s.findAntiAffinityNodes()
+	return hasConflicts(c.tasks[0].Pod) || len(s.antiAffinityNodes) > 0
+}
+
+// hasConflicts reports whether a pod itself has host ports or anti-affinity.
+func hasConflicts(pod *corev1.Pod) bool { return countPorts(pod)+countAntiAffinityTerms(pod) > 0 }
 
 // offeringNodesFor lists the ready nodes with enough allocatable for a pod and with a card that it
 // may use. On other nodes victims cannot end, and the pod cannot start. It adds them to the scope of the search. No eviction helps on other nodes.
@@ -280,7 +329,7 @@ func (s *reclaimSession) isBlockedByOthers(c *podSet, node *api.NodeInfo) bool {
 	if !s.reclaimsFor(&c.request) { // its gang may have victims that it has not
 		return false
 	}
-	wants := countPorts(by.Pod)+countAntiAffinityTerms(by.Pod) > 0
+	wants := hasConflicts(by.Pod)
 	if !wants && !s.hasAntiAffinity(node) {
 		return false
 	}
@@ -296,26 +345,32 @@ func (s *reclaimSession) isBlockedByOthers(c *podSet, node *api.NodeInfo) bool {
 	return false
 }
 
-// hasAntiAffinity reports whether any pod of a node has required anti-affinity. The session asks
-// it for every kind of pod on every node, so it looks at all pods only once.
+// hasAntiAffinity reports whether any pod of a node has required anti-affinity.
 func (s *reclaimSession) hasAntiAffinity(node *api.NodeInfo) bool {
-	if s.antiAffinityNodes == nil {
-		s.antiAffinityNodes = sets.New[string]()
-		for _, n := range s.nodes {
-			for _, task := range n.Tasks {
-				if countAntiAffinityTerms(task.Pod) > 0 {
-					s.antiAffinityNodes.Insert(n.Name)
-					break
-				}
+	s.findAntiAffinityNodes()
+	return s.antiAffinityNodes.Has(node.Name)
+}
+
+// findAntiAffinityNodes looks at all pods once, because the session asks for every pod set on every
+// node.
+func (s *reclaimSession) findAntiAffinityNodes() {
+	if s.antiAffinityNodes != nil {
+		return
+	}
+	s.antiAffinityNodes = sets.New[string]()
+	for _, node := range s.nodes {
+		for _, task := range node.Tasks {
+			if countAntiAffinityTerms(task.Pod) > 0 {
+				s.antiAffinityNodes.Insert(node.Name)
+				break
 			}
 		}
 	}
-	return s.antiAffinityNodes.Has(node.Name)
 }
 
 // evictablePodsFor returns the pods that may be evicted for a reclaiming pod.
 func (s *reclaimSession) evictablePodsFor(by *api.TaskInfo) map[api.TaskID]bool {
-	key := s.reclaimerKeyFor(by)
+	key := s.victimKeyFor(s.reclaimerKeyFor(by))
 	if s.evictablePods[key] == nil {
 		pods := map[api.TaskID]bool{}
 		for _, g := range s.victimJobsFor(by) {

@@ -24,29 +24,33 @@ type reclaimSession struct {
 	nodeIndex map[string]int
 	nodes     []*api.NodeInfo
 	// victimJobs are the jobs that may be evicted, by who reclaims.
-	victimJobs map[reclaimerKey][]*victimJob
+	victimJobs map[victimKey][]*victimJob
 	// fittingNodes are the nodes that pods of one kind could run on if there were enough free.
 	fittingNodes map[podKind][]int
 	// offeringNodes are the nodes with enough allocatable for pods of one kind, and with a
 	// card that they may use.
 	offeringNodes map[podKind][]int
+	// blockedNodes are the fitting nodes that pods which cannot be evicted block.
+	blockedNodes map[conflictKey]map[int]bool
 	// unsolvable is how many pods of one kind cannot be placed together, whatever is evicted.
 	// An eviction clears it.
-	unsolvable map[podKind]int
+	unsolvable map[unsolvableKey]int
 	// unsolvableSets are pod sets that cannot be placed together, whatever is evicted. An
 	// eviction clears them.
 	unsolvableSets map[string]bool
 	// scope is what the search for the current job looked at.
 	scope searchScope
 	// minRuntimeEnds is when the next victim job reaches its minimum runtime, by who reclaims.
-	minRuntimeEnds map[reclaimerKey]time.Time
-	// unfinished reports whether the budget ended before some job was served.
+	minRuntimeEnds map[victimKey]time.Time
+	// unfinished reports whether the budget ended before some job was served. failedWork is the work
+	// of searches that placed no pod.
 	unfinished bool
+	failedWork int
 	budget
 	// antiAffinityNodes are the nodes with a pod that has anti-affinity, nil until needed.
 	antiAffinityNodes sets.Set[string]
 	// evictablePods are the pods that may be evicted, by who reclaims.
-	evictablePods     map[reclaimerKey]map[api.TaskID]bool
+	evictablePods     map[victimKey]map[api.TaskID]bool
 	disruptionBudgets disruptionBudgets
 	// terminating are the pods that were terminating when the session began, except those that
 	// hang.
@@ -56,6 +60,15 @@ type reclaimSession struct {
 // reclaimerKey is all that the rules look at in a reclaiming pod.
 type reclaimerKey struct {
 	queue       api.QueueID
+	serviceType string
+}
+
+// victimKey is all that decides which jobs may be evicted for a reclaiming pod. In flat queues that is
+// the priority of its queue, so that all queues of a service type share their victim jobs. In a tree it
+// is the queue.
+type victimKey struct {
+	queue       api.QueueID
+	priority    int32
 	serviceType string
 }
 
@@ -71,9 +84,9 @@ func newReclaimSession(ssn *framework.Session, policy *capacitycard.ReclaimPolic
 	s := &reclaimSession{
 		ssn: ssn, policy: policy, action: action, now: policy.Now(),
 		nodeIndex: make(map[string]int, len(ssn.NodeList)), nodes: ssn.NodeList,
-		victimJobs: map[reclaimerKey][]*victimJob{}, fittingNodes: map[podKind][]int{}, offeringNodes: map[podKind][]int{}, minRuntimeEnds: map[reclaimerKey]time.Time{}, unsolvable: map[podKind]int{},
-		unsolvableSets: map[string]bool{}, budget: action.budget,
-		terminating: map[api.TaskID]*api.TaskInfo{}, evictablePods: map[reclaimerKey]map[api.TaskID]bool{},
+		victimJobs: map[victimKey][]*victimJob{}, fittingNodes: map[podKind][]int{}, offeringNodes: map[podKind][]int{}, minRuntimeEnds: map[victimKey]time.Time{}, unsolvable: map[unsolvableKey]int{},
+		blockedNodes: map[conflictKey]map[int]bool{}, unsolvableSets: map[string]bool{}, budget: action.budget,
+		terminating: map[api.TaskID]*api.TaskInfo{}, evictablePods: map[victimKey]map[api.TaskID]bool{},
 	}
 	for i, node := range ssn.NodeList {
 		s.nodeIndex[node.Name] = i
@@ -132,7 +145,7 @@ func (s *reclaimSession) placeTasks(job *api.JobInfo, tasks []*api.TaskInfo, all
 // if all are to be placed and that is known to be impossible.
 func (s *reclaimSession) dropUnsolvable(podSets []*podSet, all bool) []*podSet {
 	isUnsolvable := func(c *podSet) bool {
-		n, known := s.unsolvable[s.kindOf(c)]
+		n, known := s.unsolvable[s.unsolvableKeyOf(c)]
 		return known && (n == 1 || all && len(c.tasks) >= n) || s.jobExhausted() || len(s.nodesOf(c)) == 0
 	}
 	if all && (slices.ContainsFunc(podSets, isUnsolvable) || len(podSets) > 1 && s.unsolvableSets[s.podSetsKey(podSets)]) {
@@ -157,7 +170,7 @@ func (s *reclaimSession) rememberUnsolvable(podSets []*podSet, all bool) {
 		if narrowed(c) {
 			continue
 		}
-		n, key := 1, s.kindOf(c)
+		n, key := 1, s.unsolvableKeyOf(c)
 		if all {
 			n = len(c.tasks)
 		}
@@ -172,7 +185,7 @@ func (s *reclaimSession) podSetsKey(podSets []*podSet) string {
 	by := s.reclaimerKeyFor(podSets[max(0, s.firstReclaimer(podSets))].tasks[0])
 	parts := make([]string, len(podSets))
 	for i, c := range podSets {
-		parts[i] = fmt.Sprintf("%d of %s", len(c.tasks), c.needs)
+		parts[i] = fmt.Sprintf("%d of %s beside %x", len(c.tasks), c.needs, s.unsolvableKeyOf(c).blocked)
 	}
 	slices.Sort(parts)
 	return fmt.Sprintf("%q %q %q", by.queue, by.serviceType, parts)
@@ -180,6 +193,30 @@ func (s *reclaimSession) podSetsKey(podSets []*podSet) string {
 
 func (s *reclaimSession) kindOf(c *podSet) podKind {
 	return podKind{s.reclaimerKeyFor(c.tasks[0]), c.needs}
+}
+
+// unsolvableKey identifies pods that fit on the same nodes beside the pods that cannot be evicted.
+type unsolvableKey struct {
+	podKind
+	// blocked is a hash of the nodes that such pods block, 0 for none.
+	blocked uint64
+}
+
+func (s *reclaimSession) unsolvableKeyOf(c *podSet) unsolvableKey {
+	s.findBlockedNodes(c)
+	key := unsolvableKey{podKind: s.kindOf(c)}
+	for node := range c.blocked {
+		key.blocked += hashOf(node)
+	}
+	return key
+}
+
+// victimKeyFor returns the key of the jobs that may be evicted for a reclaimer.
+func (s *reclaimSession) victimKeyFor(key reclaimerKey) victimKey {
+	if s.policy.IsTree() {
+		return victimKey{queue: key.queue, serviceType: key.serviceType}
+	}
+	return victimKey{priority: s.ssn.Queues[key.queue].Queue.Spec.Priority, serviceType: key.serviceType}
 }
 
 func (s *reclaimSession) reclaimerKeyFor(task *api.TaskInfo) reclaimerKey {
@@ -210,7 +247,7 @@ const (
 // Approximate work of Volcano's and the plugin's functions, in the same unit.
 const (
 	workPerTask      = 3_000 // what a pod needs, and whether it fits anywhere
-	workPerPredicate = 1_000 // whether a pod fits on a node
+	workPerPredicate = 400   // whether a pod fits on a node
 	workPerNode      = 50    // a node of a pod set in a problem
 	workPerMove      = 3_000 // evicting or placing a pod in the session
 	workPerPair      = 50    // whether two pods conflict on a node, for each of their terms

@@ -45,7 +45,7 @@ type victimJob struct {
 // victimJobsFor lists the jobs from which a pod may reclaim cards, in the order of eviction at
 // equal loss. The lowest priority of queue and job comes first, then the youngest.
 func (s *reclaimSession) victimJobsFor(task *api.TaskInfo) []*victimJob {
-	key := s.reclaimerKeyFor(task)
+	key := s.victimKeyFor(s.reclaimerKeyFor(task))
 	if known, ok := s.victimJobs[key]; ok {
 		return known
 	}
@@ -70,7 +70,7 @@ func (s *reclaimSession) victimJobsFor(task *api.TaskInfo) []*victimJob {
 
 // newVictimJob returns a job as a victim job for a pod, nil if none of its pods may be
 // evicted.
-func (s *reclaimSession) newVictimJob(by *api.TaskInfo, key reclaimerKey, job *api.JobInfo) *victimJob {
+func (s *reclaimSession) newVictimJob(by *api.TaskInfo, key victimKey, job *api.JobInfo) *victimJob {
 	own := s.ssn.Jobs[by.Job]
 	mayReclaimItself := job.Queue == own.Queue && len(job.TaskStatusIndex[api.Pending]) > 0
 	if mayReclaimItself || job.PodGroup == nil || s.ssn.Queues[job.Queue] == nil || len(job.TaskStatusIndex[api.Running])+len(job.TaskStatusIndex[api.Bound]) == 0 {
@@ -116,7 +116,7 @@ func (s *reclaimSession) newVictimJob(by *api.TaskInfo, key reclaimerKey, job *a
 
 // minRuntimeReached reports whether a job has reached the minimum runtime of its pods' service
 // types. Otherwise it records when the job will.
-func (s *reclaimSession) minRuntimeReached(g *victimJob, key reclaimerKey) bool {
+func (s *reclaimSession) minRuntimeReached(g *victimJob, key victimKey) bool {
 	var least time.Duration
 	for _, task := range g.tasks {
 		least = max(least, s.policy.MinimumRuntime(task))
