@@ -6,8 +6,9 @@ import "slices"
 var tables = []table{
 	{tests: differentialTest, mutants: slices.Concat(workloadMutants, cardMutants, quotaMutants, serviceTypeMutants, treeMutants, inventoryMutants)},
 	{tests: "./internal/quota", mutants: treeOrderMutants},
+	{tests: "./internal/scheduler/solver", run: "^(TestSolveWithinTakeLimits|TestSolveSmallTrees.*)$", mutants: takeMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "^TestWeights.*$", mutants: queueOrderMutants},
-	{tests: "./internal/scheduler/cardreclaim", run: "^(TestPrecedenceOfReclaimInTree|TestDrain.*|TestTenants.*)$", mutants: treeReclaimMutants},
+	{tests: "./internal/scheduler/cardreclaim", run: "^(TestPrecedenceOfReclaimInTree|TestDrain.*|TestTenants.*|TestBothRules.*)$", mutants: treeReclaimMutants},
 	{tests: "./internal/workload", run: "^(TestEvictionsThatAJobSurvives|TestAnyOrderOfCountingIsTheSame)$", mutants: jobFailureMutants},
 	{tests: "./internal/webhook/validation", run: "^(TestWhichJobsGetAnEvictionRule|TestWhichChangesKeepTheEvictionRule)$", mutants: jobAdmissionMutants},
 	{tests: "./internal/scheduler/cardreclaim", run: "BackoffLimit", mutants: jobPriceMutants},

@@ -181,6 +181,7 @@ func (s *reclaimSession) limitVictimJob(q *problem, g *victimJob, shape *solver.
 		for _, release := range pod.Releases {
 			isUseful = isUseful || q.tree.lacksQuota[release.Quota]
 		}
+		pod.OnlyCounts = !g.byTree[i]
 		takes, may := s.takesOf(q, g, i, charge, holdsNeeded)
 		if pod.Takes = takes; !may {
 			pod.Protected, shape.Whole = true, false
@@ -211,14 +212,20 @@ func (q *problem) releasesOf(charge *quota.Charge) []solver.QuotaAmount {
 }
 
 // takesOf returns the limits that a victim counts against. It is false if one of them allows no
-// eviction of it at all. holdsNeeded is set if the pod's job holds cards that are needed.
+// eviction of it at all. holdsNeeded is set if the pod's job holds cards that are needed. A victim
+// by the matrix uses up what its queues have borrowed, so that the tree does not take that too.
 func (s *reclaimSession) takesOf(q *problem, g *victimJob, i int, charge *quota.Charge, holdsNeeded bool) (takes []solver.TakeAmount, may bool) {
 	may = true
 	add := func(name card.Name, amount int64, borrowed bool) {
 		for _, queue := range g.path {
 			limit, most := s.takeLimitFor(q, takeKey{queue, name, borrowed}, amount)
 			takes = append(takes, solver.TakeAmount{Limit: limit, Amount: amount})
-			may = may && most > 0 && (borrowed || most >= amount)
+			switch {
+			case !borrowed:
+				may = may && most > 0 && most >= amount
+			case g.byTree[i]:
+				may = may && most > 0
+			}
 		}
 	}
 	for _, c := range charge.Cards {
@@ -233,14 +240,11 @@ func (s *reclaimSession) takesOf(q *problem, g *victimJob, i int, charge *quota.
 			}
 		}
 	}
-	if !g.byTree[i] {
-		return takes, may
-	}
 	names, allowed := s.borrowedNames(q, g, charge, holdsNeeded)
 	for _, name := range names {
 		add(name, amountIn(charge, name), true)
 	}
-	return takes, may && allowed
+	return takes, may && (allowed || !g.byTree[i])
 }
 
 // borrowedNames returns of which names the victim's queues must hold more than they deserve, so

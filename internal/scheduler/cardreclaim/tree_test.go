@@ -113,3 +113,20 @@ func TestAQueueWithoutQuotaDeservesNothing(t *testing.T) {
 		w.Close()
 	}
 }
+
+// TestBothRulesTakeOnlyOnceWhatIsBorrowed: t deserves 1 and uses 2. A pod of tra goes by the matrix.
+// After it t has borrowed nothing, so that the pod of inf is not to be had by the tree.
+func TestBothRulesTakeOnlyOnceWhatIsBorrowed(t *testing.T) {
+	const runs = "node n A 2; node m A 1; a inf 1: m ran=1h; b tra 1: n ran=1h; r own 1: -*3"
+	for t, tc := range check.Cases(t, map[string]struct{ deserved, victims string }{
+		"t has borrowed one":        {"1", "tra 1"},
+		"t has borrowed both":       {"0", "inf 1, tra 1"},
+		"t has borrowed nothing":    {"2", "tra 1"},
+		"t deserves more than both": {"5", "tra 1"},
+	}) {
+		w := newTree("o 8/3; own<o 8/3 inference; t 8/"+tc.deserved+"; inf<t 8/0 inference gives; tra<t 8/0 training", runs)
+		w.runAction(t)
+		check.Equal(t, "victims", tc.victims, w.evictedByQueue())
+		w.Close()
+	}
+}

@@ -126,6 +126,9 @@ type Pod struct {
 	// Takes are the limits that the pod counts against. A pod with an invalid one is never
 	// evicted.
 	Takes []TakeAmount
+	// OnlyCounts reports whether limits of what is borrowed count the pod without refusing it: it may
+	// be taken by another rule. What it counts comes before other victims of these limits.
+	OnlyCounts bool
 	// Loss is the work that its eviction destroys, in card-seconds.
 	Loss int64
 	// Role is the index of its role in Job.RoleElastic.

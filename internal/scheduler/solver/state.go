@@ -10,6 +10,7 @@ type state struct {
 	jobStates   []jobState // by job
 	roleVictims []int      // by role: how many pods are victims
 	taken       []int64    // by limit: how much the victims count against it
+	bound       []int64    // by limit: the part of taken that does not only count
 	leftToFree  []float64  // by jobNode and resource: what the job's other pods hold there
 	places      [][]int    // by pod set: the nodes when several pod sets last fitted
 }
@@ -29,6 +30,7 @@ func newState(m *model) *state {
 		jobStates:   make([]jobState, len(m.jobs)),
 		roleVictims: make([]int, len(m.roleElastic)),
 		taken:       make([]int64, len(m.limits)),
+		bound:       make([]int64, len(m.limits)),
 		leftToFree:  make([]float64, 0, len(m.jobNodes)*m.dims),
 	}
 	for i := range m.jobNodes {

@@ -12,36 +12,53 @@ func takeError(p *Problem, victims []JobVictims) string {
 	if len(p.TakeLimits) == 0 {
 		return ""
 	}
-	var units [][]TakeAmount
-	var spares []map[int]int64
+	var units []takenUnit
 	for _, v := range victims {
 		job := &p.Jobs[v.Job]
-		var whole []TakeAmount
+		whole := takenUnit{spares: nil, refused: map[int]bool{}}
 		for i := range job.Pods {
 			switch {
 			case v.Whole:
-				whole = append(whole, job.Pods[i].Takes...)
+				whole.add(p, &job.Pods[i])
 			case slices.Contains(v.Pods, i):
-				units, spares = append(units, job.Pods[i].Takes), append(spares, nil)
+				pod := takenUnit{refused: map[int]bool{}}
+				pod.add(p, &job.Pods[i])
+				units = append(units, pod)
 			}
 		}
 		if v.Whole {
-			units, spares = append(units, whole), append(spares, spareTakes(p, job))
+			whole.spares = spareTakes(p, job)
+			units = append(units, whole)
 		}
 	}
-	takesSomething := func(x TakeAmount) bool { return x.Amount != 0 }
-	for i := len(units) - 1; i >= 0; i-- {
-		if !slices.ContainsFunc(units[i], takesSomething) {
-			units, spares = slices.Delete(units, i, i+1), slices.Delete(spares, i, i+1)
-		}
+	takesNothing := func(unit takenUnit) bool {
+		return !slices.ContainsFunc(unit.takes, func(x TakeAmount) bool { return x.Amount != 0 })
 	}
+	units = slices.DeleteFunc(units, takesNothing)
 	if !slices.ContainsFunc(p.TakeLimits, func(limit TakeLimit) bool { return limit.Borrowed }) {
 		return sumError(p, units)
 	}
-	if !canTakeInSomeOrder(p, units, spares, make([]int64, len(p.TakeLimits)), 0, map[uint64]bool{}) {
+	if !canTakeInSomeOrder(p, units, make([]int64, len(p.TakeLimits)), 0, map[uint64]bool{}) {
 		return fmt.Sprintf("no order of taking %v satisfies %v", units, p.TakeLimits)
 	}
 	return ""
+}
+
+// takenUnit is a pod that is taken alone, or a whole job.
+type takenUnit struct {
+	takes []TakeAmount
+	// spares is by limit what the pods count that the job can spare.
+	spares map[int]int64
+	// refused are the limits that may refuse the unit. Others only count it.
+	refused map[int]bool
+}
+
+func (u *takenUnit) add(p *Problem, pod *Pod) {
+	u.takes = append(u.takes, pod.Takes...)
+	for _, x := range pod.Takes {
+		isRefused := !pod.OnlyCounts || !p.TakeLimits[x.Limit].Borrowed
+		u.refused[x.Limit] = u.refused[x.Limit] || isRefused && x.Amount > 0
+	}
 }
 
 // spareTakes returns by limit what the pods count that a job can spare: of all largest sets of
@@ -91,10 +108,10 @@ func countSpares(p *Problem, job *Job, set int) (counts map[int]int64, allowed b
 }
 
 // sumError returns which limit is exceeded in any order.
-func sumError(p *Problem, units [][]TakeAmount) string {
+func sumError(p *Problem, units []takenUnit) string {
 	taken := make([]int64, len(p.TakeLimits))
 	for _, unit := range units {
-		for _, x := range unit {
+		for _, x := range unit.takes {
 			if taken[x.Limit] += x.Amount; x.Amount > 0 && taken[x.Limit] > p.TakeLimits[x.Limit].Most {
 				return fmt.Sprintf("%d are taken by limit %+v", taken[x.Limit], p.TakeLimits[x.Limit])
 			}
@@ -114,7 +131,7 @@ func canTakeBorrowed(before, after, spare, most int64) bool {
 }
 
 // canTakeInSomeOrder takes the units that are not in a set yet, one after the other.
-func canTakeInSomeOrder(p *Problem, units [][]TakeAmount, spares []map[int]int64, taken []int64, set uint64, tried map[uint64]bool) bool {
+func canTakeInSomeOrder(p *Problem, units []takenUnit, taken []int64, set uint64, tried map[uint64]bool) bool {
 	if set == 1<<len(units)-1 {
 		return true
 	}
@@ -123,20 +140,40 @@ func canTakeInSomeOrder(p *Problem, units [][]TakeAmount, spares []map[int]int64
 	}
 	tried[set] = true
 	for i, unit := range units {
-		if set&(1<<i) != 0 {
+		if set&(1<<i) != 0 || comesTooLate(p, units, i, set) {
 			continue
 		}
 		after, allowed := slices.Clone(taken), true
-		for _, x := range unit {
+		for _, x := range unit.takes {
 			after[x.Limit] += x.Amount
 		}
-		for _, x := range unit {
+		for _, x := range unit.takes {
 			limit := p.TakeLimits[x.Limit]
-			if x.Amount > 0 && (!limit.Borrowed && after[x.Limit] > limit.Most || limit.Borrowed && !canTakeBorrowed(taken[x.Limit], after[x.Limit], spares[i][x.Limit], limit.Most)) {
+			if x.Amount > 0 && unit.refused[x.Limit] && (!limit.Borrowed && after[x.Limit] > limit.Most || limit.Borrowed && !canTakeBorrowed(taken[x.Limit], after[x.Limit], unit.spares[x.Limit], limit.Most)) {
 				allowed = false
 			}
 		}
-		if allowed && canTakeInSomeOrder(p, units, spares, after, set|1<<i, tried) {
+		if allowed && canTakeInSomeOrder(p, units, after, set|1<<i, tried) {
+			return true
+		}
+	}
+	return false
+}
+
+// comesTooLate reports whether a limit that is exceeded only counts a unit, and a unit of a set that it
+// may refuse is taken already.
+func comesTooLate(p *Problem, units []takenUnit, i int, set uint64) bool {
+	for _, x := range units[i].takes {
+		total, refused := int64(0), false
+		for k, other := range units {
+			for _, y := range other.takes {
+				if y.Limit == x.Limit {
+					total += y.Amount
+				}
+			}
+			refused = refused || set&(1<<k) != 0 && other.refused[x.Limit]
+		}
+		if x.Amount > 0 && !units[i].refused[x.Limit] && refused && total > p.TakeLimits[x.Limit].Most {
 			return true
 		}
 	}

@@ -68,12 +68,14 @@ func (s *state) takenOf(part jobPart, limit int) (amount int64) {
 }
 
 // groupByLimit groups parts by the limit that allows the least share of them. The first group
-// is of parts without a limit, and of jobs that have victims already.
+// is of parts without a limit that could refuse them, and of jobs that have victims already.
 func (s *state) groupByLimit(parts []jobPart) [][]jobPart {
 	sums := make([]float64, len(s.limits))
 	for _, part := range parts {
 		for _, x := range s.takes[part.unit] {
-			sums[x.limit] += float64(s.takenOf(part, x.limit))
+			if !x.onlyCounts {
+				sums[x.limit] += float64(s.takenOf(part, x.limit))
+			}
 		}
 	}
 	groups := make([][]jobPart, len(s.limits)+1)
@@ -81,7 +83,7 @@ func (s *state) groupByLimit(parts []jobPart) [][]jobPart {
 		at, least := 0, 1.0
 		for _, x := range s.takes[part.unit] {
 			share := s.leftToTake(x.limit) / max(sums[x.limit], 1)
-			if share < least && s.jobStates[s.units[part.unit].job].pods == 0 && s.takenOf(part, x.limit) > 0 {
+			if !x.onlyCounts && share < least && s.jobStates[s.units[part.unit].job].pods == 0 && s.takenOf(part, x.limit) > 0 {
 				at, least = x.limit+1, share
 			}
 		}

@@ -12,6 +12,8 @@ type take struct {
 	// last is the part that is taken in one step at last: all of a pod. The elastic pods of a
 	// whole job can be taken before the rest of it, one by one.
 	last int64
+	// onlyCounts is set if the limit does not refuse the unit, see Pod.OnlyCounts.
+	onlyCounts bool
 }
 
 // takeLimit is a TakeLimit with the units that count against it.
@@ -33,7 +35,8 @@ func (m *model) validTakes(p *Problem, pod *Pod) ([]take, bool) {
 			return nil, false
 		}
 		if x.Amount > 0 {
-			takes = addTake(takes, take{x.Limit, x.Amount, x.Amount})
+			onlyCounts := pod.OnlyCounts && p.TakeLimits[x.Limit].Borrowed
+			takes = addTake(takes, take{x.Limit, x.Amount, x.Amount, onlyCounts})
 		}
 	}
 	isTooMuch := func(x take) bool { return x.amount > m.maxShared }
@@ -44,6 +47,7 @@ func (m *model) validTakes(p *Problem, pod *Pod) ([]take, bool) {
 func addTake(takes []take, x take) []take {
 	if i := slices.IndexFunc(takes, func(y take) bool { return y.limit == x.limit }); i >= 0 {
 		takes[i].amount, takes[i].last = takes[i].amount+x.amount, takes[i].last+x.last
+		takes[i].onlyCounts = takes[i].onlyCounts && x.onlyCounts
 		return takes
 	}
 	return append(takes, x)
@@ -106,7 +110,10 @@ func (m *model) addUnitsOfLimits() {
 	for u, takes := range m.takes {
 		for _, x := range takes {
 			limit := &m.limits[x.limit]
-			limit.units, limit.largest = append(limit.units, u), max(limit.largest, x.last)
+			limit.units = append(limit.units, u)
+			if !x.onlyCounts {
+				limit.largest = max(limit.largest, x.last)
+			}
 		}
 	}
 	for i := range m.limits {
@@ -154,6 +161,9 @@ func (s *state) applyTakes(u, sign int) {
 	add := func(v, sign int) {
 		for _, x := range s.takes[v] {
 			s.taken[x.limit] += int64(sign) * x.amount
+			if !x.onlyCounts {
+				s.bound[x.limit] += int64(sign) * x.amount
+			}
 		}
 	}
 	x := s.units[u]
@@ -177,11 +187,11 @@ func (s *state) canTake(u int) bool {
 		limit := &s.limits[x.limit]
 		excess := s.taken[x.limit] - limit.most
 		switch {
-		case excess <= 0:
+		case excess <= 0 || s.bound[x.limit] == 0:
 		case !limit.borrowed || excess >= limit.largest:
 			return false
 		default:
-			isLast = isLast && excess < x.last
+			isLast = isLast && !x.onlyCounts && excess < x.last
 		}
 	}
 	return isLast || s.hasOrder(u)
@@ -190,20 +200,21 @@ func (s *state) canTake(u int) bool {
 // hasOrder reports whether some order of taking the victims and one more unit satisfies the
 // limits of what is borrowed. It finds the last of them, the last but one, and so on. Whichever
 // can be last, the others have an order if all have one. A limit that is not exceeded any more
-// allows every order.
+// allows every order, and so does one of which all units only count. Units that only count come
+// first: what is taken by another rule leaves less that is borrowed.
 func (s *state) hasOrder(added int) bool {
-	left, removed := slices.Clone(s.taken), map[int]bool{}
+	left, bound, removed := slices.Clone(s.taken), slices.Clone(s.bound), map[int]bool{}
 	for {
 		last, exceeded := none, false
 		for i := range s.limits {
 			limit := &s.limits[i]
-			if !limit.borrowed || left[i] <= limit.most {
+			if !limit.borrowed || left[i] <= limit.most || bound[i] == 0 {
 				continue
 			}
 			exceeded = true
 			s.countVisits(len(limit.units))
 			if k := slices.IndexFunc(limit.units, func(v int) bool {
-				return !removed[v] && s.isTakenWith(v, added) && s.canBeLast(v, left)
+				return !removed[v] && s.isTakenWith(v, added) && s.canBeLast(v, left, bound)
 			}); k >= 0 {
 				last = limit.units[k]
 				break
@@ -215,6 +226,9 @@ func (s *state) hasOrder(added int) bool {
 		removed[last] = true
 		for _, x := range s.takes[last] {
 			left[x.limit] -= x.amount
+			if !x.onlyCounts {
+				bound[x.limit] -= x.amount
+			}
 		}
 	}
 }
@@ -230,10 +244,16 @@ func (s *state) isTakenWith(v, added int) bool {
 	return s.isVictim[v] && !isPart
 }
 
-// canBeLast reports whether a unit may be taken last of what is taken.
-func (s *state) canBeLast(v int, taken []int64) bool {
+// canBeLast reports whether a unit may be taken last of what is taken. bound is the part of it that
+// does not only count.
+func (s *state) canBeLast(v int, taken, bound []int64) bool {
 	for _, x := range s.takes[v] {
-		if limit := &s.limits[x.limit]; limit.borrowed && taken[x.limit]-x.last >= limit.most {
+		limit := &s.limits[x.limit]
+		switch {
+		case !limit.borrowed:
+		case x.onlyCounts && bound[x.limit] > 0 && taken[x.limit] > limit.most:
+			return false // the others of the limit must come after it
+		case !x.onlyCounts && taken[x.limit]-x.last >= limit.most:
 			return false
 		}
 	}

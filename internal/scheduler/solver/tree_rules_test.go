@@ -21,6 +21,14 @@ func counted(amount int64, job Job, limits ...int) Job {
 	return job
 }
 
+// onlyCounting lets the pods of a job only count against what is borrowed.
+func onlyCounting(job Job) Job {
+	for i := range job.Pods {
+		job.Pods[i].OnlyCounts = true
+	}
+	return job
+}
+
 // quotaProblem is a problem with room on a node, and what is left of its quota at each level.
 func quotaProblem(waiting int, cards float64, levels []int64, jobs ...Job) *Problem {
 	return fullProblem(2, waiting, cards, jobs...).changed(func(p *Problem) {
@@ -130,6 +138,18 @@ func TestSolveWithinTakeLimits(t *testing.T) {
 			problem: fullProblem(1, 5, 1, counted(1, gang(1, 0, 0, 0), 0, 2), counted(1, gang(1, 0, 0), 1, 2)).changed(borrowed(1, 1, 3)), want: wholeJobs(0, 1)},
 		"not both when each must be the last of the parent": {
 			problem: fullProblem(1, 5, 1, counted(1, gang(1, 0, 0, 0), 0, 2), counted(1, gang(1, 0, 0), 1, 2)).changed(borrowed(1, 1, 2)), refused: true},
+		"a pod that only counts beyond what is borrowed": {
+			problem: fullProblem(1, 2, 1, onlyCounting(counted(1, gang(1, 0), 0)), onlyCounting(counted(1, gang(2, 0), 0)), gang(9, 0)).changed(borrowed(1)), want: wholeJobs(0, 1)},
+		"what only counts uses up what is borrowed": {
+			problem: fullProblem(1, 2, 1, onlyCounting(counted(1, gang(1, 0), 0)), counted(1, gang(2, 0), 0), gang(9, 0)).changed(borrowed(1)), want: wholeJobs(0, 2)},
+		"and leaves the rest of it": {
+			problem: fullProblem(1, 2, 1, onlyCounting(counted(1, gang(1, 0), 0)), counted(1, gang(2, 0), 0), gang(9, 0)).changed(borrowed(2)), want: wholeJobs(0, 1)},
+		"of which the last job may be larger": {
+			problem: fullProblem(1, 3, 1, onlyCounting(counted(1, gang(1, 0), 0)), counted(1, gang(2, 0, 0), 0), gang(99, 0, 0)).changed(borrowed(2)), want: wholeJobs(0, 1)},
+		"the tree takes nothing before the other rule takes more": {
+			problem: fullProblem(1, 2, 1, counted(1, gang(1, 0), 0), onlyCounting(counted(2, gang(2, 0), 0)), gang(9, 0)).changed(borrowed(2)), want: wholeJobs(0, 2)},
+		"a guarantee also refuses what only counts elsewhere": {
+			problem: fullProblem(1, 1, 1, onlyCounting(counted(1, gang(1, 0), 0, 1)), gang(9, 0)).changed(borrowed(1)).changed(guarantee(0)), want: wholeJobs(1)},
 		"no pod that counts against a limit that is not there": {
 			problem: fullProblem(1, 1, 1, counted(1, gang(1, 0), 3), gang(9, 0)).changed(guarantee(1)), want: wholeJobs(1)},
 		"no pod that counts less than nothing": {

@@ -55,6 +55,7 @@ func addLimits(t *rapid.T, p *Problem) {
 	}
 	for j := range p.Jobs {
 		queue := rapid.IntRange(0, 2).Draw(t, "queue of job") // the last has no limit of its own
+		onlyCounts := rapid.IntRange(0, 2).Draw(t, "only counts") == 0
 		for i := range p.Jobs[j].Pods {
 			amount := rapid.Int64Range(0, 3).Draw(t, "taken")
 			var takes []TakeAmount
@@ -64,6 +65,7 @@ func addLimits(t *rapid.T, p *Problem) {
 				}
 			}
 			p.Jobs[j].Pods[i].Takes = takes
+			p.Jobs[j].Pods[i].OnlyCounts = onlyCounts != rapid.Bool().Draw(t, "mixed") && onlyCounts
 		}
 	}
 }
