@@ -5,6 +5,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
@@ -99,14 +100,16 @@ func (s *reclaimSession) sumWork(g *victimJob, uid types.UID, pods *batchJobPods
 
 // workOfSucceeded returns the work of a pod that has succeeded, in card-seconds.
 func (s *reclaimSession) workOfSucceeded(task *api.TaskInfo) int64 {
-	start, end := task.Pod.Status.StartTime, time.Time{}
+	start := task.Pod.Status.StartTime
+	if start == nil {
+		return 0
+	}
+
+	var end time.Time
 	for i := range task.Pod.Status.ContainerStatuses {
 		if ended := task.Pod.Status.ContainerStatuses[i].State.Terminated; ended != nil && ended.FinishedAt.After(end) {
 			end = ended.FinishedAt.Time
 		}
-	}
-	if start == nil {
-		return 0
 	}
 	cards := min(s.policy.RequestFor(task).Count, card.MaxCount)
 	return solver.PodLoss(int64(cards), start.Time, time.Time{}, end)
@@ -118,15 +121,14 @@ func keepFailures(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	kept := &batchv1.Job{
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: job.Name, UID: job.UID, ResourceVersion: job.ResourceVersion},
 		Spec: batchv1.JobSpec{
 			BackoffLimit: job.Spec.BackoffLimit, BackoffLimitPerIndex: job.Spec.BackoffLimitPerIndex,
 			PodFailurePolicy: workload.CompactFailurePolicy(job.Spec.PodFailurePolicy),
 		},
 		Status: batchv1.JobStatus{Failed: job.Status.Failed, UncountedTerminatedPods: job.Status.UncountedTerminatedPods},
-	}
-	kept.Namespace, kept.Name, kept.UID, kept.ResourceVersion = job.Namespace, job.Name, job.UID, job.ResourceVersion
-	return kept, nil
+	}, nil
 }
 
 // FailureLimitFor returns the failure limit of a Kubernetes Job, false while it is unknown.

@@ -211,7 +211,8 @@ func (i *jobInformer) OpenSession(ssn *framework.Session) bool {
 	i.once.Do(func() {
 		batchFactory := informers.NewSharedInformerFactoryWithOptions(ssn.KubeClient(), 0, informers.WithTransform(keepFailures))
 		batchInformer := batchFactory.Batch().V1().Jobs().Informer()
-		i.batchStore, i.batchSynced = batchInformer.GetStore(), batchInformer.HasSynced
+		i.batchStore = batchInformer.GetStore()
+		i.batchSynced = batchInformer.HasSynced
 		batchFactory.Start(wait.NeverStop)
 	})
 	return i.vcJobs.OpenSession(ssn)
