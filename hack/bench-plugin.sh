@@ -10,7 +10,7 @@ printf 'bench: %s, %s processors, load %s\n' "$(go version | cut -d' ' -f3)" "$(
 printf 'bench: median (10th to 90th percentile) of 21 rounds; about nine minutes\n'
 
 set +e
-go test ./internal/scheduler/capacitycard -run '^$' -bench '^Benchmark(Gates|Session|Growth|Allocate|Votes|Tree)$' -benchtime 21x -timeout 40m \
+go test ./internal/scheduler/capacitycard -run '^$' -bench '^Benchmark(Gates|Session|Growth|Allocate|Votes|Tree|TreeAllocate)$' -benchtime 21x -timeout 40m \
 	2>dist/bench-plugin.log | tee dist/bench-plugin.txt |
 	awk '
 		# The benchmark writes pairs of a value and its unit; the scheduler logs in between.

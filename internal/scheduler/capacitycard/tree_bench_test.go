@@ -7,10 +7,12 @@ import (
 	"strings"
 	"testing"
 
+	"volcano.sh/volcano/pkg/scheduler/actions/allocate"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // mostTreeTime is what a session with a tree may cost at most, as a part of what it costs with
@@ -77,6 +79,100 @@ func BenchmarkTree(b *testing.B) {
 			}
 		})
 	}
+}
+
+// The cluster of BenchmarkTreeAllocate: so many queues have a quota of each card, and so many jobs of
+// each wait for a card of which the queue has none left.
+const (
+	allocateQueues  = 1000
+	allocateTenants = 31
+	allocateCards   = 64
+	allocateJobs    = 10
+)
+
+// BenchmarkTreeAllocate compares the action allocate with flat queues and with the same queues in a
+// tree, when quota refuses 10,000 waiting jobs. The order of queues reads many cards for each job. It
+// fails when the tree costs more than it may.
+func BenchmarkTreeAllocate(b *testing.B) {
+	scenes := [2]*scene{allocateScene(b, false), allocateScene(b, true)}
+	var times, allocs [2][]float64
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	for range max(b.N, 11) + 1 {
+		for k, s := range scenes {
+			s.openSession()
+			runtime.GC()
+			took, allocated := s.timeAllocate(b)
+			times[k], allocs[k] = append(times[k], took), append(allocs[k], allocated)
+			s.Close()
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+	for k, name := range []string{"flat", "tree"} {
+		measured := times[k][1:]
+		b.ReportMetric(quantile(measured, .5)/1e6, name+"-ms")
+		b.ReportMetric(quantile(measured, .1)/1e6, name+"-ms-p10")
+		b.ReportMetric(quantile(measured, .9)/1e6, name+"-ms-p90")
+		b.ReportMetric(quantile(allocs[k][1:], .5), name+"-allocs")
+	}
+	ratio := quantile(times[1][1:], .5) / quantile(times[0][1:], .5)
+	b.ReportMetric(ratio, "tree-ratio")
+	if ratio > mostTreeTime {
+		b.Errorf("allocate in a tree costs %.2f of the processor time that it costs with flat queues, at most %.2f is allowed", ratio, mostTreeTime)
+	}
+}
+
+// timeAllocate runs allocate in the open session. It returns the processor time and the allocations.
+func (s *scene) timeAllocate(b *testing.B) (nanoseconds, allocations float64) {
+	rules, ok := s.m.ReclaimPolicyFor(s.Ssn.UID)
+	check.Must(b, ok, "the session has no rules")
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	began := processorTime(b)
+	rules.Allocate(func() { s.Run(allocate.New()) })
+	took := processorTime(b) - began
+	runtime.ReadMemStats(&after)
+	return float64(took), float64(after.Mallocs - before.Mallocs)
+}
+
+// allocateScene returns the cluster of BenchmarkTreeAllocate.
+func allocateScene(t testing.TB, isTree bool) *scene {
+	cards := func(count int) string {
+		amounts := make([]string, allocateCards)
+		for k := range amounts {
+			amounts[k] = fmt.Sprintf(`"A%d":%d`, k, count)
+		}
+		return "{" + strings.Join(amounts, ",") + "}"
+	}
+	one, all := cards(1), cards(100)
+	var text strings.Builder
+	for k := range allocateCards {
+		fmt.Fprintf(&text, "node n%d A%d 1000;", k, k)
+	}
+	for p := range allocateTenants {
+		fmt.Fprintf(&text, "queue p%d %s;", p, all)
+	}
+	for q := range allocateQueues {
+		fmt.Fprintf(&text, "queue q%d %s training deserved=%s", q, one, one)
+		if isTree {
+			fmt.Fprintf(&text, " parent=p%d", q%allocateTenants)
+		}
+		fmt.Fprintf(&text, "; r%d q%d 1: n%d card=A%d;", q, q, q%allocateCards, q%allocateCards)
+		for j := range allocateJobs {
+			fmt.Fprintf(&text, "w%d-%d q%d 1: - card=A%d phase=Inqueue least=1;", q, j, q, q%allocateCards)
+		}
+	}
+	text.WriteString(`queue own {"A0":10} training; f own 1: - card=A0`)
+	s := newScene(t, text.String())
+	for _, node := range s.Nodes {
+		node.Status.Allocatable["pods"] = amount("2000")
+		node.Status.Allocatable["cpu"] = amount("5000")
+		node.Status.Allocatable["memory"] = amount("10Ti")
+	}
+	args := framework.Arguments{"cardUnlimitedCpuMemory": true}
+	if isTree {
+		args["queueHierarchy"] = string(v1alpha1.QueueHierarchyTree)
+	}
+	return s.withArguments(args)
 }
 
 // addParents adds the queues of the upper levels to a session of newFleet, and puts the queues
