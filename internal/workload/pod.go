@@ -8,6 +8,7 @@ package workload
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -126,6 +127,15 @@ func StartTime(pod *corev1.Pod) time.Time {
 		}
 	}
 	return time.Time{}
+}
+
+// EndsBefore reports whether the kubelet ends a pod before a time, because of its activeDeadlineSeconds.
+func EndsBefore(pod *corev1.Pod, at time.Time) bool {
+	deadline, start := pod.Spec.ActiveDeadlineSeconds, pod.Status.StartTime
+	if deadline == nil || start == nil || *deadline > math.MaxInt32 {
+		return false
+	}
+	return start.Add(time.Duration(*deadline) * time.Second).Before(at)
 }
 
 // Pods of Volcano's own scheduler carry this label, as its installer and its Helm

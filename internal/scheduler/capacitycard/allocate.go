@@ -17,7 +17,8 @@ import (
 )
 
 // queueOrder puts first the queue of higher priority, then the one with the smaller dominant
-// share for its weight. In a tree it compares what the queues deserve and borrow. There Allocate serves pods
+// share for its weight. Of equal priority, one with a job that runs below its minimum is first until that
+// was tried. In a tree it compares what the queues deserve and borrow. There Allocate serves pods
 // that need not borrow first, whatever this order, and after them the queues below what they
 // deserve: of those, jobs may wait behind one that borrows.
 func (p *plugin) queueOrder(l, r any) int {
@@ -31,6 +32,9 @@ func (p *plugin) queueOrder(l, r any) int {
 		}
 	}
 	if c := cmp.Compare(right.Queue.Spec.Priority, left.Queue.Spec.Priority); c != 0 {
+		return c
+	}
+	if c := p.jobsAhead.compareQueues(left.UID, right.UID); c != 0 {
 		return c
 	}
 	if p.cache.tree.isTree {
@@ -55,6 +59,7 @@ func (p *plugin) allocatable(_ *api.QueueInfo, task *api.TaskInfo) bool {
 	if attempt := p.attempt.Load(); attempt != nil && attempt.pod == task.UID {
 		return p.allocatableInAttempt(r, attempt)
 	}
+	p.jobsAhead.markTried(r.job)
 	if !p.isTurnOf(r) {
 		return false
 	}

@@ -24,6 +24,8 @@ type arguments struct {
 	// overCommitFactor multiplies the quota at enqueue only, so that pods may wait for cards
 	// that others will release. At least 1.
 	overCommitFactor float64
+	// maxReservation is how long more and more free cards prolong the reservation of a job in all.
+	maxReservation time.Duration
 	// unmanagedQueues says what a queue without card.quota may use.
 	unmanagedQueues v1alpha1.UnmanagedQueues
 	// nodeOrderWeight multiplies packingScore, against the scores of other plugins.
@@ -46,6 +48,9 @@ type arguments struct {
 	configHash string
 }
 
+// maxMaxReservation is the largest value of maxReservation.
+const maxMaxReservation = 24 * time.Hour
+
 // maxErrorLength bounds the text of all errors in bytes: an event holds 1024, and it names the
 // source first.
 const maxErrorLength = 900
@@ -62,6 +67,15 @@ var argumentParsers = map[string]func(*arguments, any) error{
 			return errors.New("write a number from 1 to 100")
 		}
 		a.overCommitFactor = f
+		return nil
+	},
+	"maxReservation": func(a *arguments, v any) (err error) {
+		if a.maxReservation, err = parseDuration(v); err != nil {
+			return err
+		}
+		if a.maxReservation < reservationTimeout || a.maxReservation > maxMaxReservation {
+			return fmt.Errorf("write %s to %s", reservationTimeout, maxMaxReservation)
+		}
 		return nil
 	},
 	"unmanagedQueues": func(a *arguments, v any) error {
@@ -136,7 +150,7 @@ func ValidateArguments(raw map[string]any) error {
 // never takes half effect.
 func parseArguments(raw map[string]any) (arguments, error) {
 	defaults := arguments{
-		overCommitFactor: 1, nodeOrderWeight: 1,
+		overCommitFactor: 1, nodeOrderWeight: 1, maxReservation: defaultMaxReservation,
 		unmanagedQueues: v1alpha1.UnmanagedEnforce, serviceTypes: servicetype.DefaultMatrix(),
 		victimOrder: v1alpha1.VictimsByPriority, priorityClasses: servicetype.DefaultPriorityClasses(),
 		reclaimResources: v1alpha1.ReclaimResourcesCards, queueHierarchy: v1alpha1.QueueHierarchyFlat,

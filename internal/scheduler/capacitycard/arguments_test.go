@@ -22,7 +22,7 @@ import (
 // theDefault is what is in force when an argument is bad.
 func theDefault() arguments {
 	return arguments{
-		overCommitFactor: 1, nodeOrderWeight: 1, unmanagedQueues: v1alpha1.UnmanagedEnforce, serviceTypes: servicetype.DefaultMatrix(),
+		overCommitFactor: 1, nodeOrderWeight: 1, maxReservation: time.Hour, unmanagedQueues: v1alpha1.UnmanagedEnforce, serviceTypes: servicetype.DefaultMatrix(),
 		victimOrder: v1alpha1.VictimsByPriority, priorityClasses: servicetype.DefaultPriorityClasses(),
 		reclaimResources: v1alpha1.ReclaimResourcesCards, queueHierarchy: v1alpha1.QueueHierarchyFlat,
 	}
@@ -91,6 +91,8 @@ func TestArgumentsRefuseTypicalMistakes(t *testing.T) {
 		{"cardUnlimitedCpuMemory: %", list("1", `"1"`, `"yes"`, "enabled"), list("cardUnlimitedCpuMemory is %", flag)},
 		{"cardUnlimitedCpuMemory: %", list("[true]", "{enabled: true}", ""), list("cardUnlimitedCpuMemory", flag)},
 		{"overCommitFactor: %", list("0", "0.9999", "-1.5", "100.5", "150", "150%", `"0.5"`, `" 2"`, `"NaN"`, "1,5", "18446744073709551615", "true", "2x"), list("overCommitFactor is %", factor)},
+		{"maxReservation: %", list("0s", "4m59s", "24h1s", "-1h"), list("maxReservation is %", "write 5m0s to 24h0m0s")},
+		{"maxReservation: %", list("3600", "1 hour", "true", "~", "[1h]"), list("maxReservation is", "write a duration, for example 10m")},
 		{"overCommitFactor: .nan", nil, list("is NaN", factor)},
 		{"overCommitFactor: .inf", nil, list("is +Inf", factor)},
 		{"overCommitFactor: -.inf", nil, list("is -Inf", factor)},
@@ -266,6 +268,8 @@ func TestBothReadersGiveTheSameArguments(t *testing.T) {
 		"a factor in quotes":          {`overCommitFactor: "1.15"`, with(func(a *arguments) { a.overCommitFactor = 1.15 })},
 		"a weight in quotes":          {`nodeOrderWeight: "10"`, with(func(a *arguments) { a.nodeOrderWeight = 10 })},
 		"a rule in quotes":            {`serviceTypes: {a: {reclaimable: "true"}}`, with(func(a *arguments) { a.serviceTypes = servicetype.Matrix{"a": {Reclaimable: true}} })},
+		"the shortest reservation":    {"maxReservation: 5m", with(func(a *arguments) { a.maxReservation = 5 * time.Minute })},
+		"the longest reservation":     {"maxReservation: 24h", with(func(a *arguments) { a.maxReservation = 24 * time.Hour })},
 		"a whole factor":              {"overCommitFactor: 2", with(func(a *arguments) { a.overCommitFactor = 2 })},
 		"the smallest factor":         {"overCommitFactor: 1.0", theDefault()},
 		"the largest factor":          {"overCommitFactor: 100", with(func(a *arguments) { a.overCommitFactor = 100 })},
@@ -305,9 +309,9 @@ func TestBothReadersGiveTheSameArguments(t *testing.T) {
 		"a type whose list says nothing":      {"serviceTypes: {a: {reclaimFrom: }}", with(func(a *arguments) { a.serviceTypes = servicetype.Matrix{"a": {}} })},
 		"nobody takes from anybody":           {"serviceTypes: {}", with(func(a *arguments) { a.serviceTypes = servicetype.Matrix{} })},
 		"a type of 63 characters":             {"serviceTypes: {" + strings.Repeat("t", 63) + ": {}}", with(func(a *arguments) { a.serviceTypes = servicetype.Matrix{strings.Repeat("t", 63): {}} })},
-		"everything": {"cardUnlimitedCpuMemory: true\noverCommitFactor: 1.5\nnodeOrderWeight: 10\nunmanagedQueues: Ignore\nconfigHash: h\nvictimOrder: Loss\nreclaimResources: All\nqueueHierarchy: Tree\npriorityClasses: {gold: 9}\n" +
+		"everything": {"cardUnlimitedCpuMemory: true\noverCommitFactor: 1.5\nnodeOrderWeight: 10\nmaxReservation: 90m\nunmanagedQueues: Ignore\nconfigHash: h\nvictimOrder: Loss\nreclaimResources: All\nqueueHierarchy: Tree\npriorityClasses: {gold: 9}\n" +
 			"serviceTypes:\n  a: {reclaimFrom: [b]}\n  b: {reclaimable: true}\npodOwnerReferenceToServiceType: {Job: a}",
-			arguments{cardUnlimitedCPUMemory: true, overCommitFactor: 1.5, nodeOrderWeight: 10, unmanagedQueues: v1alpha1.UnmanagedIgnore, configHash: "h",
+			arguments{cardUnlimitedCPUMemory: true, overCommitFactor: 1.5, nodeOrderWeight: 10, maxReservation: 90 * time.Minute, unmanagedQueues: v1alpha1.UnmanagedIgnore, configHash: "h",
 				serviceTypes: servicetype.Matrix{"a": {ReclaimFrom: []string{"b"}}, "b": {Reclaimable: true}}, owners: servicetype.OwnerKinds{"Job": "a"},
 				victimOrder: v1alpha1.VictimsByLoss, priorityClasses: servicetype.NewPriorityClasses(map[string]int32{"gold": 9}),
 				reclaimResources: v1alpha1.ReclaimResourcesAll, queueHierarchy: v1alpha1.QueueHierarchyTree}},

@@ -127,6 +127,7 @@ func TestEachCheckOfNodesRefuses(t *testing.T) {
 		"cardIsDeserved":                {"i inf 1: - card=A|B", nil, func(s *scene, _ *checkInput) { s.p.deservedFirst = &deservedFirst{} }, cardNotDeserved},
 		"cardFits the card":             {"i inf 1: - card=B", nil, nil, cardNotAllowed},
 		"cardFits the quota":            {"i inf 1: -", nil, func(_ *scene, r *checkInput) { r.request.Count = 10_000 }, quotaExceeded},
+		"awaitedCardsStayFree":          {"g inf 1: - cards=8; i tra 1: -", nil, func(s *scene, _ *checkInput) { s.p.loadAwaitedCards() }, cardsAwaitedByOthers},
 	}
 	tested := map[string]bool{}
 	for _, c := range nodeChecks {

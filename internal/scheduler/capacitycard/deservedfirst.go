@@ -18,6 +18,8 @@ type deservedFirst struct {
 	// borrowers are the jobs with a pod for which the first run may not use each card of its
 	// request. The second run tries only these.
 	borrowers map[api.JobID]bool
+	// later are the borrowers with a pod that the first run did not try. No cards are kept for them.
+	later map[api.JobID]bool
 	// latest is the priority of a job of a queue that waits to borrow a card. Jobs of a lower one
 	// get that card later, too: within a queue the order of jobs stays. Other cards do not wait for it.
 	latest map[queueCard]int32
@@ -29,7 +31,11 @@ type deservedFirst struct {
 
 // Allocate runs Volcano's action allocate. In a tree it serves the queues in their order, and no pod
 // borrows before the pods that need not borrow. If only one kind of pods waits, one run does.
+//
+// Before each run it finds the free cards that are kept for jobs which lack more of them.
 func (p *plugin) Allocate(execute func()) {
+	p.loadAwaitedCards()
+	defer func() { p.jobsAhead = nil }()
 	if !p.cache.tree.isTree {
 		execute()
 		return
@@ -39,11 +45,12 @@ func (p *plugin) Allocate(execute func()) {
 		return
 	}
 
-	p.deservedFirst = &deservedFirst{borrowers: map[api.JobID]bool{}, latest: map[queueCard]int32{}}
+	p.deservedFirst = &deservedFirst{borrowers: map[api.JobID]bool{}, later: map[api.JobID]bool{}, latest: map[queueCard]int32{}}
 	defer func() { p.deservedFirst = nil }()
 	p.allocateInOrder(p.ssn.Jobs, execute)
 	if borrowers := p.jobsThatMayBorrow(); len(borrowers) > 0 {
 		p.deservedFirst.borrows = true
+		p.reloadAwaitedCards()
 		p.allocateInOrder(borrowers, execute)
 	}
 }
@@ -109,7 +116,7 @@ func (p *plugin) isTurnOf(r checkInput) bool {
 	if mustBorrow {
 		d.putOff(r)
 	}
-	d.borrowers[r.job.UID] = true
+	d.borrowers[r.job.UID], d.later[r.job.UID] = true, true
 	return false
 }
 

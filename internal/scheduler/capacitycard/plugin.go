@@ -73,6 +73,13 @@ type plugin struct {
 	deservedFirst *deservedFirst
 	// step is the state of the action allocate in a tree, nil unless a step of it runs.
 	step *allocationStep
+	// awaited are the free cards that are kept for waiting jobs, nil for none.
+	awaited *awaitedCards
+	// jobsAhead are jobs below their minimum that the running part of allocate has not tried, nil for none.
+	jobsAhead *jobsAhead
+	// belowMinimum are the jobs that run below their minimum, exhausted those whose reservation ended for
+	// good.
+	belowMinimum, exhausted map[api.JobID]bool
 	// preemptors are the pods that the action preempt pipelined.
 	preemptors map[types.UID]bool
 	// attempt is the pod and node that preempt tries now, nil if none.
@@ -149,6 +156,7 @@ func (p *plugin) OnSessionOpen(ssn *framework.Session) {
 	ssn.AddPreemptiveFn(PluginName, p.preemptive)
 	ssn.AddReclaimableFn(PluginName, p.reclaimable)
 	ssn.AddQueueOrderFn(PluginName, p.queueOrder)
+	ssn.AddJobOrderFn(PluginName, p.jobOrder)
 	ssn.AddNodeOrderFn(PluginName, p.nodeOrder)
 	ssn.AddBestNodeFn(PluginName, p.bestNode)
 	ssn.AddEventHandler(&framework.EventHandler{
@@ -180,6 +188,7 @@ func (p *plugin) OnSessionClose(*framework.Session) {
 	p.ssn, p.inventory, p.ledger, p.queueRules, p.inqueue, p.evictingTasks, p.namespaceLister, p.namespaceRefusals, p.reclaimedRoom, p.stuckPods = nil, nil, nil, nil, nil, nil, nil, nil, nil, nil
 	p.triedTasks, p.ownFitErrors, p.preemptedCards = nil, nil, preemptedCards{}
 	p.elasticUsages, p.preemptableUsages, p.placedJobs = nil, nil, nil
+	p.awaited, p.belowMinimum, p.exhausted = nil, nil, nil
 }
 
 // SetupBindContextExtension adds the charged queue to the annotations of the binding. The API

@@ -77,7 +77,18 @@ func (s *scene) openSession(configurations ...conf.Configuration) *scene {
 
 // enqueueAndAllocate opens the next session, which enqueues jobs and places pods.
 func (s *scene) enqueueAndAllocate() *scene {
-	s.openSession().Run(enqueue.New(), allocate.New())
+	s.openSession().Run(enqueue.New())
+	return s.allocate()
+}
+
+// allocate places pods as the program does: Volcano's action allocate in the order of the plugin.
+func (s *scene) allocate() *scene {
+	place := func() { s.Run(allocate.New()) }
+	if rules, ok := s.m.ReclaimPolicyFor(s.Ssn.UID); ok {
+		rules.Allocate(place)
+	} else {
+		place()
+	}
 	return s
 }
 

@@ -76,6 +76,7 @@ const (
 	keptForPreemptors
 	keptForPreemptorsWithoutVictims
 	quotaKeptForPreemptors
+	cardsAwaitedByOthers // preempt would find cards that are kept for others
 )
 
 // fixedMessages are the messages of reasons without details.
@@ -91,6 +92,7 @@ var fixedMessages = map[int]string{
 	quotaKeptForPreemptors:    "the queue keeps quota for pods for which others were preempted",
 
 	keptForPreemptorsWithoutVictims: "node(s) keep cards for pods for which others were preempted",
+	cardsAwaitedByOthers:            "node(s) keep free cards for jobs that lack more of them",
 }
 
 // fitErrorKey is everything that the message of a fit error depends on.

@@ -17,8 +17,11 @@ import (
 // than quota blocks it: for example, no node matches its node selector.
 const reservationTimeout = 5 * time.Minute
 
-// reservations holds the reservations of enqueued PodGroups. A refusal for quota, or a placed
-// pod at the end of a session, restarts the wait.
+// defaultMaxReservation is how long more and more free cards prolong a reservation in all.
+const defaultMaxReservation = time.Hour
+
+// reservations holds the reservations of enqueued PodGroups. A refusal for quota, a placed pod at
+// the end of a session, and more free cards restart the wait.
 type reservations map[types.UID]*reservation
 
 // reservation is what an enqueued PodGroup may wait for in a queue.
@@ -27,6 +30,15 @@ type reservation struct {
 	// it waited since the last removeStale.
 	waitingSince time.Time
 	isWaiting    bool
+	// prolonged is how long it has waited before, while the free cards grew in number. isExhausted is
+	// set once that was as long as allowed. Then the job has no reservation until one of its pods is
+	// placed, or the key of its request is not exhaustedRequest, "" until that is known.
+	prolonged        time.Duration
+	isExhausted      bool
+	exhaustedRequest string
+	// freeCards are the free cards that its missing pods could use in the last session that counted
+	// them, -1 before.
+	freeCards int64
 	// enqueued is set if the job was enqueued to queue with request, requested if the job still
 	// requests no more cards.
 	enqueued, requested bool
@@ -37,7 +49,7 @@ type reservation struct {
 // entryFor returns the entry of a PodGroup and creates it if needed.
 func (r reservations) entryFor(group types.UID) *reservation {
 	if r[group] == nil {
-		r[group] = &reservation{}
+		r[group] = &reservation{freeCards: -1}
 	}
 	return r[group]
 }
@@ -59,13 +71,23 @@ func (r reservations) unreservedExcess(job *api.JobInfo, request quota.JobReques
 	return excess
 }
 
-// isActive reports whether a waiting PodGroup still has its reservation.
-func (r reservations) isActive(group types.UID, now time.Time) bool {
+// isActive reports whether a waiting PodGroup still has its reservation. maxReservation bounds how
+// long free cards prolong it.
+func (r reservations) isActive(group types.UID, now time.Time, maxReservation time.Duration) bool {
 	entry := r.entryFor(group)
-	if entry.isWaiting = true; entry.waitingSince.IsZero() {
+	entry.isWaiting = true
+	if entry.waitingSince.IsZero() {
 		entry.waitingSince = now
 	}
-	return now.Sub(entry.waitingSince) < reservationTimeout
+	if entry.prolonged > 0 && entry.prolonged+now.Sub(entry.waitingSince) >= maxReservation {
+		entry.isExhausted = true
+	}
+	return entry.isReserved(now)
+}
+
+// isReserved reports whether the PodGroup has its reservation.
+func (r *reservation) isReserved(now time.Time) bool {
+	return r != nil && r.isWaiting && !r.isExhausted && now.Sub(r.waitingSince) < reservationTimeout
 }
 
 // restartWait restarts the timeout of a reservation.
@@ -75,12 +97,38 @@ func (r reservations) restartWait(group types.UID, now time.Time) {
 	}
 }
 
+// restartAll gives a PodGroup the whole time of a reservation again.
+func (r reservations) restartAll(group types.UID, now time.Time) {
+	r.restartWait(group, now)
+	if entry := r[group]; entry != nil {
+		entry.prolonged, entry.isExhausted, entry.exhaustedRequest = 0, false, ""
+	}
+}
+
+// observeFreeCards restarts the timeout of a reservation if its PodGroup could use more free cards than
+// before, unless that has prolonged it for maxReservation already.
+func (r *reservation) observeFreeCards(count int64, now time.Time, maxReservation time.Duration) {
+	hasGrown := r.freeCards >= 0 && count > r.freeCards
+	r.freeCards = count
+	if !hasGrown {
+		return
+	}
+	waited := min(now.Sub(r.waitingSince), reservationTimeout)
+	if r.prolonged+waited >= maxReservation {
+		r.isExhausted = true
+		return
+	}
+	r.prolonged += waited
+	r.waitingSince = now
+}
+
 // removeStale removes PodGroups that did not wait in this session, or that wait for more cards
 // than they were enqueued with.
 func (r reservations) removeStale() {
 	for group, entry := range r {
 		if !entry.isWaiting {
-			entry.waitingSince = time.Time{}
+			entry.waitingSince, entry.freeCards = time.Time{}, -1
+			entry.prolonged, entry.isExhausted, entry.exhaustedRequest = 0, false, ""
 		}
 		entry.enqueued = entry.enqueued && entry.requested
 		if entry.isWaiting, entry.requested = false, false; entry.waitingSince.IsZero() && !entry.enqueued {
@@ -101,19 +149,68 @@ func (p *plugin) reserveForJob(job *api.JobInfo, allocated int, barred bool) {
 	default:
 		return
 	}
-	if !barred && (job.PodGroup.Status.Phase == scheduling.PodGroupRunning || p.cache.reservations.isActive(job.PgUID, p.cache.now())) {
-		if request, refusal := p.missingMinimum(job); refusal == nil && !request.IsEmpty() {
-			if excess := p.cache.reservations.unreservedExcess(job, request); p.fitsAlone(job, request) {
-				p.reserve(job.Queue, p.ledger.DropUngranted(string(job.Queue), request.Without(excess)))
-				if !excess.IsEmpty() {
-					p.unreserved = append(p.unreserved, unreservedJob{job, request, excess})
-				}
-			}
-		}
+	if !barred {
+		p.reserveMinimum(job)
 	}
 	if aboveMinimum := allocated - int(job.MinAvailable); aboveMinimum > 0 {
 		p.addElastic(job, p.elasticUsage(job, aboveMinimum))
 	}
+}
+
+// reserveMinimum reserves what an enqueued job lacks for its minimum. A running job that lacks nothing
+// does not wait.
+func (p *plugin) reserveMinimum(job *api.JobInfo) {
+	isRunning := job.PodGroup.Status.Phase == scheduling.PodGroupRunning
+	if !isRunning && !p.mayReserve(job) {
+		return
+	}
+	request, refusal := p.missingMinimum(job)
+	if refusal != nil || request.IsEmpty() || (isRunning && !p.mayReserve(job)) {
+		return
+	}
+	if p.cache.reservations[job.PgUID].isExhausted && !p.endExhaustion(job, request) {
+		p.exhausted = addJob(p.exhausted, job.UID)
+		return
+	}
+	excess := p.cache.reservations.unreservedExcess(job, request)
+	if !p.fitsAlone(job, request) {
+		return
+	}
+	p.reserve(job.Queue, p.ledger.DropUngranted(string(job.Queue), request.Without(excess)))
+	if !excess.IsEmpty() {
+		p.unreserved = append(p.unreserved, unreservedJob{job, request, excess})
+	}
+}
+
+// mayReserve reports whether a waiting job has its reservation, or gets it again if its request has
+// changed.
+func (p *plugin) mayReserve(job *api.JobInfo) bool {
+	r := p.cache.reservations
+	return r.isActive(job.PgUID, p.cache.now(), p.args.maxReservation) || r[job.PgUID].isExhausted
+}
+
+// endExhaustion gives a job its reservation again if it requests something else than when it lost it for
+// good. It reports whether it does.
+func (p *plugin) endExhaustion(job *api.JobInfo, request quota.JobRequest) bool {
+	entry := p.cache.reservations[job.PgUID]
+	key := request.Key()
+	if entry.exhaustedRequest == "" {
+		entry.exhaustedRequest = key
+	}
+	if entry.exhaustedRequest == key {
+		return false
+	}
+	p.cache.reservations.restartAll(job.PgUID, p.cache.now())
+	return true
+}
+
+// addJob adds a job to a set, which is nil while it is empty.
+func addJob(jobs map[api.JobID]bool, job api.JobID) map[api.JobID]bool {
+	if jobs == nil {
+		jobs = map[api.JobID]bool{}
+	}
+	jobs[job] = true
+	return jobs
 }
 
 // fitsAlone reports whether a job would be enqueued if it had its queue to itself. A job
@@ -197,7 +294,7 @@ func (p *plugin) recordProgress() {
 	for _, job := range p.ssn.Jobs {
 		placed := len(job.TaskStatusIndex[api.Allocated]) + len(job.TaskStatusIndex[api.Binding])
 		if placed > 0 || len(job.TaskStatusIndex[api.Pipelined]) > 0 && p.ssn.JobPipelined(job) {
-			p.cache.reservations.restartWait(job.PgUID, p.cache.now())
+			p.cache.reservations.restartAll(job.PgUID, p.cache.now())
 		}
 	}
 }

@@ -40,10 +40,14 @@ func (p *plugin) buildSnapshot() {
 	p.loadQueueRules()
 	p.reparentOrphanQueues()
 	p.loadInventory(nodes)
+	p.belowMinimum, p.exhausted = nil, nil
 	var outOfSync []*api.TaskInfo
 	for _, job := range p.ssn.Jobs {
 		var allocated int
 		allocated, outOfSync = p.chargeJob(job, outOfSync)
+		if p.isBelowMinimum(job, allocated) {
+			p.belowMinimum = addJob(p.belowMinimum, job.UID)
+		}
 		p.reserveForJob(job, allocated, !p.allowsNamespace(string(job.Queue), job.Namespace))
 	}
 	p.markReleasing(outOfSync)

@@ -241,13 +241,13 @@ func TestRefusalIsReportedOnce(t *testing.T) {
 func TestReservationEndsWhenSomethingElseThanQuotaBlocks(t *testing.T) {
 	clock := time.Now()
 	p := reservations{}
-	check.That(t, p.isActive("g", clock) && p.isActive("g", clock.Add(reservationTimeout-time.Second)), "the reservation ended early")
+	check.That(t, p.isActive("g", clock, time.Hour) && p.isActive("g", clock.Add(reservationTimeout-time.Second), time.Hour), "the reservation ended early")
 	p.restartWait("g", clock.Add(time.Minute))
-	check.That(t, p.isActive("g", clock.Add(reservationTimeout)), "a job that was refused for quota lost its reservation")
-	check.That(t, !p.isActive("g", clock.Add(reservationTimeout+time.Minute)), "the reservation never ends")
+	check.That(t, p.isActive("g", clock.Add(reservationTimeout), time.Hour), "a job that was refused for quota lost its reservation")
+	check.That(t, !p.isActive("g", clock.Add(reservationTimeout+time.Minute), time.Hour), "the reservation never ends")
 	p.removeStale()
 	p.removeStale() // a session without it
-	check.That(t, p.isActive("g", clock.Add(time.Hour)), "a PodGroup that waits again has no reservation")
+	check.That(t, p.isActive("g", clock.Add(time.Hour), time.Hour), "a PodGroup that waits again has no reservation")
 
 	s := newScene(t, `node a A; queue q {"A":8}; next q 4: -*4 least=4`)
 	s.addObjects("stuck q 4: -*4 least=4", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"nobody": "has-this"} }).enqueueAndAllocate()

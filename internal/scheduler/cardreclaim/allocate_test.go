@@ -17,19 +17,20 @@ import (
 func TestDeservedBeforeBorrowed(t *testing.T) {
 	const tree = "x 8/4 training 20500; y 8/4 training"
 	for t, tc := range check.Cases(t, map[string]struct{ runs, placed string }{
-		"a higher priority does not borrow first":    {"node n A 6; a x 1: n*4 ran=1h; b x 1: -*2; c y 2: -*2", "c*2"},
-		"it borrows what is left":                    {"node n A 7; a x 1: n*4 ran=1h; b x 1: -*2; c y 2: -*2", "b-0 c*2"},
-		"a gang that borrows in part comes later":    {"node n A 6; a x 1: n*2 ran=1h; b x 4: -*4; c y 2: -*2", "c*2"},
-		"an elastic job borrows with its last pods":  {"node n A 6; b x 1: -*6; c y 2: -*2", "b*4 c*2"},
-		"of deserved pods the higher priority":       {"node n A 2; b x 2: -*2; c y 2: -*2", "b*2"},
-		"of those that borrow the higher priority":   {"node n A 9; a x 1: n*4 ran=1h; d y 1: n*4 ran=1h; b x 1: -; c y 1: -", "b-0"},
-		"a job borrows beside one that does not fit": {"node n A 6; a x 1: n*4 ran=1h; b x 1: -*2; c y 3: -*3", "b*2"},
-		"the card that it deserves":                  {"node n A 8; node m B 1; a x 1: n*4 ran=1h; b x 1: - card=A|B; c y 4: -*4", "b-0@m c*4"},
-		"the other card, if that has no node":        {"node n A 5; node m B 1; a x 1: n*4 ran=1h; d y 1: m card=B ran=1h; b x 1: - card=A|B tasks=w*1/1", "b-0"},
-		"a job before less important ones":           {"node n A 6; g y 6: -*6 class=high; s y 1: - class=low; z y 1: - class=low", "g*6"},
-		"others of its queue if it does not fit":     {"node n A 5; g y 6: -*6 class=high; s y 1: - class=low; z y 1: - class=low", "s-0 z-0"},
-		"they do not lose to a higher priority":      {"node n A 9; a x 1: n*4 ran=1h; b x 1: -*4; g y 6: -*6 class=high; s y 1: -*4 class=low", "b-0 s*4"},
-		"any card of its queue":                      {"node n A 5; a x 1: n*4 ran=1h; b x 1: - card=- tasks=w*1/1; c y 1: - card=B", "b-0"},
+		"a higher priority does not borrow first":   {"node n A 6; a x 1: n*4 ran=1h; b x 1: -*2; c y 2: -*2", "c*2"},
+		"it borrows what is left":                   {"node n A 7; a x 1: n*4 ran=1h; b x 1: -*2; c y 2: -*2", "b-0 c*2"},
+		"a gang that borrows in part comes later":   {"node n A 6; a x 1: n*2 ran=1h; b x 4: -*4; c y 2: -*2", "c*2"},
+		"an elastic job borrows with its last pods": {"node n A 6; b x 1: -*6; c y 2: -*2", "b*4 c*2"},
+		"of deserved pods the higher priority":      {"node n A 2; b x 2: -*2; c y 2: -*2", "b*2"},
+		"of those that borrow the higher priority":  {"node n A 9; a x 1: n*4 ran=1h; d y 1: n*4 ran=1h; b x 1: -; c y 1: -", "b-0"},
+		"a job does not borrow what a gang lacks":   {"node n A 6; a x 1: n*4 ran=1h; b x 1: -*2; c y 3: -*3", ""},
+		"it borrows beside what a gang lacks":       {"node n A 7; a x 1: n*4 ran=1h; b x 1: -*2; c y 2: -*2 cards=2", "b-0"},
+		"the card that it deserves":                 {"node n A 8; node m B 1; a x 1: n*4 ran=1h; b x 1: - card=A|B; c y 4: -*4", "b-0@m c*4"},
+		"the other card, if that has no node":       {"node n A 5; node m B 1; a x 1: n*4 ran=1h; d y 1: m card=B ran=1h; b x 1: - card=A|B tasks=w*1/1", "b-0"},
+		"a job before less important ones":          {"node n A 6; g y 6: -*6 class=high; s y 1: - class=low; z y 1: - class=low", "g*6"},
+		"others of its queue if it does not fit":    {"node n A 5; g y 6: -*6 class=high; s y 1: - class=low; z y 1: - class=low", "s-0 z-0"},
+		"they do not lose to a higher priority":     {"node n A 9; a x 1: n*4 ran=1h; b x 1: -*4; g y 6: -*6 class=high; s y 1: -*4 class=low", "b-0 s*4"},
+		"any card of its queue":                     {"node n A 5; a x 1: n*4 ran=1h; b x 1: - card=- tasks=w*1/1; c y 1: - card=B", "b-0"},
 	}) {
 		w := newTree(tree, tc.runs)
 		w.openSession().Run(NewAllocate(w.action))

@@ -95,7 +95,7 @@ func TestProtectedPods(t *testing.T) {
 		"an elastic job of which only a protected pod could go": {strings.Replace(four, "tra 4", "tra 3", 1) + "tasks=ps*1/0,w*3/3", "", "", onPod("t-0", keeps)},
 		"a protected PodGroup":                                  {four + "protectedgroup", "", "", nil},
 		"pods that are critical to the system":                  {four, "", "", onJob("t", func(p *corev1.Pod) { p.Spec.PriorityClassName = "system-node-critical" })},
-		"a gang of which a pod is being placed":                 {"node n A 4; t tra 4: n*3 - ran=24h; i inf 1: - cards=2", "", "", nil},
+		"a gang of which a pod is being placed":                 {"node n A 4; node m A 1; t tra 4: n*3 - ran=24h; i inf 1: - cards=4", "", "", nil},
 		"a queue that is not reclaimable":                       {four + "; queue tra PLENTY 20000 training keeps", "", "", nil},
 		"a queue of equal priority":                             {four + "; queue tra PLENTY 80000 training", "", "", nil},
 		"a queue of higher priority":                            {four + "; queue tra PLENTY 90000 training", "", "", nil},

@@ -1,12 +1,14 @@
 package cardreclaim
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
@@ -67,4 +69,171 @@ func TestJobsOfLowerPriorityDoNotBorrowFirst(t *testing.T) {
 	w.openSession().Run(NewAllocate(w.action))
 	t.Cleanup(w.Close)
 	check.Equal(t, "bound", "c-0@n hi-0@n hi-1@n", session.Names(w.In(api.Binding)))
+}
+
+// churn is a queue whose jobs of one card end one by one, while new ones come.
+type churn struct {
+	*world
+	queue string
+	// running are its pods, the oldest first.
+	running []string
+	// started is how many of its jobs have started.
+	started int
+	// withoutReclaim leaves the action cardreclaim out, as spec.reclaim: Off does.
+	withoutReclaim bool
+}
+
+// newChurn returns the churn of a queue that runs pods of job t.
+func newChurn(w *world, queue string, pods int) *churn {
+	c := &churn{world: w, queue: queue}
+	for i := range pods {
+		c.running = append(c.running, fmt.Sprintf("t-%d", i))
+	}
+	w.startCache()
+	return c
+}
+
+// runUntilStarted runs sessions, a second apart, until a pod is bound. In each of them the oldest pod of the queue
+// has ended and a new job has come. It returns the number of the session, -1 for none, and how many pods were
+// evicted.
+func (c *churn) runUntilStarted(pod string, sessions int) (session, evicted int) {
+	for s := range sessions {
+		c.Close()
+		c.Cache.DeletePod(c.Pod(c.running[0]).DeepCopy())
+		c.running = c.running[1:]
+		c.add(fmt.Sprintf("n%d %s 1: -", s, c.queue))
+		c.Cache.AddPodGroupV1beta1(c.Groups[len(c.Groups)-1])
+		c.Cache.AddPod(c.Pods[len(c.Pods)-1].DeepCopy())
+		c.runChurnSession()
+		evicted += len(c.In(api.Releasing))
+		placed := c.bindPlaced()
+		if placed[pod] {
+			return s, evicted
+		}
+		for name := range placed {
+			if strings.HasPrefix(name, "n") {
+				c.running, c.started = append(c.running, name), c.started+1
+			}
+		}
+	}
+	return -1, evicted
+}
+
+func (c *churn) runChurnSession() {
+	if c.withoutReclaim {
+		c.openSession().Run(NewAllocate(c.action))
+	} else {
+		c.openSession().executeActions()
+	}
+}
+
+// bindPlaced lets the pods run that the session has placed, and returns their names.
+func (c *churn) bindPlaced() map[string]bool {
+	placed := map[string]string{}
+	for _, task := range c.In(api.Binding) {
+		placed[task.Name] = task.NodeName
+	}
+	c.Close()
+	names, start := map[string]bool{}, ago(time.Second)
+	for name, node := range placed {
+		names[name] = true
+		c.Update(name, func(p *corev1.Pod) {
+			p.Spec.NodeName, p.Status.Phase, p.Status.StartTime = node, corev1.PodRunning, &start
+		})
+	}
+	return names
+}
+
+// protectFor returns arguments in which training runs for a time before it is reclaimed.
+func protectFor(minimumRuntime string) framework.Arguments {
+	return framework.Arguments{"serviceTypes": map[string]any{
+		"inference": map[string]any{"reclaimFrom": []any{"training"}}, "training": map[string]any{"reclaimable": true, "minimumRuntime": minimumRuntime}}}
+}
+
+// TestGangStartsBesideShortJobs: a gang of four waits. Pods from which it may take cards are never old
+// enough for that, or are not evicted at all. Each card that becomes free is kept for it, so it starts when
+// four pods have ended.
+func TestGangStartsBesideShortJobs(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		w              func() *world
+		queue          string
+		withoutReclaim bool
+		session        int
+	}{
+		"in a tree, during the minimum runtime": {func() *world {
+			return newTree("x 8/4 training; y 8/4 training", "node n A 8; t x 1: n*8 ran=1m; g y 4: -*4")
+		}, "x", false, 3},
+		"in a tree without reclaim": {func() *world {
+			return newTree("x 8/4 training; y 8/4 training", "node n A 8; t x 1: n*8 ran=1m; g y 4: -*4")
+		}, "x", true, 3},
+		"two pods of two cards": {func() *world {
+			return newTree("x 8/4 training; y 8/4 training", "node n A 8; t x 1: n*8 ran=1m; g y 2: -*2 cards=2")
+		}, "x", false, 3},
+		"inference, during the minimum runtime": {func() *world { return newWorld("node n A 8; t tra 1: n*8 ran=1m; g inf 4: -*4") }, "tra", false, 3},
+		"inference without reclaim":             {func() *world { return newWorld("node n A 8; t tra 1: n*8 ran=1m; g inf 4: -*4") }, "tra", true, 3},
+		"training keeps nothing in flat queues": {func() *world {
+			return newWorld("queue other PLENTY 20000 training cpu=1000; node n A 8; t tra 1: n*8 ran=1m; g other 4: -*4")
+		}, "tra", false, -1},
+		"training keeps nothing from inference": {func() *world { return newWorld("node n A 8; t inf 1: n*8 ran=1m; g tra 4: -*4") }, "inf", false, -1},
+		"protected pods stay on its node": {func() *world {
+			return newWorld("node n A 8; p tra 1: n*5 protected; t tra 1: n*3 ran=1m; g inf 1: - cards=4")
+		}, "tra", false, -1},
+	}) {
+		w := tc.w()
+		protect := protectFor("10m")
+		if w.args == nil {
+			w.args = framework.Arguments{}
+		}
+		w.args["serviceTypes"] = protect["serviceTypes"]
+		pods := 0
+		for _, pod := range w.Pods {
+			if strings.HasPrefix(pod.Name, "t-") {
+				pods++
+			}
+		}
+		c := newChurn(w, tc.queue, pods)
+		c.withoutReclaim = tc.withoutReclaim
+		session, evicted := c.runUntilStarted("g-0", 20)
+		check.Equal(t, "the session in which the gang starts", tc.session, session)
+		check.Equal(t, "evicted pods", 0, evicted)
+		if tc.session < 0 {
+			check.Equal(t, "short jobs that started", 20, c.started)
+		}
+		w.Close()
+	}
+}
+
+// TestIdleCardsAreNotLentBeforeReclaim: two cards are idle, and a gang of four lacks two. They are not
+// given to pods from which cardreclaim would take them back a moment later.
+func TestIdleCardsAreNotLentBeforeReclaim(t *testing.T) {
+	for t, newCase := range check.Cases(t, map[string]func() *world{
+		"a borrower waits": func() *world {
+			return newTree("x 8/4 training; y 8/4 training", "node n A 8; t x 1: n*6 ran=24h; u x 1: -*2; g y 4: -*4")
+		},
+		"training waits": func() *world { return newWorld("node n A 8; t tra 1: n*6 ran=24h; u tra 1: -*2; g inf 4: -*4") },
+	}) {
+		w := newCase().runAction(t)
+		check.Equal(t, "evicted pods", 2, len(w.In(api.Releasing)))
+		w.Close()
+	}
+}
+
+// TestCardsAreKeptWherePodsEndSoon: cards are also kept on a node whose pods the gang may not take, but that
+// end by their activeDeadlineSeconds within the hour. They are not kept where pods end later.
+func TestCardsAreKeptWherePodsEndSoon(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		deadline time.Duration
+		bound    string
+	}{
+		"within the hour": {65 * time.Minute, ""},
+		"later":           {75 * time.Minute, "u-0@n"},
+	}) {
+		w := newWorld("node n A 8; k inf 1: n*6 ran=10m; u tra 1: -; g inf 1: - cards=4", onJob("k", func(p *corev1.Pod) {
+			seconds := int64(tc.deadline.Seconds())
+			p.Spec.ActiveDeadlineSeconds = &seconds
+		}))
+		w.openSession().executeActions()
+		check.Equal(t, "bound", tc.bound, session.Names(w.In(api.Binding)))
+		w.Close()
+	}
 }

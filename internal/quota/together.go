@@ -1,0 +1,61 @@
+package quota
+
+import "cardquota.dev/operator/internal/card"
+
+// TogetherFit is how requests of several pods fit a queue together.
+type TogetherFit int
+
+// The answers of FitsTogether.
+const (
+	// ExceedsQuota: the pods wait for quota.
+	ExceedsQuota TogetherFit = iota
+	// WithinQuota: the queue would borrow.
+	WithinQuota
+	// WithinDeserved: the queue would use at most what it deserves.
+	WithinDeserved
+)
+
+// FitsTogether returns how the requests of some pods fit a queue together, beside what it uses now.
+// Each pod gets the first of its cards that the queue deserves, else the first one within its quota.
+// CPU and memory count as in FitsDeserved. Without a tree a queue deserves its quota.
+func (l *Ledger) FitsTogether(queue string, requests []Request, reclaimsCPU bool) TogetherFit {
+	q := l.readQueue(queue)
+	sums, fit := map[card.Name]card.Count{}, WithinDeserved
+	var compute Request
+	for _, r := range requests {
+		compute.MilliCPU, compute.Memory = AddSaturating(compute.MilliCPU, r.MilliCPU), AddSaturating(compute.Memory, r.Memory)
+		compute.IsFixed = compute.IsFixed || r.IsFixed
+		if r.Count == 0 {
+			continue
+		}
+		name, ofPod := q.chooseCard(r, sums)
+		if ofPod == ExceedsQuota {
+			return ExceedsQuota
+		}
+		sums[name] = sums[name].Add(r.Count)
+		fit = min(fit, ofPod)
+	}
+
+	if len(q.insufficientCPUMemory(compute, noRelease)) > 0 {
+		return ExceedsQuota
+	}
+	if l.FitsDeserved(queue, compute, reclaimsCPU) != nil {
+		return WithinQuota
+	}
+	return fit
+}
+
+// chooseCard returns the card that a pod gets beside some sums, and how it fits.
+func (q *queueLedger) chooseCard(r Request, sums map[card.Name]card.Count) (chosen card.Name, fit TogetherFit) {
+	for _, name := range r.Names {
+		total := sums[name].Add(r.Count)
+		switch {
+		case !q.fitsCard(name, total, r.IsFixed):
+		case q.tree == nil || q.beyondDeserved(name, int64(total)) == nil:
+			return name, WithinDeserved
+		case fit == ExceedsQuota:
+			chosen, fit = name, WithinQuota
+		}
+	}
+	return chosen, fit
+}

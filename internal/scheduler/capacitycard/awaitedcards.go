@@ -1,0 +1,230 @@
+package capacitycard
+
+import (
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/card"
+)
+
+// awaitedCards are the free cards that are kept for jobs that lack more of them, while the action
+// allocate runs and after it. Otherwise a job of several cards would never start beside jobs of one
+// card, which take each card as it becomes free.
+type awaitedCards struct {
+	// byNode are the pods for which free cards are kept, by node.
+	byNode map[string][]awaitingPod
+	// running are the jobs that ran pods when allocate began, if a job below its minimum waits.
+	running map[api.JobID]bool
+}
+
+// awaitingPod is a pod for which the free cards of a node are kept.
+type awaitingPod struct {
+	*waitingJob
+	task  *api.TaskInfo
+	node  *freeNode
+	count card.Count
+	// serviceType is that of the pod, priority that of its queue.
+	serviceType string
+	priority    int32
+}
+
+// loadAwaitedCards finds the cards that are kept for waiting jobs when allocate begins. It restarts the
+// reservations of those for which more cards are free than before.
+func (p *plugin) loadAwaitedCards() {
+	p.awaited = nil
+	if !p.hasWaitingReservations() {
+		return
+	}
+	free := p.newFreeCards()
+	waiting := p.listWaitingJobs(free)
+	p.prolongReservations(waiting, free)
+	p.orderJobsBelowMinimum(waiting)
+	p.keepAwaitedCards(waiting, free)
+}
+
+// reloadAwaitedCards finds them again, after the first run of allocate in a tree.
+func (p *plugin) reloadAwaitedCards() {
+	if !p.hasWaitingReservations() {
+		return
+	}
+	before, free := p.awaited, p.newFreeCards()
+	waiting := p.listWaitingJobs(free)
+	p.orderJobsBelowMinimum(waiting)
+	p.awaited = nil // the checks of nodes read it
+	p.keepAwaitedCards(waiting, free)
+	if before != nil && p.awaited != nil {
+		p.awaited.running = before.running // without those that the first run started
+	}
+}
+
+// hasWaitingReservations reports whether some job waits for anything.
+func (p *plugin) hasWaitingReservations() bool {
+	for _, entry := range p.cache.reservations {
+		if entry.isWaiting {
+			return true
+		}
+	}
+	return false
+}
+
+// keepAwaitedCards keeps free cards for waiting jobs with a reservation.
+func (p *plugin) keepAwaitedCards(waiting []*waitingJob, free *freeCards) {
+	now, kept := p.cache.now(), &awaitedCards{byNode: map[string][]awaitingPod{}}
+	for _, w := range waiting {
+		if !p.cache.reservations[w.job.PgUID].isReserved(now) {
+			continue
+		}
+		for _, task := range w.missing {
+			if p.keepsCards(w, task) {
+				p.keepForPod(kept, w, task, free)
+			}
+		}
+	}
+	if len(kept.byNode) > 0 {
+		kept.running = p.findRunningJobs(waiting)
+		p.awaited = kept
+	}
+}
+
+// keepsCards reports whether cards are kept for a pod: in a tree for what its queue deserves, in flat
+// queues if it may reclaim, and if its job runs below its minimum. Of a pod for which cards were
+// reclaimed on a node, these are kept already.
+func (p *plugin) keepsCards(w *waitingJob, task *api.TaskInfo) bool {
+	if p.hasPromisedNode(task) || p.RequestFor(task).Count == 0 {
+		return false
+	}
+	if p.cache.tree.isTree {
+		isLater := p.deservedFirst != nil && p.deservedFirst.later[w.job.UID]
+		return w.isBelowMinimum || (!w.borrows && !isLater)
+	}
+	return w.isBelowMinimum || (mayTakeCards(task) && p.args.serviceTypes.Reclaims(p.ServiceType(task)))
+}
+
+// keepForPod keeps the free cards of the node that lacks the fewest cards for a pod. Of the nodes with the
+// first card that the pod names, it takes the first one.
+func (p *plugin) keepForPod(kept *awaitedCards, w *waitingJob, task *api.TaskInfo, free *freeCards) {
+	r, _ := p.checkInputFor(task)
+	var best *freeNode
+	for _, name := range r.request.Names {
+		if p.usesCard(w, r, name) {
+			best = p.nodeToKeep(task, free.byName[name], free)
+		}
+		if best != nil {
+			break
+		}
+	}
+	if best == nil {
+		return
+	}
+
+	count := min(r.request.Count, best.future.Sub(best.kept))
+	best.kept = best.kept.Add(count)
+	kept.byNode[best.Name] = append(kept.byNode[best.Name], awaitingPod{
+		waitingJob: w, task: task, node: best, count: count, serviceType: p.ServiceType(task), priority: p.ssn.Queues[w.job.Queue].Queue.Spec.Priority,
+	})
+}
+
+// nodeToKeep returns the node that has most of the cards for a pod, nil if none of them has a free card and
+// would fit the pod once others leave.
+func (p *plugin) nodeToKeep(task *api.TaskInfo, nodes []*freeNode, free *freeCards) (best *freeNode) {
+	count, kind := p.RequestFor(task).Count, free.kindOf(task)
+	until, most := p.cache.now().Add(p.args.maxReservation), card.Count(0)
+	for _, node := range nodes {
+		left := node.future.Sub(node.kept)
+		if min(left, count) <= most {
+			continue
+		}
+		leaving, fits := free.fitsOnceOthersLeave(kind, node, until)
+		if fits && left.Add(leaving) >= count {
+			best, most = node, min(left, count)
+		}
+	}
+	return best
+}
+
+// findRunningJobs returns the jobs that run pods, nil if no job waits below its minimum.
+func (p *plugin) findRunningJobs(waiting []*waitingJob) map[api.JobID]bool {
+	running := map[api.JobID]bool{}
+	for _, w := range waiting {
+		if !w.isBelowMinimum {
+			continue
+		}
+		for id, job := range p.ssn.Jobs {
+			if hasAllocatedPods(job) {
+				running[id] = true
+			}
+		}
+		return running
+	}
+	return nil
+}
+
+// awaitedCardsStayFree: the node has cards beside those that are kept for waiting jobs from this pod.
+// What this session placed is already counted on the node.
+func awaitedCardsStayFree(p *plugin, r checkInput, node *api.NodeInfo) int {
+	if p.awaited == nil || r.request.Count == 0 || len(p.awaited.byNode[node.Name]) == 0 || p.isPromised(r.task, node) {
+		return nodeFits
+	}
+	var kept card.Count
+	awaiting := p.awaited.byNode[node.Name]
+	for i := range awaiting {
+		a := &awaiting[i]
+		if a.task.Status == api.Pending && a.node.resource == r.request.Resource && p.isKeptFrom(a, r, node) {
+			kept = kept.Add(a.count)
+		}
+	}
+	if kept == 0 {
+		return nodeFits
+	}
+	resource := r.request.Resource
+	free := node.Idle.Get(resource) + node.Releasing.Get(resource) - node.Pipelined.Get(resource)
+	if free < float64(kept.Add(r.request.Count))*milli {
+		return cardsAwaitedByOthers
+	}
+	return nodeFits
+}
+
+// isPromised reports whether pods on a node were evicted for a pod.
+func (p *plugin) isPromised(task *api.TaskInfo, node *api.NodeInfo) bool {
+	uid := task.Pod.UID
+	nominated := p.cache.nominations[uid]
+	return (nominated.preempts && nominated.node == node.Name) || p.cache.reclaimedRoom[uid].node == node.Name || p.cache.preemptedCards[uid].node == node.Name
+}
+
+// hasPromisedNode reports whether freed cards of some node are kept for a pod.
+func (p *plugin) hasPromisedNode(task *api.TaskInfo) bool {
+	_, hasReclaimed := p.cache.reclaimedRoom[task.Pod.UID]
+	_, hasPreempted := p.cache.preemptedCards[task.Pod.UID]
+	return hasReclaimed || hasPreempted
+}
+
+// isKeptFrom reports whether the cards of a waiting pod are kept from another pod on a node.
+func (p *plugin) isKeptFrom(a *awaitingPod, r checkInput, node *api.NodeInfo) bool {
+	if a.job == r.job || (a.job.Queue == r.job.Queue && a.job.Priority < r.job.Priority) {
+		return false
+	}
+	queue := p.ssn.Queues[r.job.Queue]
+	if queue == nil {
+		return false
+	}
+	if p.cache.tree.isTree {
+		name, _ := p.inventory.CardOnNode(node.Name, r.request.Resource)
+		switch isDeserved := p.deservesCard(r, name); {
+		case isDeserved && a.borrows:
+			return false
+		case !isDeserved && !a.borrows:
+			return true
+		}
+		return p.comesAfter(a, r.job, queue)
+	}
+	isReclaimable := queue.Queue.Spec.Priority < a.priority && p.args.serviceTypes.CanReclaim(a.serviceType, p.ServiceType(r.task))
+	return isReclaimable || p.comesAfter(a, r.job, queue)
+}
+
+// comesAfter reports whether a job comes after one that runs below its minimum: it does not run yet, and
+// is of another queue of equal priority, or of the same queue and not of higher priority.
+func (p *plugin) comesAfter(a *awaitingPod, job *api.JobInfo, queue *api.QueueInfo) bool {
+	if !a.isBelowMinimum || p.awaited.running[job.UID] {
+		return false
+	}
+	return job.Queue == a.job.Queue || queue.Queue.Spec.Priority == a.priority
+}

@@ -1,0 +1,228 @@
+package capacitycard
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// freeCards are the free cards of all nodes that take pods, and which waiting pods could use them.
+type freeCards struct {
+	p      *plugin
+	byName map[card.Name][]*freeNode
+	// kinds are the pods that were looked at, one of each kind, by job.
+	kinds map[api.JobID][]*podKind
+	// checksLeft is how many more nodes may be checked for pods.
+	checksLeft int
+}
+
+// freeNode is a node with free cards of one name.
+type freeNode struct {
+	*api.NodeInfo
+	resource corev1.ResourceName
+	// idle are free, future also has those of terminating pods. kept are those of future that are kept
+	// for waiting pods.
+	idle, future, kept card.Count
+}
+
+// podKind is a pod of a job, for all of its pods that fit the same nodes.
+type podKind struct {
+	task  *api.TaskInfo
+	nodes map[*freeNode]*nodeUse
+	// fitsNowhere is set if no node has to be checked.
+	fitsNowhere bool
+}
+
+// nodeUse is how pods of a kind could use a node.
+type nodeUse struct {
+	// fitsEmpty is set if a pod could run there without other pods.
+	fitsEmpty bool
+	// fits is set if a pod could run there once all pods are gone from which it may take cards, or which
+	// end soon. They use leaving cards. hasLeaving is set once this is known.
+	fits, hasLeaving bool
+	leaving          card.Count
+}
+
+// maxFreeCardChecks bounds how many nodes a session checks for waiting pods. Beyond it, free cards are
+// not kept, which costs waiting jobs their turn but no time.
+const maxFreeCardChecks = 10_000
+
+// newFreeCards lists the nodes with free cards.
+func (p *plugin) newFreeCards() *freeCards {
+	f := &freeCards{p: p, byName: map[card.Name][]*freeNode{}, kinds: map[api.JobID][]*podKind{}, checksLeft: maxFreeCardChecks}
+	states := p.cache.nodes.Nodes()
+	for i := range states {
+		node := p.ssn.Nodes[states[i].Name]
+		if node == nil || !states[i].IsReady || states[i].IsCordoned {
+			continue
+		}
+		for _, offered := range states[i].Cards {
+			idle := node.Idle.Get(offered.Resource)
+			future := idle + node.Releasing.Get(offered.Resource) - node.Pipelined.Get(offered.Resource)
+			if future < milli {
+				continue
+			}
+			at := &freeNode{NodeInfo: node, resource: offered.Resource, idle: card.Count(idle / milli), future: card.Count(future / milli)}
+			at.kept = min(at.future, p.promisedCards(at))
+			f.byName[offered.Name] = append(f.byName[offered.Name], at)
+		}
+	}
+	return f
+}
+
+// promisedCards returns how many cards of a node are kept for pods for which others were evicted.
+func (p *plugin) promisedCards(node *freeNode) (kept card.Count) {
+	add := func(task *api.TaskInfo) {
+		if request := p.RequestFor(task); task.Status == api.Pending && request.Resource == node.resource {
+			kept = kept.Add(request.Count)
+		}
+	}
+	for i := range p.reclaimedRoom[node.Name] {
+		add(p.reclaimedRoom[node.Name][i].task)
+	}
+	for _, preemptor := range p.preemptedCards.byNode[node.Name] {
+		add(preemptor.task)
+	}
+	return kept
+}
+
+// mayHelp reports whether cards are free that some pending pod of a job may use.
+func (f *freeCards) mayHelp(job *api.JobInfo) bool {
+	if len(f.byName) == 0 {
+		return false
+	}
+	for _, task := range job.TaskStatusIndex[api.Pending] {
+		for _, name := range f.p.RequestFor(task).Names {
+			if len(f.byName[name]) > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// kindOf returns the kind of a pod.
+func (f *freeCards) kindOf(task *api.TaskInfo) *podKind {
+	for _, kind := range f.kinds[task.Job] {
+		if f.p.fitSameNodes(kind.task, task) {
+			return kind
+		}
+	}
+	kind := &podKind{task: task, nodes: map[*freeNode]*nodeUse{}}
+	f.kinds[task.Job] = append(f.kinds[task.Job], kind)
+
+	wasTried := f.p.triedTasks[task.UID]
+	kind.fitsNowhere = f.p.ssn.PrePredicateFn(task) != nil
+	if !wasTried { // allocate has not tried it
+		delete(f.p.triedTasks, task.UID)
+	}
+	return kind
+}
+
+// fitSameNodes reports whether two pods of a job certainly fit the same nodes.
+func (p *plugin) fitSameNodes(a, b *api.TaskInfo) bool {
+	x, y := &a.Pod.Spec, &b.Pod.Spec
+	return a.TaskRole == b.TaskRole && a.InitResreq.Equal(b.InitResreq, api.Zero) && p.RequestFor(a).Named.String() == p.RequestFor(b).Named.String() &&
+		equality.Semantic.DeepEqual(x.NodeSelector, y.NodeSelector) && equality.Semantic.DeepEqual(x.Affinity, y.Affinity) && equality.Semantic.DeepEqual(x.Tolerations, y.Tolerations)
+}
+
+// useOf returns how pods of a kind could use a node, nil if that is not to be checked any more.
+func (f *freeCards) useOf(kind *podKind, node *freeNode) *nodeUse {
+	use := kind.nodes[node]
+	if use != nil || kind.fitsNowhere || f.checksLeft == 0 {
+		return use
+	}
+	f.checksLeft--
+	use = &nodeUse{}
+	kind.nodes[node] = use
+	use.fitsEmpty = kind.task.InitResreq.LessEqual(node.Allocatable, api.Zero) && f.p.ssn.PredicateForPreemptAction(kind.task, node.NodeInfo) == nil
+	return use
+}
+
+// countFor returns how many free cards the missing pods of a job could use, if others on their nodes were
+// gone.
+func (f *freeCards) countFor(w *waitingJob) (count card.Count) {
+	counted, kinds := map[*freeNode]bool{}, map[*podKind]bool{}
+	for _, task := range w.missing {
+		kind := f.kindOf(task)
+		if kinds[kind] {
+			continue
+		}
+		kinds[kind] = true
+		r, _ := f.p.checkInputFor(task)
+		for _, name := range r.request.Names {
+			if !f.p.usesCard(w, r, name) {
+				continue
+			}
+			for _, node := range f.byName[name] {
+				if use := f.useOf(kind, node); use != nil && use.fitsEmpty && !counted[node] {
+					counted[node] = true
+					count = count.Add(node.idle)
+				}
+			}
+		}
+	}
+	return count
+}
+
+// fitsOnceOthersLeave returns how many cards on a node are used by pods from which a kind of pods may take
+// cards, or which end within a time. It is false if the kind does not fit the node without them.
+func (f *freeCards) fitsOnceOthersLeave(kind *podKind, node *freeNode, until time.Time) (leaving card.Count, fits bool) {
+	use := f.useOf(kind, node)
+	if use == nil || !use.fitsEmpty {
+		return 0, false
+	}
+	if !use.hasLeaving {
+		use.hasLeaving = true
+		left := f.p.FutureIdleOn(node.NodeInfo)
+		before := left.Get(node.resource)
+		for _, other := range f.p.leavingTasks(kind.task, node, until) {
+			left.Add(other.Resreq)
+		}
+		use.leaving = card.Count((left.Get(node.resource) - before) / milli)
+		use.fits = kind.task.InitResreq.LessEqual(left, api.Zero)
+	}
+	return use.leaving, use.fits
+}
+
+// leavingTasks returns the pods with cards of a node from which a pod may take cards by the rules, also
+// while they are protected for a time, and those that end before a time.
+func (p *plugin) leavingTasks(task *api.TaskInfo, node *freeNode, until time.Time) (leaving []*api.TaskInfo) {
+	name, _ := p.inventory.CardOnNode(node.Name, node.resource)
+	taken := map[api.QueueID]int64{}
+	for _, other := range node.Tasks {
+		if other.Status == api.Releasing || other.Status == api.Pipelined || p.RequestFor(other).Count == 0 {
+			continue
+		}
+		if workload.EndsBefore(other.Pod, until) || (mayTakeCards(task) && p.mayTake(task, other, name, taken)) {
+			leaving = append(leaving, other)
+		}
+	}
+	return leaving
+}
+
+// mayTake reports whether a pod may take the cards of another one beside what it takes of each queue. In a
+// tree it takes what queues have borrowed, and by the service types what is beyond their guarantee.
+func (p *plugin) mayTake(task, other *api.TaskInfo, name card.Name, taken map[api.QueueID]int64) bool {
+	rule, count := p.ReclaimRule(task, other), int64(p.RequestFor(other).Count)
+	if rule == NotReclaimable || !p.IsTree() {
+		return rule != NotReclaimable
+	}
+	path := p.PathBelow(p.ssn.Jobs[task.Job].Queue, p.VictimQueue(other))
+	isKept := func(queue api.QueueID) bool {
+		return taken[queue]+count > p.AboveGuarantee(queue, name) || (rule == ReclaimableByTree && taken[queue] >= p.AboveDeserved(queue, name))
+	}
+	if slices.ContainsFunc(path, isKept) {
+		return false
+	}
+	for _, queue := range path {
+		taken[queue] += count
+	}
+	return true
+}

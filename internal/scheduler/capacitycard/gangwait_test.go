@@ -1,0 +1,257 @@
+package capacitycard
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/session"
+)
+
+// waitScene is a scene of which a session runs each minute. What a session places runs in the next one.
+type waitScene struct {
+	*scene
+	clock  time.Time
+	minute int
+	bound  string
+}
+
+func newWaitScene(s *scene) *waitScene {
+	w := &waitScene{scene: s, clock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), minute: -1}
+	s.m.now = func() time.Time { return w.clock }
+	return w
+}
+
+// runMinute runs the session of the next minute.
+func (w *waitScene) runMinute() {
+	w.minute++
+	w.clock = w.clock.Add(time.Minute)
+	w.Cache = nil
+	w.enqueueAndAllocate()
+	w.bound = session.Names(w.In(api.Binding))
+	placed := map[string]string{}
+	for _, task := range w.In(api.Binding) {
+		placed[task.Name] = task.NodeName
+	}
+	for _, g := range w.Groups {
+		if job := w.Job(g.Name); job != nil {
+			g.Status.Phase = v1beta1.PodGroupPhase(job.PodGroup.Status.Phase)
+		}
+	}
+	w.Close()
+	for name, node := range placed {
+		pod := w.Pod(name)
+		pod.Spec.NodeName, pod.Status.Phase = node, corev1.PodRunning
+	}
+}
+
+// endPods ends pods by a prefix of their names, at most some.
+func (w *waitScene) endPods(prefix string, most int) {
+	w.Pods = slices.DeleteFunc(w.Pods, func(p *corev1.Pod) bool {
+		ends := most > 0 && strings.HasPrefix(p.Name, prefix)
+		if ends {
+			most--
+		}
+		return ends
+	})
+}
+
+// TestKeptCardsEndWithTheReservation: a gang that gets no more cards loses those that are kept for it after
+// five minutes.
+func TestKeptCardsEndWithTheReservation(t *testing.T) {
+	w := newWaitScene(newTreeScene(t, `node a A 6; queue x {"A":8} training deserved={"A":4}; queue y {"A":8} training deserved={"A":4}
+		runs x 1: a*4; b x 1: -*2; c y 3: -*3`))
+	for range 5 {
+		w.runMinute()
+		check.Equal(t, fmt.Sprintf("bound in minute %d", w.minute), "", w.bound)
+	}
+	w.runMinute()
+	check.Equal(t, "bound after five minutes", "b-0@a b-1@a", w.bound)
+}
+
+// TestFreeCardsProlongAReservation: a gang of eight waits while the pods of another queue end, one a minute.
+// Small jobs of its own queue do not take the cards that become free, because it keeps its reservation.
+func TestFreeCardsProlongAReservation(t *testing.T) {
+	text := `node a A 8; queue q {"A":8} cpu=100; queue o {"A":8} cpu=100; r o 1: a*8; gang q 8: -*8 least=8`
+	for i := range 8 {
+		text += fmt.Sprintf("; s%d q 1: - least=1 phase=Pending", i)
+	}
+	w := newWaitScene(newScene(t, text))
+	for range 8 {
+		w.runMinute()
+		check.Equal(t, fmt.Sprintf("bound in minute %d", w.minute), "", w.bound)
+		w.endPods("r-", 1)
+	}
+	w.runMinute()
+	check.That(t, strings.HasPrefix(w.bound, "gang-0@a gang-1@a"), "bound when eight cards are free: %q", w.bound)
+}
+
+// TestReservationEndsWithoutMoreFreeCards: it also ends if the number of free cards only falls, and if as
+// many are free as before.
+func TestReservationEndsWithoutMoreFreeCards(t *testing.T) {
+	w := newWaitScene(newScene(t, `node a A 8; queue q {"A":8} cpu=100; queue o {"A":8} cpu=100; r o 1: a*6; gang q 8: -*8 least=8; small q 1: - least=1 phase=Pending`))
+	for range 5 {
+		w.runMinute()
+		check.Equal(t, fmt.Sprintf("bound in minute %d", w.minute), "", w.bound)
+	}
+	w.runMinute()
+	check.Equal(t, "bound after five minutes", "small-0@a", w.bound)
+}
+
+// flickering is a gang that waits for eight cards, of which one becomes free and is used again by turns.
+func flickering(t *testing.T, args framework.Arguments) *waitScene {
+	w := newWaitScene(newScene(t, `node a A 8; node b B; queue q {"A":8} cpu=100; queue o {"A":8} cpu=100; r o 1: a*7; f o 1: a; gang q 8: -*8 least=8; small q 1: - least=1 phase=Pending class=low`).withArguments(args))
+	w.Groups[2].CreationTimestamp = metav1.NewTime(w.clock.Add(-time.Hour))
+	return w
+}
+
+// flicker runs a minute in which a card is free, or used.
+func (w *waitScene) flicker() {
+	w.runMinute()
+	if w.minute%2 == 0 {
+		w.endPods("f-", 1)
+	} else {
+		w.addObjects("f o 1: a")
+	}
+}
+
+// TestFreeCardsProlongAReservationForAnHour: not longer, also if they become free again and again. The
+// argument maxReservation sets another time.
+func TestFreeCardsProlongAReservationForAnHour(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		args        framework.Arguments
+		least, most int
+	}{
+		"an hour":        {nil, 58, 62},
+		"twenty minutes": {framework.Arguments{"maxReservation": "20m"}, 18, 22},
+	}) {
+		w := flickering(t, tc.args)
+		for w.bound == "" && w.minute < 100 {
+			w.flicker()
+		}
+		check.Equal(t, "bound first", "small-0@a", w.bound)
+		check.That(t, w.minute >= tc.least && w.minute <= tc.most, "the reservation ends in minute %d, want %d to %d", w.minute, tc.least, tc.most)
+	}
+}
+
+// TestJobWithoutReservationComesAfterItsEquals: a job that has waited as long as allowed gets no reservation
+// and comes after younger jobs, until it requests something else.
+func TestJobWithoutReservationComesAfterItsEquals(t *testing.T) {
+	w := flickering(t, framework.Arguments{"maxReservation": "6m"})
+	for range 20 {
+		w.flicker()
+	}
+	gang := w.m.reservations[w.Groups[2].UID]
+	check.That(t, gang != nil && gang.isExhausted, "the gang still has a reservation")
+	w.Cache = nil
+	w.addObjects("young q 1: -")
+	w.Groups[len(w.Groups)-1].CreationTimestamp = metav1.NewTime(w.clock)
+	w.openSession()
+	check.That(t, w.Ssn.JobOrderFn(w.Job("young"), w.Job("gang")), "the gang still comes before a younger job")
+	w.Close()
+
+	w.Cache = nil
+	w.Pods = slices.DeleteFunc(w.Pods, func(p *corev1.Pod) bool { return p.Name == "gang-7" })
+	w.Groups[2].Spec.MinMember = 7
+	w.openSession()
+	check.That(t, w.Ssn.JobOrderFn(w.Job("gang"), w.Job("young")), "the gang comes last although it requests something else")
+	w.Close()
+}
+
+// TestReservationOfARunningJobEnds: a job runs with as many pods as its minimum, but a role lacks one that
+// fits no node. Its reservation keeps no card from other jobs after five minutes.
+func TestReservationOfARunningJobEnds(t *testing.T) {
+	w := newWaitScene(newScene(t, `node a A 8; queue q {"A":5}; j q 4: - a*4 tasks=ps*1/1,w*4/3; small q 1: - least=1 phase=Pending`))
+	w.Pods[0].Spec.NodeSelector = map[string]string{"zone": "nowhere"}
+	for range 5 {
+		w.runMinute()
+		check.Equal(t, fmt.Sprintf("bound in minute %d", w.minute), "", w.bound)
+	}
+	w.runMinute()
+	check.Equal(t, "bound after five minutes", "small-0@a", w.bound)
+}
+
+// TestJobBelowItsMinimumComesFirst: seven pods of a gang of eight run, and the eighth was created again. It
+// gets the next card before jobs that do not run yet, of its own queue and of another queue of equal
+// priority, also if they are older and it has waited for longer than five minutes.
+func TestJobBelowItsMinimumComesFirst(t *testing.T) {
+	const gang = `node a A 8; queue q {"A":8} cpu=100; queue o {"A":8} cpu=100; g q 8: a*7 - least=8; r o 1: a; `
+	for t, tc := range check.Cases(t, map[string]struct{ text, bound string }{
+		"a job of its queue":                    {gang + "other q 1: - least=1 phase=Pending", "g-7@a"},
+		"a job of another queue":                {gang + "other o 1: -", "g-7@a"},
+		"a job of another queue that uses less": {gang + `queue p {"A":80} cpu=100; other p 1: -`, "g-7@a"},
+		"not before a queue of higher priority": {gang + `queue p {"A":8} 30000 cpu=100; other p 1: -`, "other-0@a"},
+		"not before a job of higher priority":   {gang + "other q 1: - class=high", "other-0@a"},
+		"not on a node that it cannot use":      {gang + `node b B 1; queue o {"A":8,"B":8} cpu=100; other o 1: - card=B`, "other-0@b"},
+	}) {
+		for _, freeAfter := range []int{3, 7} {
+			s := newScene(t, tc.text)
+			w := newWaitScene(s)
+			for _, g := range s.Groups {
+				g.CreationTimestamp = metav1.NewTime(w.clock)
+				if g.Name == "other" {
+					g.CreationTimestamp = metav1.NewTime(w.clock.Add(-time.Hour))
+				}
+			}
+			s.Groups[0].Status.Phase = v1beta1.PodGroupUnknown
+			for w.bound == "" && w.minute < 12 {
+				if w.minute+1 == freeAfter {
+					w.endPods("r-", 1)
+				}
+				w.runMinute()
+			}
+			check.Equal(t, fmt.Sprintf("bound first, with a card that is free after %d minutes", freeAfter), tc.bound, w.bound)
+		}
+	}
+}
+
+// TestWhatIsDeservedComesBeforeAJobBelowItsMinimum: in a tree.
+func TestWhatIsDeservedComesBeforeAJobBelowItsMinimum(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct{ deserved, bound string }{
+		"it would borrow":      {"7", "other-0@a"},
+		"it deserves the card": {"8", "g-7@a"},
+	}) {
+		w := newWaitScene(newTreeScene(t, `node a A 8; queue q {"A":8} training deserved={"A":`+tc.deserved+`}; queue o {"A":8} training deserved={"A":1}
+			g q 8: a*7 - least=8; other o 1: -`))
+		w.Groups[0].Status.Phase = v1beta1.PodGroupUnknown
+		w.runMinute()
+		check.Equal(t, "bound", tc.bound, w.bound)
+	}
+}
+
+// TestCardsAreKeptForAJobBelowItsMinimum: it lacks two pods, and one card is free. A job of another queue
+// that does not run yet does not take it.
+func TestCardsAreKeptForAJobBelowItsMinimum(t *testing.T) {
+	w := newWaitScene(newScene(t, `node a A 8; queue q {"A":8} cpu=100; queue o {"A":8} cpu=100; g q 8: a*6 -*2 least=8; r o 1: a*2; other o 1: -; runs o 1: -`))
+	w.Groups[0].Status.Phase = v1beta1.PodGroupUnknown
+	w.runMinute()
+	w.endPods("r-", 1)
+	w.runMinute()
+	check.Equal(t, "bound while one card is free", "", w.bound)
+	w.endPods("r-", 1)
+	w.runMinute()
+	check.Equal(t, "bound when both are free", "g-6@a g-7@a", w.bound)
+}
+
+// TestNoCardIsKeptWithoutQuota: a pod may run on A or B, its queue has quota for B only. A free A is not kept
+// for it.
+func TestNoCardIsKeptWithoutQuota(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct{ quota, bound string }{
+		"without quota of A": {`{"B":8}`, "t-0@a t-1@a"},
+		"with quota of A":    {`{"A":8,"B":8}`, ""},
+	}) {
+		w := newWaitScene(newScene(t, `node a A 8; queue inf `+tc.quota+` 80000 inference cpu=100; queue tra {"A":8} 20000 training cpu=100
+			r tra 1: a*6; t tra 1: -*2; g inf 4: -*4 card=A|B`))
+		w.runMinute()
+		check.Equal(t, "bound", tc.bound, w.bound)
+	}
+}

@@ -1,0 +1,90 @@
+package capacitycard
+
+import (
+	"slices"
+
+	"volcano.sh/volcano/pkg/scheduler/api"
+)
+
+// jobOrder puts first a job that runs below its minimum: it holds cards with which it does not work. Last
+// comes one whose reservation ended for good. Volcano asks after the plugins priority and gang, so it
+// orders jobs of equal priority.
+func (p *plugin) jobOrder(l, r any) int {
+	left, right := l.(*api.JobInfo), r.(*api.JobInfo)
+	return p.jobRank(left) - p.jobRank(right)
+}
+
+func (p *plugin) jobRank(job *api.JobInfo) int {
+	switch {
+	case p.belowMinimum[job.UID] && !p.ssn.JobReady(job):
+		return 0
+	case p.exhausted[job.UID] && !p.belowMinimum[job.UID]:
+		return 2
+	}
+	return 1
+}
+
+// isBelowMinimum reports whether a job runs, but lacks pods for its minimum. allocated is how many of its
+// pods have a node.
+func (p *plugin) isBelowMinimum(job *api.JobInfo, allocated int) bool {
+	hasRoles := len(job.TaskMinAvailable) > 1
+	if allocated == 0 || len(job.TaskStatusIndex[api.Pending]) == 0 || (!hasRoles && job.IsReady()) {
+		return false
+	}
+	return len(p.missingTasks(job)) > 0
+}
+
+// jobsAhead are jobs below their minimum that a part of allocate tries before others of equal priority,
+// and how many of them each queue has.
+type jobsAhead struct {
+	untried map[api.JobID]bool
+	queues  map[api.QueueID]int
+}
+
+// orderJobsBelowMinimum lets the next part of allocate begin with queues in which a job runs below its
+// minimum, unless one of higher priority waits there: that would get the precedence.
+func (p *plugin) orderJobsBelowMinimum(waiting []*waitingJob) {
+	p.jobsAhead = nil
+	if !slices.ContainsFunc(waiting, func(w *waitingJob) bool { return w.isBelowMinimum }) {
+		return
+	}
+	ahead, highest := &jobsAhead{map[api.JobID]bool{}, map[api.QueueID]int{}}, p.highestWaitingPriorities()
+	for _, w := range waiting {
+		isTried := p.deservedFirst == nil || !p.deservedFirst.borrows || p.deservedFirst.borrowers[w.job.UID]
+		if isTried && w.isBelowMinimum && w.job.Priority >= highest[w.job.Queue] {
+			ahead.untried[w.job.UID] = true
+			ahead.queues[w.job.Queue]++
+		}
+	}
+	p.jobsAhead = ahead
+}
+
+// highestWaitingPriorities returns the highest priority of a job of each queue that waits for pods.
+func (p *plugin) highestWaitingPriorities() map[api.QueueID]int32 {
+	highest := map[api.QueueID]int32{}
+	for _, job := range p.ssn.Jobs {
+		if job.IsPending() || len(job.TaskStatusIndex[api.Pending]) == 0 {
+			continue
+		}
+		if priority, isKnown := highest[job.Queue]; !isKnown || job.Priority > priority {
+			highest[job.Queue] = job.Priority
+		}
+	}
+	return highest
+}
+
+// compareQueues puts first the queue in which a job below its minimum was not tried.
+func (a *jobsAhead) compareQueues(left, right api.QueueID) int {
+	if a == nil {
+		return 0
+	}
+	return min(a.queues[right], 1) - min(a.queues[left], 1)
+}
+
+// markTried records that allocate tries a job. Its queue is not in Volcano's heap then.
+func (a *jobsAhead) markTried(job *api.JobInfo) {
+	if a != nil && a.untried[job.UID] {
+		delete(a.untried, job.UID)
+		a.queues[job.Queue]--
+	}
+}

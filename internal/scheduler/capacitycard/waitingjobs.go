@@ -1,0 +1,155 @@
+package capacitycard
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/conf"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
+)
+
+// waitingJob is a job that lacks pods for its minimum and waits for cards only.
+type waitingJob struct {
+	job *api.JobInfo
+	// missing are the pods that it lacks, the largest first.
+	missing []*api.TaskInfo
+	// borrows is set if its queue would use more than it deserves with them.
+	borrows bool
+	// isBelowMinimum is set if other pods of it run.
+	isBelowMinimum bool
+}
+
+// findWaitingJob returns the missing pods of a job that waits for cards only: all of them fit the quota
+// together. It returns nil for other jobs. A job with a hard topology is none: its part of the
+// network is chosen when it is placed, so no node is known to help it.
+func (p *plugin) findWaitingJob(job *api.JobInfo) *waitingJob {
+	if len(job.TaskStatusIndex[api.Pending]) == 0 || len(job.TaskStatusIndex[api.Pipelined]) > 0 || job.PodGroup == nil {
+		return nil
+	}
+	isSkipped := job.IsPending() && conf.EnabledActionMap["enqueue"] // by allocate as well
+	if isSkipped || job.ContainsHardTopology() || job.ContainsSubJobPolicy() || p.checkQueue(job) != nil {
+		return nil
+	}
+	missing := p.missingTasks(job)
+	if len(missing) == 0 {
+		return nil
+	}
+
+	requests := make([]quota.Request, len(missing))
+	for i, task := range missing {
+		r, _ := p.checkInputFor(task)
+		if p.runChecks(quotaChecks, r) != nil {
+			return nil
+		}
+		requests[i] = r.request.Request
+	}
+	fit := p.ledger.FitsTogether(string(job.Queue), requests, p.ReclaimsAll())
+	if fit == quota.ExceedsQuota {
+		return nil
+	}
+	if result := p.ssn.JobValid(job); result != nil && !result.Pass {
+		return nil
+	}
+	slices.Reverse(missing)
+	return &waitingJob{job: job, missing: missing, borrows: fit != quota.WithinDeserved, isBelowMinimum: hasAllocatedPods(job)}
+}
+
+// usesCard reports whether a missing pod of a job may use a card: the quota has room for it, and the queue
+// deserves it, unless it borrows with the job.
+func (p *plugin) usesCard(w *waitingJob, r checkInput, name card.Name) bool {
+	if !p.ledger.FitsCard(string(w.job.Queue), name, r.request.Count, r.request.IsFixed) {
+		return false
+	}
+	return !p.cache.tree.isTree || w.borrows || p.deservesCard(r, name)
+}
+
+// hasAllocatedPods reports whether pods of a job have a node and have not finished.
+func hasAllocatedPods(job *api.JobInfo) bool {
+	for range tasksIn(job, api.AllocatedStatus) {
+		return true
+	}
+	return false
+}
+
+// mayTakeCards reports whether evictions are allowed for a pod at all.
+func mayTakeCards(task *api.TaskInfo) bool {
+	policy := task.Pod.Spec.PreemptionPolicy
+	return policy == nil || *policy != corev1.PreemptNever
+}
+
+// listWaitingJobs returns the jobs with a wait that keep cards, and the first one of each queue. Jobs of
+// the highest queue priority come first, then those that precede others of their queue.
+func (p *plugin) listWaitingJobs(free *freeCards) []*waitingJob {
+	var waiting []*waitingJob
+	first := map[api.QueueID]*waitingJob{}
+	for _, job := range p.ssn.Jobs {
+		entry := p.cache.reservations[job.PgUID]
+		if entry == nil || !entry.isWaiting {
+			continue
+		}
+		if !free.mayHelp(job) {
+			entry.freeCards = 0
+			continue
+		}
+		keeps, best := p.mayKeepCards(job), first[job.Queue]
+		if !keeps && best != nil && !p.ssn.JobOrderFn(job, best.job) {
+			continue
+		}
+		w := p.findWaitingJob(job)
+		switch {
+		case w == nil:
+		case keeps:
+			waiting = append(waiting, w)
+		case !entry.isExhausted:
+			first[job.Queue] = w
+		}
+	}
+	waiting = slices.AppendSeq(waiting, maps.Values(first))
+	slices.SortFunc(waiting, p.compareWaitingJobs)
+	return waiting
+}
+
+// compareWaitingJobs compares jobs by the priority of their queues, then by the order in their queue.
+func (p *plugin) compareWaitingJobs(a, b *waitingJob) int {
+	x, y := p.ssn.Queues[a.job.Queue], p.ssn.Queues[b.job.Queue]
+	if c := cmp.Or(cmp.Compare(y.Queue.Spec.Priority, x.Queue.Spec.Priority), cmp.Compare(x.UID, y.UID)); c != 0 {
+		return c
+	}
+	switch {
+	case p.ssn.JobOrderFn(a.job, b.job):
+		return -1
+	case p.ssn.JobOrderFn(b.job, a.job):
+		return 1
+	}
+	return 0
+}
+
+// mayKeepCards reports whether cards may be kept for a job, see keepsCards.
+func (p *plugin) mayKeepCards(job *api.JobInfo) bool {
+	if p.cache.tree.isTree || hasAllocatedPods(job) {
+		return true
+	}
+	for _, task := range job.TaskStatusIndex[api.Pending] {
+		return p.args.serviceTypes.Reclaims(p.ServiceType(task))
+	}
+	return false
+}
+
+// prolongReservations restarts the reservation of the first waiting job of each queue if it could use
+// more free cards than before.
+func (p *plugin) prolongReservations(waiting []*waitingJob, free *freeCards) {
+	now, seen := p.cache.now(), map[api.QueueID]bool{}
+	for _, w := range waiting {
+		entry := p.cache.reservations[w.job.PgUID]
+		if seen[w.job.Queue] || entry.isExhausted {
+			continue
+		}
+		seen[w.job.Queue] = true
+		entry.observeFreeCards(int64(free.countFor(w)), now, p.args.maxReservation)
+	}
+}
