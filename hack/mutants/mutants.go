@@ -14,6 +14,8 @@ var tables = []table{
 	{tests: "./internal/scheduler/cardreclaim", run: "BackoffLimit", mutants: jobPriceMutants},
 	{tests: "./internal/controller/cardquota", run: "(Metrics|Billed|Bill|Unknown|Deserved)", mutants: queueMetricsMutants},
 	{tests: "./internal/cardquota", run: "^(TestNewBindings|TestPodsAreNewOnce|TestOverAllocationIsAllowedByAll)$", mutants: bindingMetricsMutants},
+	{tests: "./internal/scheduler/capacitycard", run: "^Test(WhoPreempts|EveryQueuePreempts.*|PreemptLooksAtAllNodes|VotesCount.*|PreemptedCardsAreKept|SecondPreemptor.*)$", mutants: preemptMutants},
+	{tests: "./internal/quota", run: "^TestReplacedElasticUsageIsExact$", mutants: replacedElasticMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "(Metrics|Shows|Scrape)", mutants: sessionMetricsMutants},
 	{tests: "./internal/scheduler/cardreclaim", run: "^(TestReclaimCounters|TestReclaimEvents)$", mutants: reclaimMetricsMutants},
 }

@@ -10,7 +10,7 @@ import (
 
 // workPerSearchedNode is the approximate work of Volcano's preempt for a pod on a node:
 // predicates, scores and the choice of victims.
-const workPerSearchedNode = 2_000
+const workPerSearchedNode = 3_000
 
 // preemptSearches are the searches of preempt in one session. Volcano searches all nodes for
 // each pending pod. Searches that would find no node are left out as far as they are known.

@@ -1,0 +1,32 @@
+package main
+
+// The rules of who preempts, what enqueue counts for it, and what is kept for it.
+var preemptMutants = []mutant{
+	{"internal/scheduler/capacitycard/preemptors.go", `	return job.MinAvailable <= 1 && !isVCJob(job)`, `	return job.MinAvailable <= 1`, "a vcjob with a minimum of one is one job"},
+	{"internal/scheduler/capacitycard/preemptors.go", `	return job.MinAvailable <= 1 && !isVCJob(job)`, `	return true`, "a gang preempts other jobs only for its minimum"},
+	{"internal/scheduler/capacitycard/preemptors.go", `	return job.MinAvailable <= 1 && !isVCJob(job)`, `	return false`, "every pod of a Deployment preempts"},
+	{"internal/scheduler/capacitycard/preemptors.go", `	return roles[task.TaskRole] < job.TaskMinAvailable[task.TaskRole] ||`, `	return true ||`, "only the role that lacks pods preempts"},
+	{"internal/scheduler/capacitycard/preemptors.go", `	return g.mayPreemptJobs(job) || g.mayPreemptInside(job)`, `	return g.mayPreemptJobs(job)`, "inside a job the minimum does not matter"},
+	{"internal/scheduler/capacitycard/preemptors.go", `		p.ssn.Jobs = byQueue[queues.Pop().(*api.QueueInfo).UID]`, `		queues.Pop()`, "each queue is served alone"},
+	{"internal/scheduler/capacitycard/predicate.go", `	if p.preemption != nil || len(`, `	if len(`, "preempt looks at all nodes"},
+	{"internal/scheduler/capacitycard/preemptableusage.go", `job.Priority < key.priority && p.hasPodToEvict(job)`, `p.hasPodToEvict(job)`, "a vote counts only jobs of lower priority"},
+	{"internal/scheduler/capacitycard/preemptableusage.go", ` && g.canEvictWholeJob(job)`, ``, "a vote counts no gang that stays"},
+	{"internal/scheduler/capacitycard/preemptableusage.go", `	if !conf.EnabledActionMap["preempt"] || `, `	if `, "a vote counts others only with the action preempt"},
+	{"internal/scheduler/capacitycard/preemptableusage.go", `		if neverPreempts(task) {`, `		if false {`, "a pod that never preempts counts no others"},
+	{"internal/scheduler/capacitycard/keptcards.go", `		return job.Priority <= w.job.Priority`, `		return job.Priority < w.job.Priority`, "an equal job gets no kept cards"},
+	{"internal/scheduler/capacitycard/keptcards.go", `		return job.Priority <= w.job.Priority`, `		return true`, "a higher job gets kept cards"},
+	{"internal/scheduler/capacitycard/keptcards.go", `	case w.job.Queue != job.Queue:
+		return true`, `	case w.job.Queue != job.Queue:
+		return job.Priority <= w.job.Priority`, "no other queue gets kept cards"},
+	{"internal/scheduler/capacitycard/keptcards.go", `Sub(made.since) < preemptorTimeout`, `Sub(made.since) < 2*preemptorTimeout`, "cards are kept for five minutes"},
+	{"internal/scheduler/capacitycard/keptcards.go", `		released.Remove(w.charge)`, `		_ = w.charge`, "quota is kept as well"},
+	{"internal/scheduler/capacitycard/preempt.go", `missingResources(task.InitResreq, p.IdleFor(task, node))`, `missingResources(task.InitResreq, p.FutureIdleOn(node))`, "a second preemptor does not count on kept cards"},
+}
+
+// What a job that preempts counts as elastic.
+var replacedElasticMutants = []mutant{
+	{"internal/quota/inqueue.go", `	for _, e := range removed {
+		c.removeElastic(e)
+	}
+`, ``, "what a job gives is counted once"},
+}
