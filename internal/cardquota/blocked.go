@@ -1,6 +1,7 @@
 package cardquota
 
 import (
+	"cmp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -61,10 +62,9 @@ func (c *counter) countPodGroup(group *v1beta1.PodGroup) {
 
 // countPodGroupRequest counts the request of a PodGroup without pods as pending.
 func (c *counter) countPodGroupRequest(t *queueUsage, queue string, group *v1beta1.PodGroup) {
-	total, written := workload.CardRequestAnnotation(group)
-	request, refusal := c.resolver.PodGroupRequest(total, written, group.Spec.MinResources)
-	t.addPending(group.CreationTimestamp)
 	why, isBlocked := PodGroupPendingReason(group)
+	request, refusal := blocked.GroupRequest(&c.resolver, group, why.Message)
+	t.addPending(group.CreationTimestamp)
 	if refusal != nil {
 		why, isBlocked = *refusal, true
 	}
@@ -80,8 +80,8 @@ func (c *counter) countPodGroupRequest(t *queueUsage, queue string, group *v1bet
 		if isBlocked {
 			w.request = blocked.Request{Names: d.Names, Count: d.Count, IsJob: true}
 			w.entry.Card, w.entry.Count = card.NewRequest(d.Names...).String(), int64(d.Count)
-			if !written {
-				w.entry.Card = c.resourceForCards(d.Names, *group.Spec.MinResources)
+			if _, isWritten := workload.CardRequestAnnotation(group); !isWritten && group.Spec.MinResources != nil {
+				w.entry.Card = cmp.Or(c.resourceForCards(d.Names, *group.Spec.MinResources), w.entry.Card)
 			}
 			t.waiting = append(t.waiting, w)
 		}

@@ -8,6 +8,7 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/blocked"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/cli/explanation"
@@ -86,9 +87,10 @@ func (w *whyReader) setRequest(asked string) {
 
 // setJobRequest sets what a job without pods requests.
 func (w *whyReader) setJobRequest(asked string) {
-	total, written := workload.CardRequestAnnotation(w.found.group)
-	request, _ := w.resolver.PodGroupRequest(total, written, w.found.group.Spec.MinResources)
-	w.input.Request = explanation.Request{PriorityClass: w.found.group.Spec.PriorityClassName, MilliCPU: request.MilliCPU, Memory: request.Memory, IsJob: true}
+	_, isWritten := workload.CardRequestAnnotation(w.found.group)
+	why, _ := cardquota.PodGroupPendingReason(w.found.group)
+	request, _ := blocked.GroupRequest(&w.resolver, w.found.group, why.Message)
+	w.input.Request = explanation.Request{PriorityClass: w.found.group.Spec.PriorityClassName, MilliCPU: request.MilliCPU, Memory: request.Memory, IsJob: true, IsAnyCard: !isWritten}
 	for i, demand := range request.Cards {
 		if i == 0 || card.NewRequest(demand.Names...).String() == asked {
 			w.input.Request.Names, w.input.Request.Count = demand.Names, demand.Count
@@ -99,7 +101,9 @@ func (w *whyReader) setJobRequest(asked string) {
 // setPodRequest sets what a pod requests.
 func (w *whyReader) setPodRequest(pod *corev1.Pod) {
 	request := w.resolver.Request(pod)
-	w.input.Request = explanation.Request{Names: request.Names, Count: request.Count, PriorityClass: pod.Spec.PriorityClassName, MilliCPU: request.MilliCPU, Memory: request.Memory}
+	w.input.Request = explanation.Request{
+		Names: request.Names, Count: request.Count, PriorityClass: pod.Spec.PriorityClassName, MilliCPU: request.MilliCPU, Memory: request.Memory, IsAnyCard: request.Named.AllowsAny(),
+	}
 	if pod.Spec.Priority != nil {
 		w.input.Request.Priority = *pod.Spec.Priority
 	}

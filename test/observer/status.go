@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
@@ -202,15 +205,55 @@ func (m *clusterState) announcedRequests(group *v1beta1.PodGroup) []announcedReq
 		}
 		out = append(out, announcedRequest{names: total.Cards, count: count})
 	}
-	if group.Spec.MinResources == nil {
-		return out
-	}
-	for _, resource := range slices.Sorted(maps.Keys(*group.Spec.MinResources)) {
+	for _, resource := range slices.Sorted(maps.Keys(ptr.Deref(group.Spec.MinResources, nil))) {
 		if sums[resource] == 0 && least(resource) > 0 {
 			out = append(out, announcedRequest{names: m.inventory.Cards(resource), count: least(resource)})
 		}
 	}
-	return out
+	if ok {
+		return out
+	}
+	return m.withStated(group, out)
+}
+
+// statedRequest is a refusal of cards: the cards, how many the job requests, and the quota.
+var statedRequest = regexp.MustCompile(`[Qq]ueue <[^>]*>(?:, an ancestor of <[^>]*>,)? has insufficient <([^>]*)> quota: requested <(\d+)>, total would be <\d+>, but capability is <(\d+)>`)
+
+// withStated returns the requests of a PodGroup without card.request. minResources names no card, and
+// that of a vcjob counts no limits. So what the scheduler states of a request of these cards counts, or
+// of one that only the templates of a vcjob have. Of cards without quota it names one of many.
+func (m *clusterState) withStated(group *v1beta1.PodGroup, announced []announcedRequest) []announcedRequest {
+	message := ""
+	for _, c := range group.Status.Conditions {
+		if c.Type == v1beta1.PodGroupUnschedulableType && c.Status == corev1.ConditionTrue {
+			message = c.Message
+		}
+	}
+	stated := statedRequest.FindStringSubmatch(message)
+	if stated == nil {
+		return announced
+	}
+	count, _ := strconv.ParseInt(stated[2], 10, 64)
+	refused := announcedRequest{names: strings.Split(stated[1], "|"), count: count}
+	for i, a := range announced {
+		isPart := !slices.ContainsFunc(refused.names, func(name string) bool { return !slices.Contains(a.names, name) })
+		if !isPart {
+			continue
+		}
+		if stated[3] == "0" {
+			refused.names = a.names
+		}
+		rest := announcedRequest{names: a.names, count: a.count - refused.count}
+		announced = slices.Replace(slices.Clone(announced), i, i+1, refused)
+		if rest.count > 0 {
+			announced = slices.Insert(announced, i+1, rest)
+		}
+		return announced
+	}
+	if owner := metav1.GetControllerOf(group); owner != nil && owner.Kind == "Job" && strings.HasPrefix(owner.APIVersion, "batch.volcano.sh/") {
+		return append(announced, refused)
+	}
+	return announced
 }
 
 // resourceOf returns the resource of the first card that some node has.

@@ -12,7 +12,9 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/blocked"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -150,8 +152,8 @@ func (p *placements) checkGang(group *v1beta1.PodGroup) {
 	case !workload.IsPodGroupPending(group):
 		return
 	default:
-		total, written := workload.CardRequestAnnotation(group)
-		request, refusal := p.resolver.PodGroupRequest(total, written, group.Spec.MinResources)
+		stated, _ := cardquota.PodGroupPendingReason(group)
+		request, refusal := blocked.GroupRequest(&p.resolver, group, stated.Message)
 		requests, why.advice = request.Cards, p.refusalFor(queue, group.Namespace)
 		if why.advice == "" && refusal != nil {
 			why.advice = refusal.Message

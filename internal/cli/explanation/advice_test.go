@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cli/inventoryview"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
@@ -30,6 +31,48 @@ func TestAlternativesMustBeOfTheSameResource(t *testing.T) {
 		change(&in)
 		check.That(t, !strings.Contains(strings.Join(Explain(in).Advice, "\n"), "alternative"), "%s: %v", name, Explain(in).Advice)
 	}
+}
+
+// TestRequestWithoutCardName: a pod that names no card waits only for those that its queue has quota for,
+// however many the fleet has. The advice is about the one that lacks least.
+func TestRequestWithoutCardName(t *testing.T) {
+	fleet := []card.Name{"A-4090", "B-4090", "NVIDIA-H200", "NVIDIA-H800", "Z-100"}
+	request := func(count card.Count) Input {
+		in := waiting(v1alpha1.BlockedQuotaExhausted, "")
+		in.Request = Request{Names: fleet, Count: count, IsAnyCard: true}
+		in.Entries[0].Card, in.Entries[0].Count = "nvidia.com/gpu", int64(count)
+		in.Inventory.Cards = append(in.Inventory.Cards, v1alpha1.InventoryCard{Name: "A-4090", Total: 8, Healthy: 8})
+		return in
+	}
+	text := func(in Input) string {
+		d := Explain(in)
+		words := d.Summary + "\n" + strings.Join(d.Advice, "\n")
+		for _, gate := range d.Gates {
+			words += "\n" + gate.Name + ": " + gate.Detail
+		}
+		return words
+	}
+	of := text(request(6)) // 1 of 8 H200 and 4 of 4 H800 are free
+	check.Contains(t, "advice", of, "CardQuota llm lacks 2 NVIDIA-H800 for the next pod")
+	check.Contains(t, "gates", of, "7/8 NVIDIA-H200 used, 1 free; 0/4 NVIDIA-H800 used, 4 free")
+	for _, name := range []string{"A-4090", "B-4090", "Z-100"} {
+		check.That(t, !strings.Contains(of, name), "%s is named: %s", name, of)
+	}
+
+	in := request(3)
+	in.Path[0].Status.Cards = []v1alpha1.CardStatus{{Name: "NVIDIA-H800", Quota: 2, Free: 2}}
+	check.Contains(t, "advice with quota of one card", text(in), "CardQuota llm lacks 1 NVIDIA-H800 for the next pod")
+
+	none := request(3)
+	none.Entries[0].Reason, none.Path[0].Status.Cards = v1alpha1.BlockedNoQuota, nil
+	check.Contains(t, "advice without any quota", text(none),
+		"CardQuota llm has quota for no card that the next pod may use: A-4090, B-4090, NVIDIA-H200 and 2 more. Give it quota for one of them: kubectl edit cardq llm.")
+	none.ChangesQuotas = false
+	check.Contains(t, "advice to a tenant", text(none), "NVIDIA-H200 and 2 more. Ask the administrator for quota of one of them.")
+
+	named := request(3)
+	named.Request.IsAnyCard = false
+	check.Contains(t, "gates of a request that names all", text(named), "no quota of A-4090")
 }
 
 // readers change an input to what another user sees.

@@ -85,6 +85,8 @@ type Request struct {
 	// which has no pods yet, so that several nodes may have them.
 	Count card.Count
 	IsJob bool
+	// IsAnyCard reports whether the user names no card, so that it may be any of its resource.
+	IsAnyCard bool
 	// GangCount is how many cards its whole gang requests, if the quota must have all of them at once.
 	GangCount card.Count
 	// MinimumCount is how many cards the pods without which the gang does not start request, at most, 0
@@ -167,6 +169,7 @@ const (
 
 // Explain returns why a workload waits.
 func Explain(in Input) Document {
+	in.dropCardsWithoutQuota()
 	d := in.explainWorkload()
 	if len(in.Others) > 0 {
 		names := make([]string, 0, len(in.Others))

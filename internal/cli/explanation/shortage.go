@@ -8,6 +8,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/blocked"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -80,8 +81,47 @@ func (s shortage) describe(status v1alpha1.CardStatus) string {
 	return text + fmt.Sprintf(", %d free", max(0, status.Free-s.reserved))
 }
 
-// adviseQuota says how much more quota each CardQuota of the path needs, for the first card that the
-// request names.
+// dropCardsWithoutQuota removes from a request without a card name the cards for which a CardQuota of the
+// path has no quota, unless that are all. It waits for none of them.
+func (in *Input) dropCardsWithoutQuota() {
+	if !in.Request.IsAnyCard {
+		return
+	}
+	hasNoQuota := func(name card.Name) bool {
+		return slices.ContainsFunc(in.Path, func(quota *v1alpha1.CardQuota) bool {
+			return quota.Status.Summary != "" && cardStatus(quota, name).Quota == 0
+		})
+	}
+	if granted := slices.DeleteFunc(slices.Clone(in.Request.Names), hasNoQuota); len(granted) > 0 {
+		in.Request.Names = granted
+	}
+}
+
+// nearestCard returns the card of the request for which the CardQuotas of the path lack least, the first
+// of those that the request names.
+func (in *Input) nearestCard() card.Name {
+	lacking := func(name card.Name) (most int64) {
+		for _, quota := range in.Path {
+			most = max(most, in.Request.quotaCount()-in.shortageOf(quota, name).room)
+		}
+		return most
+	}
+	return slices.MinFunc(in.Request.Names, func(a, b card.Name) int { return cmp.Compare(lacking(a), lacking(b)) })
+}
+
+// adviseAnyQuota says what helps a request without a card name in a queue without quota for any card that
+// it may be.
+func (in *Input) adviseAnyQuota() string {
+	const maxNames = 3
+	text := fmt.Sprintf("CardQuota %s has quota for no card that %s may use: %s", in.Path[0].Name, in.Request.unit(), conditions.JoinFirst(in.Request.Names, maxNames))
+	if !in.ChangesQuotas || in.Path[0].Namespace != "" {
+		return text + ". Ask the administrator for quota of one of them."
+	}
+	return fmt.Sprintf("%s. Give it quota for one of them: kubectl edit cardq %s.", text, in.Path[0].Name)
+}
+
+// adviseQuota says how much more quota each CardQuota of the path needs, for the card that it lacks least
+// of.
 func (in *Input) adviseQuota(entry v1alpha1.BlockedStatus) []string {
 	switch {
 	case len(in.Path) > 0:
@@ -95,8 +135,11 @@ func (in *Input) adviseQuota(entry v1alpha1.BlockedStatus) []string {
 	if len(in.Request.Names) == 0 {
 		return in.adviseUncountedQuota(entry)
 	}
+	if entry.Reason == v1alpha1.BlockedNoQuota && in.Request.IsAnyCard && len(in.Request.Names) > 1 {
+		return []string{in.adviseAnyQuota()}
+	}
 	var advice []string
-	name, wanted, reserved := in.Request.Names[0], in.Request.quotaCount(), int64(0)
+	name, wanted, reserved := in.nearestCard(), in.Request.quotaCount(), int64(0)
 	for _, quota := range in.Path {
 		found := in.shortageOf(quota, name)
 		missing, all := wanted-found.room, entry.Count-found.room

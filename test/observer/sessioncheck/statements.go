@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
@@ -91,6 +92,9 @@ func (j *Checker) addAnnouncedCounts(group *v1beta1.PodGroup, asked []int64) []i
 	totals, _ := rule.ParseTotals(group.Annotations[v1alpha1.AnnotationCardRequest])
 	if len(totals) > 1 {
 		return nil // each may share the minimum of its resource
+	}
+	if owner := metav1.GetControllerOf(group); len(asked) == 0 && owner != nil && owner.Kind == "Job" {
+		return nil // the templates of a vcjob count, which nothing here reads
 	}
 	for _, total := range totals {
 		asked = append(asked, total.Count)

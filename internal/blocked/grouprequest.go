@@ -1,0 +1,64 @@
+package blocked
+
+import (
+	"slices"
+
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// GroupRequest returns what a PodGroup without pods requests. message is why the scheduler does not
+// enqueue it, "" while it has not said so.
+//
+// card.request says all. minResources does not: it names no card, and that of a Volcano job counts no
+// limits. The scheduler also reads the job and the quota of the queue, so what it states counts then.
+func GroupRequest(resolver *workload.Resolver, group *v1beta1.PodGroup, message string) (quota.JobRequest, *workload.Refusal) {
+	total, isWritten := workload.CardRequestAnnotation(group)
+	request, refusal := resolver.PodGroupRequest(total, isWritten, group.Spec.MinResources)
+	if refusal != nil || isWritten {
+		return request, refusal
+	}
+	statement := ReadStatement("", message, "")
+	if stated := statement.Refusal; stated != nil && stated.Requested > 0 && areNames(stated.Cards) {
+		request.Cards = addStated(request.Cards, stated, workload.VCJobOwner(group) != "")
+	}
+	return request, nil
+}
+
+// areNames reports whether all are names that a card can have. Tenants can write the conditions of their
+// PodGroups.
+func areNames(names []card.Name) bool {
+	return len(names) > 0 && !slices.ContainsFunc(names, func(name card.Name) bool {
+		_, err := card.ParseName(string(name))
+		return err != nil
+	})
+}
+
+// addStated returns requests of which the one that a refusal is about is as the refusal states it. A
+// refusal of a queue that has quota for none of the cards names only one of them.
+func addStated(requests []quota.CardRequest, stated *workload.StatedRefusal, isVCJob bool) []quota.CardRequest {
+	isMeant := func(d quota.CardRequest) bool {
+		return !slices.ContainsFunc(stated.Cards, func(name card.Name) bool { return !slices.Contains(d.Names, name) })
+	}
+	refused := quota.CardRequest{Names: stated.Cards, Count: card.Count(stated.Requested)}
+	at := slices.IndexFunc(requests, isMeant)
+	if at < 0 {
+		if isVCJob {
+			return append(slices.Clone(requests), refused)
+		}
+		return requests
+	}
+	if stated.Limit == 0 {
+		refused.Names = requests[at].Names
+	}
+	requests = slices.Clone(requests)
+	if requests[at].Count <= refused.Count {
+		requests[at] = refused
+		return requests
+	}
+	requests[at].Count -= refused.Count
+	return slices.Insert(requests, at, refused)
+}

@@ -1,0 +1,36 @@
+package cardquota
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// TestBlockedVCJobWithoutPods: a Volcano job that states limits only, or names its card in a template,
+// waits for what the scheduler states. minResources of its PodGroup says less.
+func TestBlockedVCJobWithoutPods(t *testing.T) {
+	const message = "Queue <q> has insufficient <NVIDIA-H200> quota: requested <8>, total would be <8>, but capability is <3>"
+	for t, minimum := range check.Cases(t, map[string]*corev1.ResourceList{"limits only": {}, "a card in a template": {builder.GPU: resource.MustParse("8")}}) {
+		group := builder.PodGroup("lab", "train-u").Queue("q").Phase(v1beta1.PodGroupPending).Unschedulable(message).Obj()
+		group.Spec.MinResources = minimum
+		group.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&metav1.ObjectMeta{Name: "train", UID: "u"}, batch.SchemeGroupVersion.WithKind("Job"))}
+		usage := CountUsage(CountInput{
+			PodGroups: []*v1beta1.PodGroup{group}, Inventory: fleet(), Nodes: fleetNodes(), Quotas: map[string]card.Quota{"q": {"NVIDIA-H200": 3}},
+		})["q"]
+		check.Equal(t, "pending", map[card.Name]card.Count{"NVIDIA-H200": 8}, usage.Pending)
+		check.Must(t, len(usage.Blocked) == 1, "blocked are %+v", usage.Blocked)
+		blocked := usage.Blocked[0]
+		check.Equal(t, "cards", "NVIDIA-H200", blocked.Card)
+		check.Equal(t, "count", int64(8), blocked.Count)
+		check.Equal(t, "reason", v1alpha1.BlockedQuotaExhausted, blocked.Reason)
+	}
+}
