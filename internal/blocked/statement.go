@@ -64,6 +64,15 @@ func SameAsText(shortage, pod string) string {
 	return cmp.Or(shortage, allNodesWords) + asForPodWords + pod + " of the same role"
 }
 
+// BelowMinimumText returns what stands before the message of a pod whose job runs fewer pods than its
+// minimum, "" for another job. The job holds cards with which it cannot work.
+func BelowMinimumText(running, minimum int32) string {
+	if running <= 0 || running >= minimum {
+		return ""
+	}
+	return fmt.Sprintf("runs below its minimum: %d of %d pods; ", running, minimum)
+}
+
 // CompareMessages orders the messages of pods that wait for one reason. Those that repeat what is stated
 // about another pod come last.
 func CompareMessages(a, b string) int {

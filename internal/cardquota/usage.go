@@ -289,8 +289,12 @@ func (c *counter) countPending(t *queueUsage, queue string, pod *corev1.Pod, gro
 		if request.Named.AllowsAny() { // the pod names no card: show the resource
 			asked = string(request.Resource)
 		}
+		message := why.Message
+		if group != nil {
+			message = blocked.BelowMinimumText(group.Status.Running, group.Spec.MinMember) + message
+		}
 		t.waiting = append(t.waiting, waiting{
-			entry:     v1alpha1.BlockedStatus{Workload: facts.reference, Since: pod.CreationTimestamp, Card: asked, Count: int64(request.Count), Message: why.Message},
+			entry:     v1alpha1.BlockedStatus{Workload: facts.reference, Since: pod.CreationTimestamp, Card: asked, Count: int64(request.Count), Message: message},
 			statement: facts.statementOf(why),
 			request:   blocked.Request{Names: request.Names, Named: request.Named.Names(), Count: request.Count},
 		})

@@ -320,3 +320,23 @@ func BenchmarkCountWaiting(b *testing.B) {
 		})
 	}
 }
+
+// TestAJobBelowItsMinimumSaysSo: its message says how many of its pods run, before what the scheduler says.
+func TestAJobBelowItsMinimumSaysSo(t *testing.T) {
+	const full = "too few <NVIDIA-H200> are free, all nodes are unavailable: 1 Insufficient nvidia.com/gpu."
+	for t, tc := range check.Cases(t, map[string]struct {
+		running int32
+		want    string
+	}{
+		"one of two pods runs": {1, "runs below its minimum: 1 of 2 pods; " + full},
+		"no pod runs":          {0, full},
+		"an elastic pod waits": {2, full},
+	}) {
+		group := builder.PodGroup("lab", "train").Queue("q").MinMember(2).Obj()
+		group.Status.Running = tc.running
+		waits := pod("train-1").Queue("q").PodGroup("train").Card("NVIDIA-H200").GPUs(2).Unschedulable(full)
+		got := CountUsage(CountInput{Inventory: fleet(), Nodes: fleetNodes(), Pods: pods{waits}.objects(), PodGroups: []*v1beta1.PodGroup{group}})["q"]
+		check.Must(t, len(got.Blocked) == 1, "%d entries, want one", len(got.Blocked))
+		check.Equal(t, "message", tc.want, got.Blocked[0].Message)
+	}
+}
