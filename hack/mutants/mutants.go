@@ -16,6 +16,10 @@ var tables = []table{
 	{tests: "./internal/cardquota", run: "^(TestNewBindings|TestPodsAreNewOnce|TestOverAllocationIsAllowedByAll)$", mutants: bindingMetricsMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "^Test(WhoPreempts|EveryQueuePreempts.*|PreemptLooksAtAllNodes|VotesCount.*|PreemptedCardsAreKept|SecondPreemptor.*)$", mutants: preemptMutants},
 	{tests: "./internal/quota", run: "^TestReplacedElasticUsageIsExact$", mutants: replacedElasticMutants},
+	{tests: "./internal/workload", run: "^TestVCJob.*$", mutants: announcedMutants},
+	{tests: "./internal/blocked", run: "^TestGroupRequest$", mutants: statedMutants},
+	{tests: "./internal/scheduler/capacitycard", run: "^(TestEnqueueOfVCJob|TestRefusedRequestStaysRefused)$", mutants: voteMutants},
+	{tests: "./internal/scheduler/cardreclaim", run: "^(TestLabelsDecideWhichPodsConflict|TestQueuesOfOneType.*|TestActionRestsAfterLongSearch)$", mutants: searchMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "(Metrics|Shows|Scrape)", mutants: sessionMetricsMutants},
 	{tests: "./internal/scheduler/cardreclaim", run: "^(TestReclaimCounters|TestReclaimEvents)$", mutants: reclaimMetricsMutants},
 }
