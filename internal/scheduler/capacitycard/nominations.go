@@ -28,6 +28,8 @@ type nomination struct {
 	since time.Time
 	// preempts reports whether the action preempt evicted pods for the pod.
 	preempts bool
+	// from are the queues from which pods were evicted for the pod by cardreclaim.
+	from map[api.QueueID]bool
 }
 
 // saveNominations stores the nodes of pipelined pods when the session closes, and keeps older
@@ -44,7 +46,7 @@ func (p *plugin) saveNominations() {
 		for _, task := range job.TaskStatusIndex[api.Pipelined] {
 			if nominations[task.Pod.UID].node != task.NodeName {
 				preempts := p.preemptors[task.Pod.UID] || p.cache.nominations[task.Pod.UID].preempts
-				nominations[task.Pod.UID] = nomination{task.NodeName, p.cache.now(), preempts}
+				nominations[task.Pod.UID] = nomination{node: task.NodeName, since: p.cache.now(), preempts: preempts}
 			}
 		}
 		for _, task := range job.TaskStatusIndex[api.Pending] { // nominated by a previous process
@@ -139,11 +141,13 @@ type roomOwner struct {
 	queue       api.QueueID
 	serviceType string
 	priority    int32
+	// from are the queues from which the cards were reclaimed.
+	from map[api.QueueID]bool
 }
 
-// KeepReclaimedRoom records that cards were reclaimed for a pipelined pod.
-func (p *plugin) KeepReclaimedRoom(task *api.TaskInfo) {
-	p.cache.reclaimedRoom[task.Pod.UID] = nomination{node: task.NodeName, since: p.cache.now()}
+// KeepReclaimedRoom records that cards were reclaimed for a pipelined pod, and from which queues.
+func (p *plugin) KeepReclaimedRoom(task *api.TaskInfo, from map[api.QueueID]bool) {
+	p.cache.reclaimedRoom[task.Pod.UID] = nomination{node: task.NodeName, since: p.cache.now(), from: from}
 }
 
 // loadReclaimedRoom finds the pending pods for which cards are kept, and forgets all others.
@@ -161,7 +165,7 @@ func (p *plugin) loadReclaimedRoom() {
 			made := p.cache.reclaimedRoom[task.Pod.UID]
 			waiting[task.Pod.UID] = true
 			p.holdQuota(task, job.Queue, made.node)
-			p.reclaimedRoom[made.node] = append(p.reclaimedRoom[made.node], roomOwner{task, job.Queue, p.ServiceType(task), p.ssn.Queues[job.Queue].Queue.Spec.Priority})
+			p.reclaimedRoom[made.node] = append(p.reclaimedRoom[made.node], roomOwner{task, job.Queue, p.ServiceType(task), p.ssn.Queues[job.Queue].Queue.Spec.Priority, made.from})
 		}
 	}
 	maps.DeleteFunc(p.cache.reclaimedRoom, func(uid types.UID, _ nomination) bool { return !waiting[uid] })
@@ -175,7 +179,8 @@ type queueCard struct {
 
 // tasksKeepingRoom returns the pending pods of a job for which cards are still kept. Its queue
 // must deserve them beside what it uses and what is kept for its other pods: its quota may be
-// lowered, and other pods may use it up. A gang keeps nothing once too few of its pods are left.
+// lowered, and other pods may use it up. A gang keeps nothing once too few of its pods are left that
+// have a card, there or of another name.
 // kept is what is kept for other jobs, to which this one is added.
 func (p *plugin) tasksKeepingRoom(job *api.JobInfo, kept map[queueCard]card.Count) (tasks []*api.TaskInfo) {
 	added, refused := map[queueCard]card.Count{}, 0
@@ -189,7 +194,9 @@ func (p *plugin) tasksKeepingRoom(job *api.JobInfo, kept map[queueCard]card.Coun
 		key := queueCard{job.Queue, name}
 		all := kept[key].Add(added[key]).Add(request.Count)
 		if allowed && !p.ledger.Deserves(string(job.Queue), name, int64(all)) {
-			refused++
+			if !p.addAlternative(request, key, kept, added) {
+				refused++
+			}
 			continue
 		}
 		added[key] = added[key].Add(request.Count)
@@ -202,6 +209,20 @@ func (p *plugin) tasksKeepingRoom(job *api.JobInfo, kept map[queueCard]card.Coun
 		kept[key] = kept[key].Add(count)
 	}
 	return tasks
+}
+
+// addAlternative adds to the amounts of a job another card for a pod that may no longer use the one that
+// is kept for it, and reports whether its queue deserves one.
+func (p *plugin) addAlternative(request *workload.Request, not queueCard, kept, added map[queueCard]card.Count) bool {
+	for _, name := range request.Names {
+		key := queueCard{not.queue, name}
+		all := kept[key].Add(added[key]).Add(request.Count)
+		if key != not && p.ledger.Deserves(string(key.queue), name, int64(all)) {
+			added[key] = added[key].Add(request.Count)
+			return true
+		}
+	}
+	return false
 }
 
 // holdQuota keeps quota of a tree for a pod for which cards are kept on a node.
@@ -223,8 +244,10 @@ func (p *plugin) holdQuota(task *api.TaskInfo, queue api.QueueID, node string) {
 }
 
 // reclaimedRoomStaysFree: the node has room besides the cards kept for pending reclaimers that
-// may reclaim from this pod, or from which this pod of a tree would borrow. What this session
-// placed is already counted on the node.
+// may reclaim from this pod, or from which this pod of a tree would borrow. They are also kept from
+// the queues that lost them: a gang goes as a whole, so a queue may then be below what it deserves,
+// and would take back what the reclaimer waits for. What this session placed is already counted on
+// the node.
 func reclaimedRoomStaysFree(p *plugin, r checkInput, node *api.NodeInfo) int {
 	if len(p.reclaimedRoom[node.Name]) == 0 {
 		return nodeFits
@@ -234,7 +257,7 @@ func reclaimedRoomStaysFree(p *plugin, r checkInput, node *api.NodeInfo) int {
 	for i := range room {
 		h := &room[i]
 		byMatrix := queue != nil && queue.Queue.Spec.Priority < h.priority && p.args.serviceTypes.CanReclaim(h.serviceType, serviceType)
-		if h.task.Status == api.Pending && (byMatrix || p.wouldBorrowFrom(h, r, node)) {
+		if h.task.Status == api.Pending && (byMatrix || h.from[r.job.Queue] || p.wouldBorrowFrom(h, r, node)) {
 			needed.Add(h.task.InitResreq)
 			found = true
 		}

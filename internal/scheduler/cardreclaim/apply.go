@@ -45,6 +45,15 @@ type jobEviction struct {
 	whole   bool
 }
 
+// victimQueues returns the queues of the victims.
+func (e *simulation) victimQueues() map[api.QueueID]bool {
+	queues := map[api.QueueID]bool{}
+	for _, p := range e.evictions {
+		queues[p.victimJob.job.Queue] = true
+	}
+	return queues
+}
+
 // applyPlan tries a plan in the session. It simulates all evictions, then places the pending
 // pods, and evicts only if all of them fit. If a node turns out not to fit, it returns that
 // node and leaves the session unchanged.
@@ -70,10 +79,11 @@ func (s *reclaimSession) applyPlan(job *api.JobInfo, q *problem, plan *solver.Pl
 	for _, p := range e.evictions {
 		s.evictTasks(p.tasks, s.action.isRecreated(p.victimJob.job.Namespace, workload.VCJobOwner(p.victimJob.tasks[0].Pod)), Name)
 	}
+	from := e.victimQueues()
 	for _, c := range q.podSets {
 		for _, task := range c.tasks {
 			if len(e.evictions) > 0 && task.Status == api.Pipelined {
-				s.policy.KeepReclaimedRoom(task) // keeps the freed cards for it
+				s.policy.KeepReclaimedRoom(task, from) // keeps the freed cards for it
 			}
 		}
 	}
