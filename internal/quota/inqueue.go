@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -173,8 +174,9 @@ func (r *Reservations) removeElastic(e ElasticUsage) {
 }
 
 // ReplaceElastic returns a copy in which jobs give other amounts: without those of removed,
-// which AddElastic added, and with those of added. The reservations themselves are shared.
-func (r *Reservations) ReplaceElastic(removed, added []ElasticUsage) *Reservations {
+// which AddElastic added, and with those of added. fixed are the amounts of added that other queues
+// could not reclaim. The reservations themselves are shared.
+func (r *Reservations) ReplaceElastic(removed, added, fixed []ElasticUsage) *Reservations {
 	c := *r
 	c.Elastic, c.pools = make([]ElasticUsage, len(r.Elastic), len(r.Elastic)+len(added)), maps.Clone(r.pools)
 	for i, pool := range r.Elastic {
@@ -186,6 +188,9 @@ func (r *Reservations) ReplaceElastic(removed, added []ElasticUsage) *Reservatio
 	}
 	for _, e := range added {
 		c.AddElastic(e)
+	}
+	if len(fixed) > 0 {
+		c.fixed = cmp.Or(r.fixed, &Reservations{}).ReplaceElastic(nil, fixed, nil)
 	}
 	return &c
 }

@@ -237,6 +237,9 @@ func cardFits(p *plugin, r checkInput, node *api.NodeInfo) int {
 		// Cards of other queues do not help if quota is missing. Volcano would stop at such a
 		// node instead of trying the next one.
 		return quotaExceededForReclaim
+	case p.preemption != nil && !p.ledger.CouldFit(queue, name, r.request.Count):
+		// No eviction in the queue makes enough quota. Volcano would stop at such a node, too.
+		return quotaExceededForReclaim
 	}
 	return quotaExceeded
 }

@@ -302,7 +302,7 @@ func (p *plugin) releasedAmounts(task *api.TaskInfo, queue api.QueueID, name car
 // after the evictions so far.
 //
 // If there is nothing to evict, Volcano does not name the node. The pod may still fit there
-// after evictions for another pod of its gang. Then every card of its request must fit.
+// after evictions for another pod of its gang. Then every card must fit that such a node may have.
 func (p *plugin) allocatableInAttempt(r checkInput, attempt *preemptionAttempt) bool {
 	if attempt.refused || p.runChecks(podChecks, r) != nil || attempt.node == "" && p.isKeptNodeFor(r) {
 		return false
@@ -319,10 +319,32 @@ func (p *plugin) allocatableInAttempt(r checkInput, attempt *preemptionAttempt) 
 				return false
 			}
 		}
-		return p.ledger.FitsAllCards(string(r.job.Queue), r.request.Request)
+		return p.fitsEveryPossibleCard(r)
 	}
 	r.node = attempt.node
 	return p.runChecks(cardChecks, r) == nil
+}
+
+// fitsEveryPossibleCard reports whether the quota has room for a pod on each node without victims that
+// the predicate leaves, whichever Volcano tries now.
+func (p *plugin) fitsEveryPossibleCard(r checkInput) bool {
+	queue, request := string(r.job.Queue), r.request.Request
+	for _, name := range request.Names {
+		isFull := !p.ledger.FitsCard(queue, name, request.Count, request.IsFixed)
+		if isFull && p.ledger.CouldFit(queue, name, request.Count) && p.hasNodeWithoutVictims(r, name) {
+			return false
+		}
+	}
+	return p.ledger.FitsAnyCard(queue, request) == nil
+}
+
+// hasNodeWithoutVictims reports whether preempt can evict no pod for another one on some node with a
+// card.
+func (p *plugin) hasNodeWithoutVictims(r checkInput, name card.Name) bool {
+	return slices.ContainsFunc(p.ssn.NodeList, func(node *api.NodeInfo) bool {
+		its, allowed := p.cardFor(r.request, node.Name)
+		return allowed && its == name && len(p.preemptableTasksOn(node, r.task)) == 0
+	})
 }
 
 // amounts are quantities by name: resources of a node in Volcano's units, and cards, CPU and

@@ -9,8 +9,9 @@ import (
 
 // preemptableUsage is what other jobs of a queue use and preempt could evict for a job.
 type preemptableUsage struct {
-	// elastic is what the reservations count already, all what the jobs give as a whole.
-	elastic, all []quota.ElasticUsage
+	// elastic is what the reservations count already, all what the jobs give as a whole, fixed the
+	// part of all that other queues could not reclaim.
+	elastic, all, fixed []quota.ElasticUsage
 }
 
 // queuePriority is a priority of jobs in a queue.
@@ -32,7 +33,7 @@ func (p *plugin) checkEnqueueBesidePreemptable(job *api.JobInfo, request quota.J
 		return insufficient
 	}
 	beside := func(queue string) *quota.Reservations {
-		return p.reservationsOf(queue).ReplaceElastic(usage.elastic, usage.all)
+		return p.reservationsOf(queue).ReplaceElastic(usage.elastic, usage.all, usage.fixed)
 	}
 	if p.ledger.CheckEnqueue(string(job.Queue), beside, request, p.args.overCommitFactor) == nil {
 		return nil
@@ -66,12 +67,16 @@ func (p *plugin) preemptableUsageFor(key queuePriority) *preemptableUsage {
 	for _, job := range p.jobsWithPods(key.queue) {
 		if job.Priority < key.priority && p.hasPodToEvict(job) && g.canEvictWholeJob(job) {
 			usage.add(p.elasticUsages[job.UID], p.elasticUsage(job, len(job.Tasks)))
+			for task := range tasksIn(job, api.AllocatedStatus) {
+				usage.addFixed(p.chargeInQueue(key.queue, task))
+			}
 		}
 	}
 	for _, task := range p.evictingTasks {
 		charge, state := p.chargeInQueue(key.queue, task), p.cache.pods[task.Pod.UID]
 		if charge != nil && state != nil && state.chargedAs == chargedAsUsed {
 			usage.add(quota.ElasticUsage{}, quota.ElasticUsageOf(charge))
+			usage.addFixed(charge)
 		}
 	}
 	if p.preemptableUsages == nil {
@@ -84,6 +89,13 @@ func (p *plugin) preemptableUsageFor(key queuePriority) *preemptableUsage {
 func (u *preemptableUsage) add(elastic, all quota.ElasticUsage) {
 	u.elastic = append(u.elastic, elastic)
 	u.all = append(u.all, all)
+}
+
+// addFixed adds what a pod gives, if other queues could not reclaim it. charge may be nil.
+func (u *preemptableUsage) addFixed(charge *quota.Charge) {
+	if charge != nil && charge.IsFixed {
+		u.fixed = append(u.fixed, quota.ElasticUsageOf(charge))
+	}
 }
 
 // jobsWithPods returns the jobs of a queue with pods on nodes. It lists those of all queues
