@@ -1,6 +1,8 @@
 package capacitycard
 
 import (
+	"slices"
+
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/card"
@@ -73,10 +75,12 @@ func (p *plugin) keepAwaitedCards(waiting []*waitingJob, free *freeCards) {
 		if !p.cache.reservations[w.job.PgUID].isReserved(now) {
 			continue
 		}
-		for _, task := range w.missing {
-			if p.keepsCards(w, task) {
-				p.keepForPod(kept, w, task, free)
-			}
+		keeping := slices.DeleteFunc(slices.Clone(w.missing), func(task *api.TaskInfo) bool { return !p.keepsCards(w, task) })
+		if len(keeping) == 0 || !free.canPlaceAll(w, now.Add(p.args.maxReservation)) {
+			continue
+		}
+		for _, task := range keeping {
+			p.keepForPod(kept, w, task, free)
 		}
 	}
 	if len(kept.byNode) > 0 {

@@ -16,6 +16,8 @@ import (
 type freeCards struct {
 	p      *plugin
 	byName map[card.Name][]*freeNode
+	// fullByName are the nodes without free cards.
+	fullByName map[card.Name][]*freeNode
 	// kinds are the pods that were looked at, one of each kind, by job.
 	kinds map[api.JobID][]*podKind
 	// checksLeft is how many more nodes may be checked for pods.
@@ -47,15 +49,17 @@ type nodeUse struct {
 	// end soon. They use leaving cards. hasLeaving is set once this is known.
 	fits, hasLeaving bool
 	leaving          card.Count
+	// left is what the node has then.
+	left *api.Resource
 }
 
 // maxFreeCardChecks bounds how many nodes a session checks for waiting pods. Beyond it, free cards are
 // not kept, which costs waiting jobs their turn but no time.
 const maxFreeCardChecks = 10_000
 
-// newFreeCards lists the nodes with free cards.
+// newFreeCards lists the nodes with cards.
 func (p *plugin) newFreeCards() *freeCards {
-	f := &freeCards{p: p, byName: map[card.Name][]*freeNode{}, kinds: map[api.JobID][]*podKind{}, checksLeft: maxFreeCardChecks}
+	f := &freeCards{p: p, byName: map[card.Name][]*freeNode{}, fullByName: map[card.Name][]*freeNode{}, kinds: map[api.JobID][]*podKind{}, checksLeft: maxFreeCardChecks}
 	states := p.cache.nodes.Nodes()
 	for i := range states {
 		node := p.ssn.Nodes[states[i].Name]
@@ -66,6 +70,7 @@ func (p *plugin) newFreeCards() *freeCards {
 			idle := node.Idle.Get(offered.Resource)
 			future := idle + node.Releasing.Get(offered.Resource) - node.Pipelined.Get(offered.Resource)
 			if future < milli {
+				f.fullByName[offered.Name] = append(f.fullByName[offered.Name], &freeNode{NodeInfo: node, resource: offered.Resource})
 				continue
 			}
 			at := &freeNode{NodeInfo: node, resource: offered.Resource, idle: card.Count(idle / milli), future: card.Count(future / milli)}
@@ -186,6 +191,7 @@ func (f *freeCards) fitsOnceOthersLeave(kind *podKind, node *freeNode, until tim
 			left.Add(other.Resreq)
 		}
 		use.leaving = card.Count((left.Get(node.resource) - before) / milli)
+		use.left = left
 		use.fits = kind.task.InitResreq.LessEqual(left, api.Zero)
 	}
 	return use.leaving, use.fits

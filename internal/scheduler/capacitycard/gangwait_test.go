@@ -68,7 +68,7 @@ func (w *waitScene) endPods(prefix string, most int) {
 // TestKeptCardsEndWithTheReservation: a gang that gets no more cards loses those that are kept for it after
 // five minutes.
 func TestKeptCardsEndWithTheReservation(t *testing.T) {
-	w := newWaitScene(newTreeScene(t, `node a A 6; queue x {"A":8} training deserved={"A":4}; queue y {"A":8} training deserved={"A":4}
+	w := newWaitScene(newTreeScene(t, `node a A 6; queue x {"A":8} training deserved={"A":3}; queue y {"A":8} training deserved={"A":4}
 		runs x 1: a*4; b x 1: -*2; c y 3: -*3`))
 	for range 5 {
 		w.runMinute()
@@ -240,6 +240,44 @@ func TestCardsAreKeptForAJobBelowItsMinimum(t *testing.T) {
 	w.endPods("r-", 1)
 	w.runMinute()
 	check.Equal(t, "bound when both are free", "g-6@a g-7@a", w.bound)
+}
+
+// TestCardsAreKeptOnlyForAGangThatFitsTheNodes: as a whole, once those pods are gone from which it may take
+// cards. Otherwise training takes the free cards.
+func TestCardsAreKeptOnlyForAGangThatFitsTheNodes(t *testing.T) {
+	const fleet = `node a A 4; node b A 4; queue inf {"A":20} 80000 inference cpu=100; queue tra {"A":20} 20000 training cpu=100; t tra 1: - cards=2; r tra 1: a*2; `
+	for t, tc := range check.Cases(t, map[string]struct {
+		text    string
+		isApart bool
+		bound   string
+	}{
+		"two pods on two nodes":              {"g inf 2: -*2 cards=3", false, ""},
+		"two pods apart on two nodes":        {"g inf 2: -*2 cards=3", true, ""},
+		"three pods apart on two nodes":      {"g inf 3: -*3 cards=2", true, "t-0@a"},
+		"three pods on two nodes":            {"g inf 3: -*3 cards=2", false, ""},
+		"more cards than the nodes have":     {"g inf 5: -*5 cards=2", false, "t-0@a"},
+		"pods of half a node and more":       {"g inf 3: -*3 cards=3", false, "t-0@a"},
+		"beside training on a full node":     {"s tra 1: b*4; g inf 2: -*2 cards=3", false, ""},
+		"beside inference on a full node":    {"s inf 1: b*4; g inf 2: -*2 cards=3", false, "t-0@a"},
+		"beside inference on half a node":    {"s inf 1: b*2; g inf 3: -*3 cards=2", false, ""},
+		"a third node":                       {"node c A 4; g inf 3: -*3 cards=3", false, ""},
+		"a part of it runs":                  {"g inf 3: b -*2 cards=2", false, ""},
+		"a part of it runs, and needs apart": {"g inf 3: b -*2 cards=2", true, "t-0@a"},
+	}) {
+		w := newWaitScene(newScene(t, fleet+tc.text))
+		for _, pod := range w.Pods {
+			if tc.isApart && strings.HasPrefix(pod.Name, "g-") {
+				pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: 80, Protocol: corev1.ProtocolTCP}}
+			}
+		}
+		w.runMinute()
+		check.Equal(t, "bound of training", tc.bound, boundOf("t-", w.bound))
+	}
+}
+
+// boundOf returns those of some bound pods whose names have a prefix.
+func boundOf(prefix, bound string) string {
+	return strings.Join(slices.DeleteFunc(strings.Fields(bound), func(pod string) bool { return !strings.HasPrefix(pod, prefix) }), " ")
 }
 
 // TestNoCardIsKeptWithoutQuota: a pod may run on A or B, its queue has quota for B only. A free A is not kept

@@ -1,0 +1,148 @@
+package capacitycard
+
+import (
+	"slices"
+	"time"
+
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// gangPlacement places the missing pods of a job on the nodes as they will be without the pods that leave
+// for it.
+type gangPlacement struct {
+	free  *freeCards
+	job   *waitingJob
+	until time.Time
+	nodes map[string]*nodeInPlacement
+	// next is the first node that may take another pod of a kind: earlier ones refused one.
+	next map[kindAndCard]int
+}
+
+// kindAndCard are pods of a kind with one of the cards that they may use.
+type kindAndCard struct {
+	kind *podKind
+	name card.Name
+}
+
+// nodeInPlacement is a node with pods that were placed there.
+type nodeInPlacement struct {
+	left *api.Resource
+	pods []*api.TaskInfo
+}
+
+// canPlaceAll reports whether all missing pods of a job fit the nodes together, once all pods are gone from
+// which it may take cards, or which end before a time. For a job that runs below its minimum, all pods of
+// other jobs count as gone. Otherwise cards would be kept for a job that never starts.
+//
+// The largest pods go first, each to the first node that takes it. So a placement may be overlooked, also
+// when no more nodes may be checked. Then no cards are kept. Two things err the other way: it does not place
+// pods without cards. In a tree it may count borrowed cards on each of two nodes, although a queue gives
+// only some of them.
+func (f *freeCards) canPlaceAll(w *waitingJob, until time.Time) bool {
+	placement := &gangPlacement{free: f, job: w, until: until, nodes: map[string]*nodeInPlacement{}, next: map[kindAndCard]int{}}
+	for _, task := range w.missing {
+		if f.p.RequestFor(task).Count == 0 || f.p.hasPromisedNode(task) {
+			continue
+		}
+		if !placement.place(task) {
+			return false
+		}
+	}
+	return true
+}
+
+// place finds a node for a pod, in the order of the cards that it names.
+func (g *gangPlacement) place(task *api.TaskInfo) bool {
+	r, _ := g.free.p.checkInputFor(task)
+	for _, name := range r.request.Names {
+		if g.free.p.usesCard(g.job, r, name) && g.placeOnCard(task, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// placeOnCard finds a node with a card for a pod, first among those with free cards.
+func (g *gangPlacement) placeOnCard(task *api.TaskInfo, name card.Name) bool {
+	free, full := g.free.byName[name], g.free.fullByName[name]
+	key := kindAndCard{g.free.kindOf(task), name}
+
+	for i := g.next[key]; i < len(free)+len(full); i++ {
+		node := nodeAt(i, free, full)
+		if g.placeOnNode(task, key.kind, node) {
+			g.next[key] = i
+			return true
+		}
+	}
+	g.next[key] = len(free) + len(full)
+	return false
+}
+
+// nodeAt returns a node of two lists.
+func nodeAt(i int, free, full []*freeNode) *freeNode {
+	if i < len(free) {
+		return free[i]
+	}
+	return full[i-len(free)]
+}
+
+// placeOnNode places a pod on a node if it fits beside those that are placed there and those that stay.
+func (g *gangPlacement) placeOnNode(task *api.TaskInfo, kind *podKind, node *freeNode) bool {
+	left := g.free.leftOnceOthersLeave(g.job, kind, node, g.until)
+	if left == nil || g.conflictsWithOwnPods(task, node) {
+		return false
+	}
+	at := g.nodes[node.Name]
+	if at == nil {
+		at = &nodeInPlacement{left: left.Clone()}
+		g.nodes[node.Name] = at
+	}
+
+	needed := g.free.p.RequestFor(task).Count.Add(node.kept)
+	hasCards := at.left.Get(node.resource) >= float64(needed)*milli
+	conflicts := func(other *api.TaskInfo) bool { return workload.ConflictOnNode(task.Pod, other.Pod) }
+	if !hasCards || !task.InitResreq.LessEqual(at.left, api.Zero) || slices.ContainsFunc(at.pods, conflicts) {
+		return false
+	}
+	at.left.SubWithoutAssert(task.Resreq)
+	at.pods = append(at.pods, task)
+	return true
+}
+
+// conflictsWithOwnPods reports whether a pod cannot be on a node because of other pods of its job there.
+func (g *gangPlacement) conflictsWithOwnPods(task *api.TaskInfo, node *freeNode) bool {
+	if !g.job.isBelowMinimum { // none of them has a node
+		return false
+	}
+	for _, other := range node.Tasks {
+		if other.Job == task.Job && other.Status != api.Releasing && workload.ConflictOnNode(task.Pod, other.Pod) {
+			return true
+		}
+	}
+	return false
+}
+
+// leftOnceOthersLeave returns what a node has for a kind of pods in a placement, nil if it takes none.
+func (f *freeCards) leftOnceOthersLeave(w *waitingJob, kind *podKind, node *freeNode, until time.Time) *api.Resource {
+	use := f.useOf(kind, node)
+	if use == nil || !use.fitsEmpty {
+		return nil
+	}
+	if !w.isBelowMinimum {
+		if _, fits := f.fitsOnceOthersLeave(kind, node, until); !fits {
+			return nil
+		}
+		return use.left
+	}
+
+	left := f.p.FutureIdleOn(node.NodeInfo)
+	for _, other := range node.Tasks {
+		if other.Job != kind.task.Job && other.Status != api.Releasing && other.Status != api.Pipelined {
+			left.Add(other.Resreq)
+		}
+	}
+	return left
+}
