@@ -67,7 +67,7 @@ var queueOrderMutants = []mutant{
 // The rules of what may be taken from a queue, which package solver compares with an oracle.
 var takeMutants = []mutant{
 	{"internal/scheduler/solver/takes.go", `		case excess <= 0 || s.bound[x.limit] == 0:`, `		case excess <= 0 || x.onlyCounts:`, "one plan takes by two rules only once what is borrowed"},
-	{"internal/scheduler/solver/takes.go", `		case excess <= 0 || s.bound[x.limit] == 0:`, `		case excess <= 0:`, "what goes by the service types is not refused as what is borrowed, in the solver"},
+	{"internal/scheduler/solver/takes.go", `		case excess <= 0 || s.bound[x.limit] == 0:`, `		case excess <= 0:`, "what is taken by the service types is not refused as what is borrowed, in the solver"},
 }
 
 // The rules of reclaim and drain in a tree, which the scenes of package cardreclaim show.
@@ -81,7 +81,7 @@ var treeReclaimMutants = []mutant{
 			limit, most`, "every queue above a victim keeps its guarantee and what it deserves"},
 	{"internal/scheduler/capacitycard/checks.go", `	if insufficient := p.ledger.FitsDeserved(string(r.job.Queue), r.request.Request, p.ReclaimsAll()); insufficient != nil {`, `	if insufficient := p.ledger.FitsAnyCard(string(r.job.Queue), r.request.Request); insufficient != nil {`, "no queue evicts in order to borrow"},
 	{"internal/scheduler/cardreclaim/tree.go", `		pod.OnlyCounts = !g.byTree[i]
-`, ``, "what goes by the service types is not refused as what is borrowed"},
+`, ``, "what is taken by the service types is not refused as what is borrowed"},
 	{"internal/scheduler/capacitycard/treeorder.go", `	for node := turn; node.parent != nil; node = node.parent {`, `	for node := turn; node == turn; node = node.parent {`, "a placement changes the order of all queues of its tenant"},
 	{"internal/scheduler/capacitycard/treereclaim.go", `slices.IndexFunc(path, drains)`, `slices.IndexFunc(path[:1], drains)`, "a stop policy drains the subtree"},
 	{"internal/scheduler/cardreclaim/drain.go", `api.AllocatedStatus(task.Status) || workload.IsCritical(task.Pod):`, `api.AllocatedStatus(task.Status):`, "a drain leaves system-critical pods"},
