@@ -48,7 +48,7 @@ var (
 	// placeChecks: may the pod be where it is placed?
 	placeChecks = append(podChecks[:len(podChecks):len(podChecks)], cardChecks...)
 	// nodeChecks: does the node fit the pod, in the predicate?
-	nodeChecks = []nodeCheckFunc{noStuckPodConflicts, conflictsArePreemptable, roomIsNotStuck, reclaimedRoomStaysFree, preemptedCardsStayFree, cardIsDeserved, awaitedCardsStayFree, cardFits, preemptedQuotaStaysFreeOnNode}
+	nodeChecks = []nodeCheckFunc{noStuckPodConflicts, conflictsArePreemptable, roomIsNotStuck, reclaimedRoomStaysFree, preemptedCardsStayFree, cardIsDeserved, cardFits, preemptedQuotaStaysFreeOnNode, awaitedCardsStayFree}
 )
 
 // runChecks returns the refusal of the first check that fails, nil if all pass.
