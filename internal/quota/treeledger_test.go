@@ -115,7 +115,8 @@ func (h *treeTest) drawCharged(t *rapid.T) (string, naivePod) {
 
 // step is one event. Pods are charged whether they fit or not: they may have bypassed the checks.
 func (h *treeTest) step(t *rapid.T) {
-	switch rapid.SampledFrom([]string{"charge", "charge", "charge", "charge again", "terminate", "release", "hold", "end hold", "stop", "reparent", "limits", "inventory", "delete"}).Draw(t, "step") {
+	step := rapid.SampledFrom([]string{"charge", "charge", "charge", "charge again", "terminate", "release", "hold", "end hold", "stop", "reparent", "limits", "inventory", "delete"}).Draw(t, "step")
+	switch step {
 	case "charge":
 		h.pods++
 		p := h.drawPod(t)
@@ -141,6 +142,14 @@ func (h *treeTest) step(t *rapid.T) {
 		id, _ := h.drawCharged(t)
 		delete(h.naive.pods, id)
 		h.ledger.Release(id)
+	default:
+		h.stepOfQueues(t, step)
+	}
+}
+
+// stepOfQueues is one event of queues, or of what is held for pods.
+func (h *treeTest) stepOfQueues(t *rapid.T, step string) {
+	switch step {
 	case "hold":
 		p := h.drawPod(t)
 		id := fmt.Sprint("held", rapid.IntRange(0, 2).Draw(t, "held"))

@@ -123,14 +123,8 @@ func (in *Input) adviseAnyQuota() string {
 // adviseQuota says how much more quota each CardQuota of the path needs, for the card that it lacks least
 // of.
 func (in *Input) adviseQuota(entry v1alpha1.BlockedStatus) []string {
-	switch {
-	case len(in.Path) > 0:
-	case in.HidesQuota:
-		return []string{fmt.Sprintf("Ask the administrator for quota of queue %s.", in.Queue)}
-	case !in.ChangesQuotas:
-		return []string{fmt.Sprintf("Queue %s has no CardQuota: ask the administrator for one.", in.Queue)}
-	default:
-		return []string{fmt.Sprintf("Queue %s has no CardQuota: kubectl cardquota import %s prints one.", in.Queue, in.Queue)}
+	if len(in.Path) == 0 {
+		return []string{in.adviseFirstQuota()}
 	}
 	if len(in.Request.Names) == 0 {
 		return in.adviseUncountedQuota(entry)
@@ -138,8 +132,34 @@ func (in *Input) adviseQuota(entry v1alpha1.BlockedStatus) []string {
 	if entry.Reason == v1alpha1.BlockedNoQuota && in.Request.IsAnyCard && len(in.Request.Names) > 1 {
 		return []string{in.adviseAnyQuota()}
 	}
-	var advice []string
-	name, wanted, reserved := in.nearestCard(), in.Request.quotaCount(), int64(0)
+
+	name := in.nearestCard()
+	advice, reserved := in.adviseQuotaOf(name, entry)
+	if len(advice) == 0 {
+		return in.adviseUncountedQuota(entry)
+	}
+	if reserved > 0 && in.Request.awaitsEnqueue() {
+		advice = append(advice, fmt.Sprintf("Enqueued jobs have reserved %d %s: they are free again when these jobs end.", reserved, name))
+	}
+	return append(advice, in.adviseBeyondQuota(name)...)
+}
+
+// adviseFirstQuota says what helps in a queue of which the user reads no CardQuota.
+func (in *Input) adviseFirstQuota() string {
+	switch {
+	case in.HidesQuota:
+		return fmt.Sprintf("Ask the administrator for quota of queue %s.", in.Queue)
+	case !in.ChangesQuotas:
+		return fmt.Sprintf("Queue %s has no CardQuota: ask the administrator for one.", in.Queue)
+	default:
+		return fmt.Sprintf("Queue %s has no CardQuota: kubectl cardquota import %s prints one.", in.Queue, in.Queue)
+	}
+}
+
+// adviseQuotaOf says how much more quota of a card each CardQuota of the path needs. reserved is the most
+// that enqueued jobs have reserved of it.
+func (in *Input) adviseQuotaOf(name card.Name, entry v1alpha1.BlockedStatus) (advice []string, reserved int64) {
+	wanted := in.Request.quotaCount()
 	for _, quota := range in.Path {
 		found := in.shortageOf(quota, name)
 		missing, all := wanted-found.room, entry.Count-found.room
@@ -157,13 +177,7 @@ func (in *Input) adviseQuota(entry v1alpha1.BlockedStatus) []string {
 		}
 		advice = append(advice, fmt.Sprintf("%s: kubectl edit cardq %s.", text, quota.Name))
 	}
-	if len(advice) == 0 {
-		return in.adviseUncountedQuota(entry)
-	}
-	if reserved > 0 && in.Request.awaitsEnqueue() {
-		advice = append(advice, fmt.Sprintf("Enqueued jobs have reserved %d %s: they are free again when these jobs end.", reserved, name))
-	}
-	return append(advice, in.adviseBeyondQuota(name)...)
+	return advice, reserved
 }
 
 // adviseUncountedQuota says what helps where no CardQuota that the user may read lacks quota by its

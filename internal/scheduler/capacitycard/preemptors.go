@@ -179,10 +179,15 @@ func completesMinimum(job *api.JobInfo, task *api.TaskInfo) bool {
 // vain costs as much as one that helps.
 func (p *plugin) checkPreemptor(task *api.TaskInfo) error {
 	g, job := p.preemption, p.ssn.Jobs[task.Job]
-	switch {
-	case job == nil, !(g.hasLowerJob(job) && p.preemptsJobs(task)) && !HasLowerPodOnNode(job, task):
+	if job == nil {
 		return errNothingToPreempt
-	case g.hooks.MaySearch != nil && !g.hooks.MaySearch(task, g.evictions):
+	}
+
+	mayPreemptJobs := g.hasLowerJob(job) && p.preemptsJobs(task)
+	if !mayPreemptJobs && !HasLowerPodOnNode(job, task) {
+		return errNothingToPreempt
+	}
+	if g.hooks.MaySearch != nil && !g.hooks.MaySearch(task, g.evictions) {
 		return errNotSearched
 	}
 	return nil

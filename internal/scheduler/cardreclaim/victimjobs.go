@@ -73,29 +73,16 @@ func (s *reclaimSession) victimJobsFor(task *api.TaskInfo) []*victimJob {
 func (s *reclaimSession) newVictimJob(by *api.TaskInfo, key victimKey, job *api.JobInfo) *victimJob {
 	own := s.ssn.Jobs[by.Job]
 	mayReclaimItself := job.Queue == own.Queue && len(job.TaskStatusIndex[api.Pending]) > 0
-	if mayReclaimItself || job.PodGroup == nil || s.ssn.Queues[job.Queue] == nil || len(job.TaskStatusIndex[api.Running])+len(job.TaskStatusIndex[api.Bound]) == 0 {
+	hasPodsOnNodes := len(job.TaskStatusIndex[api.Running])+len(job.TaskStatusIndex[api.Bound]) > 0
+	if mayReclaimItself || job.PodGroup == nil || s.ssn.Queues[job.Queue] == nil || !hasPodsOnNodes {
 		return nil
 	}
+
 	g := &victimJob{job: job, solverJob: solver.Job{Whole: true}, runningSince: capacitycard.RunningSince(job), priority: s.policy.JobPriority(job)}
-	willing := 0
-	for _, task := range job.Tasks {
-		if !api.AllocatedStatus(task.Status) {
-			continue
-		}
-		g.tasks = append(g.tasks, task)
-		if isOnNode(task) && s.policy.ReclaimRule(by, task) != capacitycard.NotReclaimable {
-			willing++
-			if g.queue == "" {
-				g.queue = s.policy.VictimQueue(task)
-			}
-		}
-	}
-	if willing == 0 {
+	if !s.listVictimTasks(by, g) || (s.policy.IsTree() && !s.findInTree(own, g)) {
 		return nil
 	}
-	if s.policy.IsTree() && !s.findInTree(own, g) {
-		return nil
-	}
+
 	// Of pods of equal loss, the one with the lower priority comes first.
 	slices.SortFunc(g.tasks, func(a, b *api.TaskInfo) int {
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.UID, b.UID))
@@ -112,6 +99,26 @@ func (s *reclaimSession) newVictimJob(by *api.TaskInfo, key victimKey, job *api.
 	s.fillSolverJob(by, g)
 	s.priceFailures(g)
 	return g
+}
+
+// listVictimTasks lists the placed pods of a victim job. It reports whether some of them may be evicted
+// for a pod.
+func (s *reclaimSession) listVictimTasks(by *api.TaskInfo, g *victimJob) bool {
+	mayEvict := false
+	for _, task := range g.job.Tasks {
+		if !api.AllocatedStatus(task.Status) {
+			continue
+		}
+		g.tasks = append(g.tasks, task)
+		if !isOnNode(task) || s.policy.ReclaimRule(by, task) == capacitycard.NotReclaimable {
+			continue
+		}
+		mayEvict = true
+		if g.queue == "" {
+			g.queue = s.policy.VictimQueue(task)
+		}
+	}
+	return mayEvict
 }
 
 // minRuntimeReached reports whether a job has reached the minimum runtime of its pods' service

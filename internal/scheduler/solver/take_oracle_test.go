@@ -143,21 +143,32 @@ func canTakeInSomeOrder(p *Problem, units []takenUnit, taken []int64, set uint64
 		if set&(1<<i) != 0 || comesTooLate(p, units, i, set) {
 			continue
 		}
-		after, allowed := slices.Clone(taken), true
+		after := slices.Clone(taken)
 		for _, x := range unit.takes {
 			after[x.Limit] += x.Amount
 		}
-		for _, x := range unit.takes {
-			limit := p.TakeLimits[x.Limit]
-			if x.Amount > 0 && unit.refused[x.Limit] && (!limit.Borrowed && after[x.Limit] > limit.Most || limit.Borrowed && !canTakeBorrowed(taken[x.Limit], after[x.Limit], unit.spares[x.Limit], limit.Most)) {
-				allowed = false
-			}
-		}
-		if allowed && canTakeInSomeOrder(p, units, after, set|1<<i, tried) {
+		if canTakeUnit(p, unit, taken, after) && canTakeInSomeOrder(p, units, after, set|1<<i, tried) {
 			return true
 		}
 	}
 	return false
+}
+
+// canTakeUnit reports whether no limit refuses a unit.
+func canTakeUnit(p *Problem, unit takenUnit, taken, after []int64) bool {
+	for _, x := range unit.takes {
+		if x.Amount <= 0 || !unit.refused[x.Limit] {
+			continue
+		}
+		limit := p.TakeLimits[x.Limit]
+		switch {
+		case limit.Borrowed && !canTakeBorrowed(taken[x.Limit], after[x.Limit], unit.spares[x.Limit], limit.Most):
+			return false
+		case !limit.Borrowed && after[x.Limit] > limit.Most:
+			return false
+		}
+	}
+	return true
 }
 
 // comesTooLate reports whether a limit that is exceeded only counts a unit, and a unit of a set that it

@@ -291,6 +291,15 @@ func setPod(p *corev1.Pod, option, value string) {
 		if p.Spec.SchedulingGates = nil; value != "no" {
 			p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "later"}}
 		}
+	case "says", "evicted":
+		setPodConditions(p, option, value)
+	default:
+		panic("a pod has no " + option)
+	}
+}
+
+func setPodConditions(p *corev1.Pod, option, value string) {
+	switch option {
 	case "says":
 		p.Status.Conditions = []corev1.PodCondition{
 			{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: value},
@@ -301,8 +310,6 @@ func setPod(p *corev1.Pod, option, value string) {
 			{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler, Message: preempted},
 			{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "Evict", Message: "Pod is evicted, because of " + value},
 		}
-	default:
-		panic("a pod has no " + option)
 	}
 }
 
