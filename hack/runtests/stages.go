@@ -76,7 +76,7 @@ func allStages(p *project) []stage {
 			needs: []string{"controlplane", "programs"}, timeout: 25 * time.Minute},
 		// The stage unit plays fewer sequences.
 		{name: "sequences", lane: background, onlyInTestAll: true, packages: []string{"test/liveness"},
-			run: "^TestWhatFitsStarts", env: []string{"DRAWS=3000"}, timeout: 20 * time.Minute},
+			run: "^TestWhatFitsStarts", env: []string{"DRAWS=1500"}, timeout: 20 * time.Minute},
 	}
 	taken := map[string]bool{}
 	for _, s := range list {

@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 )
 
@@ -25,7 +27,7 @@ type apiServer struct {
 	groups kind[*v1beta1.PodGroup]
 	// resync are pods whose binding or eviction failed.
 	resync map[string]bool
-	// due is the session in which a terminating pod has ended.
+	// due is the first session in which a terminating pod may have ended.
 	due     map[types.UID]int
 	session int
 }
@@ -239,12 +241,22 @@ func (s *apiServer) deletePod(name string) {
 	case known.Spec.NodeName == "":
 		s.pods.remove(name)
 	case known.DeletionTimestamp == nil:
-		s.due[known.UID] = s.session + 1 + len(name)%2
+		s.due[known.UID] = s.session + 1
 		s.changePod(name, func(p *corev1.Pod) {
 			now := metav1.Now()
 			p.DeletionTimestamp = &now
 		})
 	}
+}
+
+// hasEnded reports whether a terminating pod has had its time. Pods with names of odd length take a little
+// longer.
+func (s *apiServer) hasEnded(pod *corev1.Pod) bool {
+	grace := time.Duration(ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, 0)) * time.Second
+	if len(pod.Name)%2 == 1 {
+		grace += 1500 * time.Millisecond
+	}
+	return s.session >= s.due[pod.UID] && time.Since(pod.DeletionTimestamp.Time) >= grace
 }
 
 // changePod changes a pod.

@@ -34,6 +34,10 @@ type sessionMemory struct {
 	reclaimers map[string]reclaimRecord
 	// reclaimed are the evictions for jobs of other queues, by "job for other".
 	reclaimed map[string]reclaimRecord
+	// wants are the groups for which others were evicted and that wait for that, turns those that wait
+	// for the ends of others.
+	wants map[string]*want
+	turns map[string]*turn
 }
 
 // reclaimRecord is when a job was evicted for another one.
@@ -48,7 +52,7 @@ type reclaimRecord struct {
 }
 
 func newSessionMemory() sessionMemory {
-	return sessionMemory{lostCards: map[string]time.Time{}, evicted: map[string]bool{}, fitsAlone: map[string]int{}, unfinished: map[string]bool{}, reclaimers: map[string]reclaimRecord{}, reclaimed: map[string]reclaimRecord{}}
+	return sessionMemory{lostCards: map[string]time.Time{}, evicted: map[string]bool{}, fitsAlone: map[string]int{}, unfinished: map[string]bool{}, reclaimers: map[string]reclaimRecord{}, reclaimed: map[string]reclaimRecord{}, wants: map[string]*want{}, turns: map[string]*turn{}}
 }
 
 // checkSession checks a session before it closes, and returns what is wrong, or "".
@@ -63,7 +67,14 @@ func (w *simulation) checkSession(before *sessionView) string {
 	if wrong := w.checkTree(before, now, victims); wrong != "" {
 		return wrong
 	}
+	if wrong := w.checkKeptCards(before, now); wrong != "" {
+		return wrong
+	}
 	if wrong := w.checkEvictions(now, victims); wrong != "" {
+		return wrong
+	}
+	w.recordWants(now, victims)
+	if wrong := w.checkTurns(before); wrong != "" {
 		return wrong
 	}
 	w.recordLosses(now, victims)
@@ -128,11 +139,11 @@ func (w *simulation) checkEvictions(now *sessionView, victims map[string]int) st
 		}
 	}
 	for _, g := range now.groups {
-		if len(g.promised) > 0 && len(promised) == len(g.promised) && w.reclaimedFrom(now, g, victims) && !w.coolsDown(now, g.queue) && now.fitsWithout(g) {
+		if len(g.promised) > 0 && len(promised) == len(g.promised) && w.reclaimedFrom(now, g, victims) && !w.coolsDown(now, g.queue) && !now.isAwaited(g) && now.fitsWithout(g) {
 			return fmt.Sprintf("evicted in vain: %v go for %s, which fits without that", victims, g.name)
 		}
 	}
-	return ""
+	return w.checkEndingSuffices(now, victims)
 }
 
 // checkPipelinedPods checks that all pipelined pods fit together once the evicted pods are gone.
@@ -182,10 +193,12 @@ func (w *simulation) reclaimedFrom(now *sessionView, by *group, victims map[stri
 func (w *simulation) mayTake(now *sessionView, by, of *group) bool {
 	reclaimer, victim := now.queues[by.queue], now.queues[of.queue]
 	switch {
-	case by.name == of.name || of.isProtected:
+	case of.isProtected:
 		return false
+	case by.name == of.name:
+		return w.preempts && outranks(by.promised, of.leaving)
 	case by.queue == of.queue:
-		return w.preempts && by.priority > of.priority
+		return w.preempts && by.priority > of.priority && w.mayPreempt(by.name)
 	case now.tree != nil:
 		return now.mayTakeInTree(by, of)
 	}
@@ -226,21 +239,27 @@ func (w *simulation) checkVictim(now *sessionView, g *group, promised []*pod) st
 func (w *simulation) checkReclaimedForOne(now *sessionView, g *group, reclaimer string) string {
 	by := now.groups[slices.IndexFunc(now.groups, func(other *group) bool { return other.name == reclaimer })]
 	made := reclaimRecord{from: g.name, at: time.Now(), placed: now.placedPods(), promised: map[string]bool{}}
-	twice := false
+	twice, started := false, false
 	last, known := w.reclaimed[g.name+" for "+by.name]
 	for _, p := range by.promised {
 		made.promised[p.uid] = true
 		made.nodes = append(made.nodes, p.node)
 		twice = twice || last.promised[p.uid]
 	}
+	for _, p := range g.leaving {
+		started = started || w.taken[p.uid] && !last.placed[p.uid]
+	}
 	if w.quiet {
 		w.reclaimers[by.name] = made
+	}
+	if wrong := w.checkWantedTwice(now, by, g); wrong != "" {
+		return wrong
 	}
 	if by.queue == g.queue { // preempt evicts pod by pod
 		return ""
 	}
 	key := g.name + " for " + by.name
-	if w.reclaimed[key] = made; w.quiet && known && twice && time.Since(last.at) < minRestartInterval && !now.isOvertaken(by, last) && !slices.ContainsFunc(last.nodes, w.isUnavailable) {
+	if w.reclaimed[key] = made; w.quiet && known && twice && started && time.Since(last.at) < minRestartInterval && !now.isOvertaken(by, last) && !slices.ContainsFunc(last.nodes, w.isUnavailable) {
 		return fmt.Sprintf("taken twice: %s, after %s", key, time.Since(last.at))
 	}
 	return ""
@@ -350,10 +369,12 @@ func (w *simulation) checkWaitingAtRest() string {
 			return fmt.Sprintf("evicted in vain: %s went for %s, which does not run", last.from, u.name)
 		case v.unitFits(u):
 			return "fits and waits for ever: " + w.describeUnit(u)
-		case v.tree != nil && v.fitsByTree(u, w.runsEnough):
+		case v.tree != nil && !w.reclaimsNothing && v.fitsByTree(u, w.runsEnough):
 			return "below what it deserves and waits for ever: " + w.describeUnit(u)
-		case v.tree == nil && v.fitsByReclaiming(u, w.runsEnough):
+		case v.tree == nil && !w.reclaimsNothing && v.fitsByReclaiming(u, w.runsEnough):
 			return "may take and waits for ever: " + w.describeUnit(u)
+		case w.fitsByPreempting(v, u):
+			return "may preempt and waits for ever: " + w.describeUnit(u)
 		}
 	}
 	return ""

@@ -26,7 +26,7 @@ func (w *simulation) runControllers() {
 func (w *simulation) actOn(name string, pod *corev1.Pod) {
 	s := w.server
 	switch works := w.isNodeUp(pod.Spec.NodeName); {
-	case pod.DeletionTimestamp != nil && works && s.session >= s.due[pod.UID]:
+	case pod.DeletionTimestamp != nil && works && s.hasEnded(pod):
 		s.pods.remove(name)
 		if j := w.jobs[pod.Annotations["scheduling.k8s.io/group-name"]]; j != nil && j.inelastic && !isMarkedForRecreation(pod) {
 			j.restarts = true

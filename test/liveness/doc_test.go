@@ -29,6 +29,18 @@
 //     from them, and would not fit without evictions.
 //   - No gang is left below its minimum by an eviction.
 //   - A job that was evicted for another one is not evicted for it again a moment after its start.
+//   - Who preempts or reclaims gets the cards: what was freed for pods that still wait is placed only with
+//     pods that go before them (wants_test.go).
+//   - No pod is evicted for pods only for which others were evicted before, while these end or what they
+//     freed is kept. None is evicted for pods that fit once others have ended.
+//   - Only pods that a job lacks for its minimum preempt other jobs, or pods that are each a job of their
+//     own (preempting_test.go). At rest no such job waits, enqueued or not, that would certainly fit
+//     without the jobs of lower priority in its queue.
+//
+// A gang that fits its share runs within a number of ends of other pods (turns_test.go): in flat queues
+// one that may reclaim, while only jobs wait from which it may take; in a tree one within what its queue
+// deserves, while all others that wait would borrow. It may wait for as many ends as pods run on its
+// nodes when it begins to wait, and as many more as it lacks cards.
 //
 // In trees of queues (treecheck_test.go), in every session:
 //

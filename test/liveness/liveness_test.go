@@ -2,6 +2,7 @@ package liveness
 
 import (
 	"flag"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -22,8 +23,8 @@ import (
 // sequences is the number of sequences, and treeSequences that of sequences with trees of queues.
 // The environment variable DRAWS overrides both defaults, as for properties.
 var (
-	sequences     = flag.Int("sequences", 600, "how many random sequences of sessions are played")
-	treeSequences = flag.Int("tree-sequences", 200, "how many random sequences of sessions are played in trees of queues")
+	sequences     = flag.Int("sequences", 1000, "how many random sequences of sessions are played")
+	treeSequences = flag.Int("tree-sequences", 400, "how many random sequences of sessions are played in trees of queues")
 )
 
 // numberOfSequences returns how many sequences a test plays.
@@ -66,18 +67,34 @@ func (m *schedulerCache) warmUp() {
 // playSequence runs a sequence and returns what was wrong and what happened.
 func (m *schedulerCache) playSequence(s sequence) (wrong string, trace []string) {
 	w := m.newSimulation(s)
-	wrong = w.run(synctest.Wait)
+	if wrong = w.run(synctest.Wait); wrong != "" {
+		w.traceReasons()
+	}
 	time.Sleep(5 * time.Minute) // pending writers give up
 	synctest.Wait()
 	return wrong, w.trace
 }
 
 // TestWhatFitsStarts runs random sequences.
-func TestWhatFitsStarts(t *testing.T) {
-	r, draws := seed.Rand(t), numberOfSequences(t, *sequences)
+func TestWhatFitsStarts(t *testing.T) { playRandomSequences(t, *sequences, generateSequence) }
+
+// TestWhatFitsStartsBesidePreemption runs random sequences in which jobs of several queues preempt.
+func TestWhatFitsStartsBesidePreemption(t *testing.T) {
+	playRandomSequences(t, *sequences/4, generatePreempting)
+}
+
+// TestWhatFitsStartsBehindOthers runs random sequences in which gangs wait for the ends of other pods.
+func TestWhatFitsStartsBehindOthers(t *testing.T) {
+	playRandomSequences(t, *sequences/10, generateTurns)
+}
+
+// playRandomSequences runs random sequences, and reports the first failure as a short one.
+func playRandomSequences(t *testing.T, number int, generate func(*rand.Rand) sequence) {
+	t.Helper()
+	r, draws := seed.Rand(t), numberOfSequences(t, number)
 	inBubble(t, func(t *testing.T, m *schedulerCache) {
 		for range draws {
-			s := generateSequence(r)
+			s := generate(r)
 			wrong, _ := m.playSequence(s)
 			if wrong == "" {
 				continue

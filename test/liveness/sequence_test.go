@@ -21,19 +21,26 @@ import (
 //	node …, queue …                    as package session reads them
 //	mig NAME MODEL SLICES              a node whose cards are slices 1g.18gb
 //	job NAME QUEUE MIN: …              a job as package session reads it, with more options
-//	policy [preempt] [minimumRuntime=10m] [without=ACTION] [tree|asks]
+//	policy [preempt] [minimumRuntime=10m] [reclaim=off] [without=ACTION] [tree|asks]
+//	       [period=1s]
 //	at 3: STEP                         before the third session
+//
+// With reclaim=off cardreclaim does not run, and no job needs to take cards of other queues. A scheduler
+// without an action is one that does less than it must.
 //
 // With tree the queues form a tree. With asks they are scheduled flat and checked as a tree.
 //
 // The action preempt comes after cardreclaim, as the operator writes it. With preempt=first it
-// comes before, as an administrator may write it.
+// comes before, as an administrator may write it. The period is the time between sessions while steps
+// happen.
 //
 // A job may also have the options mig (slices instead of cards), tolerates (the taint), apart
-// (one pod per node), cpu= (of each pod) and each=ps:0,worker:2 (the cards of each pod of a
-// task).
+// (one pod per node), cpu= (of each pod), each=ps:0,worker:2 (the cards of each pod of a
+// task), grace=20s (how long its pods take to end) and rising (each pod has a higher task priority
+// than the one before).
 //
-// A step is a job, or one of: end JOB (its owner deletes it), delete POD, cordon NODE, uncordon
+// A step is a job, or one of: end JOB (its owner deletes it), finish QUEUE (the owner of the job that has
+// run for the longest time deletes it), delete POD, cordon NODE, uncordon
 // NODE, down NODE, up NODE, quota QUEUE TEXT, queue … (it is replaced), hold pods|groups N (changes are not seen for N
 // sessions), faults PERCENT SEED (of the writes fail; 0 ends it).
 type sequence []string
@@ -142,6 +149,12 @@ func parseJob(id int64, line string) *job {
 				p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse(value)
 			})
 			continue
+		case "grace":
+			changes = append(changes, func(p *corev1.Pod) { setGracePeriod(p, value) })
+			continue
+		case "rising":
+			changes = append(changes, raiseWithIndex)
+			continue
 		case "each":
 			changes = append(changes, func(p *corev1.Pod) { setCards(p, value) })
 			continue
@@ -176,6 +189,21 @@ func keepApart(p *corev1.Pod, job string) {
 	p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
 		TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"apart": job}},
 	}}}}
+}
+
+// setGracePeriod sets how long a pod takes to end.
+func setGracePeriod(p *corev1.Pod, text string) {
+	grace, err := time.ParseDuration(text)
+	if err != nil {
+		panic(err)
+	}
+	seconds := int64(grace / time.Second)
+	p.Spec.TerminationGracePeriodSeconds = &seconds
+}
+
+// raiseWithIndex gives a pod a task priority: its number in the job.
+func raiseWithIndex(p *corev1.Pod) {
+	p.Annotations["volcano.sh/task-priority"] = p.Name[strings.LastIndex(p.Name, "-")+1:]
 }
 
 // setCards sets the cards of a pod by its task: "ps:0,worker:2".

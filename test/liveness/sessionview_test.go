@@ -60,6 +60,8 @@ type group struct {
 	waiting, placed      []*pod
 	leaving, promised    []*pod
 	isProtected, strange bool
+	// isVCJob reports whether a Volcano job owns it.
+	isVCJob bool
 }
 
 // pod is the recount of a pod.
@@ -71,7 +73,9 @@ type pod struct {
 	cpu               int64
 	isMIG             bool
 	tolerates, apart  bool
-	object            *corev1.Pod
+	// rank is its task priority.
+	rank   int
+	object *corev1.Pod
 }
 
 // recount recounts the session.
@@ -122,6 +126,7 @@ func (v *sessionView) groupOf(j *api.JobInfo, nodes map[string]*nodeView) *group
 	for _, task := range j.Tasks {
 		p := readPod(task.Pod)
 		p.group, p.node = j.Name, task.NodeName
+		g.isVCJob = g.isVCJob || len(task.Pod.OwnerReferences) > 0
 		g.isProtected = g.isProtected || task.Pod.Annotations["volcano.sh/preemptable"] == "false"
 		switch task.Status {
 		case api.Pending:
@@ -158,6 +163,9 @@ func readPod(object *corev1.Pod) *pod {
 		name: object.Name, uid: string(object.UID), cards: int(gpus.Value() + mig.Value()), cpu: cpu.MilliValue(), isMIG: mig.Value() > 0,
 		tolerates: len(object.Spec.Tolerations) > 0, apart: object.Spec.Affinity != nil, object: object,
 		group: object.Annotations["scheduling.k8s.io/group-name"],
+	}
+	if text := object.Annotations["volcano.sh/task-priority"]; text != "" {
+		p.rank = mustParseInt(text)
 	}
 	if text := object.Annotations["volcano.sh/card.name"]; text != "" {
 		p.names = strings.Split(text, "|")

@@ -53,11 +53,17 @@ type simulation struct {
 	actions        []framework.Action
 	minimumRuntime time.Duration
 	preempts       bool
+	// reclaimsNothing reports whether the administrator has switched reclaim off.
+	reclaimsNothing bool
+	// period is the time between sessions while steps happen.
+	period time.Duration
 
 	ssn *framework.Session
 	// last is what the last session saw when it opened, after what it had done before it
 	// closed.
 	last, after *sessionView
+	// disturbed is when an administrator, or a node that went down, changed last what jobs can get.
+	disturbed time.Time
 	// changed is when something changed last, state what exists since then.
 	changed time.Time
 	state   string
@@ -73,7 +79,7 @@ const shippedConf = "../../internal/schedulerconfig/testdata/render/installer_1_
 func (m *schedulerCache) newSimulation(script sequence) *simulation {
 	m.worlds++
 	w := &simulation{
-		schedulerCache: m, id: 1_000_000 + m.worlds, script: script, server: newServer(), nodes: map[string]*corev1.Node{}, down: map[string]bool{},
+		schedulerCache: m, id: 1_000_000 + m.worlds, period: time.Second, script: script, server: newServer(), nodes: map[string]*corev1.Node{}, down: map[string]bool{},
 		queues: map[string]string{}, queueObjects: map[string]*v1beta1.Queue{}, jobs: map[string]*job{}, seen: map[string]*corev1.Pod{}, sessionMemory: newSessionMemory(),
 	}
 	m.world = w
@@ -112,13 +118,16 @@ func (w *simulation) loadConfiguration() {
 					w.isTree = true
 				case name == "tree":
 					w.isTree, text = true, strings.Replace(text, "          cardUnlimitedCpuMemory", "          queueHierarchy: Tree\n          cardUnlimitedCpuMemory", 1)
-				case name == "preempt" && value == "first":
-					w.preempts, text = true, strings.Replace(text, "cardreclaim", "preempt, cardreclaim", 1)
 				case name == "preempt":
-					w.preempts, text = true, strings.Replace(text, "cardreclaim", "cardreclaim, preempt", 1)
+					w.preempts, text = true, addPreempt(text, value == "first")
+				case name == "reclaim":
+					w.reclaimsNothing, text = true, removeAction(text, "cardreclaim")
 				case name == "without":
-					text = strings.Replace(text, value+", ", "", 1)
-					text = strings.Replace(text, ", "+value, "", 1)
+					text = removeAction(text, value)
+				case name == "period":
+					if w.period, err = time.ParseDuration(value); err != nil {
+						panic(err)
+					}
 				default:
 					if w.minimumRuntime, err = time.ParseDuration(value); err != nil {
 						panic(err)
@@ -141,6 +150,27 @@ func (w *simulation) loadConfiguration() {
 	}
 }
 
+// removeAction removes an action from a configuration.
+func removeAction(text, action string) string {
+	text = strings.Replace(text, action+", ", "", 1)
+	return strings.Replace(text, ", "+action, "", 1)
+}
+
+// addPreempt adds the action preempt to a configuration as the operator does, behind cardreclaim or
+// before it.
+func addPreempt(text string, first bool) string {
+	actions := "cardreclaim, preempt"
+	if first {
+		actions = "preempt, cardreclaim"
+	}
+	text = strings.Replace(text, "cardreclaim", actions, 1)
+	text = strings.Replace(text, "- name: gang\n", "- name: gang\n        enableJobStarving: false\n", 1)
+	for _, plugin := range []string{"priority", "conformance"} {
+		text = strings.Replace(text, "- name: "+plugin+"\n", "- name: "+plugin+"\n        enablePreemptable: false\n", 1)
+	}
+	return text
+}
+
 // OpenSession does nothing: all jobs are known.
 func (w *simulation) OpenSession(*framework.Session) bool { return true }
 
@@ -161,6 +191,8 @@ const (
 	promptSessions = 6
 	// slowSessionPeriod is the time between sessions after that.
 	slowSessionPeriod = 3 * time.Minute
+	// reactionPeriod is how soon controllers and kubelets act in that time.
+	reactionPeriod = 5 * time.Second
 	// restPeriod is how long nothing changes at rest: longer than reservations last.
 	restPeriod = 6 * time.Minute
 	// maxSessions bounds the sessions until the cluster is at rest.
@@ -174,9 +206,9 @@ func (w *simulation) run(wait func()) string {
 	for session := 1; ; session++ {
 		w.server.session = session
 		if session > last+promptSessions {
-			time.Sleep(slowSessionPeriod)
+			w.actBetweenSessions(wait)
 		} else {
-			time.Sleep(time.Second)
+			time.Sleep(w.period)
 		}
 		wait()
 		for _, step := range w.script.stepsOf(session) {
@@ -198,6 +230,14 @@ func (w *simulation) run(wait func()) string {
 			return fmt.Sprintf("the cluster does not come to rest in %d sessions", maxSessions)
 		}
 	}
+}
+
+// actBetweenSessions waits for the next slow session. Controllers and kubelets act meanwhile.
+func (w *simulation) actBetweenSessions(wait func()) {
+	time.Sleep(reactionPeriod)
+	wait()
+	w.runControllers()
+	time.Sleep(slowSessionPeriod - reactionPeriod)
 }
 
 // endFaults ends all faults: the API server answers at once.
@@ -247,6 +287,18 @@ func (w *simulation) runSession(wait func()) string {
 	w.bindAll()
 	wait()
 	return wrong
+}
+
+// traceReasons records why the jobs wait, as their PodGroups say it.
+func (w *simulation) traceReasons() {
+	for _, name := range w.server.groups.sortedNames() {
+		group := w.server.groups.objects[name]
+		for _, c := range group.Status.Conditions {
+			if group.Status.Phase != v1beta1.PodGroupRunning && c.Status == corev1.ConditionTrue {
+				w.tracef("%s[%s] says: %s", name, group.Status.Phase, c.Message)
+			}
+		}
+	}
 }
 
 func (w *simulation) tracef(format string, args ...any) {

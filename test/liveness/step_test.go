@@ -2,7 +2,10 @@ package liveness
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/volcano/pkg/scheduler/api"
@@ -15,6 +18,10 @@ func (w *simulation) applyStep(line string) {
 	words := strings.Fields(line)
 	for _, n := range parseNode(w.id, line) {
 		w.setNode(n)
+	}
+	switch words[0] {
+	case "quota", "queue", "cordon", "down":
+		w.disturbed = time.Now()
 	}
 	switch words[0] {
 	case "queue":
@@ -32,13 +39,9 @@ func (w *simulation) applyStep(line string) {
 			w.server.pods.store(pod.DeepCopy())
 		}
 	case "end":
-		if j := w.jobs[words[1]]; j != nil {
-			delete(w.jobs, words[1])
-			w.server.groups.remove(words[1])
-			for _, pod := range j.pods {
-				w.server.deletePod(pod.Name)
-			}
-		}
+		w.endJob(words[1])
+	case "finish":
+		w.endJob(w.longestRunningJob(words[1]))
 	case "delete":
 		w.server.deletePod(words[1])
 	case "cordon", "uncordon", "down", "up":
@@ -53,6 +56,37 @@ func (w *simulation) applyStep(line string) {
 		w.server.pods.percent, w.server.pods.seed = mustParseInt(words[1]), words[2]
 		w.server.groups.percent, w.server.groups.seed = mustParseInt(words[1]), words[2]
 	}
+}
+
+// endJob deletes a job and its pods.
+func (w *simulation) endJob(name string) {
+	j := w.jobs[name]
+	if j == nil {
+		return
+	}
+
+	delete(w.jobs, name)
+	w.server.groups.remove(name)
+	for _, pod := range j.pods {
+		w.server.deletePod(pod.Name)
+	}
+}
+
+// longestRunningJob returns the job of a queue whose first pod has run for the longest time, "" if none
+// runs.
+func (w *simulation) longestRunningJob(queue string) string {
+	longest, began := "", time.Time{}
+	for _, name := range slices.Sorted(maps.Keys(w.jobs)) {
+		j := w.jobs[name]
+		pod := w.server.pods.objects[j.pods[0].Name]
+		if j.group.Spec.Queue != queue || pod == nil || pod.Status.Phase != corev1.PodRunning || pod.DeletionTimestamp != nil {
+			continue
+		}
+		if start := pod.Status.StartTime.Time; longest == "" || start.Before(began) {
+			longest, began = name, start
+		}
+	}
+	return longest
 }
 
 // setNode updates a node in Volcano's cache.

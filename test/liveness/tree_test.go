@@ -5,23 +5,21 @@ import (
 	"testing"
 
 	"cardquota.dev/operator/internal/testing/check"
-	"cardquota.dev/operator/internal/testing/seed"
 )
 
 // TestWhatFitsStartsInATree runs random sequences with trees of queues.
-func TestWhatFitsStartsInATree(t *testing.T) {
-	r, draws := seed.Rand(t), numberOfSequences(t, *treeSequences)
-	inBubble(t, func(t *testing.T, m *schedulerCache) {
-		for range draws {
-			s := generateTree(r)
-			wrong, _ := m.playSequence(s)
-			if wrong == "" {
-				continue
-			}
-			s, wrong, trace := m.shrink(s, wrong)
-			t.Fatalf("%s\nKeep this under testdata with a name that tells what happens:\n\n%s\n%s", wrong, s, strings.Join(trace, "\n"))
-		}
-	})
+func TestWhatFitsStartsInATree(t *testing.T) { playRandomSequences(t, *treeSequences, generateTree) }
+
+// TestWhatFitsStartsInATreeBesidePreemption runs random sequences in which jobs of several queues of a
+// tree preempt.
+func TestWhatFitsStartsInATreeBesidePreemption(t *testing.T) {
+	playRandomSequences(t, *treeSequences/4, generatePreemptingTree)
+}
+
+// TestWhatFitsStartsInATreeBehindOthers runs random sequences in which gangs wait for the ends of pods
+// with which other queues borrow.
+func TestWhatFitsStartsInATreeBehindOthers(t *testing.T) {
+	playRandomSequences(t, *treeSequences/10, generateTreeTurns)
 }
 
 // TestTreesAreChecked runs schedulers that do not know the tree, or have a part missing.

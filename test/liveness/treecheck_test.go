@@ -117,7 +117,8 @@ func (w *simulation) reclaimersOf(v *sessionView, queue string) []string {
 // the tree it held more than it deserves before the last unit was taken.
 func (w *simulation) checkTakenFrom(v *sessionView, queue string) string {
 	reclaimers := w.reclaimersOf(v, queue)
-	if len(reclaimers) == 0 {
+	mayPreempt := func(g *group) bool { return w.preempts && g.queue == queue && len(g.promised) > 0 }
+	if len(reclaimers) == 0 || slices.ContainsFunc(v.groups, mayPreempt) {
 		return "" // preempt, or a drain
 	}
 	for _, name := range v.tree.PathOf(queue) {
@@ -365,11 +366,25 @@ func (v *sessionView) fitsByTree(u *startUnit, runsEnough func(*group) bool) boo
 			return true
 		}
 		gone = append(gone, g)
-		if v.fitsAfter(u, gone, heldPods) {
+		if v.canTakeTogether(u, gone) && v.fitsAfter(u, gone, heldPods) {
 			return true
 		}
 	}
 	return false
+}
+
+// canTakeTogether reports whether groups are certainly reclaimable for a unit together: what goes by the
+// tree leaves no level below what it deserves, beside what goes by the matrix.
+func (v *sessionView) canTakeTogether(u *startUnit, gone []*group) bool {
+	return !slices.ContainsFunc(gone, func(last *group) bool {
+		left := func(g *group) []*pod {
+			if g != last && slices.Contains(gone, g) {
+				return nil
+			}
+			return heldPods(g)
+		}
+		return !v.byMatrix(u.queue, last.queue) && !v.canTakeWhole(u, last, left)
+	})
 }
 
 // reservedInQueue returns the other groups of a unit's queue that wait.

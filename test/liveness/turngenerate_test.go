@@ -1,0 +1,79 @@
+package liveness
+
+import (
+	"fmt"
+	"math/rand/v2"
+)
+
+// generateTurns draws a random sequence in which a gang of inference waits behind jobs of training that
+// end one by one, and of which new ones come all the time.
+func generateTurns(r *rand.Rand) sequence {
+	g := newGenerator(r)
+	s := sequence{g.drawTurnPolicy("policy")}
+	s = append(s, "queue inf {\"A\":9,\"B\":9} 80000 inference", "queue inf2 {\"A\":9,\"B\":9} 70000 inference",
+		"queue tra {\"A\":20,\"B\":20} 20000 training", "queue tra2 {\"A\":20,\"B\":20} 10000 training")
+	return append(s, g.drawTurns(pick(g, "inf", "inf", "inf2"), 9, []string{"tra", "tra", "tra2"}, pick(g, 1, 1, 2))...)
+}
+
+// generateTreeTurns draws the same in a tree: the gang is within what its queue deserves, and the jobs
+// of the other queues borrow.
+func generateTreeTurns(r *rand.Rand) sequence {
+	g := newGenerator(r)
+	s := sequence{g.drawTurnPolicy("policy tree")}
+	deserved, above := 1+g.IntN(4), []string{"", ""}
+	if g.draw(50) {
+		s = append(s, fmt.Sprintf("queue t0 {\"A\":20} keeps parentonly=true deserved={\"A\":%d}", deserved+g.IntN(2)),
+			"queue t1 {\"A\":20} keeps parentonly=true deserved={\"A\":3}")
+		above = []string{" parent=t0", pick(g, " parent=t1", " parent=t0", "")}
+	}
+	s = append(s, fmt.Sprintf("queue inf {\"A\":20} %s deserved={\"A\":%d}%s", pick(g, options["inf"], options["tra"], options["tra2"]), deserved, above[0]),
+		fmt.Sprintf("queue tra {\"A\":20} %s deserved={\"A\":%d}%s", pick(g, options["tra"], options["tra"], "30000 training"), g.IntN(4), above[1]),
+		fmt.Sprintf("queue tra2 {\"A\":20} 20000 training deserved={\"A\":%d}", g.IntN(3)))
+	return append(s, g.drawTurns("inf", deserved, []string{"tra", "tra", "tra2"}, 1)...)
+}
+
+// drawTurnPolicy draws why cards are not simply taken back: none are, or only later, or they are.
+func (g *generator) drawTurnPolicy(policy string) string {
+	if g.draw(30) {
+		policy += " preempt"
+	}
+	policy += pick(g, " reclaim=off", " minimumRuntime=10m", " minimumRuntime=10m", "")
+	return policy + pick(g, "", "", " period=20s", " period=1m")
+}
+
+// drawTurns draws full nodes, a gang of a queue that fits them, and jobs of other queues that come and
+// end.
+func (g *generator) drawTurns(queue string, most int, others []string, each int) []string {
+	var s []string
+	for i := range 1 + g.IntN(3) {
+		name := fmt.Sprintf("n%d", i)
+		g.free[name] = 1 + g.IntN(4)
+		s = append(s, fmt.Sprintf("node %s A %d", name, g.free[name]))
+		g.nodes = append(g.nodes, name)
+	}
+	fits := 0
+	running := 0
+	for _, node := range g.nodes {
+		fits += g.free[node] / each
+		for left := g.free[node] - pick(g, 0, 0, 0, 1); left > 0; running++ {
+			cards := min(left, pick(g, 1, 1, 1, 2))
+			left -= cards
+			s = append(s, fmt.Sprintf("job r%d %s 1: %s card=A cards=%d ran=%s%s", running, pick(g, others...), node, cards, pick(g, "1m", "2m", "1h"), g.drawEnding()))
+		}
+	}
+	pods := max(1, min(1+g.IntN(4), fits, most/each))
+	at := 2 + g.IntN(3)
+	s = append(s, fmt.Sprintf("at %d: job w0 %s %d: -*%d card=A cards=%d %s", at, queue, pods, pods, each, pick(g, "", "vcjob")))
+	return append(s, g.drawComingAndEnding(at, 2*running+each*pods+6, others)...)
+}
+
+// drawComingAndEnding draws jobs of one pod that come and end until enough others have ended.
+func (g *generator) drawComingAndEnding(from, sessions int, queues []string) []string {
+	var s []string
+	for i := range sessions {
+		queue := pick(g, queues...)
+		s = append(s, fmt.Sprintf("at %d: job s%d %s 1: - card=A cards=%d%s", from-1+i, i, queue, pick(g, 1, 1, 1, 2), g.drawEnding()),
+			fmt.Sprintf("at %d: finish %s", from+1+i, queue))
+	}
+	return s
+}

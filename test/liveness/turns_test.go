@@ -1,0 +1,130 @@
+package liveness
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// turn is how long a gang has waited for its turn, in ends of other pods.
+//
+// Cards that become free are kept for a gang against the pods from which it may take cards. So each end
+// of such a pod, on a node that the gang can use, brings it nearer to its start. At most the pods that
+// run when it begins to wait end before that. The cards that it lacks are added for pods that start
+// before it is enqueued, and for those that end while its last pods are placed.
+type turn struct {
+	allowed, ends int
+	// began is when it began to wait, last when a pod ended last.
+	began, last time.Time
+	// others are the pods that ran on its nodes in the last session, by UID.
+	others map[string]bool
+}
+
+// The bounds of a reservation, after which a gang comes behind its equals until one of its pods is
+// placed.
+const (
+	maxWaitForEnd  = 4 * time.Minute
+	maxReservation = 50 * time.Minute
+)
+
+// isExpired reports whether the gang may have lost its reservation: no pod ended for too long, or it has
+// waited for too long.
+func (of *turn) isExpired() bool {
+	return time.Since(of.last) > maxWaitForEnd || time.Since(of.began) > maxReservation
+}
+
+// checkTurns counts the ends for which gangs that fit their share wait, and reports a gang that waits
+// for too many.
+func (w *simulation) checkTurns(v *sessionView) string {
+	counted := map[string]*turn{}
+	for name, of := range w.turns {
+		if of.isExpired() && slices.ContainsFunc(v.groups, func(g *group) bool { return g.name == name && len(g.placed) == 0 }) {
+			counted[name] = of
+		}
+	}
+	for _, u := range v.waitingUnits() {
+		if counted[u.name] != nil || !w.hasTurn(v, u) {
+			continue
+		}
+		others, lacks := w.podsBefore(v, u), cardsOf(u.pods)
+		of := w.turns[u.name]
+		if of == nil {
+			of = &turn{allowed: len(others) + lacks, began: time.Now(), last: time.Now()}
+		}
+		for uid := range of.others {
+			if !others[uid] {
+				of.ends, of.last = of.ends+1, time.Now()
+			}
+		}
+		of.others = others
+		if counted[u.name] = of; of.ends > of.allowed {
+			return fmt.Sprintf("does not get its turn: %s, after %d ends of other pods", w.describeUnit(u), of.ends)
+		}
+	}
+	w.turns = counted
+	return ""
+}
+
+func cardsOf(pods []*pod) int {
+	sum := 0
+	for _, p := range pods {
+		sum += p.cards
+	}
+	return sum
+}
+
+// hasTurn reports whether a unit fits its share and nothing goes before it: in a tree it is within what
+// its queue deserves, and the others borrow; in flat queues it may reclaim, and all others that wait are
+// of the types from which it may take.
+func (w *simulation) hasTurn(v *sessionView, u *startUnit) bool {
+	card, count, plain := u.cardNeeded()
+	isLate := time.Since(w.disturbed) < time.Minute || w.server.pods.percent > 0 || w.holdPods > 0 || w.holdGroups > 0
+	if !plain || isLate || len(u.placed) > 0 || w.coolsDown(v, u.queue) || len(v.reservedInQueue(u)) > 0 {
+		return false
+	}
+	for _, g := range v.groups {
+		if g.name != u.name && len(g.waiting) > 0 && !v.standsBehind(u, g, card) {
+			return false
+		}
+	}
+	always := func(*group) bool { return true }
+	if v.tree == nil {
+		return v.fitsByReclaiming(u, always)
+	}
+	isSingle := int(count) == len(u.pods) && !u.pods[0].apart
+	return isSingle && v.fitsByTree(u, always)
+}
+
+// standsBehind reports whether the waiting pods of a group must leave cards to a unit.
+func (v *sessionView) standsBehind(u *startUnit, g *group, card string) bool {
+	if v.tree == nil {
+		own, other := v.queues[u.queue], v.queues[g.queue]
+		return other.kind == "training" && other.gives && other.priority < own.priority
+	}
+	used := v.tree.UsedIn(g.queue, v.treeUse(card, placedPods))
+	return used >= v.tree.Queue(g.queue).Deserved[card]
+}
+
+// podsBefore returns the pods of others on the nodes that a unit can use once the pods have ended from
+// which it may take, by UID.
+func (w *simulation) podsBefore(v *sessionView, u *startUnit) map[string]bool {
+	var takeable []*pod
+	for _, g := range v.groups {
+		if g.queue != u.queue && w.mayTake(v, u.group, g) {
+			takeable = append(takeable, slices.Concat(g.placed, g.leaving)...)
+		}
+	}
+	back := v.withdraw(takeable)
+	usable := map[string]bool{}
+	for _, n := range v.nodes {
+		usable[n.name] = !n.down && n.fitsPod(u.pods[0], map[string]int{n.card: u.pods[0].cards})
+	}
+	back()
+	before := map[string]bool{}
+	for _, p := range takeable {
+		if usable[p.node] && p.cards > 0 {
+			before[p.uid] = true
+		}
+	}
+	return before
+}

@@ -1,0 +1,252 @@
+package liveness
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// keptPeriod is how long freed cards are certainly kept: a little less than the five minutes of the
+// scheduler, which begin when it sees that they are free.
+const keptPeriod = 5*time.Minute - 2*time.Second
+
+// want is what a session evicted pods for: pods of one group that it pipelined.
+type want struct {
+	reclaimRecord
+	group string
+	// preempts reports whether the victims were of the group's own queue.
+	preempts bool
+	// nodes are where the pods were pipelined last, by UID.
+	nodes map[string]string
+}
+
+// recordWants records for which group a session evicted pods, if that is certain, and where the pods of
+// older records were pipelined.
+func (w *simulation) recordWants(now *sessionView, victims map[string]int) {
+	for name, known := range w.wants {
+		at := slices.IndexFunc(now.groups, func(g *group) bool { return g.name == name })
+		if at < 0 || time.Since(known.at) > keptPeriod || w.disturbed.After(known.at) {
+			delete(w.wants, name)
+			continue
+		}
+		known.follow(now.groups[at])
+	}
+	by := now.onlyReclaimer()
+	if by == nil || !w.tookFor(now, by, victims) {
+		return
+	}
+	made := &want{group: by.name, preempts: true, nodes: map[string]string{}}
+	made.reclaimRecord = reclaimRecord{at: time.Now(), placed: now.placedPods(), promised: map[string]bool{}}
+	for name := range victims {
+		made.from = name
+		made.preempts = made.preempts && now.groupNamed(name).queue == by.queue
+	}
+	made.follow(by)
+	w.wants[by.name] = made
+}
+
+// tookFor reports whether a group is the reason of all evictions of a session.
+func (w *simulation) tookFor(now *sessionView, by *group, victims map[string]int) bool {
+	for name := range victims {
+		g := now.groupNamed(name)
+		if w.isDrained(g.queue) || w.unfinished[name] || !w.mayTake(now, by, g) {
+			return false
+		}
+	}
+	return len(victims) > 0
+}
+
+// follow records the nodes to which pods of a group are pipelined.
+func (of *want) follow(g *group) {
+	for _, p := range g.promised {
+		if _, known := of.nodes[p.uid]; known || len(of.promised) == 0 || of.promised[p.uid] {
+			of.nodes[p.uid] = p.node
+		}
+	}
+	if len(of.promised) == 0 {
+		for uid := range of.nodes {
+			of.promised[uid] = true
+		}
+	}
+}
+
+// openPods returns the pods of a want that are not placed yet and still could be.
+func (v *sessionView) openPods(of *want) []*pod {
+	g := v.groupNamed(of.group)
+	if g.strange {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Concat(g.waiting, g.promised), func(p *pod) bool { return !of.promised[p.uid] })
+}
+
+// checkKeptCards reports a pod that a session placed on cards which were freed for another one:
+// who preempts gets the card.
+func (w *simulation) checkKeptCards(before, now *sessionView) string {
+	old := before.placedPods()
+	for _, of := range w.wants {
+		if w.isWithdrawn(before, of) {
+			continue
+		}
+		needed := map[string]int{}
+		for _, p := range now.openPods(of) {
+			if p.node == "" { // not pipelined
+				needed[of.nodes[p.uid]] += p.cards
+			}
+		}
+		for _, g := range now.groups {
+			if w.mayUseKept(now, g, of) {
+				continue
+			}
+			for _, p := range g.placed {
+				if !old[p.uid] && p.cards > 0 && needed[p.node] > now.soonFree(p.node) {
+					return fmt.Sprintf("took what was freed for another: %s is on %s, where %s went for %s", p.name, p.node, of.from, of.group)
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// isWithdrawn reports whether nothing need be kept for a want in a session: it is too old, its group is
+// gone, or its pods no longer fit their quota or their nodes.
+func (w *simulation) isWithdrawn(v *sessionView, of *want) bool {
+	isGroup := func(g *group) bool { return g.name == of.group }
+	if !slices.ContainsFunc(v.groups, isGroup) || time.Since(of.at) > keptPeriod || w.disturbed.After(of.at) {
+		return true
+	}
+	pods := v.openPods(of)
+	g := v.groupNamed(of.group)
+	if len(pods) == 0 || len(g.waiting)+len(g.promised)+len(g.placed) < g.min || w.coolsDown(v, g.queue) {
+		return true
+	}
+	sum, room := map[string]int{}, v.roomFor(&startUnit{g, pods})
+	for _, p := range pods {
+		at := v.nodeNamed(of.nodes[p.uid])
+		if sum[at.card] += p.cards; at.closed || at.down || sum[at.card] > room[at.card] {
+			return true
+		}
+	}
+	return false
+}
+
+// mayUseKept reports whether a group may use what was freed for a want: it is the same one, or its own
+// want is open, or it goes first. What was preempted is kept from all but jobs of higher priority in
+// the same queue. What was reclaimed is kept only from those from which the group may take cards, and in
+// a tree from those that borrow: others could take cards themselves.
+func (w *simulation) mayUseKept(v *sessionView, g *group, of *want) bool {
+	owner := v.groupNamed(of.group)
+	switch {
+	case g.name == of.group || w.wants[g.name] != nil:
+		return true
+	case of.preempts:
+		return g.queue == owner.queue && g.priority > owner.priority
+	case g.queue == owner.queue:
+		return true
+	case v.tree != nil:
+		return !v.borrows(g)
+	}
+	return !w.mayTake(v, owner, g)
+}
+
+// borrows reports whether the queue of a group uses more than it deserves of a card that the group has.
+func (v *sessionView) borrows(g *group) bool {
+	return slices.ContainsFunc(g.placed, func(p *pod) bool {
+		card := v.cardOf(p)
+		return p.cards > 0 && v.tree.UsedIn(g.queue, v.treeUse(card, placedPods)) > v.tree.Queue(g.queue).Deserved[card]
+	})
+}
+
+func (v *sessionView) nodeNamed(name string) *nodeView {
+	return v.nodes[slices.IndexFunc(v.nodes, func(n *nodeView) bool { return n.name == name })]
+}
+
+// soonFree returns the cards of a node that are free once all pods that leave have ended.
+func (v *sessionView) soonFree(node string) int {
+	n := v.nodeNamed(node)
+	free := n.cards
+	for _, p := range n.leaving {
+		free += p.cards
+	}
+	return free
+}
+
+// checkWantedTwice reports evictions for pods for which others were evicted a moment ago, while these
+// end or what they freed is kept.
+func (w *simulation) checkWantedTwice(now *sessionView, by, of *group) string {
+	last := w.wants[by.name]
+	if last == nil || w.isWithdrawn(w.last, last) || !w.isSupplied(now, last) {
+		return ""
+	}
+	if slices.ContainsFunc(by.promised, func(p *pod) bool { return !last.promised[p.uid] }) {
+		return "" // it wants more now
+	}
+	return fmt.Sprintf("evicted twice for the same: %s goes for %s, %s after %s", of.name, by.name, time.Since(last.at), last.from)
+}
+
+// isSupplied reports whether the nodes of a want have enough cards for all wants there, once the pods
+// have ended that were evicted before this session.
+func (w *simulation) isSupplied(now *sessionView, of *want) bool {
+	needed := map[string]int{}
+	for name, other := range w.wants {
+		if !slices.ContainsFunc(now.groups, func(g *group) bool { return g.name == name }) {
+			continue
+		}
+		for _, p := range now.openPods(other) {
+			if p.node != other.nodes[p.uid] {
+				needed[other.nodes[p.uid]] += p.cards
+			}
+		}
+	}
+	for _, node := range of.nodes {
+		free := now.soonFree(node)
+		for _, p := range now.nodeNamed(node).leaving {
+			if w.taken[p.uid] {
+				free -= p.cards
+			}
+		}
+		if needed[node] > free {
+			return false
+		}
+	}
+	return true
+}
+
+// isAwaited reports whether free cards may be kept from a group for a job that lacks more of them: in flat
+// queues one that may reclaim from it, in a tree any other one.
+func (v *sessionView) isAwaited(g *group) bool {
+	return slices.ContainsFunc(v.groups, func(other *group) bool {
+		waits := other.queue != g.queue && len(other.waiting) > 0
+		return waits && (v.tree != nil || v.byMatrix(other.queue, g.queue))
+	})
+}
+
+// checkEndingSuffices reports evictions for a group which fits once the pods have ended that were
+// evicted or deleted before.
+func (w *simulation) checkEndingSuffices(now *sessionView, victims map[string]int) string {
+	by := now.onlyReclaimer()
+	if by == nil || !w.tookFor(now, by, victims) || w.coolsDown(now, by.queue) || now.isAwaited(by) || len(w.wants) > 0 {
+		return ""
+	}
+	v := w.recount()
+	by = v.groupNamed(by.name)
+	for _, n := range v.nodes {
+		for _, p := range n.leaving {
+			if !w.taken[p.uid] && !n.down {
+				n.removePod(p)
+			}
+		}
+	}
+	for _, g := range v.groups {
+		g.leaving = slices.DeleteFunc(g.leaving, func(p *pod) bool {
+			if w.taken[p.uid] || p.object.DeletionTimestamp != nil {
+				return false
+			}
+			v.queues[g.queue].room[v.cardOf(p)] += p.cards
+			return true
+		})
+	}
+	if v.fitsWithout(by) {
+		return fmt.Sprintf("evicted beside pods that end: %v go for %s, which fits without that", victims, by.name)
+	}
+	return ""
+}
