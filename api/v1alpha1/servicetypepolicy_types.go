@@ -125,6 +125,12 @@ type ServiceTypePolicySpec struct {
 	// +kubebuilder:validation:Minimum=100
 	// +kubebuilder:validation:Maximum=10000
 	OverCommitPercent int32 `json:"overCommitPercent,omitempty"`
+	// maxReservationMinutes limits how long in all more and more free cards prolong the reservation of a
+	// waiting job, 5 to 1440. The default of the scheduler is 60. See docs/scheduler.md.
+	// +optional
+	// +kubebuilder:validation:Minimum=5
+	// +kubebuilder:validation:Maximum=1440
+	MaxReservationMinutes int32 `json:"maxReservationMinutes,omitempty"`
 	// nodeOrderWeightPercent scales the score that keeps gangs together and fills used nodes, 1 to
 	// 100000. At 100 (default) it counts like a Volcano plugin of weight 25. The order of a pod's
 	// cards does not depend on it. See docs/scheduler.md.

@@ -198,6 +198,9 @@ func OverlayFor(spec v1alpha1.ServiceTypePolicySpec) schedulerconfig.Overlay {
 	if spec.ReclaimResources != v1alpha1.ReclaimResourcesCards {
 		arguments["reclaimResources"] = string(spec.ReclaimResources)
 	}
+	if spec.MaxReservationMinutes != 0 {
+		arguments["maxReservation"] = (time.Duration(spec.MaxReservationMinutes) * time.Minute).String()
+	}
 	if len(spec.Cards) > 0 {
 		arguments["cards"] = mappingsOf(spec.Cards).Argument()
 	}

@@ -52,7 +52,7 @@ func TestWantedOf(t *testing.T) {
 			{Name: "notebook"},
 		},
 		Owners:  []v1alpha1.OwnerKind{{Kind: "Job", ServiceType: "training"}},
-		Reclaim: "Pods", ComputeQuota: "Enforce", UnmanagedQueues: "Ignore", OverCommitPercent: 120, NodeOrderWeightPercent: 300,
+		Reclaim: "Pods", ComputeQuota: "Enforce", UnmanagedQueues: "Ignore", OverCommitPercent: 120, NodeOrderWeightPercent: 300, MaxReservationMinutes: 90,
 		Preempt: "InQueue", VictimOrder: "Loss", PriorityClasses: []v1alpha1.PriorityClass{{Name: "gold", Value: 9}, {Name: "lead", Value: -1}},
 	}
 	want := schedulerconfig.Overlay{Reclaim: "reclaim", Preempt: true, Arguments: map[string]any{
@@ -63,7 +63,7 @@ func TestWantedOf(t *testing.T) {
 			"notebook":  map[string]any{},
 		},
 		"podOwnerReferenceToServiceType": map[string]any{"Job": "training"},
-		"unmanagedQueues":                "Ignore", "overCommitFactor": 1.2, "nodeOrderWeight": 3,
+		"unmanagedQueues":                "Ignore", "overCommitFactor": 1.2, "nodeOrderWeight": 3, "maxReservation": "1h30m0s",
 		"victimOrder": "Loss", "priorityClasses": map[string]any{"gold": int32(9), "lead": int32(-1)},
 	}}
 	check.Equal(t, "wanted", want, OverlayFor(Effective(spec)))

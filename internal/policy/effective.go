@@ -182,6 +182,9 @@ func Validate(effective v1alpha1.ServiceTypePolicySpec) field.ErrorList {
 	errs = append(errs, fieldErrors(spec.Child("priorityClasses"), servicetype.NewPriorityClasses(classes).Validate())...)
 	errs = append(errs, validateReclaim(spec.Child("reclaim"), effective)...)
 	errs = append(errs, checkRange(spec.Child("overCommitPercent"), effective.OverCommitPercent, 100, 10000)...)
+	if effective.MaxReservationMinutes != 0 {
+		errs = append(errs, checkRange(spec.Child("maxReservationMinutes"), effective.MaxReservationMinutes, 5, 1440)...)
+	}
 	return append(errs, checkRange(spec.Child("nodeOrderWeightPercent"), effective.NodeOrderWeightPercent, 1, 100000)...)
 }
 

@@ -42,7 +42,7 @@ func TestWhatIsWrittenIsKept(t *testing.T) {
 			{Name: "tuning", Priority: 2, ReclaimPolicy: "WhenNeeded"},
 		},
 		PriorityClassPolicy: "None", ComputeQuota: "Enforce", Preempt: "InQueue", VictimOrder: "Loss", Reclaim: "Off", ReclaimResources: "All", QueueHierarchy: "Tree", UnmanagedQueues: "Ignore",
-		OverCommitPercent: 120, NodeOrderWeightPercent: 50,
+		OverCommitPercent: 120, NodeOrderWeightPercent: 50, MaxReservationMinutes: 90,
 		Scheduler: v1alpha1.Scheduler{BaseConfigMap: v1alpha1.ConfigMapKeyReference{Namespace: "n", Name: "c", Key: "k"}, Names: []string{"a"}},
 		Admission: v1alpha1.Admission{SchedulerBypassPolicy: "Warn", VCJobEvictionPolicy: "RestartOnEviction", JobEvictionPolicy: "IgnoreEvictions", MaxTerminationGracePeriodSeconds: 60,
 			ExemptServiceAccounts: []v1alpha1.ServiceAccountReference{{Namespace: "gpu-operator", Name: "validator"}}},
