@@ -190,7 +190,7 @@ func TestOnePageIsWrittenAtATime(t *testing.T) {
 // TestAReaderThatDoesNotReadDelaysNoOther: its connection has room for a part of the page only.
 func TestAReaderThatDoesNotReadDelaysNoOther(t *testing.T) {
 	page := New(prometheus.NewRegistry())
-	page.writeTimeout = 100 * time.Millisecond
+	page.writeTimeout = 2 * time.Second // the other reader gets its page in this time, also on a loaded machine
 	large := sender{}
 	for i := range 1000 {
 		large = append(large, sentSeries{many, float64(i), []string{strings.Repeat("q", 64<<10), fmt.Sprint(i)}})
