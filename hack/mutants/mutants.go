@@ -8,6 +8,7 @@ var tables = []table{
 	{tests: "./internal/quota", mutants: treeOrderMutants},
 	{tests: "./internal/scheduler/solver", run: "^(TestSolveWithinTakeLimits|TestSolveSmallTrees.*)$", mutants: takeMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "^TestWeights.*$", mutants: queueOrderMutants},
+	{tests: "./internal/scheduler/capacitycard", run: "^TestALoweredQuotaEndsOnlyTheCardsBeyondIt$", mutants: loweredQuotaMutants},
 	{tests: "./internal/scheduler/cardreclaim", run: "^(TestPrecedenceOfReclaimInTree|TestDrain.*|TestTenants.*|TestBothRules.*)$", mutants: treeReclaimMutants},
 	{tests: "./internal/workload", run: "^(TestEvictionsThatAJobSurvives|TestAnyOrderOfCountingIsTheSame)$", mutants: jobFailureMutants},
 	{tests: "./internal/webhook/validation", run: "^(TestWhichJobsGetAnEvictionRule|TestWhichChangesKeepTheEvictionRule)$", mutants: jobAdmissionMutants},

@@ -64,6 +64,15 @@ var queueOrderMutants = []mutant{
 	{"internal/scheduler/capacitycard/allocate.go", `cmp.Compare(right.Queue.Spec.Priority, left.Queue.Spec.Priority); c != 0 {`, `cmp.Compare(right.Queue.Spec.Priority, left.Queue.Spec.Priority); c > 1 {`, "the weight does not come before the priority"},
 }
 
+// The rules of what is kept for a gang once a quota is lowered, which the scenes of package
+// capacitycard show.
+var loweredQuotaMutants = []mutant{
+	{"internal/scheduler/capacitycard/nominations.go", `		request := p.RequestFor(task)
+		if !slices.ContainsFunc(request.Names`, `		request := p.RequestFor(task)
+		if true || !slices.ContainsFunc(request.Names`, "a pod that lost its cards may use another one"},
+	{"internal/scheduler/capacitycard/nominations.go", `		for _, task := range others {`, `		for _, task := range others[:0] {`, "a pod that lost its cards still counts in its gang"},
+}
+
 // The rules of what may be taken from a queue, which package solver compares with an oracle.
 var takeMutants = []mutant{
 	{"internal/scheduler/solver/takes.go", `		case excess <= 0 || s.bound[x.limit] == 0:`, `		case excess <= 0 || x.onlyCounts:`, "one plan takes by two rules only once what is borrowed"},

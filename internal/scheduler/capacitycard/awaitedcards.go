@@ -196,7 +196,7 @@ func (p *plugin) isPromised(task *api.TaskInfo, node *api.NodeInfo) bool {
 
 // hasPromisedNode reports whether freed cards of some node are kept for a pod.
 func (p *plugin) hasPromisedNode(task *api.TaskInfo) bool {
-	_, hasReclaimed := p.cache.reclaimedRoom[task.Pod.UID]
+	hasReclaimed := p.cache.reclaimedRoom[task.Pod.UID].node != ""
 	_, hasPreempted := p.cache.preemptedCards[task.Pod.UID]
 	return hasReclaimed || hasPreempted
 }

@@ -44,7 +44,8 @@ type Cache struct {
 	evictingSince map[types.UID]time.Time
 	// nominations are the nodes of pipelined pods, by UID.
 	nominations map[types.UID]nomination
-	// reclaimedRoom are the nodes on which cards were reclaimed for pending pods, by UID.
+	// reclaimedRoom are the nodes on which cards were reclaimed for pending pods, by UID. The node is
+	// "" once the quota no longer allows them.
 	reclaimedRoom map[types.UID]nomination
 	// preemptedCards are the nodes on which preempt freed cards for pending pods, by UID.
 	preemptedCards map[types.UID]nomination

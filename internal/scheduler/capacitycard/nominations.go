@@ -161,7 +161,12 @@ func (p *plugin) loadReclaimedRoom() {
 	p.reclaimedRoom = map[string][]roomOwner{}
 	waiting := map[types.UID]bool{}
 	for _, job := range p.ssn.Jobs {
-		for _, task := range p.tasksKeepingRoom(job, kept) {
+		tasks, others := p.tasksKeepingRoom(job, kept)
+		for _, task := range others { // counts in its gang until its time is over
+			waiting[task.Pod.UID] = true
+			p.cache.reclaimedRoom[task.Pod.UID] = nomination{since: p.cache.reclaimedRoom[task.Pod.UID].since}
+		}
+		for _, task := range tasks {
 			made := p.cache.reclaimedRoom[task.Pod.UID]
 			waiting[task.Pod.UID] = true
 			p.holdQuota(task, job.Queue, made.node)
@@ -179,50 +184,55 @@ type queueCard struct {
 
 // tasksKeepingRoom returns the pending pods of a job for which cards are still kept. Its queue
 // must deserve them beside what it uses and what is kept for its other pods: its quota may be
-// lowered, and other pods may use it up. A gang keeps nothing once too few of its pods are left that
-// have a card, there or of another name.
+// lowered, and other pods may use it up. Pods that lost their cards so are returned as others. A
+// gang keeps nothing once too few pods are left besides others whose queue deserves no other card.
 // kept is what is kept for other jobs, to which this one is added.
-func (p *plugin) tasksKeepingRoom(job *api.JobInfo, kept map[queueCard]card.Count) (tasks []*api.TaskInfo) {
-	added, refused := map[queueCard]card.Count{}, 0
+func (p *plugin) tasksKeepingRoom(job *api.JobInfo, kept map[queueCard]card.Count) (tasks, others []*api.TaskInfo) {
+	added := maps.Clone(kept)
 	for _, task := range job.TaskStatusIndex[api.Pending] {
 		made, known := p.cache.reclaimedRoom[task.Pod.UID]
 		if !known || p.cache.now().Sub(made.since) >= reclaimedRoomTimeout || p.checkQueue(job) != nil {
 			continue
 		}
+
 		request := p.RequestFor(task)
 		name, allowed := p.cardFor(request, made.node)
-		key := queueCard{job.Queue, name}
-		all := kept[key].Add(added[key]).Add(request.Count)
-		if allowed && !p.ledger.Deserves(string(job.Queue), name, int64(all)) {
-			if !p.addAlternative(request, key, kept, added) {
-				refused++
-			}
+		if made.node == "" || (allowed && !p.addDeserved(queueCard{job.Queue, name}, request.Count, added)) {
+			others = append(others, task)
 			continue
 		}
-		added[key] = added[key].Add(request.Count)
 		tasks = append(tasks, task)
 	}
-	if refused > 0 && len(job.Tasks)-refused < int(job.MinAvailable) {
-		return nil
+
+	if refused := p.countWithoutCard(others, job.Queue, added); refused > 0 && len(job.Tasks)-refused < int(job.MinAvailable) {
+		return nil, nil
 	}
-	for key, count := range added {
-		kept[key] = kept[key].Add(count)
-	}
-	return tasks
+	maps.Copy(kept, added)
+	return tasks, others
 }
 
-// addAlternative adds to the amounts of a job another card for a pod that may no longer use the one that
-// is kept for it, and reports whether its queue deserves one.
-func (p *plugin) addAlternative(request *workload.Request, not queueCard, kept, added map[queueCard]card.Count) bool {
-	for _, name := range request.Names {
-		key := queueCard{not.queue, name}
-		all := kept[key].Add(added[key]).Add(request.Count)
-		if key != not && p.ledger.Deserves(string(key.queue), name, int64(all)) {
-			added[key] = added[key].Add(request.Count)
-			return true
+// countWithoutCard returns how many pods that lost their cards have no other card that their queue
+// deserves beside the amounts. They come after all pods that keep theirs, in whatever order the
+// session has them.
+func (p *plugin) countWithoutCard(tasks []*api.TaskInfo, queue api.QueueID, amounts map[queueCard]card.Count) int {
+	refused, all := 0, maps.Clone(amounts)
+	for _, task := range tasks {
+		request := p.RequestFor(task)
+		if !slices.ContainsFunc(request.Names, func(name card.Name) bool { return p.addDeserved(queueCard{queue, name}, request.Count, all) }) {
+			refused++
 		}
 	}
-	return false
+	return refused
+}
+
+// addDeserved adds cards to the amounts if their queue deserves them beside these.
+func (p *plugin) addDeserved(key queueCard, count card.Count, amounts map[queueCard]card.Count) bool {
+	all := amounts[key].Add(count)
+	if !p.ledger.Deserves(string(key.queue), key.name, int64(all)) {
+		return false
+	}
+	amounts[key] = all
+	return true
 }
 
 // holdQuota keeps quota of a tree for a pod for which cards are kept on a node.

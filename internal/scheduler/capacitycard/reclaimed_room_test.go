@@ -1,6 +1,9 @@
 package capacitycard
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -65,6 +68,45 @@ func TestGangThatKeepsNothingLeavesRoomToOthers(t *testing.T) {
 		_, kept := s.m.reclaimedRoom[s.Task("j-0").Pod.UID]
 		check.That(t, kept && len(s.m.reclaimedRoom) == 1, "room is kept for %d pods, for j: %v", len(s.m.reclaimedRoom), kept)
 		s.Close()
+	}
+}
+
+// TestALoweredQuotaEndsOnlyTheCardsBeyondIt: in session after session the quota is lowered below
+// what was reclaimed for a gang of pods with four cards each, of either name. The other pods keep
+// their cards while the gang can still start with other cards, whatever the order of its pods.
+func TestALoweredQuotaEndsOnlyTheCardsBeyondIt(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		job, quotas, keeps string
+	}{
+		"all fit":                                      {"i inf 2: -*2", `{"A":4,"B":4}`, "a+b"},
+		"one pod may use the other card":               {"i inf 2: -*2", `{"A":8,"B":0} {"A":8,"B":0}`, "a a"},
+		"then that is lowered, too":                    {"i inf 2: -*2", `{"A":8,"B":0} {"A":4,"B":0}`, "a -"},
+		"what a pod lost is not kept again":            {"i inf 2: -*2", `{"A":8,"B":0} {"A":4,"B":4}`, "a a"},
+		"no card has quota for the whole gang":         {"i inf 2: -*2", `{"A":4,"B":0}`, "-"},
+		"a pod above the minimum loses its own":        {"i inf 1: -*2", `{"A":4,"B":0}`, "a"},
+		"no other card is counted before what is kept": {"i inf 1: -*2", `{"A":0,"B":4}`, "b"},
+		"pods above the minimum lose theirs by turns":  {"i inf 2: -*3", `{"A":8,"B":0} {"A":4,"B":0}`, "a+c -"},
+	}) {
+		for range 10 { // the order of pods differs
+			s := newReclaimScene(t, `queue inf {"A":12,"B":12} 80000 inference cpu=1000; node c A 4; `+tc.job+" cards=4 card=A|B")
+			s.keepRoom("a", "i-0").Close()
+			s.keepRoom("b", "i-1").Close()
+			if strings.HasSuffix(tc.job, "3") {
+				s.keepRoom("c", "i-2").Close()
+			}
+
+			var keeps []string
+			for quota := range strings.FieldsSeq(tc.quotas) {
+				s.addObjects("queue inf " + quota + " 80000 inference cpu=1000")
+				s.Queues[len(s.Queues)-1].ResourceVersion = quota // Volcano looks whether it changed
+				s.Begin()
+				s.openSession()
+				nodes := strings.Join(slices.Sorted(maps.Keys(s.p.reclaimedRoom)), "+")
+				keeps = append(keeps, cmp.Or(nodes, "-"))
+				s.Close()
+			}
+			check.Equal(t, "nodes that keep cards", tc.keeps, strings.Join(keeps, " "))
+		}
 	}
 }
 
