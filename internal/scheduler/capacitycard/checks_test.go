@@ -46,6 +46,18 @@ func (s *scene) keepForPreemptor(r *checkInput, queue string, cards card.Count) 
 	s.p.preemptedCards = preemptedCards{map[string][]*waitingPreemptor{"a": {w}}, map[api.QueueID][]*waitingPreemptor{job.Queue: {w}}}
 }
 
+// TestKeptQuotaRefusesNoPodWithoutCards: a pod may have no card that it could use, because no node offers its
+// resource. What is kept for others has nothing against it.
+func TestKeptQuotaRefusesNoPodWithoutCards(t *testing.T) {
+	s := newReclaimScene(t, "t tra 1: a*4; i inf 1: -").openSession()
+	r := s.checkInputFor("i-0", "")
+	s.keepForPreemptor(&r, "inf", 8)
+	request := *r.request
+	request.Names = nil
+	r.request = &request
+	check.That(t, preemptedQuotaStaysFree(s.p, r) == nil, "the pod is refused")
+}
+
 // TestEachCheckRefuses: every check has nothing against a pod that fits, and refuses it for
 // the one thing that it looks at.
 func TestEachCheckRefuses(t *testing.T) {

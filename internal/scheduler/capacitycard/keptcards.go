@@ -199,6 +199,9 @@ func preemptedQuotaStaysFree(p *plugin, r checkInput) *workload.Refusal {
 			first = insufficient
 		}
 	}
+	if first == nil { // the pod names no card, and no quota limits its queue
+		return nil
+	}
 	refusal := *r.rules.RefusalFor(first)
 	refusal.Message += "; preempt freed quota for other pods, which come first"
 	return &refusal
