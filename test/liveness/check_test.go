@@ -241,10 +241,16 @@ func (w *simulation) checkReclaimedForOne(now *sessionView, g *group, reclaimer 
 	made := reclaimRecord{from: g.name, at: time.Now(), placed: now.placedPods(), promised: map[string]bool{}}
 	twice, started := false, false
 	last, known := w.reclaimed[g.name+" for "+by.name]
+	left := map[string]bool{} // the nodes that the victim leaves: only pods there have wanted its cards
+	for _, p := range g.leaving {
+		left[p.node] = true
+	}
 	for _, p := range by.promised {
-		made.promised[p.uid] = true
 		made.nodes = append(made.nodes, p.node)
-		twice = twice || last.promised[p.uid]
+		if left[p.node] {
+			made.promised[p.uid] = true
+			twice = twice || last.promised[p.uid]
+		}
 	}
 	for _, p := range g.leaving {
 		started = started || w.taken[p.uid] && !last.placed[p.uid]

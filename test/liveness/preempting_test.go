@@ -39,15 +39,35 @@ func (w *simulation) fitsByPreempting(v *sessionView, u *startUnit) bool {
 	if v.leaveTooMany(u, gone) {
 		return false
 	}
+	left := nodesOf(gone) // preempt evicts only on the node that the pod gets
 	var back []func()
 	for _, g := range gone {
 		back = append(back, v.takeAway(g))
 	}
-	fits := len(gone) > 0 && v.mustFit(u.pods, v.roomFor(u))
+	fits := len(gone) > 0 && v.mustFit(u.pods, v.roomFor(u)) && v.mustFitOn(left, u)
 	for _, undo := range back {
 		undo()
 	}
 	return fits
+}
+
+// mustFitOn reports whether the pods of a unit fit some nodes alone.
+func (v *sessionView) mustFitOn(nodes map[string]bool, u *startUnit) bool {
+	all := v.nodes
+	defer func() { v.nodes = all }()
+	v.nodes = slices.DeleteFunc(slices.Clone(all), func(n *nodeView) bool { return !nodes[n.name] })
+	return v.mustFit(u.pods, v.roomFor(u))
+}
+
+// nodesOf returns the nodes of the placed pods of some groups.
+func nodesOf(groups []*group) map[string]bool {
+	nodes := map[string]bool{}
+	for _, g := range groups {
+		for _, p := range g.placed {
+			nodes[p.node] = true
+		}
+	}
+	return nodes
 }
 
 // isCertainVictim reports whether a group can certainly be preempted for a unit, as a whole. The quota that
