@@ -66,6 +66,9 @@ func (p *plugin) saveNominations() {
 func (p *plugin) nominatedAmong(task *api.TaskInfo, scored map[float64][]*api.NodeInfo) *api.NodeInfo {
 	made, known := p.cache.nominations[task.Pod.UID]
 	if !known {
+		made, known = p.keptNodeFor(task)
+	}
+	if !known {
 		return nil
 	}
 	for _, nodes := range scored {
@@ -76,6 +79,16 @@ func (p *plugin) nominatedAmong(task *api.TaskInfo, scored map[float64][]*api.No
 		}
 	}
 	return nil
+}
+
+// keptNodeFor returns the node on which freed cards are kept for a pod. The nomination ends earlier, when the
+// pod was placed once and its gang was not.
+func (p *plugin) keptNodeFor(task *api.TaskInfo) (made nomination, known bool) {
+	made, known = p.cache.preemptedCards[task.Pod.UID]
+	if !known {
+		made, known = p.cache.reclaimedRoom[task.Pod.UID]
+	}
+	return made, known
 }
 
 // awaitsNominatedNode reports whether a pod needs no eviction, because pods are leaving the
