@@ -27,9 +27,10 @@ func (g *group) canPreemptJobs() bool {
 
 // fitsByPreempting reports whether a unit would certainly fit without the jobs of lower priority in its
 // queue. A job that is not enqueued counts too: its enqueueing must not depend on what it may preempt.
-// Only units of one card in flat queues are certain.
+// Only single pods of one card in flat queues are certain: of a gang, preempt places one pod after the other.
 func (w *simulation) fitsByPreempting(v *sessionView, u *startUnit) bool {
-	if _, _, plain := u.cardNeeded(); !plain || u.pods[0].apart || v.tree != nil {
+	_, _, plain := u.cardNeeded()
+	if !plain || len(u.pods) != 1 || u.pods[0].apart || v.tree != nil {
 		return false
 	}
 	if !w.preempts || !u.canPreemptJobs() || w.coolsDown(v, u.queue) || v.waitsWithOthers(u) {

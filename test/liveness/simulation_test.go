@@ -193,8 +193,9 @@ const (
 	slowSessionPeriod = 3 * time.Minute
 	// reactionPeriod is how soon controllers and kubelets act in that time.
 	reactionPeriod = 5 * time.Second
-	// restPeriod is how long nothing changes at rest: longer than reservations last.
-	restPeriod = 6 * time.Minute
+	// restPeriod is how long nothing changes at rest: longer than cards are kept after an eviction, and then for
+	// a job with a reservation.
+	restPeriod = 12 * time.Minute
 	// maxSessions bounds the sessions until the cluster is at rest.
 	maxSessions = 60
 )
