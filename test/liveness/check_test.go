@@ -239,7 +239,6 @@ func (w *simulation) checkVictim(now *sessionView, g *group, promised []*pod) st
 func (w *simulation) checkReclaimedForOne(now *sessionView, g *group, reclaimer string) string {
 	by := now.groups[slices.IndexFunc(now.groups, func(other *group) bool { return other.name == reclaimer })]
 	made := reclaimRecord{from: g.name, at: time.Now(), placed: now.placedPods(), promised: map[string]bool{}}
-	twice, started := false, false
 	last, known := w.reclaimed[g.name+" for "+by.name]
 	left := map[string]bool{} // the nodes that the victim leaves: only pods there have wanted its cards
 	for _, p := range g.leaving {
@@ -249,11 +248,7 @@ func (w *simulation) checkReclaimedForOne(now *sessionView, g *group, reclaimer 
 		made.nodes = append(made.nodes, p.node)
 		if left[p.node] {
 			made.promised[p.uid] = true
-			twice = twice || last.promised[p.uid]
 		}
-	}
-	for _, p := range g.leaving {
-		started = started || w.taken[p.uid] && !last.placed[p.uid]
 	}
 	if w.quiet {
 		w.reclaimers[by.name] = made
@@ -265,10 +260,27 @@ func (w *simulation) checkReclaimedForOne(now *sessionView, g *group, reclaimer 
 		return ""
 	}
 	key := g.name + " for " + by.name
-	if w.reclaimed[key] = made; w.quiet && known && twice && started && time.Since(last.at) < minRestartInterval && !now.isOvertaken(by, last) && !slices.ContainsFunc(last.nodes, w.isUnavailable) {
+	w.reclaimed[key] = made
+	isAgain := known && made.wantsAgain(last) && w.hasStartedSince(g, last) && time.Since(last.at) < minRestartInterval
+	if w.quiet && isAgain && !now.isOvertaken(by, last) && !slices.ContainsFunc(last.nodes, w.isUnavailable) {
 		return fmt.Sprintf("taken twice: %s, after %s", key, time.Since(last.at))
 	}
 	return ""
+}
+
+// wantsAgain reports whether a pod was promised cards of the same victim before.
+func (r reclaimRecord) wantsAgain(last reclaimRecord) bool {
+	for uid := range r.promised {
+		if last.promised[uid] {
+			return true
+		}
+	}
+	return false
+}
+
+// hasStartedSince reports whether a pod of a victim that leaves had no node at the last eviction.
+func (w *simulation) hasStartedSince(g *group, last reclaimRecord) bool {
+	return slices.ContainsFunc(g.leaving, func(p *pod) bool { return w.taken[p.uid] && !last.placed[p.uid] })
 }
 
 // isDrained reports whether the stop policy of a queue or of an ancestor drains it.

@@ -125,38 +125,44 @@ type job struct {
 	restarts bool
 }
 
+// podChangeFor returns how a word changes each pod of a job, nil if it changes none.
+func podChangeFor(word, job string) func(*corev1.Pod) {
+	name, value, _ := strings.Cut(word, "=")
+	switch name {
+	case "tolerates":
+		return func(p *corev1.Pod) {
+			p.Spec.Tolerations = []corev1.Toleration{{Key: taint, Operator: corev1.TolerationOpExists}}
+		}
+	case "apart":
+		return func(p *corev1.Pod) { keepApart(p, job) }
+	case "cpu":
+		return func(p *corev1.Pod) {
+			p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse(value)
+		}
+	case "grace":
+		return func(p *corev1.Pod) { setGracePeriod(p, value) }
+	case "rising":
+		return raiseWithIndex
+	case "each":
+		return func(p *corev1.Pod) { setCards(p, value) }
+	}
+	return nil
+}
+
 // parseJob parses a job statement without the word job.
 func parseJob(id int64, line string) *job {
 	j, kept, changes := &job{}, []string{}, []func(*corev1.Pod){}
 	words := strings.Fields(line)
 	cards, isMIG, runs := "1", false, false
 	for _, word := range words {
+		if change := podChangeFor(word, words[0]); change != nil {
+			changes = append(changes, change)
+			continue
+		}
 		name, value, _ := strings.Cut(word, "=")
 		switch name {
 		case "mig":
 			isMIG = true
-			continue
-		case "tolerates":
-			changes = append(changes, func(p *corev1.Pod) {
-				p.Spec.Tolerations = []corev1.Toleration{{Key: taint, Operator: corev1.TolerationOpExists}}
-			})
-			continue
-		case "apart":
-			changes = append(changes, func(p *corev1.Pod) { keepApart(p, words[0]) })
-			continue
-		case "cpu":
-			changes = append(changes, func(p *corev1.Pod) {
-				p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse(value)
-			})
-			continue
-		case "grace":
-			changes = append(changes, func(p *corev1.Pod) { setGracePeriod(p, value) })
-			continue
-		case "rising":
-			changes = append(changes, raiseWithIndex)
-			continue
-		case "each":
-			changes = append(changes, func(p *corev1.Pod) { setCards(p, value) })
 			continue
 		case "vcjob":
 			j.isVCJob, j.inelastic = true, value == "inelastic"

@@ -113,18 +113,18 @@ func (w *simulation) loadConfiguration() {
 		if options, is := strings.CutPrefix(line, "policy"); is {
 			for _, option := range strings.Fields(options) {
 				name, value, _ := strings.Cut(option, "=")
-				switch {
-				case name == "asks": // checked as a tree, scheduled flat
+				switch name {
+				case "asks": // checked as a tree, scheduled flat
 					w.isTree = true
-				case name == "tree":
+				case "tree":
 					w.isTree, text = true, strings.Replace(text, "          cardUnlimitedCpuMemory", "          queueHierarchy: Tree\n          cardUnlimitedCpuMemory", 1)
-				case name == "preempt":
+				case "preempt":
 					w.preempts, text = true, addPreempt(text, value == "first")
-				case name == "reclaim":
+				case "reclaim":
 					w.reclaimsNothing, text = true, removeAction(text, "cardreclaim")
-				case name == "without":
+				case "without":
 					text = removeAction(text, value)
-				case name == "period":
+				case "period":
 					if w.period, err = time.ParseDuration(value); err != nil {
 						panic(err)
 					}

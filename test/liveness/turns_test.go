@@ -78,8 +78,7 @@ func cardsOf(pods []*pod) int {
 // of the types from which it may take.
 func (w *simulation) hasTurn(v *sessionView, u *startUnit) bool {
 	card, count, plain := u.cardNeeded()
-	isLate := time.Since(w.disturbed) < time.Minute || w.server.pods.percent > 0 || w.holdPods > 0 || w.holdGroups > 0
-	if !plain || isLate || len(u.placed) > 0 || w.coolsDown(v, u.queue) || len(v.reservedInQueue(u)) > 0 {
+	if !plain || w.isLate() || len(u.placed) > 0 || w.coolsDown(v, u.queue) || len(v.reservedInQueue(u)) > 0 {
 		return false
 	}
 	for _, g := range v.groups {
@@ -93,6 +92,12 @@ func (w *simulation) hasTurn(v *sessionView, u *startUnit) bool {
 	}
 	isSingle := int(count) == len(u.pods) && !u.pods[0].apart
 	return isSingle && v.fitsByTree(u, always)
+}
+
+// isLate reports whether the API server is slow or refuses requests, or something has just changed.
+func (w *simulation) isLate() bool {
+	isRecent := time.Since(w.disturbed) < time.Minute
+	return isRecent || w.server.pods.percent > 0 || w.holdPods > 0 || w.holdGroups > 0
 }
 
 // standsBehind reports whether the waiting pods of a group must leave cards to a unit.
