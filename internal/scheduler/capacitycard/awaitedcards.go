@@ -100,7 +100,7 @@ func (p *plugin) keepsCards(w *waitingJob, task *api.TaskInfo) bool {
 		isLater := p.deservedFirst != nil && p.deservedFirst.later[w.job.UID]
 		return w.isBelowMinimum || (!w.borrows && !isLater)
 	}
-	return w.isBelowMinimum || (mayTakeCards(task) && p.args.serviceTypes.Reclaims(p.ServiceType(task)))
+	return w.isBelowMinimum || (!NeverPreempts(task) && p.args.serviceTypes.Reclaims(p.ServiceType(task)))
 }
 
 // keepForPod keeps the free cards of the node that lacks the fewest cards for a pod. Of the nodes with the

@@ -206,7 +206,7 @@ func (p *plugin) leavingTasks(task *api.TaskInfo, node *freeNode, until time.Tim
 		if other.Status == api.Releasing || other.Status == api.Pipelined || p.RequestFor(other).Count == 0 {
 			continue
 		}
-		if workload.EndsBefore(other.Pod, until) || (mayTakeCards(task) && p.mayTake(task, other, name, taken)) {
+		if workload.EndsBefore(other.Pod, until) || (!NeverPreempts(task) && p.mayTake(task, other, name, taken)) {
 			leaving = append(leaving, other)
 		}
 	}

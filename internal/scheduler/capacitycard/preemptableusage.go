@@ -49,7 +49,7 @@ func mayPreemptOnceEnqueued(job *api.JobInfo) bool {
 		return false
 	}
 	for _, task := range job.TaskStatusIndex[api.Pending] {
-		if neverPreempts(task) {
+		if NeverPreempts(task) {
 			return false
 		}
 	}

@@ -193,8 +193,8 @@ func (p *plugin) checkPreemptor(task *api.TaskInfo) error {
 	return nil
 }
 
-// neverPreempts reports whether the preemption policy of a pod forbids evictions for it.
-func neverPreempts(task *api.TaskInfo) bool {
+// NeverPreempts reports whether the preemption policy of a pod forbids evictions for it.
+func NeverPreempts(task *api.TaskInfo) bool {
 	policy := task.Pod.Spec.PreemptionPolicy
 	return policy != nil && *policy == corev1.PreemptNever
 }

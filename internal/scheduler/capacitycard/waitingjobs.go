@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/conf"
 
@@ -74,12 +73,6 @@ func hasAllocatedPods(job *api.JobInfo) bool {
 		return true
 	}
 	return false
-}
-
-// mayTakeCards reports whether evictions are allowed for a pod at all.
-func mayTakeCards(task *api.TaskInfo) bool {
-	policy := task.Pod.Spec.PreemptionPolicy
-	return policy == nil || *policy != corev1.PreemptNever
 }
 
 // listWaitingJobs returns the jobs with a wait that keep cards, and the first one of each queue. Jobs of

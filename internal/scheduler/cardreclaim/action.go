@@ -176,8 +176,7 @@ func (s *reclaimSession) needsCards(job *api.JobInfo) bool {
 // mayPreempt reports whether a pod waits only for resources, and its preemption policy allows
 // evictions for it.
 func (s *reclaimSession) mayPreempt(task *api.TaskInfo) bool {
-	policy := task.Pod.Spec.PreemptionPolicy
-	return !task.SchGated && !task.BestEffort && (policy == nil || *policy != corev1.PreemptNever)
+	return !task.SchGated && !task.BestEffort && !capacitycard.NeverPreempts(task)
 }
 
 // Evictor evicts pods for Volcano's cache. Volcano's own evictor writes to each pod once, so
