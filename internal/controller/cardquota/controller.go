@@ -198,6 +198,11 @@ func (r *reconciliation) syncPlacedQueue(ctx context.Context, place *cardquota.P
 		// do not cause constant writes of the operator.
 		return ctrl.Result{RequeueAfter: r.statusDelay}, nil
 	}
+	if !inSync && r.throttle.CacheIsStale(r.quota.Name, r.quota.ResourceVersion) {
+		// An outdated status does not tell whether the Queue carried this spec. A change of another
+		// manager would be replaced, and never named.
+		return ctrl.Result{RequeueAfter: shared.StaleRetry}, nil
+	}
 	written := cardquota.QueueWrite{WeightHeldBy: now.WeightHeldBy, ParentHeldBy: now.ParentHeldBy}
 	if !inSync {
 		if written, err = r.writeQueue(ctx, desired, wasInSync); err != nil {

@@ -22,6 +22,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardquota"
+	"cardquota.dev/operator/internal/conditions"
 	shared "cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/testing/builder"
@@ -141,6 +142,42 @@ func TestQueueIsReadOnlyFromALateCache(t *testing.T) {
 		event := <-recorder.Events
 		check.That(t, !strings.Contains(event, v1alpha1.ReasonForeignChangeReplaced), "its own write is another manager's: %s", event)
 	}
+}
+
+// TestAForeignChangeBesideALateStatusIsNamed: another manager changes the Queue before the cache has the
+// status that says what the Queue carried.
+func TestAForeignChangeBesideALateStatusIsNamed(t *testing.T) {
+	r := newFakeReconciler(t, builder.CardQuota("llm").Card("H200", 8).Obj(), builder.Queue("llm").Obj())
+	api, ok := r.client.(client.WithWatch)
+	check.That(t, ok, "the fake client is a %T", r.client)
+	var cached *v1alpha1.CardQuota // nil while the cache is up to date
+	r.client = withLateCache(api, &cached)
+
+	read := func() *v1alpha1.CardQuota {
+		quota := &v1alpha1.CardQuota{}
+		check.NoError(t, api.Get(t.Context(), client.ObjectKey{Name: "llm"}, quota))
+		return quota
+	}
+	request := ctrl.Request{NamespacedName: client.ObjectKey{Name: "llm"}}
+	_, err := r.Reconcile(t.Context(), request) // writes the finalizer and the Queue, then the status
+	check.NoError(t, err)
+	late := read()
+	late.Status = v1alpha1.CardQuotaStatus{}
+	late.ResourceVersion = "1"
+	r.reconcileAll(t)
+	check.Equal(t, "condition before", v1alpha1.ReasonSynced, conditions.Get(read().Status.Conditions, v1alpha1.ConditionQueueSynced).Reason)
+
+	queue := &v1beta1.Queue{}
+	check.NoError(t, api.Get(t.Context(), client.ObjectKey{Name: "llm"}, queue))
+	queue.Annotations[v1alpha1.AnnotationCardQuota] = `{"H200":9}`
+	check.NoError(t, api.Update(t.Context(), queue))
+	cached = late
+	_, err = r.Reconcile(t.Context(), request)
+	check.NoError(t, err)
+	cached = nil
+	r.reconcileAll(t)
+
+	check.Equal(t, "condition", v1alpha1.ReasonForeignChangeReplaced, conditions.Get(read().Status.Conditions, v1alpha1.ConditionQueueSynced).Reason)
 }
 
 // TestAFailedApplyIsNotKnown: an answer may be lost, so the next difference is read from the API server.
