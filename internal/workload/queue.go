@@ -210,20 +210,20 @@ func NewNamespaceSelector(selector *metav1.LabelSelector) (labels.Selector, erro
 
 // CheckNamespace returns nil when pods of a namespace may use a queue, otherwise why not. A nil
 // selector allows every namespace. A nil namespace is not in the cache yet, and only a queue
-// without a selector allows it.
+// without a selector allows it. The refusal leaves the selector out: whoever is refused reads it.
 func CheckNamespace(queue string, selector labels.Selector, name string, namespace *corev1.Namespace) *Refusal {
 	switch {
 	case selector == nil:
 		return nil
 	case namespace == nil:
 		return &Refusal{Reason: ReasonNamespaceNotAllowed, Message: fmt.Sprintf(
-			"Namespace <%s> is not known yet, and queue <%s> is only for namespaces with <%.300s>: wait, or name another queue",
-			name, queue, selector)}
+			"Namespace <%s> is not known yet, and queue <%s> is only for certain namespaces: wait, or name another queue",
+			name, queue)}
 	case selector.Matches(labels.Set(namespace.Labels)):
 		return nil
 	default:
 		return &Refusal{Reason: ReasonNamespaceNotAllowed, Message: fmt.Sprintf(
-			"Namespace <%s> may not use queue <%s>, which is only for namespaces with <%.300s>: ask an administrator to label the namespace, or name a queue that allows it",
-			name, queue, selector)}
+			"Namespace <%s> may not use queue <%s>: ask an administrator to allow it, or name another queue",
+			name, queue)}
 	}
 }

@@ -130,7 +130,7 @@ func workloadTests(t *testing.T, w *env) {
 			trainingJob("x", "chat-training", nil),
 		} {
 			object.SetNamespace("search")
-			w.waitUntilDenied(t, object, "Namespace <search> may not use queue <chat-training>", "team=chat")
+			w.waitUntilDenied(t, object, "Namespace <search> may not use queue <chat-training>: ask an administrator")
 		}
 	})
 	t.Run("a service type that the queue does not grant", func(t *testing.T) {

@@ -27,7 +27,7 @@ func (s *scene) labelNamespace(value string) {
 
 // notAllowedMessage returns the message for a namespace that a queue does not allow.
 func (s *scene) notAllowedMessage(queue string) string {
-	return fmt.Sprintf("Namespace <%s> may not use queue <%s>, which is only for namespaces with <%s=chat>", s.namespace, queue, team)
+	return fmt.Sprintf("Namespace <%s> may not use queue <%s>: ask an administrator", s.namespace, queue)
 }
 
 // wantBlocked waits until the status of a CardQuota lists all workloads as blocked, with a

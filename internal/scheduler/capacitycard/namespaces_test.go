@@ -27,7 +27,7 @@ import (
 const chat = ` for={"matchLabels":{"team":"chat"}};`
 
 func TestQueueAllowsSelectedNamespaces(t *testing.T) {
-	const leftOut = "Namespace <ns> may not use queue <q>, which is only for namespaces with <team=chat>"
+	const leftOut = "Namespace <ns> may not use queue <q>: ask an administrator"
 	for name, tc := range map[string]struct {
 		text  string
 		cards int
@@ -40,7 +40,7 @@ func TestQueueAllowsSelectedNamespaces(t *testing.T) {
 		"another namespace is chosen":                {`queue q {"A":8}` + chat + "ns ns lab; ns other chat", 1, leftOut},
 		"work without cards is left out as well":     {`queue q {"A":8}` + chat + "ns ns lab", 0, leftOut},
 		"a queue without a quota chooses as well":    {`queue q -` + chat + "ns ns lab", 0, leftOut},
-		"a namespace that is not known yet":          {`queue q {"A":8}` + chat, 1, "Namespace <ns> is not known yet, and queue <q> is only for namespaces with <team=chat>"},
+		"a namespace that is not known yet":          {`queue q {"A":8}` + chat, 1, "Namespace <ns> is not known yet, and queue <q> is only for certain namespaces"},
 		"not known yet, and every namespace may":     {`queue q {"A":8} for={}`, 1, ""},
 		"a selector that cannot be read is nobody's": {`queue q {"A":8} for={"matchLabel":{}}; ns ns chat`, 1, "Queue <q> has an invalid volcano.sh/namespace-selector, so no namespace may use it"},
 	} {

@@ -64,7 +64,7 @@ func TestGatesOfATree(t *testing.T) {
 		"a held queue starts nothing":                 {tenant + `queue q {"A":4} training parent=t stop=Hold; j q 1: -`, "", "Queue <q> is held by its stop policy: nothing new starts in it; set stopPolicy to None"},
 		"nor does what is below it":                   {tenant + `queue t {"A":4} stop=HoldAndDrain; j q 1: -`, "", "Queue <q> (its ancestor <t>) is held by its stop policy"},
 		"nor with a policy that is not known":         {tenant + `queue t {"A":4} stop=Freeze; j q 1: -`, "", "is held by its stop policy"},
-		"namespaces of an ancestor bind":              {tenant + `queue t {"A":4} for={"matchLabels":{"team":"chat"}}; ns ns lab; j q 1: -`, "", "Namespace <ns> may not use queue <t>, which is only for namespaces with <team=chat>"},
+		"namespaces of an ancestor bind":              {tenant + `queue t {"A":4} for={"matchLabels":{"team":"chat"}}; ns ns lab; j q 1: -`, "", "Namespace <ns> may not use queue <t>: ask an administrator"},
 		"and let others in":                           {tenant + `queue t {"A":4} for={"matchLabels":{"team":"chat"}}; ns ns chat; j q 1: -`, "a:1", ""},
 		"an unreadable deserved withholds everything": {tenant + `queue q {"A":4} training parent=t deserved={"A":1.5}; j q 1: -`, "", "invalid volcano.sh/card.deserved"},
 		"terminating cards of the subtree bind": {tenant + "gone r 1: a*5; j q 1: -", "",

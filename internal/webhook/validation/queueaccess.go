@@ -19,6 +19,11 @@ type queuedPod struct {
 	*Template
 	name  string
 	queue *v1beta1.Queue
+	// refusal says why the namespace may not use the queue, "" if it may. Whoever reads it learns
+	// nothing else of the queue.
+	refusal string
+	// isUndecided reports that the namespace is not known yet, so the refusal may be wrong.
+	isUndecided bool
 	// queuePath is the field that names the queue.
 	queuePath *field.Path
 }
@@ -27,70 +32,89 @@ type queuedPod struct {
 // PodGroup stands for its pods.
 func podsForOurScheduler(load *Workload, input *WorkloadInput) []queuedPod {
 	var pods []queuedPod
+	checked := map[string]queuedPod{}
+	add := func(t *Template, name string, path *field.Path) {
+		p, isChecked := checked[name]
+		if !isChecked {
+			p = queuedPod{name: name, queue: input.Queue(name)}
+			p.checkAccess(load.Meta.Namespace, input)
+			checked[name] = p
+		}
+		p.Template = t
+		p.queuePath = path
+		pods = append(pods, p)
+	}
+
 	for i := range load.Templates {
 		t := &load.Templates[i]
 		if isOurs(load, t.Pod, input.policySpec()) {
-			name := input.queueOf(load, t.Pod)
 			path := load.QueuePath
 			if path == nil {
 				path = t.annotationPath(v1beta1.QueueNameAnnotationKey)
 			}
-			pods = append(pods, queuedPod{t, name, input.Queue(name), path})
+			add(t, input.queueOf(load, t.Pod), path)
 		}
 	}
 	if load.Kind == "PodGroup" {
-		name := cmp.Or(load.Queue, workload.DefaultQueue)
-		pods = append(pods, queuedPod{&Template{}, name, input.Queue(name), load.QueuePath})
+		add(&Template{}, cmp.Or(load.Queue, workload.DefaultQueue), load.QueuePath)
 	}
 	return pods
 }
+
+// checkAccess sets the refusal of the namespace by the queue, or by the nearest queue above it that
+// refuses.
+func (p *queuedPod) checkAccess(namespace string, input *WorkloadInput) {
+	if p.queue == nil {
+		return
+	}
+	for _, queue := range selectorsOnPath(p.queue, input) {
+		selector, refusal := workload.NamespaceSelectorFor(queue)
+		isReadable := refusal == nil
+		if isReadable {
+			refusal = workload.CheckNamespace(queue.Name, selector, namespace, input.Namespace)
+		}
+		if refusal == nil {
+			continue
+		}
+
+		p.refusal = refusal.Message
+		if !isReadable { // its message has the text of the selector
+			p.refusal = fmt.Sprintf("Queue <%s> has an invalid %s, so no namespace may use it: ask an administrator to correct it, or name another queue", queue.Name, v1alpha1.AnnotationNamespaceSelector)
+		}
+		if queue != p.queue {
+			p.refusal += fmt.Sprintf("; it is above queue %.160s", p.name)
+		}
+		p.isUndecided = isReadable && input.Namespace == nil
+		return
+	}
+}
+
+// hasAccess reports whether the queue exists and the namespace may use it.
+func (p *queuedPod) hasAccess() bool { return p.queue != nil && p.refusal == "" }
 
 // checkQueueAccess checks whether the namespace may use the queues.
 func checkQueueAccess(load *Workload, input *WorkloadInput) Result {
 	var result Result
 	for _, p := range podsForOurScheduler(load, input) {
-		if p.queue == nil {
+		switch {
+		case p.queue == nil:
 			result.warn(p.queuePath, "there is no queue %.160s: the pods wait until an administrator creates it, or name another one", p.name)
-			continue
-		}
-		for _, queue := range selectorsOnPath(p.queue, input) {
-			if checkNamespace(&result, p, queue, load.Meta.Namespace, input) {
-				break
-			}
+		case p.isUndecided: // the scheduler will know the namespace
+			result.warn(p.queuePath, "%s", p.refusal)
+		case p.refusal != "":
+			result.refuse(p.queuePath, "%s", p.refusal)
 		}
 	}
 	return result
 }
 
-// checkNamespace checks whether a queue, or an ancestor of it, selects the namespace. It reports
-// whether it does not.
-func checkNamespace(result *Result, p queuedPod, queue *v1beta1.Queue, name string, input *WorkloadInput) bool {
-	selector, refusal := workload.NamespaceSelectorFor(queue)
-	isReadable := refusal == nil
-	if isReadable {
-		refusal = workload.CheckNamespace(queue.Name, selector, name, input.Namespace)
-	}
-	if refusal == nil {
-		return false
-	}
-	message := refusal.Message
-	if queue.Name != p.name {
-		message += fmt.Sprintf("; it is above queue %.160s", p.name)
-	}
-	if isReadable && input.Namespace == nil { // the scheduler will know it
-		result.warn(p.queuePath, "%s", message)
-	} else {
-		result.refuse(p.queuePath, "%s", message)
-	}
-	return true
-}
-
 // checkServiceTypeAndQuota checks the service type that a workload requests, and that its
-// queue's quota can hold it.
+// queue's quota can hold it. Of a queue that refuses the namespace it says nothing: a dry run
+// would disclose the quota and service type of another tenant.
 func checkServiceTypeAndQuota(result *Result, load *Workload, input *WorkloadInput) {
 	checked := map[string]bool{}
 	for _, p := range podsForOurScheduler(load, input) {
-		if p.queue != nil && !checked[p.name] && (load.Volcano || load.Kind == "PodGroup") {
+		if p.hasAccess() && !checked[p.name] && (load.Volcano || load.Kind == "PodGroup") {
 			checked[p.name] = true
 			checkTotalFitsQuota(result, load, p, input)
 		}
@@ -106,7 +130,7 @@ func checkServiceTypeAndQuota(result *Result, load *Workload, input *WorkloadInp
 			}
 			checkServiceType(result, at, p, requestedType, input.Policy)
 		}
-		if p.Pod != nil && p.queue != nil {
+		if p.Pod != nil && p.hasAccess() {
 			checkPodFitsQuota(result, p, input)
 		}
 		if name, ok := load.Annotations[v1beta1.QueueNameAnnotationKey]; ok && !load.IsPod() && name != p.name {
@@ -121,7 +145,7 @@ func checkServiceType(result *Result, at *field.Path, p queuedPod, requestedType
 		return
 	}
 	granted := ""
-	if p.queue != nil {
+	if p.hasAccess() {
 		granted = p.queue.Annotations[v1alpha1.AnnotationServiceType]
 	}
 	_, known := policy.ServiceTypes(in)(requestedType)

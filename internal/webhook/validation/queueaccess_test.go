@@ -1,6 +1,7 @@
 package validation
 
 import (
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -25,7 +26,7 @@ func groupOf(queue string) *v1beta1.PodGroup { return builder.PodGroup("chat", "
 
 // TestQueueAccess: one line per rule.
 func TestQueueAccess(t *testing.T) {
-	const leftOut = "Namespace <chat> may not use queue <training>…team=chat"
+	const leftOut = "Namespace <chat> may not use queue <training>: ask an administrator"
 	in := func(queue string) notes { return notes{inQueue: queue} }
 	byGroup := requested(in("open"), nil, func(p *corev1.Pod) { p.Annotations[v1beta1.KubeGroupNameAnnotationKey] = "g" })
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -118,4 +119,53 @@ func TestANamespaceThatIsNoLongerAllowed(t *testing.T) {
 	from, _ := WorkloadOf(deployment(notes{inQueue: "open"}, nil, nil))
 	answer := judged(t, there, &from, worldOf(elsewhere))
 	says(t, "refusals", texts(answer.Errors), "Namespace <chat> may not use queue <training>")
+}
+
+// TestARefusalDisclosesNothingOfAnotherTenantsQueue: what a dry run for a queue of another tenant
+// answers is the refusal, without quota, service type, selector, place in the tree or hold message.
+func TestARefusalDisclosesNothingOfAnotherTenantsQueue(t *testing.T) {
+	const secrets = `{"matchLabels":{"team":"secret-team"}}`
+	queue := func(selector string) *v1beta1.Queue {
+		return builder.Queue("theirs").ServiceType("secret-type").Quota(`{"NVIDIA-H200":12}`).
+			Annotation(v1alpha1.AnnotationNamespaceSelector, selector).Annotation(stopPolicy, "Hold").Annotation(v1alpha1.AnnotationHoldMessage, "secret message").
+			With(func(q *v1beta1.Queue) { q.Spec.Parent = "secret-parent" }).Obj()
+	}
+	probe := notes{inQueue: "theirs", name: "NVIDIA-H200", ofType: "training"}
+	group := groupOf("theirs")
+	group.Annotations = notes{request: `{"NVIDIA-H200":1000}`, ofType: "training"}
+	for t, object := range check.Cases(t, map[string]runtime.Object{
+		"a pod":        requested(probe, amounts{gpu: "1000"}, nil),
+		"a Deployment": deployment(probe, amounts{gpu: "1000"}, nil),
+		"a job":        vcjobOf("theirs", notes{request: `{"NVIDIA-H200":1000}`, ofType: "training"}, task(1, notes{name: "NVIDIA-H200"}, amounts{gpu: "1000"})),
+		"a PodGroup":   group,
+	}) {
+		for t, change := range check.Cases(t, map[string]func(*WorkloadInput){
+			"flat":              nil,
+			"in a tree":         func(w *WorkloadInput) { w.HasChildren = func(name string) bool { return name == "theirs" } },
+			"warned only":       func(w *WorkloadInput) { w.Policy = nil },
+			"unknown namespace": func(w *WorkloadInput) { w.Namespace = nil },
+			"unread selector":   func(w *WorkloadInput) { w.Queue = func(string) *v1beta1.Queue { return queue(`{"secret":{}}`) } },
+		}) {
+			world := worldOf(func(w *WorkloadInput) {
+				w.Queue = func(name string) *v1beta1.Queue {
+					if name == "theirs" {
+						return queue(secrets)
+					}
+					return nil
+				}
+				if change != nil {
+					change(w)
+				}
+			})
+			load, _ := WorkloadOf(object)
+			for _, before := range []*Workload{nil, &load} {
+				result := judged(t, load, before, world)
+				said := append(texts(result.Errors), result.Warnings...)
+				check.Must(t, len(said) == 1, "the answer has %d parts: %q", len(said), said)
+				for _, secret := range []string{"secret", "12", "Hold", "parent"} {
+					check.That(t, !strings.Contains(said[0], secret), "the answer has %q: %s", secret, said[0])
+				}
+			}
+		}
+	}
 }

@@ -84,7 +84,7 @@ func checkQueuesInTree(result *Result, load *Workload, input *WorkloadInput) {
 	}
 	checked := map[string]bool{}
 	for _, p := range podsForOurScheduler(load, input) {
-		if p.queue == nil || p.name == workload.RootQueue || checked[p.queuePath.String()+p.name] {
+		if !p.hasAccess() || p.name == workload.RootQueue || checked[p.queuePath.String()+p.name] {
 			continue
 		}
 		checked[p.queuePath.String()+p.name] = true
