@@ -75,7 +75,7 @@ func TestManyTasks(t *testing.T) {
 		"very many":                {now: 50 * MaxTemplates, refusal: many},
 		"as before":                {now: 2 * MaxTemplates, before: 3 * MaxTemplates, warning: "as before: spec: Forbidden: " + many},
 		"newly":                    {now: 2 * MaxTemplates, before: 3, refusal: many},
-		"made by another object":   {now: 2 * MaxTemplates, change: byAnother, warning: many},
+		"an owner reference":       {now: 2 * MaxTemplates, change: byAnother, refusal: many},
 		"nobody is refused yet":    {now: 2 * MaxTemplates, world: func(w *WorkloadInput) { w.Policy = nil }, warning: many},
 		"a total of what is not looked at": {now: 2 * MaxTemplates, change: func(j *vcbatch.Job) {
 			j.Annotations = notes{request: `{"NVIDIA-H200":8}`}

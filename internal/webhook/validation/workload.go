@@ -233,17 +233,20 @@ func (w *WorkloadInput) queueOf(load *Workload, pod *corev1.Pod) string {
 //
 // An object with a controller gets only warnings. Admission validated its controller, and
 // an older controller must be able to continue. The exception is a queue that does not
-// allow the namespace: an owner reference must not open it. Without a ServiceTypePolicy, or
-// if it says Warn, every workload gets only warnings, so that existing workloads continue.
+// allow the namespace, and the bound of templates: a tenant can write any owner reference.
+// Without a ServiceTypePolicy, or if it says Warn, every workload gets only warnings, so that
+// existing workloads continue.
 // The error is the context's.
 func ValidateWorkload(ctx context.Context, load Workload, before *Workload, input WorkloadInput) (Result, error) {
 	input.resolveRequests(ctx, &load)
-	result, places := checkRequests(ctx, &load, &input), checkQueueAccess(&load, &input)
+	result := checkRequests(ctx, &load, &input)
+	strict := checkBoundsAndAccess(&load, &input)
 	if before != nil {
 		input.resolveRequests(ctx, before)
 		result = result.OnlyNew(checkRequests(ctx, before, &input))
-		places = places.OnlyNew(checkQueueAccess(before, &input))
+		strict = strict.OnlyNew(checkBoundsAndAccess(before, &input))
 	}
+
 	isCreatedByUser := before == nil && metav1.GetControllerOf(&load.Meta) == nil
 	if isCreatedByUser && len(result.Errors) == 0 { // a podFailurePolicy cannot be changed later
 		warnCountedEvictions(&result, &load, &input)
@@ -251,14 +254,23 @@ func ValidateWorkload(ctx context.Context, load Workload, before *Workload, inpu
 	if metav1.GetControllerOf(&load.Meta) != nil {
 		result = result.asWarnings()
 	}
-	result.addResult(places)
+	result.addResult(strict)
 	if input.onlyWarns() {
 		result = result.asWarnings()
 	}
 	return result, ctx.Err()
 }
 
-// checkRequests checks everything but the access to a queue. It returns early, with a
+// checkBoundsAndAccess checks what no owner reference may lift.
+func checkBoundsAndAccess(load *Workload, input *WorkloadInput) Result {
+	result := checkQueueAccess(load, input)
+	if load.Truncated {
+		result.refuse(specPath, "has more than %d pod templates, and the rest is not validated: write fewer tasks with more replicas, or several jobs", MaxTemplates)
+	}
+	return result
+}
+
+// checkRequests checks everything but the number of templates and the access to a queue. It returns early, with a
 // partial Result, when the context ends.
 func checkRequests(ctx context.Context, load *Workload, input *WorkloadInput) Result {
 	var result Result
@@ -273,9 +285,6 @@ func checkRequests(ctx context.Context, load *Workload, input *WorkloadInput) Re
 		if !load.IsPod() {
 			warnUnknownAnnotations(&result, t.Path.Child("metadata", "annotations"), t.Pod.Annotations)
 		}
-	}
-	if load.Truncated {
-		result.refuse(specPath, "has more than %d pod templates, and the rest is not validated: write fewer tasks with more replicas, or several jobs", MaxTemplates)
 	}
 	checkTotals(&result, load, input.Inventory)
 	checkServiceTypeAndQuota(&result, load, input)
