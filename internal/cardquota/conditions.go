@@ -106,9 +106,26 @@ func inventorySatisfiedCondition(f StatusInput) metav1.Condition {
 	case v1alpha1.OverAllocationAllow:
 		status, reason, end = metav1.ConditionTrue, v1alpha1.ReasonOverAllocationAllowed, ": overAllocation allows it"
 	case v1alpha1.OverAllocationDeny:
-		end = ": existing quotas stay, but overAllocation denies raising them"
+		end = ": existing quotas stay, but overAllocation denies raising them" + youngestClause(excesses)
 	}
 	return conditions.New(status, reason, "%s", conditions.Truncate(DescribeOverAllocation(excesses), conditions.MaxMessageLength-len(end))+end)
+}
+
+// maxYoungestLength bounds the names in youngestClause.
+const maxYoungestLength = 300
+
+// youngestClause names, for each over-allocated card, the youngest CardQuota with overAllocation Deny.
+func youngestClause(excesses []OverAllocatedCard) string {
+	var parts []string
+	for _, e := range excesses {
+		if e.Youngest != "" && len(parts) < maxNamedGrants {
+			parts = append(parts, fmt.Sprintf("%s (%s)", e.Youngest, e.Card))
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "; the youngest CardQuota with overAllocation Deny is " + conditions.Truncate(strings.Join(parts, ", "), maxYoungestLength)
 }
 
 // readyCondition sums up: the Queue carries the quota, is open, and enforcement is not

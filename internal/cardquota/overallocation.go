@@ -29,6 +29,8 @@ type QuotaTotals struct {
 	granting map[card.Name]int
 	// allows are the cards that CardQuotas grant: whether all of these allow over-allocation.
 	allows map[card.Name]bool
+	// denying are, by card, the youngest CardQuota that grants it with overAllocation Deny.
+	denying map[card.Name]*v1alpha1.CardQuota
 	// isTree reports whether only CardQuotas at the top level grant cards.
 	isTree bool
 }
@@ -91,12 +93,15 @@ func newQuotaTotals(quotas []*v1alpha1.CardQuota, unowned map[string]card.Quota,
 		}
 	}
 	b := &QuotaTotals{healthy: healthy, grants: map[card.Name]map[string]Grant{}, totals: map[card.Name]card.Count{},
-		largest: map[card.Name][]queueGrant{}, granting: map[card.Name]int{}, allows: map[card.Name]bool{}, isTree: isTree}
+		largest: map[card.Name][]queueGrant{}, granting: map[card.Name]int{}, allows: map[card.Name]bool{}, denying: map[card.Name]*v1alpha1.CardQuota{}, isTree: isTree}
 	for name, all := range candidates {
 		owner := QueueOwner(all)
 		granted := b.grantedBy(owner)
 		b.addGrants(name, owner.Name, granted)
 		b.addAllowance(granted, owner.Spec.OverAllocation == v1alpha1.OverAllocationAllow)
+		if owner.Spec.OverAllocation == v1alpha1.OverAllocationDeny {
+			b.addDenying(granted, owner)
+		}
 	}
 	for name, quota := range unowned {
 		b.addGrants(name, "queue "+name+", which has no CardQuota", quota)
@@ -150,6 +155,31 @@ func (q *QuotaTotals) addAllowance(granted card.Quota, isAllowed bool) {
 	}
 }
 
+// addDenying adds a CardQuota with overAllocation Deny.
+func (q *QuotaTotals) addDenying(granted card.Quota, quota *v1alpha1.CardQuota) {
+	for name, count := range granted {
+		youngest := q.denying[name]
+		if count > 0 && (youngest == nil || isYounger(quota, youngest)) {
+			q.denying[name] = quota
+		}
+	}
+}
+
+// isYounger reports whether a CardQuota was created after another one. Of two that were created in
+// the same second the one with the later name counts as younger.
+func isYounger(quota, other *v1alpha1.CardQuota) bool {
+	created, before := quota.CreationTimestamp, other.CreationTimestamp
+	return before.Before(&created) || (before.Equal(&created) && quota.Name > other.Name)
+}
+
+// nameOf returns the name of a CardQuota, "" for none.
+func nameOf(quota *v1alpha1.CardQuota) string {
+	if quota == nil {
+		return ""
+	}
+	return quota.Name
+}
+
 // AllowsOverAllocation reports whether every CardQuota that grants a card allows its over-allocation.
 // It is false for a card that none grants.
 func (q *QuotaTotals) AllowsOverAllocation(name card.Name) bool { return q != nil && q.allows[name] }
@@ -174,9 +204,10 @@ func (q *QuotaTotals) ChangedQueues(before *QuotaTotals) (queues []string, turne
 	for _, side := range []*QuotaTotals{before, q} {
 		for name := range side.grants {
 			cards := before.healthy[name] != q.healthy[name]
+			hasSameGrants := maps.Equal(before.grants[name], q.grants[name]) && nameOf(before.denying[name]) == nameOf(q.denying[name])
 			was, is := before.totals[name] > before.healthy[name], q.totals[name] > q.healthy[name]
 			turned = turned || cards || was != is
-			if !was && !is || !cards && maps.Equal(before.grants[name], q.grants[name]) {
+			if (!was && !is) || (!cards && hasSameGrants) {
 				continue
 			}
 			for queue := range side.grants[name] {
@@ -198,6 +229,9 @@ type OverAllocatedCard struct {
 	// name. MoreOthers counts the rest.
 	Others     []Grant
 	MoreOthers int
+	// Youngest is the youngest CardQuota that grants the card with overAllocation Deny, "" for none.
+	// Two requests at the same moment do not see each other, and then that one is too much.
+	Youngest string
 }
 
 // Excess returns how many cards too many are granted.
@@ -215,6 +249,7 @@ func (q *QuotaTotals) OverAllocated(quota *v1alpha1.CardQuota) []OverAllocatedCa
 		excess := OverAllocatedCard{Card: name, Quota: count, Granted: others.Add(count), Healthy: q.healthy[name]}
 		if count > 0 && excess.Excess() > 0 {
 			excess.Others, excess.MoreOthers = q.otherGrants(name, quota.QueueName())
+			excess.Youngest = nameOf(q.denying[name])
 			found = append(found, excess)
 		}
 	}

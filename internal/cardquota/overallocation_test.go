@@ -223,9 +223,13 @@ func TestMoved(t *testing.T) {
 		want          []string
 		turned        bool
 	}{
-		"more too many":          {of(9, 0), of(9, 1), []string{"a", "b"}, false},
-		"too many":               {of(7, 1), of(9, 1), []string{"a", "b"}, true},
-		"no longer too many":     {of(9, 1), of(7, 1), []string{"a", "b"}, true},
+		"more too many":      {of(9, 0), of(9, 1), []string{"a", "b"}, false},
+		"too many":           {of(7, 1), of(9, 1), []string{"a", "b"}, true},
+		"no longer too many": {of(9, 1), of(7, 1), []string{"a", "b"}, true},
+		"another is the youngest": {
+			NewQuotaTotals([]*v1alpha1.CardQuota{grants("a", 9, 0, denying), grants("b", 1, 1)}, nil, cards{"H200": 8}),
+			NewQuotaTotals([]*v1alpha1.CardQuota{grants("a", 9, 0, denying), grants("b", 1, 1, denying)}, nil, cards{"H200": 8}), []string{"a", "b"}, false,
+		},
 		"others, but not enough": {of(6, 1), of(1, 6), nil, false},
 		"fewer cards":            {of(9, 1), NewQuotaTotals([]*v1alpha1.CardQuota{grants("a", 9, 0), grants("b", 1, 0)}, nil, cards{"H200": 4}), []string{"a", "b"}, true},
 	}) {
@@ -235,8 +239,27 @@ func TestMoved(t *testing.T) {
 	}
 }
 
+// TestTheYoungestThatDeniesIsNamed: of two that were admitted at the same moment.
+func TestTheYoungestThatDeniesIsNamed(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		quotas []*v1alpha1.CardQuota
+		want   string
+	}{
+		"the later one":                  {[]*v1alpha1.CardQuota{grants("a", 8, 1, denying), grants("b", 8, 0, denying)}, "a"},
+		"of one second, the later name":  {[]*v1alpha1.CardQuota{grants("a", 8, 0, denying), grants("b", 8, 0, denying)}, "b"},
+		"not one that only warns":        {[]*v1alpha1.CardQuota{grants("a", 8, 0, denying), grants("b", 8, 1)}, "a"},
+		"not one that grants none":       {[]*v1alpha1.CardQuota{grants("a", 9, 0, denying), grants("b", 0, 1, denying)}, "a"},
+		"not one that is being deleted":  {[]*v1alpha1.CardQuota{grants("a", 9, 0, denying), grants("b", 8, 1, denying, leaving)}, "a"},
+		"not one that waits for a queue": {[]*v1alpha1.CardQuota{grants("a", 9, 0, denying), grants("b", 8, 1, denying, ofQueue("a"))}, "a"},
+	}) {
+		excesses := NewQuotaTotals(tc.quotas, nil, cards{"H200": 8}).OverAllocated(tc.quotas[0])
+		check.Must(t, len(excesses) == 1, "over-allocated: %+v", excesses)
+		check.Equal(t, "youngest", tc.want, excesses[0].Youngest)
+	}
+}
+
 func TestInventorySatisfied(t *testing.T) {
-	others := []*v1alpha1.CardQuota{team(), grants("b", 5, 0, func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Name = "NVIDIA-H200" })}
+	others := []*v1alpha1.CardQuota{team(), grants("b", 5, 0, denying, func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Name = "NVIDIA-H200" })}
 	const sum = "NVIDIA-H200: 13 granted, 10 healthy, 3 too many (8 here, 5 by b)"
 	for t, tc := range check.Cases(t, map[string]struct {
 		over    v1alpha1.OverAllocation
@@ -248,7 +271,7 @@ func TestInventorySatisfied(t *testing.T) {
 		"too few, Warn":    {v1alpha1.OverAllocationWarn, 10, "False/OverAllocated: " + sum + ": the quotas are enforced as written; lower some, add cards, or set overAllocation to Allow"},
 		"too few, not set": {"", 10, "False/OverAllocated: " + sum + ": the quotas are enforced as written; lower some, add cards, or set overAllocation to Allow"},
 		"too few, Allow":   {v1alpha1.OverAllocationAllow, 10, "True/OverAllocationAllowed: " + sum + ": overAllocation allows it"},
-		"too few, Deny":    {v1alpha1.OverAllocationDeny, 10, "False/OverAllocated: " + sum + ": existing quotas stay, but overAllocation denies raising them"},
+		"too few, Deny":    {v1alpha1.OverAllocationDeny, 10, "False/OverAllocated: " + sum + ": existing quotas stay, but overAllocation denies raising them; the youngest CardQuota with overAllocation Deny is b (NVIDIA-H200)"},
 	}) {
 		f := facts(nil, nil)
 		f.Quota.Spec.OverAllocation = tc.over

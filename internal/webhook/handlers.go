@@ -68,23 +68,6 @@ func warningsAndError(req admission.Request, result rules.Result) (admission.War
 	return warnings, nil
 }
 
-func (h *handlers) validateCardQuota(ctx context.Context, quota, before *v1alpha1.CardQuota) (rules.Result, error) {
-	input := rules.CardQuotaInput{Healthy: h.inventory.Healthy()}
-	var err error
-	if input.All, err = h.listCardQuotas(ctx); err != nil {
-		return rules.Result{}, err
-	}
-	if input.Policy, err = h.readPolicyInForce(ctx); err != nil {
-		return rules.Result{}, err
-	}
-	var queues v1beta1.QueueList
-	if err := h.cached.List(ctx, &queues, client.UnsafeDisableDeepCopy); err != nil {
-		return rules.Result{}, fmt.Errorf("list Queues: %w", err)
-	}
-	input.Queues = pointersTo(queues.Items)
-	return rules.ValidateCardQuota(quota, before, input), nil
-}
-
 // warnCardQuotaDeletion warns of cards in use and of children. It allows every deletion.
 func (h *handlers) warnCardQuotaDeletion(ctx context.Context, req admission.Request) admission.Response {
 	quota := &v1alpha1.CardQuota{}

@@ -210,7 +210,7 @@ func NewNamespaceSelector(selector *metav1.LabelSelector) (labels.Selector, erro
 
 // CheckNamespace returns nil when pods of a namespace may use a queue, otherwise why not. A nil
 // selector allows every namespace. A nil namespace is not in the cache yet, and only a queue
-// without a selector allows it. The refusal leaves the selector out: whoever is refused reads it.
+// without a selector allows it. The refusal leaves the selector out, because the refused tenant reads it.
 func CheckNamespace(queue string, selector labels.Selector, name string, namespace *corev1.Namespace) *Refusal {
 	switch {
 	case selector == nil:

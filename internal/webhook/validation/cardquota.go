@@ -49,10 +49,22 @@ func ValidateCardQuota(quota, before *v1alpha1.CardQuota, input CardQuotaInput) 
 	if quota.Spec.OverAllocation == v1alpha1.OverAllocationAllow { // the totals of all CardQuotas cost most
 		return result
 	}
-	if before == nil || before.Spec.OverAllocation != quota.Spec.OverAllocation || before.Spec.Parent != quota.Spec.Parent || !equality.Semantic.DeepEqual(quota.Spec.Cards, before.Spec.Cards) {
+	if changesGrants(quota, before) {
 		checkOverAllocation(&result, quota, before, totalsBeside(quota, input))
 	}
 	return result
+}
+
+// changesGrants reports whether a CardQuota may grant other cards than before, or by another policy.
+func changesGrants(quota, before *v1alpha1.CardQuota) bool {
+	return before == nil || before.Spec.OverAllocation != quota.Spec.OverAllocation || before.Spec.Parent != quota.Spec.Parent ||
+		!equality.Semantic.DeepEqual(quota.Spec.Cards, before.Spec.Cards)
+}
+
+// NeedsAllGrants reports whether a CardQuota is admitted only if what all CardQuotas grant allows it:
+// it has overAllocation Deny and grants other cards than before. A cache may lack the latest grants.
+func NeedsAllGrants(quota, before *v1alpha1.CardQuota) bool {
+	return quota.DeletionTimestamp == nil && quota.Spec.OverAllocation == v1alpha1.OverAllocationDeny && changesGrants(quota, before)
 }
 
 // totalsBeside returns what all other CardQuotas grant. In a tree only the top level counts.

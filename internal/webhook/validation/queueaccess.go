@@ -19,7 +19,7 @@ type queuedPod struct {
 	*Template
 	name  string
 	queue *v1beta1.Queue
-	// refusal says why the namespace may not use the queue, "" if it may. Whoever reads it learns
+	// refusal says why the namespace may not use the queue, "" if it may. Its reader learns
 	// nothing else of the queue.
 	refusal string
 	// isUndecided reports that the namespace is not known yet, so the refusal may be wrong.

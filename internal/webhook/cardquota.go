@@ -1,0 +1,88 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	rules "cardquota.dev/operator/internal/webhook/validation"
+)
+
+// livePage is how many objects are read live at a time.
+const livePage = 500
+
+// validateCardQuota decides by the cache, but reads the API server before it refuses, and before
+// it admits what overAllocation Deny forbids. One kubectl apply sends its objects milliseconds
+// apart, also to different replicas, and the cache may not have the first one yet.
+func (h *handlers) validateCardQuota(ctx context.Context, quota, before *v1alpha1.CardQuota) (rules.Result, error) {
+	validateWith := func(from client.Reader) (rules.Result, error) {
+		input, err := h.cardQuotaInput(ctx, from)
+		if err != nil {
+			return rules.Result{}, err
+		}
+		return rules.ValidateCardQuota(quota, before, input), nil
+	}
+
+	if rules.NeedsAllGrants(quota, before) {
+		return validateWith(h.live)
+	}
+	result, err := validateWith(h.cached)
+	if err != nil || len(result.Errors) == 0 {
+		return result, err
+	}
+	return validateWith(h.live)
+}
+
+// cardQuotaInput reads the input of the rules for CardQuotas.
+func (h *handlers) cardQuotaInput(ctx context.Context, from client.Reader) (rules.CardQuotaInput, error) {
+	input := rules.CardQuotaInput{Healthy: h.inventory.Healthy()}
+	read, err := getOrNil(ctx, from, "", v1alpha1.PolicyName, &v1alpha1.ServiceTypePolicy{})
+	if err != nil {
+		return input, err
+	}
+	input.Policy = h.inventory.PolicyInForce(read)
+
+	err = listPages(ctx, from, from == h.live, func(list *v1alpha1.CardQuotaList) {
+		if from == h.live { // ten thousand of them are kept without the largest part, which no rule reads
+			for i := range list.Items {
+				list.Items[i].Status = v1alpha1.CardQuotaStatus{}
+			}
+		}
+		input.All = append(input.All, pointersTo(list.Items)...)
+	})
+	if err != nil {
+		return input, fmt.Errorf("list CardQuotas: %w", err)
+	}
+	err = listPages(ctx, from, from == h.live, func(list *v1beta1.QueueList) {
+		input.Queues = append(input.Queues, pointersTo(list.Items)...)
+	})
+	if err != nil {
+		return input, fmt.Errorf("list Queues: %w", err)
+	}
+	return input, nil
+}
+
+// listPages calls add for each page of a list. The cache is one page, and is not copied.
+func listPages[T any, L interface {
+	*T
+	client.ObjectList
+}](ctx context.Context, from client.Reader, isLive bool, add func(L)) error {
+	for next := ""; ; {
+		options := []client.ListOption{client.UnsafeDisableDeepCopy}
+		if isLive {
+			options = []client.ListOption{client.Limit(livePage), client.Continue(next)}
+		}
+
+		page := L(new(T)) // a used list would be decoded over
+		if err := from.List(ctx, page, options...); err != nil {
+			return err
+		}
+		add(page)
+		if next = page.GetContinue(); next == "" {
+			return nil
+		}
+	}
+}
