@@ -25,6 +25,9 @@ type PodFacts struct {
 	groups     map[types.NamespacedName]*groupRecord
 	// newlyCharged are the pods with cards that had no charge before the last count.
 	newlyCharged []chargedPod
+	// held are the pods that held cards by the last count, ending the charges of those that were terminating.
+	held   []HeldPod
+	ending map[types.UID]*quota.Charge
 }
 
 // podFacts is what a count reads from one pod.
@@ -37,6 +40,14 @@ type podFacts struct {
 	charge *quota.Charge
 	// stated is what the scheduler stated last of a pod that waits, nil for nothing.
 	stated *statedReason
+}
+
+// groupOrNil returns the PodGroup of the pod, nil if it names none or none exists.
+func (f *podFacts) groupOrNil() *v1beta1.PodGroup {
+	if f.group == nil {
+		return nil
+	}
+	return f.group.group
 }
 
 // statedReason is what the scheduler states, with what that means.
@@ -70,6 +81,7 @@ func (f *PodFacts) beginCount(input *CountInput) {
 			inventory: input.Inventory, schedulers: input.Schedulers,
 			pods:   make(map[*corev1.Pod]*podFacts, len(input.Pods)),
 			groups: make(map[types.NamespacedName]*groupRecord, len(input.PodGroups)),
+			ending: f.ending,
 		}
 	}
 	f.newlyCharged = nil

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,6 +52,8 @@ type CountInput struct {
 	// QueuesBelow returns a queue and those below it in a tree, QueuesAbove those above it; nil while
 	// queues are flat.
 	QueuesBelow, QueuesAbove func(queue string) []string
+	// Now is the time of the count. It only decides for how long a terminating pod counts for bills.
+	Now time.Time
 	// ListsAllBlocked lists all that is blocked, not only the first MaxBlocked. A status has no room
 	// for it.
 	ListsAllBlocked bool
@@ -126,6 +129,7 @@ func CountUsageAndCharges(input CountInput) (map[string]Usage, map[types.UID]quo
 	for _, group := range input.PodGroups {
 		c.countPodGroup(group)
 	}
+	c.listHeldPods()
 	out := make(map[string]Usage, len(c.queues))
 	for name, t := range c.queues {
 		if len(t.waiting) > 0 {
@@ -152,6 +156,8 @@ type counter struct {
 	// charged are the pods in charges, ending those that are terminating and may have cards still.
 	charged []chargedPod
 	ending  []*corev1.Pod
+	// ready are the nodes that are ready, nil until a terminating pod asks for them.
+	ready map[string]bool
 	// fleet, holders, subtrees and what these use are nil until something waits for them.
 	fleet        *blocked.Fleet
 	holders      *blocked.Holders
@@ -187,10 +193,9 @@ func (c *counter) countPod(pod *corev1.Pod) {
 		return
 	}
 	facts := c.facts.factsOf(&c.resolver, pod)
-	var group *v1beta1.PodGroup
+	group := facts.groupOrNil()
 	if facts.group != nil {
 		facts.group.hasPods = true
-		group = facts.group.group
 	}
 	ours, holds := c.resolver.UsesOurScheduler(pod), workload.IsAssigned(pod)
 	var charge *quota.Charge // nil for a pod that holds nothing

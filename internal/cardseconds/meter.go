@@ -12,8 +12,8 @@ import (
 	"cardquota.dev/operator/internal/card"
 )
 
-// Series identifies a sum.
-type Series struct{ Tenant, Project, Queue, Card, ServiceType string }
+// Series identifies a sum. Pods without a queue have a sum of each Namespace, and no Tenant.
+type Series struct{ Tenant, Project, Queue, Namespace, Card, ServiceType string }
 
 const (
 	// maxCountAge bounds the time for which one count is taken as true. A replica that stood still may
@@ -107,6 +107,6 @@ func (m *Meter) forgetIdle(now time.Time) {
 func (m *Meter) sorted() []Series {
 	return slices.SortedFunc(maps.Keys(m.sums), func(a, b Series) int {
 		return cmp.Or(cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Card, b.Card), cmp.Compare(a.Tenant, b.Tenant),
-			cmp.Compare(a.Project, b.Project), cmp.Compare(a.ServiceType, b.ServiceType))
+			cmp.Compare(a.Project, b.Project), cmp.Compare(a.ServiceType, b.ServiceType), cmp.Compare(a.Namespace, b.Namespace))
 	})
 }

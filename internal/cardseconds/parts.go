@@ -21,6 +21,7 @@ type row struct {
 	Queue       string  `json:"queue"`
 	Tenant      string  `json:"tenant"`
 	Project     string  `json:"project,omitempty"`
+	Namespace   string  `json:"namespace,omitempty"`
 	ServiceType string  `json:"type"`
 	Card        string  `json:"card"`
 	Seconds     float64 `json:"cardSeconds"`
@@ -43,7 +44,7 @@ func (m *Meter) Load(parts [Parts]string) error {
 				unreadable = append(unreadable, fmt.Errorf("part %d: %s has %v card-seconds", i, r.Queue, r.Seconds))
 				continue
 			}
-			series := Series{Tenant: r.Tenant, Project: r.Project, Queue: r.Queue, Card: r.Card, ServiceType: r.ServiceType}
+			series := Series{Tenant: r.Tenant, Project: r.Project, Queue: r.Queue, Namespace: r.Namespace, Card: r.Card, ServiceType: r.ServiceType}
 			grewAt := time.Unix(r.GrewAt, 0)
 			m.add(series, r.Seconds, grewAt, i)
 			if grewAt.After(m.loadedUntil) {
@@ -93,7 +94,7 @@ func (m *Meter) Store(now time.Time) (parts [Parts]string, left int) {
 
 func (s *sum) line(series Series) string {
 	text, err := json.Marshal(row{
-		Queue: series.Queue, Tenant: series.Tenant, Project: series.Project, ServiceType: series.ServiceType, Card: series.Card,
+		Queue: series.Queue, Tenant: series.Tenant, Project: series.Project, Namespace: series.Namespace, ServiceType: series.ServiceType, Card: series.Card,
 		Seconds: s.seconds, GrewAt: s.grewAt.Add(time.Second - 1).Unix(),
 	})
 	if err != nil { // no field can fail

@@ -56,6 +56,7 @@ func (s *prometheusSource) queryValues(ctx context.Context, query string, start,
 		series := cardseconds.Series{
 			Tenant: string(stream.Metric["tenant"]), Project: string(stream.Metric["project"]), Queue: string(stream.Metric["queue"]),
 			Card: string(stream.Metric["card"]), ServiceType: string(stream.Metric["service_type"]),
+			Namespace: string(stream.Metric["pod_namespace"]),
 		}
 		for _, pair := range stream.Values {
 			value, err := toMilli(float64(pair.Value))

@@ -89,6 +89,13 @@ func IsTerminating(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName != "" && pod.DeletionTimestamp != nil && MayBeRunning(pod)
 }
 
+// StillRuns reports whether a pod with a node counts as running, for bills. The kubelet of a ready node
+// removes a pod only after its containers ended. No other node says when they end, so a terminating
+// pod counts there until its deletionTimestamp: the end of its grace period.
+func StillRuns(pod *corev1.Pod, isNodeReady bool, now time.Time) bool {
+	return MayBeRunning(pod) && (pod.DeletionTimestamp == nil || isNodeReady || pod.DeletionTimestamp.After(now))
+}
+
 // NodeReady reports whether a node's kubelet is ready. The cards of any other node are
 // unusable, and its pods cannot terminate, whatever their owner does. A node without the
 // condition counts as ready.

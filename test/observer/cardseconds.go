@@ -30,7 +30,10 @@ type queueCard struct{ queue, card string }
 type cardUse struct {
 	count              int64
 	earliest, from, to time.Time
-	state              *podState
+	// isTerminating reports whether the pod may still run after to, until gone; gone is zero while it is there.
+	isTerminating bool
+	gone          time.Time
+	state         *podState
 }
 
 // cardSeconds integrates what pods hold.
@@ -38,6 +41,8 @@ type cardSeconds struct {
 	uses map[queueCard][]*cardUse
 	// open are the uses of the pods now, by pod and card.
 	open map[*podState]map[string]*cardUse
+	// terminating are the uses of the pods that are terminating now.
+	terminating map[*podState][]*cardUse
 	// labels are the tenant, project and service type that each queue had at some time.
 	labels map[string]map[string]bool
 	// served are the highest values of the pages.
@@ -48,7 +53,7 @@ type cardSeconds struct {
 
 func newCardSeconds() cardSeconds {
 	return cardSeconds{
-		uses: map[queueCard][]*cardUse{}, open: map[*podState]map[string]*cardUse{}, labels: map[string]map[string]bool{}, served: map[string]float64{},
+		uses: map[queueCard][]*cardUse{}, open: map[*podState]map[string]*cardUse{}, terminating: map[*podState][]*cardUse{}, labels: map[string]map[string]bool{}, served: map[string]float64{},
 	}
 }
 
@@ -61,17 +66,27 @@ func (s *cardSeconds) setExcused(excused bool, now time.Time) {
 	}
 }
 
-// recordUse records that a pod holds other cards from now on, nil for none.
+// recordUse records that a pod holds other cards from now on, nil for none that count as used. Pods without a
+// queue are not recorded.
 func (m *clusterState) recordUse(state *podState, before, now *rule.Charge, at time.Time) {
 	if m.options.Metrics == nil || before != nil && now != nil && before.String() == now.String() {
 		return
 	}
-	s := &m.seconds
+	s, runs := &m.seconds, m.pods[state.pod.UID] == state && rule.IsTerminating(state.pod)
 	for _, use := range s.open[state] {
-		use.to = at
+		use.to, use.isTerminating = at, runs
+		if runs {
+			s.terminating[state] = append(s.terminating[state], use)
+		}
 	}
 	delete(s.open, state)
-	if now == nil || !m.options.Concerns("queue/"+now.Queue) {
+	if !runs {
+		for _, use := range s.terminating[state] {
+			use.gone = at
+		}
+		delete(s.terminating, state)
+	}
+	if now == nil || now.Queue == "" || !m.options.Concerns("queue/"+now.Queue) {
 		return
 	}
 	s.open[state] = map[string]*cardUse{}
@@ -100,6 +115,15 @@ func boundAt(pod *corev1.Pod) time.Time {
 		}
 	}
 	return time.Time{}
+}
+
+// lastSeen returns until when the pod may have been billed, zero if it still is. A terminating pod runs until it
+// is gone.
+func (u *cardUse) lastSeen() time.Time {
+	if u.isTerminating {
+		return u.gone
+	}
+	return u.to
 }
 
 // lostBy returns how much of a use a restart of the operator may lose, of a time that is certain.
@@ -170,7 +194,7 @@ func (c *metricsComparison) checkCardSeconds(page *samplePages) {
 	sums := map[queueCard]float64{}
 	for i := range page.operator {
 		s := &page.operator[i]
-		if s.name != secondsMetric || !c.concerns(s) {
+		if s.name != secondsMetric || !c.concerns(s) || s.labels["queue"] == "" { // a namespace pays
 			continue
 		}
 		key := queueCard{s.labels["queue"], s.labels["card"]}
@@ -199,8 +223,8 @@ func (c *metricsComparison) checkCardSeconds(page *samplePages) {
 func (m *clusterState) secondsUntil(key queueCard, asked, answered time.Time) (least, most float64) {
 	for _, use := range m.seconds.uses[key] {
 		end := answered
-		if !use.to.IsZero() && use.to.Add(m.options.StatusWithin).Before(end) {
-			end = use.to.Add(m.options.StatusWithin)
+		if last := use.lastSeen(); !last.IsZero() && last.Add(m.options.StatusWithin).Before(end) {
+			end = last.Add(m.options.StatusWithin)
 		}
 		most += float64(use.count) * max(0, end.Sub(use.creditedSince(m.restarts, m.options.StatusWithin))).Seconds()
 		certain := window{use.from.Add(m.options.StatusWithin), asked.Add(-m.options.StoredWithin)}

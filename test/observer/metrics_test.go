@@ -375,3 +375,17 @@ func TestEarliestUse(t *testing.T) {
 		}
 	}
 }
+
+// TestATerminatingPodMayBeBilled: until it is gone.
+func TestATerminatingPodMayBeBilled(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct{ text, want string }{
+		"while it ends":   {`write pod a deleted;`, ""},
+		"when it is gone": {`remove pod a;`, "metrics"},
+	}) {
+		w := newMeasuredWorld().playScript(holdCard)
+		w.playScript(tc.text + `write quota q used=0 free=2; write queue q allocated=;`)
+		w.clock = w.clock.Add(10 * time.Minute)
+		w.servePages(t, 1, secondsOf(600))
+		w.playScript(`judge; wait 21s`).expectViolations(t, tc.want)
+	}
+}

@@ -151,6 +151,7 @@ func (in Input) sumRows() map[cardseconds.Series]carduse.Milli {
 		if in.By == ByTenant {
 			series.Project = ""
 		}
+		series.Namespace = ""
 		sums[series] += milli
 	}
 	return sums

@@ -122,6 +122,7 @@ func stripPod(pod *corev1.Pod, shared *sharedParts) *corev1.Pod {
 		},
 		Status: corev1.PodStatus{
 			Phase:                 pod.Status.Phase,
+			StartTime:             pod.Status.StartTime,
 			Conditions:            pod.Status.Conditions,
 			Resize:                pod.Status.Resize,
 			ContainerStatuses:     stripStatuses(pod.Status.ContainerStatuses),

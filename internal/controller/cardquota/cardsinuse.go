@@ -1,18 +1,16 @@
 package cardquota
 
 import (
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"time"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/cardseconds"
-	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/servicetype"
 )
 
-// CardsInUse returns the cards that queues use by the last count, with whose queues they are. It
+// CardsInUse returns the cards that pods hold by the last count, with whose queues they are. It
 // returns nil before the first count.
 func (u *UsageCollector) CardsInUse() map[cardseconds.Series]card.Count {
 	u.mu.RLock()
@@ -33,48 +31,77 @@ func (u *UsageCollector) Holdings() []cardseconds.Holding {
 	return list()
 }
 
-func listHoldings(pods []*corev1.Pod, charges map[types.UID]quota.Charge, owners map[string]*v1alpha1.CardQuota, queueTypes map[string]string) []cardseconds.Holding {
+// bills says whose the cards of a pod are.
+type bills struct {
+	owners map[string]*v1alpha1.CardQuota
+	// queueTypes has all queues that exist: a pod may name any queue, and would add one to every bill.
+	queueTypes map[string]string
+}
+
+// payer is a queue, or the namespace of a pod without one.
+type payer struct{ queue, namespace string }
+
+// payerOf returns who pays for a pod.
+func (b *bills) payerOf(held cardquota.HeldPod) payer {
+	if _, exists := b.queueTypes[held.Charge.Queue]; exists {
+		return payer{queue: held.Charge.Queue}
+	}
+	return payer{namespace: held.Pod.Namespace}
+}
+
+// seriesOf returns the series of who pays, for a card.
+func (b *bills) seriesOf(p payer, name card.Name) cardseconds.Series {
+	series := cardseconds.Series{Queue: p.queue, Namespace: p.namespace, Card: string(name), ServiceType: servicetype.DisplayName(b.queueTypes[p.queue])}
+	if owner := b.owners[p.queue]; owner != nil {
+		series.Tenant, series.Project = owner.Spec.Tenant, owner.Spec.Project
+	}
+	return series
+}
+
+// cardsInUse returns the cards that pods hold.
+func (b *bills) cardsInUse(pods []cardquota.HeldPod) map[cardseconds.Series]card.Count {
+	type payerCard struct {
+		payer
+		card card.Name
+	}
+	counts := map[payerCard]card.Count{}
+	for _, pod := range pods {
+		who := b.payerOf(pod)
+		for _, held := range pod.Charge.HeldCards() {
+			key := payerCard{who, held.Name}
+			counts[key] = counts[key].Add(held.Count)
+		}
+	}
+
+	inUse := make(map[cardseconds.Series]card.Count, len(counts))
+	for key, count := range counts {
+		inUse[b.seriesOf(key.payer, key.card)] = count
+	}
+	return inUse
+}
+
+// listHoldings returns what each pod holds, and since when.
+func (b *bills) listHoldings(pods []cardquota.HeldPod) []cardseconds.Holding {
 	var holdings []cardseconds.Holding
 	for _, pod := range pods {
-		charge := charges[pod.UID]
-		since := cardquota.HeldSince(pod)
-		series, exists := newSeries(charge.Queue, owners, queueTypes)
-		if !exists || since.IsZero() {
+		since := cardquota.HeldSince(pod.Pod)
+		if since.IsZero() {
 			continue
 		}
-		for _, held := range charge.HeldCards() {
-			series.Card = string(held.Name)
-			holdings = append(holdings, cardseconds.Holding{Series: series, Count: held.Count, Since: since})
+		who := b.payerOf(pod)
+		for _, held := range pod.Charge.HeldCards() {
+			holdings = append(holdings, cardseconds.Holding{Series: b.seriesOf(who, held.Name), Count: held.Count, Since: since})
 		}
 	}
 	return holdings
 }
 
-// newSeries returns the series of a queue without a card, false for a queue that does not exist.
-func newSeries(queue string, owners map[string]*v1alpha1.CardQuota, queueTypes map[string]string) (series cardseconds.Series, exists bool) {
-	serviceType, exists := queueTypes[queue]
-	series = cardseconds.Series{Queue: queue, ServiceType: servicetype.DisplayName(serviceType)}
-	if owner := owners[queue]; owner != nil {
-		series.Tenant, series.Project = owner.Spec.Tenant, owner.Spec.Project
+// recountAtNextEnd counts again when the first terminating pod of a node that is not ready ends to count.
+func (u *UsageCollector) recountAtNextEnd(now time.Time) {
+	next := u.facts.NextEnd(now)
+	if next.IsZero() || next.Equal(u.nextEnd) {
+		return
 	}
-	return series, exists
-}
-
-// cardsInUse returns the cards that queues use, with whose queues they are. queueTypes has all queues that
-// exist: a pod may name any queue, and would add one to every bill.
-func cardsInUse(queues map[string]cardquota.Usage, owners map[string]*v1alpha1.CardQuota, queueTypes map[string]string) map[cardseconds.Series]card.Count {
-	inUse := map[cardseconds.Series]card.Count{}
-	for queue, usage := range queues {
-		series, exists := newSeries(queue, owners, queueTypes)
-		if !exists {
-			continue
-		}
-		for name, count := range usage.Used {
-			if count = count.Sub(usage.Repeated[name]); count > 0 {
-				series.Card = string(name)
-				inUse[series] = count
-			}
-		}
-	}
-	return inUse
+	u.nextEnd = next
+	time.AfterFunc(next.Sub(now), u.markDirty)
 }

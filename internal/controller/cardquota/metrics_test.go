@@ -146,12 +146,12 @@ func TestCountMetrics(t *testing.T) {
 	last := testutil.ToFloat64(u.metrics.lastCount)
 	check.That(t, last >= float64(before.Unix()) && last <= float64(time.Now().Unix()+1), "the last count was at %v", last)
 	check.NoError(t, s.pods.Add(pod("new", 20*time.Second)))
-	check.NoError(t, s.pods.Add(builder.Pod("lab", "outside").Queue("ghost").GPUs(2).Running("a").Obj())) // no queue has its cards in a bill
+	check.NoError(t, s.pods.Add(builder.Pod("lab", "outside").Queue("ghost").GPUs(2).Running("a").Obj())) // no queue has its cards in a bill, but its namespace
 	u.countUsage(s)
 	u.countUsage(s)
 	want := "\n" + `cardquota_pod_bound_seconds{card="NVIDIA-H200",service_type="inference"} 1 20` + "\n"
 	check.Equal(t, "time until pods were bound", want, seriesOf(t, u.metrics.waited))
-	inUse := map[cardseconds.Series]card.Count{{Tenant: "lab", Queue: "web", Card: "NVIDIA-H200", ServiceType: "inference"}: 4}
+	inUse := map[cardseconds.Series]card.Count{{Tenant: "lab", Queue: "web", Card: "NVIDIA-H200", ServiceType: "inference"}: 4, {Namespace: "lab", Card: "NVIDIA-H200", ServiceType: "none"}: 2}
 	check.Equal(t, "cards in use", inUse, u.CardsInUse())
 	for _, collector := range Metrics() {
 		registry := prometheus.NewPedanticRegistry()

@@ -76,6 +76,7 @@ type UsageCollector struct {
 	lastCharges map[types.UID]quota.Charge
 	facts       cardquota.PodFacts
 	provenance  enforcement.FirstProvenance
+	nextEnd     time.Time // of a terminating pod, for which a count is due
 
 	mu              sync.RWMutex
 	queues          map[string]cardquota.Usage // nil before the first count
@@ -278,6 +279,7 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 		LocalQueues:     localQueues(owners, tree),
 		QueuesBelow:     tree.QueuesBelow,
 		QueuesAbove:     tree.QueuesAbove,
+		Now:             now,
 	})
 	u.metrics.observeBindings(u.facts.NewBindings(schedulers), types)
 	u.metrics.setLastCount(now)
@@ -289,6 +291,9 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 	subtrees, inventoryCount := tree.SumUsage(queues), cardinventory.NewCount(cardinventory.CountInput{
 		Pods: pods, Charges: u.lastCharges, Usage: queues, Owners: owners, ServiceTypes: types, Quotas: quotas, Queues: queueObjects, Tree: tree, Totals: totals,
 	})
+	payers, held := bills{owners, types}, u.facts.HeldPods()
+	inUse := payers.cardsInUse(held)
+	u.recountAtNextEnd(now)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.queues == nil || !slices.EqualFunc(u.bypasses, bypasses, enforcement.Bypass.Equal) {
@@ -316,9 +321,7 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 	}
 	u.queues, u.physical, u.totals, u.bypasses = queues, physical, totals, bypasses
 	u.tree, u.treeChanges, u.subtrees, u.inventoryCount = tree, specChanges, subtrees, inventoryCount
-	u.inUse = cardsInUse(queues, owners, types)
-	charges := u.lastCharges
-	u.listHoldings = func() []cardseconds.Holding { return listHoldings(pods, charges, owners, types) }
+	u.inUse, u.listHoldings = inUse, func() []cardseconds.Holding { return payers.listHoldings(held) }
 	return wakeups
 }
 

@@ -175,8 +175,8 @@ func (k *Keeper) storeSums(ctx context.Context) error {
 }
 
 var secondsDesc = prometheus.NewDesc("cardquota_card_seconds_total",
-	"Cards × seconds that pods of a queue have held. It is kept over restarts of the operator and changes of the leader. A sum that has not grown for seven days is dropped.",
-	[]string{"tenant", "project", "queue", "card", "service_type"}, nil)
+	"Cards × seconds that pods have held until they ended, by queue, or by namespace for pods without a queue. It is kept over restarts of the operator and changes of the leader. A sum that has not grown for seven days is dropped.",
+	[]string{"tenant", "project", "queue", "card", "service_type", "pod_namespace"}, nil)
 
 // Metrics returns metrics like those that Setup registers, for their descriptions.
 func Metrics() []prometheus.Collector { return []prometheus.Collector{&Keeper{}} }
@@ -203,6 +203,6 @@ func (k *Keeper) SendSeries(send metricspage.Send) {
 	}
 	k.mu.Unlock()
 	for s, seconds := range served {
-		send(secondsDesc, seconds, s.Tenant, s.Project, s.Queue, s.Card, s.ServiceType)
+		send(secondsDesc, seconds, s.Tenant, s.Project, s.Queue, s.Card, s.ServiceType, s.Namespace)
 	}
 }

@@ -1,0 +1,79 @@
+package cardquota
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// HeldPod is a pod that holds cards, with its charge. The charge of a terminating pod counts for bills
+// only. Its queue may be "".
+type HeldPod struct {
+	Pod    *corev1.Pod
+	Charge *quota.Charge
+}
+
+// HeldPods returns all pods that held cards by the last count, in a queue or in none. A pod that is
+// terminating still runs.
+func (f *PodFacts) HeldPods() []HeldPod { return f.held }
+
+// listHeldPods records the pods that hold cards.
+func (c *counter) listHeldPods() {
+	held := make([]HeldPod, 0, len(c.charged))
+	for i := range c.charged {
+		if pod := &c.charged[i]; len(pod.charge.Cards) > 0 {
+			held = append(held, HeldPod{pod.pod, pod.charge})
+		}
+	}
+
+	charges := make(map[types.UID]*quota.Charge, len(c.ending))
+	for _, pod := range c.ending {
+		charge := c.chargeOfEnding(pod)
+		if len(charge.Cards) == 0 {
+			continue
+		}
+		charges[pod.UID] = charge
+		if workload.StillRuns(pod, c.isReady(pod.Spec.NodeName), c.input.Now) {
+			held = append(held, HeldPod{pod, charge})
+		}
+	}
+	c.facts.held, c.facts.ending = held, charges
+}
+
+// chargeOfEnding returns the charge of a terminating pod: the last one that it had stays.
+func (c *counter) chargeOfEnding(pod *corev1.Pod) *quota.Charge {
+	last := c.lastCharge(pod)
+	if last == nil {
+		last = c.facts.ending[pod.UID]
+	}
+	facts := c.facts.factsOf(&c.resolver, pod)
+	group := facts.groupOrNil()
+	charge := c.resolver.UsageOf(&facts.request, pod, group, last)
+	return &charge
+}
+
+// isReady reports whether a node is ready. A node that does not exist is not.
+func (c *counter) isReady(node string) bool {
+	if c.ready == nil {
+		c.ready = make(map[string]bool, len(c.input.Nodes))
+		for i := range c.input.Nodes {
+			c.ready[c.input.Nodes[i].Name] = c.input.Nodes[i].IsReady
+		}
+	}
+	return c.ready[node]
+}
+
+// NextEnd returns when the first terminating pod ends to count as held without an event, zero for never.
+func (f *PodFacts) NextEnd(now time.Time) (next time.Time) {
+	for _, held := range f.held {
+		at := held.Pod.DeletionTimestamp
+		if at != nil && at.After(now) && (next.IsZero() || at.Time.Before(next)) {
+			next = at.Time
+		}
+	}
+	return next
+}
