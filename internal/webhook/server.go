@@ -59,7 +59,8 @@ type handlers struct {
 // programs.
 type Namespaces struct{ Scheduler, Volcano string }
 
-// +kubebuilder:rbac:groups=cardquota.dev,resources=cardquotas;servicetypepolicies,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cardquota.dev,resources=cardquotas;servicetypepolicies,verbs=list;watch
+// +kubebuilder:rbac:groups=cardquota.dev,resources=servicetypepolicies,verbs=get
 // +kubebuilder:rbac:groups=scheduling.volcano.sh,resources=queues;podgroups,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=list;watch
 

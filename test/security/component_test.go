@@ -7,10 +7,12 @@ import (
 
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
@@ -95,6 +97,47 @@ func TestTheOperatorChangesOnlyItsAuthority(t *testing.T) {
 	lost.Webhooks[0].ClientConfig.CABundle = nil
 	g.Expect(suite.admin.Patch(t.Context(), lost, client.MergeFrom(configuration))).To(Succeed())
 	g.Eventually(authority).Should(Equal(before))
+}
+
+// TestTheOperatorWritesOnlyFinalizersOfCardQuotas tests that a stolen token of the operator raises no
+// quota, and deletes no PriorityClass but those of the policy.
+func TestTheOperatorWritesOnlyFinalizersOfCardQuotas(t *testing.T) {
+	applyForTest(t, "../../config/rbac/webhookguard/policy.yaml")
+	g := newGomega(t)
+	operator, err := client.New(newCaller(t, system, manager).config, client.Options{Scheme: suite.admin.Scheme()})
+	g.Expect(err).NotTo(HaveOccurred())
+	quota := newCardQuota("pinned", nil)
+	createReadyQuota(t, quota)
+	patch := func(as client.Client, text string) error {
+		return as.Patch(t.Context(), quota.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(text)), client.DryRunAll)
+	}
+
+	refused := MatchError(And(ContainSubstring("cardquota-finalizers.cardquota.dev"), ContainSubstring("may change nothing but the finalizers")))
+	const raised = `{"spec":{"tenant":"another"}}`
+	g.Eventually(func() error { return patch(operator, raised) }).Should(refused, "until the API server knows the policy")
+	g.Expect(patch(operator, `{"metadata":{"labels":{"a":"b"}}}`)).To(refused)
+	g.Expect(patch(operator, `{"metadata":{"annotations":{"a":"b"}}}`)).To(refused)
+	g.Expect(patch(operator, `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"gone","uid":"gone"}]}}`)).To(refused)
+	g.Expect(patch(operator, `{"metadata":{"finalizers":["example.com/another"]}}`)).To(Succeed(), "what it is there for")
+	g.Expect(patch(suite.admin, raised)).To(Succeed(), "an administrator changes what they want")
+
+	foreign := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "foreign"}, Value: 7}
+	createForTest(t, foreign)
+	own := foreign.DeepCopy()
+	own.ObjectMeta = metav1.ObjectMeta{Name: "made-for-the-policy", Annotations: map[string]string{v1alpha1.AnnotationCreatedBy: v1alpha1.PolicyName}}
+	createForTest(t, own)
+	erase := func(as client.Client, class *schedulingv1.PriorityClass) error {
+		return as.Delete(t.Context(), class.DeepCopy(), client.DryRunAll)
+	}
+	g.Eventually(func() error { return erase(operator, foreign) }).Should(MatchError(ContainSubstring("may delete only PriorityClasses of the ServiceTypePolicy")))
+	g.Expect(erase(operator, own)).To(Succeed())
+	g.Expect(erase(suite.admin, foreign)).To(Succeed())
+
+	// The real operator adds its finalizer under the policy, and removes it.
+	deleteObject(t, quota)
+	g.Eventually(func() error {
+		return suite.admin.Get(t.Context(), client.ObjectKeyFromObject(quota), quota.DeepCopy())
+	}).Should(MatchError(ContainSubstring("not found")))
 }
 
 // TestSharedDevicesNeedAComponent tests that the scheduler's own role does not include what

@@ -80,6 +80,8 @@ var deniedToAll = parsePermissions(`
 	delete mutatingwebhookconfigurations.admissionregistration.k8s.io /cardquota
 	patch validatingadmissionpolicies.admissionregistration.k8s.io /another
 	patch,delete validatingadmissionpolicies.admissionregistration.k8s.io /cardquota-webhooks.cardquota.dev
+	patch,delete validatingadmissionpolicies.admissionregistration.k8s.io /cardquota-finalizers.cardquota.dev
+	patch,delete validatingadmissionpolicies.admissionregistration.k8s.io /cardquota-priorityclasses.cardquota.dev
 	delete validatingadmissionpolicybindings.admissionregistration.k8s.io /cardquota-webhooks.cardquota.dev`)
 
 // deniedToOther is what only the other one of our accounts may do, or none.
@@ -88,7 +90,10 @@ var deniedToOther = map[string][]permission{
 		create pods/binding tenant/any
 		delete,patch pods tenant/any
 		create cardquotas.cardquota.dev /
-		delete cardquotas.cardquota.dev /any
+		update,delete cardquotas.cardquota.dev /any
+		create servicetypepolicies.cardquota.dev /
+		update,patch,delete servicetypepolicies.cardquota.dev /default
+		update,patch priorityclasses.scheduling.k8s.io /any
 		update queues.scheduling.volcano.sh,queues.scheduling.volcano.sh/status /any
 		patch queues.scheduling.volcano.sh/status /any
 		update podgroups.scheduling.volcano.sh tenant/any

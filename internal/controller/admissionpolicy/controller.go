@@ -71,10 +71,10 @@ type appliedState struct {
 	generation int64
 }
 
-// +kubebuilder:rbac:groups=cardquota.dev,resources=servicetypepolicies,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cardquota.dev,resources=servicetypepolicies,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,resourceNames=cardquota-bypass.cardquota.dev;cardquota-charge.cardquota.dev,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,resourceNames=cardquota-bypass.cardquota.dev;cardquota-charge.cardquota.dev,verbs=list;watch;create;patch;delete
 
 // Reconcile writes all objects and stores condition BypassGuarded for the policy
 // controller.

@@ -115,7 +115,7 @@ func inventoryRequest() reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: v1alpha1.InventoryName}}
 }
 
-// +kubebuilder:rbac:groups=cardquota.dev,resources=cardinventories,verbs=get;list;watch;create
+// +kubebuilder:rbac:groups=cardquota.dev,resources=cardinventories,verbs=list;watch;create
 // +kubebuilder:rbac:groups=cardquota.dev,resources=cardinventories/status,verbs=patch
 
 // Reconcile creates the CardInventory, also after it was deleted, and writes its status at most

@@ -83,7 +83,7 @@ type reconciliation struct {
 	now         time.Time
 }
 
-// +kubebuilder:rbac:groups=cardquota.dev,resources=cardquotas,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=cardquota.dev,resources=cardquotas,verbs=list;watch;patch
 // +kubebuilder:rbac:groups=cardquota.dev,resources=cardquotas/status,verbs=patch
 // +kubebuilder:rbac:groups=scheduling.volcano.sh,resources=queues,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=scheduling.volcano.sh,resources=podgroups,verbs=list;watch
@@ -334,7 +334,7 @@ func (r *Reconciler) cardQuotasForQueue(ctx context.Context, name string) ([]*v1
 	return pointersTo(list.Items), nil
 }
 
-// +kubebuilder:rbac:groups=cardquota.dev,resources=servicetypepolicies,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cardquota.dev,resources=servicetypepolicies,verbs=list;watch
 
 // readPolicy returns the ServiceTypePolicy, nil when there is none, and what is in force of it.
 func (r *Reconciler) readPolicy(ctx context.Context) (found, inForce *v1alpha1.ServiceTypePolicy, err error) {

@@ -124,7 +124,7 @@ func (r *Reconciler) requestsForNamespace(ctx context.Context, namespace client.
 	return requests
 }
 
-// +kubebuilder:rbac:groups=cardquota.dev,resources=localcardquotas,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups=cardquota.dev,resources=localcardquotas,verbs=list;watch;create;delete
 // +kubebuilder:rbac:groups=cardquota.dev,resources=localcardquotas/status,verbs=patch
 
 // Reconcile creates the views of a CardQuota, deletes those that are no longer selected, and writes

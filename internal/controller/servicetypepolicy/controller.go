@@ -97,7 +97,7 @@ type configResult struct {
 // errCacheStale reports that an object was newer than the one read.
 var errCacheStale = errors.New("read again")
 
-// +kubebuilder:rbac:groups=cardquota.dev,resources=servicetypepolicies,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=cardquota.dev,resources=servicetypepolicies,verbs=list;watch
 // +kubebuilder:rbac:groups=cardquota.dev,resources=servicetypepolicies/status,verbs=patch
 // +kubebuilder:rbac:groups=cardquota.dev,resources=cardquotas,verbs=list;watch
 // +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=list;watch;create;delete

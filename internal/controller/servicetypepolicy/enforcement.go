@@ -42,7 +42,7 @@ func CacheOptions(namespace string) map[client.Object]cache.ByObject {
 }
 
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
-// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=volcano-system,resources=leases,resourceNames=cardquota-scheduler,verbs=get;list;watch
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=volcano-system,resources=leases,resourceNames=cardquota-scheduler,verbs=list;watch
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=volcano-system,resources=leases,resourceNames=volcano,verbs=get
 
 // evidence collects what proves that quotas are enforced, and remembers when it last

@@ -84,8 +84,8 @@ type servingCert struct {
 	authority *x509.CertPool
 }
 
-// +kubebuilder:rbac:groups="",namespace=volcano-system,resources=secrets,resourceNames=cardquota-webhook-cert,verbs=get;list;watch;create;patch
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=cardquota,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups="",namespace=volcano-system,resources=secrets,resourceNames=cardquota-webhook-cert,verbs=list;watch;create;patch
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=cardquota,verbs=list;watch;patch
 
 // GetCertificate implements the hook of tls.Config.
 func (r *Rotator) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {

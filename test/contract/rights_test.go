@@ -1,0 +1,188 @@
+package contract
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/printer"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/yaml"
+
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// operatorCode are the folders whose code runs with the rights of the operator.
+var operatorCode = []string{"../../internal/controller", "../../internal/webhook", "../../cmd/manager"}
+
+// writingCalls are the calls by which the operator writes, as file and text of the call up to its
+// second argument, with the rights that each needs.
+var writingCalls = map[string]string{
+	"controller/localquota/controller.go r.client.Delete(ctx, view":          "localcardquotas delete",
+	"controller/localquota/controller.go r.client.Create(ctx, localquota":    "localcardquotas create",
+	"controller/localquota/controller.go r.client.Status().Patch(ctx, view":  "localcardquotas/status patch",
+	"controller/admissionpolicy/controller.go r.client.Apply(ctx, client":    "validatingadmissionpolicies create,patch; validatingadmissionpolicybindings create,patch",
+	"controller/admissionpolicy/controller.go r.client.Delete(ctx, object":   "validatingadmissionpolicies delete; validatingadmissionpolicybindings delete",
+	"controller/cardinventory/controller.go r.client.Create(ctx, inventory":  "cardinventories create",
+	"controller/cardinventory/controller.go r.client.Status().Patch(ctx, in": "cardinventories/status patch",
+	"controller/cardquota/controller.go r.client.Patch(ctx, r.quota":         "cardquotas patch",
+	"controller/cardquota/controller.go r.client.Status().Patch(ctx, r.quot": "cardquotas/status patch",
+	"controller/cardquota/queue.go r.client.Apply(ctx, client":               "queues create,patch",
+	"controller/cardquota/queue.go r.client.Delete(ctx, r.queue":             "queues delete",
+	"controller/cardquota/queue.go r.client.Apply(ctx, apply":                "queues patch",
+	"controller/cardquota/queue.go r.client.Patch(ctx, live":                 "queues patch",
+	"controller/cardseconds/store.go s.client.Apply(ctx, object":             "configmaps create,patch",
+	"controller/cardseconds/store.go s.client.Patch(ctx, object":             "configmaps patch",
+	"controller/servicetypepolicy/status.go r.client.Status().Patch(ctx, r":  "servicetypepolicies/status patch",
+	"controller/servicetypepolicy/configmap.go r.client.Apply(ctx, apply":    "configmaps create,patch",
+	"controller/servicetypepolicy/configmap.go r.client.Delete(ctx, class":   "priorityclasses delete",
+	"controller/servicetypepolicy/configmap.go r.client.Create(ctx, class":   "priorityclasses create",
+	"webhook/certificates/rotator.go r.client.Apply(ctx, wanted":             "secrets create,patch",
+	"webhook/certificates/rotator.go r.client.Patch(ctx, object":             "mutatingwebhookconfigurations patch; validatingwebhookconfigurations patch",
+}
+
+// liveGets are the calls that get one object from the API server. Reads from the cache need list and
+// watch.
+var liveGets = map[string]string{
+	"controller/cardquota/controller.go reader.Get(ctx, client":        "queues get",
+	"controller/cardseconds/store.go s.live.Get(ctx, client":           "configmaps get",
+	"controller/servicetypepolicy/enforcement.go e.live.Get(ctx, clie": "leases get",
+	"controller/servicetypepolicy/configmap.go r.live.Get(ctx, client": "configmaps get",
+	"webhook/handlers.go getOrNil(ctx, h.live":                         "configmaps get",
+	"webhook/cardquota.go getOrNil(ctx, from":                          "servicetypepolicies get",
+}
+
+// libraryRights are those that libraries use: the leader election and the recorder of events.
+const libraryRights = "leases create,get,update; events create,patch"
+
+// TestEveryRightIsUsed compares the rights of the operator with the calls of its code: a right that no
+// code uses only serves a stolen token.
+func TestEveryRightIsUsed(t *testing.T) {
+	used := sets.New[string]()
+	addRights(used, libraryRights)
+	found := callsOf(t, func(name, receiver string) bool {
+		isWrite := slices.Contains([]string{"Create", "Update", "Patch", "Apply", "Delete", "DeleteAllOf"}, name)
+		return isWrite && strings.Contains(receiver, "client")
+	})
+	for call, rights := range writingCalls {
+		check.That(t, hasPrefix(found, call), "no code has the call %q: remove it here and its right", call)
+		addRights(used, rights)
+	}
+	for _, call := range found {
+		isListed := slices.ContainsFunc(keysOf(writingCalls), func(known string) bool { return strings.HasPrefix(call, known) })
+		check.That(t, isListed, "the call %q is not listed here with its rights", call)
+	}
+
+	gets := callsOf(t, func(name, _ string) bool { return name == "Get" || name == "getOrNil" })
+	for call, rights := range liveGets {
+		check.That(t, hasPrefix(gets, call), "no code has the call %q: remove it here and its right", call)
+		addRights(used, rights)
+	}
+	for _, call := range gets {
+		isLive := strings.Contains(call, "live.") || strings.Contains(call, "h.live")
+		isListed := slices.ContainsFunc(keysOf(liveGets), func(known string) bool { return strings.HasPrefix(call, known) })
+		check.That(t, !isLive || isListed, "the call %q is not listed here with its right", call)
+	}
+
+	granted := grantedRights(t)
+	for _, right := range sets.List(granted) {
+		isRead := strings.HasSuffix(right, " list") || strings.HasSuffix(right, " watch")
+		check.That(t, isRead || used.Has(right), "no code uses the right %q", right)
+	}
+	for _, right := range sets.List(used.Difference(granted)) {
+		t.Errorf("the code uses %q, and no rule grants it", right)
+	}
+}
+
+// addRights adds rights of the form "resource verb,verb; resource verb".
+func addRights(to sets.Set[string], text string) {
+	for part := range strings.SplitSeq(text, "; ") {
+		resource, verbs, _ := strings.Cut(part, " ")
+		for verb := range strings.SplitSeq(verbs, ",") {
+			to.Insert(resource + " " + verb)
+		}
+	}
+}
+
+func keysOf(calls map[string]string) []string {
+	var keys []string
+	for key := range calls {
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+// hasPrefix reports whether one of the calls begins with the text.
+func hasPrefix(calls []string, text string) bool {
+	return slices.ContainsFunc(calls, func(call string) bool { return strings.HasPrefix(call, text) })
+}
+
+// grantedRights are those of the generated role, as resource and verb.
+func grantedRights(t *testing.T) sets.Set[string] {
+	t.Helper()
+	text, err := os.ReadFile("../../config/rbac/manager_role.yaml")
+	check.NoError(t, err)
+	granted := sets.New[string]()
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
+		var role rbacv1.ClusterRole
+		check.NoError(t, yaml.Unmarshal([]byte(document), &role))
+		for _, rule := range role.Rules {
+			for _, resource := range rule.Resources {
+				for _, verb := range rule.Verbs {
+					granted.Insert(resource + " " + verb)
+				}
+			}
+		}
+	}
+	check.Must(t, granted.Len() > 30, "the role has %d rights", granted.Len())
+	return granted
+}
+
+// callsOf returns the calls in the operator's code whose method and receiver are wanted, each as file
+// and text.
+func callsOf(t *testing.T, isWanted func(name, receiver string) bool) (calls []string) {
+	t.Helper()
+	for _, folder := range operatorCode {
+		check.NoError(t, filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			files := token.NewFileSet()
+			parsed, err := parser.ParseFile(files, path, nil, 0)
+			if err != nil {
+				return err
+			}
+			short := strings.TrimPrefix(strings.TrimPrefix(filepath.ToSlash(path), "../../"), "internal/")
+			ast.Inspect(parsed, func(node ast.Node) bool {
+				call, isCall := node.(*ast.CallExpr)
+				if !isCall || len(call.Args) == 0 || textOf(files, call.Args[0]) != "ctx" {
+					return true
+				}
+				name, receiver := textOf(files, call.Fun), ""
+				if dot := strings.LastIndex(name, "."); dot >= 0 {
+					receiver, name = name[:dot], name[dot+1:]
+				}
+				if isWanted(name, receiver) {
+					calls = append(calls, short+" "+textOf(files, call))
+				}
+				return true
+			})
+			return nil
+		}))
+	}
+	return calls
+}
+
+// textOf returns an expression as it is written.
+func textOf(files *token.FileSet, node ast.Node) string {
+	var text strings.Builder
+	_ = printer.Fprint(&text, files, node)
+	return text.String()
+}
