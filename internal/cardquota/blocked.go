@@ -44,15 +44,20 @@ func PodGroupPendingReason(group *v1beta1.PodGroup) (workload.Refusal, bool) {
 }
 
 // countPodGroup counts a PodGroup as a member of a queue in which its pods run, or that
-// allows its namespace. While the PodGroup has no pods, its own request counts as pending.
+// allows its namespace. While the PodGroup has no pods, its own request counts as pending, in a queue
+// that allows its namespace.
 func (c *counter) countPodGroup(group *v1beta1.PodGroup) {
 	if group.Status.Phase == v1beta1.PodGroupCompleted {
 		return
 	}
 	queue := workload.PodGroupQueue(group)
 	t := c.usageFor(queue)
-	if group.Status.Running > 0 || c.allowsNamespace(queue, group.Namespace) {
+	isAllowed := c.allowsNamespace(queue, group.Namespace)
+	if group.Status.Running > 0 || isAllowed {
 		t.usage.Members++
+	}
+	if !isAllowed || !c.allowsAbove(queue, group.Namespace) {
+		return
 	}
 	if !workload.IsPodGroupPending(group) || c.facts.recordOf(types.NamespacedName{Namespace: group.Namespace, Name: group.Name}).hasPods {
 		return

@@ -42,8 +42,9 @@ type CountInput struct {
 	// trusted.
 	Schedulers []string
 	// AllowsNamespace reports whether a queue allows a namespace; nil allows every one.
-	// Pods of other namespaces are shown as pending, but do not keep the queue from being
-	// deleted. An assigned pod that only names the queue itself is charged to no queue.
+	// Pending work of other namespaces does not appear in a queue: any tenant can name it, and write
+	// the conditions of its PodGroups. It does not keep the queue from being deleted either. An
+	// assigned pod that only names the queue itself is charged to no queue.
 	AllowsNamespace func(queue, namespace string) bool
 	// ServiceTypes is the service type of each queue that has one. It only names holders of cards.
 	ServiceTypes map[string]string
@@ -213,13 +214,14 @@ func (c *counter) countPod(pod *corev1.Pod) {
 		return
 	}
 	t := c.usageFor(queue)
-	if charge != nil && len(charge.Cards) > 0 || ours && (holds || c.allowsNamespace(queue, pod.Namespace)) {
+	isAllowed := c.allowsNamespace(queue, pod.Namespace)
+	if (charge != nil && len(charge.Cards) > 0) || (ours && (holds || isAllowed)) {
 		t.usage.Members++
 	}
 	switch {
 	case holds:
 		t.addCharge(charge)
-	case workload.IsPending(pod):
+	case workload.IsPending(pod) && isAllowed && c.allowsAbove(queue, pod.Namespace):
 		c.countPending(t, queue, pod, group, facts)
 	}
 }
@@ -258,6 +260,14 @@ func (c *counter) lastCharge(pod *corev1.Pod) *quota.Charge {
 
 func (c *counter) allowsNamespace(queue, namespace string) bool {
 	return c.input.AllowsNamespace == nil || c.input.AllowsNamespace(queue, namespace)
+}
+
+// allowsAbove reports whether every queue above one in a tree allows a namespace.
+func (c *counter) allowsAbove(queue, namespace string) bool {
+	if c.input.QueuesAbove == nil || c.input.AllowsNamespace == nil {
+		return true
+	}
+	return !slices.ContainsFunc(c.input.QueuesAbove(queue), func(above string) bool { return !c.input.AllowsNamespace(above, namespace) })
 }
 
 // addPending records that something is pending since its creation.

@@ -184,17 +184,15 @@ func TestAnnotationsAloneMakeNoMember(t *testing.T) {
 		groups []*v1beta1.PodGroup
 		want   Usage
 	}{
-		"ours waits":                             {pods: []*corev1.Pod{by("volcano", "lab", pod("a"))}, want: Usage{Members: 1}},
-		"our second name waits":                  {pods: []*corev1.Pod{by("volcano-batch", "lab", pod("a"))}, want: Usage{Members: 1}},
-		"ours runs without cards":                {pods: []*corev1.Pod{by("volcano", "lab", pod("a").Running("h200"))}, want: Usage{Members: 1}},
-		"another scheduler's waits":              {pods: []*corev1.Pod{by("default-scheduler", "lab", pod("a"))}},
-		"another scheduler's waits for cards":    {pods: []*corev1.Pod{by("default-scheduler", "lab", pod("a").GPUs(1).Unschedulable("full"))}},
-		"another scheduler's runs without cards": {pods: []*corev1.Pod{by("default-scheduler", "lab", pod("a").Running("h200"))}},
-		"another scheduler's ends":               {pods: []*corev1.Pod{by("default-scheduler", "lab", pod("a").GPUs(1).Running("h200").Deleted(noon))}},
-		"another scheduler's holds cards":        {pods: []*corev1.Pod{by("default-scheduler", "lab", pod("a").GPUs(1).Running("h200"))}, want: Usage{Members: 1, Used: cards{"NVIDIA-H200": 1}}},
-		"of another namespace, and says why it waits": {pods: []*corev1.Pod{by("volcano", "stranger", pod("a").GPUs(1).Unschedulable("left out"))}, want: Usage{
-			Pending: cards{"NVIDIA-GeForce-RTX-4090": 1},
-			Blocked: []v1alpha1.BlockedStatus{{Workload: waits("", "Pod", "stranger", "a"), Card: "nvidia.com/gpu", Count: 1, Reason: "Other", Message: "left out"}}, BlockedTotal: 1, BlockedCards: map[v1alpha1.BlockedReason]card.Count{"Other": 1}}},
+		"ours waits":                                                 {pods: []*corev1.Pod{by("volcano", "lab", pod("a"))}, want: Usage{Members: 1}},
+		"our second name waits":                                      {pods: []*corev1.Pod{by("volcano-batch", "lab", pod("a"))}, want: Usage{Members: 1}},
+		"ours runs without cards":                                    {pods: []*corev1.Pod{by("volcano", "lab", pod("a").Running("h200"))}, want: Usage{Members: 1}},
+		"another scheduler's waits":                                  {pods: []*corev1.Pod{by("default-scheduler", "lab", pod("a"))}},
+		"another scheduler's waits for cards":                        {pods: []*corev1.Pod{by("default-scheduler", "lab", pod("a").GPUs(1).Unschedulable("full"))}},
+		"another scheduler's runs without cards":                     {pods: []*corev1.Pod{by("default-scheduler", "lab", pod("a").Running("h200"))}},
+		"another scheduler's ends":                                   {pods: []*corev1.Pod{by("default-scheduler", "lab", pod("a").GPUs(1).Running("h200").Deleted(noon))}},
+		"another scheduler's holds cards":                            {pods: []*corev1.Pod{by("default-scheduler", "lab", pod("a").GPUs(1).Running("h200"))}, want: Usage{Members: 1, Used: cards{"NVIDIA-H200": 1}}},
+		"of another namespace, and says why it waits":                {pods: []*corev1.Pod{by("volcano", "stranger", pod("a").GPUs(1).Unschedulable("0/4 nodes are unavailable"))}},
 		"of another namespace, was bound, and holds cards":           {pods: []*corev1.Pod{by("volcano", "stranger", pod("a").ChargedQueue("q").GPUs(1).Running("h200"))}, want: Usage{Members: 1, Used: cards{"NVIDIA-H200": 1}}},
 		"of another namespace, was bound, and runs without cards":    {pods: []*corev1.Pod{by("volcano", "stranger", pod("a").ChargedQueue("q").Running("h200"))}, want: Usage{Members: 1}},
 		"of another namespace, was charged, and holds cards":         {pods: []*corev1.Pod{by("default-scheduler", "stranger", pod("charged").GPUs(1).Running("h200"))}, want: Usage{Members: 1, Used: cards{"NVIDIA-H200": 1}}},
@@ -207,12 +205,38 @@ func TestAnnotationsAloneMakeNoMember(t *testing.T) {
 		"of another namespace, and waits":                 {pods: []*corev1.Pod{by("volcano", "stranger", pod("a"))}},
 		"a PodGroup of another namespace, whose pods run": {groups: []*v1beta1.PodGroup{runningIn("stranger")}, want: Usage{Members: 1}},
 		"a PodGroup":                      {groups: []*v1beta1.PodGroup{groupIn("lab")}, want: Usage{Members: 1, Pending: cards{"NVIDIA-H200": 8}}},
-		"a PodGroup of another namespace": {groups: []*v1beta1.PodGroup{groupIn("stranger")}, want: Usage{Pending: cards{"NVIDIA-H200": 8}}},
+		"a PodGroup of another namespace": {groups: []*v1beta1.PodGroup{groupIn("stranger")}},
 	}) {
 		got := CountUsage(CountInput{Pods: tc.pods, PodGroups: tc.groups, Inventory: fleet(), Nodes: fleetNodes(), Schedulers: []string{"volcano", "volcano-batch"},
 			LastCharges:     map[types.UID]quota.Charge{"pod/lab/charged": {Queue: "q"}},
 			AllowsNamespace: func(queue, namespace string) bool { return queue != "q" || namespace == "lab" }})
 		check.Equal(t, "use", tc.want, got["q"], cmpopts.EquateEmpty())
+	}
+}
+
+// TestForgedWorkNeverEntersTheStatusOfAnotherTenant: who may write PodGroups writes their conditions
+// as well. A condition that blames the nodes would page the administrator about the other tenant.
+func TestForgedWorkNeverEntersTheStatusOfAnotherTenant(t *testing.T) {
+	const nodes = "0/4 nodes are unavailable: 4 Insufficient nvidia.com/gpu."
+	group := builder.PodGroup("tenant-b", "forged").Queue("queue-of-a").Created(noon.Add(-48*time.Hour)).Request(`{"NVIDIA-H200":8}`).
+		MinResource("nvidia.com/gpu", "8").Unschedulable(nodes).Obj()
+	forged := builder.Pod("tenant-b", "forged").Queue("queue-of-a").Card("NVIDIA-H200").GPUs(8).Created(noon.Add(-48 * time.Hour)).Unschedulable(nodes).Obj()
+	for t, tc := range check.Cases(t, map[string]struct {
+		allows func(queue, namespace string) bool
+		above  func(string) []string
+	}{
+		"the queue does not take the namespace": {func(_, namespace string) bool { return namespace == "tenant-a" }, nil},
+		"a queue above does not": {
+			func(queue, namespace string) bool { return queue == "queue-of-a" || namespace == "tenant-a" },
+			func(queue string) []string { return map[string][]string{"queue-of-a": {"top-of-a"}}[queue] },
+		},
+	}) {
+		usage := CountUsage(CountInput{
+			Pods: []*corev1.Pod{forged}, PodGroups: []*v1beta1.PodGroup{group}, Inventory: fleet(), Nodes: fleetNodes(), Quotas: map[string]card.Quota{"queue-of-a": {"NVIDIA-H200": 8}},
+			LocalQueues: map[string]bool{"queue-of-a": true}, AllowsNamespace: tc.allows, QueuesAbove: tc.above,
+		})["queue-of-a"]
+		usage.Members = 0 // how many may use the queue itself is another question
+		check.Equal(t, "usage", Usage{}, usage, cmpopts.EquateEmpty())
 	}
 }
 

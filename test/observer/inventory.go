@@ -179,13 +179,16 @@ func (m *clusterState) recountPending(r *inventoryRecount, owners map[string]*v1
 	}
 	for _, state := range m.pods {
 		if state.pod.Spec.SchedulerName == m.options.SchedulerName && rule.IsWaiting(state.pod) {
-			ask := rule.RequestOf(state.pod, m.inventory)
-			wait(rule.QueueOf(state.pod, m.groupOf(state.pod), ""), ask.Cards, ask.Count)
+			queue := rule.QueueOf(state.pod, m.groupOf(state.pod), "")
+			if m.isShownIn(queue, state.pod.Namespace) {
+				ask := rule.RequestOf(state.pod, m.inventory)
+				wait(queue, ask.Cards, ask.Count)
+			}
 		}
 	}
 	peopled := m.groupsWithPods()
 	for key, state := range m.groups {
-		if peopled[key] || !isGroupWaiting(state.group) {
+		if peopled[key] || !isGroupWaiting(state.group) || !m.isShownIn(rule.QueueOfGroup(state.group), key.Namespace) {
 			continue
 		}
 		for _, a := range m.announcedRequests(state.group) {

@@ -174,7 +174,7 @@ func (m *clusterState) oldestWaiting(queue string) (oldest time.Time) {
 	}
 	peopled := m.groupsWithPods()
 	for key, state := range m.groups {
-		if !peopled[key] && isGroupWaiting(state.group) && rule.QueueOfGroup(state.group) == queue {
+		if !peopled[key] && isGroupWaiting(state.group) && rule.QueueOfGroup(state.group) == queue && m.isShownIn(queue, key.Namespace) {
 			created(state.group.CreationTimestamp)
 		}
 	}
@@ -182,7 +182,8 @@ func (m *clusterState) oldestWaiting(queue string) (oldest time.Time) {
 }
 
 func (m *clusterState) isWaitingIn(state *podState, queue string) bool {
-	return state.pod.Spec.SchedulerName == m.options.SchedulerName && rule.IsWaiting(state.pod) && rule.QueueOf(state.pod, m.groupOf(state.pod), "") == queue
+	isHere := state.pod.Spec.SchedulerName == m.options.SchedulerName && rule.IsWaiting(state.pod) && rule.QueueOf(state.pod, m.groupOf(state.pod), "") == queue
+	return isHere && m.isShownIn(queue, state.pod.Namespace)
 }
 
 // oldestWithinQuota returns when the oldest was created that waits with cards although its queue has

@@ -154,7 +154,7 @@ func (m *clusterState) expectedStatus(quota *v1alpha1.CardQuota) expectation {
 // pods.
 func (m *clusterState) forEachWaiting(queue string, wait func([]string, int64)) {
 	for _, state := range m.pods {
-		if state.pod.Spec.SchedulerName == m.options.SchedulerName && rule.IsWaiting(state.pod) && rule.QueueOf(state.pod, m.groupOf(state.pod), "") == queue {
+		if m.isWaitingIn(state, queue) {
 			ask := rule.RequestOf(state.pod, m.inventory)
 			wait(ask.Cards, ask.Count)
 		}
@@ -162,7 +162,7 @@ func (m *clusterState) forEachWaiting(queue string, wait func([]string, int64)) 
 	peopled := m.groupsWithPods()
 	for key, state := range m.groups {
 		named := rule.QueueOfGroup(state.group)
-		if named != queue || peopled[key] || !isGroupWaiting(state.group) {
+		if named != queue || peopled[key] || !isGroupWaiting(state.group) || !m.isShownIn(queue, key.Namespace) {
 			continue
 		}
 		for _, a := range m.announcedRequests(state.group) {
@@ -170,6 +170,24 @@ func (m *clusterState) forEachWaiting(queue string, wait func([]string, int64)) 
 		}
 	}
 }
+
+// isShownIn reports whether what waits in a queue is shown there: the selectors of its CardQuota and,
+// in a tree, of those above take its namespace. Without a CardQuota everything is.
+func (m *clusterState) isShownIn(queue, namespace string) bool {
+	for level := 0; queue != "" && queue != "root" && level < maxShownLevels; level++ {
+		if m.ownerOf(queue) != nil && !m.allowsNamespace(queue, namespace) {
+			return false
+		}
+		if !m.options.Tree || m.queues[queue] == nil {
+			return true
+		}
+		queue = m.queues[queue].Spec.Parent
+	}
+	return true
+}
+
+// maxShownLevels ends a walk up a cycle of parents.
+const maxShownLevels = 10
 
 // announcedRequests returns what the job of a PodGroup will request: for each card resource the
 // larger of card.request and minResources. A Deployment has no card.request. A card.request

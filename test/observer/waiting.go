@@ -60,7 +60,7 @@ func (m *clusterState) waitingIn(queue string) waitingWorkloads {
 	}
 	peopled := m.groupsWithPods()
 	for key, state := range m.groups {
-		if peopled[key] || !isGroupWaiting(state.group) || rule.QueueOfGroup(state.group) != queue {
+		if peopled[key] || !isGroupWaiting(state.group) || rule.QueueOfGroup(state.group) != queue || !m.isShownIn(queue, key.Namespace) {
 			continue
 		}
 		count := int64(0)

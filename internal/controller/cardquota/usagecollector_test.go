@@ -92,7 +92,7 @@ func TestBlockedNamesHolders(t *testing.T) {
 			builder.CardQuota("chat").ServiceType("inference").Card("NVIDIA-H200", 8).With(func(q *v1alpha1.CardQuota) { q.Spec.Parent = "web" }).Obj()),
 		pods: newStore(running("one", "chat"), running("two", "byhand"), waits("x", "chat", "0/1 nodes are unavailable: 1 node(s) were unschedulable."),
 			waits("y", "chat", "Queue <web>, an ancestor of <chat>, has insufficient <NVIDIA-H200> quota: requested <1>, total would be <9>, but capability is <8>")),
-		groups: newStore(), queues: newStore(builder.Queue("byhand").ServiceType("training").Obj()), namespaces: newStore(),
+		groups: newStore(), queues: newStore(builder.Queue("byhand").ServiceType("training").Obj()), namespaces: newStore(builder.Namespace("lab", "team", "chat")),
 		policies: newStore(builder.ServiceTypePolicy().With(func(p *v1alpha1.ServiceTypePolicy) { p.Status.QueueHierarchy = v1alpha1.QueueHierarchyTree }).Obj()),
 	}
 	u := newUsageCollector(nil, 0, nodes)
