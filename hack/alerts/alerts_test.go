@@ -1,6 +1,7 @@
 package alerts
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -41,47 +42,66 @@ const (
 	bypass   = "CardquotaCardBypass"
 	over     = "CardquotaQueueOverQuota"
 	outside  = "CardquotaCardsOutOfReach"
+	freely   = "CardquotaCardsWithoutQuota"
 	fleet    = "CardquotaOverAllocated"
 	starving = "CardquotaTenantStarving"
 	storm    = "CardquotaEvictionStorm"
 	stale    = "CardquotaRecountStale"
 )
 
+// anomalies are the series of all reasons, with one anomaly of the given reason.
+func anomalies(reason string) (series []string) {
+	for _, known := range []string{"NoModelLabel", "SeveralModels", "AmbiguousResource", "InvalidLabel", "UnmappedResource", "CardsOutsideQueues", "CardsUnhealthy"} {
+		count := 0
+		if known == reason {
+			count = 1
+		}
+		series = append(series, fmt.Sprintf(`cardquota_anomalies{pod="m",reason=%q} %dx60`, known, count))
+	}
+	return series
+}
+
 func TestAlertsFireWhenTheyShall(t *testing.T) {
 	for name, tc := range map[string]struct {
 		series []string
 		want   []string
 	}{
-		"all is well":                      {[]string{operator, enforced, sessions, ready, configured}, nil},
-		"installed, and no policy yet":     {[]string{operator, scheduler, notConfigured}, nil},
-		"the operator is replaced":         {[]string{operatorIsNew, enforced, sessions, ready, configured}, nil},
-		"the operator dies":                {[]string{operatorDies, enforcedEnds, sessions, ready, configured}, []string{absent}},
-		"the operator is gone altogether":  {[]string{operatorGone, enforcedEnds, sessions, ready, configured}, []string{absent}},
-		"it never came, without a policy":  {[]string{scheduler, notConfigured}, []string{absent}},
-		"it dies, without a policy":        {[]string{operatorDies, scheduler, notConfigured}, []string{absent}},
-		"sessions stop":                    {[]string{operator, enforcedEnds, noHeartbeat, sessionsStop, ready, configured}, []string{unproven, stands}},
-		"no replica leads":                 {[]string{operator, enforcedEnds, noHeartbeat, sessionsGone, configured}, []string{unproven, stands}},
-		"sessions decide nothing":          {[]string{operator, enforcedEnds, noHeartbeat, sessions, `cardquota_ready{pod="s"} 0x60`, configured}, []string{unproven, stands}},
-		"sessions stop without operator":   {[]string{operatorDies, enforcedEnds, sessionsStop, ready, configured}, []string{absent, stands}},
-		"no replica leads, no operator":    {[]string{operatorGone, enforcedEnds, sessionsGone, configured}, []string{absent, stands}},
-		"both programs are gone":           {[]string{operatorGone, enforcedEnds, sessionsGone, configuredGone}, []string{absent, stands}},
-		"the scheduler is not scraped":     {[]string{operator, enforced}, nil},
-		"a new leader takes a while":       {[]string{operator, enforced, `cardquota_last_session_timestamp_seconds{pod="s"} 0+30x19 stale _x2 690+30x36`, configured}, nil},
-		"the policy is taken back":         {[]string{operator, enforcedEnds, sessionsGone, `cardquota_scheduler_config_valid{pod="s"} 1x19 0x40`}, nil},
-		"Volcano's own scheduler works":    {[]string{operator, `cardquota_enforced{reason="StockScheduler"} 0x60`, configured}, []string{unproven}},
-		"a mounted configuration arrives":  {[]string{operator, `cardquota_enforced{reason="Enforced"} 1x19 stale _x3 1x35`, `cardquota_enforced{reason="ConfigNotLoaded"} _x20 0x3 stale`, sessions, configured}, nil},
-		"for one reason and for another":   {[]string{operator, oneReason, anotherReason, sessions, configured}, []string{unproven}},
-		"pods hold cards past it":          {[]string{operator, `cardquota_enforced{reason="CardBypass"} 0x60`, sessions, ready, configured}, []string{bypass}},
-		"not for a quarter of an hour":     {[]string{operator, `cardquota_enforced{reason="CardBypass"} 0x29 stale`, `cardquota_enforced{reason="Enforced"} _x29 1x30`, sessions, ready, configured}, nil},
-		"and then a second scheduler does": {[]string{operator, `cardquota_enforced{reason="CardBypass"} 0x19 stale`, `cardquota_enforced{reason="SecondScheduler"} _x19 0x40`, sessions, ready, configured}, []string{unproven}},
-		"a queue holds too much":           {[]string{operator, `cardquota_scheduler_used_cards{queue="q",card="A"} 3x60`, `cardquota_scheduler_quota_cards{queue="q",card="A"} 2x60`}, []string{over}},
-		"for a quarter of an hour at most": {[]string{operator, `cardquota_scheduler_used_cards{queue="q",card="A"} 3x29 2x30`, `cardquota_scheduler_quota_cards{queue="q",card="A"} 2x60`}, nil},
-		"a node without labels":            {[]string{operator, `cardquota_nodes_anomalous 1x60`}, []string{outside}},
-		"the operator counts no more":      {[]string{operator, `cardquota_last_recount_timestamp_seconds{pod="m"} 0+30x19 570x40`}, []string{stale}},
-		"no replica of it counts":          {[]string{operator, `cardquota_last_recount_timestamp_seconds{pod="m"} 0+30x19 stale`}, []string{stale}},
-		"another replica counts":           {[]string{operator, `cardquota_last_recount_timestamp_seconds{pod="m"} 0+30x19 stale`, `cardquota_last_recount_timestamp_seconds{pod="n"} _x22 660+30x37`}, nil},
-		"a tide evicts many pods":          {[]string{operator, counted, `cardquota_reclaimed_pods_total{queue="q",reclaimer_service_type="inference"} 0x10 0+30x9 300x39`}, nil},
-		"a pod of no queue":                {[]string{operator, `cardquota_card_unowned{card="A"} 1x60`}, []string{outside}},
+		"all is well":                                 {[]string{operator, enforced, sessions, ready, configured}, nil},
+		"installed, and no policy yet":                {[]string{operator, scheduler, notConfigured}, nil},
+		"the operator is replaced":                    {[]string{operatorIsNew, enforced, sessions, ready, configured}, nil},
+		"the operator dies":                           {[]string{operatorDies, enforcedEnds, sessions, ready, configured}, []string{absent}},
+		"the operator is gone altogether":             {[]string{operatorGone, enforcedEnds, sessions, ready, configured}, []string{absent}},
+		"it never came, without a policy":             {[]string{scheduler, notConfigured}, []string{absent}},
+		"it dies, without a policy":                   {[]string{operatorDies, scheduler, notConfigured}, []string{absent}},
+		"sessions stop":                               {[]string{operator, enforcedEnds, noHeartbeat, sessionsStop, ready, configured}, []string{unproven, stands}},
+		"no replica leads":                            {[]string{operator, enforcedEnds, noHeartbeat, sessionsGone, configured}, []string{unproven, stands}},
+		"sessions decide nothing":                     {[]string{operator, enforcedEnds, noHeartbeat, sessions, `cardquota_ready{pod="s"} 0x60`, configured}, []string{unproven, stands}},
+		"sessions stop without operator":              {[]string{operatorDies, enforcedEnds, sessionsStop, ready, configured}, []string{absent, stands}},
+		"no replica leads, no operator":               {[]string{operatorGone, enforcedEnds, sessionsGone, configured}, []string{absent, stands}},
+		"both programs are gone":                      {[]string{operatorGone, enforcedEnds, sessionsGone, configuredGone}, []string{absent, stands}},
+		"the scheduler is not scraped":                {[]string{operator, enforced}, nil},
+		"a new leader takes a while":                  {[]string{operator, enforced, `cardquota_last_session_timestamp_seconds{pod="s"} 0+30x19 stale _x2 690+30x36`, configured}, nil},
+		"the policy is taken back":                    {[]string{operator, enforcedEnds, sessionsGone, `cardquota_scheduler_config_valid{pod="s"} 1x19 0x40`}, nil},
+		"Volcano's own scheduler works":               {[]string{operator, `cardquota_enforced{reason="StockScheduler"} 0x60`, configured}, []string{unproven}},
+		"a mounted configuration arrives":             {[]string{operator, `cardquota_enforced{reason="Enforced"} 1x19 stale _x3 1x35`, `cardquota_enforced{reason="ConfigNotLoaded"} _x20 0x3 stale`, sessions, configured}, nil},
+		"for one reason and for another":              {[]string{operator, oneReason, anotherReason, sessions, configured}, []string{unproven}},
+		"pods hold cards past it":                     {[]string{operator, `cardquota_enforced{reason="CardBypass"} 0x60`, sessions, ready, configured}, []string{bypass}},
+		"not for a quarter of an hour":                {[]string{operator, `cardquota_enforced{reason="CardBypass"} 0x29 stale`, `cardquota_enforced{reason="Enforced"} _x29 1x30`, sessions, ready, configured}, nil},
+		"and then a second scheduler does":            {[]string{operator, `cardquota_enforced{reason="CardBypass"} 0x19 stale`, `cardquota_enforced{reason="SecondScheduler"} _x19 0x40`, sessions, ready, configured}, []string{unproven}},
+		"a queue holds too much":                      {[]string{operator, `cardquota_scheduler_used_cards{queue="q",card="A"} 3x60`, `cardquota_scheduler_quota_cards{queue="q",card="A"} 2x60`}, []string{over}},
+		"for a quarter of an hour at most":            {[]string{operator, `cardquota_scheduler_used_cards{queue="q",card="A"} 3x29 2x30`, `cardquota_scheduler_quota_cards{queue="q",card="A"} 2x60`}, nil},
+		"a node without labels":                       {append(anomalies("NoModelLabel"), operator), []string{outside}},
+		"a dead device plugin":                        {append(anomalies("CardsUnhealthy"), operator), []string{outside}},
+		"a resource that no label names":              {append(anomalies("UnmappedResource"), operator), []string{freely}},
+		"pods of no queue":                            {append(anomalies("CardsOutsideQueues"), operator), []string{freely}},
+		"no anomaly":                                  {append(anomalies(""), operator), nil},
+		"a node without labels, no operator to count": {[]string{operator, `cardquota_nodes_anomalous 1x60`}, []string{outside}},
+		"the scheduler alone sees nothing":            {append(anomalies("UnmappedResource"), operator, `cardquota_nodes_anomalous 0x60`, `cardquota_card_unowned{card="A"} 0x60`), []string{freely}},
+		"the operator counts no more":                 {[]string{operator, `cardquota_last_recount_timestamp_seconds{pod="m"} 0+30x19 570x40`}, []string{stale}},
+		"no replica of it counts":                     {[]string{operator, `cardquota_last_recount_timestamp_seconds{pod="m"} 0+30x19 stale`}, []string{stale}},
+		"another replica counts":                      {[]string{operator, `cardquota_last_recount_timestamp_seconds{pod="m"} 0+30x19 stale`, `cardquota_last_recount_timestamp_seconds{pod="n"} _x22 660+30x37`}, nil},
+		"a tide evicts many pods":                     {[]string{operator, counted, `cardquota_reclaimed_pods_total{queue="q",reclaimer_service_type="inference"} 0x10 0+30x9 300x39`}, nil},
+		"a pod of no queue, no operator to count":     {[]string{operator, `cardquota_card_unowned{card="A"} 1x60`}, []string{freely}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if !slices.ContainsFunc(tc.series, func(series string) bool { return strings.HasPrefix(series, "cardquota_last_recount") }) {
@@ -141,5 +161,5 @@ func TestEveryAlertIsKnown(t *testing.T) {
 	for _, rule := range parsedRules(t) {
 		names = append(names, rule.Alert)
 	}
-	equal(t, "alerts (-here +config/prometheus)", []string{absent, stands, unproven, bypass, over, outside, fleet, starving, storm, stale}, names)
+	equal(t, "alerts (-here +config/prometheus)", []string{absent, stands, unproven, bypass, over, freely, outside, fleet, starving, storm, stale}, names)
 }

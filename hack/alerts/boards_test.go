@@ -259,7 +259,7 @@ var playedSeries = []string{
 	`up{job="cardquota-scheduler",instance="s"} 1x60`, `process_start_time_seconds{job="cardquota-scheduler",instance="s"} 0x60`,
 	`cardquota_oldest_pending_timestamp_seconds{pod="n",queue="q"} 0x60`, `cardquota_oldest_pending_within_quota_timestamp_seconds{pod="n",queue="q"} 0x60`, `cardquota_card_seconds_total{pod="n",queue="q",tenant="lab",project="llm",service_type="training",card="A"} 0+60x60`,
 	`cardquota_physical_cards{card="A"} 8x60`, `cardquota_healthy_cards{card="A"} 8x60`, `cardquota_cordoned_cards{card="A"} 0x60`, `cardquota_allocated_cards{card="A"} 2x60`,
-	`cardquota_granted_cards{card="A"} 9x60`, `cardquota_over_allocated_cards{card="A"} 1x60`, `cardquota_anomalies 0x60`,
+	`cardquota_granted_cards{card="A"} 9x60`, `cardquota_over_allocated_cards{card="A"} 1x60`, `cardquota_anomalies{reason="NoModelLabel"} 0x60`,
 	`cardquota_refusals_total{pod="s",queue="q",reason="InsufficientScalarQuota"} 0+1x60`,
 	`cardquota_reclaimed_pods_total{pod="s",queue="q",reclaimer_service_type="inference"} 0+1x60`,
 	`cardquota_reclaimed_card_seconds_total{pod="s",queue="q",reclaimer_service_type="inference"} 0+9x60`,

@@ -44,7 +44,7 @@ var fleet = board{
 			{`max by (card) (cardquota_granted_cards{card=~"$card"})`, "Granted"},
 			{`max by (card) (cardquota_over_allocated_cards{card=~"$card"})`, "Over-allocated"},
 		}},
-		{number, "Anomalies", "Nodes and cards that need a look: kubectl describe cardinventory cluster.", "short", 8, []query{{`max(cardquota_anomalies)`, "Anomalies"}}},
+		{number, "Anomalies", "Nodes and cards that need a look: kubectl describe cardinventory cluster.", "short", 8, []query{{`sum(max by (reason) (cardquota_anomalies))`, "Anomalies"}}},
 		{lines, "Allocated and healthy cards", "Cards that pods hold, and cards of ready nodes.", "short", 12, []query{
 			{`max by (card) (cardquota_allocated_cards{card=~"$card"})`, "{{card}} allocated"},
 			{`max by (card) (cardquota_healthy_cards{card=~"$card"})`, "{{card}} healthy"},

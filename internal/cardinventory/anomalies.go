@@ -184,6 +184,24 @@ func (l anomalyList) addOutside(pod outsidePod) {
 	}
 }
 
+// AnomalyReasons are all reasons of anomalies.
+var AnomalyReasons = []v1alpha1.AnomalyReason{
+	v1alpha1.AnomalyNoModelLabel, v1alpha1.AnomalySeveralModels, v1alpha1.AnomalyAmbiguousResource, v1alpha1.AnomalyInvalidLabel,
+	v1alpha1.AnomalyUnmappedResource, v1alpha1.AnomalyCardsOutsideQueues, v1alpha1.AnomalyCardsUnhealthy,
+}
+
+// countByReason returns how many anomalies there are of each reason, 0 for a reason without any.
+func (l anomalyList) countByReason() map[v1alpha1.AnomalyReason]int {
+	counts := make(map[v1alpha1.AnomalyReason]int, len(AnomalyReasons))
+	for _, reason := range AnomalyReasons {
+		counts[reason] = 0
+	}
+	for key := range l.byKey {
+		counts[key.reason]++
+	}
+	return counts
+}
+
 // countNodes returns how many nodes offer cards or have an anomaly.
 func (l anomalyList) countNodes(nodes []card.TrackedNode) (count int) {
 	anomalous := map[string]bool{}

@@ -34,6 +34,13 @@ type Input struct {
 
 // NewStatus returns the status of the CardInventory.
 func NewStatus(input Input) v1alpha1.CardInventoryStatus {
+	status, _ := NewStatusWithReasons(input)
+	return status
+}
+
+// NewStatusWithReasons also returns how many anomalies there are of each reason. The status lists only
+// the first.
+func NewStatusWithReasons(input Input) (v1alpha1.CardInventoryStatus, map[v1alpha1.AnomalyReason]int) {
 	offers := sumOffers(input.Nodes)
 	anomalies := newAnomalyList(input)
 	status := v1alpha1.CardInventoryStatus{
@@ -51,7 +58,7 @@ func NewStatus(input Input) v1alpha1.CardInventoryStatus {
 	}
 	status.Cards = cards[:min(len(cards), MaxCards)]
 	status.Summary = summarize(status.Cards)
-	return status
+	return status, anomalies.countByReason()
 }
 
 // offer is what all nodes offer of one card.

@@ -164,6 +164,14 @@ func TestOldestWithinQuota(t *testing.T) {
 	check.Equal(t, "without those that wait for cards", metav1.Time{}, CountUsage(CountInput{Pods: pods[:2], Inventory: fleet(), Nodes: fleetNodes()})["q"].OldestWithinQuota)
 }
 
+// TestATenantDoesNotRaiseTheStarvingAlert: any pod can ask for nodes that do not exist.
+func TestATenantDoesNotRaiseTheStarvingAlert(t *testing.T) {
+	waits := pod("a").Queue("q").Card("NVIDIA-H200").GPUs(1).Unschedulable("0/4 nodes are unavailable: 4 node(s) didn't match Pod's node affinity/selector.").Obj()
+	used := CountUsage(CountInput{Pods: []*corev1.Pod{waits}, Inventory: fleet(), Nodes: fleetNodes(), Quotas: map[string]card.Quota{"q": {"NVIDIA-H200": 8}}})["q"]
+	check.Must(t, len(used.Blocked) == 1 && used.Blocked[0].Reason == v1alpha1.BlockedNodesUnsuitable, "blocked %+v", used.Blocked)
+	check.Equal(t, "oldest within quota", metav1.Time{}, used.OldestWithinQuota)
+}
+
 // TestAnnotationsAloneMakeNoMember: the name of a queue can be written on any pod
 // and PodGroup. A queue is held up by what holds its cards or may get some, and
 // by nothing else.

@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -82,8 +83,8 @@ var Day = []Scene{
 	},
 	{
 		Name: "faults", play: breakThings,
-		until:  []string{`cardquota_anomalies > 0`, `cardquota_cordoned_cards > 0`, `cardquota_over_quota_cards{queue="vision"} == 2`},
-		Alerts: []string{"CardquotaCardsOutOfReach", "CardquotaQueueOverQuota"},
+		until:  []string{`cardquota_anomalies{reason="NoModelLabel"} > 0`, `cardquota_anomalies{reason="UnmappedResource"} > 0`, `cardquota_cordoned_cards > 0`, `cardquota_over_quota_cards{queue="vision"} == 2`},
+		Alerts: []string{"CardquotaCardsOutOfReach", "CardquotaCardsWithoutQuota", "CardquotaQueueOverQuota"},
 	},
 	{
 		Name: "afternoon", play: scaleRanker(16),
@@ -181,7 +182,10 @@ func breakThings(ctx context.Context, e *Env) error {
 	nodes := fleet()
 	nodes[0].Name, nodes[0].Count = "unlabelled", 1
 	delete(nodes[0].Labels, "nvidia.com/gpu.product")
-	if err := e.cluster.CreateNodes(ctx, []cluster.NodeProfile{nodes[0]}); err != nil {
+	unmapped := cluster.NodeProfile{Name: "unmapped", Allocatable: corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("32Gi"), "gpu.intel.com/xe": resource.MustParse("4"),
+	}}
+	if err := e.cluster.CreateNodes(ctx, []cluster.NodeProfile{nodes[0], unmapped}); err != nil {
 		return err
 	}
 	if err := e.cordon(ctx, true); err != nil {

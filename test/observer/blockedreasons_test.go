@@ -42,14 +42,17 @@ func TestBlockedCardsAreThoseOfTheStatus(t *testing.T) {
 }
 
 func TestAnomaliesAreThoseOfTheInventory(t *testing.T) {
+	none := `operator+cardquota_anomalies{reason="SeveralModels"} 0; operator+cardquota_anomalies{reason="AmbiguousResource"} 0;
+		operator+cardquota_anomalies{reason="InvalidLabel"} 0; operator+cardquota_anomalies{reason="UnmappedResource"} 0;
+		operator+cardquota_anomalies{reason="CardsOutsideQueues"} 0; operator+cardquota_anomalies{reason="CardsUnhealthy"} 0`
 	for t, tc := range check.Cases(t, map[string]struct{ pages, want string }{
-		"right":         {`operator+cardquota_anomalies{} 1`, ""},
+		"right":         {`operator+cardquota_anomalies{reason="NoModelLabel"} 1`, ""},
 		"not served":    {"", "metrics"},
-		"another count": {`operator+cardquota_anomalies{} 2`, "metrics"},
+		"another count": {`operator+cardquota_anomalies{reason="NoModelLabel"} 2`, "metrics"},
 	}) {
 		w := newMeasuredWorld()
 		w.applyObject(inventoryOf(func(s *v1alpha1.CardInventoryStatus) {}), false)
-		w.servePages(t, 1, tc.pages)
+		w.servePages(t, 1, none, tc.pages)
 		w.playScript(`judge; wait 21s`).expectViolations(t, tc.want)
 	}
 }

@@ -52,9 +52,9 @@ func (m *clusterState) expectUnownedQuotas(add gauge) {
 // expectInventoryMetrics adds the series of each card.
 func (m *clusterState) expectInventoryMetrics(add gauge) {
 	if m.stated != nil && !m.ignoresInventory { // checkInventory compares the status with a recount
-		add(anomaliesMetric, float64(m.stated.Status.AnomaliesTotal), map[string]string{})
+		m.expectAnomalies(m.stated.Status, add)
 	} else {
-		add(ignoredSeries+anomaliesMetric, 0, map[string]string{})
+		m.expectAnomalies(v1alpha1.CardInventoryStatus{AnomaliesTotal: 1}, add)
 	}
 	for name, c := range m.recountInventory().cards {
 		if c.total == 0 && c.quota == 0 && (c.allocated == 0 || c.isUncertain) {
@@ -86,6 +86,24 @@ const (
 	anomaliesMetric         = "cardquota_anomalies"
 	blockedMetric           = "cardquota_blocked_cards"
 )
+
+// expectAnomalies adds the number of anomalies by reason. A status that does not list all of them may
+// have any.
+func (m *clusterState) expectAnomalies(status v1alpha1.CardInventoryStatus, add gauge) {
+	name, counts := anomaliesMetric, map[v1alpha1.AnomalyReason]int{}
+	if int(status.AnomaliesTotal) > len(status.Anomalies) {
+		name = ignoredSeries + name
+	}
+	for _, anomaly := range status.Anomalies {
+		counts[anomaly.Reason]++
+	}
+	for _, reason := range []v1alpha1.AnomalyReason{
+		v1alpha1.AnomalyNoModelLabel, v1alpha1.AnomalySeveralModels, v1alpha1.AnomalyAmbiguousResource, v1alpha1.AnomalyInvalidLabel,
+		v1alpha1.AnomalyUnmappedResource, v1alpha1.AnomalyCardsOutsideQueues, v1alpha1.AnomalyCardsUnhealthy,
+	} {
+		add(name, float64(counts[reason]), map[string]string{"reason": string(reason)})
+	}
+}
 
 // expectQuotaMetrics adds the series of a CardQuota's queue. The cards of a parent are those of the
 // queues below it.
@@ -195,7 +213,7 @@ func (m *clusterState) oldestWithinQuota(quota *v1alpha1.CardQuota) (oldest time
 		isGone := entry.Reason == v1alpha1.BlockedUnknownCard && // the nodes of a granted card are gone
 			slices.ContainsFunc(strings.Split(entry.Card, "|"), func(card string) bool { return granted[card] > 0 })
 		if entry.Count > 0 && (isGone || slices.Contains([]v1alpha1.BlockedReason{
-			v1alpha1.BlockedNoFreeCard, v1alpha1.BlockedFragmented, v1alpha1.BlockedNodesUnsuitable, v1alpha1.BlockedCardsTerminating,
+			v1alpha1.BlockedNoFreeCard, v1alpha1.BlockedFragmented, v1alpha1.BlockedCardsTerminating,
 			v1alpha1.BlockedGangIncomplete, v1alpha1.BlockedOther,
 		}, entry.Reason)) && (oldest.IsZero() || entry.Since.Time.Before(oldest)) {
 			oldest = entry.Since.Time

@@ -143,8 +143,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !read || count == nil {
 		return ctrl.Result{}, nil // the first count is a signal
 	}
-	status := cardinventory.NewStatus(cardinventory.Input{Nodes: nodes, Cards: cards, Count: count})
-	r.metrics.latest.Store(&latestCount{status: status, count: count})
+	status, anomalies := cardinventory.NewStatusWithReasons(cardinventory.Input{Nodes: nodes, Cards: cards, Count: count})
+	r.metrics.latest.Store(&latestCount{status: status, anomalies: anomalies, count: count})
 	return r.updateStatus(ctx, inventory, status)
 }
 

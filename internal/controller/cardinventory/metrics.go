@@ -25,7 +25,7 @@ var cardGauges = []cardGauge{
 	{newCardDesc("cardquota_over_allocated_cards", "Cards by which all quotas together exceed the healthy cards, 0 if they do not."), func(c *v1alpha1.InventoryCard) int64 { return c.OverAllocatedBy }},
 }
 
-var anomaliesDesc = prometheus.NewDesc("cardquota_anomalies", "Anomalies of nodes and cards that the CardInventory lists.", nil, nil)
+var anomaliesDesc = prometheus.NewDesc("cardquota_anomalies", "Anomalies of nodes and cards, by their reason in the CardInventory.", []string{"reason"}, nil)
 
 func newCardDesc(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, []string{"card"}, nil)
@@ -34,10 +34,11 @@ func newCardDesc(name, help string) *prometheus.Desc {
 var allowedDesc = newCardDesc("cardquota_over_allocation_allowed",
 	"1 if every CardQuota with quota for the card has `overAllocation: Allow`, else 0. Then the alert leaves the card out.")
 
-// latestCount is the last status, and the count from which it was made.
+// latestCount is the last status with its anomalies by reason, and the count from which it was made.
 type latestCount struct {
-	status v1alpha1.CardInventoryStatus
-	count  *cardinventory.Count
+	status    v1alpha1.CardInventoryStatus
+	anomalies map[v1alpha1.AnomalyReason]int
+	count     *cardinventory.Count
 }
 
 // metricsCollector collects the metrics of the fleet. It builds the series at every scrape, so
@@ -66,7 +67,9 @@ func (m *metricsCollector) Collect(ch chan<- prometheus.Metric) {
 	if latest == nil {
 		return
 	}
-	ch <- prometheus.MustNewConstMetric(anomaliesDesc, prometheus.GaugeValue, float64(latest.status.AnomaliesTotal))
+	for reason, count := range latest.anomalies {
+		ch <- prometheus.MustNewConstMetric(anomaliesDesc, prometheus.GaugeValue, float64(count), string(reason))
+	}
 	for i := range latest.status.Cards {
 		c := &latest.status.Cards[i]
 		if c.Total == 0 && c.Allocated == 0 && c.Quota == 0 {

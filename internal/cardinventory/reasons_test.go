@@ -1,0 +1,46 @@
+package cardinventory
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// TestEveryAnomalyIsCountedByItsReason: the alerts read these counts. The scheduler's own number of
+// anomalous nodes is 0 in all of these states.
+func TestEveryAnomalyIsCountedByItsReason(t *testing.T) {
+	noPlugin := func(n *corev1.Node) { n.Status.Allocatable[builder.GPU] = resource.MustParse("0") }
+	for t, tc := range check.Cases(t, map[string]struct {
+		nodes []*corev1.Node
+		want  v1alpha1.AnomalyReason
+	}{
+		"cards that no quota limits": {[]*corev1.Node{builder.Node("a").Resource("gpu.intel.com/xe", "8").Obj()}, v1alpha1.AnomalyUnmappedResource},
+		"a node without labels, of a known resource": {[]*corev1.Node{
+			builder.Node("a").Resource("vendor.example/card", "8").Obj(),
+			builder.Node("b").Label("vendor.example/card.product", "X").Label("vendor.example/card.memory", "1").Resource("vendor.example/card", "4").Obj(),
+		}, v1alpha1.AnomalyNoModelLabel},
+		"a device plugin that stopped": {[]*corev1.Node{h200("a").With(noPlugin).Obj()}, v1alpha1.AnomalyCardsUnhealthy},
+		"nothing":                      {[]*corev1.Node{h200("a").Obj()}, ""},
+	}) {
+		tracker := &card.Tracker{}
+		for _, node := range tc.nodes {
+			tracker.Update(node)
+		}
+		_, counts := NewStatusWithReasons(Input{Nodes: tracker.TrackedNodes(), Cards: tracker.Inventory(), Count: &Count{}})
+		check.Equal(t, "reasons", len(AnomalyReasons), len(counts))
+		check.Equal(t, "anomalous nodes of the scheduler", 0, tracker.Inventory().AnomalousNodes())
+		for reason, count := range counts {
+			want := 0
+			if reason == tc.want {
+				want = 1
+			}
+			check.Equal(t, string(reason), want, count)
+		}
+	}
+}
