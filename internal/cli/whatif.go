@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,12 +13,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
-	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cli/output"
 	"cardquota.dev/operator/internal/cli/whatifview"
@@ -71,7 +67,7 @@ func (p *program) newWhatIfCommand() *cobra.Command {
 	p.addOutputFlag(cmd)
 	p.addSystemNamespaceFlag(cmd, &asked.systemNamespace)
 	asked.files.addFlags(cmd, "Files, folders or URLs with workloads; - is the standard input.")
-	cmd.Flags().StringArrayVar(&asked.quotas, "quota", nil, "Another quota of a CardQuota or Queue: NAME:CARD=N. In a tree, what the queue deserves follows if it is equal.")
+	cmd.Flags().StringArrayVar(&asked.quotas, "quota", nil, "Another quota of a CardQuota or Queue: NAME:CARD=N. In a tree, deserved stays as the CardQuota says it.")
 	cmd.Flags().StringArrayVar(&asked.drained, "drain", nil, "A node that is drained.")
 	cmd.Flags().StringArrayVar(&asked.additions, "add-nodes", nil, "Nodes that are added, like those with the card: N:CARD.")
 	mustSucceed(cmd.RegisterFlagCompletionFunc("drain", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -111,11 +107,11 @@ func (p *program) answerWhatIf(ctx context.Context, asked *whatIf) (whatifview.R
 	if err != nil {
 		return none, err
 	}
+	if err := asked.change(ctx, r, cluster); err != nil {
+		return none, err
+	}
 	for _, note := range r.notes {
 		_, _ = fmt.Fprint(p.streams.ErrOut, output.Indent("note: "+note, "", "  "))
-	}
-	if err := asked.change(ctx, c, cluster); err != nil {
-		return none, err
 	}
 	var added []simulation.Workload
 	if len(objects) > 0 {
@@ -201,7 +197,7 @@ func readSimulated(ctx context.Context, r *reader, systemNamespace string) (*sim
 }
 
 // change applies the flags to a snapshot: first what is added, then what is drained.
-func (asked *whatIf) change(ctx context.Context, c client.Client, cluster *simulation.Cluster) error {
+func (asked *whatIf) change(ctx context.Context, r *reader, cluster *simulation.Cluster) error {
 	for _, text := range asked.additions {
 		count, name, ok := strings.Cut(text, ":")
 		n, err := strconv.Atoi(count)
@@ -213,17 +209,8 @@ func (asked *whatIf) change(ctx context.Context, c client.Client, cluster *simul
 			return fmt.Errorf("--add-nodes %s: %w", text, err)
 		}
 	}
-	for _, text := range asked.quotas {
-		name, parsed, count, err := parseQuotaFlag(text)
-		if err == nil {
-			name, err = queueNamed(ctx, c, cluster, name)
-		}
-		if err == nil {
-			err = cluster.SetQuota(name, parsed, count)
-		}
-		if err != nil {
-			return fmt.Errorf("--quota %s: %w", text, err)
-		}
+	if err := asked.changeQuotas(ctx, r, cluster); err != nil {
+		return err
 	}
 	for _, node := range asked.drained {
 		if err := cluster.Drain(node); err != nil {
@@ -233,35 +220,21 @@ func (asked *whatIf) change(ctx context.Context, c client.Client, cluster *simul
 	return nil
 }
 
-// parseQuotaFlag parses NAME:CARD=N.
-func parseQuotaFlag(text string) (name string, parsed card.Name, count card.Count, err error) {
-	last := strings.LastIndex(text, "=")
-	name, named, ok := strings.Cut(text[:max(last, 0)], ":")
-	if !ok || name == "" {
-		return "", "", 0, errors.New("write NAME:CARD=N, such as research:NVIDIA-H200=16")
+// changeQuotas applies --quota, and notes what it leaves and what admission would refuse.
+func (asked *whatIf) changeQuotas(ctx context.Context, r *reader, cluster *simulation.Cluster) error {
+	if len(asked.quotas) == 0 {
+		return nil
 	}
-	if parsed, err = card.ParseName(named); err != nil {
-		return "", "", 0, err
+	changes, err := newQuotaChanges(ctx, r, cluster)
+	if err != nil {
+		return err
 	}
-	number, err := strconv.ParseInt(text[last+1:], 10, 32)
-	if err != nil || number < 0 {
-		return "", "", 0, fmt.Errorf("%q is no number of cards: write a whole number from 0 to %d", text[last+1:], math.MaxInt32)
+	for _, text := range asked.quotas {
+		if err := changes.apply(ctx, text); err != nil {
+			return fmt.Errorf("--quota %s: %w", text, err)
+		}
 	}
-	return name, parsed, card.Count(number), nil
-}
-
-// queueNamed returns the queue of a CardQuota, or the Queue of that name.
-func queueNamed(ctx context.Context, c client.Client, cluster *simulation.Cluster, name string) (string, error) {
-	quota := &v1alpha1.CardQuota{}
-	err := c.Get(ctx, client.ObjectKey{Name: name}, quota)
-	if err == nil {
-		return quota.QueueName(), nil
-	}
-	if !apierrors.IsNotFound(err) && !isNotInstalled(err) {
-		return "", err
-	}
-	if !slices.ContainsFunc(cluster.Queues, func(queue *v1beta1.Queue) bool { return queue.Name == name }) {
-		return "", fmt.Errorf("there is no CardQuota and no Queue %s", name)
-	}
-	return name, nil
+	changes.judge()
+	r.notes = append(r.notes, changes.notes...)
+	return nil
 }

@@ -50,9 +50,9 @@ type Eviction struct {
 	Successor types.UID
 }
 
-// SetQuota changes the quota of a queue for one card. In a tree, what the queue deserves follows if it was
-// the whole quota, as that of a CardQuota does where it is unset. It is never more than the quota.
-func (c *Cluster) SetQuota(queue string, name card.Name, count card.Count) error {
+// SetQuota changes the quota of a queue for one card. In a tree, what the queue deserves stays as it is.
+// It follows the quota only if its CardQuota leaves deserved out.
+func (c *Cluster) SetQuota(queue string, name card.Name, count card.Count, leavesDeservedOut bool) error {
 	i := slices.IndexFunc(c.Queues, func(q *v1beta1.Queue) bool { return q.Name == queue })
 	if i < 0 {
 		return fmt.Errorf("there is no queue %s", queue)
@@ -65,7 +65,7 @@ func (c *Cluster) SetQuota(queue string, name card.Name, count card.Count) error
 	if err != nil {
 		return err
 	}
-	if deserved[name] == quota[name] || deserved[name] > count {
+	if leavesDeservedOut {
 		deserved[name] = count
 	}
 	quota[name] = count

@@ -109,40 +109,42 @@ func TestNewWorkloadsRefuses(t *testing.T) {
 func TestSetQuota(t *testing.T) {
 	c := newCluster()
 	before := c.Queues[0]
-	check.NoError(t, c.SetQuota("q", "NVIDIA-H800", 3))
+	check.NoError(t, c.SetQuota("q", "NVIDIA-H800", 3, false))
 	check.Equal(t, "quota", `{"NVIDIA-H200":8,"NVIDIA-H800":3}`, c.Queues[0].Annotations[v1alpha1.AnnotationCardQuota])
 	check.Equal(t, "quota of the snapshot", `{"NVIDIA-H200":8}`, before.Annotations[v1alpha1.AnnotationCardQuota])
-	check.Refused(t, c.SetQuota("none", h200, 1), "there is no queue none")
-	check.Refused(t, c.SetQuota("bad", h200, 1), "queue bad")
+	check.Refused(t, c.SetQuota("none", h200, 1, false), "there is no queue none")
+	check.Refused(t, c.SetQuota("bad", h200, 1, false), "queue bad")
 }
 
-// TestWhatAQueueDeservesFollowsItsQuota: it does so where deserved of the CardQuota is unset.
-func TestWhatAQueueDeservesFollowsItsQuota(t *testing.T) {
+// TestWhatAQueueDeservesStays: a user who raises quota alone leaves deserved as it is written. Admission
+// makes users write it in a tree.
+func TestWhatAQueueDeservesStays(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		deserved   string
 		card       card.Name
 		count      card.Count
+		isLeftOut  bool
 		want       string
 		wantsQuota string
 	}{
-		"raised":           {`{"NVIDIA-H200":8}`, h200, 16, `{"NVIDIA-H200":16}`, `{"NVIDIA-H200":16}`},
-		"lowered":          {`{"NVIDIA-H200":8}`, h200, 4, `{"NVIDIA-H200":4}`, `{"NVIDIA-H200":4}`},
-		"it deserves less": {`{"NVIDIA-H200":6}`, h200, 16, `{"NVIDIA-H200":6}`, `{"NVIDIA-H200":16}`},
-		"lowered below it": {`{"NVIDIA-H200":6}`, h200, 4, `{"NVIDIA-H200":4}`, `{"NVIDIA-H200":4}`},
-		"another card":     {`{"NVIDIA-H200":6}`, "NVIDIA-H800", 3, `{"NVIDIA-H200":6,"NVIDIA-H800":3}`, `{"NVIDIA-H200":8,"NVIDIA-H800":3}`},
-		"flat queues":      {"", h200, 16, "", `{"NVIDIA-H200":16}`},
+		"raised":            {`{"NVIDIA-H200":8}`, h200, 16, false, `{"NVIDIA-H200":8}`, `{"NVIDIA-H200":16}`},
+		"lowered":           {`{"NVIDIA-H200":8}`, h200, 4, false, `{"NVIDIA-H200":8}`, `{"NVIDIA-H200":4}`},
+		"raised, left out":  {`{"NVIDIA-H200":8}`, h200, 16, true, `{"NVIDIA-H200":16}`, `{"NVIDIA-H200":16}`},
+		"lowered, left out": {`{"NVIDIA-H200":8}`, h200, 4, true, `{"NVIDIA-H200":4}`, `{"NVIDIA-H200":4}`},
+		"another card":      {`{"NVIDIA-H200":6}`, "NVIDIA-H800", 3, true, `{"NVIDIA-H200":6,"NVIDIA-H800":3}`, `{"NVIDIA-H200":8,"NVIDIA-H800":3}`},
+		"flat queues":       {"", h200, 16, true, "", `{"NVIDIA-H200":16}`},
 	}) {
 		queue := builder.Queue("q").Quota(`{"NVIDIA-H200":8}`)
 		if tc.deserved != "" {
 			queue.Annotation(v1alpha1.AnnotationCardDeserved, tc.deserved)
 		}
 		c := &Cluster{Queues: []*v1beta1.Queue{queue.Obj()}}
-		check.NoError(t, c.SetQuota("q", tc.card, tc.count))
+		check.NoError(t, c.SetQuota("q", tc.card, tc.count, tc.isLeftOut))
 		check.Equal(t, "quota", tc.wantsQuota, c.Queues[0].Annotations[v1alpha1.AnnotationCardQuota])
 		check.Equal(t, "deserved", tc.want, c.Queues[0].Annotations[v1alpha1.AnnotationCardDeserved])
 	}
 	c := &Cluster{Queues: []*v1beta1.Queue{builder.Queue("q").Annotation(v1alpha1.AnnotationCardDeserved, "{").Obj()}}
-	check.Refused(t, c.SetQuota("q", h200, 1), "annotation volcano.sh/card.deserved of queue q")
+	check.Refused(t, c.SetQuota("q", h200, 1, false), "annotation volcano.sh/card.deserved of queue q")
 }
 
 func TestAddNodes(t *testing.T) {

@@ -126,7 +126,7 @@ func TestRunPlacesWhatFits(t *testing.T) {
 
 func TestRunSaysWhyAPodWaits(t *testing.T) {
 	c := newCluster()
-	check.NoError(t, c.SetQuota("research", h200, 10))
+	check.NoError(t, c.SetQuota("research", h200, 10, false))
 	r := simulate(t, c, gang("new", "research", 2, 4))
 	check.Equal(t, "outcome", "new-worker-0@ new-worker-1@", summary(r))
 	check.Contains(t, "message", r.Pods[0].Message, "research", h200)

@@ -37,11 +37,11 @@ func TestRunNamesTheReason(t *testing.T) {
 		object *unstructured.Unstructured
 		want   string
 	}{
-		"quota":        {func(t *testing.T, c *simulation.Cluster) { check.NoError(t, c.SetQuota("research", h200, 10)) }, gang("new", "research", 2, 4), "new-worker-0=QuotaExhausted new-worker-1=QuotaExhausted"},
+		"quota":        {func(t *testing.T, c *simulation.Cluster) { check.NoError(t, c.SetQuota("research", h200, 10, false)) }, gang("new", "research", 2, 4), "new-worker-0=QuotaExhausted new-worker-1=QuotaExhausted"},
 		"no quota":     {func(*testing.T, *simulation.Cluster) {}, gang("new", "default", 1, 1), "new-worker-0=NoQuota"},
-		"no free card": {func(t *testing.T, c *simulation.Cluster) { check.NoError(t, c.SetQuota("research", h200, 40)) }, gang("new", "research", 1, 9), "new-worker-0=NoFreeCard"},
+		"no free card": {func(t *testing.T, c *simulation.Cluster) { check.NoError(t, c.SetQuota("research", h200, 40, false)) }, gang("new", "research", 1, 9), "new-worker-0=NoFreeCard"},
 		"fragmented": {func(t *testing.T, c *simulation.Cluster) {
-			check.NoError(t, c.SetQuota("research", h200, 40))
+			check.NoError(t, c.SetQuota("research", h200, 40, false))
 			addRunningGang(c, "more", "h200-1", 1, 5)
 			c.Nodes = append(c.Nodes, builder.Node("h200-2").GPUs(h200, 2).Obj())
 		}, gang("new", "research", 1, 4), "new-worker-0=Fragmented"},
@@ -173,7 +173,7 @@ func TestRunSaysThatAPodIsGated(t *testing.T) {
 // queue.
 func TestRunPreempts(t *testing.T) {
 	c := newCluster()
-	check.NoError(t, c.SetQuota("research", h200, 8))
+	check.NoError(t, c.SetQuota("research", h200, 8, false))
 	c.Jobs[0].Spec.Policies, c.Jobs[0].Spec.MinAvailable = nil, 1
 	c.PodGroups[0].Spec.MinMember, c.PodGroups[0].Spec.MinTaskMember = 1, nil
 	object := gang("urgent", "research", 1, 4)
