@@ -49,7 +49,7 @@ var cardMutants = []mutant{
 	{"internal/card/quota.go", `	case n > int64(MaxCount):`, `	case n >= int64(MaxCount):`, "a quota may be a million"},
 	{"internal/card/quota.go", `	case n > int64(MaxCount):`, `	case n > int64(MaxCount)+1:`, "a quota is at most a million"},
 	{"internal/card/quota.go", `!errors.Is(err, io.EOF) {`, `errors.Is(err, io.ErrNoProgress) {`, "nothing follows the quota"},
-	{"internal/card/quota.go", `	if len(text) > MaxQuotaText {`, `	if len(text) > 9*MaxQuotaText {`, "a quota has at most 64 KiB"},
+	{"internal/card/quota.go", `	if len(text) > maxText {`, `	if len(text) > 9*maxText {`, "a quota has at most 64 KiB"},
 	{"internal/card/quota.go", `		if entries == MaxQuotaEntries {`, `		if entries == MaxQuotaEntries+1 {`, "a quota has at most 256 entries"},
 	{"internal/card/quota.go", `count, err := parseCount(fmt.Sprint(key), string(value))`, `count, err := parseCount(fmt.Sprint(key), strings.Trim(string(value), "\""))`, "a count is a number, not a text"},
 	{"internal/card/noderecognition.go", `kind == "" || model == "" || `, `kind == "" || `, "an empty label names no model"},

@@ -25,7 +25,7 @@ const (
 // room for, each with what to write instead. There is no partial quota.
 func ParseQuota(text string) (Quota, error) {
 	quota := Quota{}
-	err := parseCounts(text, func(key string, count Count) error {
+	err := parseCounts(text, MaxQuotaText, func(key string, count Count) error {
 		name, err := ParseName(key)
 		if err != nil {
 			return err
@@ -56,11 +56,11 @@ func (q Quota) String() string {
 	return b.String()
 }
 
-// parseCounts parses a JSON object of key to whole number and calls take for every pair. It
-// reads tokens because encoding/json silently keeps the last of two equal keys.
-func parseCounts(text string, take func(key string, count Count) error) error {
-	if len(text) > MaxQuotaText {
-		return fmt.Errorf("text is %d bytes, at most %d are read", len(text), MaxQuotaText)
+// parseCounts parses a JSON object of key to whole number, of at most maxText bytes, and calls take for
+// every pair. It reads tokens because encoding/json silently keeps the last of two equal keys.
+func parseCounts(text string, maxText int, take func(key string, count Count) error) error {
+	if len(text) > maxText {
+		return fmt.Errorf("text is %d bytes, at most %d are read", len(text), maxText)
 	}
 	dec := json.NewDecoder(strings.NewReader(text))
 	dec.UseNumber()

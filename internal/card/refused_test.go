@@ -1,6 +1,7 @@
 package card
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -69,16 +70,22 @@ func TestParseNameRefusesAndSaysWhy(t *testing.T) {
 // What is no quota and no card.request either, in whatever annotation it stands. The
 // longest texts are told as briefly as others.
 func TestTextsOfCountsAreRefused(t *testing.T) {
+	t.Run("quota", func(t *testing.T) { refused(t, ParseQuota, textsOfNoCounts(MaxQuotaText)) })
+	t.Run("request", func(t *testing.T) { refused(t, ParseTotals, textsOfNoCounts(MaxTotalsText)) })
+}
+
+// textsOfNoCounts are texts of up to maxText bytes, and some that are longer.
+func textsOfNoCounts(maxText int) texts {
 	repeated := func(entry string) string { return "{" + strings.Repeat(entry+",", MaxQuotaEntries-1) + entry + "}" }
-	all := texts{
+	return texts{
 		notObject: {
 			{"", example}, {"\n", example}, {"NVIDIA-H200: 8", example}, {`NVIDIA-H200=8`}, {"NVIDIA-H200|NVIDIA-H800", example}, {`"NVIDIA-H200"`},
 			{`map[NVIDIA-H200:8]`, example}, {`["NVIDIA-H200"]`}, {`null`}, {`8`}, {`true`, example}, {`"{\"NVIDIA-H200\":8}"`}, {`[{"NVIDIA-H200":8}]`},
-			{`eyJOVklESUEtSDIwMCI6OH0=`}, {"\ufeff{\"A\":1}", `"\ufeff{\"A\":1}"`}, {strings.Repeat("a", MaxQuotaText)}, {strings.Repeat("[", MaxQuotaText)},
+			{`eyJOVklESUEtSDIwMCI6OH0=`}, {"\ufeff{\"A\":1}", `"\ufeff{\"A\":1}"`}, {strings.Repeat("a", maxText)}, {strings.Repeat("[", maxText)},
 		},
 		notJSON: {
-			{`{"A"`}, {`{"A":1`}, {`{"A":1 "B":2}`}, {`{"A":1,}`}, {`{null:8}`}, {`{"A":8.}`}, {strings.Repeat(`{"A":`, 10001)},
-			{`{"A":` + strings.Repeat("[", MaxQuotaText-5)}, {`{"A":1` + strings.Repeat(" ", MaxQuotaText-6)},
+			{`{"A"`}, {`{"A":1`}, {`{"A":1 "B":2}`}, {`{"A":1,}`}, {`{null:8}`}, {`{"A":8.}`}, {strings.Repeat(`{"A":`, min(10001, maxText/5))},
+			{`{"A":` + strings.Repeat("[", maxText-5)}, {`{"A":1` + strings.Repeat(" ", maxText-6)},
 			{"{NVIDIA-H200: 8}", example}, {`{'NVIDIA-H200': 8}`, `'\''`, example}, {"{\u201cNVIDIA-H200\u201d:8}", `{\u201cNVIDIA-H200\u201d:8}`},
 			{`{"NVIDIA-H200"=8}`, "colon"}, {"{\"NVIDIA-H200\"\uff1a8}", `\uff1a`}, {`{"A":1;"B":2}`, "';'"}, {`{NVIDIA-H200:8}`, "'N'"},
 			{`{4090:8}`, "'4'"}, {`{:8}`, "':'"}, {`{"NVIDIA-H200":}`, "'}'"}, {`{,"A":1}`, "','"}, {`{"A":1,,"B":2}`, "','"},
@@ -88,11 +95,11 @@ func TestTextsOfCountsAreRefused(t *testing.T) {
 			{`{"A":1_000}`, "'_'"}, {`{"A":.5}`, "'.'"}, {"{\"A\":\uff18}", `\uff18`}, {`{"A":Infinity}`, "'I'"}, {`{"A":NaN}`, "'N'"}, {`{"A":4+4}`, "'+'"},
 		},
 		goesOn: {
-			{`{"A":1} {"B":2}`}, {`{"A":1} // eight`}, {"{\"A\":1}\x00", `\x00`}, {`{"A":1}}`}, {`{"A":1}` + strings.Repeat("x", MaxQuotaText-7)},
+			{`{"A":1} {"B":2}`}, {`{"A":1} // eight`}, {"{\"A\":1}\x00", `\x00`}, {`{"A":1}}`}, {`{"A":1}` + strings.Repeat("x", maxText-7)},
 		},
 		whole: {
 			{`{"A":8.0}`}, {`{"A":1e2}`}, {`{"A":"8"}`}, {`{"A":null}`}, {`{"A":true}`}, {`{"A":{"quota":1}}`}, {`{"A":"8Gi"}`}, {`{"A":[1,1]}`},
-			{`{"A":"` + strings.Repeat("\u202e", 21000) + `"}`}, {`{"A":0.5}`, `is "0.5"`}, {`{"A":-0.5}`, `count of "A" is "-0.5"`},
+			{`{"A":"` + strings.Repeat("\u202e", maxText/4) + `"}`}, {`{"A":0.5}`, `is "0.5"`}, {`{"A":-0.5}`, `count of "A" is "-0.5"`},
 			{`{"A":1e-2}`, `is "1e-2"`}, {`{"A":1e999}`, `is "1e999"`}, {`{"A":"8000m"}`, `"\"8000m\""`}, {`{"A":"unlimited"}`, "unlimited"},
 			{`{"A":""}`, `is "\"\""`}, {`{"A":[]}`, `is "[]"`}, {`{"A":[8]}`, `is "[8]"`}, {`{"cpu":"4"}`, `count of "cpu"`},
 			{`{"volcano.sh/card.quota":{"NVIDIA-H200":8}}`, `count of "volcano.sh/card.quota"`}, {`{"NVIDIA-H200":8,"NVIDIA-H800":"2"}`, `count of "NVIDIA-H800"`},
@@ -101,7 +108,7 @@ func TestTextsOfCountsAreRefused(t *testing.T) {
 		"a quota is 0 or more": {{`{"A":-1}`}, {`{"A":-9223372036854775808}`}},
 		most: {
 			{`{"A":1000001}`}, {`{"A":99999999999999999999}`}, {`{"A":-9223372036854775809}`}, {`{"A":9223372036854775807}`, "is 9223372036854775807"},
-			{`{"A":` + strings.Repeat("9", 1000) + `}`, "…"}, {`{"A":` + strings.Repeat("9", MaxQuotaText-6) + `}`},
+			{`{"A":` + strings.Repeat("9", 1000) + `}`, "…"}, {`{"A":` + strings.Repeat("9", maxText-6) + `}`},
 		},
 		"named twice": {
 			{`{"A":1,"A":2}`}, {`{"A":1,"A":1}`, "A is named twice"}, {`{"A":1,"\u0041":2}`},
@@ -114,22 +121,20 @@ func TestTextsOfCountsAreRefused(t *testing.T) {
 			{`{"B C":1,"A":1.5}`, `"B C"`, `count of "A" is "1.5"`}, {`{"A\ud800":8}`, `"A\ufffd"`}, {`{"NV\u0406DIA-H200":8}`, `"NV\u0406DIA-H200"`},
 		},
 		"longer than 160": {
-			{`{"` + strings.Repeat("a", 200) + `":1}`}, {`{"` + strings.Repeat("a", MaxQuotaText-6) + `":1}`},
-			{`{"` + strings.Repeat("\u200b", 21000) + `":1}`}, {`{"` + strings.Repeat("\U0001f600", 63) + `":1}`},
+			{`{"` + strings.Repeat("a", 200) + `":1}`}, {`{"` + strings.Repeat("a", maxText-6) + `":1}`},
+			{`{"` + strings.Repeat("\u200b", maxText/4) + `":1}`}, {`{"` + strings.Repeat("\U0001f600", 63) + `":1}`},
 		},
-		"at most 65536 are read": {{strings.Repeat(" ", MaxQuotaText) + `{}`}, {strings.Repeat("a", 1<<20)}, {strings.Repeat("\x00", 1<<20)}},
-		"more than 256 entries":  {{manyCards(MaxQuotaEntries + 1)}},
-		"more mistakes":          {{repeated(`"A B":1`)}, {repeated(`"` + strings.Repeat(`\u0000`, 30) + `":1`)}, {repeated(`"A":1`)}},
+		fmt.Sprintf("at most %d are read", maxText): {{strings.Repeat(" ", maxText) + `{}`}, {strings.Repeat("a", 1<<20)}, {strings.Repeat("\x00", 1<<20)}},
+		"more than 256 entries":                     {{manyCards(MaxQuotaEntries + 1)}},
+		"more mistakes":                             {{repeated(`"A B":1`)}, {repeated(`"` + strings.Repeat(`\u0000`, maxText/MaxQuotaEntries/8) + `":1`)}, {repeated(`"A":1`)}},
 	}
-	t.Run("quota", func(t *testing.T) { refused(t, ParseQuota, all) })
-	t.Run("request", func(t *testing.T) { refused(t, ParseTotals, all) })
 }
 
 // manyCards is a quota of n cards, one of each.
 func manyCards(n int) string {
 	quota := Quota{}
 	for i := range n {
-		quota[Name("C"+strings.Repeat("c", i%60)+string(rune('a'+i/60)))] = 1
+		quota[Name(fmt.Sprintf("C%d", i))] = 1
 	}
 	return quota.String()
 }

@@ -17,10 +17,12 @@ type Request struct {
 }
 
 // MaxAlternatives bounds the alternatives of one request, MaxRequestText the
-// bytes of its text, spaces included.
+// bytes of its text, spaces included. MaxTotalsText bounds the text of Totals: tenants write
+// them into any number of PodGroups, and the operator keeps all PodGroups.
 const (
 	MaxAlternatives = 16
 	MaxRequestText  = 4 << 10
+	MaxTotalsText   = 8 << 10
 )
 
 // ParseRequest parses the annotation volcano.sh/card.name. It ignores spaces around a name.
@@ -93,10 +95,10 @@ type Total struct {
 }
 
 // ParseTotals parses the annotation volcano.sh/card.request: one JSON object, card request to
-// whole number. It sorts the entries, so that equal annotations give equal results.
+// whole number, of at most MaxTotalsText bytes. It sorts the entries, so that equal annotations give equal results.
 func ParseTotals(text string) (Totals, error) {
 	var totals Totals
-	err := parseCounts(text, func(key string, count Count) error {
+	err := parseCounts(text, MaxTotalsText, func(key string, count Count) error {
 		request, err := ParseRequest(key)
 		if err != nil {
 			return err

@@ -2,12 +2,17 @@ package cli
 
 import (
 	"context"
+	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/pager"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/internal/strip"
 )
 
 // listAll calls take for each object of a kind. The objects come in pages and without what no command
@@ -15,14 +20,13 @@ import (
 // API server keeps the state of the first page for some minutes. If that is too short for all pages,
 // the pager lists everything again without pages. newList returns an empty list.
 func listAll[T runtime.Object](ctx context.Context, c client.Client, newList func() client.ObjectList, take func(T), options ...client.ListOption) error {
-	var kept keptPods
 	pages := pager.New(func(ctx context.Context, page metav1.ListOptions) (runtime.Object, error) {
 		list := newList()
 		paged := client.ListOptions{Limit: page.Limit, Continue: page.Continue}
 		if err := c.List(ctx, list, append(options, &paged)...); err != nil {
 			return nil, err
 		}
-		return list, meta.EachListItem(list, kept.dropUnread)
+		return list, meta.EachListItem(list, dropUnread)
 	})
 	list, _, err := pages.List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -34,4 +38,21 @@ func listAll[T runtime.Object](ctx context.Context, c client.Client, newList fun
 		}
 		return nil
 	})
+}
+
+// dropUnread drops what is not read of an object, and bounds what is kept of objects that tenants write.
+func dropUnread(object runtime.Object) error {
+	switch kept := object.(type) {
+	case *corev1.Pod:
+		strip.ListedPod(kept)
+	case *v1beta1.PodGroup:
+		strip.ListedPodGroup(kept)
+	default:
+		accessor, err := meta.Accessor(object)
+		if err != nil {
+			return fmt.Errorf("list: %w", err)
+		}
+		accessor.SetManagedFields(nil)
+	}
+	return nil
 }

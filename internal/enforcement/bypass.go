@@ -134,12 +134,12 @@ func bypassReason(pod *corev1.Pod, schedulers []string, first Provenance) string
 	return ""
 }
 
-// requestsCard reports whether a pod requests a card resource. Most pods of other
-// schedulers do not.
+// requestsCard reports whether a pod requests a card resource. Most pods of other schedulers do not. A
+// request of 0 takes no card.
 func requestsCard(pod *corev1.Pod, inv *card.Inventory) bool {
 	names := func(c corev1.Container) bool {
-		for resource := range c.Resources.Requests {
-			if inv.IsCard(resource) {
+		for resource, quantity := range c.Resources.Requests {
+			if quantity.Sign() > 0 && inv.IsCard(resource) {
 				return true
 			}
 		}

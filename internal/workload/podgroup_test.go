@@ -114,7 +114,7 @@ func announced(request string, least *corev1.ResourceList, inv ...*card.Inventor
 
 // What texts are refused, and why, is tested with card.ParseTotals.
 func TestAJobThatAnnouncesNonsenseIsRefused(t *testing.T) {
-	for text, want := range map[string]string{"": "is not a JSON object", `{"H200":0.5}`: "write a whole number", strings.Repeat("{", 1<<20): "at most 65536 are read"} {
+	for text, want := range map[string]string{"": "is not a JSON object", `{"H200":0.5}`: "write a whole number", strings.Repeat("{", 1<<20): "at most 8192 are read"} {
 		got, refusal := announced(text, least("nvidia.com/gpu", "1", "cpu", "1"))
 		refused(t, refusal, "GetTaskRequestResourceFailed", "PodGroup annotation volcano.sh/card.request: ", want)
 		check.Equal(t, "a refused job announces something", quota.JobRequest{}, got)

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -75,11 +76,21 @@ func bypassTests(t *testing.T, w *env) {
 	empty := charged("", "h200-0", 0)
 	empty.Annotations[v1alpha1.AnnotationChargedQueue] = ""
 	leaveOut := "leave the annotation out, and name the queue by scheduling.volcano.sh/queue-name"
+	ofContainers := func(count int, cards int64) *corev1.Pod {
+		pod := podOf("chat", podSpecWith("volcano", gpu, cards))
+		for len(pod.Spec.Containers) < count {
+			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: fmt.Sprint("c", len(pod.Spec.Containers)), Image: "i"})
+		}
+		return pod
+	}
 	for name, tc := range map[string]struct {
 		as   client.Client
 		pod  *corev1.Pod
 		want []string
 	}{
+		"512 containers":                        {tenant, ofContainers(512, 1), nil},
+		"513 containers":                        {tenant, ofContainers(513, 1), []string{"requests nvidia.com/gpu and has 513 containers", "at most 512"}},
+		"513 containers without cards":          {tenant, ofContainers(513, 0), nil},
 		"a record, another scheduler":           {tenant, charged("", "", 0), []string{"has the annotation cardquota.dev/charged-queue and names schedulerName default-scheduler", "only the scheduler volcano writes it", leaveOut}},
 		"a record and a node":                   {tenant, charged("", "h200-0", 0), []string{"and sets spec.nodeName h200-0", leaveOut}},
 		"a record and a node, our scheduler":    {tenant, charged("volcano", "h200-0", 0), []string{"and sets spec.nodeName h200-0", leaveOut}},

@@ -45,6 +45,7 @@ func BypassPolicy(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePo
 				{Name: "charged", Expression: annotationExpr("object", v1alpha1.AnnotationChargedQueue)},
 			},
 			Validations: []admissionv1.Validation{
+				manyContainersValidation(),
 				{
 					Expression: `variables.asked.size() == 0 || variables.scheduler in variables.schedulers`,
 					Message:    "a pod that requests a card must be placed by the scheduler that enforces card quotas",
@@ -66,6 +67,22 @@ func BypassPolicy(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePo
 				forgedChargeValidation(),
 			},
 		})
+}
+
+// maxContainers bounds the containers of a pod that requests a card, init containers included. Kubernetes
+// has no bound, and schedulers keep whole pods.
+const maxContainers = 512
+
+// manyContainersValidation refuses a pod with cards and very many containers. It comes first, because what
+// follows looks at all of them.
+func manyContainersValidation() admissionv1.Validation {
+	most := strconv.Itoa(maxContainers)
+	return admissionv1.Validation{
+		Expression: `variables.containers.size() <= ` + most + ` || variables.asked.size() == 0`,
+		Message:    "a pod that requests a card must have at most " + most + " containers",
+		MessageExpression: `'pod ' + variables.pod + ' requests ' + variables.asked.join(', ') + ' and has ' + string(variables.containers.size()) +` +
+			` ' containers, but a pod with cards has at most ` + most + `, init containers included: divide it into several pods'`,
+	}
 }
 
 // forgedChargeValidation refuses the charged-queue annotation on a pod that our scheduler

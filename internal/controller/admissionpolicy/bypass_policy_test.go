@@ -2,13 +2,17 @@ package admissionpolicy
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/cel-go/cel"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/apiserver/pkg/cel/environment"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
@@ -52,6 +56,33 @@ func TestPolicyNamesTheCardsAndTheSchedulers(t *testing.T) {
 	controls := metav1.GetControllerOf(p)
 	check.That(t, controls != nil && controls.UID == "u" && !*controls.BlockOwnerDeletion, "owner %+v", controls)
 	check.That(t, BypassPolicy(owner, hostile, nil) == nil, "a policy about no card")
+}
+
+// TestContainersOfPodsWithCardsAreBounded evaluates the rule as the API server does.
+func TestContainersOfPodsWithCardsAreBounded(t *testing.T) {
+	set, err := environment.MustBaseEnvSet(version.MajorMinor(1, 34), true).Extend(environment.VersionedOptions{
+		IntroducedVersion: version.MajorMinor(1, 0), EnvOptions: []cel.EnvOption{cel.Variable("variables", cel.DynType)},
+	})
+	check.NoError(t, err)
+	evaluate := func(expression string, containers int, asked ...string) any {
+		ast, issues := set.StoredExpressionsEnv().Compile(expression)
+		check.NoError(t, issues.Err())
+		program, err := set.StoredExpressionsEnv().Program(ast)
+		check.NoError(t, err)
+		answer, _, err := program.Eval(map[string]any{"variables": map[string]any{"containers": make([]any, containers), "asked": asked, "pod": "train"}})
+		check.NoError(t, err)
+		return answer.Value()
+	}
+	rule := BypassPolicy(owner, effective(nil), cards).Spec.Validations[0]
+	for _, tc := range []struct {
+		containers int
+		asked      []string
+		want       bool
+	}{{512, []string{"nvidia.com/gpu"}, true}, {513, []string{"nvidia.com/gpu"}, false}, {20_000, nil, true}} {
+		check.Equal(t, fmt.Sprintf("a pod of %d containers that requests %v is admitted", tc.containers, tc.asked), any(tc.want), evaluate(rule.Expression, tc.containers, tc.asked...))
+	}
+	want := "pod train requests nvidia.com/gpu and has 513 containers, but a pod with cards has at most 512, init containers included: divide it into several pods"
+	check.Equal(t, "message", any(want), evaluate(rule.MessageExpression, 513, "nvidia.com/gpu"))
 }
 
 func TestExemptAccounts(t *testing.T) {

@@ -64,7 +64,7 @@ func TestVariablesComeBeforeTheirUse(t *testing.T) {
 func TestMaxGracePeriod(t *testing.T) {
 	for seconds, want := range map[int64]string{0: "3600", 30: "30"} {
 		spec := effective(func(s *v1alpha1.ServiceTypePolicySpec) { s.Admission.MaxTerminationGracePeriodSeconds = seconds })
-		rule := BypassPolicy(owner, spec, cards).Spec.Validations[2].Expression
+		rule := BypassPolicy(owner, spec, cards).Spec.Validations[3].Expression
 		check.That(t, strings.HasSuffix(rule, "<= "+want), "%d: new pods by %s, want a limit of %s", seconds, rule, want)
 		for _, i := range []int{0, 1} { // deletions and evictions
 			condition := ChargePolicy(owner, spec, cards).Spec.MatchConditions[i].Expression

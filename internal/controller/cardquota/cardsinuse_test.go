@@ -11,6 +11,7 @@ import (
 	"cardquota.dev/operator/internal/cardinventory"
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/cardseconds"
+	"cardquota.dev/operator/internal/strip"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 )
@@ -117,5 +118,5 @@ func TestTheCacheKeepsTheStartOfPods(t *testing.T) {
 	at := metav1.NewTime(time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC))
 	pod := builder.Pod("lab", "p").Running("a").Obj()
 	pod.Status.StartTime = &at
-	check.Equal(t, "start", at.Time, cardquota.HeldSince(stripPod(pod, &sharedParts{})))
+	check.Equal(t, "start", at.Time, cardquota.HeldSince(strip.Pod(pod)))
 }

@@ -20,6 +20,7 @@ import (
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/strip"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -157,7 +158,7 @@ func (r *Reconciler) countMembers(ctx context.Context, owners map[string]*v1alph
 
 func (c *memberCounter) visitPodGroup(object runtime.Object) error {
 	if group, ok := object.(*v1beta1.PodGroup); ok && c.owners[workload.PodGroupQueue(group)] != nil {
-		c.addPodGroup(stripGroup(group))
+		c.addPodGroup(strip.PodGroup(group))
 	}
 	return nil
 }
@@ -172,7 +173,8 @@ func (c *memberCounter) visitPod(ctx context.Context, scheduler string, object r
 	if !ok {
 		return nil
 	}
-	pod := &corev1.Pod{ObjectMeta: stripMeta(found.ObjectMeta, nil), Spec: corev1.PodSpec{SchedulerName: scheduler}}
+	pod := strip.PodMetadata(&found.ObjectMeta)
+	pod.Spec.SchedulerName = scheduler
 	key := client.ObjectKey{Namespace: pod.Namespace, Name: workload.PodGroupName(pod)}
 	if !c.groups[key] {
 		if c.owners[(&workload.Resolver{}).Queue(pod, nil, "")] == nil {

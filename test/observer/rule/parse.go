@@ -22,6 +22,7 @@ const (
 	maxAlternatives  = 16
 	maxRequestLength = 4 << 10
 	maxQuotaLength   = 64 << 10
+	maxTotalsLength  = 8 << 10
 	maxQuotaEntries  = 256
 )
 
@@ -71,7 +72,7 @@ type Quota map[string]int64
 // ParseQuota parses volcano.sh/card.quota and volcano.sh/card.allocated.
 func ParseQuota(text string) (Quota, error) {
 	quota := Quota{}
-	err := parseCounts(text, func(key string, count int64) error {
+	err := parseCounts(text, maxQuotaLength, func(key string, count int64) error {
 		if !IsCardName(key) {
 			return fmt.Errorf("<%s> is no card name", key)
 		}
@@ -90,7 +91,7 @@ type Total struct {
 // ParseTotals parses volcano.sh/card.request.
 func ParseTotals(text string) ([]Total, error) {
 	var totals []Total
-	err := parseCounts(text, func(key string, count int64) error {
+	err := parseCounts(text, maxTotalsLength, func(key string, count int64) error {
 		names, err := ParseRequest(key)
 		if slices.ContainsFunc(totals, func(t Total) bool { return slices.Equal(t.Cards, names) }) {
 			return fmt.Errorf("<%s> stands twice", key)
@@ -103,8 +104,8 @@ func ParseTotals(text string) ([]Total, error) {
 
 // parseCounts parses one JSON object of whole numbers from 0 to MaxCount without duplicate
 // keys.
-func parseCounts(text string, take func(key string, count int64) error) error {
-	if len(text) > maxQuotaLength {
+func parseCounts(text string, maxLength int, take func(key string, count int64) error) error {
+	if len(text) > maxLength {
 		return fmt.Errorf("is %d bytes long", len(text))
 	}
 	decoder := json.NewDecoder(strings.NewReader(text))

@@ -11,14 +11,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	resourcehelper "k8s.io/component-helpers/resource"
-	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
-	"cardquota.dev/operator/internal/testing/seed"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -78,7 +76,7 @@ func TestListsDropWhatIsNotRead(t *testing.T) {
 		var facts []string
 		for _, fact := range []any{
 			resolver.Request(pod), resolver.Usage(pod, nil, nil), workload.ReferenceFor(pod), workload.HostPorts(&pod.Spec), enforcement.ProvenanceOf(pod),
-			resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{UseStatusResources: true}), pod.Status.NominatedNodeName, pod.Spec.Containers[0].Image,
+			requestedBy(pod), pod.Status.NominatedNodeName, pod.Spec.Containers[0].Image,
 		} {
 			facts = append(facts, fmt.Sprintf("%+v", fact))
 		}
@@ -90,6 +88,15 @@ func TestListsDropWhatIsNotRead(t *testing.T) {
 		return facts
 	}
 	check.Equal(t, "what is made of the pod", describe(whole), describe(kept))
+}
+
+// requestedBy returns what a pod requests now, as texts.
+func requestedBy(pod *corev1.Pod) map[corev1.ResourceName]string {
+	texts := map[corev1.ResourceName]string{}
+	for name, quantity := range resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{UseStatusResources: true}) {
+		texts[name] = quantity.String()
+	}
+	return texts
 }
 
 // TestOnlyTheSimulationKeepsImagesOfNodes: they are as large as the rest of a node.
@@ -104,33 +111,4 @@ func TestOnlyTheSimulationKeepsImagesOfNodes(t *testing.T) {
 	simulated, _, err := readSimulated(t.Context(), r, defaultSystemNamespace)
 	check.NoError(t, err)
 	check.That(t, len(simulated.Nodes) == 1 && len(simulated.Nodes[0].Status.Images) == 1, "nodes of the simulation %v", simulated.Nodes)
-}
-
-// TestPodsShareEqualResources: whatever other pods request, a pod keeps what it requests.
-func TestPodsShareEqualResources(t *testing.T) {
-	list := func(cpu, gpus string) corev1.ResourceList {
-		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), builder.GPU: resource.MustParse(gpus)}
-	}
-	seed.Check(t, func(t *rapid.T) {
-		var kept keptPods
-		quantity := rapid.SampledFrom([]string{"0", "1", "1000m", "11", "1k"})
-		for range rapid.IntRange(1, 8).Draw(t, "pods") {
-			cpu, gpus := quantity.Draw(t, "cpu"), quantity.Draw(t, "gpus")
-			got, want := kept.shareList(list(cpu, gpus)), list(cpu, gpus)
-			for name, quantity := range want {
-				own := got[name]
-				check.That(t, len(got) == len(want) && own.Cmp(quantity) == 0, "%s is %s, want %s", name, own.String(), quantity.String())
-			}
-		}
-	})
-	var kept keptPods
-	for i := range 2 * maxSharedLists {
-		kept.shareList(list(fmt.Sprint(i), "1"))
-		check.Must(t, len(kept.lists) <= maxSharedLists, "%d lists are known", len(kept.lists))
-	}
-	one := kept.shareList(list("1", "2"))
-	one[builder.GPU] = resource.MustParse("9") // what is shared changes in both
-	again := kept.shareList(list("1", "2"))
-	gpus := again[builder.GPU]
-	check.That(t, gpus.Value() == 9, "equal lists are not shared: %v", again)
 }

@@ -1,4 +1,4 @@
-package cardquota
+package strip
 
 import (
 	"encoding/json"
@@ -66,9 +66,9 @@ func TestStrippedPodGroupsCountAlike(t *testing.T) {
 		whole := &v1beta1.PodGroup{ObjectMeta: heavy(nil), Spec: v1beta1.PodGroupSpec{Queue: "q", MinMember: 3,
 			MinResources: &corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("4")}}, Status: v1beta1.PodGroupStatus{Phase: v1beta1.PodGroupInqueue}}
 		change(whole)
-		stripped := stripGroup(whole.DeepCopy())
+		stripped := PodGroup(whole.DeepCopy())
 		got := weight(stripped.ObjectMeta)
-		check.That(t, got <= card.MaxQuotaText+1000, "its metadata weighs %d bytes", got)
+		check.That(t, got <= card.MaxTotalsText+1000, "its metadata weighs %d bytes", got)
 		check.Equal(t, "the stripped PodGroup counts differently", shownOf(whole), shownOf(stripped))
 		is, was := workload.PodGroupQueue(stripped), workload.PodGroupQueue(whole)
 		check.That(t, is == was, "it is in queue %s, as a whole in %s", is, was)
@@ -123,7 +123,7 @@ func TestAHeavyPodGroupWeighsLittleInTheCache(t *testing.T) {
 	}) {
 		whole := &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "g"}, Spec: v1beta1.PodGroupSpec{Queue: "q", MinResources: many("", 0)}}
 		change(whole)
-		stripped := stripGroup(whole.DeepCopy())
+		stripped := PodGroup(whole.DeepCopy())
 		if got := size(t, stripped); got > 8<<10 {
 			t.Errorf("it weighs %d bytes of %d", got, size(t, whole))
 		}

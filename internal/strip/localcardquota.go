@@ -1,0 +1,24 @@
+package strip
+
+import (
+	"cardquota.dev/operator/api/v1alpha1"
+)
+
+// maxOwners bounds the owners of a LocalCardQuota. The operator makes it with one, and deletes one that has
+// more.
+const maxOwners = 2
+
+// LocalCardQuota returns what the operator reads of a LocalCardQuota. Where tenants may create some, they
+// may keep those that the operator deletes, by a finalizer. Of a LocalCardQuota that the operator did not
+// make only the name and the owners are kept, which its deletion needs.
+func LocalCardQuota(view *v1alpha1.LocalCardQuota) *v1alpha1.LocalCardQuota {
+	kept := &v1alpha1.LocalCardQuota{TypeMeta: view.TypeMeta, ObjectMeta: stripMeta(&view.ObjectMeta, nil, nil)}
+	kept.OwnerReferences = nil
+	for i := range view.OwnerReferences[:min(len(view.OwnerReferences), maxOwners)] {
+		kept.OwnerReferences = append(kept.OwnerReferences, stripOwner(&view.OwnerReferences[i]))
+	}
+	if len(kept.OwnerReferences) == 1 && kept.OwnerReferences[0].Kind == "CardQuota" && kept.OwnerReferences[0].Name == view.Name {
+		kept.Status = view.Status // only the operator writes it, within its schema
+	}
+	return kept
+}
