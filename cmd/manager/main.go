@@ -4,28 +4,20 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"maps"
-	"net/http"
 	"os"
-	"sync/atomic"
 
-	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/features"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -113,7 +105,7 @@ func run(f flags) error {
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        scheme,
 		Cache:                         cacheOptions(f),
-		Metrics:                       metricsOptions(f, page),
+		Metrics:                       metricsserver.Options{BindAddress: noAddress}, // addMetricsServer adds another one
 		WebhookServer:                 webhooks.server,
 		HealthProbeBindAddress:        f.probeAddress,
 		PprofBindAddress:              f.pprofAddress,
@@ -126,6 +118,9 @@ func run(f flags) error {
 		return fmt.Errorf("make manager: %w", err)
 	}
 	ctx := ctrl.SetupSignalHandler()
+	if err := addMetricsServer(ctx, mgr, f, page); err != nil {
+		return err
+	}
 	nodes := controller.NewNodeInventory(mgr.GetCache())
 	if err := mgr.Add(nodes); err != nil {
 		return fmt.Errorf("add nodes: %w", err)
@@ -173,66 +168,6 @@ func cacheOptions(f flags) cache.Options {
 	return controller.TransformWatches(options)
 }
 
-// metricsOptions returns where the page of metrics is served, and to whom. It takes the place of the
-// server's own page.
-func metricsOptions(f flags, page http.Handler) metricsserver.Options {
-	return metricsserver.Options{BindAddress: f.metricsAddress, SecureServing: f.secureMetrics, FilterProvider: func(config *rest.Config, client *http.Client) (metricsserver.Filter, error) {
-		if !f.secureMetrics {
-			return func(logr.Logger, http.Handler) (http.Handler, error) { return page, nil }, nil
-		}
-		check, err := filters.WithAuthenticationAndAuthorization(config, client)
-		if err != nil {
-			return nil, err
-		}
-		return func(log logr.Logger, _ http.Handler) (http.Handler, error) { return check(log, page) }, nil
-	}}
-}
-
-// webhookServer is the webhook server and the source of its certificate.
-type webhookServer struct {
-	flags
-	// server is nil without webhooks, rotator when the operator does not sign the certificate.
-	server  ctrlwebhook.Server
-	rotator *selfsigned.Rotator
-}
-
-func newWebhookServer(f flags) (*webhookServer, error) {
-	h := &webhookServer{flags: f}
-	options := ctrlwebhook.Options{Port: f.webhookPort, CertDir: f.webhookCertDir}
-	if f.webhookClientCA != "" {
-		only, err := requireClientCertificates(f.webhookClientCA)
-		if err != nil {
-			return nil, err
-		}
-		options.TLSOpts = append(options.TLSOpts, only)
-	}
-	switch f.certificates {
-	case certificatesSelf:
-		h.rotator = selfsigned.New(f.operatorNamespace)
-		options.TLSOpts = append(options.TLSOpts, func(config *tls.Config) { config.GetCertificate = h.rotator.GetCertificate })
-		h.server = ctrlwebhook.NewServer(options)
-	case certificatesFiles:
-		h.server = ctrlwebhook.NewServer(options)
-	}
-	return h, nil
-}
-
-// requireClientCertificates makes a server require client certificates that an authority in the
-// file has signed.
-func requireClientCertificates(file string) (func(*tls.Config), error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("read --webhook-client-ca-file: %w", err)
-	}
-	authorities := x509.NewCertPool()
-	if !authorities.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("read --webhook-client-ca-file: %s holds no certificate", file)
-	}
-	return func(config *tls.Config) {
-		config.ClientCAs, config.ClientAuth = authorities, tls.RequireAndVerifyClientCert
-	}, nil
-}
-
 // setupWebhooks adds the webhooks to the manager, which is ready when they answer.
 func (w *webhookServer) setupWebhooks(ctx context.Context, mgr ctrl.Manager, nodes *controller.NodeInventory) error {
 	if w.certificates == certificatesOff {
@@ -254,23 +189,4 @@ func (w *webhookServer) setupWebhooks(ctx context.Context, mgr ctrl.Manager, nod
 		}
 	}
 	return nil
-}
-
-// startedCheck is a readiness check: it connects to the server. A server that requires client
-// certificates refuses that with a line in its log, so there the check runs until it first
-// succeeds: the program ends when the server stops.
-func (w *webhookServer) startedCheck() healthz.Checker {
-	look := w.server.StartedChecker()
-	if w.webhookClientCA == "" {
-		return look
-	}
-	var once atomic.Bool
-	return func(request *http.Request) error {
-		if once.Load() {
-			return nil
-		}
-		err := look(request)
-		once.Store(err == nil)
-		return err
-	}
 }

@@ -6,9 +6,9 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/pprof"
+	"time"
 
 	"k8s.io/client-go/rest"
 	certutil "k8s.io/client-go/util/cert"
@@ -17,6 +17,8 @@ import (
 	"volcano.sh/apis/pkg/apis/helpers"
 	"volcano.sh/volcano/cmd/scheduler/app/options"
 	commonutil "volcano.sh/volcano/pkg/util"
+
+	"cardquota.dev/operator/internal/boundedserver"
 )
 
 // startServers starts the health and metrics servers and returns when they listen. They run
@@ -76,21 +78,29 @@ func metricsHandler(opt *options.ServerOption) http.Handler {
 	return mux
 }
 
+// maxConnections is how many clients may be connected to one port: any pod may reach it until a
+// NetworkPolicy closes it.
+const maxConnections = 64
+
+// A reader with another token for each scrape costs the API server a review each time.
+const (
+	reviewsPerSecond = 20
+	reviewsAtOnce    = 40
+)
+
 func startServer(ctx context.Context, address string, handler http.Handler, config *tls.Config) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	bounded := &boundedserver.Server{Address: address, Handler: handler, TLS: config, Limits: boundedserver.Limits{
+		Connections: maxConnections,
+		Header:      helpers.DefaultReadHeaderTimeout,
+		Request:     helpers.DefaultReadTimeout,
+		Response:    helpers.DefaultWriteTimeout,
+		Idle:        time.Minute,
+	}}
+	listener, err := bounded.Listen(ctx)
 	if err != nil {
-		return fmt.Errorf("listen on %s: %w", address, err)
+		return err
 	}
-	if config != nil {
-		listener = tls.NewListener(listener, config)
-	}
-	server := &http.Server{
-		Handler:           handler,
-		MaxHeaderBytes:    helpers.DefaultMaxHeaderBytes,
-		ReadHeaderTimeout: helpers.DefaultReadHeaderTimeout,
-		ReadTimeout:       helpers.DefaultReadTimeout,
-		WriteTimeout:      helpers.DefaultWriteTimeout,
-	}
+	server := bounded.HTTPServer()
 	context.AfterFunc(ctx, func() { _ = server.Close() })
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
@@ -131,6 +141,8 @@ func withAuthentication(config *rest.Config, handler http.Handler, certificate *
 	if err != nil {
 		return nil, nil, fmt.Errorf("API server: %w", err)
 	}
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst = reviewsPerSecond, reviewsAtOnce
 	filter, err := filters.WithAuthenticationAndAuthorization(config, client)
 	if err != nil {
 		return nil, nil, fmt.Errorf("authentication of readers: %w", err)

@@ -55,7 +55,7 @@ func TestServersEndWithTheirContext(t *testing.T) {
 	check.NoError(t, startServers(ctx, opt, healthHandler(fixedState("fine")), nil))
 	stop()
 	opt.HealthzBindAddress = "256.0.0.1:1"
-	check.Says(t, startServers(t.Context(), opt, nil, nil), "listen on 256.0.0.1:1")
+	check.Says(t, startServers(t.Context(), opt, nil, nil), "listen at 256.0.0.1:1")
 	opt = &options.ServerOption{EnableHealthz: true, HealthzBindAddress: "127.0.0.1:0", CaCertData: []byte("x"), CertData: []byte("x"), KeyData: []byte("x")}
 	check.Says(t, startServers(t.Context(), opt, nil, nil), "serving certificate")
 }

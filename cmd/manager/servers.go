@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/client-go/rest"
+	certutil "k8s.io/client-go/util/cert"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"cardquota.dev/operator/internal/boundedserver"
+	selfsigned "cardquota.dev/operator/internal/webhook/certificates"
+)
+
+// noAddress is the address of a server that does not run.
+const noAddress = "0"
+
+// Any pod may reach both ports until a NetworkPolicy closes them, so clients get little of the memory and
+// none of it for long. An idle connection with TLS takes about 20 KiB.
+var (
+	// API servers open a connection for each request that is under way.
+	webhookLimits = boundedserver.Limits{Connections: 1024, Header: 5 * time.Second, Request: 15 * time.Second, Response: 20 * time.Second, Idle: time.Minute}
+	// A page of metrics may take as long as the longest scrape timeout in use.
+	metricsLimits = boundedserver.Limits{Connections: 64, Header: 5 * time.Second, Request: 10 * time.Second, Response: 40 * time.Second, Idle: time.Minute}
+)
+
+// A reader with another token for each scrape costs the API server a review each time.
+const (
+	reviewsPerSecond = 20
+	reviewsAtOnce    = 40
+)
+
+// addMetricsServer serves the page of metrics. With --secure-metrics it is for readers whose token may
+// get it. The certificate is self-signed, as that of Kubernetes' own programs.
+func addMetricsServer(ctx context.Context, mgr ctrl.Manager, f flags, page http.Handler) error {
+	if f.metricsAddress == noAddress {
+		return nil
+	}
+	bounded := &boundedserver.Server{Address: f.metricsAddress, Limits: metricsLimits}
+	if f.secureMetrics {
+		config := rest.CopyConfig(mgr.GetConfig())
+		config.QPS, config.Burst = reviewsPerSecond, reviewsAtOnce
+		filter, err := filters.WithAuthenticationAndAuthorization(config, mgr.GetHTTPClient())
+		if err != nil {
+			return fmt.Errorf("protect the metrics: %w", err)
+		}
+		if page, err = filter(ctrl.Log.WithName("metrics"), page); err != nil {
+			return fmt.Errorf("protect the metrics: %w", err)
+		}
+		if bounded.TLS, err = newSelfSigned(); err != nil {
+			return err
+		}
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", page)
+	bounded.Handler = mux
+
+	listener, err := bounded.Listen(ctx)
+	if err != nil {
+		return fmt.Errorf("serve metrics: %w", err)
+	}
+	if err := mgr.Add(&manager.Server{Name: "metrics", Server: bounded.HTTPServer(), Listener: listener}); err != nil {
+		return fmt.Errorf("serve metrics: %w", err)
+	}
+	return nil
+}
+
+// newSelfSigned returns a configuration with a new certificate for localhost.
+func newSelfSigned() (*tls.Config, error) {
+	certificate, key, err := certutil.GenerateSelfSignedCertKeyWithFixtures("localhost", []net.IP{{127, 0, 0, 1}}, nil, "")
+	if err != nil {
+		return nil, fmt.Errorf("make a certificate for the metrics: %w", err)
+	}
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		return nil, fmt.Errorf("make a certificate for the metrics: %w", err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
+}
+
+// webhookServer is the webhook server and the source of its certificate.
+type webhookServer struct {
+	flags
+	// server is nil without webhooks, rotator when the operator does not sign the certificate.
+	server  ctrlwebhook.Server
+	rotator *selfsigned.Rotator
+}
+
+func newWebhookServer(f flags) (*webhookServer, error) {
+	h := &webhookServer{flags: f}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if f.webhookClientCA != "" {
+		authorities, err := readAuthorities(f.webhookClientCA)
+		if err != nil {
+			return nil, err
+		}
+		config.ClientCAs, config.ClientAuth = authorities, tls.RequireAndVerifyClientCert
+	}
+	if f.certificates == certificatesOff {
+		return h, nil
+	}
+	if f.certificates == certificatesSelf {
+		h.rotator = selfsigned.New(f.operatorNamespace)
+		config.GetCertificate = h.rotator.GetCertificate
+	}
+	h.server = &boundedWebhooks{
+		Server:  ctrlwebhook.NewServer(ctrlwebhook.Options{WebhookMux: http.NewServeMux()}),
+		address: net.JoinHostPort("", strconv.Itoa(f.webhookPort)), folder: f.webhookCertDir, config: config,
+	}
+	return h, nil
+}
+
+// readAuthorities reads the authorities whose clients the webhooks answer.
+func readAuthorities(file string) (*x509.CertPool, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read --webhook-client-ca-file: %w", err)
+	}
+	authorities := x509.NewCertPool()
+	if !authorities.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("read --webhook-client-ca-file: %s holds no certificate", file)
+	}
+	return authorities, nil
+}
+
+// startedCheck is a readiness check: it connects to the server. A server that requires client
+// certificates refuses that with a line in its log, so there the check runs until it first
+// succeeds: the program ends when the server stops.
+func (w *webhookServer) startedCheck() healthz.Checker {
+	look := w.server.StartedChecker()
+	if w.webhookClientCA == "" {
+		return look
+	}
+	var once atomic.Bool
+	return func(request *http.Request) error {
+		if once.Load() {
+			return nil
+		}
+		err := look(request)
+		once.Store(err == nil)
+		return err
+	}
+}
+
+// boundedWebhooks is the webhook server of controller-runtime, which counts requests, on a bounded port.
+type boundedWebhooks struct {
+	ctrlwebhook.Server
+	address string
+	// folder has the files of the certificate, unless config has a source of it.
+	folder string
+	config *tls.Config
+}
+
+// Start serves the webhooks until ctx ends.
+func (w *boundedWebhooks) Start(ctx context.Context) error {
+	config := w.config.Clone()
+	if config.GetCertificate == nil {
+		watcher, err := certwatcher.New(filepath.Join(w.folder, "tls.crt"), filepath.Join(w.folder, "tls.key"))
+		if err != nil {
+			return fmt.Errorf("read the certificate of the webhooks: %w", err)
+		}
+		config.GetCertificate = watcher.GetCertificate
+		go func() {
+			if err := watcher.Start(ctx); err != nil {
+				ctrl.Log.Error(err, "watch the certificate of the webhooks")
+			}
+		}()
+	}
+	bounded := &boundedserver.Server{Address: w.address, Handler: w.WebhookMux(), TLS: config, Limits: webhookLimits}
+	return bounded.Start(ctx)
+}
+
+// StartedChecker returns a readiness check that connects to the server.
+func (w *boundedWebhooks) StartedChecker() healthz.Checker {
+	dialer := &net.Dialer{Timeout: 10 * time.Second}
+	return func(*http.Request) error {
+		// It only asks whether the server answers. The API server verifies the certificate.
+		connection, err := tls.DialWithDialer(dialer, "tcp", w.address, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // see above
+		if err != nil {
+			return fmt.Errorf("webhook server is not reachable: %w", err)
+		}
+		if err := connection.Close(); err != nil {
+			return fmt.Errorf("webhook server is not reachable: %w", err)
+		}
+		return nil
+	}
+}

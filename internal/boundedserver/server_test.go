@@ -1,0 +1,152 @@
+package boundedserver
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// startServer starts a server and returns its address.
+func startServer(t *testing.T, s *Server) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	check.NoError(t, err)
+	s.Address = listener.Addr().String()
+	check.NoError(t, listener.Close())
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Start(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		check.NoError(t, <-ended)
+	})
+	for range 200 {
+		if connection, err := net.Dial("tcp", s.Address); err == nil {
+			check.NoError(t, connection.Close())
+			return s.Address
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("the server does not listen")
+	return ""
+}
+
+// answer is a handler that answers "yes".
+var answer = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "yes") })
+
+// newLimits returns limits for so many connections, and short times.
+func newLimits(connections int) Limits {
+	return Limits{Connections: connections, Header: 300 * time.Millisecond, Request: time.Second, Response: time.Second, Idle: 300 * time.Millisecond}
+}
+
+// get asks the server once, and fails after some seconds.
+func get(t *testing.T, client *http.Client, url string) (protocol string, err error) {
+	t.Helper()
+	client.Timeout = 5 * time.Second
+	response, err := client.Get(url)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	check.That(t, err != nil || string(body) == "yes", "body %q", body)
+	return response.Proto, err
+}
+
+// TestClientsOfHTTP2GetHTTP1: one connection of HTTP/2 carries hundreds of requests.
+func TestClientsOfHTTP2GetHTTP1(t *testing.T) {
+	certificates := httptest.NewUnstartedServer(nil)
+	certificates.StartTLS()
+	defer certificates.Close()
+	config := certificates.TLS.Clone()
+	config.NextProtos = []string{"h2"}
+	address := startServer(t, &Server{Handler: answer, TLS: config, Limits: newLimits(4)})
+
+	client := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	protocol, err := get(t, client, "https://"+address)
+	check.NoError(t, err)
+	check.Equal(t, "protocol", "HTTP/1.1", protocol)
+}
+
+// TestIdleConnectionsEnd: a client that opens all connections and sends nothing keeps others waiting for
+// no longer than the time limits.
+func TestIdleConnectionsEnd(t *testing.T) {
+	const connections = 3
+	address := startServer(t, &Server{Handler: answer, Limits: newLimits(connections)})
+	for range connections {
+		idle, err := net.Dial("tcp", address)
+		check.NoError(t, err)
+		defer func() { _ = idle.Close() }()
+	}
+	began := time.Now()
+	_, err := get(t, &http.Client{Transport: &http.Transport{}}, "http://"+address)
+	check.NoError(t, err)
+	check.That(t, time.Since(began) < 4*time.Second, "answered after %s", time.Since(began))
+}
+
+// TestConnectionsAreLimited: no more requests are served at a time than there may be connections.
+func TestConnectionsAreLimited(t *testing.T) {
+	const connections = 2
+	running, release := make(chan struct{}, 10), make(chan struct{})
+	slow := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		running <- struct{}{}
+		<-release
+	})
+	limits := newLimits(connections)
+	limits.Request, limits.Response = time.Minute, time.Minute
+	address := startServer(t, &Server{Handler: slow, Limits: limits})
+	done := make(chan struct{}, 10)
+	for range connections + 1 {
+		go func() {
+			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+			if response, err := client.Get("http://" + address); err == nil {
+				_ = response.Body.Close()
+			}
+			done <- struct{}{}
+		}()
+	}
+
+	for range connections {
+		<-running
+	}
+	select {
+	case <-running:
+		t.Error("one more request is served than there may be connections")
+	case <-time.After(200 * time.Millisecond):
+	}
+	close(release)
+	for range connections + 1 {
+		<-done
+	}
+}
+
+// TestASlowReaderEnds: a client that does not read its answer holds no connection for ever.
+func TestASlowReaderEnds(t *testing.T) {
+	ended := make(chan error, 1)
+	endless := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for {
+			if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+				ended <- err
+				return
+			}
+		}
+	})
+	address := startServer(t, &Server{Handler: endless, Limits: newLimits(2)})
+	connection, err := net.Dial("tcp", address)
+	check.NoError(t, err)
+	defer func() { _ = connection.Close() }()
+	_, err = io.WriteString(connection, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	check.NoError(t, err)
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Error("the answer is written for ever")
+	}
+}
