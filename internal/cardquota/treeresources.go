@@ -33,12 +33,22 @@ type Family struct {
 func (p Placement) Stage(q *v1alpha1.CardQuota, f Family) (Placement, *Wait) {
 	staged := Placement{Parent: p.Parent, HoldMessage: p.HoldMessage, Limit: quota.Shares{}, Deserved: quota.Shares{}, Guarantee: quota.Shares{}}
 	var forParent, forChildren []string
+	leftOut := f.leftOut()
 	for _, key := range computeNames {
 		bounds := f.boundsFor(key)
 		want := amounts{p.Limit[key], p.Deserved[key], p.Guarantee[key]}
-		got := bounds.approach(want)
+		got := bounds.without(leftOut).approach(want)
 		for i, shares := range []struct{ wanted, staged quota.Shares }{{p.Limit, staged.Limit}, {p.Deserved, staged.Deserved}, {p.Guarantee, staged.Guarantee}} {
-			if _, isWritten := shares.wanted[key]; isWritten || got[i] > 0 {
+			_, isWanted := shares.wanted[key]
+			if leftOut[i] {
+				if isWanted && bounds.least[i] > want[i] {
+					forChildren = append(forChildren, fmt.Sprintf("no %s of %s", amountNames[i], formatShare(key, want[i])))
+				} else if isWanted {
+					forParent = append(forParent, fmt.Sprintf("no %s of %s", amountNames[i], formatShare(key, want[i])))
+				}
+				continue
+			}
+			if isWanted || got[i] > 0 {
 				shares.staged[key] = got[i]
 			}
 			text := fmt.Sprintf("%s %s of %s", amountNames[i], formatShare(key, got[i]), formatShare(key, want[i]))
@@ -71,6 +81,31 @@ var amountNames = [...]string{"limit", "deserved", "guarantee"}
 
 // bounds are the least that the children of a Queue need, and the most that its parent allows.
 type bounds struct{ least, most amounts }
+
+// leftOut returns which amounts a Queue cannot have yet. While it has none, Volcano compares its children
+// with its limit. So they may have more than its parent allows it, and any amount would be refused: by
+// what the children have, or by what the parent has. A guarantee needs what is deserved.
+func (f Family) leftOut() (leftOut [len(amountNames)]bool) {
+	for _, key := range computeNames {
+		b := f.boundsFor(key)
+		for i := 1; i < len(amountNames); i++ {
+			leftOut[i] = leftOut[i] || b.least[i] > b.most[i]
+		}
+	}
+	leftOut[2] = leftOut[2] || leftOut[1]
+	return leftOut
+}
+
+// without returns the bounds of a Queue that leaves amounts out: its limit covers the children then.
+func (b bounds) without(leftOut [len(amountNames)]bool) bounds {
+	for i := 1; i < len(amountNames); i++ {
+		if leftOut[i] {
+			b.least[0] = max(b.least[0], b.least[i])
+			b.least[i], b.most[i] = 0, 0
+		}
+	}
+	return b
+}
 
 // approach returns the amounts next to the wanted ones within the bounds. The guarantee stays
 // at most what is deserved, and that at most the limit.

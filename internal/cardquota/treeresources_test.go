@@ -57,6 +57,30 @@ func TestStage(t *testing.T) {
 	}
 }
 
+// TestAGuaranteeThatFitsNeitherParentNorChildrenIsLeftOut: a Queue without any guarantee has its limit
+// for that of its children. So a child may get one before the parent of the Queue is raised. A guarantee
+// of the Queue would then be refused, whatever its amount.
+func TestAGuaranteeThatFitsNeitherParentNorChildrenIsLeftOut(t *testing.T) {
+	without := computeQueue("b", 8, 4, 0)
+	without.Spec.Guarantee.Resource = nil
+	live := map[string]*v1beta1.Queue{"a": computeQueue("a", 8, 4, 0), "b": without, "c": computeQueue("c", 8, 4, 2)}
+	live["b"].Spec.Parent, live["c"].Spec.Parent = "a", "b"
+	check.NoError(t, volcanoAllows(live, "c"))
+
+	milli := func(n int64) quota.Shares { return quota.Shares{quota.CPUName: 1000 * n} }
+	want := Placement{Parent: "a", Limit: milli(8), Deserved: milli(4), Guarantee: milli(2)}
+	staged, wait := want.Stage(node("b", "a", 8, 4, 2), Family{Parent: live["a"], Children: []*v1beta1.Queue{live["c"]}})
+	check.Equal(t, "staged", Placement{Parent: "a", Limit: milli(8), Deserved: milli(4), Guarantee: quota.Shares{}}, staged)
+	check.Must(t, wait != nil, "it waits for nothing")
+	check.Equal(t, "reason", v1alpha1.ReasonWaitingForParent, wait.Reason)
+	check.Contains(t, "message", wait.Message, "queue b has no guarantee of 2 CPU until its parent queue a")
+
+	live["a"] = computeQueue("a", 8, 4, 2)
+	staged, wait = want.Stage(node("b", "a", 8, 4, 2), Family{Parent: live["a"], Children: []*v1beta1.Queue{live["c"]}})
+	check.That(t, wait == nil, "it waits still: %+v", wait)
+	check.Equal(t, "staged when the parent was raised", want, staged)
+}
+
 // cpuAndMemory are the resources that Volcano's webhook compares here.
 var cpuAndMemory = []corev1.ResourceName{"cpu", "memory"}
 
