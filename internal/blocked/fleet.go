@@ -64,27 +64,54 @@ func (f *Fleet) knowsAny(names []card.Name) bool { return slices.ContainsFunc(na
 
 func (f *Fleet) knows(name card.Name) bool { return len(f.inventory.ResourcesFor(name)) > 0 }
 
-// roomFor returns the free cards of a name beside those that pods of the same gang would take,
-// by node: in sum, and the most on one ready node.
-func (f *Fleet) roomFor(name card.Name, taken map[string]card.Count) (free, most card.Count) {
+// Taken is what pods of a gang would take, by node. It remembers what that leaves of each card of a Fleet:
+// a gang of thousands of pods asks for the same. nil takes nothing. It is not safe for concurrent use.
+type Taken struct {
+	byNode map[string]card.Count
+	fleet  *Fleet
+	left   map[card.Name]leftCards
+}
+
+// leftCards are free cards of one name: in sum, and the most on one ready node.
+type leftCards struct{ free, most card.Count }
+
+// NewTaken returns what is taken by node.
+func NewTaken(byNode map[string]card.Count) *Taken { return &Taken{byNode: byNode} }
+
+// roomFor returns the free cards of a name beside those that pods of the same gang would take: in sum, and
+// the most on one ready node.
+func (f *Fleet) roomFor(name card.Name, taken *Taken) (free, most card.Count) {
 	room := f.cards[name]
 	switch {
 	case room == nil:
 		return 0, 0
-	case len(taken) == 0:
+	case taken == nil || len(taken.byNode) == 0:
 		return room.free, room.most
 	}
-	for _, node := range room.nodes {
+	if taken.fleet != f {
+		taken.fleet, taken.left = f, map[card.Name]leftCards{}
+	}
+	left, isKnown := taken.left[name]
+	if !isKnown {
+		left = room.beside(taken.byNode)
+		taken.left[name] = left
+	}
+	return left.free, left.most
+}
+
+// beside returns what is left when pods take some cards of each node.
+func (r *cardRoom) beside(taken map[string]card.Count) (sum leftCards) {
+	for _, node := range r.nodes {
 		left := node.free.Sub(taken[node.name])
-		if most = max(most, left); !node.isCordoned {
-			free = free.Add(left)
+		if sum.most = max(sum.most, left); !node.isCordoned {
+			sum.free = sum.free.Add(left)
 		}
 	}
-	return free, most
+	return sum
 }
 
 // roomForAny returns the most free cards of one name in all, and the most of one name on a ready node.
-func (f *Fleet) roomForAny(names []card.Name, taken map[string]card.Count) (free, most card.Count) {
+func (f *Fleet) roomForAny(names []card.Name, taken *Taken) (free, most card.Count) {
 	for _, name := range names {
 		left, onNode := f.roomFor(name, taken)
 		free, most = max(free, left), max(most, onNode)
@@ -98,7 +125,7 @@ func (f *Fleet) Shortage(names []card.Name, count card.Count, taken map[string]c
 	if !f.knowsAny(names) {
 		return v1alpha1.BlockedUnknownCard
 	}
-	free, most := f.roomForAny(names, taken)
+	free, most := f.roomForAny(names, NewTaken(taken))
 	switch {
 	case most >= count:
 		return ""
@@ -116,8 +143,8 @@ type Request struct {
 	Count card.Count
 	// IsJob reports whether Count is for all pods of a job, so that it may be spread.
 	IsJob bool
-	// Taken is what other pods of the gang would take, by node.
-	Taken map[string]card.Count
+	// Taken is what other pods of the gang would take.
+	Taken *Taken
 }
 
 // mayUse reports whether the request names a card, or may run on it.

@@ -98,9 +98,9 @@ func TestReasons(t *testing.T) {
 		"quota is missing on one card, the other is full": {noQuotaOfH800, pod(1, either...),
 			newFleet(map[NodeCard]card.Count{{"a", h200}: 8}, newNode("a", h200), newNode("b", h800)), "NoFreeCard"},
 		"quota is missing on one card, no node has the other": {noQuotaOfH200, pod(1, either...), free(8), "AncestorQuotaExhausted"},
-		"pods of the gang would take the rest":                {full, Request{Names: []card.Name{h200}, Count: 2, Taken: map[string]card.Count{"h200-0": 6}}, free(6, 1), "NoFreeCard"},
-		"pods of the gang would take the rest of one node":    {full, Request{Names: []card.Name{h200}, Count: 2, Taken: map[string]card.Count{"h200-0": 5}}, free(6, 1), "Fragmented"},
-		"pods of the gang would leave a node that refuses":    {otherwise, Request{Names: []card.Name{h200}, Count: 2, Taken: map[string]card.Count{"h200-0": 6}}, free(6, 2), "NodesUnsuitable"},
+		"pods of the gang would take the rest":                {full, Request{Names: []card.Name{h200}, Count: 2, Taken: NewTaken(map[string]card.Count{"h200-0": 6})}, free(6, 1), "NoFreeCard"},
+		"pods of the gang would take the rest of one node":    {full, Request{Names: []card.Name{h200}, Count: 2, Taken: NewTaken(map[string]card.Count{"h200-0": 5})}, free(6, 1), "Fragmented"},
+		"pods of the gang would leave a node that refuses":    {otherwise, Request{Names: []card.Name{h200}, Count: 2, Taken: NewTaken(map[string]card.Count{"h200-0": 6})}, free(6, 2), "NodesUnsuitable"},
 		"a job without pods, too few are free":                {silent, Request{Names: []card.Name{h200}, Count: 9, IsJob: true}, free(4, 4), "NoFreeCard"},
 		"a job without pods may be spread":                    {silent, Request{Names: []card.Name{h200}, Count: 8, IsJob: true}, free(4, 4), "Other"},
 	}) {
@@ -119,10 +119,18 @@ func TestReasonsOfNodesAgreeWithASimpleCount(t *testing.T) {
 			nodes = append(nodes, node)
 		}
 		r := Request{Names: [][]card.Name{{h200}, {h800}, {h200, h800}}[rapid.IntRange(0, 2).Draw(t, "names")], Count: card.Count(rapid.IntRange(1, 10).Draw(t, "count"))}
+		var taken map[string]card.Count
 		if rapid.Bool().Draw(t, "gang") {
-			r.Taken = map[string]card.Count{"n0": card.Count(rapid.IntRange(0, 8).Draw(t, "taken"))}
+			taken = map[string]card.Count{"n0": card.Count(rapid.IntRange(0, 8).Draw(t, "taken"))}
+			r.Taken = NewTaken(taken)
+			ReasonFor(&Statement{RefusedByNodes: true}, &r, newFleet(nil, nodes...)) // of another fleet nothing is remembered
 		}
-		got := ReasonFor(&Statement{RefusedByNodes: true, RefusedOtherwise: true}, &r, newFleet(held, nodes...))
+		reason := func(fleet func() *Fleet) v1alpha1.BlockedReason {
+			return ReasonFor(&Statement{RefusedByNodes: true, RefusedOtherwise: true}, &r, fleet)
+		}
+		fleet := newFleet(held, nodes...)()
+		got := reason(func() *Fleet { return fleet })
+		check.Equal(t, "reason of the next pod of the gang", got, reason(func() *Fleet { return fleet }))
 		exists, fits := false, false
 		sums := map[card.Name]card.Count{}
 		for _, node := range nodes {
@@ -131,7 +139,7 @@ func TestReasonsOfNodesAgreeWithASimpleCount(t *testing.T) {
 					continue
 				}
 				exists = true
-				left := max(0, max(0, 8-held[NodeCard{node.Name, name}])-r.Taken[node.Name])
+				left := max(0, max(0, 8-held[NodeCard{node.Name, name}])-taken[node.Name])
 				fits = fits || node.IsReady && left >= r.Count
 				if node.IsReady && !node.IsCordoned {
 					sums[name] += left

@@ -3,12 +3,14 @@ package cardquota
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // BenchmarkCountUsage counts 10,000 pods of 200 queues, a tenth of them waiting,
@@ -68,4 +70,24 @@ func BenchmarkCountUnchanged(b *testing.B) {
 	for b.Loop() {
 		_, world.LastCharges = CountUsageAndCharges(world)
 	}
+}
+
+// BenchmarkWaitingGang counts a gang of 10,000 waiting pods on 5,000 nodes, of which one has its place. Measured
+// on a shared 2-core machine: 35 ms, and more than a second if each pod looks at every node.
+func BenchmarkWaitingGang(b *testing.B) {
+	const nodes, pods, most = 5_000, 10_000, 200 * time.Millisecond
+	tracker := &card.Tracker{}
+	for i := range nodes {
+		tracker.Update(builder.Node(fmt.Sprintf("h200-%04d", i)).GPUs("NVIDIA-H200", 8).Obj())
+	}
+	world := CountInput{Inventory: tracker.Inventory(), Nodes: tracker.Nodes(), Quotas: map[string]card.Quota{"q": {"NVIDIA-H200": 2 * pods}}, Facts: &PodFacts{}}
+	for i := range pods {
+		message := "0/5000 nodes are unavailable: 5000 Insufficient nvidia.com/gpu."
+		if i == 0 {
+			message = "pod group is not ready, 10000 Pending, 10000 minAvailable; Pending: 1 Unschedulable; lab/w-0 can possibly be assigned to h200-0000, once minAvailable is satisfied"
+		}
+		world.Pods = append(world.Pods, builder.Pod("lab", fmt.Sprint("w-", i)).Queue("q").Card("NVIDIA-H200").GPUs(8).Owner("batch.volcano.sh/v1alpha1", "Job", "train").Unschedulable(message).Obj())
+	}
+	CountUsage(world)
+	check.Fastest(b, most, func() { CountUsage(world) })
 }

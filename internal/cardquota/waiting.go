@@ -29,8 +29,10 @@ type workloadCard struct {
 
 // siblings are the pods of one workload that wait for the same card.
 type siblings struct {
-	// taken is what some of them would take as soon as their gang is complete, by node.
-	taken map[string]card.Count
+	// byNode is what some of them would take as soon as their gang is complete, and taken the same for
+	// package blocked, nil for nothing.
+	byNode map[string]card.Count
+	taken  *blocked.Taken
 	// cause is the one whose reason the scheduler states, nil if it states none.
 	cause *waiting
 }
@@ -49,10 +51,11 @@ func siblingsOf(all []waiting) map[workloadCard]*siblings {
 		}
 		switch node := w.statement.Node; {
 		case node != "":
-			if s.taken == nil {
-				s.taken = map[string]card.Count{}
+			if s.byNode == nil {
+				s.byNode = map[string]card.Count{}
+				s.taken = blocked.NewTaken(s.byNode)
 			}
-			s.taken[node] = s.taken[node].Add(w.request.Count)
+			s.byNode[node] = s.byNode[node].Add(w.request.Count)
 		case !w.statement.IsSilent() && (s.cause == nil || blocked.CompareMessages(w.entry.Message, s.cause.entry.Message) < 0):
 			s.cause = w
 		}

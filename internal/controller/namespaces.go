@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -52,9 +53,56 @@ func listOptions(selector labels.Selector) []client.ListOption {
 	return options
 }
 
+// QuotaSelectors has the namespace selectors of CardQuotas. It makes the selector of a CardQuota once for each
+// generation: otherwise each change of a namespace makes those of all CardQuotas.
+type QuotaSelectors struct {
+	mu    sync.Mutex
+	known map[string]quotaSelector // by the name of the CardQuota
+}
+
+// quotaSelector is the selector of a generation of a CardQuota, nil for none.
+type quotaSelector struct {
+	uid        types.UID
+	generation int64
+	selector   labels.Selector
+}
+
+// NewQuotaSelectors returns QuotaSelectors that know no CardQuota.
+func NewQuotaSelectors() *QuotaSelectors { return &QuotaSelectors{known: map[string]quotaSelector{}} }
+
+// selectorFor returns which namespaces see a CardQuota. It is nil for none: there is no selector, it is {}, it
+// is invalid, or the queue belongs to another CardQuota.
+func (s *QuotaSelectors) selectorFor(quota *v1alpha1.CardQuota) labels.Selector {
+	if quota.Spec.NamespaceSelector == nil || !localquota.OwnsQueue(quota) {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known, ok := s.known[quota.Name]
+	if !ok || known.uid != quota.UID || known.generation != quota.Generation {
+		known = quotaSelector{quota.UID, quota.Generation, localquota.ExplicitSelector(quota)}
+		s.known[quota.Name] = known
+	}
+	return known.selector
+}
+
+// forgetGone forgets CardQuotas that are gone, when there are many.
+func (s *QuotaSelectors) forgetGone(quotas []v1alpha1.CardQuota) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.known) <= 2*len(quotas)+100 {
+		return
+	}
+	existing := make(map[string]bool, len(quotas))
+	for i := range quotas {
+		existing[quotas[i].Name] = true
+	}
+	maps.DeleteFunc(s.known, func(name string, _ quotaSelector) bool { return !existing[name] })
+}
+
 // SelectedNamespaces returns the namespaces that a CardQuota selects explicitly, sorted.
-func SelectedNamespaces(ctx context.Context, reader client.Reader, quota *v1alpha1.CardQuota) ([]string, error) {
-	selector := localquota.Selector(quota)
+func (s *QuotaSelectors) SelectedNamespaces(ctx context.Context, reader client.Reader, quota *v1alpha1.CardQuota) ([]string, error) {
+	selector := s.selectorFor(quota)
 	if selector == nil {
 		return nil, nil
 	}
@@ -62,18 +110,19 @@ func SelectedNamespaces(ctx context.Context, reader client.Reader, quota *v1alph
 	if err := reader.List(ctx, &list, listOptions(selector)...); err != nil {
 		return nil, fmt.Errorf("list namespaces: %w", err)
 	}
-	return localquota.SelectNamespaces(quota, list.Items), nil
+	return localquota.SelectNamespaces(selector, list.Items), nil
 }
 
 // RequestsForNamespace returns the requests for the CardQuotas that select a namespace explicitly.
-func RequestsForNamespace(ctx context.Context, reader client.Reader, namespace client.Object) ([]reconcile.Request, error) {
+func (s *QuotaSelectors) RequestsForNamespace(ctx context.Context, reader client.Reader, namespace client.Object) ([]reconcile.Request, error) {
 	var list v1alpha1.CardQuotaList
 	if err := reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list CardQuotas: %w", err)
 	}
+	s.forgetGone(list.Items)
 	var requests []reconcile.Request
 	for i := range list.Items {
-		if selector := localquota.Selector(&list.Items[i]); selector != nil && selector.Matches(labels.Set(namespace.GetLabels())) {
+		if selector := s.selectorFor(&list.Items[i]); selector != nil && selector.Matches(labels.Set(namespace.GetLabels())) {
 			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: list.Items[i].Name}})
 		}
 	}

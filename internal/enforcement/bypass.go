@@ -35,20 +35,29 @@ func (b Bypass) Equal(o Bypass) bool {
 	return b.Pod == o.Pod && b.Queue == o.Queue && b.Reason == o.Reason && slices.Equal(b.Cards, o.Cards)
 }
 
-// bypassesOfQueue returns the bypasses of one queue.
-func bypassesOfQueue(queue string, all []Bypass) []Bypass {
-	return slices.DeleteFunc(slices.Clone(all), func(b Bypass) bool { return b.Queue != queue })
+// BypassesByQueue are bypasses by the queue that is charged for them, "" for none.
+type BypassesByQueue map[string][]Bypass
+
+// GroupByQueue groups bypasses. Those of a queue keep their order.
+func GroupByQueue(all []Bypass) BypassesByQueue {
+	groups := BypassesByQueue{}
+	for _, b := range all {
+		groups[b.Queue] = append(groups[b.Queue], b)
+	}
+	return groups
 }
 
-// ChangedQueues returns the queues whose bypasses changed.
-func ChangedQueues(before, after []Bypass) []string {
-	var queues []string
-	for _, b := range slices.Concat(before, after) {
-		if b.Queue != "" && !slices.EqualFunc(bypassesOfQueue(b.Queue, before), bypassesOfQueue(b.Queue, after), Bypass.Equal) {
-			queues = append(queues, b.Queue)
+// ChangedQueues returns, sorted, the queues whose bypasses changed.
+func ChangedQueues(before, after BypassesByQueue) []string {
+	changed := map[string]bool{}
+	for _, side := range []BypassesByQueue{before, after} {
+		for queue := range side {
+			if queue != "" && !slices.EqualFunc(before[queue], after[queue], Bypass.Equal) {
+				changed[queue] = true
+			}
 		}
 	}
-	return queues
+	return slices.Sorted(maps.Keys(changed))
 }
 
 // FindBypasses returns, sorted by name, the pods with cards that another scheduler placed,

@@ -97,14 +97,14 @@ func Evaluate(f Observation) metav1.Condition {
 // EvaluateQueue returns condition Enforced of the CardQuota of a queue. policyCondition is
 // that of the ServiceTypePolicy, nil without a policy. all are the bypasses of every queue;
 // those of other queues do not matter.
-func EvaluateQueue(queue string, policyCondition *metav1.Condition, all []Bypass) metav1.Condition {
+func EvaluateQueue(queue string, policyCondition *metav1.Condition, all BypassesByQueue) metav1.Condition {
 	switch {
 	case policyCondition == nil:
 		return conditions.New(metav1.ConditionUnknown, v1alpha1.ReasonNoPolicy, noPolicyMessage)
 	case policyCondition.Status != metav1.ConditionTrue && policyCondition.Reason != v1alpha1.ReasonCardBypass:
 		return *policyCondition
 	}
-	if ownBypasses := bypassesOfQueue(queue, all); len(ownBypasses) > 0 {
+	if ownBypasses := all[queue]; len(ownBypasses) > 0 {
 		return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonCardBypass, "%s", bypassMessage(ownBypasses))
 	}
 	return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonEnforced, enforcedMessage)

@@ -191,21 +191,21 @@ func TestEvaluateQueue(t *testing.T) {
 	check.That(t, strings.Contains(all.Message, "2 pods hold 3 NVIDIA-H200"), "for all queues together: %s", all.Message)
 	check.That(t, len(f.Bypasses) == 2 && len(f.Heartbeat.SecondScheduler) == 2, "the facts themselves were changed")
 	for queue, want := range map[string]string{"team": "False/CardBypass", "other": "True/Enforced"} {
-		got := EvaluateQueue(queue, &all, f.Bypasses)
+		got := EvaluateQueue(queue, &all, GroupByQueue(f.Bypasses))
 		check.That(t, string(got.Status)+"/"+got.Reason == want && !strings.Contains(got.Message, "lab/b"),
 			"queue %s: %s/%s: %s, want %s", queue, got.Status, got.Reason, got.Message, want)
 	}
 	fine := Evaluate(working())
-	check.Equal(t, "of a pod that was found a moment ago", "CardBypass", EvaluateQueue("team", &fine, f.Bypasses).Reason)
+	check.Equal(t, "of a pod that was found a moment ago", "CardBypass", EvaluateQueue("team", &fine, GroupByQueue(f.Bypasses)).Reason)
 	check.Equal(t, "of a pod that went a moment ago", "Enforced", EvaluateQueue("team", &all, nil).Reason)
-	check.Equal(t, "queues whose pods are others", []string{"team"}, ChangedQueues(f.Bypasses, nil))
-	check.Equal(t, "queues whose pods stay", 0, len(ChangedQueues(f.Bypasses, f.Bypasses)))
+	check.Equal(t, "queues whose pods are others", []string{"team"}, ChangedQueues(GroupByQueue(f.Bypasses), nil))
+	check.Equal(t, "queues whose pods stay", 0, len(ChangedQueues(GroupByQueue(f.Bypasses), GroupByQueue(f.Bypasses))))
 	f.Heartbeat.SecondScheduler = []string{"lab/c"}
 	all = Evaluate(f)
-	got := EvaluateQueue("other", &all, f.Bypasses)
+	got := EvaluateQueue("other", &all, GroupByQueue(f.Bypasses))
 	check.That(t, got.Reason == "SecondScheduler" && strings.Contains(got.Message, "lab/c"),
 		"a pod that somebody bound: %s/%s: %s", got.Status, got.Reason, got.Message)
-	none := EvaluateQueue("team", nil, f.Bypasses)
+	none := EvaluateQueue("team", nil, GroupByQueue(f.Bypasses))
 	check.That(t, none.Status == metav1.ConditionUnknown && none.Reason == "NoPolicy" && strings.Contains(none.Message, "create one named default"),
 		"without a policy: %s/%s: %s", none.Status, none.Reason, none.Message)
 }

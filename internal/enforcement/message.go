@@ -104,8 +104,8 @@ func bypassMessage(all []Bypass) string {
 	for _, name := range slices.Sorted(maps.Keys(totals)) {
 		held = append(held, card.Amount{Name: name, Count: totals[name]})
 	}
-	named := make([]string, len(all))
-	for i, b := range all {
+	named := make([]string, len(all)) // the message counts the others
+	for i, b := range all[:min(len(all), maxNamedBypasses)] {
 		named[i] = fmt.Sprintf("%s (%s: %s)", b.Pod, formatAmounts(b.Cards), b.Reason)
 	}
 	verb := "hold"

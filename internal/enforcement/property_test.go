@@ -126,7 +126,7 @@ func TestEvaluateDoesNotChangeTheObservation(t *testing.T) {
 		before := fmt.Sprintf("%+v %+v", f, f.Heartbeat)
 		foreign := slices.Clone(f.OtherSchedulers)
 		all := Evaluate(f)
-		EvaluateQueue("team", &all, f.Bypasses)
+		EvaluateQueue("team", &all, GroupByQueue(f.Bypasses))
 		after := fmt.Sprintf("%+v %+v", f, f.Heartbeat)
 		check.Must(t, after == before && slices.Equal(foreign, f.OtherSchedulers), "facts changed:\n%s\n%s", before, after)
 	})

@@ -21,17 +21,14 @@ import (
 // MaxNamespaces is how many namespaces have a LocalCardQuota of one CardQuota.
 const MaxNamespaces = 50
 
-// Selector returns which namespaces see a CardQuota. It is nil for none: there is no selector,
-// it is {}, it is invalid, or the queue belongs to another CardQuota.
-func Selector(q *v1alpha1.CardQuota) labels.Selector {
+// OwnsQueue reports whether a CardQuota may show its queue: it does not belong to another CardQuota.
+func OwnsQueue(q *v1alpha1.CardQuota) bool {
 	synced := conditions.Get(q.Status.Conditions, v1alpha1.ConditionQueueSynced).Reason
-	if synced == v1alpha1.ReasonQueueConflict || synced == v1alpha1.ReasonQueueReserved {
-		return nil
-	}
-	return ExplicitSelector(q)
+	return synced != v1alpha1.ReasonQueueConflict && synced != v1alpha1.ReasonQueueReserved
 }
 
-// ExplicitSelector is Selector of a CardQuota that owns its queue. It reads the spec alone.
+// ExplicitSelector returns which namespaces see a CardQuota that owns its queue, by its spec. It is nil for
+// none: there is no selector, it is {}, or it is invalid.
 func ExplicitSelector(q *v1alpha1.CardQuota) labels.Selector {
 	if q.Spec.NamespaceSelector == nil {
 		return nil
@@ -43,13 +40,9 @@ func ExplicitSelector(q *v1alpha1.CardQuota) labels.Selector {
 	return selector
 }
 
-// SelectNamespaces returns the namespaces that a CardQuota selects explicitly, sorted. A namespace
-// that is being deleted takes no new objects. The first MaxNamespaces have a view.
-func SelectNamespaces(q *v1alpha1.CardQuota, namespaces []corev1.Namespace) []string {
-	selector := Selector(q)
-	if selector == nil {
-		return nil
-	}
+// SelectNamespaces returns the namespaces that a selector selects, sorted. A namespace that is being deleted
+// takes no new objects. The first MaxNamespaces have a view.
+func SelectNamespaces(selector labels.Selector, namespaces []corev1.Namespace) []string {
 	var names []string
 	for i := range namespaces {
 		if namespaces[i].DeletionTimestamp == nil && selector.Matches(labels.Set(namespaces[i].Labels)) {

@@ -54,9 +54,12 @@ type Reconciler struct {
 	// inventory provides the policy in force.
 	inventory InventorySource
 	throttle  *shared.StatusThrottle
-	// queueWrites are the last writes of Queues, by the name of the queue.
-	queueWrites *shared.LastWrites
-	metrics     *metricsCollector
+	selectors *shared.QuotaSelectors
+	// queueWrites are the last writes of Queues, by the name of the queue. writtenQueues has the queue that
+	// each CardQuota wrote, by the name of the CardQuota, to forget them together.
+	queueWrites   *shared.LastWrites
+	writtenQueues sync.Map
+	metrics       *metricsCollector
 	// memberCounts counts the members of queues that are to be deleted.
 	memberCounts *memberCounts
 	// moves is held while a Queue is moved below another one.
@@ -100,8 +103,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if apierrors.IsNotFound(err) {
 			r.throttle.Forget(req.Name)
 			r.metrics.forgetQuota(req.Name)
+			return ctrl.Result{}, r.forgetQueueWrites(ctx, req.Name)
 		}
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		return ctrl.Result{}, err
 	}
 	p := reconciliation{Reconciler: r, quota: quota, statusDelay: r.throttle.Wait(req.Name), now: time.Now()}
 	var err error
@@ -262,7 +266,7 @@ func (r *reconciliation) updateStatus(ctx context.Context, sync metav1.Condition
 		Totals: r.Reconciler.usage.QuotaTotals(), Now: r.now,
 	}
 	input.Enforced = r.enforcedCondition()
-	selected, err := shared.SelectedNamespaces(ctx, r.client, r.quota)
+	selected, err := r.selectors.SelectedNamespaces(ctx, r.client, r.quota)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -315,7 +319,7 @@ func (r *reconciliation) updateMetrics(status *v1alpha1.CardQuotaStatus) {
 // first count.
 func (r *reconciliation) enforcedCondition() *metav1.Condition {
 	var policyCondition *metav1.Condition
-	bypasses, counted := r.Reconciler.usage.Bypasses()
+	bypasses, counted := r.Reconciler.usage.bypassesByQueue()
 	if r.policy != nil {
 		if policyCondition = meta.FindStatusCondition(r.policy.Status.Conditions, v1alpha1.ConditionEnforced); policyCondition == nil || !counted {
 			return nil

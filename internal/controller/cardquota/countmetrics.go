@@ -7,6 +7,7 @@ import (
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardquota"
+	shared "cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/servicetype"
 )
 
@@ -15,7 +16,7 @@ type countMetrics struct {
 	duration prometheus.Histogram
 	// lastCount has no series before the first count, as in a replica that does not lead.
 	lastCount *prometheus.GaugeVec
-	unowned   *prometheus.GaugeVec
+	unowned   *shared.GaugeSet
 	waited    *prometheus.HistogramVec
 }
 
@@ -29,10 +30,8 @@ func newCountMetrics() countMetrics {
 			Name: "cardquota_last_recount_timestamp_seconds",
 			Help: "Unix time of the last count of all pods. The leader counts after each change, and at least once a minute.",
 		}, nil),
-		unowned: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "cardquota_unowned_quota_cards",
-			Help: "Quota of a queue without a CardQuota, in whole cards. Such a Queue was retained, or a user writes its annotation.",
-		}, labels),
+		unowned: shared.NewGaugeSet("cardquota_unowned_quota_cards",
+			"Quota of a queue without a CardQuota, in whole cards. Such a Queue was retained, or a user writes its annotation.", labels...),
 		waited: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "cardquota_pod_bound_seconds",
 			Help:    "Histogram: time from the creation of a pod until it was bound to a node, by the service type of its queue and the card that it holds. A pod that may hold one of several cards counts once.",
@@ -54,12 +53,13 @@ func Metrics() []prometheus.Collector {
 
 // setUnowned replaces the quotas without a CardQuota.
 func (m *countMetrics) setUnowned(unowned map[string]card.Quota) {
-	m.unowned.Reset()
+	var series []shared.GaugeValue
 	for queue, quota := range unowned {
 		for name, count := range quota {
-			m.unowned.WithLabelValues(queue, string(name)).Set(float64(count))
+			series = append(series, shared.GaugeValue{Value: float64(count), Labels: []string{queue, string(name)}})
 		}
 	}
+	m.unowned.Replace(series...)
 }
 
 // setLastCount records when the last count began.

@@ -50,7 +50,7 @@ func newFakeReconciler(t *testing.T, objects ...client.Object) *Reconciler {
 	check.NoError(t, indexTree(t.Context(), fakeIndexer{b}))
 	api := b.Build()
 	return &Reconciler{client: api, live: api, events: record.NewFakeRecorder(1000), usage: newUsageCollector(nil, time.Second, nil), inventory: &tracked{},
-		throttle: shared.NewStatusThrottle(0), queueWrites: shared.NewLastWrites(), metrics: newMetricsCollector(), memberCounts: newMemberCounts()}
+		throttle: shared.NewStatusThrottle(0), queueWrites: shared.NewLastWrites(), selectors: shared.NewQuotaSelectors(), metrics: newMetricsCollector(), memberCounts: newMemberCounts()}
 }
 
 // reconcileAll reconciles every CardQuota several times, as watches do after each write.

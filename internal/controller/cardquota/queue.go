@@ -117,6 +117,26 @@ func (r *reconciliation) applyAndRecord(ctx context.Context, config *apply.Queue
 		return err
 	}
 	r.queueWrites.RecordWrite(name, applied.GetResourceVersion())
+	r.writtenQueues.Store(r.quota.Name, name)
+	return nil
+}
+
+// forgetQueueWrites forgets the write of the queue of a CardQuota that is gone, also of one whose finalizer a
+// user removed. A queue that another CardQuota has now stays known.
+func (r *Reconciler) forgetQueueWrites(ctx context.Context, quota string) error {
+	queue, isKnown := r.writtenQueues.Load(quota)
+	name, _ := queue.(string)
+	if !isKnown {
+		return nil
+	}
+	candidates, err := r.cardQuotasForQueue(ctx, name)
+	if err != nil {
+		return err
+	}
+	if len(candidates) == 0 {
+		r.queueWrites.Forget(name)
+	}
+	r.writtenQueues.Delete(quota)
 	return nil
 }
 

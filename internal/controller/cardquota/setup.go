@@ -64,6 +64,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*UsageCollec
 		inventory:    options.Inventory,
 		throttle:     shared.NewStatusThrottle(options.Interval),
 		queueWrites:  shared.NewLastWrites(),
+		selectors:    shared.NewQuotaSelectors(),
 		metrics:      newMetricsCollector(),
 		memberCounts: newMemberCounts(),
 	}
@@ -105,7 +106,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*UsageCollec
 			return r.requestsForQueue(ctx, allQueues)
 		}), builder.WithPredicates(policyChanged)).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, namespace client.Object) []reconcile.Request {
-			requests, err := shared.RequestsForNamespace(ctx, r.client, namespace)
+			requests, err := r.selectors.RequestsForNamespace(ctx, r.client, namespace)
 			if err != nil {
 				ctrl.LoggerFrom(ctx).Error(err, "CardQuotas with a namespace selector cannot be listed")
 			}

@@ -200,6 +200,25 @@ func TestAFailedApplyIsNotKnown(t *testing.T) {
 	check.That(t, !known(), "the version before a failed apply is known")
 }
 
+// TestTheWriteOfAGoneCardQuotaIsForgotten: a user may remove its finalizer by hand. Its queue stays known if
+// another CardQuota has it now.
+func TestTheWriteOfAGoneCardQuotaIsForgotten(t *testing.T) {
+	for _, hasSuccessor := range []bool{false, true} {
+		r := newFakeReconciler(t, builder.CardQuota("llm").Card("H200", 8).Obj(), builder.Queue("llm").Obj())
+		r.reconcileAll(t)
+		rest := newFakeReconciler(t, builder.Queue("llm").Obj())
+		if hasSuccessor {
+			rest = newFakeReconciler(t, builder.Queue("llm").Obj(), builder.CardQuota("next").Card("H200", 8).With(func(q *v1alpha1.CardQuota) { q.Spec.QueueName = "llm" }).Obj())
+		}
+		r.client, r.live = rest.client, rest.live // without CardQuota llm
+		_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "llm"}})
+		check.NoError(t, err)
+		check.Equal(t, "known", hasSuccessor, r.queueWrites.CacheHasWrite("llm", "999999"))
+		_, isLeft := r.writtenQueues.Load("llm")
+		check.That(t, !isLeft, "the CardQuota is not forgotten")
+	}
+}
+
 // TestAnApplyTellsTheVersion with the real client, which decodes answers in another way than the fake one.
 func TestAnApplyTellsTheVersion(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {

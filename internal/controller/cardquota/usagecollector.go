@@ -87,7 +87,8 @@ type UsageCollector struct {
 	totals          *cardquota.QuotaTotals // nil before the first count
 	totalsUpdatedAt time.Time              // when totals last replaced older ones
 	bypasses        []enforcement.Bypass
-	inventoryCount  *cardinventory.Count // nil before the first count
+	queueBypasses   enforcement.BypassesByQueue // bypasses by queue
+	inventoryCount  *cardinventory.Count        // nil before the first count
 	inUse           map[cardseconds.Series]card.Count
 	listHoldings    func() []cardseconds.Holding // nil before the first count
 	onCount         []func()
@@ -127,6 +128,13 @@ func (u *UsageCollector) Bypasses() ([]enforcement.Bypass, bool) {
 	u.mu.RLock()
 	defer u.mu.RUnlock()
 	return u.bypasses, u.queues != nil
+}
+
+// bypassesByQueue returns Bypasses by queue.
+func (u *UsageCollector) bypassesByQueue() (enforcement.BypassesByQueue, bool) {
+	u.mu.RLock()
+	defer u.mu.RUnlock()
+	return u.queueBypasses, u.queues != nil
 }
 
 // Changed signals that the result of Bypasses changed.
@@ -294,13 +302,13 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 	payers, held := bills{owners, types}, u.facts.HeldPods()
 	inUse := payers.cardsInUse(held)
 	u.recountAtNextEnd(now)
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.queues == nil || !slices.EqualFunc(u.bypasses, bypasses, enforcement.Bypass.Equal) {
-		select {
-		case u.bypassesChanged <- event.TypedGenericEvent[string]{}:
-		default: // the receiver has not read the last signal yet
-		}
+
+	// Only this function changes the results of the last count, so it compares with them before it takes the
+	// lock. Every reconcile reads them.
+	bypassesChanged := u.queues == nil || !slices.EqualFunc(u.bypasses, bypasses, enforcement.Bypass.Equal)
+	queueBypasses := u.queueBypasses
+	if bypassesChanged {
+		queueBypasses = enforcement.GroupByQueue(bypasses)
 	}
 	wakeups := []string{allQueues}
 	if u.queues != nil {
@@ -314,14 +322,25 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 			moved, totals = nil, u.totals
 		}
 		wakeups = slices.Concat(changedKeys(u.queues, queues, cardquota.Usage.Equal), moved, u.changedSubtrees(tree, subtrees),
-			queuesWithCards(changedKeys(u.physical, physical, func(a, b card.Count) bool { return a == b }), queues, quotas), queuesWithUnknownCards(u.physical, physical, granted),
-			enforcement.ChangedQueues(u.bypasses, bypasses))
+			queuesWithCards(changedKeys(u.physical, physical, func(a, b card.Count) bool { return a == b }), queues, quotas), queuesWithUnknownCards(u.physical, physical, granted))
+		if bypassesChanged {
+			wakeups = append(wakeups, enforcement.ChangedQueues(u.queueBypasses, queueBypasses)...)
+		}
 		slices.Sort(wakeups)
 		wakeups = slices.Compact(wakeups)
 	}
-	u.queues, u.physical, u.totals, u.bypasses = queues, physical, totals, bypasses
+
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.queues, u.physical, u.totals, u.bypasses, u.queueBypasses = queues, physical, totals, bypasses, queueBypasses
 	u.tree, u.treeChanges, u.subtrees, u.inventoryCount = tree, specChanges, subtrees, inventoryCount
 	u.inUse, u.listHoldings = inUse, func() []cardseconds.Holding { return payers.listHoldings(held) }
+	if bypassesChanged {
+		select {
+		case u.bypassesChanged <- event.TypedGenericEvent[string]{}:
+		default: // the receiver has not read the last signal yet
+		}
+	}
 	return wakeups
 }
 

@@ -58,10 +58,11 @@ func DefaultOptions() Options { return Options{Interval: build.Wait(10 * time.Se
 
 // Reconciler keeps the LocalCardQuotas of a CardQuota.
 type Reconciler struct {
-	client   client.Client
-	usage    UsageSource
-	interval time.Duration
-	throttle *shared.StatusThrottle
+	client    client.Client
+	usage     UsageSource
+	interval  time.Duration
+	throttle  *shared.StatusThrottle
+	selectors *shared.QuotaSelectors
 }
 
 // Setup adds the controller to a manager as soon as the API server has LocalCardQuotas.
@@ -70,7 +71,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 }
 
 func addController(ctx context.Context, mgr ctrl.Manager, options Options) error {
-	r := &Reconciler{client: mgr.GetClient(), usage: options.Usage, interval: options.Interval, throttle: shared.NewStatusThrottle(options.Interval)}
+	r := &Reconciler{client: mgr.GetClient(), usage: options.Usage, interval: options.Interval, throttle: shared.NewStatusThrottle(options.Interval), selectors: shared.NewQuotaSelectors()}
 	err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.LocalCardQuota{}, nameIndex, func(object client.Object) []string { return []string{object.GetName()} })
 	if err != nil {
 		return fmt.Errorf("index LocalCardQuotas by name: %w", err)
@@ -117,7 +118,7 @@ func (r *Reconciler) viewEvents() handler.EventHandler {
 // requestsForNamespace returns the requests for the CardQuotas that select a namespace. It is asked
 // about the labels before a change as well.
 func (r *Reconciler) requestsForNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {
-	requests, err := shared.RequestsForNamespace(ctx, r.client, namespace)
+	requests, err := r.selectors.RequestsForNamespace(ctx, r.client, namespace)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "CardQuotas cannot be listed")
 	}
@@ -142,7 +143,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.client.List(ctx, &views, client.MatchingFields{nameIndex: req.Name}); err != nil {
 		return ctrl.Result{}, fmt.Errorf("list LocalCardQuotas: %w", err)
 	}
-	selected, err := shared.SelectedNamespaces(ctx, r.client, quota)
+	selected, err := r.selectors.SelectedNamespaces(ctx, r.client, quota)
 	if err != nil {
 		return ctrl.Result{}, err
 	}

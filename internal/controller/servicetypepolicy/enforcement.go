@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +19,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/build"
 	"cardquota.dev/operator/internal/conditions"
+	shared "cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/workload"
@@ -54,7 +54,7 @@ type evidence struct {
 	// of Volcano's programs.
 	schedulerNamespace, volcanoNamespace string
 	bypasses                             BypassSource
-	metric                               *prometheus.GaugeVec
+	metric                               *shared.GaugeSet
 
 	remembered struct {
 		// started reports that there was an evaluation before. What the first one finds is
@@ -69,8 +69,6 @@ type evidence struct {
 		// The pod may be deleted before its replicas lead.
 		identity       string
 		heartbeatOwner types.UID
-		// reason is the label of the metric's series.
-		reason string
 	}
 }
 
@@ -193,21 +191,17 @@ func (e *evidence) readLeader(ctx context.Context) *enforcement.Leader {
 
 // updateMetric sets the metric.
 func (e *evidence) updateMetric(condition metav1.Condition) {
-	if e.remembered.reason != condition.Reason {
-		e.remembered.reason = condition.Reason
-		e.metric.Reset()
-	}
 	value := 0.0
 	if condition.Status == metav1.ConditionTrue {
 		value = 1
 	}
-	e.metric.WithLabelValues(condition.Reason).Set(value)
+	e.metric.Replace(shared.GaugeValue{Value: value, Labels: []string{condition.Reason}})
 }
 
 // resetState clears the state after the policy was deleted.
 func (e *evidence) resetState() {
 	*e = evidence{cached: e.cached, live: e.live, schedulerNamespace: e.schedulerNamespace, volcanoNamespace: e.volcanoNamespace, bypasses: e.bypasses, metric: e.metric}
-	e.metric.Reset()
+	e.metric.Replace()
 }
 
 // isStockScheduler selects pods with the label of the stock scheduler; other pods do not

@@ -58,7 +58,7 @@ func newCourt(t *testing.T) *court {
 	c := &court{T: t, client: api, now: noon, hash: "aa", policy: &v1alpha1.ServiceTypePolicy{}}
 	c.policy.Status.ConfigHash = "aa"
 	c.evidence = evidence{cached: api, live: api, schedulerNamespace: system, volcanoNamespace: system, bypasses: &c.past,
-		metric: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "enforced"}, []string{"reason"})}
+		metric: newEnforcedMetric()}
 	c.beat(enforcement.Report{At: noon.Add(-time.Second)})
 	return c
 }

@@ -1,12 +1,14 @@
 package servicetypepolicy
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
 
-func newEnforcedMetric() *prometheus.GaugeVec {
-	return prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "cardquota_enforced",
-		Help: "1 while card quotas are proven to be enforced in the whole cluster, else 0, with the reason of the policy's condition `Enforced`. Absent without a ServiceTypePolicy.",
-	}, []string{"reason"})
+	shared "cardquota.dev/operator/internal/controller"
+)
+
+func newEnforcedMetric() *shared.GaugeSet {
+	return shared.NewGaugeSet("cardquota_enforced",
+		"1 while card quotas are proven to be enforced in the whole cluster, else 0, with the reason of the policy's condition `Enforced`. Absent without a ServiceTypePolicy.", "reason")
 }
 
 func newSyncedMetric() *prometheus.GaugeVec {

@@ -47,7 +47,7 @@ func TestPodsSayWhatNodesLack(t *testing.T) {
 		if len(names) == 0 {
 			names = request.Names
 		}
-		asked := blocked.Request{Names: names, Named: request.Named.Names(), Count: request.Count, Taken: s.p.takenByGang(s.Job("j"))[labelOf(request)]}
+		asked := blocked.Request{Names: names, Named: request.Named.Names(), Count: request.Count, Taken: blocked.NewTaken(s.p.takenByGang(s.Job("j"))[labelOf(request)])}
 		got := blocked.ReasonFor(&statement, &asked, s.p.newFleet)
 		check.Equal(t, "reason", tc.reason, got)
 	}

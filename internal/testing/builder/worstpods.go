@@ -23,11 +23,13 @@ func WorstPods(namespace string) map[string]*corev1.Pod {
 		"init-containers": func(pod *corev1.Pod) { pod.Spec.InitContainers = manyContainers(4_000, oneLimit) },
 		"sidecars":        addManySidecars,
 		"resources":       func(pod *corev1.Pod) { pod.Spec.Containers[0].Resources.Limits = manyResources(12_000, "x.io/r%05d") },
-		"cards":           func(pod *corev1.Pod) { pod.Spec.Containers[0].Resources.Limits = manyResources(9_000, "nvidia.com/mig-%05d") },
-		"long-resources":  addLongResources,
-		"gates":           func(pod *corev1.Pod) { pod.Spec.SchedulingGates = manyGates(3_000) },
-		"metadata":        addManyMetadata,
-		"ports":           func(pod *corev1.Pod) { pod.Spec.Containers[0].Ports = manyPorts(6_000) },
+		"cards": func(pod *corev1.Pod) {
+			pod.Spec.Containers[0].Resources.Limits = manyResources(9_000, "nvidia.com/mig-%05d")
+		},
+		"long-resources": addLongResources,
+		"gates":          func(pod *corev1.Pod) { pod.Spec.SchedulingGates = manyGates(3_000) },
+		"metadata":       addManyMetadata,
+		"ports":          func(pod *corev1.Pod) { pod.Spec.Containers[0].Ports = manyPorts(6_000) },
 		"environment": func(pod *corev1.Pod) {
 			pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A", Value: strings.Repeat("x", 1_400_000)}}
 		},

@@ -1,0 +1,38 @@
+package controller
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// TestAScrapeSeesAllSeriesOfAGaugeSet: also one that comes while the series are replaced.
+func TestAScrapeSeesAllSeriesOfAGaugeSet(t *testing.T) {
+	set := NewGaugeSet("quota_cards", "Cards.", "queue")
+	check.Equal(t, "series at first", 0, testutil.CollectAndCount(set))
+	replace := func(value float64) {
+		set.Replace(GaugeValue{value, []string{"a"}}, GaugeValue{value, []string{"b"}}, GaugeValue{value, []string{"\xff"}})
+	}
+	replace(0)
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		for i := range 1_000 {
+			replace(float64(i))
+		}
+	})
+	registry := prometheus.NewPedanticRegistry()
+	check.NoError(t, registry.Register(set))
+	for range 100 {
+		families, err := registry.Gather()
+		check.NoError(t, err)
+		check.Must(t, len(families) == 1 && len(families[0].Metric) == 2, "a scrape sees %v", families)
+		check.Must(t, *families[0].Metric[0].Gauge.Value == *families[0].Metric[1].Gauge.Value, "a scrape sees a part of a change: %v", families)
+	}
+	writer.Wait()
+	set.Replace()
+	check.Equal(t, "series at last", 0, testutil.CollectAndCount(set))
+}
