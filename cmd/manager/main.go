@@ -122,6 +122,9 @@ func run(f flags) error {
 		return err
 	}
 	nodes := controller.NewNodeInventory(mgr.GetCache())
+	if err := nodes.RestorePolicy(ctx, mgr.GetAPIReader(), f.schedulerNamespace); err != nil {
+		return err
+	}
 	if err := mgr.Add(nodes); err != nil {
 		return fmt.Errorf("add nodes: %w", err)
 	}

@@ -5,12 +5,15 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/workload"
@@ -80,4 +83,38 @@ func TestMappedChargesOutliveThePolicy(t *testing.T) {
 		check.Equal(t, step.name+": mappings in force", len(step.want), len(n.PolicyInForce(nil).Status.Cards))
 		check.Equal(t, step.name+": is a card", step.want != nil, inventory.IsCard(corev1.ResourceName(entry.Resource)))
 	}
+}
+
+// TestTheTreeAndMappedCardsSurviveARestartWithoutAPolicy: kubectl delete stp default is the first command
+// of break-glass.md, and a drained node restarts the operator.
+func TestTheTreeAndMappedCardsSurviveARestartWithoutAPolicy(t *testing.T) {
+	entry := v1alpha1.CardMapping{Resource: "hygon.com/dcu", Model: "K100"}
+	last := policyInForce(entry)
+	last.Status.QueueHierarchy = v1alpha1.QueueHierarchyTree
+	text, err := policy.EncodeKept(last)
+	check.NoError(t, err)
+	restarted := func(stored string) *NodeInventory {
+		kept := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "cards", Name: policy.KeptConfigMapName}, Data: map[string]string{policy.KeptConfigMapKey: stored}}
+		n := NewNodeInventory(nil)
+		check.NoError(t, n.RestorePolicy(t.Context(), fake.NewClientBuilder().WithObjects(kept).Build(), "cards"))
+		n.updateNode(builder.Node("a").Resource("hygon.com/dcu", "8").Obj())
+		return n
+	}
+
+	n := restarted(text)
+	inventory, _ := n.Inventory()
+	check.That(t, policy.IsTree(n.PolicyInForce(nil)), "queues are flat after the restart")
+	check.Equal(t, "cards", []card.Name{"K100"}, inventory.Names())
+	created := builder.ServiceTypePolicy().Obj()
+	n.updatePolicy(created)
+	check.That(t, policy.IsTree(n.PolicyInForce(created)), "queues are flat before the new policy takes effect")
+	flat := policyInForce()
+	flat.Status.QueueHierarchy = v1alpha1.QueueHierarchyFlat
+	n.updatePolicy(flat)
+	check.That(t, !policy.IsTree(n.PolicyInForce(flat)), "the tree outlives an explicit Flat")
+
+	check.That(t, restarted("{").PolicyInForce(nil) == nil, "a text that is no policy is in force")
+	n = NewNodeInventory(nil)
+	check.NoError(t, n.RestorePolicy(t.Context(), fake.NewClientBuilder().Build(), "cards"))
+	check.That(t, n.PolicyInForce(nil) == nil, "a policy is in force before there is one")
 }

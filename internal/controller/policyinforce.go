@@ -1,9 +1,38 @@
 package controller
 
 import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/policy"
 )
+
+// RestorePolicy reads what an earlier operator kept of the policy in force. It must be called before the
+// controllers start: without a policy they would put every queue under root, and forget mapped cards. A
+// policy in the cluster that has taken effect replaces it. A text that is no policy is left out.
+func (n *NodeInventory) RestorePolicy(ctx context.Context, live client.Reader, namespace string) error {
+	stored := &corev1.ConfigMap{}
+	err := live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: policy.KeptConfigMapName}, stored)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read ConfigMap %s/%s: %w", namespace, policy.KeptConfigMapName, err)
+	}
+	kept, err := policy.DecodeKept(stored.Data[policy.KeptConfigMapKey])
+	if err != nil {
+		logf.FromContext(ctx).Error(err, "without a policy, queues are flat and no card is mapped", "namespace", namespace, "name", policy.KeptConfigMapName)
+		return nil
+	}
+	n.rememberPolicy(kept)
+	return nil
+}
 
 // updatePolicy takes a policy that has taken effect.
 func (n *NodeInventory) updatePolicy(object any) {
@@ -27,9 +56,9 @@ func (n *NodeInventory) rememberPolicy(p *v1alpha1.ServiceTypePolicy) {
 
 // PolicyInForce returns what is in force of the ServiceTypePolicy that was read, nil for none. While it
 // is deleted, everything stays as it is. Once it is created again, hierarchy and service types stay
-// until it takes effect, and the names of schedulers are the new ones. It returns nil if there is no
-// policy, and none has taken effect since the operator began: then queues are flat, and service types
-// are the built-in ones.
+// until it takes effect, and the names of schedulers are the new ones. A restart of the operator changes
+// nothing of that (RestorePolicy). It returns nil if there is no policy, and none has ever taken effect:
+// then queues are flat, and service types are the built-in ones.
 func (n *NodeInventory) PolicyInForce(read *v1alpha1.ServiceTypePolicy) *v1alpha1.ServiceTypePolicy {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -27,6 +27,7 @@ func TestTheProgramsMayDoTheirWork(t *testing.T) {
 		patch queues.scheduling.volcano.sh,cardquotas.cardquota.dev/status /any
 		get configmaps volcano-system/volcano-scheduler-configmap
 		get,create,patch configmaps volcano-system/cardquota-scheduler-configmap
+		get,create,patch configmaps volcano-system/cardquota-policy-in-force
 		get,create,patch configmaps volcano-system/cardquota-card-seconds-0
 		get,create,patch configmaps volcano-system/cardquota-card-seconds-7
 		update leases.coordination.k8s.io volcano-system/cardquota-manager

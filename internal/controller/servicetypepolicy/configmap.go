@@ -84,6 +84,26 @@ func (r *reconciliation) writeConfigMap(ctx context.Context, live *corev1.Config
 	return nil
 }
 
+// keepInForce writes what is in force of the policy where it survives the policy and a restart. The
+// ConfigMap has no owner: the garbage collector must not delete it with the policy.
+func (r *reconciliation) keepInForce(ctx context.Context) error {
+	if !policy.HasTakenEffect(r.policy) || r.policy.DeletionTimestamp != nil {
+		return nil
+	}
+	text, err := policy.EncodeKept(r.policy)
+	if err != nil || text == r.history.kept {
+		return err
+	}
+	apply := corev1ac.ConfigMap(policy.KeptConfigMapName, r.schedulerNamespace).
+		WithLabels(map[string]string{"app.kubernetes.io/managed-by": "cardquota"}).
+		WithData(map[string]string{policy.KeptConfigMapKey: text})
+	if err := r.client.Apply(ctx, apply, client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership); err != nil {
+		return fmt.Errorf("write ConfigMap %s/%s: %w", r.schedulerNamespace, policy.KeptConfigMapName, err)
+	}
+	r.history.kept = text
+	return nil
+}
+
 // readConfigMap reads a ConfigMap from the API server, nil when there is none. The cache
 // may be stale, and the policy must be merged into the current text.
 func (r *reconciliation) readConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {

@@ -71,6 +71,8 @@ type history struct {
 	correctedAt time.Time
 	// existed reports that the ConfigMap has existed.
 	existed bool
+	// kept is the text that keeps the policy in force, as it was last written.
+	kept string
 	// reportedClasses are the conflicting PriorityClasses that an event has reported.
 	reportedClasses map[string]string
 }
@@ -103,6 +105,7 @@ var errCacheStale = errors.New("read again")
 // +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=list;watch;create;delete
 // +kubebuilder:rbac:groups="",resources=configmaps,resourceNames=volcano-scheduler-configmap,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",namespace=volcano-system,resources=configmaps,resourceNames=cardquota-scheduler-configmap,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups="",namespace=volcano-system,resources=configmaps,resourceNames=cardquota-policy-in-force,verbs=get;create;patch
 // +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
 
 // Reconcile writes the configuration first, and then the status, which the queues follow.
@@ -169,6 +172,9 @@ func (r *reconciliation) applyAndReport(ctx context.Context) (ctrl.Result, error
 		out.hash = r.policy.Status.ConfigHash // the last written text is still in place
 	}
 	result, err := r.updateStatus(ctx, out)
+	if err == nil {
+		err = r.keepInForce(ctx)
+	}
 	if err := errors.Join(err, writeErr, classErr); err != nil {
 		return ctrl.Result{}, err
 	}

@@ -1,0 +1,47 @@
+package servicetypepolicy
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// kept reads the policy that outlives the ServiceTypePolicy.
+func (w *world) kept() *v1alpha1.ServiceTypePolicy {
+	w.Helper()
+	stored := &corev1.ConfigMap{}
+	w.must(w.client.Get(w.Context(), client.ObjectKey{Namespace: home, Name: policy.KeptConfigMapName}, stored))
+	check.Equal(w.T, "owners, with which it would be deleted", 0, len(stored.OwnerReferences))
+	kept, err := policy.DecodeKept(stored.Data[policy.KeptConfigMapKey])
+	check.NoError(w.T, err)
+	return kept
+}
+
+// TestWhatIsInForceIsKept: the tree is kept when it takes effect, and left only when the policy says Flat.
+func TestWhatIsInForceIsKept(t *testing.T) {
+	w := newWorld(t, newConfigMap(place.Name, plain), newPolicy())
+	w.change(func(s *v1alpha1.ServiceTypePolicySpec) {
+		s.QueueHierarchy = v1alpha1.QueueHierarchyTree
+		s.Cards = []v1alpha1.CardMapping{{Resource: "huawei.com/Ascend910", Model: "Ascend-910B", NodeSelector: map[string]string{"npu": "910b"}}}
+	})
+	w.settle()
+	check.That(t, policy.IsTree(w.kept()), "the tree is not kept")
+	check.Equal(t, "mapped cards", 1, len(policy.CardMappings(w.kept())))
+
+	writes := w.writes
+	w.settle()
+	check.Equal(t, "writes without a change", writes, w.writes)
+	w.must(w.client.Delete(w.Context(), w.policy()))
+	w.settle()
+	check.That(t, policy.IsTree(w.kept()), "the tree is gone with the policy")
+
+	w.must(w.client.Create(w.Context(), newPolicy()))
+	w.change(func(s *v1alpha1.ServiceTypePolicySpec) { s.QueueHierarchy = v1alpha1.QueueHierarchyFlat })
+	w.settle()
+	check.That(t, !policy.IsTree(w.kept()), "the tree outlives an explicit Flat")
+}

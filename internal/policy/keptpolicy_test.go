@@ -1,0 +1,51 @@
+package policy
+
+import (
+	"testing"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// inTree is a policy that has taken effect, with a tree and a mapped card.
+func inTree() *v1alpha1.ServiceTypePolicy {
+	p := &v1alpha1.ServiceTypePolicy{}
+	p.Name = v1alpha1.PolicyName
+	p.Spec.QueueHierarchy = v1alpha1.QueueHierarchyTree
+	p.Spec.Scheduler.Names = []string{"volcano"}
+	p.Status.QueueHierarchy = v1alpha1.QueueHierarchyTree
+	p.Status.ServiceTypes = []v1alpha1.ServiceTypeStatus{{Name: "training", CardQuotas: 3}}
+	p.Status.Cards = []v1alpha1.CardMapping{{Resource: "huawei.com/Ascend910", Model: "Ascend-910B"}}
+	return p
+}
+
+// TestWhatIsInForceSurvivesItsText: tree, mapped cards and names of schedulers, and the text changes with
+// these only.
+func TestWhatIsInForceSurvivesItsText(t *testing.T) {
+	p := inTree()
+	text, err := EncodeKept(p)
+	check.NoError(t, err)
+	kept, err := DecodeKept(text)
+	check.NoError(t, err)
+	check.That(t, IsTree(InForce(nil, kept)), "the tree is lost")
+	check.Equal(t, "mappings", CardMappings(p), CardMappings(InForce(nil, kept)))
+	check.Equal(t, "schedulers", p.Spec.Scheduler.Names, kept.Spec.Scheduler.Names)
+
+	p.Status.ServiceTypes[0].CardQuotas = 4
+	p.Status.ConfigHash, p.ResourceVersion = "another", "2"
+	same, err := EncodeKept(p)
+	check.NoError(t, err)
+	check.Equal(t, "text after changes that decide nothing", text, same)
+	p.Status.QueueHierarchy = v1alpha1.QueueHierarchyFlat
+	flat, err := EncodeKept(p)
+	check.NoError(t, err)
+	check.That(t, flat != text, "the text does not say that queues are flat")
+}
+
+// TestATextThatIsNoPolicyIsRefused: a user may have written anything.
+func TestATextThatIsNoPolicyIsRefused(t *testing.T) {
+	for _, text := range []string{"", "{", "[]", "{}", `{"metadata":{"name":"default"}}`} {
+		_, err := DecodeKept(text)
+		check.That(t, err != nil, "%q is read", text)
+	}
+}
