@@ -15,7 +15,7 @@ var tables = []table{
 	{tests: "./internal/scheduler/cardreclaim", run: "BackoffLimit", mutants: jobPriceMutants},
 	{tests: "./internal/controller/cardquota", run: "(Metrics|Billed|Bill|Unknown|Deserved)", mutants: queueMetricsMutants},
 	{tests: "./internal/cardquota", run: "^(TestNewBindings|TestPodsAreNewOnce|TestOverAllocationIsAllowedByAll)$", mutants: bindingMetricsMutants},
-	{tests: "./internal/scheduler/capacitycard", run: "^Test(WhoPreempts|EveryQueuePreempts.*|PreemptLooksAtAllNodes|VotesCount.*|PreemptedCardsAreKept|SecondPreemptor.*)$", mutants: preemptMutants},
+	{tests: "./internal/scheduler/capacitycard", run: "^Test(WhoPreempts|EveryQueuePreempts.*|PreemptLooksAtAllNodes|VotesCount.*|PreemptedCardsAreKept|SecondPreemptor.*|PreemptEvictsWholeGangs)$", mutants: preemptMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "(KeptCards|AreKept|IsKept|FreeCardsProlong|ReservationEnds|WithoutReservation|BelowItsMinimum)", mutants: awaitedCardsMutants},
 	{tests: "./internal/quota", run: "^TestReplacedElasticUsageIsExact$", mutants: replacedElasticMutants},
 	{tests: "./internal/workload", run: "^TestVCJob.*$", mutants: announcedMutants},

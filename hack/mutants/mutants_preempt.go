@@ -20,6 +20,8 @@ var preemptMutants = []mutant{
 		return job.Priority <= w.job.Priority`, "no other queue gets kept cards"},
 	{"internal/scheduler/capacitycard/keptcards.go", `Sub(made.since) < preemptorTimeout`, `Sub(made.since) < 2*preemptorTimeout`, "cards are kept for five minutes"},
 	{"internal/scheduler/capacitycard/keptcards.go", `		released.Remove(w.charge)`, `		_ = w.charge`, "quota is kept as well"},
+	{"internal/scheduler/capacitycard/amounts.go", `if other.NodeName != victim.NodeName {`, `if false {`, "a gang that goes releases its quota on all nodes"},
+	{"internal/scheduler/capacitycard/allocate.go", `append(p.preemption.tasksToComplete(), task)...`, `task`, "a pod gets the quota of the whole gang"},
 	{"internal/scheduler/capacitycard/preempt.go", `missingResources(task.InitResreq, p.IdleFor(task, node))`, `missingResources(task.InitResreq, p.FutureIdleOn(node))`, "a second preemptor does not count on kept cards"},
 }
 

@@ -36,47 +36,40 @@ func (w *simulation) fitsByPreempting(v *sessionView, u *startUnit) bool {
 	if !w.preempts || !u.canPreemptJobs() || w.coolsDown(v, u.queue) || v.waitsWithOthers(u) {
 		return false
 	}
-	gone := slices.DeleteFunc(slices.Clone(v.groups), func(g *group) bool { return !v.isCertainVictim(u, g) })
-	if v.leaveTooMany(u, gone) {
+	return slices.ContainsFunc(v.nodes, func(n *nodeView) bool { return v.fitsByPreemptingOn(n, u) })
+}
+
+// fitsByPreemptingOn reports whether the pod of a unit would certainly fit a node without the jobs that may
+// be preempted there. Preempt evicts only on the node that the pod gets, and the rest of gangs that break.
+func (v *sessionView) fitsByPreemptingOn(n *nodeView, u *startUnit) bool {
+	gone := slices.DeleteFunc(slices.Clone(v.groups), func(g *group) bool { return !v.isCertainVictim(u, g, n) })
+	if len(gone) == 0 || v.leaveTooMany(u, gone) {
 		return false
 	}
-	left := nodesOf(gone) // preempt evicts only on the node that the pod gets
 	var back []func()
 	for _, g := range gone {
 		back = append(back, v.takeAway(g))
 	}
-	fits := len(gone) > 0 && v.mustFit(u.pods, v.roomFor(u)) && v.mustFitOn(left, u)
+	fits := n.fitsPod(u.pods[0], v.roomFor(u))
 	for _, undo := range back {
 		undo()
 	}
 	return fits
 }
 
-// mustFitOn reports whether the pods of a unit fit some nodes alone.
-func (v *sessionView) mustFitOn(nodes map[string]bool, u *startUnit) bool {
-	all := v.nodes
-	defer func() { v.nodes = all }()
-	v.nodes = slices.DeleteFunc(slices.Clone(all), func(n *nodeView) bool { return !nodes[n.name] })
-	return v.mustFit(u.pods, v.roomFor(u))
-}
-
-// nodesOf returns the nodes of the placed pods of some groups.
-func nodesOf(groups []*group) map[string]bool {
-	nodes := map[string]bool{}
-	for _, g := range groups {
-		for _, p := range g.placed {
-			nodes[p.node] = true
+// isCertainVictim reports whether a group can certainly be preempted on a node for a unit, as a whole: it
+// has more pods there than it has above its minimum, or no pods elsewhere.
+func (v *sessionView) isCertainVictim(u *startUnit, g *group, n *nodeView) bool {
+	if g.queue != u.queue || g.priority >= u.priority || g.isProtected || g.strange || len(g.leaving)+len(g.promised) > 0 {
+		return false
+	}
+	there := 0
+	for _, p := range g.placed {
+		if p.node == n.name {
+			there++
 		}
 	}
-	return nodes
-}
-
-// isCertainVictim reports whether a group can certainly be preempted for a unit, as a whole. The quota that
-// a gang releases with its pods on other nodes does not count before they are evicted, so it must be on
-// one node.
-func (v *sessionView) isCertainVictim(u *startUnit, g *group) bool {
-	isElsewhere := func(p *pod) bool { return p.node != g.placed[0].node }
-	return !slices.ContainsFunc(g.placed, isElsewhere) && g.queue == u.queue && g.priority < u.priority && len(g.placed) > 0 && !g.isProtected && !g.strange && len(g.leaving)+len(g.promised) == 0
+	return there > 0 && (there == len(g.placed) || there > len(g.placed)-g.min)
 }
 
 // leaveTooMany reports whether some groups, and the pods that leave already, hold more of a card than the

@@ -2,7 +2,6 @@ package capacitycard
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	"volcano.sh/volcano/pkg/scheduler/api"
@@ -47,7 +46,7 @@ func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 		return nil, util.Permit
 	}
 	candidates, breaks := p.preemptionCandidates(preemptor, preemptees)
-	conflicting, victims, useful := p.selectVictims(preemptor, node, name, candidates)
+	conflicting, victims, useful := p.selectVictims(preemptor, node, name, candidates, breaks)
 	attempt.refused = !useful || len(victims) > 0 && p.fitsOnGangNode(preemptor, job, attempt.node)
 	if attempt.conflicting = conflicting; len(p.stuckPods[node.Name])+len(p.preemptedCards.byNode[node.Name]) > 0 {
 		attempt.conflicting = victims // Volcano counts what is stuck or kept, and would evict too few
@@ -70,17 +69,22 @@ func (p *plugin) wouldEvictInVain(preemptor *api.TaskInfo, node *api.NodeInfo, p
 }
 
 // selectVictims selects from candidates the victims on a node for a pod: all that conflict with
-// it, also returned alone, and as few others as release what is missing. useful is false if the
-// pod could not run there anyway.
-func (p *plugin) selectVictims(preemptor *api.TaskInfo, node *api.NodeInfo, name card.Name, candidates []*api.TaskInfo) (conflicting, all []*api.TaskInfo, useful bool) {
+// it, also returned alone, and as few others as release what is missing. breaks are those that
+// break a gang. useful is false if the pod could not run there anyway.
+func (p *plugin) selectVictims(preemptor *api.TaskInfo, node *api.NodeInfo, name card.Name, candidates []*api.TaskInfo, breaks map[api.TaskID]bool) (conflicting, all []*api.TaskInfo, useful bool) {
 	queue := p.ssn.Jobs[preemptor.Job].Queue
 	missing := p.missingAmounts(preemptor, node)
 	conflicting, rest, useful := p.splitConflicting(preemptor, node, candidates)
-	for _, victim := range conflicting {
-		missing.add(p.releasedAmounts(victim, queue, name), -1)
+	released := p.releasedByEach(slices.Concat(conflicting, rest), breaks, queue, name)
+	for _, give := range released[:len(conflicting)] {
+		missing.add(give, -1)
 	}
-	others := p.minimalVictims(rest, missing, queue, name)
-	return conflicting, slices.Concat(conflicting, others), useful && (len(others) > 0 || missing.isZero())
+
+	all = slices.Clone(conflicting)
+	for _, i := range irreducibleSubset(missing, released[len(conflicting):]) {
+		all = append(all, rest[i])
+	}
+	return conflicting, all, useful && (len(all) > len(conflicting) || missing.isZero())
 }
 
 // preemptionCandidates returns the possible victims of a preemptor in the order of eviction,
@@ -209,19 +213,6 @@ func (p *plugin) compareByPriority(a, b *api.TaskInfo) int {
 	return cmp.Or(cmp.Compare(x.Priority, y.Priority), cmp.Compare(a.Priority, b.Priority), p.compareByLoss(a, b))
 }
 
-// minimalVictims selects as few candidates as release everything that is missing.
-func (p *plugin) minimalVictims(candidates []*api.TaskInfo, missing amounts, queue api.QueueID, name card.Name) []*api.TaskInfo {
-	released := make([]amounts, len(candidates))
-	for i, candidate := range candidates {
-		released[i] = p.releasedAmounts(candidate, queue, name)
-	}
-	var picked []*api.TaskInfo
-	for _, i := range irreducibleSubset(missing, released) {
-		picked = append(picked, candidates[i])
-	}
-	return picked
-}
-
 // cardFor returns the card that a pod would use on a node, false if it may not run there. A pod
 // without cards may run anywhere.
 func (p *plugin) cardFor(request *workload.Request, node string) (card.Name, bool) {
@@ -278,32 +269,14 @@ func (p *plugin) isEvictable(task *api.TaskInfo) bool {
 	return job != nil && job.PodGroup != nil && workload.IsEvictable(task.Pod, job.PodGroup.Annotations)
 }
 
-// releasedAmounts returns what the eviction of a pod releases: on its node, and in a queue of
-// the named card, CPU and memory, if that queue is charged.
-func (p *plugin) releasedAmounts(task *api.TaskInfo, queue api.QueueID, name card.Name) amounts {
-	released := resourceAmounts(task.Resreq)
-	if charge := p.chargeInQueue(queue, task); charge != nil {
-		for _, amount := range charge.Cards {
-			if amount.Name == name {
-				released[quotaCards] += float64(amount.Count)
-			}
-		}
-		released[quotaCPU], released[quotaMemory] = float64(charge.MilliCPU), float64(charge.Memory)
-		if charge.IsFixed {
-			for _, what := range []string{quotaCards, quotaCPU, quotaMemory} {
-				released[fixedQuota(what)] = released[what]
-			}
-		}
-	}
-	return released
-}
-
 // allocatableInAttempt checks a pod during an attempt of preempt, for the card of the node and
-// after the evictions so far.
+// after the evictions so far, with the rest of the gangs that they break.
 //
 // If there is nothing to evict, Volcano does not name the node. The pod may still fit there
 // after evictions for another pod of its gang. Then every card must fit that such a node may have.
 func (p *plugin) allocatableInAttempt(r checkInput, attempt *preemptionAttempt) bool {
+	released := p.releasedBy(r.job.Queue, p.preemption.tasksToComplete()...)
+	r.released = &released
 	if attempt.refused || p.runChecks(podChecks, r) != nil || attempt.node == "" && p.isKeptNodeFor(r) {
 		return false
 	}
@@ -347,99 +320,14 @@ func (p *plugin) hasNodeWithoutVictims(r checkInput, name card.Name) bool {
 	})
 }
 
-// amounts are quantities by name: resources of a node in Volcano's units, and cards, CPU and
-// memory of a quota.
-type amounts map[string]float64
-
-// The names of what a quota can lack.
-const (
-	quotaCards  = "quota of cards"
-	quotaCPU    = "quota of CPU"
-	quotaMemory = "quota of memory"
-)
-
-// fixedQuota names the part of a quota that is used by pods from which others cannot reclaim.
-func fixedQuota(of string) string { return of + " that cannot be reclaimed" }
-
-var quotaAmounts = map[quota.LimitKind]string{quota.Cards: quotaCards, quota.CPU: quotaCPU, quota.Memory: quotaMemory}
-
-// tolerance is by how much Volcano lets a request exceed the idle amount (pkg/scheduler/api,
-// minResource).
-const tolerance = 0.1
-
-// missingResources returns what a node lacks for a request, including what terminating pods
-// release; empty if it fits.
-func missingResources(request, futureIdle *api.Resource) amounts {
-	idle, missing := resourceAmounts(futureIdle), amounts{}
-	for what, asked := range resourceAmounts(request) {
-		if shortfall := asked - idle[what]; asked > 0 && shortfall > tolerance {
-			missing[what] = shortfall
-		}
+// CompareBool orders false before true.
+func CompareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	default:
+		return 1
 	}
-	return missing
-}
-
-// resourceAmounts returns the resources that are counted on a node.
-func resourceAmounts(r *api.Resource) amounts {
-	list := make(amounts, 2+len(r.ScalarResources))
-	list["cpu"], list["memory"] = r.MilliCPU, r.Memory
-	for name, quantity := range r.ScalarResources {
-		if !api.IsIgnoredScalarResource(name) {
-			list[string(name)] = quantity
-		}
-	}
-	return list
-}
-
-// irreducibleSubset selects as few candidates as needed, in their order: the first that help,
-// then without those that the others make unnecessary. It selects none if all together do not
-// suffice.
-func irreducibleSubset(missing amounts, released []amounts) []int {
-	var picked []int
-	remaining := maps.Clone(missing)
-	for i, give := range released {
-		if remaining.isZero() {
-			break
-		}
-		if remaining.isReducedBy(give) {
-			picked = append(picked, i)
-			remaining.add(give, -1)
-		}
-	}
-	if !remaining.isZero() {
-		return nil
-	}
-	for i := len(picked) - 1; i >= 0; i-- {
-		if without := maps.Clone(remaining).add(released[picked[i]], 1); without.isZero() {
-			remaining = without
-			picked = append(picked[:i], picked[i+1:]...)
-		}
-	}
-	return picked
-}
-
-func (a amounts) isZero() bool {
-	for _, n := range a {
-		if n > tolerance {
-			return false
-		}
-	}
-	return true
-}
-
-func (a amounts) isReducedBy(give amounts) bool {
-	for what, n := range a {
-		if n > tolerance && give[what] > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// add adds other amounts, multiplied by times, for the names that a has.
-func (a amounts) add(give amounts, times float64) amounts {
-	for what := range a {
-		a[what] += times * give[what]
-	}
-	return a
 }

@@ -171,11 +171,11 @@ func (p *preemption) completeGangs() {
 	}
 	p.evictingRest = true
 	defer func() { p.evictingRest = false }()
-	for id, evicted := range p.evicted {
-		job := p.p.ssn.Jobs[id]
-		if len(evicted) == 0 || p.restOfGangs[id] != nil || job == nil || !p.isBroken(job) {
+	for id := range p.evicted {
+		if !p.mustCompleteGang(id) {
 			continue
 		}
+		job := p.p.ssn.Jobs[id]
 		rest := &restOfGang{statement: framework.NewStatement(p.p.ssn)}
 		for _, task := range tasksOnNodes(job) {
 			status := task.Status
@@ -191,6 +191,26 @@ func (p *preemption) completeGangs() {
 		p.restOfGangs[id] = rest
 		p.evictions++
 	}
+}
+
+// mustCompleteGang reports whether the rest of a job must go, and is not evicted yet.
+func (p *preemption) mustCompleteGang(id api.JobID) bool {
+	job := p.p.ssn.Jobs[id]
+	return len(p.evicted[id]) > 0 && p.restOfGangs[id] == nil && job != nil && p.isBroken(job)
+}
+
+// tasksToComplete returns the pods that completeGangs will evict. Volcano evicts pods of one node
+// only, and the rest of their gangs goes before the next pod is tried.
+func (p *preemption) tasksToComplete() (rest []*api.TaskInfo) {
+	if p == nil {
+		return nil
+	}
+	for id := range p.evicted {
+		if p.mustCompleteGang(id) {
+			rest = slices.AppendSeq(rest, tasksIn(p.p.ssn.Jobs[id], isOnNode))
+		}
+	}
+	return rest
 }
 
 // vacatedNodes returns the nodes that evicted gangs leave.
@@ -373,18 +393,6 @@ func (p *plugin) elasticPodsSuffice(preemptor *api.TaskInfo, node *api.NodeInfo,
 	}
 	candidates, breaks := p.preemptionCandidates(preemptor, offered)
 	candidates = slices.DeleteFunc(candidates, func(candidate *api.TaskInfo) bool { return breaks[candidate.UID] })
-	_, victims, useful := p.selectVictims(preemptor, node, name, candidates)
+	_, victims, useful := p.selectVictims(preemptor, node, name, candidates, nil)
 	return useful && !p.exceedsEvictionHeadroom(queue, name, victims) && p.ssn.PredicateForPreemptAction(preemptor, node) == nil
-}
-
-// CompareBool orders false before true.
-func CompareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	default:
-		return 1
-	}
 }
