@@ -32,3 +32,8 @@ var replacedElasticMutants = []mutant{
 	}
 `, ``, "what a job gives is counted once"},
 }
+
+// What a plan of cardreclaim counts as free.
+var keptFromReclaimMutants = []mutant{
+	{"internal/scheduler/cardreclaim/problem.go", `s.policy.IdleFor(first, node)`, `s.policy.FutureIdleOn(node)`, "a plan counts no cards that are kept for others"},
+}
