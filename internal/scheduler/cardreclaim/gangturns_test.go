@@ -237,3 +237,20 @@ func TestCardsAreKeptWherePodsEndSoon(t *testing.T) {
 		w.Close()
 	}
 }
+
+// TestAJobPreemptsBesideKeptCards: two free cards of node n are kept for a gang of inference, whose victims
+// are protected for a time. A job of training gets none of them, so it preempts on node m.
+func TestAJobPreemptsBesideKeptCards(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct{ gang, goes, bound string }{
+		"cards are kept":    {"g inf 4: -*4;", "lo-0", ""},
+		"no cards are kept": {"", "", "hi-0@n"},
+	}) {
+		w := newWorld("node n A 4; node m A 1; t tra 1: n*2 ran=1m; lo tra 1: m ran=1m class=low;" + tc.gang + "hi tra 1: - class=high")
+		w.args = protectFor("10m")
+		w.startCache()
+		w.openSession().Run(NewAllocate(w.action), w.action, NewPreempt(w.action))
+		check.Equal(t, "evicted", tc.goes, strings.TrimSuffix(session.Names(w.In(api.Releasing)), "@m"))
+		check.Equal(t, "bound", tc.bound, session.Names(w.In(api.Binding)))
+		w.Close()
+	}
+}
