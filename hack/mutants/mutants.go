@@ -18,6 +18,7 @@ var tables = []table{
 	{tests: "./internal/scheduler/capacitycard", run: "^Test(WhoPreempts|EveryQueuePreempts.*|PreemptLooksAtAllNodes|VotesCount.*|PreemptedCardsAreKept|SecondPreemptor.*|PreemptEvictsWholeGangs)$", mutants: preemptMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "(KeptCards|AreKept|IsKept|FreeCardsProlong|ReservationEnds|WithoutReservation|BelowItsMinimum)", mutants: awaitedCardsMutants},
 	{tests: "./internal/scheduler/cardreclaim", run: "^TestReclaimCountsNoCardsThatPreemptFreedForOthers$", mutants: keptFromReclaimMutants},
+	{tests: "./internal/scheduler/cardreclaim", run: "(SecondRun|BorrowFirst|TestGangStarts|TestCardsAreKept)", mutants: secondRunMutants},
 	{tests: "./internal/quota", run: "^TestReplacedElasticUsageIsExact$", mutants: replacedElasticMutants},
 	{tests: "./internal/workload", run: "^TestVCJob.*$", mutants: announcedMutants},
 	{tests: "./internal/blocked", run: "^TestGroupRequest$", mutants: statedMutants},
