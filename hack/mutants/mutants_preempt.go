@@ -18,11 +18,21 @@ var preemptMutants = []mutant{
 	{"internal/scheduler/capacitycard/keptcards.go", `	case w.job.Queue != job.Queue:
 		return true`, `	case w.job.Queue != job.Queue:
 		return job.Priority <= w.job.Priority`, "no other queue gets kept cards"},
-	{"internal/scheduler/capacitycard/keptcards.go", `Sub(made.since) < preemptorTimeout`, `Sub(made.since) < 2*preemptorTimeout`, "cards are kept for five minutes"},
+	{"internal/scheduler/capacitycard/keptperiod.go", `p.cache.now().Sub(since) >= keptPeriod`, `p.cache.now().Sub(since) >= 2*keptPeriod`, "cards are kept for five minutes"},
 	{"internal/scheduler/capacitycard/keptcards.go", `		released.Remove(w.charge)`, `		_ = w.charge`, "quota is kept as well"},
 	{"internal/scheduler/capacitycard/amounts.go", `if other.NodeName != victim.NodeName {`, `if false {`, "a gang that goes releases its quota on all nodes"},
 	{"internal/scheduler/capacitycard/allocate.go", `append(p.preemption.tasksToComplete(), task)...`, `task`, "a pod gets the quota of the whole gang"},
 	{"internal/scheduler/capacitycard/preempt.go", `missingResources(task.InitResreq, p.IdleFor(task, node))`, `missingResources(task.InitResreq, p.FutureIdleOn(node))`, "a second preemptor does not count on kept cards"},
+}
+
+// How long freed cards are kept while victims end.
+var keptPeriodMutants = []mutant{
+	{"internal/scheduler/capacitycard/keptperiod.go", `		since = p.lastVictimSeen(made.plan)`, `		_ = p.lastVictimSeen(made.plan)`, "cards are kept until the last victim of the plan has ended"},
+	{"internal/scheduler/capacitycard/keptperiod.go", `	return !now.Before(deleted.Time) //`, `	return false //`, "a victim that does not end keeps cards no longer than its grace period"},
+	{"internal/scheduler/capacitycard/keptperiod.go", `		return now.Sub(plan.began) >= evictionTimeout`, `		return false`, "a victim that is not deleted keeps no cards"},
+	{"internal/scheduler/capacitycard/keptperiod.go", `		left = append(left, victim)
+		if !p.isVictimOverdue(task, plan) {`, `		if !p.isVictimOverdue(task, plan) {
+			left = append(left, victim)`, "a victim that is deleted late keeps cards again"},
 }
 
 // What a job that preempts counts as elastic.

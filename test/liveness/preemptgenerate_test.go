@@ -110,10 +110,11 @@ func (g *generator) drawTightQuota(used map[string]int) string {
 	return "{" + strings.Join(entries, ",") + "}"
 }
 
-// drawEnding draws how long the pods of a job take to end: less than freed cards are kept.
+// drawEnding draws how long the pods of a job take to end: few take longer than freed cards are kept after
+// that.
 func (g *generator) drawEnding() string {
 	if g.draw(40) {
-		return " grace=" + pick(g, "3s", "6s", "20s", "1m")
+		return " grace=" + pick(g, "3s", "6s", "20s", "1m", "7m")
 	}
 	return ""
 }

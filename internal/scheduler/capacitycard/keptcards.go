@@ -11,10 +11,6 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// preemptorTimeout is how long cards that preempt freed are kept, counted from the eviction.
-// Without that, pods that may evict nothing would get the cards, and preempt would evict again.
-const preemptorTimeout = reclaimedRoomTimeout
-
 // waitingPreemptor is a pending pod for which preempt freed cards on a node.
 type waitingPreemptor struct {
 	task *api.TaskInfo
@@ -46,17 +42,19 @@ func (w *waitingPreemptor) isKeptFrom(task *api.TaskInfo, job *api.JobInfo) bool
 	}
 }
 
-// keepPreemptedCards keeps what preempt freed for the pods that it pipelined. preemptors are
-// the jobs for which it evicts pods.
-func (p *plugin) keepPreemptedCards(preemptors map[api.JobID]bool) {
-	for id := range preemptors {
+// keepPreemptedCards keeps what preempt freed for the pods that it pipelined. victims are the pods that it
+// evicts, by the job for which it does. Without that, pods that may evict nothing would get the cards, and
+// preempt would evict again.
+func (p *plugin) keepPreemptedCards(victims map[api.JobID][]*api.TaskInfo) {
+	for id, evicted := range victims {
 		job := p.ssn.Jobs[id]
 		if job == nil || !p.ssn.JobPipelined(job) {
 			continue
 		}
+		plan := p.newEvictionPlan(evicted)
 		for _, task := range job.TaskStatusIndex[api.Pipelined] {
 			if p.preemptors[task.Pod.UID] {
-				p.cache.preemptedCards[task.Pod.UID] = nomination{node: task.NodeName, since: p.cache.now()}
+				p.cache.preemptedCards[task.Pod.UID] = nomination{node: task.NodeName, since: p.cache.now(), plan: plan}
 			}
 		}
 	}
@@ -77,7 +75,7 @@ func (p *plugin) loadPreemptedCards(held map[queueCard]card.Count) {
 		}
 		for _, task := range job.TaskStatusIndex[api.Pending] {
 			made, known := p.cache.preemptedCards[task.Pod.UID]
-			if known && p.cache.now().Sub(made.since) < preemptorTimeout && p.keepPreemptedCardsOn(made.node, task, job, held) {
+			if known && !p.isKeptPeriodOver(made) && p.keepPreemptedCardsOn(made.node, task, job, held) {
 				waiting[task.Pod.UID] = true
 			}
 		}

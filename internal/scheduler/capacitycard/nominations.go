@@ -30,6 +30,9 @@ type nomination struct {
 	preempts bool
 	// from are the queues from which pods were evicted for the pod by cardreclaim.
 	from map[api.QueueID]bool
+	// plan has all evictions for the pod and for those that were placed with it, nil for a node without
+	// kept cards.
+	plan *evictionPlan
 }
 
 // saveNominations stores the nodes of pipelined pods when the session closes, and keeps older
@@ -141,12 +144,6 @@ func (p *plugin) isBeingEvicted(task *api.TaskInfo) bool {
 	return isEvictionPending(task, task.Status) || evicted && p.cache.now().Sub(since) < evictionTimeout
 }
 
-// reclaimedRoomTimeout is how long reclaimed cards are kept for a pod, counted from the
-// eviction. They are kept only from pods from which the reclaimer may reclaim; others could
-// have reclaimed cards themselves. If a node of its gang is missing for a moment, Volcano
-// undoes the whole gang and would give the cards back to the victims.
-const reclaimedRoomTimeout = 5 * time.Minute
-
 // roomOwner is a pod for which reclaimed cards are kept on a node.
 type roomOwner struct {
 	task *api.TaskInfo
@@ -158,9 +155,17 @@ type roomOwner struct {
 	from map[api.QueueID]bool
 }
 
-// KeepReclaimedRoom records that cards were reclaimed for a pipelined pod, and from which queues.
-func (p *plugin) KeepReclaimedRoom(task *api.TaskInfo, from map[api.QueueID]bool) {
-	p.cache.reclaimedRoom[task.Pod.UID] = nomination{node: task.NodeName, since: p.cache.now(), from: from}
+// KeepReclaimedRoom records that cards of some victims were reclaimed for pipelined pods of a job.
+func (p *plugin) KeepReclaimedRoom(tasks, victims []*api.TaskInfo) {
+	from, plan := map[api.QueueID]bool{}, p.newEvictionPlan(victims)
+	for _, victim := range victims {
+		if job := p.ssn.Jobs[victim.Job]; job != nil {
+			from[job.Queue] = true
+		}
+	}
+	for _, task := range tasks {
+		p.cache.reclaimedRoom[task.Pod.UID] = nomination{node: task.NodeName, since: p.cache.now(), from: from, plan: plan}
+	}
 }
 
 // loadReclaimedRoom finds the pending pods for which cards are kept, and forgets all others.
@@ -177,7 +182,8 @@ func (p *plugin) loadReclaimedRoom() {
 		tasks, others := p.tasksKeepingRoom(job, kept)
 		for _, task := range others { // counts in its gang until its time is over
 			waiting[task.Pod.UID] = true
-			p.cache.reclaimedRoom[task.Pod.UID] = nomination{since: p.cache.reclaimedRoom[task.Pod.UID].since}
+			made := p.cache.reclaimedRoom[task.Pod.UID]
+			p.cache.reclaimedRoom[task.Pod.UID] = nomination{since: made.since, plan: made.plan}
 		}
 		for _, task := range tasks {
 			made := p.cache.reclaimedRoom[task.Pod.UID]
@@ -204,7 +210,7 @@ func (p *plugin) tasksKeepingRoom(job *api.JobInfo, kept map[queueCard]card.Coun
 	added := maps.Clone(kept)
 	for _, task := range job.TaskStatusIndex[api.Pending] {
 		made, known := p.cache.reclaimedRoom[task.Pod.UID]
-		if !known || p.cache.now().Sub(made.since) >= reclaimedRoomTimeout || p.checkQueue(job) != nil {
+		if !known || p.isKeptPeriodOver(made) || p.checkQueue(job) != nil {
 			continue
 		}
 

@@ -71,7 +71,7 @@ func (p *plugin) Preempt(hooks PreemptHooks, execute func()) [][]*api.TaskInfo {
 	p.preemptors = p.pipelinedPods()
 	maps.DeleteFunc(p.preemptors, func(uid types.UID, _ bool) bool { return before[uid] })
 	g.completeGangs()
-	p.keepPreemptedCards(g.preemptors())
+	p.keepPreemptedCards(g.victimsByPreemptor())
 	var jobs [][]*api.TaskInfo
 	for id, evicted := range g.evicted {
 		tasks := slices.Collect(maps.Values(evicted))
@@ -95,13 +95,24 @@ func newPreemption(p *plugin, hooks PreemptHooks) *preemption {
 	}
 }
 
-// preemptors returns the jobs for which pods are evicted.
-func (p *preemption) preemptors() map[api.JobID]bool {
-	jobs := map[api.JobID]bool{}
-	for _, job := range p.evictedFor {
-		jobs[job] = true
+// victimsByPreemptor returns the pods that are evicted, by the job for which they are. The rest of a gang
+// is evicted for each job for which a pod of it is.
+func (p *preemption) victimsByPreemptor() map[api.JobID][]*api.TaskInfo {
+	victims, withRest := map[api.JobID][]*api.TaskInfo{}, map[[2]api.JobID]bool{}
+	for id, evicted := range p.evicted {
+		for _, task := range evicted {
+			by, known := p.evictedFor[task.UID]
+			if !known {
+				continue
+			}
+			victims[by] = append(victims[by], task)
+			if rest := p.restOfGangs[id]; rest != nil && !withRest[[2]api.JobID{id, by}] {
+				withRest[[2]api.JobID{id, by}] = true
+				victims[by] = append(victims[by], rest.tasks...)
+			}
+		}
 	}
-	return jobs
+	return victims
 }
 
 // pipelinedPods returns the pods that are pipelined.

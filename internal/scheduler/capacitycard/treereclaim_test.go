@@ -65,7 +65,7 @@ func (s *scene) keepRoom(node string, pods ...string) *scene {
 	for _, pod := range pods {
 		task := s.Task(pod)
 		task.NodeName = node
-		s.reclaimPolicy().KeepReclaimedRoom(task, nil)
+		s.reclaimPolicy().KeepReclaimedRoom([]*api.TaskInfo{task}, nil)
 		task.NodeName = ""
 	}
 	return s
