@@ -27,10 +27,9 @@ func (g *group) canPreemptJobs() bool {
 
 // fitsByPreempting reports whether a unit would certainly fit without the jobs of lower priority in its
 // queue. A job that is not enqueued counts too: its enqueueing must not depend on what it may preempt.
-// Only single pods of one card in flat queues are certain: of a gang, preempt places one pod after the other.
+// Only single pods with cards are certain: of a gang, preempt places one pod after the other.
 func (w *simulation) fitsByPreempting(v *sessionView, u *startUnit) bool {
-	_, _, plain := u.cardNeeded()
-	if !plain || len(u.pods) != 1 || u.pods[0].apart || v.tree != nil {
+	if len(u.pods) != 1 || u.pods[0].cards == 0 {
 		return false
 	}
 	if !w.preempts || !u.canPreemptJobs() || w.coolsDown(v, u.queue) || v.waitsWithOthers(u) {

@@ -129,26 +129,35 @@ func (p *plugin) addMissingInTree(missing amounts, queue api.QueueID, request *w
 				continue
 			}
 			isComplete = false
-			charge := &quota.Charge{IsFixed: insufficient.Kind == quota.NotReclaimable}
-			switch insufficient.Of {
-			case quota.CPU:
-				charge.MilliCPU = lack
-			case quota.Memory:
-				charge.Memory = lack
-			default:
-				charge.Cards = []card.Amount{{Name: name, Count: card.Count(lack)}}
-			}
-			released.Add(charge)
-			missing[what] += float64(lack)
-			if charge.IsFixed {
+			reused := int64(0) // of what is missing anyway: it must be fixed now
+			isFixed := insufficient.Kind == quota.NotReclaimable
+			if isFixed {
+				reused = min(lack, int64(missing[what]-missing[fixedQuota(what)]))
 				missing[fixedQuota(what)] += float64(lack)
 			}
+			missing[what] += float64(lack - reused)
+			released.Add(chargeOf(insufficient.Of, name, lack, isFixed))
+			released.Remove(chargeOf(insufficient.Of, name, reused, false))
 		}
 		if isComplete {
 			break
 		}
 	}
 	return missing
+}
+
+// chargeOf returns a charge of so much CPU or memory, or so many of a card.
+func chargeOf(kind quota.LimitKind, name card.Name, amount int64, isFixed bool) *quota.Charge {
+	charge := &quota.Charge{IsFixed: isFixed}
+	switch kind {
+	case quota.CPU:
+		charge.MilliCPU = amount
+	case quota.Memory:
+		charge.Memory = amount
+	default:
+		charge.Cards = []card.Amount{{Name: name, Count: card.Count(amount)}}
+	}
+	return charge
 }
 
 // maxMissingLimits is how many limits a pod can exceed: on each level of a tree and at root, four
