@@ -95,8 +95,8 @@ func (p *plugin) keptNodeFor(task *api.TaskInfo) (made nomination, known bool) {
 }
 
 // awaitsNominatedNode reports whether a pod needs no eviction, because pods are leaving the
-// node nominated for it. It waits only while the node still accepts the pod, and for a bounded
-// time. The answer holds for the whole node search.
+// node nominated for it, which were evicted before this session. It waits only while the node still
+// accepts the pod, and for a bounded time. The answer holds for the whole node search.
 func (p *plugin) awaitsNominatedNode(task *api.TaskInfo) bool {
 	s := p.search.Load()
 	if s == nil || s.task.UID != task.UID {
@@ -112,8 +112,9 @@ func (p *plugin) computeAwaitsNominatedNode(task *api.TaskInfo) bool {
 		made = nomination{node: task.Pod.Status.NominatedNodeName, since: p.cache.now()}
 	}
 	isDeleted := func(task *api.TaskInfo) bool { return task.Pod.DeletionTimestamp != nil }
+	isLeaving := func(task *api.TaskInfo) bool { return p.isBeingEvicted(task) && !p.preemption.evicts(task) }
 	node := p.ssn.Nodes[made.node]
-	return p.hasEvictedPods(made.node) && (p.cache.now().Sub(made.since) < nominationTimeout || anyTaskOn(node, isDeleted)) &&
+	return anyTaskOn(node, isLeaving) && (p.cache.now().Sub(made.since) < nominationTimeout || anyTaskOn(node, isDeleted)) &&
 		p.ssn.PredicateForPreemptAction(task, node) == nil
 }
 

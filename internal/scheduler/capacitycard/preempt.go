@@ -215,6 +215,21 @@ func (p *plugin) fitsOnGangNode(task *api.TaskInfo, job *api.JobInfo, except str
 	})
 }
 
+// vacatedNodes returns the nodes that evicted gangs leave.
+func (p *preemption) vacatedNodes() []string {
+	if p == nil {
+		return nil
+	}
+	var names []string
+	for _, rest := range p.restOfGangs {
+		for _, task := range rest.tasks {
+			names = append(names, task.NodeName)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // compareByPriority puts the lowest priority first, of the job and then of the pod, and among
 // equals the smallest loss.
 func (p *plugin) compareByPriority(a, b *api.TaskInfo) int {

@@ -66,6 +66,7 @@ func (p *plugin) Preempt(hooks PreemptHooks, execute func()) [][]*api.TaskInfo {
 	g := newPreemption(p, hooks)
 	p.preemption = g
 	defer func() { p.preemption = nil }()
+	defer p.hideOldNominations()()
 	before := p.pipelinedPods()
 	p.executeByQueue(execute)
 	p.preemptors = p.pipelinedPods()
@@ -222,21 +223,6 @@ func (p *preemption) tasksToComplete() (rest []*api.TaskInfo) {
 		}
 	}
 	return rest
-}
-
-// vacatedNodes returns the nodes that evicted gangs leave.
-func (p *preemption) vacatedNodes() []string {
-	if p == nil {
-		return nil
-	}
-	var names []string
-	for _, rest := range p.restOfGangs {
-		for _, task := range rest.tasks {
-			names = append(names, task.NodeName)
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
 }
 
 // isBroken reports whether a job cannot continue after its evictions.
