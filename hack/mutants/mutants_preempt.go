@@ -21,6 +21,8 @@ var preemptMutants = []mutant{
 	{"internal/scheduler/capacitycard/keptperiod.go", `p.cache.now().Sub(since) >= keptPeriod`, `p.cache.now().Sub(since) >= 2*keptPeriod`, "cards are kept for five minutes"},
 	{"internal/scheduler/capacitycard/keptcards.go", `		released.Remove(w.charge)`, `		_ = w.charge`, "quota is kept as well"},
 	{"internal/scheduler/capacitycard/preempt.go", `reused = min(lack, int64(missing[what]-missing[fixedQuota(what)]))`, `_ = lack`, "what is missing in a tree and what cannot be reclaimed are not added up"},
+	{"internal/scheduler/capacitycard/preemptableusage.go", `cmp.Or(spec.PriorityClassName, class)`, `class`, "the class of a template comes before that of its job"},
+	{"internal/scheduler/capacitycard/preemptableusage.go", `			return *spec.PreemptionPolicy == corev1.PreemptNever`, `			return false`, "a template that never preempts counts no others"},
 	{"internal/scheduler/capacitycard/nominations.go", `p.isBeingEvicted(task) && !p.preemption.evicts(task)`, `p.isBeingEvicted(task)`, "no pod waits for what just goes for others of its gang"},
 	{"internal/scheduler/capacitycard/amounts.go", `if other.NodeName != victim.NodeName {`, `if false {`, "a gang that goes releases its quota on all nodes"},
 	{"internal/scheduler/capacitycard/allocate.go", `append(p.preemption.tasksToComplete(), task)...`, `task`, "a pod gets the quota of the whole gang"},
