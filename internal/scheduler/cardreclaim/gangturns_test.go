@@ -63,12 +63,17 @@ func TestWaitingToBorrowDelaysNoOtherCard(t *testing.T) {
 }
 
 // TestJobsOfLowerPriorityDoNotBorrowFirst: of the same card they still wait for the job of higher
-// priority.
+// priority, also with a card that their queue deserves.
 func TestJobsOfLowerPriorityDoNotBorrowFirst(t *testing.T) {
-	w := newTree("x 8/4 training; y 8/4 training", "node n A 7; a x 1: n*4 ran=1h; hi x 2: -*2 class=high; lo x 1: - class=low; c y 1: -")
-	w.openSession().Run(NewAllocate(w.action))
-	t.Cleanup(w.Close)
-	check.Equal(t, "bound", "c-0@n hi-0@n hi-1@n", session.Names(w.In(api.Binding)))
+	for t, runs := range check.Cases(t, map[string]string{
+		"all of them borrow":             "node n A 7; a x 1: n*4 ran=1h;",
+		"a part of the gang is deserved": "node n A 6; a x 1: n*3 ran=1h;",
+	}) {
+		w := newTree("x 8/4 training; y 8/4 training", runs+"hi x 2: -*2 class=high; lo x 1: - class=low; c y 1: -")
+		w.openSession().Run(NewAllocate(w.action))
+		check.Equal(t, "bound", "c-0@n hi-0@n hi-1@n", session.Names(w.In(api.Binding)))
+		w.Close()
+	}
 }
 
 // churn is a queue whose jobs of one card end one by one, while new ones come.
