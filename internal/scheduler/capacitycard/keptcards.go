@@ -1,7 +1,9 @@
 package capacitycard
 
 import (
+	"cmp"
 	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 	"volcano.sh/volcano/pkg/scheduler/api"
@@ -69,13 +71,14 @@ func (p *plugin) loadPreemptedCards(held map[queueCard]card.Count) {
 	}
 	p.preemptedCards = preemptedCards{map[string][]*waitingPreemptor{}, map[api.QueueID][]*waitingPreemptor{}}
 	waiting := map[types.UID]bool{}
-	for _, job := range p.ssn.Jobs {
+	for _, freed := range p.jobsWithFreedCards(p.cache.preemptedCards) {
+		job := freed.job
 		if job.ValidTaskNum() < job.MinAvailable {
 			continue // the job cannot start
 		}
-		for _, task := range job.TaskStatusIndex[api.Pending] {
-			made, known := p.cache.preemptedCards[task.Pod.UID]
-			if known && !p.isKeptPeriodOver(made) && p.keepPreemptedCardsOn(made.node, task, job, held) {
+		for _, task := range freed.tasks {
+			made := p.cache.preemptedCards[task.Pod.UID]
+			if !p.isKeptPeriodOver(made) && p.keepPreemptedCardsOn(made.node, task, job, held) {
 				waiting[task.Pod.UID] = true
 			}
 		}
@@ -103,7 +106,38 @@ func (p *plugin) keepPreemptedCardsOn(node string, task *api.TaskInfo, job *api.
 	return true
 }
 
-// waitingCharge returns what a pending pod will use of a queue with a card.
+// jobWithFreedCards is a job and its pending pods for which cards were freed.
+type jobWithFreedCards struct {
+	job   *api.JobInfo
+	tasks []*api.TaskInfo
+}
+
+// jobsWithFreedCards returns the jobs with pending pods for which cards were freed. Jobs and their
+// pods come in the order in which that happened: a lowered quota ends what was freed last.
+func (p *plugin) jobsWithFreedCards(freed map[types.UID]nomination) []jobWithFreedCards {
+	compare := func(a, b *api.TaskInfo) int {
+		return cmp.Or(freed[a.Pod.UID].since.Compare(freed[b.Pod.UID].since), cmp.Compare(a.UID, b.UID))
+	}
+	var jobs []jobWithFreedCards
+	for _, job := range p.ssn.Jobs {
+		var tasks []*api.TaskInfo
+		for _, task := range job.TaskStatusIndex[api.Pending] {
+			if _, known := freed[task.Pod.UID]; known {
+				tasks = append(tasks, task)
+			}
+		}
+		if len(tasks) > 0 {
+			slices.SortFunc(tasks, compare)
+			jobs = append(jobs, jobWithFreedCards{job, tasks})
+		}
+	}
+
+	slices.SortFunc(jobs, func(a, b jobWithFreedCards) int { return compare(a.tasks[0], b.tasks[0]) })
+	return jobs
+}
+
+// waitingCharge returns what a pending pod will use of a queue with a card. What it uses of what cannot be
+// reclaimed is kept for it as well.
 func waitingCharge(request *workload.Request, queue api.QueueID, name card.Name) *quota.Charge {
 	charge := &quota.Charge{Queue: string(queue), MilliCPU: request.MilliCPU, Memory: request.Memory, IsFixed: request.IsFixed}
 	if request.Count > 0 {

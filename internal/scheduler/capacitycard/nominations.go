@@ -179,8 +179,9 @@ func (p *plugin) loadReclaimedRoom() {
 	}
 	p.reclaimedRoom = map[string][]roomOwner{}
 	waiting := map[types.UID]bool{}
-	for _, job := range p.ssn.Jobs {
-		tasks, others := p.tasksKeepingRoom(job, kept)
+	for _, freed := range p.jobsWithFreedCards(p.cache.reclaimedRoom) {
+		job := freed.job
+		tasks, others := p.tasksKeepingRoom(job, freed.tasks, kept)
 		for _, task := range others { // counts in its gang until its time is over
 			waiting[task.Pod.UID] = true
 			made := p.cache.reclaimedRoom[task.Pod.UID]
@@ -202,16 +203,16 @@ type queueCard struct {
 	name  card.Name
 }
 
-// tasksKeepingRoom returns the pending pods of a job for which cards are still kept. Its queue
+// tasksKeepingRoom returns those of a job's pending pods for which cards are still kept. Its queue
 // must deserve them beside what it uses and what is kept for its other pods: its quota may be
 // lowered, and other pods may use it up. Pods that lost their cards so are returned as others. A
 // gang keeps nothing once too few pods are left besides others whose queue deserves no other card.
 // kept is what is kept for other jobs, to which this one is added.
-func (p *plugin) tasksKeepingRoom(job *api.JobInfo, kept map[queueCard]card.Count) (tasks, others []*api.TaskInfo) {
+func (p *plugin) tasksKeepingRoom(job *api.JobInfo, pending []*api.TaskInfo, kept map[queueCard]card.Count) (tasks, others []*api.TaskInfo) {
 	added := maps.Clone(kept)
-	for _, task := range job.TaskStatusIndex[api.Pending] {
-		made, known := p.cache.reclaimedRoom[task.Pod.UID]
-		if !known || p.isKeptPeriodOver(made) || p.checkQueue(job) != nil {
+	for _, task := range pending {
+		made := p.cache.reclaimedRoom[task.Pod.UID]
+		if p.isKeptPeriodOver(made) || p.checkQueue(job) != nil {
 			continue
 		}
 
@@ -262,10 +263,7 @@ func (p *plugin) holdQuota(task *api.TaskInfo, queue api.QueueID, node string) {
 	if !p.cache.tree.isTree || !allowed {
 		return
 	}
-	charge := &quota.Charge{Queue: string(queue), MilliCPU: request.MilliCPU, Memory: request.Memory}
-	if request.Count > 0 {
-		charge.Cards = []card.Amount{{Name: name, Count: request.Count}}
-	}
+	charge := waitingCharge(request, queue, name)
 	if p.roomCharges == nil {
 		p.roomCharges = map[api.TaskID]*quota.Charge{}
 	}
