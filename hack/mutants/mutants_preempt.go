@@ -10,9 +10,9 @@ var preemptMutants = []mutant{
 	{"internal/scheduler/capacitycard/preemptors.go", `		p.ssn.Jobs = byQueue[queues.Pop().(*api.QueueInfo).UID]`, `		queues.Pop()`, "each queue is served alone"},
 	{"internal/scheduler/capacitycard/predicate.go", `	if p.preemption != nil || len(`, `	if len(`, "preempt looks at all nodes"},
 	{"internal/scheduler/capacitycard/preemptableusage.go", `job.Priority < key.priority && p.hasPodToEvict(job)`, `p.hasPodToEvict(job)`, "a vote counts only jobs of lower priority"},
-	{"internal/scheduler/capacitycard/preemptableusage.go", ` && g.canEvictWholeJob(job)`, ``, "a vote counts no gang that stays"},
-	{"internal/scheduler/capacitycard/preemptableusage.go", `	if !conf.EnabledActionMap["preempt"] || `, `	if `, "a vote counts others only with the action preempt"},
-	{"internal/scheduler/capacitycard/preemptableusage.go", `		if NeverPreempts(task) {`, `		if false {`, "a pod that never preempts counts no others"},
+	{"internal/scheduler/capacitycard/preemptableusage.go", ` && g.canEvictWholeJob(job)`, ` && (true || g.canEvictWholeJob(job))`, "a vote counts no gang that stays"},
+	{"internal/scheduler/capacitycard/preemptableusage.go", `	if !conf.EnabledActionMap["preempt"] || `, `	if conf.EnabledActionMap == nil || `, "a vote counts others only with the action preempt"},
+	{"internal/scheduler/capacitycard/preemptableusage.go", `		if NeverPreempts(task) {`, `		if NeverPreempts(task) && false {`, "a pod that never preempts counts no others"},
 	{"internal/scheduler/capacitycard/keptcards.go", `		return job.Priority <= w.job.Priority`, `		return job.Priority < w.job.Priority`, "an equal job gets no kept cards"},
 	{"internal/scheduler/capacitycard/keptcards.go", `		return job.Priority <= w.job.Priority`, `		return true`, "a higher job gets kept cards"},
 	{"internal/scheduler/capacitycard/keptcards.go", `	case w.job.Queue != job.Queue:
