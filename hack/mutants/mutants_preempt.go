@@ -25,6 +25,7 @@ var preemptMutants = []mutant{
 	{"internal/scheduler/capacitycard/preemptableusage.go", `			return *spec.PreemptionPolicy == corev1.PreemptNever`, `			return false`, "a template that never preempts counts no others"},
 	{"internal/scheduler/capacitycard/keptcards.go", `Memory: request.Memory, IsFixed: request.IsFixed}`, `Memory: request.Memory}`, "kept cards count as what cannot be reclaimed"},
 	{"internal/scheduler/capacitycard/keptcards.go", `	slices.SortFunc(jobs, func(a, b jobWithFreedCards) int { return compare(a.tasks[0], b.tasks[0]) })`, ``, "a lowered quota ends what was freed last"},
+	{"internal/scheduler/capacitycard/preempt.go", `if insufficient.Kind == quota.Guaranteed {`, `if false {`, "a pod preempts no more than guarantees of others need"},
 	{"internal/scheduler/capacitycard/nominations.go", `p.isBeingEvicted(task) && !p.preemption.evicts(task)`, `p.isBeingEvicted(task)`, "no pod waits for what just goes for others of its gang"},
 	{"internal/scheduler/capacitycard/amounts.go", `if other.NodeName != victim.NodeName {`, `if false {`, "a gang that goes releases its quota on all nodes"},
 	{"internal/scheduler/capacitycard/allocate.go", `append(p.preemption.tasksToComplete(), task)...`, `task`, "a pod gets the quota of the whole gang"},

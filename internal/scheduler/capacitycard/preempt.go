@@ -3,6 +3,7 @@ package capacitycard
 import (
 	"cmp"
 	"slices"
+	"sort"
 
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/plugins/util"
@@ -129,6 +130,9 @@ func (p *plugin) addMissingInTree(missing amounts, queue api.QueueID, request *w
 				continue
 			}
 			isComplete = false
+			if insufficient.Kind == quota.Guaranteed {
+				lack = p.leastForGuarantees(insufficient, queue, request, name, released)
+			}
 			reused := int64(0) // of what is missing anyway: it must be fixed now
 			isFixed := insufficient.Kind == quota.NotReclaimable
 			if isFixed {
@@ -144,6 +148,21 @@ func (p *plugin) addMissingInTree(missing amounts, queue api.QueueID, request *w
 		}
 	}
 	return missing
+}
+
+// leastForGuarantees returns how much must be released so that a pod leaves the guarantees of other
+// queues free. Within the guarantee of its own queue it takes nothing from others, so that may be less than
+// the excess.
+func (p *plugin) leastForGuarantees(insufficient quota.InsufficientQuota, queue api.QueueID, request *workload.Request, name card.Name, released quota.Released) int64 {
+	excess := insufficient.Total - insufficient.Limit
+	isSame := func(other quota.InsufficientQuota) bool {
+		return other.Kind == insufficient.Kind && other.Queue == insufficient.Queue && other.Of == insufficient.Of
+	}
+	return 1 + int64(sort.Search(int(excess-1), func(n int) bool {
+		more := released.Clone()
+		more.Add(chargeOf(insufficient.Of, name, int64(n+1), false))
+		return !slices.ContainsFunc(p.ledger.InsufficientAfterRelease(string(queue), request.Request, name, more), isSame)
+	}))
 }
 
 // chargeOf returns a charge of so much CPU or memory, or so many of a card.
@@ -316,32 +335,35 @@ func (p *plugin) allocatableInAttempt(r checkInput, attempt *preemptionAttempt) 
 				return false
 			}
 		}
-		return p.fitsEveryPossibleCard(r)
+		return p.fitsNodeWithoutVictims(r)
 	}
 	r.node = attempt.node
 	return p.runChecks(cardChecks, r) == nil
 }
 
-// fitsEveryPossibleCard reports whether the quota has room for a pod on each node without victims that
-// the predicate leaves, whichever Volcano tries now.
-func (p *plugin) fitsEveryPossibleCard(r checkInput) bool {
+// fitsNodeWithoutVictims reports whether the quota has room for a pod on the node without victims that
+// Volcano tries now. Nodes whose card has no quota for the pod come last, see nodeOrder: others that fit
+// would have been taken before.
+func (p *plugin) fitsNodeWithoutVictims(r checkInput) bool {
 	queue, request := string(r.job.Queue), r.request.Request
-	for _, name := range request.Names {
-		isFull := !p.ledger.FitsCard(queue, name, request.Count, request.IsFixed)
-		if isFull && p.ledger.CouldFit(queue, name, request.Count) && p.hasNodeWithoutVictims(r, name) {
-			return false
-		}
+	isFull := func(name card.Name) bool { return !p.ledger.FitsCard(queue, name, request.Count, request.IsFixed) }
+	if p.ledger.FitsAnyCard(queue, request) != nil {
+		return false
 	}
-	return p.ledger.FitsAnyCard(queue, request) == nil
+	return !slices.ContainsFunc(request.Names, isFull) || slices.ContainsFunc(p.ssn.NodeList, func(node *api.NodeInfo) bool {
+		name, allowed := p.cardFor(r.request, node.Name)
+		hasRoom := allowed && !isFull(name) && r.task.InitResreq.LessEqual(p.FutureIdleOn(node), api.Zero)
+		return hasRoom && len(p.preemptableTasksOn(node, r.task)) == 0
+	})
 }
 
-// hasNodeWithoutVictims reports whether preempt can evict no pod for another one on some node with a
-// card.
-func (p *plugin) hasNodeWithoutVictims(r checkInput, name card.Name) bool {
-	return slices.ContainsFunc(p.ssn.NodeList, func(node *api.NodeInfo) bool {
-		its, allowed := p.cardFor(r.request, node.Name)
-		return allowed && its == name && len(p.preemptableTasksOn(node, r.task)) == 0
-	})
+// isUselessForPreempt reports whether preempt runs, and the quota has no room for the pod of a search on a
+// node on which it can evict no pod.
+func (p *plugin) isUselessForPreempt(s *nodeSearch, node *api.NodeInfo, name card.Name) bool {
+	if p.preemption == nil || p.ledger.FitsCard(string(s.job.Queue), name, s.request.Count, s.request.IsFixed) {
+		return false
+	}
+	return len(p.preemptableTasksOn(node, s.task)) == 0
 }
 
 // CompareBool orders false before true.

@@ -164,9 +164,10 @@ func TestPreemptInATree(t *testing.T) {
 // quota nor of what cannot be reclaimed.
 func TestMissingQuotaInATreeIsTheLeast(t *testing.T) {
 	r := seed.Rand(t)
-	for range 100 {
-		text := fmt.Sprintf(`node a A; queue t {"A":%d} deserved={"A":%d}; queue q {"A":%d} %s parent=t deserved={"A":%d}; old q 1: a*%d; new q 1: - cards=%d`,
-			1+r.IntN(4), r.IntN(4), 1+r.IntN(4), []string{"training", "training keeps"}[r.IntN(2)], r.IntN(4), 1+r.IntN(5), 1+r.IntN(2))
+	for range 200 {
+		guarantee := r.IntN(3)
+		text := fmt.Sprintf(`node a A 5; queue t {"A":%d} deserved={"A":%d} guarantee={"A":%d}; queue q {"A":%d} %s parent=t deserved={"A":%d} guarantee={"A":%d}; queue u {"A":8} deserved={"A":8} guarantee={"A":%d}; old q 1: a*%d; new q 1: - cards=%d`,
+			2+r.IntN(4), 2+r.IntN(3), guarantee, 2+r.IntN(4), []string{"training", "training keeps"}[r.IntN(2)], 2+r.IntN(3), guarantee, r.IntN(6), 1+r.IntN(5), 1+r.IntN(2))
 		s := newTreeScene(t, text).openSession()
 		p, task := s.p, s.Task("new-0")
 		fits := func(all, fixed int64) bool {
