@@ -27,8 +27,12 @@ func (g *group) canPreemptJobs() bool {
 }
 
 // fitsByPreempting reports whether a unit would certainly fit without the jobs of lower priority in its
-// queue. A job that is not enqueued counts too: its enqueueing must not depend on what it may preempt.
+// queue. A job that is not enqueued counts too: its enqueueing must not depend on what it may preempt. In a
+// tree only single pods are certain: each pod of a gang may exceed other limits, with other victims for each.
 func (w *simulation) fitsByPreempting(v *sessionView, u *startUnit) bool {
+	if v.tree != nil && len(u.pods) > 1 {
+		return false
+	}
 	if !w.preempts || !u.canPreemptJobs() || w.coolsDown(v, u.queue) || v.waitsWithOthers(u) {
 		return false
 	}
