@@ -1,10 +1,53 @@
 package main
 
-// The rule for which waiting gangs free cards are kept.
+// The rules of which free cards are kept for waiting gangs, and of jobs below their minimum.
 var awaitedCardsMutants = []mutant{
 	{"internal/scheduler/capacitycard/awaitedcards.go", `len(keeping) == 0 || !free.canPlaceAll(`, `len(keeping) == 0 || false && !free.canPlaceAll(`, "nothing is kept for a gang that fits the nodes only in part"},
 	{"internal/scheduler/capacitycard/gangplacement.go", `slices.ContainsFunc(at.pods, conflicts)`, `slices.ContainsFunc(at.pods[:0], conflicts)`, "pods that must be apart are placed apart"},
 	{"internal/scheduler/capacitycard/gangplacement.go", `left == nil || g.conflictsWithOwnPods(task, node)`, `left == nil`, "a missing pod is placed apart from pods of its job that run"},
 	{"internal/scheduler/capacitycard/gangplacement.go", `	at.left.SubWithoutAssert(task.Resreq)
 `, ``, "two missing pods do not use the same cards"},
+	{"internal/scheduler/capacitycard/awaitedcards.go", `		case !isDeserved && !a.borrows:
+			return true
+`, `		case !isDeserved && !a.borrows:
+			return false
+`, "what a queue deserves is kept against borrowing"},
+	{"internal/scheduler/capacitycard/awaitedcards.go", `p.args.serviceTypes.CanReclaim(a.serviceType, p.ServiceType(r.task))`, `true`, "cards are kept only from types from which the gang may take"},
+	{"internal/scheduler/capacitycard/awaitedcards.go", `	return job.Queue == a.job.Queue || queue.Queue.Spec.Priority == a.priority
+`, `	return job.Queue == a.job.Queue
+`, "cards are kept for a job below its minimum from other queues of equal priority"},
+	{"internal/scheduler/capacitycard/awaitedcards.go", `		if !p.cache.reservations[w.job.PgUID].isReserved(now) {`, `		if false {`, "kept cards end with the reservation"},
+	{"internal/scheduler/capacitycard/reservations.go", `	hasGrown := r.freeCards >= 0 && count > r.freeCards`, `	hasGrown := false`, "more free cards prolong a reservation"},
+	{"internal/scheduler/capacitycard/reservations.go", `	hasGrown := r.freeCards >= 0 && count > r.freeCards`, `	hasGrown := r.freeCards >= 0 && count >= r.freeCards`, "as many free cards prolong no reservation"},
+	{"internal/scheduler/capacitycard/reservations.go", `	r.prolonged += waited
+`, ``, "a reservation is prolonged for an hour in all"},
+	{"internal/scheduler/capacitycard/reservations.go", `	if entry.exhaustedRequest == key {`, `	if true {`, "a job that requests something else has a reservation again"},
+	{"internal/scheduler/capacitycard/joborder.go", `	case p.belowMinimum[job.UID] && !p.ssn.JobReady(job):
+		return 0`, `	case p.belowMinimum[job.UID] && !p.ssn.JobReady(job):
+		return 1`, "a job below its minimum comes first in its queue"},
+	{"internal/scheduler/capacitycard/joborder.go", `	return min(a.queues[right], 1) - min(a.queues[left], 1)`, `	return 0`, "the queue of a job below its minimum comes first"},
+	{"internal/scheduler/capacitycard/joborder.go", `	case p.exhausted[job.UID] && !p.belowMinimum[job.UID]:
+		return 2`, `	case p.exhausted[job.UID] && !p.belowMinimum[job.UID]:
+		return 1`, "a job without a reservation comes after its equals"},
+	{"internal/scheduler/capacitycard/joborder.go", `w.job.Priority >= highest[w.job.Queue]`, `w.job.Priority >= min(highest[w.job.Queue], 0)`, "a queue does not come first for a job that its order serves later"},
+	{"internal/scheduler/capacitycard/awaitedcards.go", `|| p.awaited.running[job.UID]`, `|| false && p.awaited.running[job.UID]`, "a job below its minimum comes only before jobs that do not run"},
+	{"internal/scheduler/capacitycard/awaitedcards.go", `queue.Queue.Spec.Priority == a.priority
+`, `true
+`, "a job below its minimum does not come before a queue of another priority"},
+	{"internal/scheduler/capacitycard/awaitedcards.go", `queue.Queue.Spec.Priority < a.priority && p`, `p`, "cards are kept only from queues of lower priority"},
+	{"internal/scheduler/capacitycard/awaitedcards.go", `a.job.Queue == r.job.Queue && a.job.Priority < r.job.Priority`, `false`, "no card is kept from a job of higher priority of the same queue"},
+	{"internal/scheduler/capacitycard/waitingjobs.go", `		if seen[w.job.Queue] || entry.isExhausted {`, `		if entry.isExhausted {`, "free cards prolong one reservation of a queue"},
+	{"internal/scheduler/capacitycard/reservations.go", `			p.cache.reservations.restartAll(job.PgUID, p.cache.now())
+		}`, `			p.cache.reservations.restartWait(job.PgUID, p.cache.now())
+		}`, "a job whose pods got a node has a reservation again"},
+}
+
+// The rules of the second run of allocate.
+var secondRunMutants = []mutant{
+	{"internal/scheduler/capacitycard/deservedfirst.go", `		if len(job.TaskStatusIndex[api.Pipelined]) > 0 && !p.ssn.JobReady(job) {`, `		if false {`, "the second run completes no gang that the first one pipelined"},
+	{"internal/scheduler/capacitycard/deservedfirst.go", `		if len(job.TaskStatusIndex[api.Pipelined]) > 0 && !p.ssn.JobReady(job) {`, `		if true {`, "elastic pods follow in the second run"},
+	{"internal/scheduler/capacitycard/deservedfirst.go", `	return isKnown && job.Priority < latest`, `	return isKnown && job.Priority > latest`, "jobs of lower priority do not borrow first"},
+	{"internal/scheduler/capacitycard/awaitedcards.go", `		return w.isBelowMinimum || (!w.borrows && !isLater)`, `		return w.isBelowMinimum || (w.borrows && !isLater)`, "cards are kept for what a queue deserves"},
+	{"internal/scheduler/capacitycard/freecards.go", `workload.EndsBefore(other.Pod, until)`, `workload.EndsBefore(other.Pod, time.Time{})`, "pods that end soon count as gone"},
+	{"internal/scheduler/capacitycard/freecards.go", `workload.EndsBefore(other.Pod, until)`, `workload.EndsBefore(other.Pod, until.Add(time.Hour))`, "pods that end later than within an hour do not count as gone"},
 }

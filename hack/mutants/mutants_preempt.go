@@ -10,17 +10,36 @@ var preemptMutants = []mutant{
 	{"internal/scheduler/capacitycard/preemptors.go", `		p.ssn.Jobs = byQueue[queues.Pop().(*api.QueueInfo).UID]`, `		queues.Pop()`, "each queue is served alone"},
 	{"internal/scheduler/capacitycard/predicate.go", `	if p.preemption != nil || len(`, `	if len(`, "preempt looks at all nodes"},
 	{"internal/scheduler/capacitycard/preemptableusage.go", `job.Priority < key.priority && p.hasPodToEvict(job)`, `p.hasPodToEvict(job)`, "a vote counts only jobs of lower priority"},
-	{"internal/scheduler/capacitycard/preemptableusage.go", ` && g.canEvictWholeJob(job)`, ``, "a vote counts no gang that stays"},
-	{"internal/scheduler/capacitycard/preemptableusage.go", `	if !conf.EnabledActionMap["preempt"] || `, `	if `, "a vote counts others only with the action preempt"},
-	{"internal/scheduler/capacitycard/preemptableusage.go", `		if NeverPreempts(task) {`, `		if false {`, "a pod that never preempts counts no others"},
+	{"internal/scheduler/capacitycard/preemptableusage.go", ` && g.canEvictWholeJob(job)`, ` && (true || g.canEvictWholeJob(job))`, "a vote counts no gang that stays"},
+	{"internal/scheduler/capacitycard/preemptableusage.go", `	if !conf.EnabledActionMap["preempt"] || `, `	if conf.EnabledActionMap == nil || `, "a vote counts others only with the action preempt"},
+	{"internal/scheduler/capacitycard/preemptableusage.go", `		if NeverPreempts(task) {`, `		if NeverPreempts(task) && false {`, "a pod that never preempts counts no others"},
 	{"internal/scheduler/capacitycard/keptcards.go", `		return job.Priority <= w.job.Priority`, `		return job.Priority < w.job.Priority`, "an equal job gets no kept cards"},
 	{"internal/scheduler/capacitycard/keptcards.go", `		return job.Priority <= w.job.Priority`, `		return true`, "a higher job gets kept cards"},
 	{"internal/scheduler/capacitycard/keptcards.go", `	case w.job.Queue != job.Queue:
 		return true`, `	case w.job.Queue != job.Queue:
 		return job.Priority <= w.job.Priority`, "no other queue gets kept cards"},
-	{"internal/scheduler/capacitycard/keptcards.go", `Sub(made.since) < preemptorTimeout`, `Sub(made.since) < 2*preemptorTimeout`, "cards are kept for five minutes"},
+	{"internal/scheduler/capacitycard/keptperiod.go", `p.cache.now().Sub(since) >= keptPeriod`, `p.cache.now().Sub(since) >= 2*keptPeriod`, "cards are kept for five minutes"},
 	{"internal/scheduler/capacitycard/keptcards.go", `		released.Remove(w.charge)`, `		_ = w.charge`, "quota is kept as well"},
+	{"internal/scheduler/capacitycard/preempt.go", `reused = min(lack, int64(missing[what]-missing[fixedQuota(what)]))`, `_ = lack`, "what is missing in a tree and what cannot be reclaimed are not added up"},
+	{"internal/scheduler/capacitycard/preemptableusage.go", `cmp.Or(spec.PriorityClassName, class)`, `cmp.Or(class, spec.PriorityClassName)`, "the class of a template comes before that of its job"},
+	{"internal/scheduler/capacitycard/preemptableusage.go", `			return *spec.PreemptionPolicy == corev1.PreemptNever`, `			return false`, "a template that never preempts counts no others"},
+	{"internal/scheduler/capacitycard/keptcards.go", `Memory: request.Memory, IsFixed: request.IsFixed}`, `Memory: request.Memory}`, "kept cards count as what cannot be reclaimed"},
+	{"internal/scheduler/capacitycard/keptcards.go", `	slices.SortFunc(jobs, func(a, b jobWithFreedCards) int { return compare(a.tasks[0], b.tasks[0]) })`, ``, "a lowered quota ends what was freed last"},
+	{"internal/scheduler/capacitycard/preempt.go", `if insufficient.Kind == quota.Guaranteed {`, `if false {`, "a pod preempts no more than guarantees of others need"},
+	{"internal/scheduler/capacitycard/nominations.go", `p.isBeingEvicted(task) && !p.preemption.evicts(task)`, `p.isBeingEvicted(task)`, "no pod waits for what just goes for others of its gang"},
+	{"internal/scheduler/capacitycard/amounts.go", `if other.NodeName != victim.NodeName {`, `if false {`, "a gang that goes releases its quota on all nodes"},
+	{"internal/scheduler/capacitycard/allocate.go", `append(p.preemption.tasksToComplete(), task)...`, `task`, "a pod gets the quota of the whole gang"},
 	{"internal/scheduler/capacitycard/preempt.go", `missingResources(task.InitResreq, p.IdleFor(task, node))`, `missingResources(task.InitResreq, p.FutureIdleOn(node))`, "a second preemptor does not count on kept cards"},
+}
+
+// How long freed cards are kept while victims end.
+var keptPeriodMutants = []mutant{
+	{"internal/scheduler/capacitycard/keptperiod.go", `		since = p.lastVictimSeen(made.plan)`, `		_ = p.lastVictimSeen(made.plan)`, "cards are kept until the last victim of the plan has ended"},
+	{"internal/scheduler/capacitycard/keptperiod.go", `	return !now.Before(deleted.Time) //`, `	return false //`, "a victim that does not end keeps cards no longer than its grace period"},
+	{"internal/scheduler/capacitycard/keptperiod.go", `		return now.Sub(plan.began) >= evictionTimeout`, `		return false`, "a victim that is not deleted keeps no cards"},
+	{"internal/scheduler/capacitycard/keptperiod.go", `		left = append(left, victim)
+		if !p.isVictimOverdue(task, plan) {`, `		if !p.isVictimOverdue(task, plan) {
+			left = append(left, victim)`, "a victim that is deleted late keeps cards again"},
 }
 
 // What a job that preempts counts as elastic.
@@ -29,4 +48,9 @@ var replacedElasticMutants = []mutant{
 		c.removeElastic(e)
 	}
 `, ``, "what a job gives is counted once"},
+}
+
+// What a plan of cardreclaim counts as free.
+var keptFromReclaimMutants = []mutant{
+	{"internal/scheduler/cardreclaim/problem.go", `s.policy.IdleFor(first, node)`, `s.policy.FutureIdleOn(node)`, "a plan counts no cards that are kept for others"},
 }

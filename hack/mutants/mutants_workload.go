@@ -30,7 +30,7 @@ var workloadMutants = []mutant{
 		queue = PodGroupQueue(group)`, `	case group != nil && pod.Annotations[v1beta1.QueueNameAnnotationKey] == "":
 		queue = PodGroupQueue(group)`, "the PodGroup's queue has precedence over the pod's annotation"},
 	{"internal/workload/resolver.go", `	case pod.Annotations[v1beta1.QueueNameAnnotationKey] != "":`, `	case pod.Annotations[v1beta1.QueueNameAnnotationKey] == "none":`, "without a PodGroup the pod's annotation names the queue"},
-	{"internal/workload/resolver.go", `		queue = pod.Annotations[batchv1alpha1.QueueNameKey]`, `		queue = ""`, "without a PodGroup the vcjob's annotation names the queue"},
+	{"internal/workload/resolver.go", `		queue = pod.Annotations[batchv1alpha1.QueueNameKey]`, `		queue = pod.Annotations[batchv1alpha1.QueueNameKey][:0]`, "without a PodGroup the vcjob's annotation names the queue"},
 	{"internal/workload/pod.go", `cmp.Or(group.Spec.Queue, DefaultQueue)`, `cmp.Or(group.Spec.Queue)`, "a PodGroup without a queue is in default"},
 	{"internal/workload/pod.go", `const DefaultQueue = "default"`, `const DefaultQueue = "root"`, "the queue of a PodGroup that names none is default"},
 

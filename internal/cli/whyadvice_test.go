@@ -119,6 +119,15 @@ func TestWhyIsAboutTheNamedPod(t *testing.T) {
 	check.Contains(t, "its other pod", explainLab(t, objects, "tf-ps-0"), "waits to start in queue llm for 5m (NodesUnsuitable): every node refuses the pod.")
 }
 
+// TestWhySaysThatAJobRunsBelowItsMinimum: one of two pods runs, and the other one waits.
+func TestWhySaysThatAJobRunsBelowItsMinimum(t *testing.T) {
+	const saysFew = "too few <NVIDIA-H200> are free, all nodes are unavailable: 1 Insufficient nvidia.com/gpu."
+	group := builder.PodGroup("lab", "tf").Queue("llm").Owner("batch.volcano.sh/v1alpha1", "Job", "tf").MinMember(2).Phase("Running").Obj()
+	group.Status.Running = 1
+	objects := append(busyCluster(), group, ofJob("tf-worker-1").Card("NVIDIA-H200").GPUs(1).Unschedulable(saysFew).Obj())
+	check.Contains(t, "why", explainLab(t, objects, "vcjob/tf"), "runs below its minimum: 1 of 2 pods; "+saysFew)
+}
+
 // TestWhyPrefersTheEntryOfTheNamedPod: status.blocked has one entry for each card of a workload.
 func TestWhyPrefersTheEntryOfTheNamedPod(t *testing.T) {
 	objects := append(busyCluster(),

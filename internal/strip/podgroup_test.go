@@ -16,6 +16,7 @@ import (
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/conditions"
+	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -61,7 +62,8 @@ func TestStrippedPodGroupsCountAlike(t *testing.T) {
 		"running where its namespace is left out": func(g *v1beta1.PodGroup) {
 			g.Namespace, g.Status.Phase, g.Status.Running = "elsewhere", v1beta1.PodGroupRunning, 3
 		},
-		"of no queue": func(g *v1beta1.PodGroup) { g.Spec.Queue = "" },
+		"running below its minimum": func(g *v1beta1.PodGroup) { g.Status.Phase, g.Status.Running = v1beta1.PodGroupUnknown, 1 },
+		"of no queue":               func(g *v1beta1.PodGroup) { g.Spec.Queue = "" },
 	}) {
 		whole := &v1beta1.PodGroup{ObjectMeta: heavy(nil), Spec: v1beta1.PodGroupSpec{Queue: "q", MinMember: 3,
 			MinResources: &corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("4")}}, Status: v1beta1.PodGroupStatus{Phase: v1beta1.PodGroupInqueue}}
@@ -70,15 +72,17 @@ func TestStrippedPodGroupsCountAlike(t *testing.T) {
 		got := weight(stripped.ObjectMeta)
 		check.That(t, got <= card.MaxTotalsText+1000, "its metadata weighs %d bytes", got)
 		check.Equal(t, "the stripped PodGroup counts differently", shownOf(whole), shownOf(stripped))
+		waits := builder.Pod(whole.Namespace, "waits").PodGroup(whole.Name).Queue(whole.Spec.Queue).GPUs(2).Unschedulable("full").Obj()
+		check.Equal(t, "a pod of the stripped PodGroup counts differently", shownOf(whole, waits), shownOf(stripped, waits))
 		is, was := workload.PodGroupQueue(stripped), workload.PodGroupQueue(whole)
 		check.That(t, is == was, "it is in queue %s, as a whole in %s", is, was)
 	}
 }
 
-// shownOf is what a count makes of one PodGroup, as the status shows it. The queue
+// shownOf is what a count makes of one PodGroup and pods of it, as the status shows it. The queue
 // takes no work of the namespace elsewhere.
-func shownOf(group *v1beta1.PodGroup) map[string]cardquota.Usage {
-	queues := cardquota.CountUsage(cardquota.CountInput{PodGroups: []*v1beta1.PodGroup{group}, Inventory: h200(),
+func shownOf(group *v1beta1.PodGroup, pods ...*corev1.Pod) map[string]cardquota.Usage {
+	queues := cardquota.CountUsage(cardquota.CountInput{PodGroups: []*v1beta1.PodGroup{group}, Pods: pods, Inventory: h200(),
 		AllowsNamespace: func(_, namespace string) bool { return namespace != "elsewhere" }})
 	for _, queue := range queues {
 		for i := range queue.Blocked {

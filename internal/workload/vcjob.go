@@ -34,6 +34,7 @@ func StripVCJob(job *batch.Job) *batch.Job {
 			stripped.Template.Annotations = map[string]string{v1alpha1.AnnotationCardName: text}
 		}
 		stripped.Template.Spec.PriorityClassName = task.Template.Spec.PriorityClassName
+		stripped.Template.Spec.PreemptionPolicy = task.Template.Spec.PreemptionPolicy
 		stripped.Template.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requests}}}
 		kept.Spec.Tasks = append(kept.Spec.Tasks, stripped)
 	}

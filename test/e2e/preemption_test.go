@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -9,11 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/bus/v1alpha1"
 
 	api "cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/test/cluster"
 	"cardquota.dev/operator/test/deployment"
 )
@@ -44,18 +47,22 @@ func (s *scene) deploymentInClass(class string, w podSet) client.Object {
 }
 
 // A queue is full of pods of low priority. A job of high priority preempts as many as it needs,
-// and one of equal priority none.
+// and one of equal priority none. A pod of another queue waits longer for a node, and has quota, but
+// what was freed for the job is not for it.
 func preemptsBetweenJobs(s *scene) {
 	s.createQuota("jobs", cardList(h200, 4))
+	s.createQuota("jobs-others", cardList(h200, 8))
 	s.createObjects(s.deploymentInClass("pc-low", podSet{name: "low", queue: "jobs", card: h200, count: 1, pods: 4}))
 	s.wantRunning("low", 4, 0)
+	s.createObjects(s.deploymentInClass("pc-low", podSet{name: "others", queue: "jobs-others", card: h200, count: 1, pods: 5}))
 	s.createObjects(s.deploymentInClass("pc-low", podSet{name: "equal", queue: "jobs", card: h200, count: 1, pods: 1}))
-	s.wantPods(map[string]string{"low": podCounts(4, 0), "equal": podCounts(0, 1)})
+	s.wantPods(map[string]string{"low": podCounts(4, 0), "equal": podCounts(0, 1), "others": podCounts(4, 1)})
+
 	high := s.newVCJob(podSet{name: "high", queue: "jobs", card: h200, count: 1, pods: 2, gang: 2})
 	high.Spec.PriorityClassName = "pc-high"
 	high.Spec.Policies = nil
 	s.createObjects(high)
-	s.wantPods(map[string]string{"low": podCounts(2, 2), "equal": podCounts(0, 1), "high": podCounts(2, 0)})
+	s.wantPods(map[string]string{"low": podCounts(2, 2), "equal": podCounts(0, 1), "high": podCounts(2, 0), "others": podCounts(4, 1)})
 }
 
 // There is quota for either card, but only the other one's nodes are full. Pods of low priority
@@ -153,4 +160,32 @@ func gangsSurvivePreemption(s *scene) {
 		s.wantPhase("low", batchv1alpha1.Running)
 		s.Expect(s.readJob("low").Status.RetryCount).To(BeZero())
 	}
+}
+
+// A node of a gang is drained and comes back. A pod of another queue waits longer for the node, but
+// the gang holds a node with which it does not work alone, so it gets the other one back.
+func drainedGangsReturn(s *scene) {
+	s.createQuota("drained", cardList(h200, 16))
+	s.createQuota("drained-others", cardList(h200, 8))
+	gang := s.newVCJob(podSet{name: "gang", queue: "drained", card: h200, count: 8, pods: 2, gang: 2})
+	gang.Spec.Policies = nil
+	s.createObjects(gang)
+	s.wantRunning("gang", 2, 0)
+
+	lost := s.podsOf("gang")[0]
+	node := builder.Node(lost.Spec.NodeName).Obj()
+	s.mergePatch(node, `{"spec":{"unschedulable":true}}`)
+	s.Cleanup(func() { // the next scene has the same nodes
+		uncordon := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"unschedulable":null}}`))
+		s.Expect(s.Patch(context.WithoutCancel(s.ctx), node, uncordon)).To(Succeed())
+	})
+	s.createPods(podSet{name: "other", queue: "drained-others", card: h200, count: 8, pods: 1})
+	s.wantPods(map[string]string{"gang": podCounts(2, 0), "other": podCounts(0, 1)})
+	s.Expect(s.Delete(s.ctx, &lost)).To(Succeed())
+	s.wantPods(map[string]string{"gang": podCounts(1, 1), "other": podCounts(0, 1)})
+	s.wantBlocked("drained", "runs below its minimum: 1 of 2 pods", "Job/gang")
+
+	s.mergePatch(node, `{"spec":{"unschedulable":null}}`)
+	s.wantPods(map[string]string{"gang": podCounts(2, 0), "other": podCounts(0, 1)})
+	s.wantPhase("gang", batchv1alpha1.Running)
 }

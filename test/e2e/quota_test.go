@@ -1,6 +1,10 @@
 package e2e
 
-import "testing"
+import (
+	"testing"
+
+	api "cardquota.dev/operator/api/v1alpha1"
+)
 
 func TestQuotaHoldsForVCJobs(t *testing.T) {
 	t.Parallel()
@@ -24,10 +28,20 @@ func TestQuotaHoldsForVCJobs(t *testing.T) {
 	s.wantGroupReason("gang", insufficientMessage("vcjobs", h200, 5, 3))
 	s.wantRunning("gang", 0, 0)
 
+	// Limits alone announce the same: Kubernetes takes them as requests once there are pods.
+	limits := s.newVCJob(podSet{name: "limits", queue: "vcjobs", card: h200, count: 2, pods: 2, gang: 2})
+	delete(limits.Annotations, api.AnnotationCardRequest)
+	container := &limits.Spec.Tasks[0].Template.Spec.Containers[0].Resources
+	container.Limits = container.Requests
+	container.Requests = nil
+	s.createObjects(limits)
+	s.wantGroupReason("limits", insufficientMessage("vcjobs", h200, 4, 3))
+	s.wantRunning("limits", 0, 0)
+
 	s.createObjects(s.newVCJob(podSet{name: "none", queue: "vcjobs", card: rtx4090, count: 1, pods: 2}))
 	s.wantGroupReason("none", insufficientMessage("vcjobs", rtx4090, 1, 0))
 	s.wantRunning("none", 0, 0)
-	s.wantCard("vcjobs", h200, 3, 7, 0)
+	s.wantCard("vcjobs", h200, 3, 11, 0)
 	s.wantCard("vcjobs", h800, 8, 0, 0)
 }
 

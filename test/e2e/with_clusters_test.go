@@ -22,11 +22,11 @@ func TestPreemptionInsideAQueue(t *testing.T) {
 }
 
 // TestPreemptionByThePolicy tests what a ServiceTypePolicy enables: jobs survive the preemption
-// of their gangs, and pods of a job have priorities of their own.
+// of their gangs, and pods of a job have priorities of their own. Gangs also survive a drained node.
 func TestPreemptionByThePolicy(t *testing.T) {
 	t.Parallel()
 	st := startPolicyCluster(t)
-	for name, play := range map[string]func(*scene){"gangs": gangsSurvivePreemption, "task-priority": preemptsByTaskPriority} {
+	for name, play := range map[string]func(*scene){"gangs": gangsSurvivePreemption, "task-priority": preemptsByTaskPriority, "drained": drainedGangsReturn} {
 		t.Run(name, func(t *testing.T) { play(newSceneOn(t, name, st)) })
 	}
 }

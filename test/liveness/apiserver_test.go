@@ -243,8 +243,8 @@ func (s *apiServer) deletePod(name string) {
 	case known.DeletionTimestamp == nil:
 		s.due[known.UID] = s.session + 1
 		s.changePod(name, func(p *corev1.Pod) {
-			now := metav1.Now()
-			p.DeletionTimestamp = &now
+			ends := metav1.NewTime(time.Now().Add(gracePeriodOf(p)))
+			p.DeletionTimestamp = &ends
 		})
 	}
 }
@@ -252,11 +252,15 @@ func (s *apiServer) deletePod(name string) {
 // hasEnded reports whether a terminating pod has had its time. Pods with names of odd length take a little
 // longer.
 func (s *apiServer) hasEnded(pod *corev1.Pod) bool {
-	grace := time.Duration(ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, 0)) * time.Second
+	ends := pod.DeletionTimestamp.Time
 	if len(pod.Name)%2 == 1 {
-		grace += 1500 * time.Millisecond
+		ends = ends.Add(1500 * time.Millisecond)
 	}
-	return s.session >= s.due[pod.UID] && time.Since(pod.DeletionTimestamp.Time) >= grace
+	return s.session >= s.due[pod.UID] && !time.Now().Before(ends)
+}
+
+func gracePeriodOf(pod *corev1.Pod) time.Duration {
+	return time.Duration(ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, 0)) * time.Second
 }
 
 // changePod changes a pod.

@@ -72,7 +72,7 @@ func (g *generator) drawFullQueues() (running []string, used map[string]map[stri
 		words := strings.Fields(text)
 		words[1] = pick(g, leaves...)
 		text = strings.NewReplacer(" class=low", "", " class=high", "").Replace(strings.Join(words, " "))
-		text += pick(g, " class=low", " class=low", " class=low", "", " class=high") + g.drawEnding()
+		text += pick(g, " class=low", " class=low", " class=low", "", " class=high") + g.drawLongEnding()
 		running = append(running, "job "+text)
 		if used[words[1]] == nil {
 			used[words[1]] = map[string]int{}
@@ -110,6 +110,15 @@ func (g *generator) drawTightQuota(used map[string]int) string {
 	return "{" + strings.Join(entries, ",") + "}"
 }
 
+// drawLongEnding draws how long the pods of a job take to end. A few take longer than freed cards are kept
+// after that.
+func (g *generator) drawLongEnding() string {
+	if g.draw(8) {
+		return " grace=7m"
+	}
+	return g.drawEnding()
+}
+
 // drawEnding draws how long the pods of a job take to end: less than freed cards are kept.
 func (g *generator) drawEnding() string {
 	if g.draw(40) {
@@ -125,7 +134,7 @@ func (g *generator) drawPreemptors() []string {
 		words := strings.Fields(g.drawWaitingJob(fmt.Sprintf("w%d", i)))
 		words[1] = pick(g, leaves...)
 		text := strings.NewReplacer(" class=low", "", " class=high", "").Replace(strings.Join(words, " "))
-		text += pick(g, " class=high", " class=high", " class=high", "", " class=low") + g.drawEnding()
+		text += pick(g, " class=high", " class=high", " class=high", "", " class=low") + g.drawLongEnding()
 		if g.draw(15) {
 			text += " rising"
 		}

@@ -1,6 +1,7 @@
 package liveness
 
 import (
+	"maps"
 	"slices"
 
 	"volcano.sh/apis/pkg/apis/scheduling"
@@ -26,57 +27,114 @@ func (g *group) canPreemptJobs() bool {
 }
 
 // fitsByPreempting reports whether a unit would certainly fit without the jobs of lower priority in its
-// queue. A job that is not enqueued counts too: its enqueueing must not depend on what it may preempt.
-// Only single pods of one card in flat queues are certain: of a gang, preempt places one pod after the other.
+// queue. A job that is not enqueued counts too: its enqueueing must not depend on what it may preempt. In a
+// tree only single pods are certain: each pod of a gang may exceed other limits, with other victims for each.
 func (w *simulation) fitsByPreempting(v *sessionView, u *startUnit) bool {
-	_, _, plain := u.cardNeeded()
-	if !plain || len(u.pods) != 1 || u.pods[0].apart || v.tree != nil {
+	if v.tree != nil && len(u.pods) > 1 {
 		return false
 	}
 	if !w.preempts || !u.canPreemptJobs() || w.coolsDown(v, u.queue) || v.waitsWithOthers(u) {
 		return false
 	}
-	gone := slices.DeleteFunc(slices.Clone(v.groups), func(g *group) bool { return !v.isCertainVictim(u, g) })
-	if v.leaveTooMany(u, gone) {
+	victims := slices.DeleteFunc(slices.Clone(v.groups), func(g *group) bool { return !v.isVictim(u, g) })
+	if len(victims) == 0 || v.leaveTooMany(u, victims) {
 		return false
 	}
-	left := nodesOf(gone) // preempt evicts only on the node that the pod gets
-	var back []func()
+	return v.newPreemptionTrial(u, victims).placesAll(u.pods)
+}
+
+// preemptionTrial is how preempt may place the pods of a unit: one after the other, in any order. It evicts
+// only on the node that a pod gets, and the rest of gangs that break.
+type preemptionTrial struct {
+	// certain are the nodes without what preempt would evict there, with the quota that is unused then.
+	certain []*nodeView
+	rooms   []map[string]int
+	// possible are the nodes without all victims, possibleRoom is the quota that is unused then.
+	possible     []*nodeView
+	possibleRoom map[string]int
+}
+
+func (v *sessionView) newPreemptionTrial(u *startUnit, victims []*group) *preemptionTrial {
+	t := &preemptionTrial{}
+	for i, n := range v.nodes {
+		gone := slices.DeleteFunc(slices.Clone(victims), func(g *group) bool { return !goesWhole(g, n) })
+		nodes, room := v.without(u, gone)
+		t.certain, t.rooms = append(t.certain, nodes[i]), append(t.rooms, room)
+	}
+	t.possible, t.possibleRoom = v.without(u, victims)
+	return t
+}
+
+// without returns copies of the nodes, and the unused quota for a unit, once some groups are gone.
+func (v *sessionView) without(u *startUnit, gone []*group) (nodes []*nodeView, room map[string]int) {
 	for _, g := range gone {
-		back = append(back, v.takeAway(g))
+		defer v.takeAway(g)()
 	}
-	fits := len(gone) > 0 && v.mustFit(u.pods, v.roomFor(u)) && v.mustFitOn(left, u)
-	for _, undo := range back {
-		undo()
+	for _, n := range v.nodes {
+		c := *n
+		c.apart = maps.Clone(n.apart)
+		nodes = append(nodes, &c)
 	}
-	return fits
+	return nodes, maps.Clone(v.roomFor(u))
 }
 
-// mustFitOn reports whether the pods of a unit fit some nodes alone.
-func (v *sessionView) mustFitOn(nodes map[string]bool, u *startUnit) bool {
-	all := v.nodes
-	defer func() { v.nodes = all }()
-	v.nodes = slices.DeleteFunc(slices.Clone(all), func(n *nodeView) bool { return !nodes[n.name] })
-	return v.mustFit(u.pods, v.roomFor(u))
-}
-
-// nodesOf returns the nodes of the placed pods of some groups.
-func nodesOf(groups []*group) map[string]bool {
-	nodes := map[string]bool{}
-	for _, g := range groups {
-		for _, p := range g.placed {
-			nodes[p.node] = true
+// placesAll reports whether each pod certainly gets a node, wherever those before it are.
+func (t *preemptionTrial) placesAll(pods []*pod) bool {
+	tried := map[string]bool{}
+	for i, p := range pods {
+		if tried[kindOf(p)] {
+			continue
+		}
+		tried[kindOf(p)] = true
+		isCertain := false
+		for at := range t.possible {
+			isCertain = isCertain || t.certain[at].fitsPod(p, t.rooms[at])
+			if !t.possible[at].fitsPod(p, t.possibleRoom) {
+				continue
+			}
+			t.add(p, at, 1)
+			rest := t.placesAll(slices.Delete(slices.Clone(pods), i, i+1))
+			t.add(p, at, -1)
+			if !rest {
+				return false
+			}
+		}
+		if !isCertain {
+			return false
 		}
 	}
-	return nodes
+	return true
 }
 
-// isCertainVictim reports whether a group can certainly be preempted for a unit, as a whole. The quota that
-// a gang releases with its pods on other nodes does not count before they are evicted, so it must be on
-// one node.
-func (v *sessionView) isCertainVictim(u *startUnit, g *group) bool {
-	isElsewhere := func(p *pod) bool { return p.node != g.placed[0].node }
-	return !slices.ContainsFunc(g.placed, isElsewhere) && g.queue == u.queue && g.priority < u.priority && len(g.placed) > 0 && !g.isProtected && !g.strange && len(g.leaving)+len(g.promised) == 0
+// add adds a pod to a node, or removes it with sign -1.
+func (t *preemptionTrial) add(p *pod, at, sign int) {
+	for _, n := range []*nodeView{t.certain[at], t.possible[at]} {
+		if sign > 0 {
+			n.addPod(p)
+		} else {
+			n.removePod(p)
+		}
+	}
+	for _, room := range append(t.rooms, t.possibleRoom) {
+		room[t.possible[at].card] -= sign * p.cards
+	}
+}
+
+// isVictim reports whether pods of a group may be preempted for a unit.
+func (v *sessionView) isVictim(u *startUnit, g *group) bool {
+	return g.queue == u.queue && g.priority < u.priority && len(g.placed) > 0 && !g.isProtected && !g.strange && len(g.leaving)+len(g.promised) == 0
+}
+
+// goesWhole reports whether preempt may certainly evict a group as a whole on a node: it has more pods there
+// than it has above its minimum, or no pods elsewhere.
+func goesWhole(g *group, n *nodeView) bool {
+	there := 0
+	for _, p := range g.placed {
+		if p.node == n.name {
+			there++
+		}
+	}
+	return there > 0 && (there == len(g.placed) || there > len(g.placed)-g.min)
 }
 
 // leaveTooMany reports whether some groups, and the pods that leave already, hold more of a card than the

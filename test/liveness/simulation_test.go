@@ -99,6 +99,7 @@ func (m *schedulerCache) newSimulation(script sequence) *simulation {
 			w.applyStep(line)
 		}
 	}
+	w.disturbed = time.Time{} // the first objects disturb nothing
 	return w
 }
 

@@ -3,12 +3,17 @@ package liveness
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 )
 
 // generateTurns draws a random sequence in which a gang of inference waits behind jobs of training that
 // end one by one, and of which new ones come all the time.
 func generateTurns(r *rand.Rand) sequence {
 	g := newGenerator(r)
+	if g.draw(50) {
+		s := sequence{"policy reclaim=off", "queue inf {\"A\":9} 80000 inference", "queue tra {\"A\":20} 20000 training"}
+		return append(s, g.drawSteadyTurns()...)
+	}
 	s := sequence{g.drawTurnPolicy("policy")}
 	s = append(s, "queue inf {\"A\":9,\"B\":9} 80000 inference", "queue inf2 {\"A\":9,\"B\":9} 70000 inference",
 		"queue tra {\"A\":20,\"B\":20} 20000 training", "queue tra2 {\"A\":20,\"B\":20} 10000 training")
@@ -19,6 +24,10 @@ func generateTurns(r *rand.Rand) sequence {
 // of the other queues borrow.
 func generateTreeTurns(r *rand.Rand) sequence {
 	g := newGenerator(r)
+	if g.draw(50) {
+		s := sequence{"policy tree reclaim=off", "queue inf {\"A\":20} " + pick(g, options["inf"], options["tra2"]) + " deserved={\"A\":4}", "queue tra {\"A\":20} 20000 training deserved={\"A\":0}"}
+		return append(s, g.drawSteadyTurns()...)
+	}
 	s := sequence{g.drawTurnPolicy("policy tree")}
 	deserved, above := 1+g.IntN(4), []string{"", ""}
 	if g.draw(50) {
@@ -27,8 +36,8 @@ func generateTreeTurns(r *rand.Rand) sequence {
 		above = []string{" parent=t0", pick(g, " parent=t1", " parent=t0", "")}
 	}
 	s = append(s, fmt.Sprintf("queue inf {\"A\":20} %s deserved={\"A\":%d}%s", pick(g, options["inf"], options["tra"], options["tra2"]), deserved, above[0]),
-		fmt.Sprintf("queue tra {\"A\":20} %s deserved={\"A\":%d}%s", pick(g, options["tra"], options["tra"], "30000 training"), g.IntN(4), above[1]),
-		fmt.Sprintf("queue tra2 {\"A\":20} 20000 training deserved={\"A\":%d}", g.IntN(3)))
+		fmt.Sprintf("queue tra {\"A\":20} %s deserved={\"A\":%d}%s", pick(g, options["tra"], options["tra"], "30000 training"), pick(g, 0, 0, 0, 1, 3), above[1]),
+		fmt.Sprintf("queue tra2 {\"A\":20} 20000 training deserved={\"A\":%d}", pick(g, 0, 0, 0, 2)))
 	return append(s, g.drawTurns("inf", deserved, []string{"tra", "tra", "tra2"}, 1)...)
 }
 
@@ -65,6 +74,28 @@ func (g *generator) drawTurns(queue string, most int, others []string, each int)
 	at := 2 + g.IntN(3)
 	s = append(s, fmt.Sprintf("at %d: job w0 %s %d: -*%d card=A cards=%d %s", at, queue, pods, pods, each, pick(g, "", "vcjob")))
 	return append(s, g.drawComingAndEnding(at, 2*running+each*pods+6, others)...)
+}
+
+// drawSteadyTurns draws full nodes, a gang that waits for some of their cards, and an elastic job of which one
+// pod after the other ends and is created again. Without the turn of the gang it takes each card that becomes
+// free, before the next one does.
+func (g *generator) drawSteadyTurns() []string {
+	var s, on []string
+	for i := range 1 + g.IntN(2) {
+		name := fmt.Sprintf("n%d", i)
+		cards := 2 + g.IntN(3)
+		s = append(s, fmt.Sprintf("node %s A %d", name, cards))
+		for range cards {
+			on = append(on, name)
+		}
+	}
+	pods := 2 + g.IntN(min(len(on), 4)-1)
+	s = append(s, fmt.Sprintf("job r0 tra 1: %s -*%d card=A ran=1h", strings.Join(on, " "), 1+g.IntN(3)),
+		fmt.Sprintf("at 3: job w0 inf %d: -*%d card=A %s", pods, pods, pick(g, "", "vcjob")))
+	for i := range 2*len(on) + 2*pods {
+		s = append(s, fmt.Sprintf("at %d: delete r0-%d", 5+4*i, i%len(on)))
+	}
+	return s
 }
 
 // drawComingAndEnding draws jobs of one pod that come and end until enough others have ended.

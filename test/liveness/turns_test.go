@@ -43,26 +43,38 @@ func (w *simulation) checkTurns(v *sessionView) string {
 		}
 	}
 	for _, u := range v.waitingUnits() {
-		if counted[u.name] != nil || !w.hasTurn(v, u) {
+		of, hasTurn := w.turns[u.name], w.hasTurn(v, u)
+		isOver := len(u.placed) > 0 || (of == nil && !hasTurn)
+		if counted[u.name] != nil || isOver {
 			continue
 		}
-		others, lacks := w.podsBefore(v, u), cardsOf(u.pods)
-		of := w.turns[u.name]
+		others := w.podsBefore(v, u)
 		if of == nil {
-			of = &turn{allowed: len(others) + lacks, began: time.Now(), last: time.Now()}
+			of = &turn{allowed: len(others) + cardsOf(u.pods), began: time.Now(), last: time.Now()}
 		}
-		for uid := range of.others {
-			if !others[uid] {
-				of.ends, of.last = of.ends+1, time.Now()
-			}
-		}
-		of.others = others
+		of.follow(others, hasTurn)
 		if counted[u.name] = of; of.ends > of.allowed {
 			return fmt.Sprintf("does not get its turn: %s, after %d ends of other pods", w.describeUnit(u), of.ends)
 		}
 	}
 	w.turns = counted
 	return ""
+}
+
+// follow records the pods that run on the nodes of the gang. What ends counts while it is its turn. What starts
+// at another time may have gone before it, and has to end as well.
+func (of *turn) follow(others map[string]bool, hasTurn bool) {
+	for uid := range of.others {
+		if hasTurn && !others[uid] {
+			of.ends, of.last = of.ends+1, time.Now()
+		}
+	}
+	for uid := range others {
+		if !hasTurn && !of.others[uid] {
+			of.allowed++
+		}
+	}
+	of.others = others
 }
 
 func cardsOf(pods []*pod) int {
@@ -78,7 +90,8 @@ func cardsOf(pods []*pod) int {
 // of the types from which it may take.
 func (w *simulation) hasTurn(v *sessionView, u *startUnit) bool {
 	card, count, plain := u.cardNeeded()
-	if !plain || w.isLate() || len(u.placed) > 0 || w.coolsDown(v, u.queue) || len(v.reservedInQueue(u)) > 0 {
+	isUncertain := w.isLate() || w.isPromised(u.name) || w.coolsDown(v, u.queue)
+	if !plain || isUncertain || len(u.placed)+len(v.reservedInQueue(u)) > 0 {
 		return false
 	}
 	for _, g := range v.groups {
@@ -92,6 +105,12 @@ func (w *simulation) hasTurn(v *sessionView, u *startUnit) bool {
 	}
 	isSingle := int(count) == len(u.pods) && !u.pods[0].apart
 	return isSingle && v.fitsByTree(u, always)
+}
+
+// isPromised reports whether pods of a group were pipelined in this session. It starts once pods have ended that
+// leave now, so what else ends does not count.
+func (w *simulation) isPromised(name string) bool {
+	return w.after != nil && slices.ContainsFunc(w.after.groups, func(g *group) bool { return g.name == name && len(g.promised) > 0 })
 }
 
 // isLate reports whether the API server is slow or refuses requests, or something has just changed.

@@ -112,7 +112,7 @@ func (p *plugin) onAllocate(event *framework.Event) {
 	state, queue := p.cache.observePod(task.Pod), string(job.Queue)
 	state.assumedNodeInvalid = false
 	if status == api.Allocated || status == api.Pipelined {
-		event.Err = p.checkPlacement(task, task.NodeName, p.releasedBy(job.Queue, task))
+		event.Err = p.checkPlacement(task, task.NodeName, p.releasedBy(job.Queue, append(p.preemption.tasksToComplete(), task)...))
 	} else {
 		queue = p.chargedQueueFor(state, job, p.hasQueue(queue), task.NodeName) // an eviction is undone
 		defer p.preemption.undoEviction(task)

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	quotav1 "k8s.io/apiserver/pkg/quota/v1"
@@ -175,14 +176,22 @@ func (p *plugin) findVCJob(job *api.JobInfo, name string) *batch.Job {
 
 // classPriority returns the value of a PriorityClass, 0 for an unknown one.
 func (p *plugin) classPriority(name string) int32 {
+	if class := p.priorityClass(name); class != nil {
+		return class.Value
+	}
+	return 0
+}
+
+// priorityClass returns a PriorityClass, nil for an unknown one.
+func (p *plugin) priorityClass(name string) *schedulingv1.PriorityClass {
 	if name == "" {
-		return 0
+		return nil
 	}
 	class, err := p.ssn.InformerFactory().Scheduling().V1().PriorityClasses().Lister().Get(name)
 	if err != nil {
-		return 0
+		return nil
 	}
-	return class.Value
+	return class
 }
 
 // withTotalHint adds to the refusal of a job without pods that card.request exceeds what the
@@ -267,7 +276,7 @@ func (p *plugin) jobEnqueued(obj any) {
 // checkEnqueueQuota returns why the request of a job does not fit the quota now, nil if it
 // does.
 func (p *plugin) checkEnqueueQuota(job *api.JobInfo, request quota.JobRequest) *workload.Refusal {
-	asked := refusedRequest{job.Queue, job.Priority, mayPreemptOnceEnqueued(job), request.Key()}
+	asked := refusedRequest{job.Queue, job.Priority, p.mayPreemptOnceEnqueued(job), request.Key()}
 	if refusal, isRefused := p.refusedRequests[asked]; isRefused {
 		return refusal
 	}

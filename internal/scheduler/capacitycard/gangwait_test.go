@@ -95,6 +95,20 @@ func TestFreeCardsProlongAReservation(t *testing.T) {
 	check.That(t, strings.HasPrefix(w.bound, "gang-0@a gang-1@a"), "bound when eight cards are free: %q", w.bound)
 }
 
+// TestFreeCardsProlongOnlyOneReservationOfAQueue: two gangs of a queue wait while cards become free, one a
+// minute. Only the first one keeps its reservation, so a small job gets a card after five minutes.
+func TestFreeCardsProlongOnlyOneReservationOfAQueue(t *testing.T) {
+	w := newWaitScene(newScene(t, `node a A 8; queue q {"A":16} 80000 inference cpu=100; queue o {"A":8} 80000 inference cpu=100
+		r o 1: a*8; first q 8: -*8 least=8; second q 8: -*8 least=8; small q 1: - least=1 phase=Pending`))
+	for range 5 {
+		w.runMinute()
+		check.Equal(t, fmt.Sprintf("bound in minute %d", w.minute), "", w.bound)
+		w.endPods("r-", 1)
+	}
+	w.runMinute()
+	check.Equal(t, "bound after five minutes", "small-0@a", w.bound)
+}
+
 // TestReservationEndsWithoutMoreFreeCards: it also ends if the number of free cards only falls, and if as
 // many are free as before.
 func TestReservationEndsWithoutMoreFreeCards(t *testing.T) {
@@ -167,6 +181,29 @@ func TestJobWithoutReservationComesAfterItsEquals(t *testing.T) {
 	w.Close()
 }
 
+// TestJobWithoutReservationGetsItAgain: once its pods have a node, on which the pods of others still
+// terminate.
+func TestJobWithoutReservationGetsItAgain(t *testing.T) {
+	w := flickering(t, framework.Arguments{"maxReservation": "6m"})
+	w.Pods = slices.DeleteFunc(w.Pods, func(p *corev1.Pod) bool { return p.Name == "small-0" })
+	for range 20 {
+		w.flicker()
+	}
+	gang := w.m.reservations[w.Groups[2].UID]
+	check.Must(t, gang != nil && gang.isExhausted, "the gang still has a reservation")
+
+	deleted := metav1.NewTime(w.clock)
+	for _, pod := range w.Pods {
+		if pod.Spec.NodeName != "" {
+			pod.DeletionTimestamp = &deleted
+		}
+	}
+	w.runMinute()
+	w.runMinute()
+	gang = w.m.reservations[w.Groups[2].UID]
+	check.That(t, gang != nil && !gang.isExhausted, "the gang has no reservation although it waits for terminating pods only")
+}
+
 // TestReservationOfARunningJobEnds: a job runs with as many pods as its minimum, but a role lacks one that
 // fits no node. Its reservation keeps no card from other jobs after five minutes.
 func TestReservationOfARunningJobEnds(t *testing.T) {
@@ -214,6 +251,20 @@ func TestJobBelowItsMinimumComesFirst(t *testing.T) {
 	}
 }
 
+// TestQueueOfAJobBelowItsMinimumServesItsHigherJobInTurn: in the queue of a job below its minimum, a job of
+// higher priority waits. It would get the card, so the queue does not come before others.
+func TestQueueOfAJobBelowItsMinimumServesItsHigherJobInTurn(t *testing.T) {
+	w := newWaitScene(newScene(t, `node a A 8; queue q {"A":8} cpu=100; queue o {"A":8} cpu=100; g q 8: a*7 - least=8; r o 1: a; high q 1: - class=high; other o 1: -`))
+	w.Groups[0].Status.Phase = v1beta1.PodGroupUnknown
+	for range 7 { // the reservation of g ends
+		w.runMinute()
+		check.Equal(t, fmt.Sprintf("bound in minute %d", w.minute), "", w.bound)
+	}
+	w.endPods("r-", 1)
+	w.runMinute()
+	check.Equal(t, "bound", "other-0@a", w.bound)
+}
+
 // TestWhatIsDeservedComesBeforeAJobBelowItsMinimum: in a tree.
 func TestWhatIsDeservedComesBeforeAJobBelowItsMinimum(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ deserved, bound string }{
@@ -240,6 +291,36 @@ func TestCardsAreKeptForAJobBelowItsMinimum(t *testing.T) {
 	w.endPods("r-", 1)
 	w.runMinute()
 	check.Equal(t, "bound when both are free", "g-6@a g-7@a", w.bound)
+}
+
+// TestNoCardIsKeptFromJobsThatRun: a job below its minimum lacks two pods, and one card is free. A job that
+// runs already gets it for a pod above its minimum.
+func TestNoCardIsKeptFromJobsThatRun(t *testing.T) {
+	w := newWaitScene(newScene(t, `node a A 8; queue q {"A":8} cpu=100; queue o {"A":8} cpu=100; g q 8: a*6 -*2 least=8; runs o 1: a -; r o 1: a`))
+	w.Groups[0].Status.Phase = v1beta1.PodGroupUnknown
+	w.runMinute()
+	w.endPods("r-", 1)
+	w.runMinute()
+	check.Equal(t, "bound", "runs-1@a", w.bound)
+}
+
+// TestCardsAreKeptFromReclaimableJobs: two cards are free, and a gang of inference lacks two more. Only jobs
+// from which it may take cards do not get them: of a reclaimable type, in a queue of lower priority.
+func TestCardsAreKeptFromReclaimableJobs(t *testing.T) {
+	const gang = `node a A 4; queue inf {"A":8} 80000 inference cpu=100; queue tra {"A":8} 20000 training cpu=100; r tra 1: a*2; g inf 4: -*4 least=4; `
+	for t, tc := range check.Cases(t, map[string]struct{ text, bound string }{
+		"training":                                   {"t tra 1: -", ""},
+		"a type that gives no cards":                 {`queue note {"A":8} 20000 keeps cpu=100; t note 1: -`, "t-0@a"},
+		"inference of lower priority":                {`queue low {"A":8} 70000 inference cpu=100; t low 1: -`, "t-0@a"},
+		"training in a queue of higher priority":     {`queue high {"A":8} 90000 training cpu=100; t high 1: -`, "t-0@a"},
+		"training in a queue of equal priority":      {`queue equal {"A":8} 80000 training cpu=100; t equal 1: -`, "t-0@a"},
+		"a job of its own queue":                     {"t inf 1: -", "t-0@a"},
+		"a job of its own queue, of higher priority": {"t inf 1: - class=high", "t-0@a"},
+	}) {
+		w := newWaitScene(newScene(t, gang+tc.text))
+		w.runMinute()
+		check.Equal(t, "bound", tc.bound, boundOf("t-", w.bound))
+	}
 }
 
 // TestCardsAreKeptOnlyForAGangThatFitsTheNodes: as a whole, once those pods are gone from which it may take

@@ -1,7 +1,9 @@
 package capacitycard
 
 import (
+	"cmp"
 	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 	"volcano.sh/volcano/pkg/scheduler/api"
@@ -10,10 +12,6 @@ import (
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/workload"
 )
-
-// preemptorTimeout is how long cards that preempt freed are kept, counted from the eviction.
-// Without that, pods that may evict nothing would get the cards, and preempt would evict again.
-const preemptorTimeout = reclaimedRoomTimeout
 
 // waitingPreemptor is a pending pod for which preempt freed cards on a node.
 type waitingPreemptor struct {
@@ -46,17 +44,19 @@ func (w *waitingPreemptor) isKeptFrom(task *api.TaskInfo, job *api.JobInfo) bool
 	}
 }
 
-// keepPreemptedCards keeps what preempt freed for the pods that it pipelined. preemptors are
-// the jobs for which it evicts pods.
-func (p *plugin) keepPreemptedCards(preemptors map[api.JobID]bool) {
-	for id := range preemptors {
+// keepPreemptedCards keeps what preempt freed for the pods that it pipelined. victims are the pods that it
+// evicts, by the job for which it does. Without that, pods that may evict nothing would get the cards, and
+// preempt would evict again.
+func (p *plugin) keepPreemptedCards(victims map[api.JobID][]*api.TaskInfo) {
+	for id, evicted := range victims {
 		job := p.ssn.Jobs[id]
 		if job == nil || !p.ssn.JobPipelined(job) {
 			continue
 		}
+		plan := p.newEvictionPlan(evicted)
 		for _, task := range job.TaskStatusIndex[api.Pipelined] {
 			if p.preemptors[task.Pod.UID] {
-				p.cache.preemptedCards[task.Pod.UID] = nomination{node: task.NodeName, since: p.cache.now()}
+				p.cache.preemptedCards[task.Pod.UID] = nomination{node: task.NodeName, since: p.cache.now(), plan: plan}
 			}
 		}
 	}
@@ -71,13 +71,14 @@ func (p *plugin) loadPreemptedCards(held map[queueCard]card.Count) {
 	}
 	p.preemptedCards = preemptedCards{map[string][]*waitingPreemptor{}, map[api.QueueID][]*waitingPreemptor{}}
 	waiting := map[types.UID]bool{}
-	for _, job := range p.ssn.Jobs {
+	for _, freed := range p.jobsWithFreedCards(p.cache.preemptedCards) {
+		job := freed.job
 		if job.ValidTaskNum() < job.MinAvailable {
 			continue // the job cannot start
 		}
-		for _, task := range job.TaskStatusIndex[api.Pending] {
-			made, known := p.cache.preemptedCards[task.Pod.UID]
-			if known && p.cache.now().Sub(made.since) < preemptorTimeout && p.keepPreemptedCardsOn(made.node, task, job, held) {
+		for _, task := range freed.tasks {
+			made := p.cache.preemptedCards[task.Pod.UID]
+			if !p.isKeptPeriodOver(made) && p.keepPreemptedCardsOn(made.node, task, job, held) {
 				waiting[task.Pod.UID] = true
 			}
 		}
@@ -105,7 +106,38 @@ func (p *plugin) keepPreemptedCardsOn(node string, task *api.TaskInfo, job *api.
 	return true
 }
 
-// waitingCharge returns what a pending pod will use of a queue with a card.
+// jobWithFreedCards is a job and its pending pods for which cards were freed.
+type jobWithFreedCards struct {
+	job   *api.JobInfo
+	tasks []*api.TaskInfo
+}
+
+// jobsWithFreedCards returns the jobs with pending pods for which cards were freed. Jobs and their
+// pods come in the order in which that happened: a lowered quota ends what was freed last.
+func (p *plugin) jobsWithFreedCards(freed map[types.UID]nomination) []jobWithFreedCards {
+	compare := func(a, b *api.TaskInfo) int {
+		return cmp.Or(freed[a.Pod.UID].since.Compare(freed[b.Pod.UID].since), cmp.Compare(a.UID, b.UID))
+	}
+	var jobs []jobWithFreedCards
+	for _, job := range p.ssn.Jobs {
+		var tasks []*api.TaskInfo
+		for _, task := range job.TaskStatusIndex[api.Pending] {
+			if _, known := freed[task.Pod.UID]; known {
+				tasks = append(tasks, task)
+			}
+		}
+		if len(tasks) > 0 {
+			slices.SortFunc(tasks, compare)
+			jobs = append(jobs, jobWithFreedCards{job, tasks})
+		}
+	}
+
+	slices.SortFunc(jobs, func(a, b jobWithFreedCards) int { return compare(a.tasks[0], b.tasks[0]) })
+	return jobs
+}
+
+// waitingCharge returns what a pending pod will use of a queue with a card. What it uses of what cannot be
+// reclaimed is kept for it as well.
 func waitingCharge(request *workload.Request, queue api.QueueID, name card.Name) *quota.Charge {
 	charge := &quota.Charge{Queue: string(queue), MilliCPU: request.MilliCPU, Memory: request.Memory, IsFixed: request.IsFixed}
 	if request.Count > 0 {

@@ -27,6 +27,9 @@ const packingScore = 2500
 // score at a weight of 1.
 const preferenceFactor = 0.2
 
+// uselessScore is less than all plugins together can add.
+const uselessScore = -1e9
+
 // nodeOrder scores how well a node packs the pod's cards. Each alternative after the card of
 // the node adds a full score, for the action preempt, which does not call bestNode.
 func (p *plugin) nodeOrder(task *api.TaskInfo, node *api.NodeInfo) (float64, error) {
@@ -41,6 +44,9 @@ func (p *plugin) nodeOrder(task *api.TaskInfo, node *api.NodeInfo) (float64, err
 	name, allowed := p.cardFor(s.request, node.Name)
 	if !allowed {
 		return 0, nil
+	}
+	if p.isUselessForPreempt(s, node, name) {
+		return uselessScore, nil
 	}
 	score := s.weight * s.placementOn(node, name).score()
 	if len(alternatives) > 1 {

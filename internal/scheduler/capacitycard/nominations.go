@@ -30,6 +30,9 @@ type nomination struct {
 	preempts bool
 	// from are the queues from which pods were evicted for the pod by cardreclaim.
 	from map[api.QueueID]bool
+	// plan has all evictions for the pod and for those that were placed with it, nil for a node without
+	// kept cards.
+	plan *evictionPlan
 }
 
 // saveNominations stores the nodes of pipelined pods when the session closes, and keeps older
@@ -92,8 +95,8 @@ func (p *plugin) keptNodeFor(task *api.TaskInfo) (made nomination, known bool) {
 }
 
 // awaitsNominatedNode reports whether a pod needs no eviction, because pods are leaving the
-// node nominated for it. It waits only while the node still accepts the pod, and for a bounded
-// time. The answer holds for the whole node search.
+// node nominated for it, which were evicted before this session. It waits only while the node still
+// accepts the pod, and for a bounded time. The answer holds for the whole node search.
 func (p *plugin) awaitsNominatedNode(task *api.TaskInfo) bool {
 	s := p.search.Load()
 	if s == nil || s.task.UID != task.UID {
@@ -109,8 +112,9 @@ func (p *plugin) computeAwaitsNominatedNode(task *api.TaskInfo) bool {
 		made = nomination{node: task.Pod.Status.NominatedNodeName, since: p.cache.now()}
 	}
 	isDeleted := func(task *api.TaskInfo) bool { return task.Pod.DeletionTimestamp != nil }
+	isLeaving := func(task *api.TaskInfo) bool { return p.isBeingEvicted(task) && !p.preemption.evicts(task) }
 	node := p.ssn.Nodes[made.node]
-	return p.hasEvictedPods(made.node) && (p.cache.now().Sub(made.since) < nominationTimeout || anyTaskOn(node, isDeleted)) &&
+	return anyTaskOn(node, isLeaving) && (p.cache.now().Sub(made.since) < nominationTimeout || anyTaskOn(node, isDeleted)) &&
 		p.ssn.PredicateForPreemptAction(task, node) == nil
 }
 
@@ -141,12 +145,6 @@ func (p *plugin) isBeingEvicted(task *api.TaskInfo) bool {
 	return isEvictionPending(task, task.Status) || evicted && p.cache.now().Sub(since) < evictionTimeout
 }
 
-// reclaimedRoomTimeout is how long reclaimed cards are kept for a pod, counted from the
-// eviction. They are kept only from pods from which the reclaimer may reclaim; others could
-// have reclaimed cards themselves. If a node of its gang is missing for a moment, Volcano
-// undoes the whole gang and would give the cards back to the victims.
-const reclaimedRoomTimeout = 5 * time.Minute
-
 // roomOwner is a pod for which reclaimed cards are kept on a node.
 type roomOwner struct {
 	task *api.TaskInfo
@@ -158,9 +156,17 @@ type roomOwner struct {
 	from map[api.QueueID]bool
 }
 
-// KeepReclaimedRoom records that cards were reclaimed for a pipelined pod, and from which queues.
-func (p *plugin) KeepReclaimedRoom(task *api.TaskInfo, from map[api.QueueID]bool) {
-	p.cache.reclaimedRoom[task.Pod.UID] = nomination{node: task.NodeName, since: p.cache.now(), from: from}
+// KeepReclaimedRoom records that cards of some victims were reclaimed for pipelined pods of a job.
+func (p *plugin) KeepReclaimedRoom(tasks, victims []*api.TaskInfo) {
+	from, plan := map[api.QueueID]bool{}, p.newEvictionPlan(victims)
+	for _, victim := range victims {
+		if job := p.ssn.Jobs[victim.Job]; job != nil {
+			from[job.Queue] = true
+		}
+	}
+	for _, task := range tasks {
+		p.cache.reclaimedRoom[task.Pod.UID] = nomination{node: task.NodeName, since: p.cache.now(), from: from, plan: plan}
+	}
 }
 
 // loadReclaimedRoom finds the pending pods for which cards are kept, and forgets all others.
@@ -173,11 +179,13 @@ func (p *plugin) loadReclaimedRoom() {
 	}
 	p.reclaimedRoom = map[string][]roomOwner{}
 	waiting := map[types.UID]bool{}
-	for _, job := range p.ssn.Jobs {
-		tasks, others := p.tasksKeepingRoom(job, kept)
+	for _, freed := range p.jobsWithFreedCards(p.cache.reclaimedRoom) {
+		job := freed.job
+		tasks, others := p.tasksKeepingRoom(job, freed.tasks, kept)
 		for _, task := range others { // counts in its gang until its time is over
 			waiting[task.Pod.UID] = true
-			p.cache.reclaimedRoom[task.Pod.UID] = nomination{since: p.cache.reclaimedRoom[task.Pod.UID].since}
+			made := p.cache.reclaimedRoom[task.Pod.UID]
+			p.cache.reclaimedRoom[task.Pod.UID] = nomination{since: made.since, plan: made.plan}
 		}
 		for _, task := range tasks {
 			made := p.cache.reclaimedRoom[task.Pod.UID]
@@ -195,16 +203,16 @@ type queueCard struct {
 	name  card.Name
 }
 
-// tasksKeepingRoom returns the pending pods of a job for which cards are still kept. Its queue
+// tasksKeepingRoom returns those of a job's pending pods for which cards are still kept. Its queue
 // must deserve them beside what it uses and what is kept for its other pods: its quota may be
 // lowered, and other pods may use it up. Pods that lost their cards so are returned as others. A
 // gang keeps nothing once too few pods are left besides others whose queue deserves no other card.
 // kept is what is kept for other jobs, to which this one is added.
-func (p *plugin) tasksKeepingRoom(job *api.JobInfo, kept map[queueCard]card.Count) (tasks, others []*api.TaskInfo) {
+func (p *plugin) tasksKeepingRoom(job *api.JobInfo, pending []*api.TaskInfo, kept map[queueCard]card.Count) (tasks, others []*api.TaskInfo) {
 	added := maps.Clone(kept)
-	for _, task := range job.TaskStatusIndex[api.Pending] {
-		made, known := p.cache.reclaimedRoom[task.Pod.UID]
-		if !known || p.cache.now().Sub(made.since) >= reclaimedRoomTimeout || p.checkQueue(job) != nil {
+	for _, task := range pending {
+		made := p.cache.reclaimedRoom[task.Pod.UID]
+		if p.isKeptPeriodOver(made) || p.checkQueue(job) != nil {
 			continue
 		}
 
@@ -255,10 +263,7 @@ func (p *plugin) holdQuota(task *api.TaskInfo, queue api.QueueID, node string) {
 	if !p.cache.tree.isTree || !allowed {
 		return
 	}
-	charge := &quota.Charge{Queue: string(queue), MilliCPU: request.MilliCPU, Memory: request.Memory}
-	if request.Count > 0 {
-		charge.Cards = []card.Amount{{Name: name, Count: request.Count}}
-	}
+	charge := waitingCharge(request, queue, name)
 	if p.roomCharges == nil {
 		p.roomCharges = map[api.TaskID]*quota.Charge{}
 	}

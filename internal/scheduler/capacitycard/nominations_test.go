@@ -244,3 +244,15 @@ func TestPreemptEvictsNoPodsIfQuotaIsInsufficientAnyway(t *testing.T) {
 	s.evict(preempt.New())
 	s.expectEvictions("less-0", "high-0@b")
 }
+
+// TestEvictionsForOthersOfAGangAreNotWaitedFor: the last session pipelined a pod of a gang, and could not
+// place the rest. Now another one preempts on that node, so more pods must go for it.
+func TestEvictionsForOthersOfAGangAreNotWaitedFor(t *testing.T) {
+	s := newScene(t, `node a A 2; queue q {"A":2} cpu=1000; la q 1: a class=low; lb q 1: a class=low; high q 2: -*2 class=high`)
+	for _, name := range []string{"high-0", "high-1"} {
+		s.m.nominations[s.Pod(name).UID] = nomination{node: "a", since: time.Now()}
+	}
+	s.evict(preempt.New())
+	check.Equal(t, "go", "la:1 lb:1", countByState(s.In(api.Releasing)))
+	check.Equal(t, "promised", "high@a:2", countByState(s.In(api.Pipelined)))
+}

@@ -2,8 +2,8 @@ package capacitycard
 
 import (
 	"cmp"
-	"maps"
 	"slices"
+	"sort"
 
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/plugins/util"
@@ -47,7 +47,7 @@ func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 		return nil, util.Permit
 	}
 	candidates, breaks := p.preemptionCandidates(preemptor, preemptees)
-	conflicting, victims, useful := p.selectVictims(preemptor, node, name, candidates)
+	conflicting, victims, useful := p.selectVictims(preemptor, node, name, candidates, breaks)
 	attempt.refused = !useful || len(victims) > 0 && p.fitsOnGangNode(preemptor, job, attempt.node)
 	if attempt.conflicting = conflicting; len(p.stuckPods[node.Name])+len(p.preemptedCards.byNode[node.Name]) > 0 {
 		attempt.conflicting = victims // Volcano counts what is stuck or kept, and would evict too few
@@ -70,17 +70,22 @@ func (p *plugin) wouldEvictInVain(preemptor *api.TaskInfo, node *api.NodeInfo, p
 }
 
 // selectVictims selects from candidates the victims on a node for a pod: all that conflict with
-// it, also returned alone, and as few others as release what is missing. useful is false if the
-// pod could not run there anyway.
-func (p *plugin) selectVictims(preemptor *api.TaskInfo, node *api.NodeInfo, name card.Name, candidates []*api.TaskInfo) (conflicting, all []*api.TaskInfo, useful bool) {
+// it, also returned alone, and as few others as release what is missing. breaks are those that
+// break a gang. useful is false if the pod could not run there anyway.
+func (p *plugin) selectVictims(preemptor *api.TaskInfo, node *api.NodeInfo, name card.Name, candidates []*api.TaskInfo, breaks map[api.TaskID]bool) (conflicting, all []*api.TaskInfo, useful bool) {
 	queue := p.ssn.Jobs[preemptor.Job].Queue
 	missing := p.missingAmounts(preemptor, node)
 	conflicting, rest, useful := p.splitConflicting(preemptor, node, candidates)
-	for _, victim := range conflicting {
-		missing.add(p.releasedAmounts(victim, queue, name), -1)
+	released := p.releasedByEach(slices.Concat(conflicting, rest), breaks, queue, name)
+	for _, give := range released[:len(conflicting)] {
+		missing.add(give, -1)
 	}
-	others := p.minimalVictims(rest, missing, queue, name)
-	return conflicting, slices.Concat(conflicting, others), useful && (len(others) > 0 || missing.isZero())
+
+	all = slices.Clone(conflicting)
+	for _, i := range irreducibleSubset(missing, released[len(conflicting):]) {
+		all = append(all, rest[i])
+	}
+	return conflicting, all, useful && (len(all) > len(conflicting) || missing.isZero())
 }
 
 // preemptionCandidates returns the possible victims of a preemptor in the order of eviction,
@@ -125,26 +130,53 @@ func (p *plugin) addMissingInTree(missing amounts, queue api.QueueID, request *w
 				continue
 			}
 			isComplete = false
-			charge := &quota.Charge{IsFixed: insufficient.Kind == quota.NotReclaimable}
-			switch insufficient.Of {
-			case quota.CPU:
-				charge.MilliCPU = lack
-			case quota.Memory:
-				charge.Memory = lack
-			default:
-				charge.Cards = []card.Amount{{Name: name, Count: card.Count(lack)}}
+			if insufficient.Kind == quota.Guaranteed {
+				lack = p.leastForGuarantees(insufficient, queue, request, name, released)
 			}
-			released.Add(charge)
-			missing[what] += float64(lack)
-			if charge.IsFixed {
+			reused := int64(0) // of what is missing anyway: it must be fixed now
+			isFixed := insufficient.Kind == quota.NotReclaimable
+			if isFixed {
+				reused = min(lack, int64(missing[what]-missing[fixedQuota(what)]))
 				missing[fixedQuota(what)] += float64(lack)
 			}
+			missing[what] += float64(lack - reused)
+			released.Add(chargeOf(insufficient.Of, name, lack, isFixed))
+			released.Remove(chargeOf(insufficient.Of, name, reused, false))
 		}
 		if isComplete {
 			break
 		}
 	}
 	return missing
+}
+
+// leastForGuarantees returns how much must be released so that a pod leaves the guarantees of other
+// queues free. Within the guarantee of its own queue it takes nothing from others, so that may be less than
+// the excess.
+func (p *plugin) leastForGuarantees(insufficient quota.InsufficientQuota, queue api.QueueID, request *workload.Request, name card.Name, released quota.Released) int64 {
+	excess := insufficient.Total - insufficient.Limit
+	isSame := func(other quota.InsufficientQuota) bool {
+		return other.Kind == insufficient.Kind && other.Queue == insufficient.Queue && other.Of == insufficient.Of
+	}
+	return 1 + int64(sort.Search(int(excess-1), func(n int) bool {
+		more := released.Clone()
+		more.Add(chargeOf(insufficient.Of, name, int64(n+1), false))
+		return !slices.ContainsFunc(p.ledger.InsufficientAfterRelease(string(queue), request.Request, name, more), isSame)
+	}))
+}
+
+// chargeOf returns a charge of so much CPU or memory, or so many of a card.
+func chargeOf(kind quota.LimitKind, name card.Name, amount int64, isFixed bool) *quota.Charge {
+	charge := &quota.Charge{IsFixed: isFixed}
+	switch kind {
+	case quota.CPU:
+		charge.MilliCPU = amount
+	case quota.Memory:
+		charge.Memory = amount
+	default:
+		charge.Cards = []card.Amount{{Name: name, Count: card.Count(amount)}}
+	}
+	return charge
 }
 
 // maxMissingLimits is how many limits a pod can exceed: on each level of a tree and at root, four
@@ -202,24 +234,26 @@ func (p *plugin) fitsOnGangNode(task *api.TaskInfo, job *api.JobInfo, except str
 	})
 }
 
+// vacatedNodes returns the nodes that evicted gangs leave.
+func (p *preemption) vacatedNodes() []string {
+	if p == nil {
+		return nil
+	}
+	var names []string
+	for _, rest := range p.restOfGangs {
+		for _, task := range rest.tasks {
+			names = append(names, task.NodeName)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // compareByPriority puts the lowest priority first, of the job and then of the pod, and among
 // equals the smallest loss.
 func (p *plugin) compareByPriority(a, b *api.TaskInfo) int {
 	x, y := p.ssn.Jobs[a.Job], p.ssn.Jobs[b.Job]
 	return cmp.Or(cmp.Compare(x.Priority, y.Priority), cmp.Compare(a.Priority, b.Priority), p.compareByLoss(a, b))
-}
-
-// minimalVictims selects as few candidates as release everything that is missing.
-func (p *plugin) minimalVictims(candidates []*api.TaskInfo, missing amounts, queue api.QueueID, name card.Name) []*api.TaskInfo {
-	released := make([]amounts, len(candidates))
-	for i, candidate := range candidates {
-		released[i] = p.releasedAmounts(candidate, queue, name)
-	}
-	var picked []*api.TaskInfo
-	for _, i := range irreducibleSubset(missing, released) {
-		picked = append(picked, candidates[i])
-	}
-	return picked
 }
 
 // cardFor returns the card that a pod would use on a node, false if it may not run there. A pod
@@ -278,32 +312,14 @@ func (p *plugin) isEvictable(task *api.TaskInfo) bool {
 	return job != nil && job.PodGroup != nil && workload.IsEvictable(task.Pod, job.PodGroup.Annotations)
 }
 
-// releasedAmounts returns what the eviction of a pod releases: on its node, and in a queue of
-// the named card, CPU and memory, if that queue is charged.
-func (p *plugin) releasedAmounts(task *api.TaskInfo, queue api.QueueID, name card.Name) amounts {
-	released := resourceAmounts(task.Resreq)
-	if charge := p.chargeInQueue(queue, task); charge != nil {
-		for _, amount := range charge.Cards {
-			if amount.Name == name {
-				released[quotaCards] += float64(amount.Count)
-			}
-		}
-		released[quotaCPU], released[quotaMemory] = float64(charge.MilliCPU), float64(charge.Memory)
-		if charge.IsFixed {
-			for _, what := range []string{quotaCards, quotaCPU, quotaMemory} {
-				released[fixedQuota(what)] = released[what]
-			}
-		}
-	}
-	return released
-}
-
 // allocatableInAttempt checks a pod during an attempt of preempt, for the card of the node and
-// after the evictions so far.
+// after the evictions so far, with the rest of the gangs that they break.
 //
 // If there is nothing to evict, Volcano does not name the node. The pod may still fit there
 // after evictions for another pod of its gang. Then every card must fit that such a node may have.
 func (p *plugin) allocatableInAttempt(r checkInput, attempt *preemptionAttempt) bool {
+	released := p.releasedBy(r.job.Queue, p.preemption.tasksToComplete()...)
+	r.released = &released
 	if attempt.refused || p.runChecks(podChecks, r) != nil || attempt.node == "" && p.isKeptNodeFor(r) {
 		return false
 	}
@@ -319,127 +335,45 @@ func (p *plugin) allocatableInAttempt(r checkInput, attempt *preemptionAttempt) 
 				return false
 			}
 		}
-		return p.fitsEveryPossibleCard(r)
+		return p.fitsNodeWithoutVictims(r)
 	}
 	r.node = attempt.node
 	return p.runChecks(cardChecks, r) == nil
 }
 
-// fitsEveryPossibleCard reports whether the quota has room for a pod on each node without victims that
-// the predicate leaves, whichever Volcano tries now.
-func (p *plugin) fitsEveryPossibleCard(r checkInput) bool {
+// fitsNodeWithoutVictims reports whether the quota has room for a pod on the node without victims that
+// Volcano tries now. Nodes whose card has no quota for the pod come last, see nodeOrder: others that fit
+// would have been taken before.
+func (p *plugin) fitsNodeWithoutVictims(r checkInput) bool {
 	queue, request := string(r.job.Queue), r.request.Request
-	for _, name := range request.Names {
-		isFull := !p.ledger.FitsCard(queue, name, request.Count, request.IsFixed)
-		if isFull && p.ledger.CouldFit(queue, name, request.Count) && p.hasNodeWithoutVictims(r, name) {
-			return false
-		}
+	isFull := func(name card.Name) bool { return !p.ledger.FitsCard(queue, name, request.Count, request.IsFixed) }
+	if p.ledger.FitsAnyCard(queue, request) != nil {
+		return false
 	}
-	return p.ledger.FitsAnyCard(queue, request) == nil
-}
-
-// hasNodeWithoutVictims reports whether preempt can evict no pod for another one on some node with a
-// card.
-func (p *plugin) hasNodeWithoutVictims(r checkInput, name card.Name) bool {
-	return slices.ContainsFunc(p.ssn.NodeList, func(node *api.NodeInfo) bool {
-		its, allowed := p.cardFor(r.request, node.Name)
-		return allowed && its == name && len(p.preemptableTasksOn(node, r.task)) == 0
+	return !slices.ContainsFunc(request.Names, isFull) || slices.ContainsFunc(p.ssn.NodeList, func(node *api.NodeInfo) bool {
+		name, allowed := p.cardFor(r.request, node.Name)
+		hasRoom := allowed && !isFull(name) && r.task.InitResreq.LessEqual(p.FutureIdleOn(node), api.Zero)
+		return hasRoom && len(p.preemptableTasksOn(node, r.task)) == 0
 	})
 }
 
-// amounts are quantities by name: resources of a node in Volcano's units, and cards, CPU and
-// memory of a quota.
-type amounts map[string]float64
-
-// The names of what a quota can lack.
-const (
-	quotaCards  = "quota of cards"
-	quotaCPU    = "quota of CPU"
-	quotaMemory = "quota of memory"
-)
-
-// fixedQuota names the part of a quota that is used by pods from which others cannot reclaim.
-func fixedQuota(of string) string { return of + " that cannot be reclaimed" }
-
-var quotaAmounts = map[quota.LimitKind]string{quota.Cards: quotaCards, quota.CPU: quotaCPU, quota.Memory: quotaMemory}
-
-// tolerance is by how much Volcano lets a request exceed the idle amount (pkg/scheduler/api,
-// minResource).
-const tolerance = 0.1
-
-// missingResources returns what a node lacks for a request, including what terminating pods
-// release; empty if it fits.
-func missingResources(request, futureIdle *api.Resource) amounts {
-	idle, missing := resourceAmounts(futureIdle), amounts{}
-	for what, asked := range resourceAmounts(request) {
-		if shortfall := asked - idle[what]; asked > 0 && shortfall > tolerance {
-			missing[what] = shortfall
-		}
+// isUselessForPreempt reports whether preempt runs, and the quota has no room for the pod of a search on a
+// node on which it can evict no pod.
+func (p *plugin) isUselessForPreempt(s *nodeSearch, node *api.NodeInfo, name card.Name) bool {
+	if p.preemption == nil || p.ledger.FitsCard(string(s.job.Queue), name, s.request.Count, s.request.IsFixed) {
+		return false
 	}
-	return missing
+	return len(p.preemptableTasksOn(node, s.task)) == 0
 }
 
-// resourceAmounts returns the resources that are counted on a node.
-func resourceAmounts(r *api.Resource) amounts {
-	list := make(amounts, 2+len(r.ScalarResources))
-	list["cpu"], list["memory"] = r.MilliCPU, r.Memory
-	for name, quantity := range r.ScalarResources {
-		if !api.IsIgnoredScalarResource(name) {
-			list[string(name)] = quantity
-		}
+// CompareBool orders false before true.
+func CompareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	default:
+		return 1
 	}
-	return list
-}
-
-// irreducibleSubset selects as few candidates as needed, in their order: the first that help,
-// then without those that the others make unnecessary. It selects none if all together do not
-// suffice.
-func irreducibleSubset(missing amounts, released []amounts) []int {
-	var picked []int
-	remaining := maps.Clone(missing)
-	for i, give := range released {
-		if remaining.isZero() {
-			break
-		}
-		if remaining.isReducedBy(give) {
-			picked = append(picked, i)
-			remaining.add(give, -1)
-		}
-	}
-	if !remaining.isZero() {
-		return nil
-	}
-	for i := len(picked) - 1; i >= 0; i-- {
-		if without := maps.Clone(remaining).add(released[picked[i]], 1); without.isZero() {
-			remaining = without
-			picked = append(picked[:i], picked[i+1:]...)
-		}
-	}
-	return picked
-}
-
-func (a amounts) isZero() bool {
-	for _, n := range a {
-		if n > tolerance {
-			return false
-		}
-	}
-	return true
-}
-
-func (a amounts) isReducedBy(give amounts) bool {
-	for what, n := range a {
-		if n > tolerance && give[what] > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// add adds other amounts, multiplied by times, for the names that a has.
-func (a amounts) add(give amounts, times float64) amounts {
-	for what := range a {
-		a[what] += times * give[what]
-	}
-	return a
 }

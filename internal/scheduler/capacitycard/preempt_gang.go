@@ -66,12 +66,13 @@ func (p *plugin) Preempt(hooks PreemptHooks, execute func()) [][]*api.TaskInfo {
 	g := newPreemption(p, hooks)
 	p.preemption = g
 	defer func() { p.preemption = nil }()
+	defer p.hideOldNominations()()
 	before := p.pipelinedPods()
 	p.executeByQueue(execute)
 	p.preemptors = p.pipelinedPods()
 	maps.DeleteFunc(p.preemptors, func(uid types.UID, _ bool) bool { return before[uid] })
 	g.completeGangs()
-	p.keepPreemptedCards(g.preemptors())
+	p.keepPreemptedCards(g.victimsByPreemptor())
 	var jobs [][]*api.TaskInfo
 	for id, evicted := range g.evicted {
 		tasks := slices.Collect(maps.Values(evicted))
@@ -95,13 +96,24 @@ func newPreemption(p *plugin, hooks PreemptHooks) *preemption {
 	}
 }
 
-// preemptors returns the jobs for which pods are evicted.
-func (p *preemption) preemptors() map[api.JobID]bool {
-	jobs := map[api.JobID]bool{}
-	for _, job := range p.evictedFor {
-		jobs[job] = true
+// victimsByPreemptor returns the pods that are evicted, by the job for which they are. The rest of a gang
+// is evicted for each job for which a pod of it is.
+func (p *preemption) victimsByPreemptor() map[api.JobID][]*api.TaskInfo {
+	victims, withRest := map[api.JobID][]*api.TaskInfo{}, map[[2]api.JobID]bool{}
+	for id, evicted := range p.evicted {
+		for _, task := range evicted {
+			by, known := p.evictedFor[task.UID]
+			if !known {
+				continue
+			}
+			victims[by] = append(victims[by], task)
+			if rest := p.restOfGangs[id]; rest != nil && !withRest[[2]api.JobID{id, by}] {
+				withRest[[2]api.JobID{id, by}] = true
+				victims[by] = append(victims[by], rest.tasks...)
+			}
+		}
 	}
-	return jobs
+	return victims
 }
 
 // pipelinedPods returns the pods that are pipelined.
@@ -171,11 +183,11 @@ func (p *preemption) completeGangs() {
 	}
 	p.evictingRest = true
 	defer func() { p.evictingRest = false }()
-	for id, evicted := range p.evicted {
-		job := p.p.ssn.Jobs[id]
-		if len(evicted) == 0 || p.restOfGangs[id] != nil || job == nil || !p.isBroken(job) {
+	for id := range p.evicted {
+		if !p.mustCompleteGang(id) {
 			continue
 		}
+		job := p.p.ssn.Jobs[id]
 		rest := &restOfGang{statement: framework.NewStatement(p.p.ssn)}
 		for _, task := range tasksOnNodes(job) {
 			status := task.Status
@@ -193,19 +205,24 @@ func (p *preemption) completeGangs() {
 	}
 }
 
-// vacatedNodes returns the nodes that evicted gangs leave.
-func (p *preemption) vacatedNodes() []string {
+// mustCompleteGang reports whether the rest of a job must go, and is not evicted yet.
+func (p *preemption) mustCompleteGang(id api.JobID) bool {
+	job := p.p.ssn.Jobs[id]
+	return len(p.evicted[id]) > 0 && p.restOfGangs[id] == nil && job != nil && p.isBroken(job)
+}
+
+// tasksToComplete returns the pods that completeGangs will evict. Volcano evicts pods of one node
+// only, and the rest of their gangs goes before the next pod is tried.
+func (p *preemption) tasksToComplete() (rest []*api.TaskInfo) {
 	if p == nil {
 		return nil
 	}
-	var names []string
-	for _, rest := range p.restOfGangs {
-		for _, task := range rest.tasks {
-			names = append(names, task.NodeName)
+	for id := range p.evicted {
+		if p.mustCompleteGang(id) {
+			rest = slices.AppendSeq(rest, tasksIn(p.p.ssn.Jobs[id], isOnNode))
 		}
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	return rest
 }
 
 // isBroken reports whether a job cannot continue after its evictions.
@@ -373,18 +390,6 @@ func (p *plugin) elasticPodsSuffice(preemptor *api.TaskInfo, node *api.NodeInfo,
 	}
 	candidates, breaks := p.preemptionCandidates(preemptor, offered)
 	candidates = slices.DeleteFunc(candidates, func(candidate *api.TaskInfo) bool { return breaks[candidate.UID] })
-	_, victims, useful := p.selectVictims(preemptor, node, name, candidates)
+	_, victims, useful := p.selectVictims(preemptor, node, name, candidates, nil)
 	return useful && !p.exceedsEvictionHeadroom(queue, name, victims) && p.ssn.PredicateForPreemptAction(preemptor, node) == nil
-}
-
-// CompareBool orders false before true.
-func CompareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	default:
-		return 1
-	}
 }

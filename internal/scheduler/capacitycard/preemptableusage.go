@@ -1,10 +1,17 @@
 package capacitycard
 
 import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/conf"
 
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // preemptableUsage is what other jobs of a queue use and preempt could evict for a job.
@@ -25,7 +32,7 @@ type queuePriority struct {
 // may preempt them, since Volcano's preempt passes over jobs that are not enqueued.
 func (p *plugin) checkEnqueueBesidePreemptable(job *api.JobInfo, request quota.JobRequest) *quota.InsufficientQuota {
 	insufficient := p.ledger.CheckEnqueue(string(job.Queue), p.reservationsOf, request, p.args.overCommitFactor)
-	if insufficient == nil || !mayPreemptOnceEnqueued(job) {
+	if insufficient == nil || !p.mayPreemptOnceEnqueued(job) {
 		return insufficient
 	}
 	usage := p.preemptableUsageFor(queuePriority{job.Queue, job.Priority})
@@ -44,9 +51,12 @@ func (p *plugin) checkEnqueueBesidePreemptable(job *api.JobInfo, request quota.J
 // mayPreemptOnceEnqueued reports whether the action preempt runs and evicts pods for a job. The
 // job is below its minimum, since it is about to be enqueued. Volcano's preempt passes over
 // jobs with a network topology.
-func mayPreemptOnceEnqueued(job *api.JobInfo) bool {
+func (p *plugin) mayPreemptOnceEnqueued(job *api.JobInfo) bool {
 	if !conf.EnabledActionMap["preempt"] || job.ContainsNetworkTopology() {
 		return false
+	}
+	if len(job.Tasks) == 0 {
+		return !p.announcesNeverToPreempt(job)
 	}
 	for _, task := range job.TaskStatusIndex[api.Pending] {
 		if NeverPreempts(task) {
@@ -54,6 +64,31 @@ func mayPreemptOnceEnqueued(job *api.JobInfo) bool {
 		}
 	}
 	return true
+}
+
+// announcesNeverToPreempt reports whether some pod of a job without pods will have the preemption
+// policy Never: that of its template, else of its PriorityClass, as the API server sets it. A pod of
+// a Volcano job has the class of the job unless its template names one.
+func (p *plugin) announcesNeverToPreempt(job *api.JobInfo) bool {
+	class := job.PodGroup.Spec.PriorityClassName
+	owner := workload.VCJobOwner(&job.PodGroup.PodGroup)
+	if owner == "" {
+		return p.isNeverClass(class)
+	}
+	vcJob := p.findVCJob(job, owner)
+	return vcJob != nil && slices.ContainsFunc(vcJob.Spec.Tasks, func(task batch.TaskSpec) bool {
+		spec := &task.Template.Spec
+		if spec.PreemptionPolicy != nil {
+			return *spec.PreemptionPolicy == corev1.PreemptNever
+		}
+		return p.isNeverClass(cmp.Or(spec.PriorityClassName, class))
+	})
+}
+
+// isNeverClass reports whether pods of a PriorityClass never preempt, false for an unknown one.
+func (p *plugin) isNeverClass(name string) bool {
+	class := p.priorityClass(name)
+	return class != nil && ptr.Deref(class.PreemptionPolicy, "") == corev1.PreemptNever
 }
 
 // preemptableUsageFor returns what jobs of lower priority use in a queue and may give as a

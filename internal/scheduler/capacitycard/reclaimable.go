@@ -64,7 +64,7 @@ func (p *plugin) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo
 	}
 
 	name, _ := p.cardFor(r.request, r.node)
-	_, victims, useful := p.selectVictims(reclaimer, node, name, p.reclaimCandidates(reclaimer, reclaimees, r.request.Resource))
+	_, victims, useful := p.selectVictims(reclaimer, node, name, p.reclaimCandidates(reclaimer, reclaimees, r.request.Resource), nil)
 	if !useful {
 		return nil, util.Permit
 	}

@@ -139,3 +139,35 @@ func TestAQueueWithoutLimitDoesNotBorrow(t *testing.T) {
 	owner := &roomOwner{task: s.Task("i-0"), queue: "u"}
 	check.That(t, !s.p.wouldBorrowFrom(owner, r, s.Ssn.Nodes["a"]), "a queue that deserves any CPU would borrow")
 }
+
+// TestALoweredQuotaEndsWhatWasFreedLast: of two jobs, the one keeps its cards for which they were freed
+// first, whatever the order of jobs in a session.
+func TestALoweredQuotaEndsWhatWasFreedLast(t *testing.T) {
+	for range 10 {
+		s := newReclaimScene(t, `queue inf {"A":8} 80000 inference cpu=1000; node b A 4; i inf 1: - cards=4; k inf 1: - cards=4`)
+		now := s.Now
+		s.m.now = func() time.Time { return now }
+		s.keepRoom("b", "k-0").Close()
+		now = now.Add(time.Second)
+		s.keepRoom("a", "i-0").Close()
+		s.addObjects(`queue inf {"A":4} 80000 inference cpu=1000`)
+		s.Queues[len(s.Queues)-1].ResourceVersion = "lowered"
+		s.Begin()
+		s.openSession()
+		check.Equal(t, "nodes with kept cards", []string{"b"}, slices.Sorted(maps.Keys(s.p.reclaimedRoom)))
+	}
+}
+
+// TestKeptCardsCountAsPodsThatCannotBeReclaimed: in a tree, what is kept for such a pod is a part of what its
+// queue may use so. A pod of lower priority gets nothing of it on another node.
+func TestKeptCardsCountAsPodsThatCannotBeReclaimed(t *testing.T) {
+	onB := changePod("high-0", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: "b"} })
+	for placed, deserved := range map[string]string{"": `{"A":2}`, "a:1": `{"A":3}`} {
+		s := newTreeScene(t, `node a A 8; node b A 1; queue q {"A":8} training keeps deserved=`+deserved+`; run q 1: a class=high; high q 1: - class=high; low q 1: - class=low`, onB)
+		s.Nodes[1].Spec.Unschedulable = true
+		s.m.preemptedCards[s.Pod("high-0").UID] = nomination{node: "b", since: time.Now()}
+		s.enqueueAndAllocate()
+		check.Equal(t, "placed of high with "+deserved, "", s.podsByNode("high"))
+		check.Equal(t, "placed of low with "+deserved, placed, s.podsByNode("low"))
+	}
+}

@@ -13,6 +13,7 @@ import (
 
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
 )
 
 // lending is two tenants that deserve four of eight cards each. Two queues of the first one
@@ -65,7 +66,7 @@ func (s *scene) keepRoom(node string, pods ...string) *scene {
 	for _, pod := range pods {
 		task := s.Task(pod)
 		task.NodeName = node
-		s.reclaimPolicy().KeepReclaimedRoom(task, nil)
+		s.reclaimPolicy().KeepReclaimedRoom([]*api.TaskInfo{task}, nil)
 		task.NodeName = ""
 	}
 	return s
@@ -144,6 +145,7 @@ func TestPreemptInATree(t *testing.T) {
 		"the parent's quota is full":                {lending + `queue t {"A":4}; old q 1: a*2 class=low; k r 1: a*2; new q 1: - class=high`, "old:1", "new@a:1"},
 		"and more than the queue's":                 {lending + `queue t {"A":3}; old q 1: a*3 class=low; k r 1: a; new q 1: - class=high`, "old:2", "new@a:1"},
 		"pods that cannot be reclaimed make way":    {lending + `queue q {"A":8} training keeps parent=t deserved={"A":2}; old q 1: a*2 class=low; new q 1: - class=high`, "old:1", "new@a:1"},
+		"in a full queue, too":                      {lending + `queue q {"A":2} training keeps parent=t deserved={"A":2}; old q 1: a*2 class=low; new q 1: - class=high`, "old:1", "new@a:1"},
 		"pods of others do not":                     {lending + `queue t {"A":4}; k r 1: a*4 class=low; new q 1: - class=high`, "", ""},
 		"what is deserved by others is no obstacle": {lending + `old q 1: a*8 class=low; new q 1: - class=high`, "old:1", "new@a:1"},
 	}) {
@@ -155,5 +157,29 @@ func TestPreemptInATree(t *testing.T) {
 		}
 		check.Equal(t, "go", tc.goes, countByState(s.In(api.Releasing)))
 		check.Equal(t, "promised", tc.promised, countByState(s.In(api.Pipelined)))
+	}
+}
+
+// TestMissingQuotaInATreeIsTheLeast: less than what is said to be missing does not suffice, neither of all
+// quota nor of what cannot be reclaimed.
+func TestMissingQuotaInATreeIsTheLeast(t *testing.T) {
+	r := seed.Rand(t)
+	for range 200 {
+		guarantee := r.IntN(3)
+		text := fmt.Sprintf(`node a A 5; queue t {"A":%d} deserved={"A":%d} guarantee={"A":%d}; queue q {"A":%d} %s parent=t deserved={"A":%d} guarantee={"A":%d}; queue u {"A":8} deserved={"A":8} guarantee={"A":%d}; old q 1: a*%d; new q 1: - cards=%d`,
+			2+r.IntN(4), 2+r.IntN(3), guarantee, 2+r.IntN(4), []string{"training", "training keeps"}[r.IntN(2)], 2+r.IntN(3), guarantee, r.IntN(6), 1+r.IntN(5), 1+r.IntN(2))
+		s := newTreeScene(t, text).openSession()
+		p, task := s.p, s.Task("new-0")
+		fits := func(all, fixed int64) bool {
+			var released quota.Released
+			released.Add(chargeOf(quota.Cards, "A", all-fixed, false))
+			released.Add(chargeOf(quota.Cards, "A", fixed, true))
+			return p.ledger.FitsAfterRelease("q", p.RequestFor(task).Request, "A", released) == nil
+		}
+		missing := p.missingAmounts(task, p.ssn.Nodes["a"])
+		all, fixed := int64(missing[quotaCards]), int64(missing[fixedQuota(quotaCards)])
+		check.That(t, fits(all, fixed), "%s: %d, %d of them fixed, do not suffice", text, all, fixed)
+		check.That(t, all == 0 || !fits(all-1, min(fixed, all-1)), "%s: %d suffice instead of %d", text, all-1, all)
+		check.That(t, fixed == 0 || !fits(all, fixed-1), "%s: %d fixed suffice instead of %d", text, fixed-1, fixed)
 	}
 }

@@ -5,11 +5,14 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+	"volcano.sh/volcano/pkg/scheduler/actions/enqueue"
+	"volcano.sh/volcano/pkg/scheduler/actions/preempt"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -90,6 +93,46 @@ func TestEnqueueOfVCJob(t *testing.T) {
 		isAdmitted := job.PodGroup.Status.Phase == "Inqueue"
 		check.Equal(t, "admitted", tc.why == "", isAdmitted)
 		check.Equal(t, "reason", tc.why, job.JobFitErrors)
+	}
+}
+
+// TestVotesCountNothingForAnnouncedPodsThatNeverPreempt: a job without pods whose queue is full is not
+// enqueued if the preemption policy of its pods will be Never.
+func TestVotesCountNothingForAnnouncedPodsThatNeverPreempt(t *testing.T) {
+	never, lower := corev1.PreemptNever, corev1.PreemptLowerPriority
+	for t, tc := range check.Cases(t, map[string]struct {
+		isVCJob bool
+		// class and policy are those of the template.
+		class    string
+		policy   *corev1.PreemptionPolicy
+		group    string // the class of the PodGroup
+		enqueued bool
+	}{
+		"a vcjob":                                  {isVCJob: true, group: "high", enqueued: true},
+		"a vcjob with a template that does not":    {isVCJob: true, group: "high", policy: &never},
+		"a vcjob with a class that does not":       {isVCJob: true, group: "polite"},
+		"a template with a class that does not":    {isVCJob: true, group: "high", class: "polite"},
+		"a template with another class":            {isVCJob: true, group: "polite", class: "high", enqueued: true},
+		"a template that does, whatever the class": {isVCJob: true, group: "polite", policy: &lower, enqueued: true},
+		"a PodGroup":                               {group: "high", enqueued: true},
+		"a PodGroup with a class that does not":    {group: "polite"},
+	}) {
+		s := newScene(t, `node a A; queue q {"A":8} cpu=1000; low q 8: a*8 class=low; j q 1: phase=Pending least=1 class=high`)
+		vcJob := newVCJob("j", "u", "A:1")
+		vcJob.Spec.Tasks[0].Template.Spec.PriorityClassName = tc.class
+		vcJob.Spec.Tasks[0].Template.Spec.PreemptionPolicy = tc.policy
+		s.m.UseVCJobs(&knownVCJobs{jobs: map[string]*batch.Job{"j": workload.StripVCJob(vcJob)}})
+		s.m.evictionPolicies = s.evictionPolicyOf
+		s.openSession()
+		classes := s.Ssn.InformerFactory().Scheduling().V1().PriorityClasses().Informer().GetIndexer()
+		check.NoError(t, classes.Add(&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "polite"}, Value: 1, PreemptionPolicy: &never}))
+		job := s.Job("j")
+		job.PodGroup.Spec.PriorityClassName = tc.group
+		if tc.isVCJob {
+			job.PodGroup.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&metav1.ObjectMeta{Name: "j", UID: "u"}, batch.SchemeGroupVersion.WithKind("Job"))}
+		}
+		s.Run(enqueue.New(), idleAction{preempt.New()})
+		check.Equal(t, "enqueued", tc.enqueued, !job.IsPending())
 	}
 }
 

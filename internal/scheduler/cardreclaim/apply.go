@@ -45,13 +45,12 @@ type jobEviction struct {
 	whole   bool
 }
 
-// victimQueues returns the queues of the victims.
-func (e *simulation) victimQueues() map[api.QueueID]bool {
-	queues := map[api.QueueID]bool{}
+// victims returns the evicted pods of all jobs.
+func (e *simulation) victims() (tasks []*api.TaskInfo) {
 	for _, p := range e.evictions {
-		queues[p.victimJob.job.Queue] = true
+		tasks = append(tasks, p.tasks...)
 	}
-	return queues
+	return tasks
 }
 
 // applyPlan tries a plan in the session. It simulates all evictions, then places the pending
@@ -79,13 +78,8 @@ func (s *reclaimSession) applyPlan(job *api.JobInfo, q *problem, plan *solver.Pl
 	for _, p := range e.evictions {
 		s.evictTasks(p.tasks, s.action.isRecreated(p.victimJob.job.Namespace, workload.VCJobOwner(p.victimJob.tasks[0].Pod)), Name)
 	}
-	from := e.victimQueues()
-	for _, c := range q.podSets {
-		for _, task := range c.tasks {
-			if len(e.evictions) > 0 && task.Status == api.Pipelined {
-				s.policy.KeepReclaimedRoom(task, from) // keeps the freed cards for it
-			}
-		}
+	if len(e.evictions) > 0 {
+		s.policy.KeepReclaimedRoom(q.pipelinedTasks(), e.victims()) // keeps the freed cards for them
 	}
 	for queue, names := range borrowers {
 		s.policy.RecordReclaimed(queue, names...)
@@ -94,6 +88,18 @@ func (s *reclaimSession) applyPlan(job *api.JobInfo, q *problem, plan *solver.Pl
 	by := s.reclaimerKeyFor(q.podSets[max(0, s.firstReclaimer(q.podSets))].tasks[0]).serviceType
 	s.recordEvictions(job, by, e.evictions, plan)
 	return nil, true
+}
+
+// pipelinedTasks returns the pods that are pipelined.
+func (q *problem) pipelinedTasks() (pipelined []*api.TaskInfo) {
+	for _, c := range q.podSets {
+		for _, task := range c.tasks {
+			if task.Status == api.Pipelined {
+				pipelined = append(pipelined, task)
+			}
+		}
+	}
+	return pipelined
 }
 
 // pipelineTasks places the pods of a pod set on their nodes. Pods that spread may fit only

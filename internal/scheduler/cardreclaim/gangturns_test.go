@@ -63,12 +63,17 @@ func TestWaitingToBorrowDelaysNoOtherCard(t *testing.T) {
 }
 
 // TestJobsOfLowerPriorityDoNotBorrowFirst: of the same card they still wait for the job of higher
-// priority.
+// priority, also with a card that their queue deserves.
 func TestJobsOfLowerPriorityDoNotBorrowFirst(t *testing.T) {
-	w := newTree("x 8/4 training; y 8/4 training", "node n A 7; a x 1: n*4 ran=1h; hi x 2: -*2 class=high; lo x 1: - class=low; c y 1: -")
-	w.openSession().Run(NewAllocate(w.action))
-	t.Cleanup(w.Close)
-	check.Equal(t, "bound", "c-0@n hi-0@n hi-1@n", session.Names(w.In(api.Binding)))
+	for t, runs := range check.Cases(t, map[string]string{
+		"all of them borrow":             "node n A 7; a x 1: n*4 ran=1h;",
+		"a part of the gang is deserved": "node n A 6; a x 1: n*3 ran=1h;",
+	}) {
+		w := newTree("x 8/4 training; y 8/4 training", runs+"hi x 2: -*2 class=high; lo x 1: - class=low; c y 1: -")
+		w.openSession().Run(NewAllocate(w.action))
+		check.Equal(t, "bound", "c-0@n hi-0@n hi-1@n", session.Names(w.In(api.Binding)))
+		w.Close()
+	}
 }
 
 // churn is a queue whose jobs of one card end one by one, while new ones come.
@@ -233,6 +238,23 @@ func TestCardsAreKeptWherePodsEndSoon(t *testing.T) {
 			p.Spec.ActiveDeadlineSeconds = &seconds
 		}))
 		w.openSession().executeActions()
+		check.Equal(t, "bound", tc.bound, session.Names(w.In(api.Binding)))
+		w.Close()
+	}
+}
+
+// TestAJobPreemptsBesideKeptCards: two free cards of node n are kept for a gang of inference, whose victims
+// are protected for a time. A job of training gets none of them, so it preempts on node m.
+func TestAJobPreemptsBesideKeptCards(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct{ gang, goes, bound string }{
+		"cards are kept":    {"g inf 4: -*4;", "lo-0", ""},
+		"no cards are kept": {"", "", "hi-0@n"},
+	}) {
+		w := newWorld("node n A 4; node m A 1; t tra 1: n*2 ran=1m; lo tra 1: m ran=1m class=low;" + tc.gang + "hi tra 1: - class=high")
+		w.args = protectFor("10m")
+		w.startCache()
+		w.openSession().Run(NewAllocate(w.action), w.action, NewPreempt(w.action))
+		check.Equal(t, "evicted", tc.goes, strings.TrimSuffix(session.Names(w.In(api.Releasing)), "@m"))
 		check.Equal(t, "bound", tc.bound, session.Names(w.In(api.Binding)))
 		w.Close()
 	}

@@ -202,3 +202,31 @@ func TestSearchIgnoresPodsBeyondQuota(t *testing.T) {
 	check.That(t, rs.work < 20*workPerTask+20*workPerMove+100_000, "%d went into the search", rs.work)
 	check.Equal(t, "pods that are pipelined", 3, len(w.In(api.Pipelined)))
 }
+
+// TestPreemptRestsAfterLongSearch: sessions are three seconds apart. After its first search preempt makes none in
+// so many of them that searches take at most a quarter of the time.
+func TestPreemptRestsAfterLongSearch(t *testing.T) {
+	for took, rests := range map[time.Duration]int{300 * time.Millisecond: 0, 2 * time.Second: 1, 5 * time.Second: 4} {
+		w := hopeless(2, 1)
+		w.startCache()
+		preempt, clock, calls := NewPreempt(w.action), w.Now, 0
+		w.action.clock = func() time.Time { // a search reads the clock twice, a rest once
+			if calls++; calls == 2 {
+				clock = clock.Add(took)
+			}
+			return clock
+		}
+		w.openSession().Run(NewAllocate(w.action), preempt)
+		rested := 0
+		for calls = 0; rested < 10; rested++ {
+			clock = clock.Add(3 * time.Second)
+			w.openSession().Run(NewAllocate(w.action), preempt)
+			if calls > 1 {
+				break
+			}
+			calls = 0
+		}
+		check.Equal(t, fmt.Sprintf("sessions without a search after one of %s", took), rests, rested)
+		w.Close()
+	}
+}

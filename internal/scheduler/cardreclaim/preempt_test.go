@@ -172,3 +172,25 @@ func TestEvictorRepeatsFailedWrites(t *testing.T) {
 	client.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("never") })
 	check.That(t, preempt.Evictor().Evict(w.Pods[0], "reclaim") != nil, "an eviction that failed is said to have gone well")
 }
+
+// TestReclaimCountsNoCardsThatPreemptFreedForOthers: of a gang that preempted, one pod has lost its node.
+// The card that is kept for the other one is of no use to a reclaimer, which needs two of training instead.
+func TestReclaimCountsNoCardsThatPreemptFreedForOthers(t *testing.T) {
+	w, preempt := newPreemptWorld(t, `node n A 4; node m A 1; queue q {"A":2} 50000 cpu=1000; ln q 1: n class=low; lm q 1: m class=low
+		t tra 1: n*3 ran=24h; gang q 2: -*2 class=high`)
+	w.playSession(preempt)
+	check.Equal(t, "go for the gang", "lm-0 ln-0", session.Names(w.In(api.Releasing)))
+	away := w.Nodes[slices.IndexFunc(w.Nodes, func(n *corev1.Node) bool { return n.Name == "m" })].DeepCopy()
+	away.Spec.Unschedulable = true
+	check.NoError(t, w.Cache.AddOrUpdateNode(away))
+	w.Close()
+	for _, name := range []string{"ln-0", "lm-0"} {
+		w.Cache.DeletePod(w.Pod(name).DeepCopy())
+	}
+	w.add("i inf 1: - cards=2")
+	w.Cache.AddPodGroupV1beta1(w.Groups[len(w.Groups)-1])
+	w.Cache.AddPod(w.Pods[len(w.Pods)-1].DeepCopy())
+	w.playSession(preempt)
+	check.Equal(t, "go for the reclaimer", 2, len(w.In(api.Releasing)))
+	check.Equal(t, "promised a node", "i-0@n", session.Names(w.In(api.Pipelined)))
+}

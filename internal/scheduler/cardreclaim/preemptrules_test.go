@@ -180,3 +180,28 @@ func (w *world) countSearches(action *Preempt) int {
 	w.Run(action)
 	return action.searchCount
 }
+
+// TestNominationOfAnUndonePlacementKeepsNoPodFromPreempting: Volcano writes to pods of a gang the nodes on
+// which it tried them in vain. Nothing leaves these nodes, so the pods preempt on others.
+func TestNominationOfAnUndonePlacementKeepsNoPodFromPreempting(t *testing.T) {
+	nominate := func(p *corev1.Pod) {
+		if strings.HasPrefix(p.Name, "high") {
+			p.Status.NominatedNodeName = "m"
+		}
+	}
+	w, preempt := newPreemptWorld(t, "node n A 2; node m A 2; low q 1: n*2 class=low; full q 2: m*2 class=high; high q 2: -*2 class=high", nominate)
+	w.runPreemptAction(preempt)
+	check.Equal(t, "go", "low-0 low-1", session.Names(w.In(api.Releasing)))
+	check.Equal(t, "promised a node", "high-0@n high-1@n", session.Names(w.In(api.Pipelined)))
+	check.Equal(t, "nominated node of the pod in Volcano's cache", "m", w.Task("high-0").Pod.Status.NominatedNodeName)
+}
+
+// TestEvictionsOfASessionAreNotWaitedFor: a pod of a gang does not wait for pods that just go for another
+// pod of its gang, on the node that was nominated for it once.
+func TestEvictionsOfASessionAreNotWaitedFor(t *testing.T) {
+	nominate := onPod("high-1", func(p *corev1.Pod) { p.Status.NominatedNodeName = "n" })
+	w, preempt := newPreemptWorld(t, "node n A 1; node m A 1; lown q 1: n class=low; lowm q 1: m class=low; high q 2: -*2 class=high", nominate)
+	w.runPreemptAction(preempt)
+	check.Equal(t, "go", "lowm-0 lown-0", session.Names(w.In(api.Releasing)))
+	check.Equal(t, "promised a node", 2, len(w.In(api.Pipelined)))
+}

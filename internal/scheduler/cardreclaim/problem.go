@@ -41,7 +41,7 @@ func (s *reclaimSession) newProblem(job *api.JobInfo, podSets []*podSet) *proble
 	// The first quota has no limit. It is for nodes on which no card is requested, or cards of
 	// several names. There the plugin checks the quota when a pod is placed.
 	q.input.Quotas = []solver.Quota{flatQuota(int64(card.MaxCount))}
-	names := make([]card.Name, len(s.nodes)+1)
+	names, first := make([]card.Name, len(s.nodes)+1), firstByPriority(podSets)
 	for place, c := range podSets {
 		if s.jobExhausted() {
 			break
@@ -55,7 +55,7 @@ func (s *reclaimSession) newProblem(job *api.JobInfo, podSets []*podSet) *proble
 		for _, i := range nodes {
 			if !q.wantedNodes[i] {
 				q.wantedNodes[i] = true
-				q.input.Nodes[i].Free = s.freeOn(q, s.nodes[i], i)
+				q.input.Nodes[i].Free = s.freeOn(q, first, s.nodes[i], i)
 			}
 			name, _ := s.policy.CardOn(c.tasks[0], s.nodes[i].Name)
 			pool, known := q.pools[name]
@@ -217,9 +217,22 @@ func (s *reclaimSession) usageOf(q *problem, task *api.TaskInfo) solver.Amounts 
 	return usage
 }
 
-// freeOn returns what a node has free or will have.
-func (s *reclaimSession) freeOn(q *problem, node *api.NodeInfo, place int) solver.Amounts {
-	room := q.dimensions.amountsOf(s.policy.FutureIdleOn(node))
+// firstByPriority returns a pod of the highest task priority. What is kept from it is kept from all
+// others.
+func firstByPriority(podSets []*podSet) (first *api.TaskInfo) {
+	for _, c := range podSets {
+		for _, task := range c.tasks {
+			if first == nil || task.Priority > first.Priority {
+				first = task
+			}
+		}
+	}
+	return first
+}
+
+// freeOn returns what a node has free or will have, without what is kept from the first pod.
+func (s *reclaimSession) freeOn(q *problem, first *api.TaskInfo, node *api.NodeInfo, place int) solver.Amounts {
+	room := q.dimensions.amountsOf(s.policy.IdleFor(first, node))
 	s.addWork(q.dimensions.count)
 	room[podsOfNode] = float64(node.Allocatable.MaxTaskNum)
 	for i, c := range q.podSets {

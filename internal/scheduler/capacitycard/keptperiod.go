@@ -1,0 +1,95 @@
+package capacitycard
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"volcano.sh/volcano/pkg/scheduler/api"
+)
+
+// keptPeriod is how long freed cards are kept for a pod, counted from the moment when the last pod that was
+// evicted with them has ended or should have ended. Reclaimed cards are kept only from pods from which the
+// reclaimer may reclaim; others could have reclaimed cards themselves. If a node of its gang is missing for
+// a moment, Volcano undoes the whole gang and would give the cards back to the victims.
+const keptPeriod = 5 * time.Minute
+
+// evictionPlan are the evictions with which cards were freed for the pods of a job. Its first cards may be
+// free long before its last ones, which the gang needs as well.
+type evictionPlan struct {
+	began   time.Time
+	victims []evictedPod
+	// lastSeen is when a session saw a victim last that was not overdue. session is the last session that
+	// looked for them.
+	lastSeen time.Time
+	session  uint64
+}
+
+// evictedPod is a pod that was evicted.
+type evictedPod struct {
+	uid  types.UID
+	key  api.TaskID
+	node string
+}
+
+// newEvictionPlan returns the plan that evicts some pods now.
+func (p *plugin) newEvictionPlan(victims []*api.TaskInfo) *evictionPlan {
+	plan := &evictionPlan{began: p.cache.now(), lastSeen: p.cache.now()}
+	for _, task := range victims {
+		plan.victims = append(plan.victims, evictedPod{task.Pod.UID, api.PodKey(task.Pod), task.NodeName})
+	}
+	return plan
+}
+
+// isKeptPeriodOver reports whether the time is over for which freed cards are kept.
+func (p *plugin) isKeptPeriodOver(made nomination) bool {
+	since := made.since
+	if made.plan != nil {
+		since = p.lastVictimSeen(made.plan)
+	}
+	return p.cache.now().Sub(since) >= keptPeriod
+}
+
+// lastVictimSeen returns when a session saw a victim of a plan last. It looks once a session.
+func (p *plugin) lastVictimSeen(plan *evictionPlan) time.Time {
+	if plan.session == p.cache.session {
+		return plan.lastSeen
+	}
+	plan.session = p.cache.session
+
+	left := plan.victims[:0]
+	for _, victim := range plan.victims {
+		task := p.findEvictedPod(victim)
+		if task == nil {
+			continue
+		}
+		left = append(left, victim)
+		if !p.isVictimOverdue(task, plan) {
+			plan.lastSeen = p.cache.now()
+		}
+	}
+	plan.victims = left
+	return plan.lastSeen
+}
+
+// findEvictedPod returns an evicted pod that is still on its node, nil if it is gone.
+func (p *plugin) findEvictedPod(victim evictedPod) *api.TaskInfo {
+	node := p.ssn.Nodes[victim.node]
+	if node == nil {
+		return nil
+	}
+	task := node.Tasks[victim.key]
+	if task == nil || task.Pod.UID != victim.uid {
+		return nil
+	}
+	return task
+}
+
+// isVictimOverdue reports whether an evicted pod should have ended: its grace period is over, or it was not
+// even deleted for longer than an eviction may take. So a pod that never ends keeps cards for a bounded time.
+func (p *plugin) isVictimOverdue(task *api.TaskInfo, plan *evictionPlan) bool {
+	now, deleted := p.cache.now(), task.Pod.DeletionTimestamp
+	if deleted == nil {
+		return now.Sub(plan.began) >= evictionTimeout
+	}
+	return !now.Before(deleted.Time) // the timestamp includes the grace period
+}

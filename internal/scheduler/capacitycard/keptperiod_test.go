@@ -1,0 +1,98 @@
+package capacitycard
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// TestFreedCardsAreKeptUntilAllVictimsEnd plays a session each minute. A plan evicts a pod on node a, which ends
+// at once, and the pod old-0 on node b. The card of node a is kept for five minutes after the last session in
+// which old-0 was there and not overdue, for cardreclaim as for preempt.
+func TestFreedCardsAreKeptUntilAllVictimsEnd(t *testing.T) {
+	// A victim is deleted in a minute, with a grace period, and is gone in a minute.
+	type victim struct{ deleted, grace, gone int }
+	const never = 100
+	for t, tc := range check.Cases(t, map[string]struct {
+		victim victim
+		kept   int
+	}{
+		"it ends at once":                           {victim{0, 10, 0}, 5},
+		"it ends after three minutes":               {victim{0, 10, 3}, 7},
+		"it ends at the end of its grace period":    {victim{0, 10, 10}, 14},
+		"it does not end after its grace period":    {victim{0, 10, never}, 14},
+		"it has no grace period, and does not end":  {victim{0, 0, never}, 5},
+		"it is deleted late":                        {victim{4, 3, 6}, 10},
+		"it is never deleted":                       {victim{never, 0, never}, 5},
+		"it is deleted when nothing is kept longer": {victim{6, 30, never}, 5},
+	}) {
+		for _, action := range []string{"cardreclaim", "preempt"} {
+			k := newKeptScene(t, action)
+			bound := -1
+			for minute := 0; bound < 0 && minute < 30; minute++ {
+				k.change(minute, tc.victim.deleted, tc.victim.grace, tc.victim.gone)
+				if k.playMinute(minute) {
+					bound = minute
+				}
+			}
+			check.Equal(t, fmt.Sprintf("the minute in which training gets what %s freed", action), tc.kept, bound)
+		}
+	}
+}
+
+// keptScene has a card of node a that is kept for the pod i-0, and the pod v-0, which waits for a card.
+type keptScene struct {
+	*scene
+	now   time.Time
+	began time.Time
+}
+
+func newKeptScene(t *testing.T, action string) *keptScene {
+	s := newReclaimScene(t, `queue inf {"A":8} 80000 inference cpu=1000; queue tra {"A":8} 20000 training cpu=1000
+		node a A 1; node b A 1; old tra 1: b; i inf 1: -; v tra 1: -`)
+	k := &keptScene{scene: s, now: s.Now, began: s.Now}
+	s.m.now = func() time.Time { return k.now }
+	s.openSession()
+	waiting, victims := s.Task("i-0"), []*api.TaskInfo{s.Task("old-0")}
+	if action == "preempt" {
+		s.m.preemptedCards[waiting.Pod.UID] = nomination{node: "a", since: k.now, plan: s.p.newEvictionPlan(victims)}
+	} else {
+		waiting.NodeName = "a"
+		s.reclaimPolicy().KeepReclaimedRoom([]*api.TaskInfo{waiting}, victims)
+	}
+	s.Close()
+	// The pod itself waits as long as its gate is there.
+	s.Pod("i-0").Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "wait"}}
+	return k
+}
+
+// change deletes or removes the victim, if its minute has come.
+func (k *keptScene) change(minute, deleted, grace, gone int) {
+	for i, pod := range k.Pods {
+		switch {
+		case pod.Name != "old-0":
+		case minute >= gone:
+			k.Pods = append(k.Pods[:i:i], k.Pods[i+1:]...)
+			k.addObjects("blocks inf 1: b")
+			return
+		case minute >= deleted:
+			ends := metav1.NewTime(k.began.Add(time.Duration(deleted+grace) * time.Minute))
+			pod.DeletionTimestamp = &ends
+		}
+	}
+}
+
+// playMinute plays the session of a minute, and reports whether v-0 gets a node.
+func (k *keptScene) playMinute(minute int) bool {
+	k.now = k.began.Add(time.Duration(minute) * time.Minute)
+	k.Cache = nil
+	k.enqueueAndAllocate()
+	defer k.Close()
+	return k.podsByNode("v") != ""
+}
