@@ -23,7 +23,9 @@ var groupAnnotations = map[string]int{v1alpha1.AnnotationCardRequest: card.MaxTo
 func PodGroup(group *v1beta1.PodGroup) *v1beta1.PodGroup {
 	kept := &v1beta1.PodGroup{
 		TypeMeta: group.TypeMeta, ObjectMeta: stripMeta(&group.ObjectMeta, nil, groupAnnotations),
-		Spec:   v1beta1.PodGroupSpec{Queue: truncateOneOver(group.Spec.Queue, maxNameLength), MinResources: stripMinResources(group.Spec.MinResources)},
+		Spec: v1beta1.PodGroupSpec{
+			Queue: truncateOneOver(group.Spec.Queue, maxNameLength), MinMember: group.Spec.MinMember, MinResources: stripMinResources(group.Spec.MinResources),
+		},
 		Status: v1beta1.PodGroupStatus{Phase: truncateOneOver(group.Status.Phase, maxNameLength), Running: group.Status.Running},
 	}
 	if why, blocked := cardquota.PodGroupPendingReason(group); blocked {
