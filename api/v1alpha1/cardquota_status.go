@@ -130,7 +130,9 @@ type CardStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Borrowed int64 `json:"borrowed,omitempty"`
-	// physical is the number of these cards on all nodes. 0 means that no node has it: check the name.
+	// physical is the number of these cards on all nodes when the status was last written. It alone is no
+	// reason to write it again, unless no node has the card any more, or one has it again. The
+	// CardInventory has the number now. 0 means that no node has it: check the name.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Physical int64 `json:"physical"`

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
@@ -73,7 +74,25 @@ func NewStatus(f StatusInput) v1alpha1.CardQuotaStatus {
 		setUsage(&status, f)
 	}
 	setConditions(&status, f)
-	return status
+	return keepPhysical(&f.Quota.Status, &status)
+}
+
+// keepPhysical returns a status without its changes of physical, if it has no others. What nodes have is
+// a fact of the cluster: it is no reason to rewrite the status of every tenant. It is one that no node
+// has a card any more, or that one has it again.
+func keepPhysical(before, status *v1alpha1.CardQuotaStatus) v1alpha1.CardQuotaStatus {
+	kept := *status.DeepCopy()
+	for i := range kept.Cards {
+		entry := &kept.Cards[i]
+		at := slices.IndexFunc(before.Cards, func(c v1alpha1.CardStatus) bool { return c.Name == entry.Name })
+		if at >= 0 && entry.Physical > 0 && before.Cards[at].Physical > 0 {
+			entry.Physical = before.Cards[at].Physical
+		}
+	}
+	if equality.Semantic.DeepEqual(*before, kept) {
+		return kept
+	}
+	return *status
 }
 
 // setUsage sets the numbers of the status.

@@ -113,3 +113,34 @@ func TestTheCacheTransformsOnce(t *testing.T) {
 	check.Must(t, toolscache.WaitForCacheSync(ctx.Done(), informer.HasSynced), "no sync")
 	check.Equal(t, "node", "", informer.GetStore().List()[0].(*corev1.Pod).Spec.NodeName)
 }
+
+// TestTheDefaultTransformSeesWatches: of kinds without a transform of their own, such as LocalCardQuotas, which a
+// cluster may not have yet. It also lets metadata pass.
+func TestTheDefaultTransformSeesWatches(t *testing.T) {
+	options := TransformWatches(cache.Options{DefaultTransform: func(object any) (any, error) {
+		if node, ok := object.(*corev1.Node); ok {
+			return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}, nil
+		}
+		return object, nil
+	}})
+	for t, tc := range check.Cases(t, map[string]struct {
+		object client.Object
+		list   runtime.Object
+		want   string
+	}{
+		"a kind":   {&corev1.Node{}, &corev1.NodeList{Items: []corev1.Node{*builder.Node("a").Label("b", "c").Obj()}}, ""},
+		"metadata": {&metav1.PartialObjectMetadata{}, &metav1.PartialObjectMetadataList{Items: []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"b": "c"}}}}}, "c"},
+	}) {
+		source := watch.NewFakeWithChanSize(2, false)
+		informer := options.NewInformer(&toolscache.ListWatch{
+			ListWithContextFunc:  func(context.Context, metav1.ListOptions) (runtime.Object, error) { return tc.list, nil },
+			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return source, nil },
+		}, tc.object, 0, toolscache.Indexers{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		go informer.RunWithContext(ctx)
+		check.Must(t, toolscache.WaitForCacheSync(ctx.Done(), informer.HasSynced), "no sync")
+		stored, ok := informer.GetStore().List()[0].(client.Object)
+		check.That(t, ok && stored.GetName() == "a" && stored.GetLabels()["b"] == tc.want, "it stores %v", informer.GetStore().List()[0])
+		cancel()
+	}
+}

@@ -151,7 +151,9 @@ func sameRequests(t *rapid.T, whole, kept *corev1.Pod) {
 // sameFacts compares what package workload and the usage count make of two pods.
 func sameFacts(t *rapid.T, whole, kept *corev1.Pod) {
 	inventory := h200()
-	group := draw(t, "group", nil, &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "g"}, Spec: v1beta1.PodGroupSpec{Queue: "q"}})
+	group := draw(t, "group", nil, &v1beta1.PodGroup{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "g"}, Spec: v1beta1.PodGroupSpec{Queue: "q", MinMember: 3}, Status: v1beta1.PodGroupStatus{Running: 1},
+	})
 	schedulers := draw(t, "schedulers", nil, []string{"volcano"})
 	resolver := workload.Resolver{Inventory: inventory, Schedulers: schedulers}
 	check.Equal(t, "request", resolver.Request(whole), resolver.Request(kept), cmp.AllowUnexported(card.Request{}))
@@ -162,15 +164,18 @@ func sameFacts(t *rapid.T, whole, kept *corev1.Pod) {
 	}
 	check.Equal(t, "facts", describe(whole), describe(kept))
 
-	count := func(pod *corev1.Pod) (map[string]cardquota.Usage, map[types.UID]quota.Charge) {
+	count := func(pod *corev1.Pod, group *v1beta1.PodGroup) (map[string]cardquota.Usage, map[types.UID]quota.Charge) {
 		input := cardquota.CountInput{Pods: []*corev1.Pod{pod}, Inventory: inventory, Schedulers: schedulers, ListsAllBlocked: true, Quotas: map[string]card.Quota{"q": {"NVIDIA-H200": 8}}}
 		if group != nil {
 			input.PodGroups = []*v1beta1.PodGroup{group}
 		}
 		return cardquota.CountUsageAndCharges(input)
 	}
-	wholeUsage, wholeCharges := count(whole)
-	keptUsage, keptCharges := count(kept)
+	wholeUsage, wholeCharges := count(whole, group)
+	if group != nil {
+		group = PodGroup(group)
+	}
+	keptUsage, keptCharges := count(kept, group)
 	check.Equal(t, "usage", wholeUsage, keptUsage, cmpopts.EquateEmpty())
 	check.Equal(t, "charges", wholeCharges, keptCharges)
 	ours := []string{"volcano"}

@@ -55,7 +55,7 @@ var liveGets = map[string]string{
 	"controller/cardseconds/store.go s.live.Get(ctx, client":           "configmaps get",
 	"controller/servicetypepolicy/enforcement.go e.live.Get(ctx, clie": "leases get",
 	"controller/servicetypepolicy/configmap.go r.live.Get(ctx, client": "configmaps get",
-	"controller/policyinforce.go live.Get(ctx, client":                "configmaps get",
+	"controller/policyinforce.go live.Get(ctx, client":                 "configmaps get",
 	"webhook/handlers.go getOrNil(ctx, h.live":                         "configmaps get",
 	"webhook/cardquota.go getOrNil(ctx, from":                          "servicetypepolicies get",
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -100,12 +101,13 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*UsageCollec
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named("cardquota").
 		For(&v1alpha1.CardQuota{}, builder.WithPredicates(shared.SpecChanged)).
+		Watches(&v1alpha1.CardQuota{}, loweredHandler, builder.WithPredicates(isLowered)).
 		Watches(&v1alpha1.CardQuota{}, handler.EnqueueRequestsFromMapFunc(r.requestsForSameQueue), builder.WithPredicates(comesOrGoes)).
 		Watches(&v1alpha1.CardQuota{}, handler.EnqueueRequestsFromMapFunc(r.requestsForNeighbors), builder.WithPredicates(shared.SpecChanged)).
-		Watches(&v1alpha1.ServiceTypePolicy{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
+		Watches(&v1alpha1.ServiceTypePolicy{}, lastOf(func(ctx context.Context, _ client.Object) []reconcile.Request {
 			return r.requestsForQueue(ctx, allQueues)
 		}), builder.WithPredicates(policyChanged)).
-		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, namespace client.Object) []reconcile.Request {
+		Watches(&corev1.Namespace{}, lastOf(func(ctx context.Context, namespace client.Object) []reconcile.Request {
 			requests, err := r.selectors.RequestsForNamespace(ctx, r.client, namespace)
 			if err != nil {
 				ctrl.LoggerFrom(ctx).Error(err, "CardQuotas with a namespace selector cannot be listed")
@@ -117,10 +119,11 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*UsageCollec
 				return r.requestsForQueue(ctx, q.Name)
 			}), queueChanged)).
 		WatchesRawSource(source.Kind(mgr.GetCache(), &v1beta1.Queue{}, handler.TypedEnqueueRequestsFromMapFunc(r.requestsForQueueNeighbors), treeQueueChanged)).
-		WatchesRawSource(source.TypedChannel(r.usage.wakeups, handler.TypedEnqueueRequestsFromMapFunc(r.requestsForQueue))).
+		WatchesRawSource(source.TypedChannel(r.usage.wakeups, wakeupHandler(r.requestsForQueue))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: options.Concurrency,
 			SkipNameValidation:      &options.SkipNameValidation,
+			UsePriorityQueue:        ptr.To(true),
 		}).
 		Complete(r)
 	if err != nil {

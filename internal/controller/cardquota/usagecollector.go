@@ -322,7 +322,7 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 			moved, totals = nil, u.totals
 		}
 		wakeups = slices.Concat(changedKeys(u.queues, queues, cardquota.Usage.Equal), moved, u.changedSubtrees(tree, subtrees),
-			queuesWithCards(changedKeys(u.physical, physical, func(a, b card.Count) bool { return a == b }), queues, quotas), queuesWithUnknownCards(u.physical, physical, granted))
+			queuesWithCards(changedKeys(u.physical, physical, bothOrNone), queues, quotas), queuesWithUnknownCards(u.physical, physical, granted))
 		if bypassesChanged {
 			wakeups = append(wakeups, enforcement.ChangedQueues(u.queueBypasses, queueBypasses)...)
 		}
@@ -359,6 +359,10 @@ func changedKeys[K cmp.Ordered, V any](before, after map[K]V, equal func(V, V) b
 	}
 	return slices.Sorted(maps.Keys(changed))
 }
+
+// bothOrNone reports whether nodes have a card in both counts or in none: a status does not follow other
+// changes of their number, because one node would rewrite the statuses of all tenants.
+func bothOrNone(before, after card.Count) bool { return (before > 0) == (after > 0) }
 
 // queuesWithCards returns the queues whose status shows one of the cards.
 func queuesWithCards(cards []card.Name, queues map[string]cardquota.Usage, quotas map[string]card.Quota) []string {
