@@ -44,6 +44,7 @@ var cardMutants = []mutant{
 	{"internal/card/request.go", `	if len(parts) > MaxAlternatives {`, `	if len(parts) >= MaxAlternatives {`, "16 alternatives are allowed"},
 	{"internal/card/request.go", `ParseName(strings.TrimSpace(part))`, `ParseName(part)`, "spaces around a name are ignored"},
 	{"internal/card/request.go", `	if len(text) > MaxRequestText {`, `	if len(text) > 9*MaxRequestText {`, "a request has at most 4 KiB"},
+	{"internal/card/request.go", `parseCounts(text, MaxTotalsText, func`, `parseCounts(text, 2*MaxTotalsText, func`, "the total of a job has at most 8 KiB"},
 	{"internal/card/request.go", `return t.Request.String() == request.String()`, `return t.Count < 0`, "no request of a job stands twice"},
 	{"internal/card/request.go", `return r.AllowsAny() || slices.Contains(r.names, name)`, `return slices.Contains(r.names, name)`, "a pod that names no card may run on any"},
 	{"internal/card/request.go", `return r.AllowsAny() || slices.Contains(r.names, name)`, `return r.AllowsAny() || slices.Contains(r.names[:1], name)`, "every alternative is allowed"},

@@ -89,7 +89,8 @@ func (f *Fleet) roomFor(name card.Name, taken *Taken) (free, most card.Count) {
 		return room.free, room.most
 	}
 	if taken.fleet != f {
-		taken.fleet, taken.left = f, map[card.Name]leftCards{}
+		taken.fleet = f
+		taken.left = map[card.Name]leftCards{}
 	}
 	left, isKnown := taken.left[name]
 	if !isKnown {

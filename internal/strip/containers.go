@@ -48,11 +48,15 @@ func FoldContainers(pod *corev1.Pod) {
 		sidecars = []corev1.Container{{RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}}
 	}
 
-	spec, status := &pod.Spec, &pod.Status
-	spec.Containers = []corev1.Container{{Name: foldedName, Resources: corev1.ResourceRequirements{Requests: requests}}}
-	spec.InitContainers, spec.EphemeralContainers = sidecars, nil
+	status := &pod.Status
 	status.ContainerStatuses = resizedStatuses
-	status.InitContainerStatuses, status.EphemeralContainerStatuses = nil, nil
+	status.InitContainerStatuses = nil
+	status.EphemeralContainerStatuses = nil
+
+	spec := &pod.Spec
+	spec.Containers = []corev1.Container{{Name: foldedName, Resources: corev1.ResourceRequirements{Requests: requests}}}
+	spec.InitContainers = sidecars
+	spec.EphemeralContainers = nil
 	spec.Overhead = boundRequests(spec.Overhead)
 	if spec.Resources != nil {
 		spec.Resources = &corev1.ResourceRequirements{Requests: selectRequests(spec.Resources.Requests, slices.Collect(maps.Keys(spec.Resources.Requests)))}
@@ -68,10 +72,13 @@ func isSidecar(c *corev1.Container) bool {
 // containers times the number of resources. A tenant could keep the operator busy for seconds with one pod.
 // resized has what some containers request now.
 func sumRequests(pod *corev1.Pod, resized map[string]corev1.ResourceList) corev1.ResourceList {
-	sum, sidecars, most := make(corev1.ResourceList, len(pod.Spec.Containers)), corev1.ResourceList{}, corev1.ResourceList{}
+	sum := corev1.ResourceList{}
 	for i := range pod.Spec.Containers {
 		addRequests(sum, requestsOf(&pod.Spec.Containers[i], resized))
 	}
+
+	sidecars := corev1.ResourceList{}
+	most := corev1.ResourceList{}
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
 		if isSidecar(c) {
@@ -88,6 +95,7 @@ func sumRequests(pod *corev1.Pod, resized map[string]corev1.ResourceList) corev1
 			raiseRequest(most, name, quantity)
 		}
 	}
+
 	for name, quantity := range most {
 		raiseRequest(sum, name, quantity)
 	}
@@ -129,13 +137,17 @@ func resizedByName(pod *corev1.Pod) map[string]corev1.ResourceList {
 	if len(statuses) == 0 {
 		return nil
 	}
+
 	resized := make(map[string]corev1.ResourceList, len(statuses))
 	for _, containers := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 		for i := range containers {
-			if status := statuses[containers[i].Name]; status != nil {
-				one := corev1.Pod{Spec: corev1.PodSpec{Containers: containers[i : i+1]}}
-				one.Status.Conditions, one.Status.ContainerStatuses = pod.Status.Conditions, []corev1.ContainerStatus{*status}
-				resized[containers[i].Name] = resourcehelper.AggregateContainerRequests(&one, resourcehelper.PodResourcesOptions{UseStatusResources: true})
+			name := containers[i].Name
+			if status := statuses[name]; status != nil {
+				one := corev1.Pod{
+					Spec:   corev1.PodSpec{Containers: containers[i : i+1]},
+					Status: corev1.PodStatus{Conditions: pod.Status.Conditions, ContainerStatuses: []corev1.ContainerStatus{*status}},
+				}
+				resized[name] = resourcehelper.AggregateContainerRequests(&one, resourcehelper.PodResourcesOptions{UseStatusResources: true})
 			}
 		}
 	}
@@ -176,6 +188,7 @@ func mostRelevant(names []corev1.ResourceName) []corev1.ResourceName {
 	if len(names) <= maxResources {
 		return names
 	}
+
 	rank := make(map[corev1.ResourceName]int, len(names))
 	for _, name := range names {
 		switch {

@@ -16,7 +16,8 @@ const (
 	// maxListedBytes bounds a pod in a list as it is encoded, and the labels and annotations of a PodGroup.
 	maxListedBytes = 64 << 10
 	// maxHostPorts bounds the host ports of a pod in a list, and maxImageLength the name of its image.
-	maxHostPorts, maxImageLength = 256, 1024
+	maxHostPorts   = 256
+	maxImageLength = 1024
 	// maxListedConditions bounds the conditions of a PodGroup in a list. The newest are the last ones.
 	maxListedConditions = 8
 )
@@ -26,22 +27,32 @@ const (
 func ListedPod(pod *corev1.Pod) {
 	pod.ManagedFields = enforcement.ReducedManagedFields(pod)
 	delete(pod.Annotations, corev1.LastAppliedConfigAnnotation)
-	spec, status := &pod.Spec, &pod.Status
-	image, ports := firstImage(spec.Containers), hostPorts(spec.Containers)
+	image := firstImage(pod.Spec.Containers)
+	ports := hostPorts(pod.Spec.Containers)
 	FoldContainers(pod)
-	spec.Volumes = attachedVolumes(spec.Volumes)
-	status.PodIPs, status.HostIPs = nil, nil
+	pod.Spec.Volumes = attachedVolumes(pod.Spec.Volumes)
+	pod.Status.PodIPs = nil
+	pod.Status.HostIPs = nil
 	if pod.Size() > maxListedBytes {
-		small := Pod(pod)
-		small.Spec.Priority, small.Spec.PriorityClassName, small.Spec.PreemptionPolicy = spec.Priority, spec.PriorityClassName, spec.PreemptionPolicy
-		small.Status.NominatedNodeName, small.Status.QOSClass = status.NominatedNodeName, status.QOSClass
-		*pod = *small
+		*pod = *smallPod(pod)
 	}
 
 	folded := &pod.Spec.Containers[0]
-	folded.Image, folded.Ports = image, ports
+	folded.Image = image
+	folded.Ports = ports
 	// Plugins of Volcano read the limits of extended resources, which are equal to the requests.
 	folded.Resources.Limits = folded.Resources.Requests
+}
+
+// smallPod returns what Pod does, with what decides the order of pods.
+func smallPod(pod *corev1.Pod) *corev1.Pod {
+	small := Pod(pod)
+	small.Spec.Priority = pod.Spec.Priority
+	small.Spec.PriorityClassName = pod.Spec.PriorityClassName
+	small.Spec.PreemptionPolicy = pod.Spec.PreemptionPolicy
+	small.Status.NominatedNodeName = pod.Status.NominatedNodeName
+	small.Status.QOSClass = pod.Status.QOSClass
+	return small
 }
 
 func firstImage(containers []corev1.Container) string {
@@ -57,7 +68,9 @@ func hostPorts(containers []corev1.Container) []corev1.ContainerPort {
 	for i := range containers {
 		for _, port := range containers[i].Ports {
 			if port.HostPort > 0 && len(taken) < maxHostPorts {
-				taken = append(taken, corev1.ContainerPort{HostPort: port.HostPort, ContainerPort: port.ContainerPort, Protocol: port.Protocol, HostIP: truncateOneOver(port.HostIP, maxNameLength)})
+				taken = append(taken, corev1.ContainerPort{
+					HostPort: port.HostPort, ContainerPort: port.ContainerPort, Protocol: port.Protocol, HostIP: truncateOneOver(port.HostIP, maxNameLength),
+				})
 			}
 		}
 	}
@@ -88,14 +101,17 @@ var listedGroupAnnotations = map[string]int{
 func ListedPodGroup(group *v1beta1.PodGroup) {
 	group.ManagedFields = nil
 	if textBytes(group.Labels)+textBytes(group.Annotations) > maxListedBytes {
-		group.Labels, group.Annotations = stripMap(podLabels, group.Labels), stripMap(listedGroupAnnotations, group.Annotations)
+		group.Labels = stripMap(podLabels, group.Labels)
+		group.Annotations = stripMap(listedGroupAnnotations, group.Annotations)
 	}
 	group.Spec.MinResources = boundMinResources(group.Spec.MinResources)
-	status := &group.Status
-	status.Conditions = slices.Clone(status.Conditions[max(0, len(status.Conditions)-maxListedConditions):])
-	for i := range status.Conditions {
-		c := &status.Conditions[i]
-		c.Reason, c.Message = conditions.Truncate(c.Reason, maxNameLength), conditions.Truncate(c.Message, maxPodMessage)
+
+	newest := group.Status.Conditions[max(0, len(group.Status.Conditions)-maxListedConditions):]
+	group.Status.Conditions = slices.Clone(newest)
+	for i := range group.Status.Conditions {
+		c := &group.Status.Conditions[i]
+		c.Reason = conditions.Truncate(c.Reason, maxNameLength)
+		c.Message = conditions.Truncate(c.Message, maxPodMessage)
 	}
 }
 

@@ -17,8 +17,17 @@ func LocalCardQuota(view *v1alpha1.LocalCardQuota) *v1alpha1.LocalCardQuota {
 	for i := range view.OwnerReferences[:min(len(view.OwnerReferences), maxOwners)] {
 		kept.OwnerReferences = append(kept.OwnerReferences, stripOwner(&view.OwnerReferences[i]))
 	}
-	if len(kept.OwnerReferences) == 1 && kept.OwnerReferences[0].Kind == "CardQuota" && kept.OwnerReferences[0].Name == view.Name {
+	if isMadeByOperator(kept) {
 		kept.Status = view.Status // only the operator writes it, within its schema
 	}
 	return kept
+}
+
+// isMadeByOperator reports whether a LocalCardQuota has the one owner that the operator writes.
+func isMadeByOperator(view *v1alpha1.LocalCardQuota) bool {
+	if len(view.OwnerReferences) != 1 {
+		return false
+	}
+	owner := &view.OwnerReferences[0]
+	return owner.Kind == "CardQuota" && owner.Name == view.Name
 }

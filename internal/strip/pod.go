@@ -54,6 +54,7 @@ func Pod(pod *corev1.Pod) *corev1.Pod {
 		},
 	}
 	FoldContainers(kept)
+
 	kept.ManagedFields = enforcement.ReducedManagedFields(pod)
 	kept.Status.Conditions = stripConditions(pod.Status.Conditions)
 	if len(pod.Spec.SchedulingGates) > 0 {

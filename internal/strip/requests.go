@@ -11,7 +11,10 @@ import (
 
 // maxKnownRequests bounds how many different requests are known, maxKnownResources of how many resources.
 // Tenants can write any number of them.
-const maxKnownRequests, maxKnownResources = 1_000, 8
+const (
+	maxKnownRequests  = 1_000
+	maxKnownResources = 8
+)
 
 // Pods strips pods. Those that request the same share one container, which takes more memory than the rest
 // of a pod: pods of a job request the same. Nothing changes objects of a cache. The zero value is ready.
@@ -27,6 +30,7 @@ func (p *Pods) Strip(pod *corev1.Pod) *corev1.Pod {
 	if len(requests) > maxKnownResources {
 		return kept
 	}
+
 	var key []byte
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
 		quantity := requests[name]

@@ -61,7 +61,7 @@ func drawName(t *rapid.T) string {
 func drawQuotaText(t *rapid.T) string {
 	if drawInt(t, 1, 4, "a broken text") == 1 {
 		return oneOf(t, "text", "", "null", "[]", "{", `{"H200":8`, `{"H200":8,}`, `{"H200":8} {}`, `{"H200":8}x`, `"H200"`, `{"H200":{}}`, `{H200:8}`,
-			`{"H200":`+strings.Repeat(" ", 64<<10)+`8}`, manyEntries(256), manyEntries(257))
+			`{"H200":`+strings.Repeat(" ", 8<<10)+`8}`, `{"H200":`+strings.Repeat(" ", 64<<10)+`8}`, manyEntries(256), manyEntries(257))
 	}
 	var entries []string
 	for range drawInt(t, 0, 3, "entries") {
