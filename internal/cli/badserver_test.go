@@ -75,13 +75,15 @@ func TestEveryCommandOnABadServer(t *testing.T) {
 					p.requestTimeout = 200 * time.Millisecond
 				}
 				code := p.execute(t.Context(), append([]string{command.Name(), "--kubeconfig", empty, "--server", server.URL}, arguments[command.Name()]...))
+				if command.Name() == "version" { // it knows its own version without a server
+					check.Contains(t, "output", out.String(), "kubectl cardquota")
+					out.Reset()
+				}
 				check.That(t, code == exitError && out.Len() == 0, "exit code %d: %s", code, out.String())
 				text := strings.Join(strings.Fields(errOut.String()), " ")
 				check.Contains(t, "error", text, "error: ", bad.want)
 				check.That(t, !strings.Contains(text, "goroutine") && len(text) < 400, "no plain sentence: %s", text)
-				for line := range strings.Lines(errOut.String()) {
-					check.That(t, len(line) <= 140, "a long line: %s", line) // an address has no spaces
-				}
+				check.Equal(t, "lines, so that a script can search the error", 1, strings.Count(errOut.String(), "\n"))
 			})
 		}
 	}

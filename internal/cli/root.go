@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/klog/v2"
@@ -74,6 +75,10 @@ type program struct {
 	// watches reports whether the command watches, and requestTimeout bounds its requests if it does not.
 	watches        bool
 	requestTimeout time.Duration
+	// selector chooses objects by their labels, nil for all.
+	selector labels.Selector
+	// hasBegun reports that flags and arguments were right, and the command ran.
+	hasBegun bool
 	// simulate runs the scheduler, nil if the program does not contain it.
 	simulate Simulator
 	// isTerminal reports whether a writer is a terminal.
@@ -92,7 +97,7 @@ func newProgram(streams genericiooptions.IOStreams) *program {
 func (p *program) execute(ctx context.Context, args []string) int {
 	root := p.newRootCommand()
 	root.SetArgs(append([]string{}, args...)) // nil would mean those of the process
-	err := root.ExecuteContext(ctx)
+	command, err := root.ExecuteContextC(ctx)
 	var code exitCode
 	switch {
 	case err == nil:
@@ -102,8 +107,20 @@ func (p *program) execute(ctx context.Context, args []string) int {
 	case ctx.Err() != nil && errors.Is(err, context.Canceled): // Ctrl-C
 		return exitError
 	}
-	_, _ = fmt.Fprint(p.streams.ErrOut, output.Indent("error: "+explainError(err), "", ""))
+	p.printError(err)
+	if !p.hasBegun {
+		_, _ = fmt.Fprintf(p.streams.ErrOut, "See '%s --help' for usage.\n", command.CommandPath())
+	}
 	return exitError
+}
+
+// printError prints an error, wrapped for a person and in one line for a script, which may search it.
+func (p *program) printError(err error) {
+	text := "error: " + explainError(err)
+	if p.isTerminal(p.streams.ErrOut) {
+		text = strings.TrimSuffix(output.Indent(text, "", ""), "\n")
+	}
+	_, _ = fmt.Fprintln(p.streams.ErrOut, text)
 }
 
 // shownConnectionFlags are those of kubectl's flags that help texts show. The command options lists all.
@@ -121,6 +138,7 @@ func (p *program) newRootCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.PersistentPreRun = func(*cobra.Command, []string) { p.hasBegun = true }
 	root.SetOut(p.streams.Out)
 	root.SetErr(p.streams.ErrOut)
 	root.SetIn(p.streams.In)

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -15,7 +17,7 @@ import (
 )
 
 func (p *program) newTopCommand() *cobra.Command {
-	watch := false
+	watch, selector := false, ""
 	cmd := &cobra.Command{
 		Use:   "top [NAME...]",
 		Short: "Show how much of each quota is used",
@@ -31,6 +33,9 @@ func (p *program) newTopCommand() *cobra.Command {
 				return err
 			}
 			p.watches = watch
+			if p.selector, err = labels.Parse(selector); err != nil {
+				return fmt.Errorf("--selector %s: %w", selector, err)
+			}
 			c, err := p.connect()
 			if err != nil {
 				return err
@@ -57,6 +62,7 @@ func (p *program) newTopCommand() *cobra.Command {
 		},
 	}
 	p.addOutputFlag(cmd)
+	cmd.Flags().StringVarP(&selector, "selector", "l", "", "Only those with these labels, such as team=chat.")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Show it again after each change, until Ctrl-C.")
 	return cmd
 }
@@ -78,6 +84,9 @@ func getCardQuotas(ctx context.Context, c client.Client, names []string) ([]*v1a
 // showTop prints the usage of CardQuotas. It is an error if a named one does not exist, after the
 // others were shown.
 func (p *program) showTop(quotas []*v1alpha1.CardQuota, names []string, note string) error {
+	if p.selector != nil {
+		quotas = slices.DeleteFunc(slices.Clone(quotas), func(q *v1alpha1.CardQuota) bool { return !p.selector.Matches(labels.Set(q.Labels)) })
+	}
 	list, missing := quotausage.NewList(quotas, names...)
 	err := p.print(list, func(w io.Writer, style output.Style) error {
 		if len(list.Items) == 0 {

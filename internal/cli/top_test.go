@@ -85,10 +85,14 @@ func TestTop(t *testing.T) {
 	}
 }
 
-// checkColumns reports each line that is longer than a terminal.
+// checkColumns reports each line that is longer than a terminal. An error that no terminal shows is one
+// line.
 func checkColumns(t *testing.T, text string) {
 	t.Helper()
 	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "error: ") || strings.HasPrefix(line, "See '") {
+			continue
+		}
 		if columns := output.Width(strings.TrimRight(line, "\n")); columns > output.Columns {
 			t.Errorf("%d columns: %s", columns, line)
 		}

@@ -24,22 +24,32 @@ func (p *program) newVersionCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			document := versions.NewClientDocument(build.Version)
+			var failed error // without a cluster it shows its own version, as kubectl does
 			if !clientOnly {
-				c, err := p.connect()
-				if err != nil {
-					return err
-				}
-				if document, err = readVersions(cmd.Context(), &reader{client: c}, namespace); err != nil {
-					return err
+				all, err := p.readAllVersions(cmd.Context(), namespace)
+				if failed = err; err == nil {
+					document = all
 				}
 			}
-			return p.print(document, document.Write)
+			if err := p.print(document, document.Write); err != nil {
+				return err
+			}
+			return failed
 		},
 	}
 	p.addOutputFlag(cmd)
 	cmd.Flags().BoolVar(&clientOnly, "client", false, "Show the version of kubectl cardquota only. Sends no request.")
 	p.addSystemNamespaceFlag(cmd, &namespace)
 	return cmd
+}
+
+// readAllVersions connects to the cluster and reads the versions of the programs.
+func (p *program) readAllVersions(ctx context.Context, namespace string) (versions.Document, error) {
+	c, err := p.connect()
+	if err != nil {
+		return versions.Document{}, err
+	}
+	return readVersions(ctx, &reader{client: c}, namespace)
 }
 
 // addSystemNamespaceFlag adds the flag that names the namespace of the programs.

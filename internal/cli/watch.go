@@ -51,6 +51,9 @@ func (p *program) watchTop(ctx context.Context, c client.WithWatch, source quota
 		case <-ctx.Done():
 			return nil
 		case err := <-failed:
+			if isForbidden(err) { // no later watch would do better
+				return err
+			}
 			_, _ = fmt.Fprint(p.streams.ErrOut, output.Indent("the watch ended and begins again: "+explainError(err), "", ""))
 			continue
 		case <-listed:

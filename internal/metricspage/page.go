@@ -4,7 +4,9 @@
 package metricspage
 
 import (
+	"bytes"
 	"compress/gzip"
+	"context"
 	"io"
 	"net/http"
 	"strconv"
@@ -36,10 +38,10 @@ type Registry struct {
 
 	mu      sync.Mutex
 	sources []*source
-	// serving lets one page be written at a time, because it takes memory. It guards compressor.
+	// serving lets one page be rendered at a time, because it takes memory. It guards compressor.
 	serving    chan struct{}
 	compressor *gzip.Writer
-	// writeTimeout bounds how long a page is written.
+	// writeTimeout bounds how long a page is sent.
 	writeTimeout time.Duration
 }
 
@@ -79,46 +81,65 @@ func (r *Registry) MustRegister(collectors ...prometheus.Collector) {
 	}
 }
 
-// ServeHTTP serves all metrics as text. Pages are written one after the other.
+// ServeHTTP serves all metrics as text. Pages are rendered one after the other, because that takes
+// memory, and compressed. Only then they are sent, so a reader that reads slowly keeps no other waiting.
 func (r *Registry) ServeHTTP(w http.ResponseWriter, request *http.Request) {
-	select {
-	case r.serving <- struct{}{}:
-		defer func() { <-r.serving }()
-	case <-request.Context().Done():
+	page, err := r.render(request.Context())
+	switch {
+	case request.Context().Err() != nil:
 		return
-	}
-	// A reader that stops reading must not keep the others waiting.
-	controller := http.NewResponseController(w)
-	_ = controller.SetWriteDeadline(time.Now().Add(r.writeTimeout)) // a recorder of a test has none
-	defer func() { _ = controller.SetWriteDeadline(time.Time{}) }()
-	families, err := r.Gather()
-	if err != nil {
+	case err != nil:
 		http.Error(w, "gather metrics: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
-	format := expfmt.NewFormat(expfmt.TypeTextPlain)
-	w.Header().Set("Content-Type", string(format))
-	out := io.Writer(w)
+
+	controller := http.NewResponseController(w)
+	_ = controller.SetWriteDeadline(time.Now().Add(r.writeTimeout)) // a recorder of a test has none
+	defer func() { _ = controller.SetWriteDeadline(time.Time{}) }()
+	w.Header().Set("Content-Type", string(textFormat))
 	if acceptsGzip(request) {
 		w.Header().Set("Content-Encoding", "gzip")
-		r.compressor.Reset(w)
-		defer func() { _ = r.compressor.Close() }() // a reader that is gone cannot be told
-		out = r.compressor
+		_, _ = w.Write(page.Bytes()) // a reader that is gone cannot be told
+		return
 	}
-	encoder := expfmt.NewEncoder(out, format)
+	if plain, err := gzip.NewReader(page); err == nil {
+		_, _ = io.Copy(w, plain)
+	}
+}
+
+// textFormat is the format of the page.
+var textFormat = expfmt.NewFormat(expfmt.TypeTextPlain)
+
+// render returns the compressed page.
+func (r *Registry) render(ctx context.Context) (*bytes.Buffer, error) {
+	select {
+	case r.serving <- struct{}{}:
+		defer func() { <-r.serving }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+
+	families, err := r.Gather()
+	if err != nil {
+		return nil, err
+	}
+	page := &bytes.Buffer{}
+	r.compressor.Reset(page)
+	encoder := expfmt.NewEncoder(r.compressor, textFormat)
 	for _, family := range families {
-		if encoder.Encode(family) != nil {
-			return
+		if err := encoder.Encode(family); err != nil {
+			return nil, err
 		}
 	}
 	r.mu.Lock()
 	sources := r.sources
 	r.mu.Unlock()
 	for _, s := range sources {
-		if s.write(out) != nil {
-			return
+		if err := s.write(r.compressor); err != nil {
+			return nil, err
 		}
 	}
+	return page, r.compressor.Close()
 }
 
 func acceptsGzip(request *http.Request) bool {

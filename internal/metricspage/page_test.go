@@ -190,7 +190,7 @@ func TestOnePageIsWrittenAtATime(t *testing.T) {
 // TestAReaderThatDoesNotReadDelaysNoOther: its connection has room for a part of the page only.
 func TestAReaderThatDoesNotReadDelaysNoOther(t *testing.T) {
 	page := New(prometheus.NewRegistry())
-	page.writeTimeout = 2 * time.Second // the other reader gets its page in this time, also on a loaded machine
+	page.writeTimeout = 5 * time.Minute // the silent reader keeps its connection during the whole test
 	large := sender{}
 	for i := range 1000 {
 		large = append(large, sentSeries{many, float64(i), []string{strings.Repeat("q", 64<<10), fmt.Sprint(i)}})
@@ -206,7 +206,9 @@ func TestAReaderThatDoesNotReadDelaysNoOther(t *testing.T) {
 	_, err = io.WriteString(silent, "GET /metrics HTTP/1.1\r\nHost: operator\r\n\r\n")
 	check.NoError(t, err)
 	<-begins
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, nil)
 	check.NoError(t, err)
 	response, err := server.Client().Do(request) // the test would not end
 	check.NoError(t, err)
