@@ -25,8 +25,9 @@ import (
 )
 
 const (
-	// memberPageSize is how many PodGroups or pods one request lists, as in kubectl.
-	memberPageSize = 500
+	// memberPageSize is how many PodGroups or pods one request lists. Each may have 1.5 MiB, which a
+	// tenant can reach by annotations and by many managed fields.
+	memberPageSize = 50
 	// memberCountTTL bounds the age of a count from the API server when a Queue is deleted.
 	memberCountTTL = 5 * time.Second
 )
