@@ -67,9 +67,16 @@ type Namespaces struct{ Scheduler, Volcano string }
 // AddToScheme registers the kinds that only the webhooks read.
 func AddToScheme(scheme *runtime.Scheme) error { return vcbatch.AddToScheme(scheme) }
 
-// CacheOptions strip the managed fields of namespaces.
+// CacheOptions strip the managed fields and the annotations of namespaces. Where users create their own
+// namespaces, they write up to 256 KiB of annotations into each.
 func CacheOptions() map[client.Object]cache.ByObject {
-	return map[client.Object]cache.ByObject{&corev1.Namespace{}: {Transform: cache.TransformStripManagedFields()}}
+	return map[client.Object]cache.ByObject{&corev1.Namespace{}: {Transform: func(object any) (any, error) {
+		if namespace, ok := object.(*corev1.Namespace); ok {
+			namespace.ManagedFields = nil
+			namespace.Annotations = nil
+		}
+		return object, nil
+	}}}
 }
 
 // Setup registers the webhooks with the manager's server. Their caches are synced before
