@@ -21,6 +21,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -209,6 +210,19 @@ func (m mutant) writeOverlay(folder string) (overlay string, err error) {
 	return overlay, os.WriteFile(overlay, replace, 0o644)
 }
 
+// usesRapid reports whether the tests of a table draw random input.
+func (t *table) usesRapid() bool {
+	root, err := moduleRoot()
+	if err != nil {
+		return false
+	}
+	files, _ := filepath.Glob(filepath.Join(root, t.tests, "*_test.go"))
+	return slices.ContainsFunc(files, func(file string) bool {
+		text, err := os.ReadFile(file)
+		return err == nil && (strings.Contains(string(text), `"pgregory.net/rapid"`) || strings.Contains(string(text), `/internal/testing/seed"`))
+	})
+}
+
 // runTests runs the tests of a table until the first failure. All mutants use one seed unless
 // SEED sets another.
 func (t *table) runTests(ctx context.Context, overlay string) (output string, err error) {
@@ -216,7 +230,11 @@ func (t *table) runTests(ctx context.Context, overlay string) (output string, er
 	if overlay != "" {
 		args = append(args, "-overlay="+overlay)
 	}
-	cmd := exec.CommandContext(ctx, "go", append(args, t.tests, "-rapid.nofailfile", "-rapid.shrinktime=1ms")...)
+	args = append(args, t.tests)
+	if t.usesRapid() { // no other test knows these flags
+		args = append(args, "-rapid.nofailfile", "-rapid.shrinktime=1ms")
+	}
+	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Env = append([]string{"SEED=1"}, os.Environ()...)
 	out, err := cmd.CombinedOutput()
 	return string(out), err

@@ -6,6 +6,9 @@ import "slices"
 var tables = []table{
 	{tests: differentialTest, mutants: slices.Concat(workloadMutants, cardMutants, quotaMutants, serviceTypeMutants, treeMutants, inventoryMutants)},
 	{tests: "./internal/quota", mutants: treeOrderMutants},
+	{tests: "./internal/cardquota", run: "^(TestForged.*|TestATenantDoes.*|TestTheYoungest.*|TestAGuarantee.*|TestEveryOrder.*)$", mutants: operatorMutants[:5]},
+	{tests: "./internal/controller/cardquota", run: "^TestANodeRewritesNoStatus$", mutants: operatorMutants[5:]},
+	{tests: "./internal/webhook/validation", run: "^(TestARefusalDiscloses.*|TestManyTasks)$", mutants: disclosureMutants},
 	{tests: "./internal/scheduler/solver", run: "^(TestSolveWithinTakeLimits|TestSolveSmallTrees.*)$", mutants: takeMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "^TestWeights.*$", mutants: queueOrderMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "^TestALoweredQuotaEndsOnlyTheCardsBeyondIt$", mutants: loweredQuotaMutants},

@@ -166,7 +166,7 @@ func TestOldestWithinQuota(t *testing.T) {
 
 // TestATenantDoesNotRaiseTheStarvingAlert: any pod can ask for nodes that do not exist.
 func TestATenantDoesNotRaiseTheStarvingAlert(t *testing.T) {
-	waits := pod("a").Queue("q").Card("NVIDIA-H200").GPUs(1).Unschedulable("0/4 nodes are unavailable: 4 node(s) didn't match Pod's node affinity/selector.").Obj()
+	waits := pod("a").Queue("q").Card("NVIDIA-H200").GPUs(1).Created(noon).Unschedulable("0/4 nodes are unavailable: 4 node(s) didn't match Pod's node affinity/selector.").Obj()
 	used := CountUsage(CountInput{Pods: []*corev1.Pod{waits}, Inventory: fleet(), Nodes: fleetNodes(), Quotas: map[string]card.Quota{"q": {"NVIDIA-H200": 8}}})["q"]
 	check.Must(t, len(used.Blocked) == 1 && used.Blocked[0].Reason == v1alpha1.BlockedNodesUnsuitable, "blocked %+v", used.Blocked)
 	check.Equal(t, "oldest within quota", metav1.Time{}, used.OldestWithinQuota)

@@ -1,0 +1,18 @@
+package main
+
+// operatorMutants are wrong rules of what the operator counts and writes.
+var operatorMutants = []mutant{
+	{"internal/cardquota/usage.go", "case workload.IsPending(pod) && isAllowed && c.allowsAbove(queue, pod.Namespace):", "case workload.IsPending(pod):", "pods of other namespaces are not pending in a queue"},
+	{"internal/cardquota/blocked.go", "if !isAllowed || !c.allowsAbove(queue, group.Namespace) {", "if !isAllowed {", "a queue above keeps work out of the status, too"},
+	{"internal/blocked/withinquota.go", "v1alpha1.BlockedNoFreeCard, v1alpha1.BlockedFragmented,", "v1alpha1.BlockedNoFreeCard, v1alpha1.BlockedFragmented, v1alpha1.BlockedNodesUnsuitable,", "a node selector does not raise the alert of starving"},
+	{"internal/cardquota/overallocation.go", "before.Before(&created) || (", "created.Before(&before) || (", "the youngest CardQuota that denies is named"},
+	{"internal/cardquota/treeresources.go", "leftOut[i] = leftOut[i] || b.least[i] > b.most[i]", "leftOut[i] = leftOut[i] && b.least[i] > b.most[i]", "a guarantee that fits neither parent nor children is left out"},
+	{"internal/cardquota/status.go", "if at >= 0 && entry.Physical > 0 && before.Cards[at].Physical > 0 {", "if at >= 0 && before.Cards[at].Physical > 0 {", "a card that no node has any more shows at once"},
+}
+
+// disclosureMutants are wrong rules of what the webhooks disclose, and of what no owner reference lifts.
+var disclosureMutants = []mutant{
+	{"internal/webhook/validation/queueaccess.go", "if p.Pod != nil && p.hasAccess() {", "if p.Pod != nil && p.queue != nil {", "the quota of a queue is not disclosed to other namespaces"},
+	{"internal/webhook/validation/queuetree.go", "if !p.hasAccess() || p.name", "if p.queue == nil || p.name", "the place of a queue in the tree is not disclosed to other namespaces"},
+	{"internal/webhook/validation/workload.go", "	if load.Truncated {", "	if load.Truncated && metav1.GetControllerOf(&load.Meta) == nil {", "no owner reference lifts the bound of tasks"},
+}
