@@ -81,7 +81,8 @@ func listPages[T any, L interface {
 			return err
 		}
 		add(page)
-		if next = page.GetContinue(); next == "" {
+		next = page.GetContinue() // the cache always says that there is more, and sends everything
+		if !isLive || next == "" {
 			return nil
 		}
 	}

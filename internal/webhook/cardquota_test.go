@@ -1,7 +1,10 @@
 package webhook
 
 import (
+	"context"
+	"fmt"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -82,4 +85,62 @@ func TestARefusalIsDecidedByTheAPIServer(t *testing.T) {
 	result, err = h.validateCardQuota(t.Context(), quota, nil)
 	check.NoError(t, err)
 	check.Equal(t, "refusals after the service type was defined", 0, len(result.Errors))
+}
+
+// cachedReader lists as the cache does: everything, and a token with which nothing can be continued.
+type cachedReader struct{ client.Reader }
+
+func (c cachedReader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	err := c.Reader.List(ctx, list, options...)
+	list.SetContinue("continue-not-supported")
+	return err
+}
+
+// TestTheCacheIsOnePage: a list of the cache has a token and no next page.
+func TestTheCacheIsOnePage(t *testing.T) {
+	h := handlersOf(t, &v1alpha1.ServiceTypePolicy{})
+	h.inventory = eightCards{}
+	h.cached = cachedReader{h.live}
+	done := make(chan error, 1)
+	go func() {
+		_, err := h.validateCardQuota(t.Context(), grantingEight("a", v1alpha1.OverAllocationWarn), nil)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		check.NoError(t, err)
+	case <-time.After(20 * time.Second):
+		t.Fatal("the list never ends")
+	}
+}
+
+// TestAllPagesAreReadLive: an API server sends a page at a time.
+func TestAllPagesAreReadLive(t *testing.T) {
+	pages := 0
+	paged := pagingReader{next: func(list client.ObjectList) {
+		pages++
+		quotas := list.(*v1alpha1.CardQuotaList)
+		quotas.Items = []v1alpha1.CardQuota{*grantingEight(fmt.Sprint("page-", pages), v1alpha1.OverAllocationWarn)}
+		if pages < 3 {
+			quotas.SetContinue("more")
+		}
+	}}
+	var names []string
+	check.NoError(t, listPages(t.Context(), paged, true, func(list *v1alpha1.CardQuotaList) {
+		for i := range list.Items {
+			names = append(names, list.Items[i].Name)
+		}
+	}))
+	check.Equal(t, "CardQuotas", []string{"page-1", "page-2", "page-3"}, names)
+}
+
+// pagingReader fills each list anew.
+type pagingReader struct {
+	client.Reader
+	next func(client.ObjectList)
+}
+
+func (p pagingReader) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	p.next(list)
+	return nil
 }
