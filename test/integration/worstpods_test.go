@@ -1,0 +1,27 @@
+package integration
+
+import (
+	"testing"
+
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"cardquota.dev/operator/internal/strip"
+	"cardquota.dev/operator/internal/testing/builder"
+)
+
+// TestTheAPIServerStoresTheWorstPods: the bound of the operator's cache is tested with them. The API server
+// adds defaults, and who wrote which field.
+func TestTheAPIServerStoresTheWorstPods(t *testing.T) {
+	g := requireControlPlane(t)
+	pods := builder.WorstPods(labNamespace)
+	for _, what := range []string{"limits", "sidecars", "resources", "long-resources"} {
+		g.Expect(admin.Create(t.Context(), pods[what])).To(gomega.Succeed(), what)
+		stored := &corev1.Pod{}
+		g.Expect(admin.Get(t.Context(), client.ObjectKeyFromObject(pods[what]), stored)).To(gomega.Succeed(), what)
+		g.Expect(stored.Size()).To(gomega.BeNumerically(">", 900_000), what)
+		g.Expect(strip.Pod(stored).Size()).To(gomega.BeNumerically("<", 32<<10), what)
+		g.Expect(admin.Delete(t.Context(), stored, client.GracePeriodSeconds(0))).To(gomega.Succeed(), what)
+	}
+}
