@@ -131,6 +131,14 @@ type ServiceTypePolicySpec struct {
 	// +kubebuilder:validation:Minimum=5
 	// +kubebuilder:validation:Maximum=1440
 	MaxReservationMinutes int32 `json:"maxReservationMinutes,omitempty"`
+	// billingTimeZone is where the days and months of card-hours begin, as in the IANA database, such as
+	// Europe/Berlin. The default is UTC. After a change the running day is longer or shorter. See
+	// docs/kubectl.md.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Za-z][-+_A-Za-z0-9]*(/[A-Za-z][-+_A-Za-z0-9]*)*$`
+	BillingTimeZone string `json:"billingTimeZone,omitempty"`
 	// nodeOrderWeightPercent scales the score that keeps gangs together and fills used nodes, 1 to
 	// 100000. At 100 (default) it counts like a Volcano plugin of weight 25. The order of a pod's
 	// cards does not depend on it. See docs/scheduler.md.

@@ -76,7 +76,7 @@ func setUpReports(ctx context.Context, mgr ctrl.Manager, f flags, nodes *control
 	}
 	bills := cardseconds.DefaultOptions()
 	bills.Namespace, bills.Counts, bills.Metrics = f.operatorNamespace, counts, page
-	if err := cardseconds.Setup(mgr, bills); err != nil {
+	if _, err := cardseconds.Setup(mgr, bills); err != nil {
 		return err
 	}
 	views := localquota.DefaultOptions()

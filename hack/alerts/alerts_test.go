@@ -47,6 +47,7 @@ const (
 	starving = "CardquotaTenantStarving"
 	storm    = "CardquotaEvictionStorm"
 	stale    = "CardquotaRecountStale"
+	unstored = "CardquotaBillsNotStored"
 )
 
 // anomalies are the series of all reasons, with one anomaly of the given reason.
@@ -98,6 +99,8 @@ func TestAlertsFireWhenTheyShall(t *testing.T) {
 		"a node without labels, no operator to count": {[]string{operator, `cardquota_nodes_anomalous 1x60`}, []string{outside}},
 		"the scheduler alone sees nothing":            {append(anomalies("UnmappedResource"), operator, `cardquota_nodes_anomalous 0x60`, `cardquota_card_unowned{card="A"} 0x60`), []string{freely}},
 		"the operator counts no more":                 {[]string{operator, `cardquota_last_recount_timestamp_seconds{pod="m"} 0+30x19 570x40`}, []string{stale}},
+		"bills are stored":                            {[]string{operator, `cardquota_card_seconds_stored_timestamp_seconds{pod="m"} 0+30x240`, `cardquota_card_seconds_without_room{pod="m",kind="sums"} 0x240`}, nil},
+		"no room for days":                            {[]string{operator, `cardquota_card_seconds_without_room{pod="m",kind="days"} 1x240`}, []string{unstored}},
 		"no replica of it counts":                     {[]string{operator, `cardquota_last_recount_timestamp_seconds{pod="m"} 0+30x19 stale`}, []string{stale}},
 		"another replica counts":                      {[]string{operator, `cardquota_last_recount_timestamp_seconds{pod="m"} 0+30x19 stale`, `cardquota_last_recount_timestamp_seconds{pod="n"} _x22 660+30x37`}, nil},
 		"a tide evicts many pods":                     {[]string{operator, counted, `cardquota_reclaimed_pods_total{queue="q",reclaimer_service_type="inference"} 0x10 0+30x9 300x39`}, nil},
@@ -125,6 +128,8 @@ func TestSlowAlerts(t *testing.T) {
 		"quotas exceed them, and one warns":           {[]string{`cardquota_over_allocated_cards{card="A"} 2x240`, `cardquota_over_allocation_allowed{card="A"} 0x240`}, []string{fleet}},
 		"another card may be over-allocated":          {[]string{`cardquota_over_allocated_cards{card="A"} 2x240`, `cardquota_over_allocation_allowed{card="B"} 1x240`}, []string{fleet}},
 		"a node is down for half an hour":             {[]string{`cardquota_over_allocated_cards{card="A"} 0x20 2x60 0x160`}, nil},
+		"a bill cannot be written":                    {[]string{`cardquota_card_seconds_stored_timestamp_seconds{pod="m"} 0x240`}, []string{unstored}},
+		"bills are stored at rest":                    {[]string{`cardquota_card_seconds_stored_timestamp_seconds{pod="m"} 0x19 600x19 1200x19 1800x19 2400x19 3000x19 3600x19 4200x19 4800x19 5400x19 6000x19`}, nil},
 		"a pod waits within its quota":                {[]string{waitsForAnHour, waitsWithinQuota}, []string{starving}},
 		"pods wait for quota, for more than is left, or for no card": {[]string{waitsForAnHour, `cardquota_pending_cards{pod="m",queue="q",card="A"} 8x240`,
 			`cardquota_quota_cards{pod="m",queue="q",card="A"} 10x240`, `cardquota_used_cards{pod="m",queue="q",card="A"} 9x240`}, nil},
@@ -161,5 +166,5 @@ func TestEveryAlertIsKnown(t *testing.T) {
 	for _, rule := range parsedRules(t) {
 		names = append(names, rule.Alert)
 	}
-	equal(t, "alerts (-here +config/prometheus)", []string{absent, stands, unproven, bypass, over, freely, outside, fleet, starving, storm, stale}, names)
+	equal(t, "alerts (-here +config/prometheus)", []string{absent, stands, unproven, bypass, over, freely, outside, fleet, starving, storm, stale, unstored}, names)
 }

@@ -17,31 +17,65 @@ type Holding struct {
 	Since  time.Time
 }
 
-// CreditGap adds what pods have held while no replica counted: from the end of the loaded sums, at most
-// maxGap, until this meter began to count. It returns the series that were never stored. Without loaded
-// sums it adds nothing, because then nothing was billed before. A pod that ended in the gap is not among
-// the holdings, and stays lost.
-func (m *Meter) CreditGap(holdings []Holding) (begun map[Series]bool) {
-	if m.loadedUntil.IsZero() || m.begunAt.IsZero() {
-		return nil
+// CreditGap adds what pods have held while no replica counted: from the time until which the part of their
+// sum was counted, at most maxGap, until this meter began to count. A sum that is new is credited from the
+// time of the part that takes it. Without a loaded part it adds nothing, because then nothing was billed
+// before. A pod that ended in the gap is not among the holdings, and stays lost. It does nothing before the
+// first count, and a second time.
+func (m *Meter) CreditGap(holdings []Holding) {
+	if m.begunAt.IsZero() || m.isCredited {
+		return
 	}
-	from, begun := m.loadedUntil, map[Series]bool{}
-	if least := m.begunAt.Add(-maxGap); from.Before(least) {
-		from = least
+	m.isCredited = true
+	if m.since.IsZero() {
+		m.since = m.begunAt
 	}
+	for i := range holdings { // a new sum needs its part
+		if holdings[i].Count > 0 {
+			m.sumOf(holdings[i].Series)
+		}
+	}
+	m.Place()
 	for i := range holdings {
 		held := &holdings[i]
-		since := held.Since
-		if since.Before(from) {
-			since = from
-		}
-		if held.Count <= 0 || !since.Before(m.begunAt) {
+		from, isKnown := m.countedUntil(held)
+		if held.Count <= 0 || !isKnown {
 			continue
 		}
-		if s := m.sums[held.Series]; s == nil || s.part < 0 {
-			begun[held.Series] = true
+		if held.Since.After(from) {
+			from = held.Since
 		}
-		m.add(held.Series, float64(held.Count)*m.begunAt.Sub(since).Seconds(), m.begunAt, -1)
+		if gap := m.begunAt.Sub(from).Truncate(time.Millisecond); gap > 0 {
+			m.addPieces(held.Series, held.Count, m.cut(m.begunAt, gap))
+		}
 	}
-	return begun
+}
+
+// countedUntil returns until when earlier meters counted a holding, false if none did.
+func (m *Meter) countedUntil(held *Holding) (time.Time, bool) {
+	var until time.Time
+	s := m.sums[held.Series]
+	if s == nil || s.part < 0 {
+		return until, false
+	}
+	p := &m.parts[s.part]
+	if until = p.countedUntil; until.IsZero() { // an empty part: another one says when a meter counted
+		for i := range m.parts {
+			if other := m.parts[i].countedUntil; other.After(until) {
+				until = other
+			}
+		}
+	}
+	if until.IsZero() {
+		return until, false
+	}
+	if end := p.closedDay.next(); end != "" { // its entry has everything until then
+		if closed := end.Begin(m.location()); closed.After(until) && !closed.After(m.begunAt) {
+			until = closed
+		}
+	}
+	if least := m.begunAt.Add(-maxGap); until.Before(least) {
+		until = least
+	}
+	return until, true
 }

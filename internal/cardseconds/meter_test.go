@@ -2,74 +2,34 @@ package cardseconds
 
 import (
 	"fmt"
-	"math"
 	"strings"
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
-
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/testing/check"
-	"cardquota.dev/operator/internal/testing/seed"
 )
 
 var start = time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
 
-func seriesOf(queue string) Series {
-	return Series{Tenant: "lab", Project: "llm", Queue: queue, Card: "NVIDIA-H200", ServiceType: "training"}
+// totalOf returns the total of a series, 0 without one.
+func totalOf(m *Meter, queue string) Milli {
+	if s := m.sums[seriesOf(queue)]; s != nil {
+		return s.total
+	}
+	return 0
 }
 
-// TestSumsAreThoseOfEachSecond compares with a sum second by second, over restarts in between. A count
-// that is too old says nothing.
-func TestSumsAreThoseOfEachSecond(t *testing.T) {
-	seed.Check(t, func(t *rapid.T) {
-		m, now, naive := &Meter{}, start, map[Series]float64{}
-		counted := now
-		inUse := map[Series]card.Count{}
-		for range rapid.IntRange(1, 12).Draw(t, "steps") {
-			for seconds := rapid.IntRange(0, 100).Draw(t, "seconds"); seconds > 0; seconds-- {
-				now = now.Add(time.Second)
-				for series, count := range inUse {
-					if now.Sub(counted) <= maxCountAge {
-						naive[series] += float64(count)
-					}
-				}
-			}
-			switch rapid.SampledFrom([]string{"count", "advance", "restart"}).Draw(t, "then") {
-			case "count":
-				inUse = map[Series]card.Count{}
-				for _, queue := range []string{"a", "b"} {
-					inUse[seriesOf(queue)] = card.Count(rapid.IntRange(0, 9).Draw(t, queue))
-				}
-				m.SetCounts(now, inUse)
-				counted = now
-			case "advance":
-				m.Advance(now)
-			case "restart": // what is in use is counted at once
-				m.Advance(now)
-				parts, left := m.Store(now)
-				check.Equal(t, "sums without room", 0, left)
-				m, counted = &Meter{}, now
-				m.SetCounts(now, inUse)
-				check.NoError(t, m.Load(parts))
-			}
-		}
-		m.Advance(now)
-		for series, want := range naive {
-			got := m.Sums()[series]
-			check.That(t, math.Abs(got-want) < 1, "%v has %v card-seconds, want %v", series, got, want)
-		}
-	})
-}
+// milli returns card-seconds in thousandths.
+func milli(cards int, d time.Duration) Milli { return Milli(int64(cards) * d.Milliseconds()) }
 
 func TestReplicaThatStoodStill(t *testing.T) {
 	m := &Meter{}
 	m.SetCounts(start, map[Series]card.Count{seriesOf("q"): 2})
 	m.Advance(start.Add(time.Hour))
-	check.Equal(t, "card-seconds after an hour of silence", 2*maxCountAge.Seconds(), m.Sums()[seriesOf("q")])
+	check.Equal(t, "card-seconds after an hour of silence", milli(2, maxCountAge), totalOf(m, "q"))
 	m.Advance(start) // the clock was set back
-	check.Equal(t, "card-seconds after the clock was set back", 2*maxCountAge.Seconds(), m.Sums()[seriesOf("q")])
+	check.Equal(t, "card-seconds after the clock was set back", milli(2, maxCountAge), totalOf(m, "q"))
 }
 
 // TestAnOldCountIsNotTakenAsTrue: a replica that stores its sums, and counts no more, knows nothing.
@@ -79,76 +39,166 @@ func TestAnOldCountIsNotTakenAsTrue(t *testing.T) {
 	for at := range 120 {
 		m.Advance(start.Add(time.Duration(at) * 30 * time.Second))
 	}
-	check.Equal(t, "card-seconds after an hour without a count", 2*maxCountAge.Seconds(), m.Sums()[seriesOf("q")])
+	check.Equal(t, "card-seconds after an hour without a count", milli(2, maxCountAge), totalOf(m, "q"))
 	m.SetCounts(start.Add(time.Hour), map[Series]card.Count{seriesOf("q"): 2})
 	m.Advance(start.Add(time.Hour + time.Minute))
-	check.Equal(t, "card-seconds a minute after the next count", 2*(maxCountAge+time.Minute).Seconds(), m.Sums()[seriesOf("q")])
+	check.Equal(t, "card-seconds a minute after the next count", milli(2, maxCountAge+time.Minute), totalOf(m, "q"))
 }
 
-func TestLoadAddsToWhatWasSummedUpSinceTheStart(t *testing.T) {
+// TestDaysOnWhichClocksChange: at midnight, and at other times.
+func TestDaysOnWhichClocksChange(t *testing.T) {
+	for name, tc := range map[string]struct {
+		zone, noon string
+		hours      int
+	}{
+		"a usual day":             {"Europe/Berlin", "2026-11-23", 24},
+		"forward":                 {"Europe/Berlin", "2026-03-29", 23},
+		"back":                    {"Europe/Berlin", "2026-10-25", 25},
+		"forward at midnight":     {"America/Santiago", "2019-09-08", 23},
+		"back at midnight":        {"America/Santiago", "2019-04-06", 25},
+		"back to midnight":        {"Asia/Amman", "2019-10-25", 25},
+		"back to midnight, west":  {"America/Havana", "2019-11-03", 25},
+		"before a day that is no": {"Pacific/Apia", "2011-12-29", 24},
+	} {
+		zone, err := time.LoadLocation(tc.zone)
+		check.NoError(t, err)
+		noon, err := time.ParseInLocation(DayLayout+" 15", tc.noon+" 12", zone)
+		check.NoError(t, err)
+		begin, end := Period(tc.noon).Begin(zone), nextDay(noon)
+		check.Equal(t, name+": hours", time.Duration(tc.hours)*time.Hour, end.Sub(begin))
+		check.Equal(t, name+": first second", tc.noon, begin.Format(DayLayout))
+		check.Equal(t, name+": last second", tc.noon, end.Add(-time.Second).Format(DayLayout))
+		check.That(t, end.Format(DayLayout) > tc.noon && begin.Add(-time.Second).Format(DayLayout) < tc.noon, "%s: from %s to %s", name, begin, end)
+	}
+}
+
+// TestGapIsBounded: after a first installation nothing is credited, and after a long time a day.
+func TestGapIsBounded(t *testing.T) {
+	held := []Holding{{seriesOf("q"), 2, start.Add(-1000 * time.Hour)}}
 	m := &Meter{}
-	m.SetCounts(start, map[Series]card.Count{seriesOf("q"): 1})
-	m.Advance(start.Add(time.Minute))
-	parts, _ := m.Store(start.Add(time.Minute))
-	check.NoError(t, m.Load(parts))
-	check.Equal(t, "card-seconds", 120.0, m.Sums()[seriesOf("q")])
+	m.SetCounts(start, nil)
+	m.CreditGap(held)
+	check.Equal(t, "credit of a first installation", Milli(0), totalOf(m, "q"))
+
+	m = &Meter{}
+	m.SetCounts(start, nil)
+	check.NoError(t, m.Load(0, `{"queue":"other","tenant":"t","type":"none","card":"A","cardSeconds":5,"at":1}`+"\n", func(Period) bool { return false }))
+	m.CreditGap(held)
+	m.CreditGap(held)
+	check.Equal(t, "credit after a long time", milli(2, maxGap), totalOf(m, "q"))
 }
 
-// TestNoSumFallsWithARestart: Prometheus takes a counter that falls for one that began at zero,
-// and would bill everything again.
-func TestNoSumFallsWithARestart(t *testing.T) {
-	seed.Check(t, func(t *rapid.T) {
-		m := &Meter{}
-		m.SetCounts(start, map[Series]card.Count{seriesOf("q"): card.Count(rapid.IntRange(1, 1000).Draw(t, "count"))})
-		m.Advance(start.Add(time.Duration(rapid.Int64Range(1, int64(time.Minute)).Draw(t, "time"))))
-		parts, _ := m.Store(start)
-		again := &Meter{}
-		check.NoError(t, again.Load(parts))
-		check.Equal(t, "sums after a restart", m.Sums(), again.Sums())
-	})
+// TestTimeInWhichALeaderCountedIsNotCredited: it counted nothing for a pod outside of every queue, and wrote until
+// when it had counted.
+func TestTimeInWhichALeaderCountedIsNotCredited(t *testing.T) {
+	m := &Meter{}
+	m.SetCounts(start, map[Series]card.Count{seriesOf("other"): 1})
+	m.CreditGap(nil)
+	now := start.Add(time.Minute)
+	m.SetCounts(now, nil)
+	for range 600 {
+		now = now.Add(time.Minute)
+		m.SetCounts(now, nil)
+	}
+	m.Place()
+	stored := m.Texts()[0]
+	next := &Meter{}
+	check.NoError(t, next.Load(0, stored.Text, func(Period) bool { return false }))
+	next.SetCounts(now.Add(time.Minute), map[Series]card.Count{seriesOf("q"): 8})
+	next.CreditGap([]Holding{{seriesOf("q"), 8, start}})
+	check.Equal(t, "credit", milli(8, time.Minute), totalOf(next, "q"))
+}
+
+// TestEachPartIsCreditedSinceItsOwnTime: a leader ended between two writes.
+func TestEachPartIsCreditedSinceItsOwnTime(t *testing.T) {
+	smallParts(t)
+	m := &Meter{}
+	both := map[Series]card.Count{seriesOf("a"): 1, seriesOf("b"): 1}
+	m.SetCounts(start, both)
+	m.CreditGap(nil)
+	m.Advance(start.Add(time.Minute))
+	m.Place()
+	before := m.Texts()
+	m.SetCounts(start.Add(time.Hour), both)
+	after := m.Texts()
+	next := &Meter{}
+	never := func(Period) bool { return false }
+	check.NoError(t, next.Load(0, after[0].Text, never))
+	check.NoError(t, next.Load(1, before[1].Text, never))
+	next.SetCounts(start.Add(2*time.Hour), both)
+	next.CreditGap([]Holding{{seriesOf("a"), 1, start}, {seriesOf("b"), 1, start}})
+	check.Equal(t, "a", milli(1, 2*time.Minute+time.Hour), totalOf(next, "a")) // one count is true for two minutes
+	check.Equal(t, "b", milli(1, 2*time.Hour), totalOf(next, "b"))
+}
+
+// TestSumsOfAnEarlierVersionAreTakenOver: their total goes on, and was counted until it grew last.
+func TestSumsOfAnEarlierVersionAreTakenOver(t *testing.T) {
+	m := &Meter{}
+	old := fmt.Sprintf(`{"queue":"q","tenant":"lab","project":"llm","type":"training","card":"NVIDIA-H200","cardSeconds":345.6,"at":%d}`+"\n", start.Unix())
+	check.NoError(t, m.Load(3, old, func(Period) bool { return false }))
+	now := start.Add(time.Minute)
+	m.SetCounts(now, map[Series]card.Count{seriesOf("q"): 1})
+	m.CreditGap([]Holding{{seriesOf("q"), 1, start.Add(-time.Hour)}})
+	check.Equal(t, "total", Milli(405_600), totalOf(m, "q"))
+	check.Equal(t, "of the day", map[Series]Milli{seriesOf("q"): 60_000}, m.Open("2026-11-23"))
+	check.Equal(t, "of the month", map[Series]Milli{seriesOf("q"): 60_000}, m.Open("2026-11"))
+	text := m.Texts()[3].Text
+	check.That(t, strings.HasPrefix(text, `{"countedUntil":"2026-11-23T09:01:00Z","timeZone":"UTC","since":"2026-11-23T09:01:00Z"}`+"\n"), "%s", text)
 }
 
 func TestUnreadableLinesAreReported(t *testing.T) {
 	m := &Meter{}
-	err := m.Load([Parts]string{3: "{\n" + `{"queue":"negative","cardSeconds":-1}` + "\n" + `{"queue":"q","tenant":"t","type":"none","card":"A","cardSeconds":5,"at":1763888400}` + "\n"})
-	check.That(t, err != nil && strings.Contains(err.Error(), "part 3") && strings.Contains(err.Error(), "negative has -1"), "error %v", err)
-	check.Equal(t, "what can be read", map[Series]float64{{Queue: "q", Tenant: "t", ServiceType: "none", Card: "A"}: 5}, m.Sums())
+	err := m.Load(3, "{\n"+`{"queue":"negative","cardSeconds":-1}`+"\n"+`{"queue":"q","tenant":"lab","project":"llm","type":"training","card":"NVIDIA-H200","cardSeconds":5,"open":{"2026-13":1}}`+"\n", func(Period) bool { return false })
+	check.That(t, err != nil, "no error")
+	check.Contains(t, "error", err.Error(), "part 3", "-1 is no number of card-seconds", `"2026-13" is no day`)
+	check.Equal(t, "what can be read", Milli(5000), totalOf(m, "q"))
 }
 
-func TestIdleSumsAreForgotten(t *testing.T) {
+// TestIdleTotalsAreDropped: their days and months are not.
+func TestIdleTotalsAreDropped(t *testing.T) {
 	m := &Meter{}
 	m.SetCounts(start, map[Series]card.Count{seriesOf("idle"): 1, seriesOf("busy"): 1})
-	m.SetCounts(start.Add(time.Minute), map[Series]card.Count{seriesOf("busy"): 1})
+	m.CreditGap(nil)
 	now := start
 	for range 8 * 24 * 60 {
 		now = now.Add(time.Minute)
 		m.SetCounts(now, map[Series]card.Count{seriesOf("busy"): 1})
 	}
-	m.Store(now)
-	sums := m.Sums()
-	check.That(t, len(sums) == 1 && sums[seriesOf("busy")] > 0, "sums %v", sums)
+	m.Place()
+	_, isServed := m.Texts()[0].Totals[seriesOf("idle")]
+	check.That(t, !isServed, "an idle total is served")
+	check.Equal(t, "total", Milli(0), totalOf(m, "idle"))
+	check.Equal(t, "of the month", milli(1, time.Minute), m.Open("2026-11")[seriesOf("idle")])
+	for _, period := range m.ClosablePeriods(0, m.at) {
+		m.Close(EntryKey{period, 0})
+	}
+	m.Close(EntryKey{"2026-11", 0})
+	m.Place()
+	check.That(t, m.sums[seriesOf("idle")] == nil && m.sums[seriesOf("busy")] != nil, "sums %v", m.sums)
 }
 
 // TestSumsStayInTheirPart: a writer that stops between two parts loses no sum.
 func TestSumsStayInTheirPart(t *testing.T) {
 	m, counts := &Meter{}, map[Series]card.Count{}
-	for i := range 3 * maxPartSize / 150 {
+	for i := range 3 * MaxPartSize / 150 {
 		counts[seriesOf(fmt.Sprintf("queue-%05d", i))] = 1
 	}
 	m.SetCounts(start, counts)
 	m.Advance(start.Add(time.Second))
-	before, left := m.Store(start)
-	check.Must(t, left == 0 && before[2] != "", "%d sums have no room, part 2 has %d bytes", left, len(before[2]))
-	for i, part := range before {
-		check.That(t, len(part) <= maxPartSize, "part %d has %d bytes", i, len(part))
+	check.Equal(t, "sums without room", 0, m.Place())
+	before := m.Texts()
+	check.That(t, before[2].Rows != "", "part 2 has no sums")
+	for i := range before {
+		check.That(t, len(before[i].Rows) <= MaxPartSize, "part %d has %d bytes", i, len(before[i].Rows))
 	}
 	counts[seriesOf("a-new-one")] = 1
 	m.SetCounts(start.Add(2*time.Second), counts)
 	m.Advance(start.Add(3 * time.Second))
-	after, _ := m.Store(start)
+	m.Place()
+	after := m.Texts()
 	for i := range after {
-		had, has := strings.Count(before[i], "\n"), strings.Count(after[i], "\n")
-		check.That(t, has == had || has == had+1 && strings.Contains(after[i], "a-new-one"), "part %d has %d sums, had %d", i, has, had)
+		had, has := strings.Count(before[i].Rows, "\n"), strings.Count(after[i].Rows, "\n")
+		check.That(t, has == had || has == had+1 && strings.Contains(after[i].Rows, "a-new-one"), "part %d has %d sums, had %d", i, has, had)
 	}
 }
 
@@ -156,24 +206,22 @@ func TestSumsStayInTheirPart(t *testing.T) {
 func TestTenThousandQueuesHaveRoom(t *testing.T) {
 	m, counts := &Meter{}, map[Series]card.Count{}
 	for i := range 10000 {
-		for _, name := range []string{"NVIDIA-H200", "NVIDIA-H800", "NVIDIA-GeForce-RTX-4090"} {
+		for _, name := range []string{"NVIDIA-H200", "NVIDIA-H800", "NVIDIA-A100", "NVIDIA-GeForce-RTX-4090"} {
 			counts[Series{Tenant: fmt.Sprintf("tenant-%04d", i/10), Project: "project", Queue: fmt.Sprintf("tenant-%04d-project-%d", i/10, i%10), Card: name, ServiceType: "inference"}] = 8
 		}
 	}
 	m.SetCounts(start, counts)
 	m.Advance(start.Add(time.Minute))
-	_, left := m.Store(start)
-	check.Equal(t, "sums without room", 0, left)
+	check.Equal(t, "sums without room", 0, m.Place())
 }
 
 func TestSumsWithoutRoomAreCounted(t *testing.T) {
 	m, counts := &Meter{}, map[Series]card.Count{}
-	long := strings.Repeat("x", maxPartSize/2)
+	long := strings.Repeat("x", MaxPartSize/2)
 	for i := range 3 * Parts {
 		counts[Series{Queue: fmt.Sprint(i), Tenant: long}] = 1
 	}
 	m.SetCounts(start, counts)
 	m.Advance(start.Add(time.Second))
-	_, left := m.Store(start)
-	check.Equal(t, "sums without room", 2*Parts, left)
+	check.Equal(t, "sums without room", 2*Parts, m.Place())
 }

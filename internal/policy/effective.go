@@ -174,6 +174,9 @@ func Validate(effective v1alpha1.ServiceTypePolicySpec) field.ErrorList {
 		errs = append(errs, validateType(spec.Child("serviceTypes").Key(t.Name), t, types)...)
 	}
 	errs = append(errs, validateOwners(spec.Child("owners"), effective.Owners, types)...)
+	if _, err := BillingTimeZone(effective); err != nil {
+		errs = append(errs, field.Invalid(spec.Child("billingTimeZone"), effective.BillingTimeZone, err.Error()))
+	}
 	errs = append(errs, validateCards(spec.Child("cards"), effective.Cards)...)
 	classes := map[string]int32{}
 	for _, class := range effective.PriorityClasses {

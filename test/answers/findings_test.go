@@ -186,7 +186,7 @@ func (p *play) startWithOldRights() {
 		log, err := os.ReadFile(p.cluster.LogFile("manager"))
 		return string(log), err
 	}).Should(gomega.And(gomega.ContainSubstring("this account may not list the kind"), gomega.ContainSubstring("CardInventory"), gomega.ContainSubstring("LocalCardQuota"),
-		gomega.ContainSubstring("Card-seconds are not stored")))
+		gomega.ContainSubstring("Some card-seconds cannot be stored")))
 
 	g.Expect(p.cluster.ApplyFile(p.Context(), filepath.Join(p.root, "config/rbac/manager_role.yaml"))).To(gomega.Succeed())
 	for _, object := range []client.Object{

@@ -78,7 +78,7 @@ func newSceneOn(t *testing.T, name string, st *testCluster) *scene {
 		Concerns:     s.isOwn,
 		StatusWithin: 20 * time.Second, ReasonWithin: 30 * time.Second, PlacedWithin: 40 * time.Second,
 		Interval: 10 * time.Second, // every look lists eight kinds, and many scenes are played at the same time
-		Sessions: st.countSessions, Metrics: st.metricsPages, StoredWithin: time.Minute / time.Duration(deployment.ClockFactor()), UnlimitedCPUMemory: true,
+		Sessions: st.countSessions, Metrics: st.metricsPages, StoredWithin: 3 * time.Minute / time.Duration(deployment.ClockFactor()), UnlimitedCPUMemory: true,
 		Mappings: st.mappings,
 	})
 	s.Expect(err).NotTo(HaveOccurred())

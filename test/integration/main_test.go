@@ -208,7 +208,7 @@ func newOperator(ctx context.Context, admin framework.Framework, metrics *promet
 	}
 	bills := cardseconds.DefaultOptions()
 	bills.Metrics, bills.Namespace, bills.Counts = metrics, systemNamespace, usageCollector
-	if err := cardseconds.Setup(mgr, bills); err != nil {
+	if _, err := cardseconds.Setup(mgr, bills); err != nil {
 		return nil, err
 	}
 	views := localquota.DefaultOptions()

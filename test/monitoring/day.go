@@ -106,7 +106,7 @@ const morningScenes = 3
 // count.
 var Handover = []Scene{
 	{
-		Name: "the operator stops", play: stopManager,
+		Name: "the operator stops, and a day was dropped", play: stopAndDropDay,
 		Alerts: []string{"CardquotaOperatorAbsent"},
 	},
 	{
@@ -116,7 +116,8 @@ var Handover = []Scene{
 	},
 	{
 		Name: "the replica leads", play: letLead,
-		until: []string{"cardquota_card_seconds_total"},
+		until:  []string{"cardquota_card_seconds_total", `cardquota_card_seconds_without_room{kind="days"} == 1`},
+		Alerts: []string{"CardquotaBillsNotStored"},
 	},
 }
 

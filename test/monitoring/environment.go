@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -168,6 +169,23 @@ func stopManager(ctx context.Context, e *Env) error {
 	// Nothing else leads then.
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: deployment.Namespace, Name: managerJob}}
 	return e.setLeader(ctx, lease, "another-replica")
+}
+
+// stopAndDropDay stops the operator, and lets its bills say that yesterday was dropped for lack of room.
+func stopAndDropDay(ctx context.Context, e *Env) error {
+	if err := stopManager(ctx, e); err != nil {
+		return err
+	}
+	bills := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: deployment.Namespace, Name: "cardquota-card-seconds-0"}}
+	if err := e.Get(ctx, client.ObjectKeyFromObject(bills), bills); err != nil {
+		return fmt.Errorf("bills: %w", err)
+	}
+	yesterday := time.Now().UTC().AddDate(0, 0, -1).Format("2006-01-02")
+	bills.Data["card-seconds"] = strings.Replace(bills.Data["card-seconds"], `,"timeZone"`, fmt.Sprintf(`,"daysDropped":%q,"lackedRoom":true,"timeZone"`, yesterday), 1)
+	if err := e.Update(ctx, bills); err != nil {
+		return fmt.Errorf("bills: %w", err)
+	}
+	return nil
 }
 
 // letLead ends the lease of the other replica.

@@ -177,11 +177,11 @@ func (e *Env) byCard(t *testing.T, query string, at time.Time) map[string]float6
 }
 
 // checkCardSeconds compares the card-seconds that the operator has stored, and what a bill has of them,
-// with the used cards at each scrape.
+// with the used cards at each scrape. Pods without a queue are in no usage of a queue.
 func (e *Env) checkCardSeconds(t *testing.T, now time.Time) {
 	t.Helper()
-	stored := e.byCard(t, "sum by (card) (cardquota_card_seconds_total)", now)
-	billed := e.byCard(t, "sum by (card) (increase(cardquota_card_seconds_total[30m]))", now)
+	stored := e.byCard(t, `sum by (card) (cardquota_card_seconds_total{pod_namespace=""})`, now)
+	billed := e.byCard(t, `sum by (card) (increase(cardquota_card_seconds_total{pod_namespace=""}[30m]))`, now)
 	check.That(t, len(stored) == 2, "card-seconds %v", stored)
 	for card, seconds := range stored {
 		want, slack := e.usedUntil(t, fmt.Sprintf("card=%q", card), now)

@@ -29,7 +29,7 @@ func TestTheProgramsMayDoTheirWork(t *testing.T) {
 		get,create,patch configmaps volcano-system/cardquota-scheduler-configmap
 		get,create,patch configmaps volcano-system/cardquota-policy-in-force
 		get,create,patch configmaps volcano-system/cardquota-card-seconds-0
-		get,create,patch configmaps volcano-system/cardquota-card-seconds-7
+		get,create,patch configmaps volcano-system/cardquota-card-seconds-63
 		update leases.coordination.k8s.io volcano-system/cardquota-manager
 		create tokenreviews.authentication.k8s.io /`))
 	newCaller(t, system, scheduler).expectAllowed(t, parsePermissions(`

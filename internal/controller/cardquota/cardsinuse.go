@@ -7,6 +7,7 @@ import (
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/cardseconds"
+	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/servicetype"
 )
 
@@ -29,6 +30,26 @@ func (u *UsageCollector) Holdings() []cardseconds.Holding {
 		return nil
 	}
 	return list()
+}
+
+// TimeZone returns where days of bills are cut by the policy of the last count. nil is UTC.
+func (u *UsageCollector) TimeZone() *time.Location {
+	u.mu.RLock()
+	defer u.mu.RUnlock()
+	return u.zone
+}
+
+// zoneInForce returns the time zone of the policy in force. Without a policy, and for a zone that does not
+// exist, the last one stays.
+func zoneInForce(inForce *v1alpha1.ServiceTypePolicy, last *time.Location) *time.Location {
+	if inForce == nil {
+		return last
+	}
+	zone, err := policy.BillingTimeZone(inForce.Spec)
+	if err != nil {
+		return last
+	}
+	return zone
 }
 
 // bills says whose the cards of a pod are.

@@ -91,6 +91,7 @@ type UsageCollector struct {
 	inventoryCount  *cardinventory.Count        // nil before the first count
 	inUse           map[cardseconds.Series]card.Count
 	listHoldings    func() []cardseconds.Holding // nil before the first count
+	zone            *time.Location               // of days in bills, nil for UTC
 	onCount         []func()
 }
 
@@ -334,6 +335,7 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 	defer u.mu.Unlock()
 	u.queues, u.physical, u.totals, u.bypasses, u.queueBypasses = queues, physical, totals, bypasses, queueBypasses
 	u.tree, u.treeChanges, u.subtrees, u.inventoryCount = tree, specChanges, subtrees, inventoryCount
+	u.zone = zoneInForce(inForce, u.zone)
 	u.inUse, u.listHoldings = inUse, func() []cardseconds.Holding { return payers.listHoldings(held) }
 	if bypassesChanged {
 		select {

@@ -1,13 +1,13 @@
-// Package cardseconds keeps the card-seconds that queues have used over restarts and changes of
-// the leader, and serves them as a metric.
+// Package cardseconds keeps the card-seconds that pods have used, by day and month, over restarts and changes
+// of the leader, and serves them as a metric.
 //
 // It only reads and writes ConfigMaps. internal/cardseconds sums up.
 package cardseconds
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"sync"
 	"time"
@@ -21,21 +21,25 @@ import (
 	"cardquota.dev/operator/internal/build"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardseconds"
-	"cardquota.dev/operator/internal/metricspage"
 )
 
 // storeInterval is how often the leader stores the sums. A replica that dies loses as much of the pods
 // that end before another one leads.
 var storeInterval = build.Wait(30 * time.Second)
 
+// atRest is how often a part is stored whose sums do not grow, so that a new leader knows until when they were
+// counted.
+const atRest = 10 * time.Minute
+
 // stopTimeout bounds the last write of a replica that stops.
 const stopTimeout = 5 * time.Second
 
 // CountSource provides the cards in use by the last count, nil before the first one, what each pod holds,
-// and signals counts.
+// the time zone in which days are cut, and signals counts.
 type CountSource interface {
 	CardsInUse() map[cardseconds.Series]card.Count
 	Holdings() []cardseconds.Holding
+	TimeZone() *time.Location
 	OnCount(counted func())
 }
 
@@ -52,32 +56,42 @@ type Options struct {
 // DefaultOptions are the options of the shipped manager.
 func DefaultOptions() Options { return Options{Metrics: metrics.Registry} }
 
-// Keeper keeps the sums. It serves only what is stored: a counter that falls after a restart would
-// count as a new start, and everything would be billed again.
+// Keeper keeps the sums.
 type Keeper struct {
-	store partStore
+	store objectStore
 	log   logr.Logger
 	now   func() time.Time
 	// identity is different in every process.
 	identity string
 
-	mu    sync.Mutex
-	meter cardseconds.Meter
-	// stored are the sums of the last complete write, nil before that.
-	stored map[cardseconds.Series]float64
-	// begun are sums in use that are not in stored. They are served as zero, because Prometheus
-	// counts no increase for the value with which a series begins.
-	begun map[cardseconds.Series]bool
+	mu      sync.Mutex
+	meter   cardseconds.Meter
+	gap     gap
+	counter counter
+	// storedUntil is until when the sums of each part are counted that are stored. hasRows reports which
+	// parts have sums.
+	storedUntil [cardseconds.Parts]time.Time
+	hasRows     [cardseconds.Parts]bool
+	room        roomNumbers
 
-	gap gap
-
-	// Only the writer uses these.
+	// Only the writer uses these, or changes them.
 	isLoaded bool
-	parts    [cardseconds.Parts]part
+	parts    [cardseconds.Parts]runningPart
+	archive  archive
+	// daysDropped is the last day that stored parts call dropped.
+	daysDropped cardseconds.Period
+}
+
+// roomNumbers are what has no room.
+type roomNumbers struct {
+	// sums have no part, months no slot.
+	sums, months int
+	// droppedDays reports whether days were dropped before their time.
+	droppedDays bool
 }
 
 // Setup adds a Keeper to a manager. It runs in the leader.
-func Setup(mgr ctrl.Manager, options Options) error {
+func Setup(mgr ctrl.Manager, options Options) (*Keeper, error) {
 	k := &Keeper{
 		store: &configMaps{client: mgr.GetClient(), live: mgr.GetAPIReader(), namespace: options.Namespace},
 		log:   mgr.GetLogger().WithName("cardseconds"),
@@ -85,35 +99,33 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	}
 	host, err := os.Hostname()
 	if err != nil {
-		return fmt.Errorf("host name: %w", err)
+		return nil, fmt.Errorf("host name: %w", err)
 	}
 	k.identity = host + "_" + string(uuid.NewUUID())
-	options.Counts.OnCount(func() { k.setCounts(options.Counts.CardsInUse(), options.Counts.Holdings) })
+	options.Counts.OnCount(func() {
+		k.setCounts(options.Counts.CardsInUse(), options.Counts.Holdings, options.Counts.TimeZone())
+	})
 	if err := options.Metrics.Register(k); err != nil {
-		return fmt.Errorf("register metrics: %w", err)
+		return nil, fmt.Errorf("register metrics: %w", err)
 	}
 	if err := mgr.Add(k); err != nil {
-		return fmt.Errorf("add keeper of card-seconds: %w", err)
+		return nil, fmt.Errorf("add keeper of card-seconds: %w", err)
 	}
-	return nil
+	return k, nil
 }
 
-func (k *Keeper) setCounts(inUse map[cardseconds.Series]card.Count, holdings func() []cardseconds.Holding) {
+func (k *Keeper) setCounts(inUse map[cardseconds.Series]card.Count, holdings func() []cardseconds.Holding, zone *time.Location) {
 	if inUse == nil {
 		return // nothing was counted yet
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.meter.SetCounts(k.now(), inUse)
+	now := k.now()
+	k.meter.Advance(now)
+	k.meter.SetZone(zone)
+	k.meter.SetCounts(now, inUse)
 	k.gap.setHoldings(holdings)
-	if k.stored == nil {
-		return // what is stored may be more than zero
-	}
-	for series, count := range inUse {
-		if _, isStored := k.stored[series]; count > 0 && !isStored {
-			k.begun[series] = true
-		}
-	}
+	k.counter.begin(inUse, now)
 }
 
 // Start stores the sums until the context ends, and once more then.
@@ -122,7 +134,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 	defer ticker.Stop()
 	for {
 		if err := k.storeSums(ctx); err != nil && ctx.Err() == nil {
-			k.log.Error(err, "Card-seconds are not stored, and their metric stands still until they are")
+			k.log.Error(err, "Some card-seconds are not stored, and their metric stands still until they are")
 		}
 		select {
 		case <-ticker.C:
@@ -138,71 +150,188 @@ func (k *Keeper) Start(ctx context.Context) error {
 	}
 }
 
-// storeSums loads the sums of earlier replicas once, and writes the parts that changed.
+// storeSums loads the sums of earlier replicas once, writes the parts that changed, and the days and months that
+// are over. It tries all of them.
 func (k *Keeper) storeSums(ctx context.Context) error {
 	if err := k.loadOnce(ctx); err != nil {
 		return err
 	}
+	parts := k.advance()
+	var failures []error
+	for i := range parts {
+		failures = append(failures, k.writePart(ctx, i, &parts[i]))
+		if !k.isLoaded { // another replica has them
+			return errors.Join(failures...)
+		}
+	}
+	failures = append(failures, k.closePeriods(ctx), k.archive.dropDays(ctx, k.store, k.daysDropped))
+	return errors.Join(failures...)
+}
+
+// advance sums up until now, and returns what to store.
+func (k *Keeper) advance() [cardseconds.Parts]cardseconds.Part {
 	k.mu.Lock()
+	defer k.mu.Unlock()
 	now := k.now()
 	k.meter.Advance(now)
 	k.gap.credit(&k.meter)
-	parts, left := k.meter.Store(now)
-	sums := k.meter.Sums()
-	k.mu.Unlock()
-	for i, text := range parts {
-		if err := k.writePart(ctx, i, text); err != nil {
-			return err
+	k.room.sums = k.meter.Place()
+	k.room.droppedDays = k.meter.LacksDays()
+	if k.room.sums > 0 {
+		k.log.Info("The ConfigMaps of card-seconds are full: the sums without room would be lost at the next restart, all others are stored",
+			"configMaps", cardseconds.Parts, "sumsWithoutRoom", k.room.sums)
+	}
+
+	parts := k.meter.Texts()
+	for i := range parts {
+		k.hasRows[i] = parts[i].Rows != ""
+		if k.hasRows[i] && k.storedUntil[i].IsZero() {
+			k.storedUntil[i] = now
 		}
 	}
-	k.mu.Lock()
-	k.stored = sums
-	if k.begun == nil {
-		k.begun = map[cardseconds.Series]bool{}
-	}
-	maps.DeleteFunc(k.begun, func(series cardseconds.Series, _ bool) bool { _, isStored := sums[series]; return isStored })
-	for series := range k.gap.begun { // a new sum begins at zero, too, and shows its credit with the next write
-		delete(k.stored, series)
-		k.begun[series] = true
-	}
-	k.gap.begun = nil
-	k.mu.Unlock()
-	if left > 0 {
-		k.log.Info("The ConfigMaps of card-seconds are full: the sums without room would be lost at the next restart, all others are stored",
-			"configMaps", cardseconds.Parts, "sumsWithoutRoom", left)
-	}
-	return nil
+	return parts
 }
 
-var secondsDesc = prometheus.NewDesc("cardquota_card_seconds_total",
-	"Cards × seconds that pods have held until they ended, by queue, or by namespace for pods without a queue. It is kept over restarts of the operator and changes of the leader. A sum that has not grown for seven days is dropped.",
-	[]string{"tenant", "project", "queue", "card", "service_type", "pod_namespace"}, nil)
+// closePeriods writes the days and months that are over, each once.
+func (k *Keeper) closePeriods(ctx context.Context) error {
+	var failures []error
+	withoutRoom := 0
+	for _, key := range k.closableEntries() {
+		err := k.closePeriod(ctx, key)
+		failures = append(failures, err)
+		if errors.Is(err, errNoRoom) && !key.Period.IsDay() {
+			withoutRoom++
+		}
+	}
+
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.room.months = withoutRoom
+	if today := cardseconds.DayOf(k.now().UTC()); k.archive.entries.OldestDay() != "" && k.archive.entries.OldestDay() <= cardseconds.ExpiredDay(today) {
+		k.meter.DropDays(cardseconds.ExpiredDay(today), false)
+	}
+	return errors.Join(failures...)
+}
+
+func (k *Keeper) closableEntries() []cardseconds.EntryKey {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var keys []cardseconds.EntryKey
+	for i := range k.parts {
+		for _, period := range k.meter.ClosablePeriods(i, k.storedUntil[i]) {
+			keys = append(keys, cardseconds.EntryKey{Period: period, Part: i})
+		}
+	}
+	return keys
+}
+
+// closePeriod writes a day or a month of a part. If there is no room the oldest days are dropped, as soon as a
+// stored part says so. Without any the day itself is dropped. A month stays in its running part.
+func (k *Keeper) closePeriod(ctx context.Context, key cardseconds.EntryKey) error {
+	k.mu.Lock()
+	packed, err := k.meter.Entry(key)
+	k.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	isDropped := key.Period.IsDay() && key.Period <= k.daysDropped
+	if !isDropped {
+		err = k.archive.write(ctx, k.store, key, packed)
+	}
+
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch oldest := k.archive.entries.OldestDay(); {
+	case err == nil:
+		k.meter.Close(key)
+		if !key.Period.IsDay() {
+			k.archive.months.addEntry(key, packed)
+		}
+	case errors.Is(err, errNoRoom) && oldest != "":
+		k.meter.DropDays(oldest, true)
+	case errors.Is(err, errNoRoom) && key.Period.IsDay():
+		k.meter.DropDays(key.Period, true)
+	}
+	return err
+}
+
+// MonthlyUse returns the card-seconds of a queue in the month of an instant and in the one before, by card, and
+// until when they are counted. It is false before they are known.
+func (k *Keeper) MonthlyUse(queue string) (cardseconds.QueueMonths, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.isLoaded || !k.gap.isCredited {
+		return cardseconds.QueueMonths{}, false
+	}
+	return k.meter.QueueMonths(queue, k.archive.months.sums), true
+}
+
+// sums returns the sums of a closed month.
+func (m *months) sums(month cardseconds.Period) []map[cardseconds.Series]cardseconds.Milli {
+	var all []map[cardseconds.Series]cardseconds.Milli
+	for _, sums := range (*m)[month] {
+		all = append(all, sums)
+	}
+	return all
+}
+
+var (
+	secondsDesc = prometheus.NewDesc("cardquota_card_seconds_total",
+		"Cards × seconds that pods have held until they ended, by queue, or by namespace for pods without a queue. It is kept over restarts of the operator and changes of the leader. A sum that has not grown for seven days is dropped.",
+		[]string{"tenant", "project", "queue", "card", "service_type", "pod_namespace"}, nil)
+	storedDesc = prometheus.NewDesc("cardquota_card_seconds_stored_timestamp_seconds",
+		"Unix time until which all card-seconds are stored. A ConfigMap that cannot be written holds it back. Absent while there are none.", nil, nil)
+	roomDesc = prometheus.NewDesc("cardquota_card_seconds_without_room",
+		"What the ConfigMaps of card-seconds have no room for: sums, months of a ConfigMap that stay where they are, and 1 for days that were dropped before their time.",
+		[]string{"kind"}, nil)
+)
 
 // Metrics returns metrics like those that Setup registers, for their descriptions.
-func Metrics() []prometheus.Collector { return []prometheus.Collector{&Keeper{}} }
+func Metrics() []prometheus.Collector { return []prometheus.Collector{&Keeper{now: time.Now}} }
 
 // Describe implements prometheus.Collector.
-func (*Keeper) Describe(ch chan<- *prometheus.Desc) { ch <- secondsDesc }
+func (*Keeper) Describe(ch chan<- *prometheus.Desc) {
+	ch <- secondsDesc
+	ch <- storedDesc
+	ch <- roomDesc
+}
 
 // Collect implements prometheus.Collector.
 func (k *Keeper) Collect(ch chan<- prometheus.Metric) {
-	k.SendSeries(func(desc *prometheus.Desc, seconds float64, labels ...string) {
+	k.mu.Lock()
+	served := k.counter.served(k.now())
+	storedUntil, isStored := k.earliestStored()
+	room, isLeader := k.room, k.isLoaded
+	k.mu.Unlock()
+
+	for s, total := range served {
 		// An invalid label costs that series and not the scrape.
-		if m, err := prometheus.NewConstMetric(desc, prometheus.CounterValue, seconds, labels...); err == nil {
+		m, err := prometheus.NewConstMetric(secondsDesc, prometheus.CounterValue, float64(total)/1000, s.Tenant, s.Project, s.Queue, s.Card, s.ServiceType, s.Namespace)
+		if err == nil {
 			ch <- m
 		}
-	})
+	}
+	if isStored {
+		ch <- prometheus.MustNewConstMetric(storedDesc, prometheus.GaugeValue, float64(storedUntil.UnixMilli())/1000)
+	}
+	if isLeader {
+		days := 0.0
+		if room.droppedDays {
+			days = 1
+		}
+		for kind, value := range map[string]float64{"sums": float64(room.sums), "months": float64(room.months), "days": days} {
+			ch <- prometheus.MustNewConstMetric(roomDesc, prometheus.GaugeValue, value, kind)
+		}
+	}
 }
 
-// SendSeries implements metricspage.Sender.
-func (k *Keeper) SendSeries(send metricspage.Send) {
-	k.mu.Lock()
-	served := maps.Clone(k.stored)
-	for s := range k.begun {
-		served[s] = 0
+// earliestStored returns until when the part is stored that is furthest behind, false if none has sums.
+func (k *Keeper) earliestStored() (time.Time, bool) {
+	var earliest time.Time
+	for i, until := range k.storedUntil {
+		if k.hasRows[i] && (earliest.IsZero() || until.Before(earliest)) {
+			earliest = until
+		}
 	}
-	k.mu.Unlock()
-	for s, seconds := range served {
-		send(secondsDesc, seconds, s.Tenant, s.Project, s.Queue, s.Card, s.ServiceType, s.Namespace)
-	}
+	return earliest, !earliest.IsZero()
 }

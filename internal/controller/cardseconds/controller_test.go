@@ -1,9 +1,12 @@
 package cardseconds
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,29 +23,51 @@ import (
 
 // fakeStore is what the API server has.
 type fakeStore struct {
-	parts  [cardseconds.Parts]part
-	writes int
-	fails  error
+	objects [cardseconds.Parts + cardseconds.Slots]object
+	writes  int
+	fails   error
+	// refused are objects that cannot be written.
+	refused map[int]error
 	// losesAnswers makes each write, and fails all the same.
 	losesAnswers bool
+	// left is after how many writes all fail, 0 for never.
+	left int
 }
 
-func (s *fakeStore) read(_ context.Context, i int) (part, error) { return s.parts[i], s.fails }
+func (s *fakeStore) read(_ context.Context, i int) (object, error) {
+	read := s.objects[i]
+	read.entries = maps.Clone(read.entries)
+	return read, s.fails
+}
 
-func (s *fakeStore) write(_ context.Context, i int, p part) (string, error) {
-	if s.fails != nil {
-		return "", s.fails
+func (s *fakeStore) write(_ context.Context, i int, version string, c change) (string, error) {
+	if err := cmp.Or(s.fails, s.refused[i]); err != nil {
+		return "", err
 	}
-	if p.version != s.parts[i].version {
-		return "", apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, configMapName(i), errors.New("another version"))
+	o := &s.objects[i]
+	if version != o.version {
+		return "", apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, cardseconds.ConfigMapName(i), errors.New("another version"))
+	}
+	if s.left--; s.left == 0 {
+		s.fails = errors.New("killed")
 	}
 	s.writes++
-	p.version = fmt.Sprint(s.writes)
-	s.parts[i] = p
+	o.version = fmt.Sprint(s.writes)
+	if c.text != nil {
+		o.text, o.writer = *c.text, *c.writer
+	}
+	for key, packed := range c.entries {
+		if o.entries == nil {
+			o.entries = map[string][]byte{}
+		}
+		if o.entries[key] = packed; packed == nil {
+			delete(o.entries, key)
+		}
+	}
 	if s.losesAnswers {
 		return "", errors.New("no answer")
 	}
-	return p.version, nil
+	return o.version, nil
 }
 
 type scene struct {
@@ -54,11 +79,15 @@ type scene struct {
 	replicas int
 	// holdings are what pods hold by each count.
 	holdings []cardseconds.Holding
+	zone     *time.Location
 }
 
 func newScene(t *testing.T) *scene {
 	t.Helper()
-	s := &scene{T: t, store: &fakeStore{}, at: time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)}
+	usual := zeroTime
+	zeroTime = 0 // but in its own test
+	t.Cleanup(func() { zeroTime = usual })
+	s := &scene{T: t, store: &fakeStore{refused: map[int]error{}}, at: time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)}
 	s.restart()
 	return s
 }
@@ -72,7 +101,7 @@ func (s *scene) restart() {
 var training = cardseconds.Series{Tenant: "lab", Project: "llm", Queue: "q", Card: "A", ServiceType: "training"}
 
 func (s *scene) use(count card.Count) {
-	s.k.setCounts(map[cardseconds.Series]card.Count{training: count}, func() []cardseconds.Holding { return s.holdings })
+	s.k.setCounts(map[cardseconds.Series]card.Count{training: count}, func() []cardseconds.Holding { return s.holdings }, s.zone)
 }
 
 // useSince lets one pod hold cards since a time.
@@ -86,8 +115,8 @@ func (s *scene) expectServed(when string, want float64) {
 	s.Helper()
 	_ = s.k.storeSums(s.Context())
 	got := -1.0
-	if testutil.CollectAndCount(s.k) > 0 {
-		got = testutil.ToFloat64(s.k)
+	if total, isServed := s.k.counter.served(s.at)[training]; isServed {
+		got = float64(total) / 1000
 	}
 	check.Equal(s.T, "card-seconds "+when, want, got)
 }
@@ -125,21 +154,28 @@ func TestNothingIsServedThatIsNotStored(t *testing.T) {
 	s.expectServed("when they can", 180)
 }
 
-// TestSumsBeginAtZero: Prometheus counts no increase for the value with which a series begins.
-func TestSumsBeginAtZero(t *testing.T) {
+// TestSumsAreServedAtZeroFirst: Prometheus counts no increase for the value with which a series begins, and may
+// scrape once a minute.
+func TestSumsAreServedAtZeroFirst(t *testing.T) {
 	s := newScene(t)
+	zeroTime = 2 * time.Minute
 	s.expectServed("before the first count", -1)
 	s.use(0)
-	check.Equal(t, "series of a queue that uses nothing", 0, testutil.CollectAndCount(s.k))
+	check.Equal(t, "series of a queue that uses nothing", 0, len(s.k.counter.served(s.at)))
 	s.use(2)
-	s.at = s.at.Add(20 * time.Second)
-	check.Equal(t, "card-seconds before the first write", 0.0, testutil.ToFloat64(s.k))
-	s.expectServed("after it", 40)
-	s.use(3)
-	check.Equal(t, "card-seconds after another count", 40.0, testutil.ToFloat64(s.k))
+	for range 4 {
+		s.expectServed("in the first two minutes", 0)
+		s.at = s.at.Add(29 * time.Second)
+		s.use(2)
+	}
+	s.at = s.at.Add(4 * time.Second)
+	s.expectServed("then", 240)
+	s.restart()
+	s.expectServed("of the next leader, at once", 240)
 }
 
-func TestNothingIsWrittenAtRest(t *testing.T) {
+// TestAtRestLittleIsWritten: only until when sums were counted.
+func TestAtRestLittleIsWritten(t *testing.T) {
 	s := newScene(t)
 	s.use(1)
 	s.at = s.at.Add(time.Minute)
@@ -147,9 +183,12 @@ func TestNothingIsWrittenAtRest(t *testing.T) {
 	s.use(0)
 	s.expectServed("at rest", 60)
 	writes := s.store.writes
-	s.at = s.at.Add(time.Hour)
-	s.expectServed("an hour later", 60)
-	check.Equal(t, "writes at rest", writes, s.store.writes)
+	for range 120 {
+		s.at = s.at.Add(30 * time.Second)
+		s.use(0)
+		s.expectServed("at rest", 60)
+	}
+	check.Equal(t, "writes in an hour at rest", 6, s.store.writes-writes)
 }
 
 func TestStopStoresOnceMore(t *testing.T) {
@@ -172,4 +211,83 @@ func TestMetricIsWellFormed(t *testing.T) {
 	registry.MustRegister(s.k)
 	problems, err := testutil.GatherAndLint(registry)
 	check.That(t, err == nil && len(problems) == 0, "%v %v", problems, err)
+}
+
+// TestOnePartThatCannotBeWrittenStopsNoOther: an administrator made its ConfigMap immutable. The metric says until
+// when all sums are stored.
+func TestOnePartThatCannotBeWrittenStopsNoOther(t *testing.T) {
+	s := newScene(t)
+	s.twoParts()
+	both := map[cardseconds.Series]card.Count{seriesA: 1, seriesB: 1}
+	begun := s.at
+	s.store.refused[0] = errors.New("ConfigMap is immutable")
+	for range 60 {
+		s.at = s.at.Add(time.Minute)
+		s.k.setCounts(both, noHoldings, nil)
+		err := s.k.storeSums(t.Context())
+		check.That(t, err != nil && strings.Contains(err.Error(), "immutable"), "error %v", err)
+	}
+	check.Equal(t, "served of a", 10.0, s.served(seriesA))
+	check.Equal(t, "served of b", 10+59*60.0, s.served(seriesB))
+	check.Equal(t, "stored until", float64(begun.Unix()), s.gauge("cardquota_card_seconds_stored_timestamp_seconds"))
+	delete(s.store.refused, 0)
+	check.NoError(t, s.k.storeSums(t.Context()))
+	check.Equal(t, "served of a when it can be written", 10+59*60.0, s.served(seriesA))
+	check.Equal(t, "stored until then", float64(s.at.Unix()), s.gauge("cardquota_card_seconds_stored_timestamp_seconds"))
+}
+
+// TestALeaderThatEndsBetweenTwoPartsLosesNoGap: two sums are stored in two ConfigMaps, and no leader counts for
+// five hours. The next one ends after the first of them.
+func TestALeaderThatEndsBetweenTwoPartsLosesNoGap(t *testing.T) {
+	s := newScene(t)
+	s.twoParts()
+	begun := s.at
+	both := map[cardseconds.Series]card.Count{seriesA: 1, seriesB: 1}
+	holdings := func() []cardseconds.Holding {
+		return []cardseconds.Holding{{Series: seriesA, Count: 1, Since: begun.Add(-time.Hour)}, {Series: seriesB, Count: 1, Since: begun.Add(-time.Hour)}}
+	}
+	s.at = s.at.Add(5 * time.Hour)
+	s.restart()
+	s.store.left = cardseconds.Parts + 1 // the claims, and part 0
+	s.k.setCounts(both, holdings, nil)
+	check.That(t, s.k.storeSums(t.Context()) != nil, "it did not end")
+	s.store.fails = nil
+	s.at = s.at.Add(20 * time.Second)
+	s.restart()
+	s.k.setCounts(both, holdings, nil)
+	check.NoError(t, s.k.storeSums(t.Context()))
+	for _, series := range []cardseconds.Series{seriesA, seriesB} {
+		check.Equal(t, "served of "+series.Queue, 10+5*3600+20.0, s.served(series))
+	}
+}
+
+var (
+	seriesA = cardseconds.Series{Tenant: "a", Queue: "a", Card: "A", ServiceType: "training"}
+	seriesB = cardseconds.Series{Tenant: "b", Queue: "b", Card: "A", ServiceType: "training"}
+)
+
+func noHoldings() []cardseconds.Holding { return nil }
+
+// twoParts stores 10 card-seconds of each of two tenants, in two parts.
+func (s *scene) twoParts() {
+	for i, tenant := range []string{"a", "b"} {
+		header := fmt.Sprintf(`{"countedUntil":%q,"timeZone":"UTC","since":"2026-11-01T00:00:00Z"}`, s.at.Format(time.RFC3339))
+		row := fmt.Sprintf(`{"queue":%[1]q,"tenant":%[1]q,"type":"training","card":"A","cardSeconds":10,"at":%[2]d}`, tenant, s.at.Unix())
+		s.store.objects[i] = object{version: "1", text: header + "\n" + row + "\n"}
+	}
+	s.store.writes = 100
+}
+
+// gauge returns the value of a gauge.
+func (s *scene) gauge(name string) float64 {
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(s.k)
+	families, err := registry.Gather()
+	check.NoError(s.T, err)
+	for _, family := range families {
+		if family.GetName() == name {
+			return family.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	return -1
 }

@@ -1,42 +1,46 @@
 package cardseconds
 
 import (
+	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"cardquota.dev/operator/internal/cardseconds"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-func TestConfigMapsStoreParts(t *testing.T) {
-	const last = cardseconds.Parts - 1
+func TestConfigMapsStoreObjects(t *testing.T) {
+	last := cardseconds.Parts + cardseconds.Slots - 1
 	existing := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "volcano-system", Name: "cardquota-card-seconds-7"}}
 	api := fake.NewClientBuilder().WithObjects(existing).Build()
 	store := &configMaps{client: api, live: api, namespace: "volcano-system"}
-	empty, err := store.read(t.Context(), 0)
+	one, two, three, a, b := "one\n", "two\n", "three\n", "a", "b"
+	empty, err := store.read(t.Context(), last)
 	check.NoError(t, err)
-	check.That(t, empty == (part{}), "a part that was never written is %v", empty)
-	_, err = store.write(t.Context(), 0, part{text: "one\n", writer: "a"})
-	check.NoError(t, err)
-	created, err := store.read(t.Context(), 0) // the fake client gives it no version
-	check.NoError(t, err)
-	check.That(t, created == (part{text: "one\n", writer: "a"}), "part %v", created)
+	check.That(t, empty.version == "" && empty.isEmpty(), "a ConfigMap that does not exist is %v", empty)
 
-	first, err := store.read(t.Context(), last)
+	first, err := store.read(t.Context(), 7)
 	check.NoError(t, err)
-	second, err := store.write(t.Context(), last, part{text: "two\n", writer: "b", version: first.version})
+	second, err := store.write(t.Context(), 7, first.version, change{text: &two, writer: &b})
 	check.NoError(t, err)
-	_, err = store.write(t.Context(), last, part{text: "three\n", writer: "a", version: first.version})
+	_, err = store.write(t.Context(), 7, first.version, change{text: &three, writer: &a})
 	check.That(t, apierrors.IsConflict(err), "a write of an old version returns %v", err)
-	got, err := store.read(t.Context(), last)
+	got, err := store.read(t.Context(), 7)
 	check.NoError(t, err)
-	check.That(t, got == (part{text: "two\n", writer: "b", version: second}), "part %v", got)
-	var stored corev1.ConfigMapList
-	check.NoError(t, api.List(t.Context(), &stored, client.InNamespace("volcano-system")))
-	check.That(t, len(stored.Items) == 2 && stored.Items[0].Name == "cardquota-card-seconds-0", "ConfigMaps %v", stored.Items)
+	check.Equal(t, "running part", fmt.Sprint(object{text: two, writer: b, version: second}), fmt.Sprint(got))
+	_, err = store.write(t.Context(), 7, "", change{text: &one, writer: &a})
+	check.That(t, apierrors.IsConflict(err), "a write of a ConfigMap that another replica created returns %v", err)
+
+	version, err := store.write(t.Context(), 7, second, change{entries: map[string][]byte{"2026-10.0": []byte("x"), "2026-10-01.0": []byte("y")}})
+	check.NoError(t, err)
+	_, err = store.write(t.Context(), 7, version, change{entries: map[string][]byte{"2026-10-01.0": nil}})
+	check.NoError(t, err)
+	got, err = store.read(t.Context(), 7)
+	check.NoError(t, err)
+	check.Equal(t, "entries", map[string][]byte{"2026-10.0": []byte("x")}, got.entries)
+	check.Equal(t, "text beside them", two, got.text)
 }

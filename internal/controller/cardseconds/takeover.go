@@ -2,6 +2,7 @@ package cardseconds
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -9,63 +10,98 @@ import (
 	"cardquota.dev/operator/internal/cardseconds"
 )
 
-// part is what is stored of a part.
-type part struct {
-	text string
-	// version is the resource version of the ConfigMap, "" for a part that was never written.
-	version string
-	// writer is the identity of the replica that wrote it.
-	writer string
-	// isUncertain reports that a write failed: it may have been made all the same.
-	isUncertain bool
+// runningPart is what is known of a running part that is stored.
+type runningPart struct {
+	object
+	// rows are those of the last text that was written.
+	rows string
+	// isClaimed reports whether this replica has written it. isUncertain reports that a write failed: it
+	// may have been made all the same.
+	isClaimed, isUncertain bool
 }
 
 // maxClaims is how often a part is read again that another replica writes at the same time.
 const maxClaims = 5
 
-// loadOnce loads the sums of earlier replicas once, and claims each part with a write of its own.
+// loadOnce loads the sums of earlier replicas once, and claims each running part with a write of its own.
 // A replica that stood still past its lease and goes on cannot write any more then: its sums lack
-// what this replica stores, and count again what this replica counts.
+// what this replica stores, and count again what this replica counts. A part that cannot be written is
+// claimed later, and only its own sums are not stored meanwhile.
 func (k *Keeper) loadOnce(ctx context.Context) error {
 	if k.isLoaded {
 		return nil
 	}
-	var texts [cardseconds.Parts]string
+	if err := k.archive.load(ctx, k.store); err != nil {
+		return err
+	}
 	for i := range k.parts {
 		if err := k.claimPart(ctx, i); err != nil {
 			return err
 		}
-		texts[i] = k.parts[i].text
 	}
+
 	k.mu.Lock()
-	err := k.meter.Load(texts)
+	err := k.loadMeter()
+	k.isLoaded = true
 	k.mu.Unlock()
 	if err != nil { // an edit by hand; what can be read counts
 		k.log.Error(err, "Some stored card-seconds cannot be read and are lost")
 	}
-	k.isLoaded = true
 	return nil
 }
 
-// claimPart reads a part and writes it again with the identity of this replica.
-func (k *Keeper) claimPart(ctx context.Context, i int) error {
-	var err error
-	for range maxClaims {
-		if k.parts[i], err = k.store.read(ctx, i); err != nil {
-			return err
-		}
-		k.parts[i].writer = k.identity
-		if k.parts[i].version, err = k.store.write(ctx, i, k.parts[i]); !apierrors.IsConflict(err) {
-			return err
-		}
+// loadMeter loads what was read. The counter of a loaded sum goes on where it was.
+func (k *Keeper) loadMeter() error {
+	var failures []error
+	for _, key := range k.archive.keys() {
+		k.meter.SetClosed(key.Part, key.Period)
 	}
-	return err
+	k.counter.reset()
+	for i := range k.parts {
+		has := func(period cardseconds.Period) bool {
+			return k.archive.entries.Has(cardseconds.EntryKey{Period: period, Part: i})
+		}
+		failures = append(failures, k.meter.Load(i, k.parts[i].text, has))
+		read, _ := cardseconds.ParseRunning(k.parts[i].text) // the errors are those of Load
+		k.counter.load(i, read.Rows, k.now())
+		k.storedUntil[i] = read.Header.CountedUntil
+		k.daysDropped = max(k.daysDropped, read.Header.DaysDropped)
+	}
+	return errors.Join(failures...)
 }
 
-// writePart writes a part if it changed. After a failed write it reads who wrote the part last.
-func (k *Keeper) writePart(ctx context.Context, i int, text string) error {
+// claimPart reads a part and writes it again with the identity of this replica. It returns an error only if
+// the part cannot be read.
+func (k *Keeper) claimPart(ctx context.Context, i int) error {
+	for range maxClaims {
+		read, err := k.store.read(ctx, i)
+		if err != nil && !apierrors.IsForbidden(err) {
+			return err
+		}
+		k.parts[i] = runningPart{object: read}
+		p := &k.parts[i]
+		version, writeErr := k.store.write(ctx, i, p.version, change{text: &p.text, writer: &k.identity})
+		switch {
+		case writeErr == nil:
+			p.version, p.writer, p.isClaimed = version, k.identity, true
+			return nil
+		case apierrors.IsConflict(writeErr):
+			continue
+		}
+		p.isUncertain = true
+		k.log.Error(writeErr, "Some card-seconds cannot be stored", "part", i)
+		return nil
+	}
+	return fmt.Errorf("other replicas write ConfigMap %s all the time", cardseconds.ConfigMapName(i))
+}
+
+// writePart writes a part if its sums changed, or if it has sums and was not written for atRest. After a
+// failed write it reads who wrote the part last.
+func (k *Keeper) writePart(ctx context.Context, i int, part *cardseconds.Part) error {
 	p := &k.parts[i]
-	if p.text == text && !p.isUncertain {
+	isDue := part.CountedUntil.Sub(k.storedUntil[i]) >= atRest && part.Rows != ""
+	if p.rows == part.Rows && !p.isUncertain && !isDue {
+		k.confirmPart(i, part, false)
 		return nil
 	}
 	if p.isUncertain {
@@ -73,19 +109,34 @@ func (k *Keeper) writePart(ctx context.Context, i int, text string) error {
 		if err != nil {
 			return err
 		}
-		if stored.version != "" && stored.writer != k.identity {
+		isTaken := stored.writer != k.identity && (p.isClaimed || stored.version != p.version)
+		if stored.version != "" && isTaken {
 			k.giveUp()
 			return fmt.Errorf("%s stores them now", stored.writer)
 		}
 		p.version, p.isUncertain = stored.version, false
 	}
-	version, err := k.store.write(ctx, i, part{text: text, version: p.version, writer: k.identity})
+
+	version, err := k.store.write(ctx, i, p.version, change{text: &part.Text, writer: &k.identity})
 	if err != nil {
 		p.isUncertain = true
 		return err
 	}
-	p.text, p.version = text, version
+	p.version, p.rows, p.isClaimed = version, part.Rows, true
+	k.confirmPart(i, part, true)
 	return nil
+}
+
+// confirmPart serves the sums of a part that are stored.
+func (k *Keeper) confirmPart(i int, part *cardseconds.Part, isWritten bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.counter.confirm(i, part.Totals, k.now())
+	if !isWritten {
+		return
+	}
+	k.storedUntil[i] = part.CountedUntil
+	k.daysDropped = max(k.daysDropped, part.DaysDropped)
 }
 
 // giveUp drops all sums: another replica has them, and counts since it claimed them. If this replica
@@ -102,8 +153,6 @@ type gap struct {
 	// holdings are those of the first count of this leader.
 	holdings              []cardseconds.Holding
 	isCounted, isCredited bool
-	// begun are credited sums that were never stored.
-	begun map[cardseconds.Series]bool
 }
 
 // setHoldings keeps what pods hold by the first count.
@@ -116,6 +165,7 @@ func (g *gap) setHoldings(holdings func() []cardseconds.Holding) {
 // credit adds the gap to the loaded sums, once there are holdings.
 func (g *gap) credit(meter *cardseconds.Meter) {
 	if g.isCounted && !g.isCredited {
-		g.begun, g.holdings, g.isCredited = meter.CreditGap(g.holdings), nil, true
+		meter.CreditGap(g.holdings)
+		g.holdings, g.isCredited = nil, true
 	}
 }

@@ -1,0 +1,83 @@
+package cardseconds
+
+import (
+	"encoding/json"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
+)
+
+func TestEntriesFillTheFullestSlotWithRoom(t *testing.T) {
+	var a Archive
+	check.Equal(t, "slots of an empty archive", Slots, len(a.SlotsFor(MaxPartSize)))
+	check.Equal(t, "slots for what fits nowhere", 0, len(a.SlotsFor(MaxPartSize+1)))
+	a.Add(3, EntryKey{"2026-10-01", 0}, 500<<10)
+	a.Add(5, EntryKey{"2026-10-02", 0}, 700<<10)
+	check.Equal(t, "slot for a small one", 5, a.SlotsFor(50 << 10)[0])
+	check.Equal(t, "slot for a larger one", 3, a.SlotsFor(200 << 10)[0])
+	check.That(t, a.Has(EntryKey{"2026-10-01", 0}) && !a.Has(EntryKey{"2026-10-01", 1}), "entries %v", a.Keys(3))
+}
+
+// TestDaysAreDroppedBeforeMonths: the oldest first, in all slots.
+func TestDaysAreDroppedBeforeMonths(t *testing.T) {
+	var a Archive
+	check.Equal(t, "oldest day of an empty archive", Period(""), a.OldestDay())
+	a.Add(0, EntryKey{"2026-09", 0}, 1)
+	a.Add(0, EntryKey{"2026-10-02", 0}, 1)
+	a.Add(1, EntryKey{"2026-10-01", 1}, 1)
+	a.Add(2, EntryKey{"2026-10-01", 0}, 1)
+	check.Equal(t, "oldest day", Period("2026-10-01"), a.OldestDay())
+	check.Equal(t, "its entries", map[int][]EntryKey{1: {{"2026-10-01", 1}}, 2: {{"2026-10-01", 0}}}, a.DaysUntil("2026-10-01"))
+	a.Remove(1, EntryKey{"2026-10-01", 1})
+	a.ResetSlot(2)
+	check.Equal(t, "next day", Period("2026-10-02"), a.OldestDay())
+	a.Remove(0, EntryKey{"2026-10-02", 0})
+	check.Equal(t, "days", Period(""), a.OldestDay())
+	check.Equal(t, "entries of months", []EntryKey{{"2026-09", 0}}, a.Keys(0))
+	check.Equal(t, "expired", Period("2025-10-18"), ExpiredDay("2026-11-23"))
+}
+
+func TestEntryKeys(t *testing.T) {
+	for _, text := range []string{"2026-10-01.0", "2026-10.15"} {
+		key, ok := ParseEntryKey(text)
+		check.That(t, ok && key.String() == text, "%s is %v", text, key)
+	}
+	for _, text := range []string{"", "writer", "2026-10-01", "2026-10-01.16", "2026-10-01.-1", "2026-10-01.01", "2026-13.0", "2026-10-32.0", "2026-10-01.x"} {
+		_, ok := ParseEntryKey(text)
+		check.That(t, !ok, "%s is an entry", text)
+	}
+}
+
+func TestPeriods(t *testing.T) {
+	check.Equal(t, "the day after", Period("2026-03-01"), Period("2026-02-28").Add(1))
+	check.Equal(t, "the month before", Period("2025-12"), Period("2026-01").Add(-1))
+	check.Equal(t, "month of a day", Period("2026-01"), Period("2026-01-31").Month())
+	for _, text := range []string{"2026-2-1", "2026-02-30", "", "today"} {
+		_, err := ParseDay(text)
+		check.That(t, err != nil, "%q is a day", text)
+	}
+	_, err := ParseMonth("2026-10-01")
+	check.That(t, err != nil, "a day is a month")
+	check.Equal(t, "card-seconds", []string{"0", "1", "0.001", "1.5", "12.34"}, []string{Milli(0).String(), Milli(1000).String(), Milli(1).String(), Milli(1500).String(), Milli(12340).String()})
+}
+
+// TestLinesAreThoseOfPackageJSON: names may have any characters.
+func TestLinesAreThoseOfPackageJSON(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		text := rapid.OneOf(rapid.String(), rapid.StringMatching(`[a-z0-9-]{0,20}`))
+		r := row{
+			Queue: text.Draw(t, "queue"), Tenant: text.Draw(t, "tenant"), Project: text.Draw(t, "project"), Namespace: text.Draw(t, "namespace"),
+			ServiceType: text.Draw(t, "type"), Card: text.Draw(t, "card"), Seconds: seconds(rapid.Int64Range(0, int64(maxMilli)).Draw(t, "seconds")),
+			GrewAt: rapid.Int64Range(0, 1e10).Draw(t, "at"), Open: map[Period]seconds{},
+		}
+		for range rapid.IntRange(0, 3).Draw(t, "periods") {
+			r.Open[rapid.SampledFrom([]Period{"2026-10", "2026-10-01", "2026-11"}).Draw(t, "period")] = seconds(rapid.Int64Range(0, 1e12).Draw(t, "amount"))
+		}
+		want, err := json.Marshal(r)
+		check.NoError(t, err)
+		check.Equal(t, "line", string(want)+"\n", r.line())
+	})
+}

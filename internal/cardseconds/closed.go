@@ -1,0 +1,127 @@
+package cardseconds
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// EntryKey names an entry: what a running part had of a day or a month that is over.
+type EntryKey struct {
+	Period Period
+	Part   int
+}
+
+// String returns the key in a ConfigMap.
+func (k EntryKey) String() string { return fmt.Sprintf("%s.%d", k.Period, k.Part) }
+
+// ParseEntryKey reads the key in a ConfigMap.
+func ParseEntryKey(text string) (EntryKey, bool) {
+	period, number, found := strings.Cut(text, ".")
+	part, err := strconv.Atoi(number)
+	key := EntryKey{Period(period), part}
+	return key, found && err == nil && part >= 0 && part < Parts && key.Period.isValid() && key.String() == text
+}
+
+// ClosablePeriods returns the days and months of a part that were over at a time until which the part is stored,
+// the earliest first. So the part never has less of a day than its entry, if the operator ends in between.
+// Nothing is over before the gap before this meter is credited.
+func (m *Meter) ClosablePeriods(part int, storedUntil time.Time) []Period {
+	if !m.isCredited || storedUntil.IsZero() {
+		return nil
+	}
+	if storedUntil.After(m.at) {
+		storedUntil = m.at
+	}
+	today := dayOf(storedUntil.In(m.location()))
+	var closable []Period
+	for _, s := range m.sums {
+		if s.part != part {
+			continue
+		}
+		for period := range s.open {
+			if period < today[:len(period)] && !slices.Contains(closable, period) {
+				closable = append(closable, period)
+			}
+		}
+	}
+	slices.Sort(closable)
+	return closable
+}
+
+// entryLimit bounds an entry that is read, when it is unpacked.
+const entryLimit = 16 << 20
+
+// Entry returns what a part has of a day or month, packed, and whose it is.
+func (m *Meter) Entry(key EntryKey) ([]byte, error) {
+	var packed bytes.Buffer
+	writer, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	for _, series := range m.sorted() {
+		s := m.sums[series]
+		if amount := s.open[key.Period]; s.part == key.Part && amount > 0 {
+			r := newRow(series, amount)
+			if _, err := io.WriteString(writer, r.line()); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := writer.Close(); err != nil {
+		return nil, err
+	}
+	return packed.Bytes(), nil
+}
+
+// ParseEntry reads an entry. It returns an error for lines that it cannot read, and reads the others.
+func ParseEntry(packed []byte) (map[Series]Milli, error) {
+	reader, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(reader, entryLimit))
+	if err != nil {
+		return nil, err
+	}
+	sums := map[Series]Milli{}
+	var unreadable []error
+	for line := range bytes.Lines(text) {
+		var r row
+		if err := json.Unmarshal(line, &r); err != nil {
+			unreadable = append(unreadable, err)
+			continue
+		}
+		sums[r.series()] = min(sums[r.series()]+Milli(r.Seconds), maxMilli)
+	}
+	return sums, errors.Join(unreadable...)
+}
+
+// Close takes a day or a month out of its part, after its entry was written.
+func (m *Meter) Close(key EntryKey) {
+	m.SetClosed(key.Part, key.Period)
+	for _, s := range m.sums {
+		if s.part == key.Part {
+			delete(s.open, key.Period)
+		}
+	}
+}
+
+// LacksDays reports whether days of this month or of the last one were dropped, because there was no room.
+func (m *Meter) LacksDays() bool {
+	lastMonth := dayOf(m.at.In(m.location())).Month().Add(-1)
+	return m.lackedRoom && m.daysDropped.Month() >= lastMonth
+}
+
+// DropDays records in all running parts that the days until this one will be dropped.
+func (m *Meter) DropDays(last Period, lacksRoom bool) {
+	m.daysDropped = max(m.daysDropped, last)
+	m.lackedRoom = m.lackedRoom || lacksRoom
+}

@@ -1,0 +1,170 @@
+package cardseconds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"cardquota.dev/operator/internal/cardseconds"
+)
+
+// errNoRoom reports that no ConfigMap has room for an entry.
+var errNoRoom = errors.New("no ConfigMap has room")
+
+// archive writes entries of days and months that are over into the slots. Only the writer uses it.
+type archive struct {
+	entries cardseconds.Archive
+	slots   [cardseconds.Slots]slot
+	// months are the sums of the last months. Reading them needs the lock of the Keeper.
+	months months
+}
+
+// slot is what is known of a ConfigMap of the archive.
+type slot struct {
+	version string
+	// isStale reports that it must be read before it is written.
+	isStale bool
+}
+
+// slotNumber returns the number of the ConfigMap of a slot.
+func slotNumber(i int) int { return cardseconds.Parts + i }
+
+// load reads which entries there are. A slot that the operator may not read is not used.
+func (a *archive) load(ctx context.Context, store objectStore) error {
+	*a = archive{}
+	for i := range a.slots {
+		if err := a.readSlot(ctx, store, i, &a.months); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readSlot reads a slot, and the months that it has into kept, if that is not nil.
+func (a *archive) readSlot(ctx context.Context, store objectStore, i int, kept *months) error {
+	read, err := store.read(ctx, slotNumber(i))
+	if apierrors.IsForbidden(err) {
+		a.slots[i].isStale = true
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	a.slots[i] = slot{version: read.version}
+	a.entries.ResetSlot(i)
+	for text, packed := range read.entries {
+		key, isEntry := cardseconds.ParseEntryKey(text)
+		if !isEntry {
+			continue
+		}
+		a.entries.Add(i, key, len(packed))
+		if !key.Period.IsDay() && kept != nil {
+			kept.addEntry(key, packed)
+		}
+	}
+	return nil
+}
+
+// keys returns all entries.
+func (a *archive) keys() []cardseconds.EntryKey {
+	var keys []cardseconds.EntryKey
+	for i := range a.slots {
+		keys = append(keys, a.entries.Keys(i)...)
+	}
+	return keys
+}
+
+// maxTries is in how many slots an entry is tried at a time.
+const maxTries = 3
+
+// write stores an entry in a slot with room. If one cannot be written, the next one is tried.
+func (a *archive) write(ctx context.Context, store objectStore, key cardseconds.EntryKey, packed []byte) error {
+	if a.entries.Has(key) {
+		return nil
+	}
+	var failures []error
+	for _, i := range a.entries.SlotsFor(len(packed)) {
+		if len(failures) == maxTries {
+			break
+		}
+		if a.slots[i].isStale {
+			if err := a.readSlot(ctx, store, i, nil); err != nil {
+				failures = append(failures, err)
+				continue
+			}
+			if a.entries.Has(key) { // the answer of an earlier write was lost
+				return nil
+			}
+		}
+		version, err := store.write(ctx, slotNumber(i), a.slots[i].version, change{entries: map[string][]byte{key.String(): packed}})
+		if err != nil {
+			a.slots[i].isStale = true
+			failures = append(failures, err)
+			continue
+		}
+		a.slots[i].version = version
+		a.entries.Add(i, key, len(packed))
+		return nil
+	}
+	if len(failures) == 0 {
+		return fmt.Errorf("%w for entry %s", errNoRoom, key)
+	}
+	return errors.Join(failures...)
+}
+
+// dropDays removes the days until one.
+func (a *archive) dropDays(ctx context.Context, store objectStore, last cardseconds.Period) error {
+	var failures []error
+	for i, keys := range a.entries.DaysUntil(last) {
+		removed := map[string][]byte{}
+		for _, key := range keys {
+			removed[key.String()] = nil
+		}
+		version, err := store.write(ctx, slotNumber(i), a.slots[i].version, change{entries: removed})
+		if err != nil {
+			failures = append(failures, err, a.readSlot(ctx, store, i, nil))
+			continue
+		}
+		a.slots[i].version = version
+		for _, key := range keys {
+			a.entries.Remove(i, key)
+		}
+	}
+	return errors.Join(failures...)
+}
+
+// months are the sums of the last months that are closed.
+type months map[cardseconds.Period]map[cardseconds.EntryKey]map[cardseconds.Series]cardseconds.Milli
+
+// keptMonths is how many closed months are kept in memory.
+const keptMonths = 2
+
+// addEntry keeps an entry of a month if it is one of the last.
+func (m *months) addEntry(key cardseconds.EntryKey, packed []byte) {
+	if *m == nil {
+		*m = months{}
+	}
+	newest := key.Period
+	for period := range *m {
+		newest = max(newest, period)
+	}
+	oldest := newest.Add(1 - keptMonths)
+	if key.Period < oldest {
+		return
+	}
+	sums, err := cardseconds.ParseEntry(packed)
+	if err != nil { // the report says so
+		return
+	}
+	if (*m)[key.Period] == nil {
+		(*m)[key.Period] = map[cardseconds.EntryKey]map[cardseconds.Series]cardseconds.Milli{}
+	}
+	(*m)[key.Period][key] = sums
+	for period := range *m {
+		if period < oldest {
+			delete(*m, period)
+		}
+	}
+}
