@@ -49,6 +49,12 @@ func (f *prometheusFlags) addFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.skipVerification, "prometheus-insecure-tls", false, "Do not check the certificate of --prometheus.")
 }
 
+// isSet reports whether the user names a Prometheus.
+func (f *prometheusFlags) isSet() bool {
+	isFlag := f.address != "" || f.service != "" || f.tokenFile != "" || f.caFile != "" || f.skipVerification
+	return isFlag || os.Getenv(prometheusVariable) != ""
+}
+
 // prometheusConnection is a client of Prometheus, and how messages name it.
 type prometheusConnection struct {
 	client api.Client

@@ -27,31 +27,33 @@ type reportOptions struct {
 	matchers        []string
 	prices          string
 	prometheus      prometheusFlags
+	namespace       string
 }
 
 func (p *program) newReportCommand() *cobra.Command {
-	options := reportOptions{by: string(bill.ByTenant)}
+	options := reportOptions{by: string(bill.ByTenant), namespace: defaultSystemNamespace}
 	cmd := &cobra.Command{
 		Use:   "report",
 		Short: "Show card-hours and their price, by tenant, card and service type",
-		Long: paragraphs("Shows how many card-hours each tenant used, by card and service type, and what they cost. The numbers are those of "+carduse.Counter+", which the operator counts and Prometheus keeps.",
-			"The default is this month so far. Nothing is estimated: use counts when Prometheus has its sample, at most a minute or two late, so reports of times that follow each other add up. If Prometheus lacks samples, the report says when.",
+		Long: paragraphs("Shows how many card-hours each tenant used, by card and service type, and what they cost. The numbers are the sums of days and months that the operator stores in its ConfigMaps. The default is this month so far. Days begin in spec.billingTimeZone of the ServiceTypePolicy.",
+			"With --prometheus, --service or "+prometheusVariable+" the numbers are those of "+carduse.Counter+" in Prometheus, also for parts of a day. Use counts when Prometheus has its sample, at most a minute or two late. If Prometheus lacks samples, the report says when.",
 			"Card-hours are rounded to three decimals. An amount is the rounded card-hours × the price, rounded half away from zero, and the total is the sum of what the rows show."),
-		Example: "  kubectl cardquota report --service monitoring/prometheus-k8s:9090\n  CARDQUOTA_PROMETHEUS=http://localhost:9090 kubectl cardquota report\n  kubectl cardquota report --month 2026-10 --prices prices.yaml\n" +
-			"  kubectl cardquota report --from 2026-10-01 --to 2026-11-01 --by project -o csv",
+		Example: "  kubectl cardquota report\n  kubectl cardquota report --month 2026-10 --prices prices.yaml\n  kubectl cardquota report --from 2026-10-01 --to 2026-10-08 --by project -o csv\n" +
+			"  kubectl cardquota report --service monitoring/prometheus-k8s:9090 --from 24h",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return p.showReport(cmd.Context(), options) },
 	}
 	p.addOutputFlag(cmd, output.CSV)
 	flags := cmd.Flags()
-	flags.StringVar(&options.from, "from", "", "Begin of the report: 2026-10-01 (midnight of your time zone), 2026-10-01T08:00:00+02:00, or a time before now such as 30d or 24h.")
-	flags.StringVar(&options.to, "to", "", "End of the report, as --from. Default: now.")
-	flags.StringVar(&options.month, "month", "", "Report of a month, such as 2026-10, in your time zone.")
+	flags.StringVar(&options.from, "from", "", "First day of the report, such as 2026-10-01. From Prometheus also 2026-10-01T08:00:00+02:00, or a time before now such as 30d or 24h; a day begins in your time zone there.")
+	flags.StringVar(&options.to, "to", "", "End of the report, as --from; this day is not in it. Default: now.")
+	flags.StringVar(&options.month, "month", "", "Report of a month, such as 2026-10.")
 	flags.StringVar(&options.by, "by", options.by, "What has a row of its own, for each card and service type: "+output.JoinWords(bill.Groupings, "or")+".")
 	flags.StringSliceVar(&options.tenants, "tenant", nil, "Show only this tenant. May be repeated.")
 	flags.StringArrayVar(&options.matchers, "match", nil, "Use only series with this label, such as cluster=\"east\", where Prometheus has several clusters. May be repeated.")
 	flags.StringVar(&options.prices, "prices", "", "A file with the price of an hour of each card.")
 	options.prometheus.addFlags(cmd)
+	p.addSystemNamespaceFlag(cmd, &options.namespace)
 	mustSucceed(cmd.RegisterFlagCompletionFunc("by", fixedCompletions(bill.Groupings)))
 	mustSucceed(cmd.RegisterFlagCompletionFunc("month", p.completeMonths))
 	mustSucceed(cmd.RegisterFlagCompletionFunc("tenant", p.completeTenants))
@@ -73,10 +75,29 @@ func (p *program) showReport(ctx context.Context, options reportOptions) error {
 		}
 	}
 	var err error
-	if in.Window, err = carduse.ParseWindow(options.from, options.to, options.month, p.now()); err != nil {
+	if in.Prices, err = readPrices(options.prices); err != nil {
 		return err
 	}
-	if in.Prices, err = readPrices(options.prices); err != nil {
+	read := p.readPrometheus
+	if !options.prometheus.isSet() {
+		read = p.readSums
+	}
+	if err := read(ctx, options, &in); err != nil {
+		return err
+	}
+	document := bill.NewDocument(in)
+	if p.format != output.CSV {
+		return p.print(document, document.Write)
+	}
+	if err := document.WriteCSV(p.streams.Out); err != nil {
+		return err
+	}
+	return output.WriteNotes(p.streams.ErrOut, document.Notes)
+}
+
+// readPrometheus fills a report with the counter that Prometheus keeps.
+func (p *program) readPrometheus(ctx context.Context, options reportOptions, in *bill.Input) (err error) {
+	if in.Window, err = carduse.ParseWindow(options.from, options.to, options.month, p.now()); err != nil {
 		return err
 	}
 	connection, err := p.connectPrometheus(options.prometheus)
@@ -90,14 +111,7 @@ func (p *program) showReport(ctx context.Context, options reportOptions) error {
 	if !in.Use.HasSamples {
 		return fmt.Errorf("%s has no sample of %s in this time: check whether it scrapes the operator (config/prometheus), for how long it keeps samples, and --match", connection.name, carduse.Counter)
 	}
-	document := bill.NewDocument(in)
-	if p.format != output.CSV {
-		return p.print(document, document.Write)
-	}
-	if err := document.WriteCSV(p.streams.Out); err != nil {
-		return err
-	}
-	return output.WriteNotes(p.streams.ErrOut, document.Notes)
+	return nil
 }
 
 // explainSeveral says how to choose one of several programs that export the counter.

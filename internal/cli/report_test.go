@@ -140,7 +140,7 @@ func TestReportErrors(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no Prometheus":       {nil, "say where Prometheus is: --prometheus URL"},
+		"no sums":             {nil, "namespace volcano-system has no card-seconds"},
 		"no URL":              {[]string{"--prometheus", "prometheus:9090"}, "--prometheus is no URL"},
 		"no service":          {[]string{"--service", "prometheus:9090"}, "write NAMESPACE/NAME:PORT"},
 		"path in a service":   {[]string{"--service", "monitoring/../secrets:9090"}, "write NAMESPACE/NAME:PORT"},

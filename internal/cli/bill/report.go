@@ -83,6 +83,8 @@ type Input struct {
 	Tenants []string
 	// Prices may be nil.
 	Prices *Prices
+	// Notes say what the numbers lack.
+	Notes []string
 }
 
 const hourDecimals = 3
@@ -132,9 +134,9 @@ func NewDocument(in Input) Document {
 	d.isKnown = !in.knowsNothing()
 	if unknown := in.unknownTenants(); d.isKnown && len(unknown) > 0 {
 		d.isKnown = len(unknown) < len(in.Tenants)
-		d.Notes = append(d.Notes, "Prometheus has no series of tenant "+strings.Join(unknown, ", ")+" in this time. Check how --tenant is written.")
+		d.Notes = append(d.Notes, "There is no sum of tenant "+strings.Join(unknown, ", ")+" in this time. Check how --tenant is written.")
 	}
-	d.Notes = append(d.Notes, in.sampleNotes()...)
+	d.Notes = append(append(d.Notes, in.Notes...), in.sampleNotes()...)
 	return d
 }
 

@@ -148,7 +148,7 @@ func TestNotes(t *testing.T) {
 		"no samples": {func(in *Input) { in.Use.Gaps, in.Tenants = []carduse.Gap{gap(0, 48)}, []string{"labb"} }, []string{
 			"Prometheus has no samples of this time, so nothing is known: either it did not scrape the operator, or no card had been used for seven days."}},
 		"unknown tenants": {func(in *Input) { in.Tenants = []string{"chat", "labb"} }, []string{
-			`Prometheus has no series of tenant "labb" in this time. Check how --tenant is written.`}},
+			`There is no sum of tenant "labb" in this time. Check how --tenant is written.`}},
 	} {
 		in := inputOf(use)
 		tc.change(&in)
