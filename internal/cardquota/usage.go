@@ -215,7 +215,7 @@ func (c *counter) countPod(pod *corev1.Pod) {
 	}
 	t := c.usageFor(queue)
 	isAllowed := c.allowsNamespace(queue, pod.Namespace)
-	if (charge != nil && len(charge.Cards) > 0) || (ours && (holds || isAllowed)) {
+	if isMember(charge, ours, isAllowed) {
 		t.usage.Members++
 	}
 	switch {
@@ -224,6 +224,13 @@ func (c *counter) countPod(pod *corev1.Pod) {
 	case workload.IsPending(pod) && isAllowed && c.allowsAbove(queue, pod.Namespace):
 		c.countPending(t, queue, pod, group, facts)
 	}
+}
+
+// isMember reports whether a pod keeps its queue from being deleted: it holds cards of the queue, or our
+// scheduler may give it some. charge is nil for a pod that holds nothing.
+func isMember(charge *quota.Charge, ours, isAllowed bool) bool {
+	holdsCards := charge != nil && len(charge.Cards) > 0
+	return holdsCards || (ours && (charge != nil || isAllowed))
 }
 
 // addEnding adds a pod that is terminating and may have its cards still.
