@@ -262,7 +262,8 @@ func (w *simulation) checkReclaimedForOne(now *sessionView, g *group, reclaimer 
 	key := g.name + " for " + by.name
 	w.reclaimed[key] = made
 	isAgain := known && made.wantsAgain(last) && w.hasStartedSince(g, last) && time.Since(last.at) < minRestartInterval
-	if w.quiet && isAgain && !now.isOvertaken(by, last) && !slices.ContainsFunc(last.nodes, w.isUnavailable) {
+	isDisturbed := w.disturbed.After(last.at) // a quota that was lowered in between gives the cards back
+	if w.quiet && isAgain && !isDisturbed && !now.isOvertaken(by, last) && !slices.ContainsFunc(last.nodes, w.isUnavailable) {
 		return fmt.Sprintf("taken twice: %s, after %s", key, time.Since(last.at))
 	}
 	return ""

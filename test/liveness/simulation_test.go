@@ -206,12 +206,13 @@ const (
 func (w *simulation) run(wait func()) string {
 	last := w.script.lastSession()
 	for session := 1; ; session++ {
-		w.server.session = session
 		if session > last+promptSessions {
 			w.actBetweenSessions(wait)
 		} else {
+			w.server.session = session
 			time.Sleep(w.period)
 		}
+		w.server.session = session
 		wait()
 		for _, step := range w.script.stepsOf(session) {
 			w.applyStep(step)
@@ -234,7 +235,8 @@ func (w *simulation) run(wait func()) string {
 	}
 }
 
-// actBetweenSessions waits for the next slow session. Controllers and kubelets act meanwhile.
+// actBetweenSessions waits for the next slow session. Controllers and kubelets act meanwhile. What the last
+// session deletes counts as deleted in it: a slow session more is longer than freed cards are kept.
 func (w *simulation) actBetweenSessions(wait func()) {
 	time.Sleep(reactionPeriod)
 	wait()

@@ -3,6 +3,7 @@ package liveness
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 )
@@ -171,6 +172,39 @@ func (w *simulation) takenIn(v *sessionView, queue, card string) (sum, largest i
 	return sum, largest
 }
 
+// isLeftOver reports whether cards beyond what a queue deserves are left over from the victims of a session:
+// the queue needed each of them for what it deserves, some of them go only as whole gangs, and only elastic
+// pods borrow what that leaves.
+func (w *simulation) isLeftOver(v *sessionView, card string, needed, beyond, elastic int64) bool {
+	sum, least := int64(0), int64(math.MaxInt64)
+	for _, g := range v.groups {
+		unit := int64(0)
+		for _, p := range g.leaving {
+			if !w.taken[p.uid] || v.cardOf(p) != card {
+				continue
+			}
+			sum += int64(p.cards)
+			unit += int64(p.cards)
+			if len(g.placed) > 0 { // it could keep this pod
+				least = min(least, int64(p.cards))
+			}
+		}
+		if unit > 0 {
+			least = min(least, unit)
+		}
+	}
+	return sum-least < needed && beyond <= min(sum-needed, elastic)
+}
+
+// elasticCards returns the cards of the pipelined pods that a group does not need for its minimum.
+func (g *group) elasticCards() (sum int64) {
+	needed := min(max(0, g.min-len(g.placed)), len(g.promised))
+	for _, p := range g.promised[needed:] {
+		sum += int64(p.cards)
+	}
+	return sum
+}
+
 // checkTreeReclaimers checks the only reclaimer of a session: its queue stays within what it
 // deserves, and so do its ancestors below the farthest victim unless they release cards
 // themselves; and no victim is farther than needed.
@@ -196,7 +230,8 @@ func (w *simulation) checkTreeReclaimers(v *sessionView, victims map[string]int)
 			taken, _ := w.takenIn(v, name, card)
 			before := v.tree.UsedIn(name, v.treeUse(card, placedPods)) + taken
 			holds, deserved := v.tree.UsedIn(name, claimed), v.tree.Queue(name).Deserved[card]
-			if holds > deserved && (i == 0 || holds > before) {
+			needed := deserved - (before - taken)
+			if holds > deserved && (i == 0 || holds > before) && !w.isLeftOver(v, card, needed, holds-deserved, by.elasticCards()) {
 				return fmt.Sprintf("evicted in order to borrow: queue %s will hold %d of %s for %s, and deserves %d", name, holds, card, by.name, deserved)
 			}
 		}

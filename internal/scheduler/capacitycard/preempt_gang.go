@@ -391,5 +391,5 @@ func (p *plugin) elasticPodsSuffice(preemptor *api.TaskInfo, node *api.NodeInfo,
 	candidates, breaks := p.preemptionCandidates(preemptor, offered)
 	candidates = slices.DeleteFunc(candidates, func(candidate *api.TaskInfo) bool { return breaks[candidate.UID] })
 	_, victims, useful := p.selectVictims(preemptor, node, name, candidates, nil)
-	return useful && !p.exceedsEvictionHeadroom(queue, name, victims) && p.ssn.PredicateForPreemptAction(preemptor, node) == nil
+	return useful && !p.exceedsEvictionHeadroom(queue, name, victims) && !p.isRefusedIgnoringQuota(preemptor, node)
 }

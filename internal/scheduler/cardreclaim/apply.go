@@ -182,7 +182,11 @@ func (s *reclaimSession) pipelineTask(task *api.TaskInfo, node *api.NodeInfo, ev
 	if !task.InitResreq.LessEqual(node.FutureIdle(), api.Zero) {
 		return fmt.Errorf("node has too little for %s", task.InitResreq)
 	}
-	if err := stmt.Pipeline(task, node.Name, evicted); err != nil {
+	// Volcano tries the nominated node of a pod first, and writes another one only after evictions. A gang
+	// that is placed anew would not start as long as one of its pods takes its old node from another one.
+	nominated := task.Pod.Status.NominatedNodeName
+	isMoved := nominated != "" && nominated != node.Name
+	if err := stmt.Pipeline(task, node.Name, evicted || isMoved); err != nil {
 		if undo := stmt.UnPipeline(task); undo != nil {
 			klog.ErrorS(undo, "Placement could not be undone", "pod", klog.KObj(task.Pod))
 		}
