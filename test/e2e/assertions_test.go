@@ -154,6 +154,21 @@ func (s *scene) wantReason(name, sentence string) {
 	}).Should(Succeed())
 }
 
+// wantBlocked waits until the status of a CardQuota lists a workload as blocked, with a message that
+// contains the sentence.
+func (s *scene) wantBlocked(quota, sentence, workload string) {
+	s.Helper()
+	s.Eventually(func() []string {
+		var named []string
+		for _, b := range s.cardQuota(quota).Status.Blocked {
+			if strings.Contains(b.Message, sentence) {
+				named = append(named, b.Workload.Kind+"/"+b.Workload.Name)
+			}
+		}
+		return named
+	}).Should(ContainElement(workload))
+}
+
 // wantGroupReason waits for an event on the PodGroup of a vcjob without pods, and for a condition
 // with the same message.
 func (s *scene) wantGroupReason(job, sentence string) {
