@@ -320,7 +320,7 @@ func (p *plugin) isEvictable(task *api.TaskInfo) bool {
 func (p *plugin) allocatableInAttempt(r checkInput, attempt *preemptionAttempt) bool {
 	released := p.releasedBy(r.job.Queue, p.preemption.tasksToComplete()...)
 	r.released = &released
-	if attempt.refused || p.runChecks(podChecks, r) != nil || attempt.node == "" && p.isKeptNodeFor(r) {
+	if attempt.refused || p.runChecks(podChecks, r) != nil || (attempt.node == "" && p.isKeptNodeFor(r)) {
 		return false
 	}
 	for _, victim := range attempt.conflicting {

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/volcano/pkg/scheduler/api"
@@ -68,7 +70,8 @@ func (p *plugin) mayPreemptOnceEnqueued(job *api.JobInfo) bool {
 
 // announcesNeverToPreempt reports whether some pod of a job without pods will have the preemption
 // policy Never: that of its template, else of its PriorityClass, as the API server sets it. A pod of
-// a Volcano job has the class of the job unless its template names one.
+// a Volcano job has the class of the job unless its template names one. A pod without a class gets the
+// default one of the cluster.
 func (p *plugin) announcesNeverToPreempt(job *api.JobInfo) bool {
 	class := job.PodGroup.Spec.PriorityClassName
 	owner := workload.VCJobOwner(&job.PodGroup.PodGroup)
@@ -85,10 +88,29 @@ func (p *plugin) announcesNeverToPreempt(job *api.JobInfo) bool {
 	})
 }
 
-// isNeverClass reports whether pods of a PriorityClass never preempt, false for an unknown one.
+// isNeverClass reports whether pods of a PriorityClass never preempt, false for an unknown one. "" is the
+// default class of the cluster.
 func (p *plugin) isNeverClass(name string) bool {
 	class := p.priorityClass(name)
+	if name == "" {
+		class = p.defaultPriorityClass()
+	}
 	return class != nil && ptr.Deref(class.PreemptionPolicy, "") == corev1.PreemptNever
+}
+
+// defaultPriorityClass returns the class of pods that name none, nil if they have no class. Of several
+// default classes the API server takes the lowest.
+func (p *plugin) defaultPriorityClass() (lowest *schedulingv1.PriorityClass) {
+	classes, err := p.ssn.InformerFactory().Scheduling().V1().PriorityClasses().Lister().List(labels.Everything())
+	if err != nil {
+		return nil
+	}
+	for _, class := range classes {
+		if class.GlobalDefault && (lowest == nil || class.Value < lowest.Value) {
+			lowest = class
+		}
+	}
+	return lowest
 }
 
 // preemptableUsageFor returns what jobs of lower priority use in a queue and may give as a

@@ -103,10 +103,12 @@ func TestVotesCountNothingForAnnouncedPodsThatNeverPreempt(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		isVCJob bool
 		// class and policy are those of the template.
-		class    string
-		policy   *corev1.PreemptionPolicy
-		group    string // the class of the PodGroup
-		enqueued bool
+		class  string
+		policy *corev1.PreemptionPolicy
+		group  string // the class of the PodGroup
+		// isDefault makes the class that never preempts the default one, beside a higher one that does.
+		isDefault bool
+		enqueued  bool
 	}{
 		"a vcjob":                                  {isVCJob: true, group: "high", enqueued: true},
 		"a vcjob with a template that does not":    {isVCJob: true, group: "high", policy: &never},
@@ -116,6 +118,10 @@ func TestVotesCountNothingForAnnouncedPodsThatNeverPreempt(t *testing.T) {
 		"a template that does, whatever the class": {isVCJob: true, group: "polite", policy: &lower, enqueued: true},
 		"a PodGroup":                               {group: "high", enqueued: true},
 		"a PodGroup with a class that does not":    {group: "polite"},
+		"a vcjob of a default class that does not": {isVCJob: true, isDefault: true},
+		"a PodGroup of such a default class":       {isDefault: true},
+		"a class beside such a default class":      {isVCJob: true, isDefault: true, group: "high", enqueued: true},
+		"no class":                                 {isVCJob: true, enqueued: true},
 	}) {
 		s := newScene(t, `node a A; queue q {"A":8} cpu=1000; low q 8: a*8 class=low; j q 1: phase=Pending least=1 class=high`)
 		vcJob := newVCJob("j", "u", "A:1")
@@ -125,7 +131,10 @@ func TestVotesCountNothingForAnnouncedPodsThatNeverPreempt(t *testing.T) {
 		s.m.evictionPolicies = s.evictionPolicyOf
 		s.openSession()
 		classes := s.Ssn.InformerFactory().Scheduling().V1().PriorityClasses().Informer().GetIndexer()
-		check.NoError(t, classes.Add(&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "polite"}, Value: 1, PreemptionPolicy: &never}))
+		polite := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "polite"}, Value: 1, PreemptionPolicy: &never, GlobalDefault: tc.isDefault}
+		eager := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "eager"}, Value: 2, PreemptionPolicy: &lower, GlobalDefault: tc.isDefault}
+		check.NoError(t, classes.Add(polite))
+		check.NoError(t, classes.Add(eager))
 		job := s.Job("j")
 		job.PodGroup.Spec.PriorityClassName = tc.group
 		if tc.isVCJob {

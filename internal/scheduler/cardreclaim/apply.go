@@ -183,7 +183,7 @@ func (s *reclaimSession) pipelineTask(task *api.TaskInfo, node *api.NodeInfo, ev
 		return fmt.Errorf("node has too little for %s", task.InitResreq)
 	}
 	// Volcano tries the nominated node of a pod first, and writes another one only after evictions. A gang
-	// that is placed anew would not start as long as one of its pods takes its old node from another one.
+	// that gets other nodes would not start as long as one of its pods takes its old node from another one.
 	nominated := task.Pod.Status.NominatedNodeName
 	isMoved := nominated != "" && nominated != node.Name
 	if err := stmt.Pipeline(task, node.Name, evicted || isMoved); err != nil {

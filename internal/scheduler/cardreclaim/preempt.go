@@ -55,7 +55,7 @@ func (p *Preempt) Execute(ssn *framework.Session) {
 	s := &reclaimSession{ssn: ssn, policy: policy, action: p.reclaim, now: policy.Now()}
 	s.completePartialEvictions(PreemptName)
 	began := p.reclaim.clock()
-	if conf.EnabledActionMap[Name] && p.reclaim.rests(ssn.UID) || began.Before(p.restsUntil) {
+	if (conf.EnabledActionMap[Name] && p.reclaim.rests(ssn.UID)) || began.Before(p.restsUntil) {
 		return
 	}
 	defer policy.AssumeEvicted()()
