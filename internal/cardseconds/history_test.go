@@ -3,6 +3,7 @@ package cardseconds
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -117,119 +118,152 @@ func seriesOf(queue string) Series {
 	return Series{Tenant: "lab", Project: "llm", Queue: queue, Card: "NVIDIA-H200", ServiceType: "training"}
 }
 
+// history is what leaders count one after the other, and the same naively.
+type history struct {
+	*rapid.T
+	zone   *time.Location
+	now    time.Time
+	queues []string
+	counts map[Series]card.Count
+	disk   *disk
+	meter  *Meter
+	// want is what the leader has, kept what is stored, each sum until its own time.
+	want, kept naive
+	keptUntil  map[Series]time.Time
+}
+
+func newHistory(t *rapid.T) *history {
+	h := &history{
+		T: t, zone: drawZone(t), now: drawStart(t), queues: []string{"a", "b", "c"}, counts: map[Series]card.Count{},
+		disk: &disk{entries: map[EntryKey][]byte{}}, meter: &Meter{}, want: naive{}, kept: naive{}, keptUntil: map[Series]time.Time{},
+	}
+	h.drawCounts(1)
+	h.meter.CreditGap(nil)
+	h.run(1)
+	h.store(never, never)
+	return h
+}
+
+func (h *history) count() {
+	h.meter.SetZone(h.zone)
+	h.meter.SetCounts(h.now, h.counts)
+}
+
+// drawCounts counts other cards from now on.
+func (h *history) drawCounts(least int) {
+	for _, queue := range h.queues {
+		h.counts[seriesOf(queue)] = card.Count(rapid.IntRange(least, 9).Draw(h.T, queue))
+	}
+	h.count()
+}
+
+func (h *history) run(minutes int) {
+	for range minutes {
+		next := h.now.Add(time.Minute)
+		for series, n := range h.counts {
+			h.want.add(series, n, h.now, next, h.zone)
+		}
+		h.now = next
+		h.count()
+	}
+}
+
+func (h *history) store(fails, entryFails func(int) bool) {
+	h.disk.store(h, h.meter, fails, entryFails)
+	for series, s := range h.meter.sums {
+		if !fails(s.part) {
+			h.kept[series], h.keptUntil[series] = h.want.clone()[series], h.now
+		}
+	}
+}
+
+// lead lets another leader count, after a time without one in which some pods ended.
+func (h *history) lead() {
+	h.now = h.now.Add(time.Duration(rapid.IntRange(0, 30*3600).Draw(h.T, "seconds without a leader")) * time.Second)
+	h.meter = h.disk.load(h)
+	h.want = h.kept.clone()
+	var holdings []Holding
+	for _, queue := range h.queues {
+		series := seriesOf(queue)
+		n := h.counts[series]
+		if n == 0 || rapid.Bool().Draw(h.T, "ended") {
+			h.counts[series] = 0
+			continue
+		}
+		since := h.now.Add(-time.Duration(rapid.IntRange(0, 40*3600).Draw(h.T, "held for")) * time.Second)
+		holdings = append(holdings, Holding{series, n, since})
+		from := slices.MaxFunc([]time.Time{h.keptUntil[series], since, h.now.Add(-maxGap)}, time.Time.Compare)
+		h.want.add(series, n, from, h.now, h.zone)
+	}
+	h.count()
+	h.meter.CreditGap(holdings)
+}
+
+// wanted returns the sums of days or months that are expected.
+func (h *history) wanted(months bool) map[string]Milli {
+	sums := map[string]Milli{}
+	for series, days := range h.want {
+		for day, amount := range days {
+			if months {
+				day = day.Month()
+			}
+			sums[fmt.Sprint(series.Queue, " ", day)] += amount
+		}
+	}
+	maps.DeleteFunc(sums, func(_ string, m Milli) bool { return m == 0 })
+	return sums
+}
+
+// reported returns the sums of days or months that a report reads.
+func (h *history) reported(months bool) map[string]Milli {
+	stored, sums := h.disk.stored(h), map[string]Milli{}
+	for period := range stored.Periods() {
+		if period.IsDay() == months {
+			continue
+		}
+		read, err := stored.Sums(period)
+		check.NoError(h, err)
+		for series, amount := range read {
+			sums[fmt.Sprint(series.Queue, " ", period)] += amount
+		}
+	}
+	return sums
+}
+
 // TestSumsOfDaysAndMonthsAreThoseOfEachSecond compares with a sum second by second, over changes of the
 // leader, writes that fail, and days on which clocks change. Each leader credits what its pods held since the
 // time until which the part of their sum was stored.
 func TestSumsOfDaysAndMonthsAreThoseOfEachSecond(t *testing.T) {
 	smallParts(t)
 	seed.Check(t, func(t *rapid.T) {
-		zone, begin := drawZone(t), drawStart(t)
-		now := begin
-		queues := []string{"a", "b", "c"}
-		d, m := &disk{entries: map[EntryKey][]byte{}}, &Meter{}
-		counts := map[Series]card.Count{}
-		// want is what the leader has, kept what is stored, each sum until its own time.
-		want, kept, keptUntil := naive{}, naive{}, map[Series]time.Time{}
-		count := func(m *Meter) { m.SetZone(zone); m.SetCounts(now, counts) }
-		for _, queue := range queues {
-			counts[seriesOf(queue)] = card.Count(rapid.IntRange(1, 9).Draw(t, queue))
-		}
-		count(m)
-		m.CreditGap(nil)
-		run := func(minutes int) {
-			for range minutes {
-				next := now.Add(time.Minute)
-				for series, n := range counts {
-					want.add(series, n, now, next, zone)
-				}
-				now = next
-				count(m)
-			}
-		}
-		run(1)
-		save := func(fails, entryFails func(int) bool) {
-			d.store(t, m, fails, entryFails)
-			for series, s := range m.sums {
-				if !fails(s.part) {
-					kept[series], keptUntil[series] = want.clone()[series], now
-				}
-			}
-		}
-		save(never, never)
+		h := newHistory(t)
+		begin := h.now
 		for range rapid.IntRange(1, 20).Draw(t, "steps") {
-			if now.Sub(begin) > idleTime-2*24*time.Hour {
+			if h.now.Sub(begin) > idleTime-2*24*time.Hour {
 				break // idle sums are another test
 			}
 			switch rapid.SampledFrom([]string{"run", "count", "store", "lead"}).Draw(t, "step") {
 			case "run":
-				run(15 * rapid.IntRange(1, 10).Draw(t, "quarters of an hour"))
+				h.run(15 * rapid.IntRange(1, 10).Draw(t, "quarters of an hour"))
 			case "count":
-				for _, queue := range queues {
-					counts[seriesOf(queue)] = card.Count(rapid.IntRange(0, 9).Draw(t, queue))
-				}
-				count(m)
+				h.drawCounts(0)
 			case "store":
 				broken := rapid.SampledFrom([]int{-1, 0, 1, 2}).Draw(t, "broken part")
 				without := rapid.SampledFrom([]int{-1, 0, 1, 2}).Draw(t, "part whose entries fail")
-				save(func(part int) bool { return part == broken }, func(part int) bool { return part == without })
+				h.store(func(part int) bool { return part == broken }, func(part int) bool { return part == without })
 			case "lead":
-				now = now.Add(time.Duration(rapid.IntRange(0, 30*3600).Draw(t, "seconds without a leader")) * time.Second)
-				m = d.load(t)
-				var holdings []Holding
-				want = kept.clone()
-				for _, queue := range queues {
-					series := seriesOf(queue)
-					n := counts[series]
-					if n == 0 || rapid.Bool().Draw(t, "ended") {
-						counts[series] = 0
-						continue
-					}
-					since := now.Add(-time.Duration(rapid.IntRange(0, 40*3600).Draw(t, "held for")) * time.Second)
-					holdings = append(holdings, Holding{series, n, since})
-					from := keptUntil[series]
-					if since.After(from) {
-						from = since
-					}
-					if least := now.Add(-maxGap); from.Before(least) {
-						from = least
-					}
-					want.add(series, n, from, now, zone)
-				}
-				count(m)
-				m.CreditGap(holdings)
+				h.lead()
 			}
 		}
-		save(never, never)
-		stored := d.stored(t)
-		for _, months := range []bool{false, true} {
-			got, expected := map[string]Milli{}, map[string]Milli{}
-			for series, days := range want {
-				for day, amount := range days {
-					if months {
-						day = day.Month()
-					}
-					expected[fmt.Sprint(series.Queue, " ", day)] += amount
-				}
-			}
-			for period := range stored.Periods() {
-				if period.IsDay() == months {
-					continue
-				}
-				sums, err := stored.Sums(period)
-				check.NoError(t, err)
-				for series, amount := range sums {
-					got[fmt.Sprint(series.Queue, " ", period)] += amount
-				}
-			}
-			maps.DeleteFunc(expected, func(_ string, m Milli) bool { return m == 0 })
-			check.Equal(t, fmt.Sprintf("card-milliseconds, months %t", months), expected, got)
-		}
-		for series, days := range want {
+		h.store(never, never)
+		check.Equal(t, "days", h.wanted(false), h.reported(false))
+		check.Equal(t, "months", h.wanted(true), h.reported(true))
+		for series, days := range h.want {
 			total := Milli(0)
 			for _, amount := range days {
 				total += amount
 			}
-			if s := m.sums[series]; s != nil {
+			if s := h.meter.sums[series]; s != nil {
 				check.Equal(t, "total of "+series.Queue, total, s.total)
 			}
 		}
