@@ -36,6 +36,8 @@ var preemptMutants = []mutant{
 var keptPeriodMutants = []mutant{
 	{"internal/scheduler/capacitycard/keptperiod.go", `		since = p.lastVictimSeen(made.plan)`, `		_ = p.lastVictimSeen(made.plan)`, "cards are kept until the last victim of the plan has ended"},
 	{"internal/scheduler/capacitycard/keptperiod.go", `	return !now.Before(deleted.Time) //`, `	return false //`, "a victim that does not end keeps cards no longer than its grace period"},
+	{"internal/scheduler/capacitycard/keptperiod.go", `		plan.addVictimsOf(made.plan)`, `		_ = made`, "a second plan waits for the victims of the first one"},
+	{"internal/scheduler/capacitycard/nominations.go", `		maps.Copy(from, made.from)`, `		_ = made`, "a second plan keeps cards from the queues that lost them by the first one"},
 	{"internal/scheduler/capacitycard/keptperiod.go", `		return now.Sub(plan.began) >= evictionTimeout`, `		return false`, "a victim that is not deleted keeps no cards"},
 	{"internal/scheduler/capacitycard/keptperiod.go", `		left = append(left, victim)
 		if !p.isVictimOverdue(task, plan) {`, `		if !p.isVictimOverdue(task, plan) {

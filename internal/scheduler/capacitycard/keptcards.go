@@ -53,11 +53,16 @@ func (p *plugin) keepPreemptedCards(victims map[api.JobID][]*api.TaskInfo) {
 		if job == nil || !p.ssn.JobPipelined(job) {
 			continue
 		}
-		plan := p.newEvictionPlan(evicted)
+		var tasks []*api.TaskInfo
 		for _, task := range job.TaskStatusIndex[api.Pipelined] {
 			if p.preemptors[task.Pod.UID] {
-				p.cache.preemptedCards[task.Pod.UID] = nomination{node: task.NodeName, since: p.cache.now(), plan: plan}
+				tasks = append(tasks, task)
 			}
+		}
+
+		plan := p.newEvictionPlan(evicted, tasks, p.cache.preemptedCards)
+		for _, task := range tasks {
+			p.cache.preemptedCards[task.Pod.UID] = nomination{node: task.NodeName, since: p.cache.now(), plan: plan}
 		}
 	}
 }

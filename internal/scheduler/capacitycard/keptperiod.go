@@ -1,6 +1,7 @@
 package capacitycard
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -31,13 +32,39 @@ type evictedPod struct {
 	node string
 }
 
-// newEvictionPlan returns the plan that evicts some pods now.
-func (p *plugin) newEvictionPlan(victims []*api.TaskInfo) *evictionPlan {
+// newEvictionPlan returns the plan that evicts some pods now for tasks. Tasks that stay on the node on which earlier
+// plans freed cards for them wait for the victims of these, too.
+func (p *plugin) newEvictionPlan(victims, tasks []*api.TaskInfo, earlier map[types.UID]nomination) *evictionPlan {
 	plan := &evictionPlan{began: p.cache.now(), lastSeen: p.cache.now()}
 	for _, task := range victims {
 		plan.victims = append(plan.victims, evictedPod{task.Pod.UID, api.PodKey(task.Pod), task.NodeName})
 	}
+	for _, made := range keptOnSameNode(tasks, earlier) {
+		plan.addVictimsOf(made.plan)
+	}
 	return plan
+}
+
+// addVictimsOf adds the victims of an earlier plan, which may be nil.
+func (e *evictionPlan) addVictimsOf(earlier *evictionPlan) {
+	if earlier == nil {
+		return
+	}
+	for _, victim := range earlier.victims {
+		if !slices.Contains(e.victims, victim) {
+			e.victims = append(e.victims, victim)
+		}
+	}
+}
+
+// keptOnSameNode returns the nominations of those tasks for which cards are kept on their node already.
+func keptOnSameNode(tasks []*api.TaskInfo, kept map[types.UID]nomination) (same []nomination) {
+	for _, task := range tasks {
+		if made, known := kept[task.Pod.UID]; known && made.node == task.NodeName {
+			same = append(same, made)
+		}
+	}
+	return same
 }
 
 // isKeptPeriodOver reports whether the time is over for which freed cards are kept.

@@ -33,16 +33,19 @@ func TestFreedCardsAreKeptUntilAllVictimsEnd(t *testing.T) {
 		"it is deleted when nothing is kept longer": {victim{6, 30, never}, 5},
 	}) {
 		for _, action := range []string{"cardreclaim", "preempt"} {
-			k := newKeptScene(t, action)
-			bound := -1
-			for minute := 0; bound < 0 && minute < 30; minute++ {
-				k.change(minute, tc.victim.deleted, tc.victim.grace, tc.victim.gone)
-				if k.playMinute(minute) {
-					bound = minute
-				}
-			}
+			k := newKeptScene(t, action, false)
+			bound := k.playUntilBound(tc.victim.deleted, tc.victim.grace, tc.victim.gone)
 			check.Equal(t, fmt.Sprintf("the minute in which training gets what %s freed", action), tc.kept, bound)
 		}
+	}
+}
+
+// TestASecondPlanKeepsWhatTheFirstOneFreed: a gang whose other node is lost is planned anew, with other victims. The
+// pod that stays on its node keeps the card there as before, from the queue that lost it.
+func TestASecondPlanKeepsWhatTheFirstOneFreed(t *testing.T) {
+	for _, action := range []string{"cardreclaim", "preempt"} {
+		bound := newKeptScene(t, action, true).playUntilBound(0, 10, 3)
+		check.Equal(t, fmt.Sprintf("the minute in which training gets what %s freed", action), 7, bound)
 	}
 }
 
@@ -53,18 +56,30 @@ type keptScene struct {
 	began time.Time
 }
 
-func newKeptScene(t *testing.T, action string) *keptScene {
-	s := newReclaimScene(t, `queue inf {"A":8} 80000 inference cpu=1000; queue tra {"A":8} 20000 training cpu=1000
+// newKeptScene returns the scene after a session with a plan that evicts old-0. If it is planned anew, another plan
+// without it follows, and the card is kept from training only because training lost it.
+func newKeptScene(t *testing.T, action string, isPlannedAnew bool) *keptScene {
+	priority := 20000
+	if isPlannedAnew {
+		priority = 90000
+	}
+	s := newReclaimScene(t, fmt.Sprintf("queue tra {\"A\":8} %d training cpu=1000;", priority)+`queue inf {"A":8} 80000 inference cpu=1000
 		node a A 1; node b A 1; old tra 1: b; i inf 1: -; v tra 1: -`)
 	k := &keptScene{scene: s, now: s.Now, began: s.Now}
 	s.m.now = func() time.Time { return k.now }
 	s.openSession()
-	waiting, victims := s.Task("i-0"), []*api.TaskInfo{s.Task("old-0")}
-	if action == "preempt" {
-		s.m.preemptedCards[waiting.Pod.UID] = nomination{node: "a", since: k.now, plan: s.p.newEvictionPlan(victims)}
-	} else {
-		waiting.NodeName = "a"
-		s.reclaimPolicy().KeepReclaimedRoom([]*api.TaskInfo{waiting}, victims)
+	waiting, plans := []*api.TaskInfo{s.Task("i-0")}, [][]*api.TaskInfo{{s.Task("old-0")}}
+	waiting[0].NodeName = "a"
+	if isPlannedAnew {
+		plans = append(plans, nil)
+	}
+	for _, victims := range plans {
+		if action == "preempt" {
+			plan := s.p.newEvictionPlan(victims, waiting, s.m.preemptedCards)
+			s.m.preemptedCards[waiting[0].Pod.UID] = nomination{node: "a", since: k.now, plan: plan}
+		} else {
+			s.reclaimPolicy().KeepReclaimedRoom(waiting, victims)
+		}
 	}
 	s.Close()
 	// The pod itself waits as long as its gate is there.
@@ -86,6 +101,17 @@ func (k *keptScene) change(minute, deleted, grace, gone int) {
 			pod.DeletionTimestamp = &ends
 		}
 	}
+}
+
+// playUntilBound plays sessions, and returns the minute in which v-0 gets a node.
+func (k *keptScene) playUntilBound(deleted, grace, gone int) int {
+	for minute := range 30 {
+		k.change(minute, deleted, grace, gone)
+		if k.playMinute(minute) {
+			return minute
+		}
+	}
+	return -1
 }
 
 // playMinute plays the session of a minute, and reports whether v-0 gets a node.
