@@ -128,13 +128,15 @@ func whatIfTheQuotaChanges(t *whatIfTest) {
 	t.createTree(treeQuota{name: "b", serviceType: "training", cards: []api.Card{share(t.card, 8, 0, 0)}})
 	t.start("borrows", "b", t.card, 8)
 	t.wantRunning("borrows", 8, 0)
+
+	// A queue deserves its quota if the CardQuota does not say what it deserves.
+	withQuota := func(count int) []api.Card { return append(cardList(t.card, count), share(t.other, 4, 4, 0)) }
+	t.setQuota(t.queueName("q"), withQuota(4))
 	t.prove(proof{
 		submitted: []client.Object{t.gang(t.of("newer", 2, 4))},
 		flags:     []string{"--quota", t.queueName("q") + ":" + t.card + "=8"},
-		change: func() {
-			t.setQuota(t.queueName("q"), []api.Card{share(t.card, 8, 8, 0), share(t.other, 4, 4, 0)})
-		},
-		want: []string{"2 newer wait: QuotaExhausted", "8 borrows evicted, 0 run again"},
+		change:    func() { t.setQuota(t.queueName("q"), withQuota(8)) },
+		want:      []string{"2 newer wait: QuotaExhausted", "8 borrows evicted, 0 run again"},
 	})
 	t.wantRunning("older", 2, 0)
 }

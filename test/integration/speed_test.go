@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -16,9 +15,7 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/seed"
-	"cardquota.dev/operator/test/framework"
 )
 
 // TestTwoHundredCardQuotas creates 200 CardQuotas and changes them continuously. In 99 of 100
@@ -94,74 +91,6 @@ func TestTwoHundredCardQuotas(t *testing.T) {
 	t.Logf("%d of %d changes seen on the Queue: p50 %s, p99 %s, max %s; a plain client waits %s (p99)", len(took), changes,
 		took[len(took)/2].Round(time.Millisecond), p99(took).Round(time.Millisecond), took[len(took)-1].Round(time.Millisecond), waited.Round(time.Millisecond))
 	g.Expect(p99(took)).To(gomega.BeNumerically("<", max(least, 12*waited)))
-}
-
-// TestALoweredQuotaOvertakesStatuses lowers quotas to 0 while a node with the only cards of 1,000
-// CardQuotas comes and goes, so that each of them has a status to write all the time. The Queue must have
-// the 0 within a second, and on a busy machine within twelve times what a plain client waits.
-func TestALoweredQuotaOvertakesStatuses(t *testing.T) {
-	g := requireControlPlane(t)
-	const quotas, emergencies, least = 1000, 20, time.Second
-	const model = "NVIDIA-FLAP"
-	prefix := uniqueName(t, "-")
-	list := make([]*v1alpha1.CardQuota, quotas)
-	var group errgroup.Group
-	group.SetLimit(8)
-	for i := range list {
-		list[i] = newQuota(fmt.Sprint(prefix, i), func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Name = model })
-		group.Go(func() error { return admin.Create(t.Context(), list[i]) })
-	}
-	g.Expect(group.Wait()).To(gomega.Succeed())
-	onQueue := watchArrivals(t, &v1beta1.QueueList{}, func(object client.Object) string {
-		return object.GetAnnotations()[v1alpha1.AnnotationCardQuota]
-	})
-	plain := watchArrivals(t, &v1alpha1.CardQuotaList{}, func(object client.Object) string {
-		quota, isQuota := object.(*v1alpha1.CardQuota)
-		if !isQuota || len(quota.Spec.Cards) == 0 {
-			return ""
-		}
-		return fmt.Sprint(ptr.Deref(quota.Spec.Cards[0].Quota, -1))
-	})
-	last := list[quotas-1].Name
-	g.Eventually(onQueue.timeOf(last, fmt.Sprintf(`{"%s":8}`, model))).ShouldNot(gomega.BeZero())
-
-	newNode(t, uniqueName(t, "-node"), model)
-	flapping, stop := context.WithCancel(t.Context())
-	var flaps errgroup.Group
-	flaps.Go(func() error {
-		for label := model; flapping.Err() == nil; {
-			patch := fmt.Sprintf(`{"metadata":{"labels":{"nvidia.com/gpu.product":%q}}}`, label)
-			if err := framework.MergePatch(t, admin, builder.Node(uniqueName(t, "-node")).Obj(), patch); err != nil {
-				return err
-			}
-			if label == model {
-				label = "NVIDIA-ANOTHER"
-			} else {
-				label = model
-			}
-			time.Sleep(time.Second) // a count takes up each flap
-		}
-		return nil
-	})
-
-	var took, waited []time.Duration
-	for i := range emergencies {
-		quota := list[i*quotas/emergencies]
-		base := quota.DeepCopy()
-		quota.Spec.Cards[0].Quota = ptr.To(int64(0))
-		sent := time.Now()
-		g.Expect(admin.Patch(t.Context(), quota, client.MergeFrom(base))).To(gomega.Succeed())
-		g.Eventually(onQueue.timeOf(quota.Name, fmt.Sprintf(`{"%s":0}`, model))).ShouldNot(gomega.BeZero())
-		g.Eventually(plain.timeOf(quota.Name, "0")).ShouldNot(gomega.BeZero())
-		took = append(took, onQueue.timeOf(quota.Name, fmt.Sprintf(`{"%s":0}`, model))().Sub(sent))
-		waited = append(waited, plain.timeOf(quota.Name, "0")().Sub(sent))
-	}
-	stop()
-	g.Expect(flaps.Wait()).To(gomega.Succeed())
-	most, plainly := slices.Max(took), slices.Max(waited)
-	slices.Sort(took)
-	t.Logf("a quota of 0 is on its Queue after %s (p50), %s at most; a plain client waits %s at most", took[len(took)/2].Round(time.Millisecond), most.Round(time.Millisecond), plainly.Round(time.Millisecond))
-	g.Expect(most).To(gomega.BeNumerically("<", max(least, 12*plainly)))
 }
 
 // firstSeen records when a text was first seen on an object.
