@@ -166,3 +166,18 @@ func TestEachCheckOfNodesRefuses(t *testing.T) {
 	}
 	check.That(t, len(tested) == len(cases) && len(cases) > len(nodeChecks), "%d of %d cases of %d checks were tried", len(tested), len(cases), len(nodeChecks))
 }
+
+// TestQuotaIsIgnoredUntilTheLastCheckEnds: topology-aware preemption checks several nodes at once. The end of
+// one check must not let another one see the exceeded quota.
+func TestQuotaIsIgnoredUntilTheLastCheckEnds(t *testing.T) {
+	s := newScene(t, `node a A 2; queue q {"A":1}; j q 1: -`).openSession()
+	task := s.Task("j-0")
+
+	s.p.ignoringQuota.begin(task.UID)
+	s.p.ignoringQuota.begin(task.UID)
+	s.p.ignoringQuota.end()
+	check.That(t, s.p.ignoresQuota(task), "the quota is not ignored while a check runs")
+
+	s.p.ignoringQuota.end()
+	check.That(t, !s.p.ignoresQuota(task), "the quota is ignored after the last check")
+}

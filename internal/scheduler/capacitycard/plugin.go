@@ -87,7 +87,7 @@ type plugin struct {
 	// reclaimerCandidate is the pod that preemptive allowed last.
 	reclaimerCandidate api.TaskID
 	// ignoringQuota is the pod that the predicate checks without quota now.
-	ignoringQuota atomic.Pointer[api.TaskID]
+	ignoringQuota quotaIgnorer
 	// search is the node search that Volcano started last.
 	search atomic.Pointer[nodeSearch]
 	// triedTasks are the pods that the session tried on nodes, and ownFitErrors what this plugin states

@@ -35,9 +35,34 @@ func (p *plugin) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
 	return nil
 }
 
+// quotaIgnorer tells the predicate for which pod it ignores the quota. Topology-aware preemption asks
+// about several nodes at once, all for the same pod.
+type quotaIgnorer struct {
+	pod atomic.Pointer[api.TaskID]
+
+	mu     sync.Mutex
+	checks int
+}
+
+// begin lets the predicate ignore the quota for a pod until end was called as often.
+func (i *quotaIgnorer) begin(pod api.TaskID) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.checks++
+	i.pod.Store(&pod)
+}
+
+func (i *quotaIgnorer) end() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.checks--; i.checks == 0 {
+		i.pod.Store(nil)
+	}
+}
+
 // ignoresQuota reports whether the predicate currently checks a pod without quota.
 func (p *plugin) ignoresQuota(task *api.TaskInfo) bool {
-	ignoring := p.ignoringQuota.Load()
+	ignoring := p.ignoringQuota.pod.Load()
 	return ignoring != nil && *ignoring == task.UID
 }
 
@@ -45,8 +70,8 @@ func (p *plugin) ignoresQuota(task *api.TaskInfo) bool {
 // such as a taint, which no eviction removes. Volcano learns only one reason, and this plugin's
 // comes first.
 func (p *plugin) isRefusedIgnoringQuota(task *api.TaskInfo, node *api.NodeInfo) bool {
-	p.ignoringQuota.Store(&task.UID)
-	defer p.ignoringQuota.Store(nil)
+	p.ignoringQuota.begin(task.UID)
+	defer p.ignoringQuota.end()
 	return p.ssn.PredicateForPreemptAction(task, node) != nil
 }
 
