@@ -156,9 +156,9 @@ type roomOwner struct {
 	from map[api.QueueID]bool
 }
 
-// KeepReclaimedRoom records that cards of some victims were reclaimed for pipelined pods of a job. A gang may be
-// planned anew, with other victims, when it loses one of its nodes. The cards of the others stay kept from the
-// queues that lost them.
+// KeepReclaimedRoom records that cards of some victims were reclaimed for pipelined pods of a job. cardreclaim
+// plans another eviction, with other victims, when a gang loses one of its nodes. The cards of its other nodes
+// stay kept from the queues that lost them.
 func (p *plugin) KeepReclaimedRoom(tasks, victims []*api.TaskInfo) {
 	from, plan := map[api.QueueID]bool{}, p.newEvictionPlan(victims, tasks, p.cache.reclaimedRoom)
 	for _, made := range keptOnSameNode(tasks, p.cache.reclaimedRoom) {
