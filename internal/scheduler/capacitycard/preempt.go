@@ -62,11 +62,12 @@ func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 }
 
 // wouldEvictInVain reports whether the preemptor could not run after the evictions. It also
-// reports true if they break a gang although elastic pods of another node suffice.
+// reports true if they break a gang although elastic pods of no higher priority suffice on
+// another node.
 func (p *plugin) wouldEvictInVain(preemptor *api.TaskInfo, node *api.NodeInfo, preemptees, victims []*api.TaskInfo, breaks map[api.TaskID]bool) bool {
 	breaksGang := func(victim *api.TaskInfo) bool { return breaks[victim.UID] }
 	return len(victims) > 0 && p.isRefusedIgnoringQuota(preemptor, node) ||
-		slices.ContainsFunc(victims, breaksGang) && p.elasticPodsSufficeElsewhere(preemptor, preemptees)
+		slices.ContainsFunc(victims, breaksGang) && p.elasticPodsSufficeElsewhere(preemptor, preemptees, victims, breaks)
 }
 
 // selectVictims selects from candidates the victims on a node for a pod: all that conflict with
@@ -249,11 +250,15 @@ func (p *preemption) vacatedNodes() []string {
 	return slices.Compact(names)
 }
 
-// compareByPriority puts the lowest priority first, of the job and then of the pod, and among
-// equals the smallest loss.
+// compareByPriority puts the lowest priority first, and among equals the smallest loss.
 func (p *plugin) compareByPriority(a, b *api.TaskInfo) int {
+	return cmp.Or(p.comparePriorities(a, b), p.compareByLoss(a, b))
+}
+
+// comparePriorities puts the lowest priority first, of the job and then of the pod.
+func (p *plugin) comparePriorities(a, b *api.TaskInfo) int {
 	x, y := p.ssn.Jobs[a.Job], p.ssn.Jobs[b.Job]
-	return cmp.Or(cmp.Compare(x.Priority, y.Priority), cmp.Compare(a.Priority, b.Priority), p.compareByLoss(a, b))
+	return cmp.Or(cmp.Compare(x.Priority, y.Priority), cmp.Compare(a.Priority, b.Priority))
 }
 
 // cardFor returns the card that a pod would use on a node, false if it may not run there. A pod

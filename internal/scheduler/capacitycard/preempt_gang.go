@@ -37,12 +37,12 @@ type preemption struct {
 		evictions int
 		jobs      map[api.JobID]*evictionAllowance
 	}
-	// elsewhere caches the last answer of elasticPodsSufficeElsewhere.
+	// elsewhere caches what elasticPodsSufficeElsewhere found last.
 	elsewhere struct {
 		sync.Mutex
 		pod       api.TaskID
 		evictions int
-		answer    bool
+		best      *elasticVictims // nil if elastic pods suffice on no node
 	}
 	// evictions counts evictions and undone evictions.
 	evictions int
@@ -272,60 +272,6 @@ func tasksOnNodes(job *api.JobInfo) []*api.TaskInfo {
 // isOnNode reports whether pods with a status are on their nodes.
 func isOnNode(status api.TaskStatus) bool { return status == api.Running || status == api.Bound }
 
-// evictionAllowance is what a job can lose.
-type evictionAllowance struct {
-	// elastic is how many pods it can lose and continue, elasticByRole how many per task role,
-	// nil if roles do not matter.
-	elastic       int32
-	elasticByRole map[string]int32
-	// wholeJob is set if the job can be evicted as a whole.
-	wholeJob bool
-}
-
-// allowanceFor returns what a job can lose, as a copy that the caller may change.
-func (p *preemption) allowanceFor(job *api.JobInfo) *evictionAllowance {
-	p.allowances.Lock()
-	defer p.allowances.Unlock()
-	if p.allowances.jobs == nil || p.allowances.evictions != p.evictions {
-		p.allowances.jobs, p.allowances.evictions = map[api.JobID]*evictionAllowance{}, p.evictions
-	}
-	known := p.allowances.jobs[job.UID]
-	if known == nil {
-		known = &evictionAllowance{wholeJob: p.canEvictWholeJob(job)}
-		if !p.isInelastic(job) {
-			known.elastic, known.elasticByRole = ElasticPods(job)
-		}
-		p.allowances.jobs[job.UID] = known
-	}
-	return &evictionAllowance{elastic: known.elastic, elasticByRole: maps.Clone(known.elasticByRole), wholeJob: known.wholeJob}
-}
-
-// ElasticPods returns how many pods a job has above its minimum, in total and per task role.
-// The map is nil if roles do not matter.
-func ElasticPods(job *api.JobInfo) (all int32, roles map[string]int32) {
-	all = job.ReadyTaskNum() - job.MinAvailable
-	if job.MinAvailable < job.TaskMinAvailableTotal || len(job.TaskMinAvailable) == 0 {
-		return all, nil
-	}
-	_, roles = CountByRole(job, false)
-	for role, minimum := range job.TaskMinAvailable {
-		roles[role] -= minimum
-	}
-	return all, roles
-}
-
-// takeElastic uses up one elastic pod, and reports whether there was one.
-func (e *evictionAllowance) takeElastic(task *api.TaskInfo) bool {
-	if e.elastic <= 0 || e.elasticByRole != nil && e.elasticByRole[task.TaskRole] <= 0 {
-		return false
-	}
-	e.elastic--
-	if e.elasticByRole != nil {
-		e.elasticByRole[task.TaskRole]--
-	}
-	return true
-}
-
 // protectGangs removes from candidates the pods whose eviction breaks a gang that cannot be
 // evicted as a whole. breaks are the remaining ones that break a gang; they come last within a
 // priority.
@@ -348,48 +294,7 @@ func (p *plugin) protectGangs(preemptor *api.TaskInfo, candidates []*api.TaskInf
 		}
 	}
 	slices.SortStableFunc(kept, func(a, b *api.TaskInfo) int {
-		x, y := p.ssn.Jobs[a.Job], p.ssn.Jobs[b.Job]
-		return cmp.Or(cmp.Compare(x.Priority, y.Priority), cmp.Compare(a.Priority, b.Priority), CompareBool(breaks[a.UID], breaks[b.UID]))
+		return cmp.Or(p.comparePriorities(a, b), CompareBool(breaks[a.UID], breaks[b.UID]))
 	})
 	return kept, breaks
-}
-
-// elasticPodsSufficeElsewhere reports whether elastic pods of some node suffice for the
-// preemptor, so that no gang has to break. preemptees are the pods that Volcano offers on one
-// node: all of the preemptor's job, or all of others.
-func (p *plugin) elasticPodsSufficeElsewhere(preemptor *api.TaskInfo, preemptees []*api.TaskInfo) bool {
-	if p.preemption == nil {
-		return false
-	}
-	last := &p.preemption.elsewhere
-	last.Lock()
-	defer last.Unlock()
-	if last.pod != preemptor.UID || last.evictions != p.preemption.evictions {
-		inside := preemptees[0].Job == preemptor.Job
-		last.pod, last.evictions = preemptor.UID, p.preemption.evictions
-		last.answer = slices.ContainsFunc(p.ssn.NodeList, func(node *api.NodeInfo) bool { return p.elasticPodsSuffice(preemptor, node, inside) })
-	}
-	return last.answer
-}
-
-// elasticPodsSuffice reports whether a node has room for a pod without its elastic pods: those
-// of the pod's own job, or of others in its queue.
-func (p *plugin) elasticPodsSuffice(preemptor *api.TaskInfo, node *api.NodeInfo, inside bool) bool {
-	request, queue := p.RequestFor(preemptor), p.ssn.Jobs[preemptor.Job].Queue
-	name, allowed := p.cardFor(request, node.Name)
-	if !allowed || p.ledger.IsTerminatingOverQuota(string(queue), name) {
-		return false
-	}
-	var offered []*api.TaskInfo
-	for _, task := range node.Tasks {
-		job := p.ssn.Jobs[task.Job]
-		if job != nil && job.Queue == queue && (task.Job == preemptor.Job) == inside && api.PreemptableStatus(task.Status) && task.Preemptable &&
-			(task.BestEffort || !preemptor.BestEffort) {
-			offered = append(offered, task)
-		}
-	}
-	candidates, breaks := p.preemptionCandidates(preemptor, offered)
-	candidates = slices.DeleteFunc(candidates, func(candidate *api.TaskInfo) bool { return breaks[candidate.UID] })
-	_, victims, useful := p.selectVictims(preemptor, node, name, candidates, nil)
-	return useful && !p.exceedsEvictionHeadroom(queue, name, victims) && !p.isRefusedIgnoringQuota(preemptor, node)
 }
