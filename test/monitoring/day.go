@@ -3,6 +3,7 @@ package monitoring
 import (
 	"context"
 	"fmt"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -53,6 +54,9 @@ const (
 	speechQuota   = 4
 )
 
+// bypassCards are those of the pod that bypasses the scheduler, and has no queue.
+const bypassCards = 2
+
 // trainingGangs are gangs of one node's cards each.
 const trainingGangs = h200Nodes
 
@@ -95,6 +99,8 @@ var Day = []Scene{
 		until: []string{
 			usedIs(ranker, 0), usedIs(pretrain, pretrainQuota), `cardquota_enforced == 1`, `sum(cardquota_pending_cards{queue="pretrain"}) == 0`,
 			fmt.Sprintf(`sum(cardquota_scheduler_used_cards{queue="pretrain"}) == %d`, pretrainQuota), // of the scheduler
+			// A new sum is served as zero for a while. The day ends when bills show all queues.
+			`count(cardquota_card_seconds_total{queue!=""} > 0) == 4`,
 		},
 	},
 }
@@ -128,10 +134,11 @@ func usedIs(queue string, cards int) string {
 // writePolicy creates the ServiceTypePolicy. Before it, a pod gets cards without the scheduler:
 // later the API server would refuse it.
 func writePolicy(ctx context.Context, e *Env) error {
-	bypass := builder.Pod(namespace, "by-hand").Scheduler("by-hand").Card(rtx4090).GPUs(2).Node("rtx4090-1").Obj()
+	bypass := builder.Pod(namespace, "by-hand").Scheduler("by-hand").Card(rtx4090).GPUs(bypassCards).Node("rtx4090-1").Obj()
 	if err := e.create(ctx, bypass); err != nil {
 		return err
 	}
+	e.bypass.began = time.Now()
 	return e.create(ctx, builder.ServiceTypePolicy().Obj())
 }
 
@@ -208,6 +215,7 @@ func mendThings(ctx context.Context, e *Env) error {
 	if err := e.Delete(ctx, bypass, client.GracePeriodSeconds(0)); err != nil {
 		return fmt.Errorf("delete pod: %w", err)
 	}
+	e.bypass.ended = time.Now()
 	return scaleRanker(0)(ctx, e)
 }
 

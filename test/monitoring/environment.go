@@ -53,6 +53,8 @@ type Env struct {
 
 	cluster  *cluster.Cluster
 	programs *deployment.Deployment
+	// bypass is when the pod began and ended that bypasses the scheduler.
+	bypass struct{ began, ended time.Time }
 }
 
 // Start starts a cluster, Prometheus and the operator. The day starts the scheduler.
