@@ -3,6 +3,12 @@ package main
 // The rules of trees of queues that the observer has too: the amounts that count, the sums of a
 // path, and what fits.
 var treeMutants = []mutant{
+	{"internal/scheduler/capacitycard/treereclaim.go", `min(2*s.cooldown, maxBorrowCooldown)`, `s.cooldown`, "a queue that loses again what it borrowed again waits longer"},
+	{"internal/scheduler/capacitycard/treereclaim.go", `	case !now.Before(s.forgottenAt()):
+		s.cooldown = borrowCooldown
+`, `	case s.cooldown == 0:
+		s.cooldown = borrowCooldown
+`, "an old reclaim makes no pause longer"},
 	{"internal/quota/ledger.go", `	for at := q; l.includesCharge(at, c); at = at.parent {
 		for _, amount := range c.Cards {
 			at.cards[amount.Name] = at.cards[amount.Name].Add(amount.Count)`, `	for at := q; l.includesCharge(at, c); at = at.parent {

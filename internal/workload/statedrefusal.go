@@ -71,7 +71,7 @@ var queuePhrases = []phrase{
 	{" may use nothing (", "", v1alpha1.BlockedNoQuota},
 	{" gets no more ", " while pods that are being deleted hold", v1alpha1.BlockedCardsTerminating},
 	{" cannot borrow ", " for pods from which no other queue can reclaim", v1alpha1.BlockedNotReclaimable},
-	{" cannot borrow ", " for a few minutes", v1alpha1.BlockedRecentlyReclaimed},
+	{" cannot borrow ", " for a while", v1alpha1.BlockedRecentlyReclaimed},
 	{" cannot borrow ", " that the nodes do not have", v1alpha1.BlockedNoFreeCard},
 	{" waits while ", " are held for pods that reclaimed them", v1alpha1.BlockedGuaranteedToOthers},
 	{" cannot use ", " that are guaranteed to other queues", v1alpha1.BlockedGuaranteedToOthers},

@@ -172,7 +172,7 @@ func treeRefusal(s *quota.InsufficientQuota) *Refusal {
 			requester, s.Resource(), amount(s.Requested), amount(s.Total), inAncestor(s), amount(s.Limit))}
 	case quota.RecentlyReclaimed:
 		return &Refusal{Reason: ReasonCannotBorrow, Message: fmt.Sprintf(
-			"Queue <%s> cannot borrow %s for a few minutes, because another queue has just reclaimed them: requested <%s>, total would be <%s>%s, but deserved is <%s>",
+			"Queue <%s> cannot borrow %s for a while, because another queue has just reclaimed them: requested <%s>, total would be <%s>%s, but deserved is <%s>",
 			requester, s.Resource(), amount(s.Requested), amount(s.Total), inAncestor(s), amount(s.Limit))}
 	case quota.HeldForOthers:
 		return &Refusal{Reason: ReasonInsufficientScalarQuota, Message: fmt.Sprintf(

@@ -23,8 +23,8 @@ const minRestartInterval = 5 * time.Minute
 type sessionMemory struct {
 	// evicted are evicted pods, by UID, taken those of this session.
 	evicted, taken map[string]bool
-	// lostCards is when cards were taken from a queue last.
-	lostCards map[string]time.Time
+	// lostCards is when cards were taken from a queue: in each session in which some were.
+	lostCards map[string][]time.Time
 	// fitsAlone is for how many sessions a unit has fitted while nothing else waited.
 	fitsAlone map[string]int
 	// unfinished are groups of which pods were evicted before and again now.
@@ -52,7 +52,7 @@ type reclaimRecord struct {
 }
 
 func newSessionMemory() sessionMemory {
-	return sessionMemory{lostCards: map[string]time.Time{}, evicted: map[string]bool{}, fitsAlone: map[string]int{}, unfinished: map[string]bool{}, reclaimers: map[string]reclaimRecord{}, reclaimed: map[string]reclaimRecord{}, wants: map[string]*want{}, turns: map[string]*turn{}}
+	return sessionMemory{lostCards: map[string][]time.Time{}, evicted: map[string]bool{}, fitsAlone: map[string]int{}, unfinished: map[string]bool{}, reclaimers: map[string]reclaimRecord{}, reclaimed: map[string]reclaimRecord{}, wants: map[string]*want{}, turns: map[string]*turn{}}
 }
 
 // checkSession checks a session before it closes, and returns what is wrong, or "".

@@ -20,8 +20,9 @@ type sessionView struct {
 	nodes  []*nodeView
 	queues map[string]*queue
 	groups []*group
-	// tree is the tree of queues, nil while they are flat.
-	tree *rule.Tree
+	// tree is the tree of queues, nil while they are flat. rareBorrowers are those that borrow rarely.
+	tree          *rule.Tree
+	rareBorrowers map[string]bool
 	// leaves reports whether some pod is leaving.
 	leaves bool
 }
@@ -83,6 +84,7 @@ func (w *simulation) recount() *sessionView {
 	v := &sessionView{queues: map[string]*queue{}}
 	if w.isTree {
 		v.tree = rule.NewTree(w.queueObjects, rule.UnmanagedEnforce)
+		v.rareBorrowers = w.rareBorrowers(v.tree)
 	}
 	byName := map[string]*nodeView{}
 	for _, n := range w.ssn.Nodes {

@@ -30,9 +30,13 @@ func (w *simulation) checkTree(before, now *sessionView, victims map[string]int)
 
 // recordLosses records the queues from which a session took pods. They may not borrow for a while.
 func (w *simulation) recordLosses(now *sessionView, victims map[string]int) {
+	queues := map[string]bool{}
 	for name := range victims {
-		if queue := now.groupNamed(name).queue; !w.isDrained(queue) {
-			w.lostCards[queue] = time.Now()
+		queues[now.groupNamed(name).queue] = true
+	}
+	for queue := range queues {
+		if !w.isDrained(queue) {
+			w.lostCards[queue] = append(w.lostCards[queue], time.Now())
 		}
 	}
 }

@@ -104,6 +104,9 @@ func (v *sessionView) treeRoomFor(u *startUnit, card string) int64 {
 		if isFixed {
 			room = min(room, q.Deserved[card]-t.UsedIn(name, fixed)-claims)
 		}
+		if v.rareBorrowers[name] {
+			room = min(room, q.Deserved[card]-t.UsedIn(name, use)-claims)
+		}
 	}
 	return room
 }
@@ -143,11 +146,26 @@ func (w *simulation) coolsDown(v *sessionView, queue string) bool {
 		return false
 	}
 	path := v.tree.PathOf(queue)
-	for name, at := range w.lostCards {
-		others := v.tree.PathOf(name)
-		if others[len(others)-1] == path[len(path)-1] && time.Since(at) < minRestartInterval+2*time.Second {
+	for name, times := range w.lostCards {
+		others, last := v.tree.PathOf(name), times[len(times)-1]
+		if others[len(others)-1] == path[len(path)-1] && time.Since(last) < minRestartInterval+2*time.Second {
 			return true
 		}
 	}
 	return false
+}
+
+// rareBorrowers returns the queues that may not borrow for up to an hour, since cards were taken back from
+// them again and again, with their ancestors.
+func (w *simulation) rareBorrowers(tree *rule.Tree) map[string]bool {
+	rare := map[string]bool{}
+	for name, times := range w.lostCards {
+		if last := times[len(times)-1]; len(times) < 2 || time.Since(last) > time.Hour {
+			continue
+		}
+		for _, queue := range tree.PathOf(name) {
+			rare[queue] = true
+		}
+	}
+	return rare
 }

@@ -51,8 +51,8 @@ type Cache struct {
 	preemptedCards map[types.UID]nomination
 	// evictionPolicies are those that the last preempt knew, nil before.
 	evictionPolicies EvictionPolicies
-	// borrowStops is when others reclaimed what a queue had borrowed, by queue and card.
-	borrowStops map[api.QueueID]map[card.Name]time.Time
+	// borrowStops are the cards that others reclaimed from a queue that had borrowed them.
+	borrowStops map[api.QueueID]map[card.Name]borrowStop
 	// tree is the tree of queues, as the last session resolved it.
 	tree treeState
 	// lastReclaimSession is the last session with the action cardreclaim, which deletes pods
@@ -144,7 +144,7 @@ func NewCache() *Cache {
 		nominations:      map[types.UID]nomination{},
 		reclaimedRoom:    map[types.UID]nomination{},
 		preemptedCards:   map[types.UID]nomination{},
-		borrowStops:      map[api.QueueID]map[card.Name]time.Time{},
+		borrowStops:      map[api.QueueID]map[card.Name]borrowStop{},
 		fitErrors:        fitErrorCache{statuses: map[fitErrorKey]*cachedFitError{}},
 		messages:         newMessageDeduper(),
 		podGroupRequests: map[types.UID]*podGroupRequest{},

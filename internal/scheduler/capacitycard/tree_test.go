@@ -205,8 +205,8 @@ func TestCooldownOfAnAncestor(t *testing.T) {
 		queue r {"A":8} training parent=t deserved={"A":2}; i r 1: a*4; `
 	for t, tc := range check.Cases(t, map[string]struct{ text, placed, why string }{
 		"within its deserved": {lost + "j q 1: -*2", "a:2", ""},
-		"not beyond it":       {lost + "j q 1: -*3", "a:2", "cannot borrow <A> for a few minutes"},
-		"not a borrower":      {lost + "j r 1: -", "", "cannot borrow <A> for a few minutes"},
+		"not beyond it":       {lost + "j q 1: -*3", "a:2", "cannot borrow <A> for a while"},
+		"not a borrower":      {lost + "j r 1: -", "", "cannot borrow <A> for a while"},
 	}) {
 		s := newTreeScene(t, tc.text).openSession()
 		s.p.RecordReclaimed("t", "A")
@@ -221,13 +221,13 @@ func TestCooldownOfAnAncestor(t *testing.T) {
 func TestStoppedQueuesEnqueueNoBorrowers(t *testing.T) {
 	const lost = `node a A 8; node b B 8; queue t {"A":8,"B":8} deserved={"A":4,"B":4}; queue q {"A":8,"B":8} training parent=t deserved={"A":2,"B":1}; i q 1: a; `
 	for t, tc := range check.Cases(t, map[string]struct{ text, stops, why string }{
-		"of the queue":                {lost + `k q 1: a; j q 1: phase=Pending least=1 request={"A":1}`, "q", "cannot borrow <A> for a few minutes, because another queue has just reclaimed them: requested <1>, total would be <3>, but"},
-		"of its parent":               {lost + `k q 1: a; x t 2: a*2; j q 1: phase=Pending least=1 request={"A":1}`, "t", "cannot borrow <A> for a few minutes, because another queue has just reclaimed them: requested <1>, total would be <5> in its ancestor <t>, but"},
+		"of the queue":                {lost + `k q 1: a; j q 1: phase=Pending least=1 request={"A":1}`, "q", "cannot borrow <A> for a while, because another queue has just reclaimed them: requested <1>, total would be <3>, but"},
+		"of its parent":               {lost + `k q 1: a; x t 2: a*2; j q 1: phase=Pending least=1 request={"A":1}`, "t", "cannot borrow <A> for a while, because another queue has just reclaimed them: requested <1>, total would be <5> in its ancestor <t>, but"},
 		"not while its parent lends":  {lost + `k q 1: a; j q 1: phase=Pending least=1 request={"A":1}`, "t", ""},
 		"another card is borrowed":    {lost + `j q 1: phase=Pending least=1 request={"B":2}`, "q", ""},
 		"with an alternative as well": {lost + `k q 1: a; j q 1: phase=Pending least=1 request={"A|B":2}`, "q", ""},
 		"the card is deserved":        {lost + `j q 1: phase=Pending least=1 request={"A":1,"B":2}`, "q", ""},
-		"beside another card":         {lost + `k q 1: a; j q 1: phase=Pending least=1 request={"A":1,"B":2}`, "q", "<A> for a few minutes"},
+		"beside another card":         {lost + `k q 1: a; j q 1: phase=Pending least=1 request={"A":1,"B":2}`, "q", "<A> for a while"},
 	}) {
 		s := newTreeScene(t, tc.text).openSession()
 		s.p.RecordReclaimed(api.QueueID(tc.stops), "A")

@@ -122,34 +122,63 @@ func (p *plugin) AboveGuarantee(queue api.QueueID, name card.Name) int64 {
 }
 
 // borrowCooldown is how long a queue may not borrow a card again after others reclaimed it.
-// Otherwise the queue could borrow it between two jobs of its owner, and lose it again.
-var borrowCooldown = build.Wait(5 * time.Minute)
+// Otherwise the queue could borrow it between two jobs of its owner, and lose it again. Each time
+// that happens nevertheless, the next cooldown is twice as long, up to maxBorrowCooldown.
+var (
+	borrowCooldown    = build.Wait(5 * time.Minute)
+	maxBorrowCooldown = build.Wait(time.Hour)
+)
+
+// borrowStop is why a queue may not borrow a card: others reclaimed it.
+type borrowStop struct {
+	since    time.Time
+	cooldown time.Duration
+}
+
+// end is when the queue may borrow the card again.
+func (s borrowStop) end() time.Time { return s.since.Add(s.cooldown) }
+
+// forgottenAt is until when a reclaim counts as one of a borrower that had just borrowed again.
+func (s borrowStop) forgottenAt() time.Time { return s.end().Add(s.cooldown) }
+
+// restart returns the stop after another reclaim: twice as long if the queue had borrowed again.
+func (s borrowStop) restart(now time.Time) borrowStop {
+	switch {
+	case !now.Before(s.forgottenAt()):
+		s.cooldown = borrowCooldown
+	case !now.Before(s.end()):
+		s.cooldown = min(2*s.cooldown, maxBorrowCooldown)
+	}
+	s.since = now
+	return s
+}
 
 // RecordReclaimed records that others reclaimed some cards, CPU or memory that a queue had
-// borrowed. The queue may not borrow them again for borrowCooldown.
+// borrowed. The queue may not borrow them again for a cooldown.
 func (p *plugin) RecordReclaimed(queue api.QueueID, names ...card.Name) {
 	if !p.IsTree() {
 		return
 	}
 	stops := p.cache.borrowStops[queue]
 	if stops == nil {
-		stops = map[card.Name]time.Time{}
+		stops = map[card.Name]borrowStop{}
 		p.cache.borrowStops[queue] = stops
 	}
 	for _, name := range names {
-		stops[name] = p.cache.now()
+		stops[name] = stops[name].restart(p.cache.now())
 	}
 	p.stopBorrowing()
 }
 
 // stopBorrowing keeps queues from borrowing what was reclaimed from them a short time ago.
 func (p *plugin) stopBorrowing() {
+	now := p.cache.now()
 	for queue, stops := range p.cache.borrowStops {
 		stopped := make(map[card.Name]bool, len(stops))
-		for name, since := range stops {
-			if p.cache.now().Sub(since) < borrowCooldown {
+		for name, stop := range stops {
+			if now.Before(stop.end()) {
 				stopped[name] = true
-			} else {
+			} else if !now.Before(stop.forgottenAt()) {
 				delete(stops, name)
 			}
 		}
