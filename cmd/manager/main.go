@@ -91,11 +91,9 @@ func run(f flags) error {
 	}
 	config.QPS, config.Burst = float32(f.qps), int(2*f.qps)
 
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1beta1.AddToScheme, v1alpha1.AddToScheme, webhook.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return fmt.Errorf("build scheme: %w", err)
-		}
+	scheme, err := newScheme()
+	if err != nil {
+		return err
 	}
 	webhooks, err := newWebhookServer(f)
 	if err != nil {
@@ -159,6 +157,17 @@ func run(f flags) error {
 		return fmt.Errorf("run manager: %w", err)
 	}
 	return nil
+}
+
+// newScheme returns a scheme with all types that the operator reads or writes.
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1beta1.AddToScheme, v1alpha1.AddToScheme, webhook.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("build scheme: %w", err)
+		}
+	}
+	return scheme, nil
 }
 
 // cacheOptions returns which objects the operator caches.

@@ -58,6 +58,12 @@ func (m *clusterState) waitingIn(queue string) waitingWorkloads {
 			out.add(referenceTo(state.pod, "", "Pod"), cards, request.Count, isStated)
 		}
 	}
+	m.addGroupsWithoutPods(out, queue)
+	return out
+}
+
+// addGroupsWithoutPods adds the PodGroups that wait in a queue and have no pods yet.
+func (m *clusterState) addGroupsWithoutPods(out waitingWorkloads, queue string) {
 	peopled := m.groupsWithPods()
 	for key, state := range m.groups {
 		if peopled[key] || !isGroupWaiting(state.group) || rule.QueueOfGroup(state.group) != queue || !m.isShownIn(queue, key.Namespace) {
@@ -71,7 +77,6 @@ func (m *clusterState) waitingIn(queue string) waitingWorkloads {
 			out.add(referenceTo(state.group, v1beta1.GroupName, "PodGroup"), "", count, isStated)
 		}
 	}
-	return out
 }
 
 func podHasCondition(pod *corev1.Pod) bool {
