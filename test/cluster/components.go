@@ -122,6 +122,8 @@ func (c *Cluster) startControllerManager(ctx context.Context) error {
 		"--service-account-private-key-file="+filepath.Join(c.dir.pkiDir(), "service-accounts.key"), "--root-ca-file="+c.caFile(),
 		"--concurrent-deployment-syncs=20", "--concurrent-replicaset-syncs=20",
 		"--concurrent-statefulset-syncs=20", "--concurrent-job-syncs=20",
+		// A scene with an autoscaler must not wait 15 s for each of its steps.
+		"--horizontal-pod-autoscaler-sync-period=1s",
 		// A busy test machine must not make nodes look dead.
 		"--node-monitor-grace-period=5m", "--profiling=false")
 	if err != nil {

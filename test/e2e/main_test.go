@@ -17,6 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -64,6 +66,10 @@ var programs = deployment.Options{
 	ManagerArgs:   []string{"--leader-elect=true"},
 	SecureMetrics: true,
 }
+
+// apiServices is the kind of the APIs that other servers serve. While one of them does not answer, no
+// namespace can be deleted.
+var apiServices = schema.GroupVersionKind{Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIService"}
 
 // clusterVariable names the folder of a cluster that make e2e keeps running.
 const clusterVariable = "E2E_CLUSTER"
@@ -219,7 +225,9 @@ func TestASceneThatEndsReadsThePagesForOthers(t *testing.T) {
 // removeLeftovers removes what interrupted scenes have left on a cluster that stays up.
 func (st *testCluster) removeLeftovers(ctx context.Context) error {
 	marked := client.HasLabels{sceneLabel}
-	for _, kind := range []client.Object{&api.CardQuota{}, &v1beta1.Queue{}, &schedulingv1.PriorityClass{}} {
+	registrations := &unstructured.Unstructured{}
+	registrations.SetGroupVersionKind(apiServices)
+	for _, kind := range []client.Object{registrations, &api.CardQuota{}, &v1beta1.Queue{}, &schedulingv1.PriorityClass{}} {
 		if err := st.DeleteAllOf(ctx, kind, marked); err != nil {
 			return err
 		}

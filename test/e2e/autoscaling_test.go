@@ -1,0 +1,74 @@
+package e2e
+
+import (
+	"fmt"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	api "cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/builder"
+)
+
+// Kubernetes' autoscaler changes the replicas without asking for quota. Those beyond it wait and say
+// why, and what it removes is there for others.
+func TestAnAutoscalerUsesNoMoreThanTheQuota(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, "autoscaling")
+	const queue, quota, most = "autoscaling", 4, 6
+	s.createAndAwaitOpen(builder.CardQuota(queue).ServiceType("inference").Card(h200, quota).With(func(q *api.CardQuota) {
+		q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: s.namespace}}
+	}).Obj())
+	s.createObjects(s.deploymentOf(podSet{name: "chat", queue: queue, card: h200, count: 1, pods: 1}))
+	load := s.serveLoad()
+	load.set(1)
+	s.createAutoscaler("chat", most)
+	s.wantRunning("chat", 1, 0)
+
+	// The load asks for twice the quota, and maxReplicas allows two more than the quota.
+	load.set(2 * quota)
+	s.wantRunning("chat", quota, most-quota)
+	s.wantReason("chat", insufficientMessage(queue, h200, 1, quota))
+	s.wantCard(queue, h200, quota, most-quota, 0)
+	s.wantBlocked(queue, "insufficient <"+h200+"> quota", "Deployment/chat")
+	s.Eventually(func() string { return s.describeView(queue) }).Should(Equal("used 4/4, pending 2, Deployment/chat QuotaExhausted"))
+	text, code := s.askWhy("deployment/chat")
+	s.Expect(code).To(Equal(2), text)
+	s.Expect(text).To(ContainSubstring("quota"))
+
+	// Other work of the tenant waits for the same quota.
+	s.createObjects(s.newVCJob(podSet{name: "nightly", queue: queue, card: h200, count: 1, pods: 2, gang: 2}))
+	s.wantReason("nightly", insufficientMessage(queue, h200, 1, quota))
+
+	// The replicas that wait go first.
+	stay := s.runningPods("chat")
+	load.set(quota)
+	s.wantRunning("chat", quota, 0)
+	s.Expect(s.countSurvivors(stay)).To(Equal(quota))
+	s.wantCard(queue, h200, quota, 2, 0)
+
+	// Then go those with the lowest deletion cost, and their cards serve the other work.
+	for _, pod := range s.podsOf("chat")[:2] {
+		s.setAnnotation(&pod, corev1.PodDeletionCost, "-1")
+		delete(stay, pod.UID)
+	}
+	load.set(2)
+	s.wantPods(map[string]string{"chat": podCounts(2, 0), "nightly": podCounts(2, 0)})
+	s.Expect(s.countSurvivors(stay)).To(Equal(2))
+	s.wantCard(queue, h200, quota, 0, 0)
+	s.wantAllocated(queue)
+}
+
+// describeView returns what the LocalCardQuota of a queue says of its first card and its first blocked
+// workload.
+func (s *scene) describeView(queue string) string {
+	s.Helper()
+	status := readObject(s, &api.LocalCardQuota{ObjectMeta: s.objectMeta(queue)}).Status
+	if len(status.Cards) == 0 || len(status.Blocked) == 0 {
+		return fmt.Sprintf("%+v", status)
+	}
+	card, blocked := status.Cards[0], status.Blocked[0]
+	return fmt.Sprintf("used %d/%d, pending %d, %s/%s %s", card.Used, card.Quota, card.Pending, blocked.Workload.Kind, blocked.Workload.Name, blocked.Reason)
+}
