@@ -6,6 +6,8 @@ var billMutants = []mutant{
 	{"internal/cardseconds/gap.go", `	if until = p.countedUntil; until.IsZero() {`, `	if until = p.countedUntil; true {`, "bills: each part is credited since its own time"},
 	{"internal/cardseconds/closed.go", `if period < today[:len(period)] &&`, `if period <= today[:len(period)] &&`, "bills: the running day is not closed"},
 	{"internal/cardseconds/meter.go", `day = max(day, m.parts[part].closedDay.next())`, `_ = part`, "bills: a closed day never grows"},
+	{"internal/cardseconds/meter.go", `behind < 0 || behind >= time.Millisecond {`, `behind < 0 || behind >= 0 {`, "bills: no count loses a part of a millisecond"},
+	{"internal/cardseconds/meter.go", `behind < 0 || behind >= time.Millisecond {`, `behind >= time.Millisecond {`, "bills: time goes on after the clock was set back"},
 	{"internal/cardseconds/stored.go", `			addSums(sums, entry)
 			continue`, `			addSums(sums, entry)`, "bills: a day counts in its entry or in its part"},
 }

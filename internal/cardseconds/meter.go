@@ -94,7 +94,11 @@ func (m *Meter) location() *time.Location {
 func (m *Meter) SetCounts(now time.Time, counts map[Series]card.Count) {
 	m.Advance(now)
 	m.counts = maps.Clone(counts)
-	m.countedAt, m.at = now, now
+	m.countedAt = now
+	// Sums are in whole milliseconds. The rest of one stays to be summed up with the next count.
+	if behind := now.Sub(m.at); behind < 0 || behind >= time.Millisecond {
+		m.at = now
+	}
 	if m.begunAt.IsZero() {
 		m.begunAt = now
 	}

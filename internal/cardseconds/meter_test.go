@@ -32,6 +32,19 @@ func TestReplicaThatStoodStill(t *testing.T) {
 	check.Equal(t, "card-seconds after the clock was set back", milli(2, maxCountAge), totalOf(m, "q"))
 }
 
+// TestCountsAreNotInWholeMilliseconds: what is left of a millisecond at one count is in the sum of the next.
+func TestCountsAreNotInWholeMilliseconds(t *testing.T) {
+	m, now := &Meter{}, start
+	for range 1001 {
+		m.SetCounts(now, map[Series]card.Count{seriesOf("q"): 8})
+		now = now.Add(time.Second + 900*time.Microsecond)
+	}
+	check.Equal(t, "card-seconds of a thousand counts", milli(8, 1000*time.Second+900*time.Millisecond), totalOf(m, "q"))
+	m.SetCounts(start, map[Series]card.Count{seriesOf("q"): 8}) // the clock was set back
+	m.Advance(start.Add(time.Second))
+	check.Equal(t, "card-seconds after the clock was set back", milli(8, 1001*time.Second+900*time.Millisecond), totalOf(m, "q"))
+}
+
 // TestAnOldCountIsNotTakenAsTrue: a replica that stores its sums, and counts no more, knows nothing.
 func TestAnOldCountIsNotTakenAsTrue(t *testing.T) {
 	m := &Meter{}
