@@ -25,11 +25,33 @@ var jobAdmissionMutants = []mutant{
 }
 
 var jobPriceMutants = []mutant{
-	{"internal/scheduler/cardreclaim/batchjobs.go", `min(g.solverJob.Elastic, left)`, `g.solverJob.Elastic`, "no more pods are elastic than the Job survives"},
-	{"internal/scheduler/cardreclaim/batchjobs.go", `+= max(0, pods.work-pods.lost)`, `+= 0`, "a Job that fails loses what it has saved"},
-	{"internal/scheduler/cardreclaim/batchjobs.go", `g.job.TaskStatusIndex[api.Succeeded]`, `g.job.TaskStatusIndex[api.Unknown]`, "a Job that fails loses what has succeeded"},
-	{"internal/scheduler/cardreclaim/batchjobs.go", `case task.Status == api.Releasing, task.Status == api.Failed:`, `case task.Status == api.Failed:`, "an evicted pod counts before the Job controller counts it"},
-	{"internal/scheduler/cardreclaim/batchjobs.go", `	if !known {
+	{"internal/scheduler/cardreclaim/batchjobs.go", `min(g.solverJob.Elastic, price.EvictionsLeft)`, `g.solverJob.Elastic`, "no more pods are elastic than the Job survives"},
+	{"internal/scheduler/cardreclaim/batchjobs.go", `g.solverJob.WholeLoss = price.Failure`, `g.solverJob.WholeLoss = 0`, "a Job that fails costs its work"},
+}
+
+// What evictions cost a job, for all actions.
+var lossMutants = []mutant{
+	{"internal/scheduler/loss/loss.go", `return max(0, work-lost)`, `return 0`, "a Job that fails loses what it has saved"},
+	{"internal/scheduler/loss/loss.go", `		case Succeeded:
+			work =`, `		case Succeeded:
+			_ =`, "a Job that fails loses what has succeeded"},
+	{"internal/scheduler/loss/loss.go", `	if !known {
 		return 0`, `	if !known {
-		return len(pods.running)`, "an unknown Job counts as one that fails"},
+		return len(j.placed)`, "an unknown Job counts as one that fails"},
+	{"internal/scheduler/loss/loss.go", `		if left >= len(job.placed) {`, `		if left > len(job.placed) {`, "a Job survives as many evictions as are left"},
+}
+
+// What preempt and Volcano's reclaim make of the price.
+var preemptPriceMutants = []mutant{
+	{"internal/scheduler/capacitycard/elasticpods.go", `int32(min(int(all), p.priceFor(job).evictionsLeft))`, `int32(min(int(all), int(all)+p.priceFor(job).evictionsLeft))`, "no more pods are elastic than the Job survives"},
+	{"internal/scheduler/capacitycard/price.go", `		case api.Releasing, api.Failed:
+`, `		case api.Failed:
+`, "an evicted pod counts before the Job controller counts it"},
+	{"internal/scheduler/capacitycard/price.go", `	if breaks[task.UID] {`, `	if false {`, "an eviction that breaks a job costs all of it"},
+	{"internal/scheduler/capacitycard/allocate.go", `	p.refusedRequests = nil // quota is released
+	p.prices.forgetJob(task.Job)`, `	p.refusedRequests = nil // quota is released`, "an eviction changes the price of the next one"},
+	{"internal/scheduler/capacitycard/preempt_gang.go", ` || p.p.priceFor(job).isFailing`, ``, "a Job that fails goes as a whole"},
+	{"internal/scheduler/capacitycard/preempt.go", `, cmp.Compare(p.lossOfEviction(a, breaks), p.lossOfEviction(b, breaks)))`, `)`, "of jobs that break the one that loses least goes"},
+	{"internal/scheduler/capacitycard/evictioncost.go", `, cmp.Compare(c.loss, other.loss))`, `)`, "of gangs on several nodes the one that loses least goes"},
+	{"internal/scheduler/capacitycard/reclaimable.go", `, cmp.Compare(p.lossOfEviction(a, breaks), p.lossOfEviction(b, breaks)))`, `)`, "reclaim takes the pod of the job that loses least"},
 }

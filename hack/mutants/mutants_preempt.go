@@ -29,8 +29,8 @@ var preemptMutants = []mutant{
 	{"internal/scheduler/capacitycard/nominations.go", `p.isBeingEvicted(task) && !p.preemption.evicts(task)`, `p.isBeingEvicted(task)`, "no pod waits for what just goes for others of its gang"},
 	{"internal/scheduler/capacitycard/amounts.go", `if other.NodeName != victim.NodeName {`, `if false {`, "a gang that goes releases its quota on all nodes"},
 	{"internal/scheduler/capacitycard/allocate.go", `append(p.preemption.tasksToComplete(), task)...`, `task`, "a pod gets the quota of the whole gang"},
-	{"internal/scheduler/capacitycard/elasticpods.go", `return breaks[victim.UID] && last.best.highest != nil && `, `return false && `, "a gang goes before elastic pods of a higher priority"},
-	{"internal/scheduler/capacitycard/elasticpods.go", `return breaks[victim.UID] && last.best.highest != nil && `, `return last.best.highest == nil || `, "elastic pods go before a gang of their priority"},
+	{"internal/scheduler/capacitycard/evictioncost.go", `cmp.Or(cmp.Compare(c.job, other.job), `, `cmp.Or(`, "a gang goes before elastic pods of a higher priority"},
+	{"internal/scheduler/capacitycard/evictioncost.go", `CompareBool(c.breaksGang, other.breaksGang), `, ``, "elastic pods go before a gang of their priority"},
 	{"internal/scheduler/capacitycard/preempt.go", `missingResources(task.InitResreq, p.IdleFor(task, node))`, `missingResources(task.InitResreq, p.FutureIdleOn(node))`, "a second preemptor does not count on kept cards"},
 }
 

@@ -74,13 +74,24 @@ func (l *FailureLimit) EvictionsLeft(running, ended []*corev1.Pod) int {
 		return 0
 	}
 
+	return int(max(l.leftAfter(ended), 0))
+}
+
+// Survives reports whether the Job goes on after some of its pods ended: they are evicted, terminating or
+// failed.
+func (l *FailureLimit) Survives(ended []*corev1.Pod) bool {
+	return l.IgnoresEvictions || (l.leftAfter(ended) >= 0 && !slices.ContainsFunc(ended, l.isLastOfIndex))
+}
+
+// leftAfter returns how many more pods may fail after some ended, less than 0 if the Job fails by them.
+func (l *FailureLimit) leftAfter(ended []*corev1.Pod) int64 {
 	left := l.left
 	for _, pod := range ended {
 		if l.willBeCounted(pod) {
 			left--
 		}
 	}
-	return int(max(left, 0))
+	return left
 }
 
 // willBeCounted reports whether the Job controller still has to count a pod that ended. It

@@ -3,6 +3,7 @@ package workload
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -50,9 +51,6 @@ func TestEvictionsThatAJobSurvives(t *testing.T) {
 	hasFailed := func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }
 	hasSucceeded := func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }
 	isCounted := func(p *corev1.Pod) { p.Finalizers = nil }
-	failures := func(text string) func(*corev1.Pod) {
-		return func(p *corev1.Pod) { p.Annotations = map[string]string{batchv1.JobIndexFailureCountAnnotation: text} }
-	}
 	perIndex := func(job *batchv1.Job) {
 		job.Spec.BackoffLimit, job.Spec.BackoffLimitPerIndex = ptr.To[int32](math.MaxInt32), ptr.To[int32](2)
 	}
@@ -101,6 +99,11 @@ func TestEvictionsThatAJobSurvives(t *testing.T) {
 		check.Equal(t, "the same by the compact policy", tc.want, compact.EvictionsLeft(tc.running, tc.ended))
 		check.That(t, job.Spec.PodFailurePolicy == nil || len(job.Spec.PodFailurePolicy.Rules) == 1, "the compact policy is %+v", job.Spec.PodFailurePolicy)
 	}
+}
+
+// failures sets how often the index of a pod failed.
+func failures(text string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Annotations = map[string]string{batchv1.JobIndexFailureCountAnnotation: text} }
 }
 
 func uncounted(job *batchv1.Job, uids ...types.UID) {
@@ -173,4 +176,33 @@ func TestBatchJobOwner(t *testing.T) {
 		}}}
 		check.Equal(t, "owned", tc.want, BatchJobOwner(pod) != nil)
 	}
+}
+
+// TestAJobSurvivesAsManyEvictionsAsAreLeft: it fails by one more, whichever pods ended before.
+func TestAJobSurvivesAsManyEvictionsAsAreLeft(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		job := &batchv1.Job{Spec: batchv1.JobSpec{BackoffLimit: ptr.To(int32(rapid.IntRange(0, 4).Draw(t, "limit")))}}
+		if rapid.IntRange(0, 3).Draw(t, "ignores evictions") == 0 {
+			job.Spec.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{EvictionRule()}}
+		}
+		var running, ended []*corev1.Pod
+		for i := range rapid.IntRange(0, 4).Draw(t, "running") {
+			running = append(running, batchPod(fmt.Sprintf("r%d", i)))
+		}
+		for i := range rapid.IntRange(0, int(*job.Spec.BackoffLimit)).Draw(t, "ended") {
+			ended = append(ended, batchPod(fmt.Sprintf("e%d", i)))
+		}
+
+		limit := FailureLimitFor(job)
+		left := limit.EvictionsLeft(running, ended)
+		for n := range len(running) + 1 {
+			check.Equal(t, fmt.Sprintf("survives %d of %d evictions", n, left), n <= left, limit.Survives(append(slices.Clone(ended), running[:n]...)))
+		}
+	})
+}
+
+func TestAJobFailsWithTheLastPodOfAnIndex(t *testing.T) {
+	limit := FailureLimitFor(&batchv1.Job{Spec: batchv1.JobSpec{BackoffLimit: ptr.To[int32](9), BackoffLimitPerIndex: ptr.To[int32](1)}})
+	check.That(t, limit.Survives([]*corev1.Pod{batchPod("a", failures("0"))}), "it fails although the index may fail once")
+	check.That(t, !limit.Survives([]*corev1.Pod{batchPod("a", failures("0")), batchPod("b", failures("1"))}), "it survives that an index fails too often")
 }

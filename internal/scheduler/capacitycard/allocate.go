@@ -102,6 +102,7 @@ func (p *plugin) waitsForQuota(job *api.JobInfo, request *workload.Request) bool
 // placed before and is never refused.
 func (p *plugin) onAllocate(event *framework.Event) {
 	task, status := event.Task, event.Task.Status
+	p.prices.forgetJob(task.Job)
 	if status == api.Allocated {
 		p.cache.otherBindings.assume(task.Pod.UID, task.NodeName)
 	}
@@ -151,6 +152,7 @@ func (p *plugin) checkConflicts(task *api.TaskInfo, node *api.NodeInfo) error {
 func (p *plugin) onDeallocate(event *framework.Event) {
 	task, state := event.Task, p.cache.observePod(event.Task.Pod)
 	p.refusedRequests = nil // quota is released
+	p.prices.forgetJob(task.Job)
 	if state.assumedNodeInvalid = task.Status == api.Pending; state.assumedNodeInvalid {
 		p.cache.otherBindings.forgetAssumed(task.Pod.UID, task.NodeName)
 	}

@@ -15,6 +15,7 @@ import (
 	"cardquota.dev/operator/internal/build"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/loss"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -51,6 +52,8 @@ type Cache struct {
 	preemptedCards map[types.UID]nomination
 	// evictionPolicies are those that the last preempt knew, nil before.
 	evictionPolicies EvictionPolicies
+	// failureLimits are those of Kubernetes Jobs, nil if none is known.
+	failureLimits loss.FailureLimits
 	// borrowStops are the cards that others reclaimed from a queue that had borrowed them.
 	borrowStops map[api.QueueID]map[card.Name]borrowStop
 	// tree is the tree of queues, as the last session resolved it.

@@ -69,6 +69,8 @@ type plugin struct {
 	refusedRequests map[refusedRequest]*workload.Refusal
 	// preemption is what the action preempt evicts, nil unless it runs.
 	preemption *preemption
+	// prices are what evictions cost jobs.
+	prices jobPrices
 	// deservedFirst is the state of the action allocate in a tree, nil unless it runs in parts.
 	deservedFirst *deservedFirst
 	// step is the state of the action allocate in a tree, nil unless a step of it runs.

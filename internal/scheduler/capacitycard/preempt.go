@@ -55,19 +55,16 @@ func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 	if attempt.refused || p.exceedsEvictionHeadroom(job.Queue, name, victims) {
 		return nil, util.Permit
 	}
-	if attempt.refused = p.wouldEvictInVain(preemptor, node, preemptees, victims, breaks); attempt.refused {
+	if attempt.refused = p.wouldEvictInVain(preemptor, node, victims, breaks); attempt.refused {
 		return nil, util.Permit
 	}
 	return victims, util.Permit
 }
 
 // wouldEvictInVain reports whether the preemptor could not run after the evictions. It also
-// reports true if they break a gang although elastic pods of no higher priority suffice on
-// another node.
-func (p *plugin) wouldEvictInVain(preemptor *api.TaskInfo, node *api.NodeInfo, preemptees, victims []*api.TaskInfo, breaks map[api.TaskID]bool) bool {
-	breaksGang := func(victim *api.TaskInfo) bool { return breaks[victim.UID] }
-	return len(victims) > 0 && p.isRefusedIgnoringQuota(preemptor, node) ||
-		slices.ContainsFunc(victims, breaksGang) && p.elasticPodsSufficeElsewhere(preemptor, preemptees, victims, breaks)
+// reports true if those on another node cost less.
+func (p *plugin) wouldEvictInVain(preemptor *api.TaskInfo, node *api.NodeInfo, victims []*api.TaskInfo, breaks map[api.TaskID]bool) bool {
+	return len(victims) > 0 && (p.isRefusedIgnoringQuota(preemptor, node) || p.costsLessElsewhere(preemptor, victims, breaks))
 }
 
 // selectVictims selects from candidates the victims on a node for a pod: all that conflict with
@@ -89,8 +86,8 @@ func (p *plugin) selectVictims(preemptor *api.TaskInfo, node *api.NodeInfo, name
 	return conflicting, all, useful && (len(all) > len(conflicting) || missing.isZero())
 }
 
-// preemptionCandidates returns the possible victims of a preemptor in the order of eviction,
-// and those of them that break a gang.
+// preemptionCandidates returns the possible victims of a preemptor in the order of eviction, and
+// those of them that break a gang. Of equal priority elastic pods come first, then the smallest loss.
 func (p *plugin) preemptionCandidates(preemptor *api.TaskInfo, preemptees []*api.TaskInfo) ([]*api.TaskInfo, map[api.TaskID]bool) {
 	var candidates []*api.TaskInfo
 	for _, preemptee := range preemptees {
@@ -98,8 +95,13 @@ func (p *plugin) preemptionCandidates(preemptor *api.TaskInfo, preemptees []*api
 			candidates = append(candidates, preemptee)
 		}
 	}
+
 	slices.SortStableFunc(candidates, p.compareByPriority)
-	return p.protectGangs(preemptor, candidates)
+	candidates, breaks := p.protectGangs(preemptor, candidates)
+	slices.SortStableFunc(candidates, func(a, b *api.TaskInfo) int {
+		return cmp.Or(p.comparePriorities(a, b), CompareBool(breaks[a.UID], breaks[b.UID]), cmp.Compare(p.lossOfEviction(a, breaks), p.lossOfEviction(b, breaks)))
+	})
+	return candidates, breaks
 }
 
 // missingAmounts returns what the node and the quota lack for a pod.
@@ -250,7 +252,7 @@ func (p *preemption) vacatedNodes() []string {
 	return slices.Compact(names)
 }
 
-// compareByPriority puts the lowest priority first, and among equals the smallest loss.
+// compareByPriority puts the lowest priority first, and among equals the smallest loss of a single pod.
 func (p *plugin) compareByPriority(a, b *api.TaskInfo) int {
 	return cmp.Or(p.comparePriorities(a, b), p.compareByLoss(a, b))
 }

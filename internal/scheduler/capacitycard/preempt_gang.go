@@ -37,12 +37,12 @@ type preemption struct {
 		evictions int
 		jobs      map[api.JobID]*evictionAllowance
 	}
-	// elsewhere caches what elasticPodsSufficeElsewhere found last.
+	// elsewhere caches the last answer of cheapestEvictions.
 	elsewhere struct {
 		sync.Mutex
 		pod       api.TaskID
 		evictions int
-		best      *elasticVictims // nil if elastic pods suffice on no node
+		least     *evictionCost
 	}
 	// evictions counts evictions and undone evictions.
 	evictions int
@@ -227,7 +227,7 @@ func (p *preemption) tasksToComplete() (rest []*api.TaskInfo) {
 
 // isBroken reports whether a job cannot continue after its evictions.
 func (p *preemption) isBroken(job *api.JobInfo) bool {
-	return job.ReadyTaskNum() < job.MinAvailable || !job.CheckTaskReady() || p.isInelastic(job)
+	return job.ReadyTaskNum() < job.MinAvailable || !job.CheckTaskReady() || p.isInelastic(job) || p.p.priceFor(job).isFailing
 }
 
 // isInelastic reports whether a job loses all of its pods when it loses one.
@@ -273,8 +273,7 @@ func tasksOnNodes(job *api.JobInfo) []*api.TaskInfo {
 func isOnNode(status api.TaskStatus) bool { return status == api.Running || status == api.Bound }
 
 // protectGangs removes from candidates the pods whose eviction breaks a gang that cannot be
-// evicted as a whole. breaks are the remaining ones that break a gang; they come last within a
-// priority.
+// evicted as a whole. breaks are the remaining ones that break a gang.
 func (p *plugin) protectGangs(preemptor *api.TaskInfo, candidates []*api.TaskInfo) (kept []*api.TaskInfo, breaks map[api.TaskID]bool) {
 	g, allowances := p.preemption, map[api.JobID]*evictionAllowance{}
 	if g == nil {
@@ -293,8 +292,5 @@ func (p *plugin) protectGangs(preemptor *api.TaskInfo, candidates []*api.TaskInf
 			breaks[candidate.UID] = true
 		}
 	}
-	slices.SortStableFunc(kept, func(a, b *api.TaskInfo) int {
-		return cmp.Or(p.comparePriorities(a, b), CompareBool(breaks[a.UID], breaks[b.UID]))
-	})
 	return kept, breaks
 }

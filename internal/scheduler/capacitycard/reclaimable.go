@@ -83,7 +83,7 @@ func (p *plugin) reclaimCandidates(reclaimer *api.TaskInfo, reclaimees []*api.Ta
 			candidates = append(candidates, reclaimee)
 		}
 	}
-	slices.SortStableFunc(candidates, p.compareByVictimOrder)
+	p.sortByVictimOrder(candidates)
 	return candidates
 }
 
@@ -138,28 +138,41 @@ func (p *plugin) serviceTypeIn(id api.QueueID, task *api.TaskInfo) string {
 	return workload.ServiceTypeFor(queue, task.Pod.Annotations, group, p.args.owners.TypeFor(task.Pod))
 }
 
-// compareByVictimOrder puts first the pod to evict first for another queue. By default that is
-// the lowest priority of queue, job and pod, where only the policy's PriorityClasses count.
-// Among equals, or with victimOrder Loss, the smallest loss is first.
-func (p *plugin) compareByVictimOrder(a, b *api.TaskInfo) int {
-	if p.args.victimOrder == v1alpha1.VictimsByLoss {
-		return p.compareByLoss(a, b)
+// sortByVictimOrder puts first the pod to evict first for another queue. By default that is the lowest
+// priority of queue, job and pod, where only the policy's PriorityClasses count. Among equals, or with
+// victimOrder Loss, pods of broken jobs are first, then elastic pods, then the smallest loss.
+func (p *plugin) sortByVictimOrder(candidates []*api.TaskInfo) {
+	byPriority := func(a, b *api.TaskInfo) int {
+		if p.args.victimOrder == v1alpha1.VictimsByLoss {
+			return 0
+		}
+		return p.compareBetweenQueues(a, b)
 	}
+	slices.SortFunc(candidates, func(a, b *api.TaskInfo) int { return cmp.Or(byPriority(a, b), p.compareByLoss(a, b)) })
+
+	impacts, breaks := p.evictionImpacts(candidates)
+	slices.SortStableFunc(candidates, func(a, b *api.TaskInfo) int {
+		return cmp.Or(byPriority(a, b), cmp.Compare(impacts[a.UID], impacts[b.UID]), cmp.Compare(p.lossOfEviction(a, breaks), p.lossOfEviction(b, breaks)))
+	})
+}
+
+// compareBetweenQueues puts the lowest priority first, as far as it counts between queues: of the queue,
+// the job and the pod.
+func (p *plugin) compareBetweenQueues(a, b *api.TaskInfo) int {
 	x, y := p.ssn.Jobs[a.Job], p.ssn.Jobs[b.Job]
 	return cmp.Or(
 		cmp.Compare(p.ssn.Queues[x.Queue].Queue.Spec.Priority, p.ssn.Queues[y.Queue].Queue.Spec.Priority),
 		cmp.Compare(p.JobPriority(x), p.JobPriority(y)),
 		cmp.Compare(p.PodPriority(a), p.PodPriority(b)),
-		p.compareByLoss(a, b),
 	)
 }
 
-// compareByLoss puts first the smallest loss, as far as one pod shows it: pods of broken jobs,
-// elastic pods, then the lowest priority of queue, job and pod, then the youngest.
+// compareByLoss puts first the smallest loss of a single pod, then the lowest priority of queue, job and
+// pod, then the youngest.
 func (p *plugin) compareByLoss(a, b *api.TaskInfo) int {
 	x, y := p.ssn.Jobs[a.Job], p.ssn.Jobs[b.Job]
 	return cmp.Or(
-		cmp.Compare(evictionImpact(x), evictionImpact(y)),
+		cmp.Compare(p.lossOfPod(a), p.lossOfPod(b)),
 		cmp.Compare(p.ssn.Queues[x.Queue].Queue.Spec.Priority, p.ssn.Queues[y.Queue].Queue.Spec.Priority),
 		cmp.Compare(x.Priority, y.Priority),
 		cmp.Compare(a.Priority, b.Priority),
@@ -168,17 +181,40 @@ func (p *plugin) compareByLoss(a, b *api.TaskInfo) int {
 	)
 }
 
-// evictionImpact returns what the eviction of one pod does to its job: 0 if the job is below
-// its minimum already, 1 if it continues with fewer pods, 2 if it breaks.
-func evictionImpact(job *api.JobInfo) int {
-	switch ready := job.ReadyTaskNum(); {
-	case ready < job.MinAvailable:
-		return 0
-	case ready > job.MinAvailable:
-		return 1
-	default:
-		return 2
+// The impacts of an eviction on a job: it is below its minimum already, continues with fewer pods, or
+// breaks.
+const (
+	jobIsBroken = iota
+	jobContinues
+	jobBreaks
+)
+
+// evictionImpacts returns the impact of each eviction on its job, if those before it in the order of
+// candidates happen as well. breaks are those that break a job. Volcano's reclaim knows no policies of vcjobs.
+func (p *plugin) evictionImpacts(candidates []*api.TaskInfo) (impacts map[api.TaskID]int, breaks map[api.TaskID]bool) {
+	impacts = map[api.TaskID]int{}
+	breaks = map[api.TaskID]bool{}
+	allowances := map[api.JobID]*evictionAllowance{}
+	for _, candidate := range candidates {
+		job := p.ssn.Jobs[candidate.Job]
+		allowance := allowances[job.UID]
+		if allowance == nil {
+			allowance = &evictionAllowance{}
+			allowance.elastic, allowance.elasticByRole = p.elasticPods(job)
+			allowances[job.UID] = allowance
+		}
+
+		switch {
+		case job.ReadyTaskNum() < job.MinAvailable:
+			impacts[candidate.UID] = jobIsBroken
+		case allowance.takeElastic(candidate):
+			impacts[candidate.UID] = jobContinues
+		default:
+			impacts[candidate.UID] = jobBreaks
+			breaks[candidate.UID] = true
+		}
 	}
+	return impacts, breaks
 }
 
 // ReclaimPolicy is the plugin as the action cardreclaim uses it. It is valid until the session

@@ -20,6 +20,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/internal/scheduler/capacitycard"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // Name is the name of the action in volcano-scheduler.conf, and the reason that Volcano writes
@@ -54,7 +55,11 @@ func New(cache *capacitycard.Cache, jobs JobPolicies) *Action {
 	if jobs == nil {
 		jobs = &jobInformer{vcJobs: cache.VCJobs()}
 	}
-	return &Action{jobPolicies: jobs, evictor: newPodEvictor(maxConcurrentWrites), clock: time.Now, budget: newBudget(), cache: cache, counters: newCounters()}
+	action := &Action{jobPolicies: jobs, evictor: newPodEvictor(maxConcurrentWrites), clock: time.Now, budget: newBudget(), cache: cache, counters: newCounters()}
+	cache.UseFailureLimits(func(namespace, name string, uid types.UID) (workload.FailureLimit, bool) {
+		return action.jobPolicies.FailureLimitFor(namespace, name, uid)
+	})
+	return action
 }
 
 // WithClock lets the action measure its searches by another clock. One that stands still keeps it from

@@ -3,6 +3,7 @@ package cardreclaim
 import (
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -202,4 +203,27 @@ func TestKubernetesJobsAreWatched(t *testing.T) {
 	check.That(t, !isKnown("t", "another") && !isKnown("u", "uid-of-t"), "another Job is known")
 	w.executeActions()
 	w.expectEvictedAndPlaced(t, "t-0", "i-0@n")
+}
+
+// TestPreemptEvictsAWholeJobOnceItFails: Kubernetes would delete its other pods anyway. A Job at its limit
+// stays while another job loses less.
+func TestPreemptEvictsAWholeJobOnceItFails(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		limit   int32
+		other   string
+		deleted string
+	}{
+		"the limit allows one":             {1, "5h", "t-0"},
+		"it allows none":                   {0, "5h", "g*4"},
+		"it allows none, the other is old": {0, "50h", "t*4"},
+	}) {
+		changes := []func(*corev1.Pod){onJob("t", ofKubernetesJob("t"))}
+		w, preempt := newPreemptWorld(t, "node k A 8; queue q PLENTY cpu=1000; full q 8: n*8 m*8 class=high; t q 1: k*4 class=low ran=10h; g q 4: k*4 class=low ran="+tc.other+"; high q 1: - class=high", changes...)
+		w.action.jobPolicies = policiesWithJobs{w.habits, map[string]*batchv1.Job{"t": kubernetesJob(tc.limit)}}
+		w.runPreemptAction(preempt)
+		want := session.Spell(tc.deleted)
+		eventually(t, "deleted "+want, func() bool { return len(w.deletedPods(t)) == len(strings.Fields(want)) })
+		goes := strings.Join(w.deletedPods(t), " ")
+		check.That(t, goes == want || (tc.limit == 1 && strings.HasPrefix(goes, "t-")), "%q are deleted, want %q", goes, want)
+	}
 }

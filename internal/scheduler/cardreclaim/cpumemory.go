@@ -2,7 +2,6 @@ package cardreclaim
 
 import (
 	"slices"
-	"time"
 
 	"volcano.sh/volcano/pkg/scheduler/api"
 
@@ -32,15 +31,6 @@ func (s *reclaimSession) holdsNeeded(q *problem, task *api.TaskInfo) bool {
 		return true
 	}
 	return s.policy.ReclaimsAll() && (request.Count == 0 || len(q.cardResources) == 0)
-}
-
-// lossOf returns the loss of a pod's eviction in card-seconds, or in core-seconds if it has no
-// cards and CPU and memory are reclaimed too.
-func (s *reclaimSession) lossOf(task *api.TaskInfo, cards card.Count, started, checkpoint time.Time) int64 {
-	if cards > 0 || !s.policy.ReclaimsAll() {
-		return solver.PodLoss(int64(cards), started, checkpoint, s.now)
-	}
-	return solver.PodLoss(int64(task.Resreq.MilliCPU), started, checkpoint, s.now) / 1000
 }
 
 // usesOf returns what each pod of a request uses of the quotas of CPU and memory. They are part

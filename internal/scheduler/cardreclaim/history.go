@@ -272,8 +272,8 @@ func (s *reclaimSession) addJobHash(job *api.JobInfo, sums []uint64) {
 	if name := workload.VCJobOwner(any.Pod); name != "" {
 		facts.evictionPolicy, facts.isKnown = s.action.jobPolicies.EvictionPolicyFor(job.Namespace, name)
 	}
-	for uid, pods := range batchJobsIn(job) {
-		facts.pods += hashOf(fmt.Sprint(uid, s.evictionsLeft(job.Namespace, uid, pods)))
+	for uid, left := range s.policy.EvictionsLeft(job) {
+		facts.pods += hashOf(fmt.Sprint(uid, left))
 	}
 	for role, least := range job.TaskMinAvailable {
 		facts.pods += hashOf(fmt.Sprint(role, least))

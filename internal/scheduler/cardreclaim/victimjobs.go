@@ -97,7 +97,7 @@ func (s *reclaimSession) newVictimJob(by *api.TaskInfo, key victimKey, job *api.
 		return nil
 	}
 	s.fillSolverJob(by, g)
-	s.priceFailures(g)
+	s.priceEvictions(g)
 	return g
 }
 
@@ -141,16 +141,12 @@ func (s *reclaimSession) minRuntimeReached(g *victimJob, key victimKey) bool {
 // isOnNode reports whether a pod is bound to its node or runs there.
 func isOnNode(task *api.TaskInfo) bool { return task.Status == api.Running || task.Status == api.Bound }
 
-// fillSolverJob sets the loss of each pod of a victim job, and how many pods are elastic.
+// fillSolverJob lists the pods of a victim job, and how many of them are elastic.
 func (s *reclaimSession) fillSolverJob(by *api.TaskInfo, g *victimJob) {
-	checkpoint := lastCheckpoint(g)
 	for _, task := range g.tasks {
 		cards := s.policy.CardCount(task)
 		g.cards = append(g.cards, cards)
 		pod := solver.Pod{Node: s.indexOfNode(task.NodeName), Protected: cards == 0 && !s.policy.ReclaimsAll()}
-		if start := task.Pod.Status.StartTime; start != nil {
-			pod.Loss = s.lossOf(task, cards, start.Time, checkpoint)
-		}
 		rule := s.policy.ReclaimRule(by, task)
 		if !isOnNode(task) || rule == capacitycard.NotReclaimable {
 			pod.Protected, g.solverJob.Whole = true, false
@@ -177,18 +173,6 @@ func (s *reclaimSession) fillSolverJob(by *api.TaskInfo, g *victimJob) {
 		}
 		g.solverJob.Pods[i].Role = place
 	}
-}
-
-// lastCheckpoint returns the latest checkpoint in the annotations of a job's PodGroup and
-// pods, zero if there is none. It ignores invalid times.
-func lastCheckpoint(g *victimJob) time.Time {
-	latest, _ := time.Parse(time.RFC3339, g.job.PodGroup.Annotations[v1alpha1.AnnotationCheckpointTime])
-	for _, task := range g.tasks {
-		if at, err := time.Parse(time.RFC3339, task.Pod.Annotations[v1alpha1.AnnotationCheckpointTime]); err == nil && at.After(latest) {
-			latest = at
-		}
-	}
-	return latest
 }
 
 // precedence orders victims. In a tree the level decides first: siblings come before queues

@@ -1,0 +1,101 @@
+package capacitycard
+
+import (
+	"cmp"
+	"math"
+
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/quota"
+)
+
+// evictionCost is what evictions on a node cost. First their highest priority decides, then whether a
+// gang breaks, then what is lost.
+type evictionCost struct {
+	job, pod   int32
+	breaksGang bool
+	loss       int64
+}
+
+func (c *evictionCost) compare(other *evictionCost) int {
+	return cmp.Or(cmp.Compare(c.job, other.job), cmp.Compare(c.pod, other.pod), CompareBool(c.breaksGang, other.breaksGang), cmp.Compare(c.loss, other.loss))
+}
+
+// costOf returns what the eviction of pods costs. A job that breaks counts once.
+func (p *plugin) costOf(victims []*api.TaskInfo, breaks map[api.TaskID]bool) *evictionCost {
+	cost := &evictionCost{job: math.MinInt32, pod: math.MinInt32}
+	broken := map[api.JobID]bool{}
+	for _, victim := range victims {
+		if priority := p.ssn.Jobs[victim.Job].Priority; priority > cost.job {
+			cost.job, cost.pod = priority, victim.Priority
+		} else if priority == cost.job {
+			cost.pod = max(cost.pod, victim.Priority)
+		}
+		if broken[victim.Job] {
+			continue
+		}
+		broken[victim.Job] = breaks[victim.UID]
+		cost.breaksGang = cost.breaksGang || breaks[victim.UID]
+		cost.loss = quota.AddSaturating(cost.loss, p.lossOfEviction(victim, breaks))
+	}
+	return cost
+}
+
+// costsLessElsewhere reports whether the preemptor could run on another node for which evictions cost less:
+// pods of lower priority, a smaller gang, or none has to go. Only where victims of the lowest priority of the
+// queue break no gang, the other nodes are not compared. That would cost more than it spares.
+func (p *plugin) costsLessElsewhere(preemptor *api.TaskInfo, victims []*api.TaskInfo, breaks map[api.TaskID]bool) bool {
+	if p.preemption == nil || victims[0].Job == preemptor.Job {
+		return false
+	}
+	cost := p.costOf(victims, breaks)
+	if !cost.breaksGang && cost.job <= p.preemption.lowest[p.ssn.Jobs[preemptor.Job].Queue] {
+		return false
+	}
+
+	last := &p.preemption.elsewhere
+	last.Lock()
+	defer last.Unlock()
+	if last.pod != preemptor.UID || last.evictions != p.preemption.evictions {
+		last.pod = preemptor.UID
+		last.evictions = p.preemption.evictions
+		last.least = p.cheapestEvictions(preemptor)
+	}
+	return last.least != nil && last.least.compare(cost) < 0
+}
+
+// cheapestEvictions returns the least that evictions of pods of other jobs for a pod cost on one node, nil
+// if they help on none.
+func (p *plugin) cheapestEvictions(preemptor *api.TaskInfo) (least *evictionCost) {
+	for _, node := range p.ssn.NodeList {
+		cost := p.evictionCostOn(preemptor, node)
+		if cost != nil && (least == nil || cost.compare(least) < 0) && !p.isRefusedIgnoringQuota(preemptor, node) {
+			least = cost
+		}
+	}
+	return least
+}
+
+// evictionCostOn returns what it costs to evict pods of other jobs from a node for a pod, nil if that does
+// not help.
+func (p *plugin) evictionCostOn(preemptor *api.TaskInfo, node *api.NodeInfo) *evictionCost {
+	request, queue := p.RequestFor(preemptor), p.ssn.Jobs[preemptor.Job].Queue
+	name, allowed := p.cardFor(request, node.Name)
+	if !allowed || p.ledger.IsTerminatingOverQuota(string(queue), name) {
+		return nil
+	}
+	var offered []*api.TaskInfo
+	for _, task := range node.Tasks {
+		job := p.ssn.Jobs[task.Job]
+		isOffered := job != nil && job.Queue == queue && task.Job != preemptor.Job && api.PreemptableStatus(task.Status) && task.Preemptable
+		if isOffered && (task.BestEffort || !preemptor.BestEffort) {
+			offered = append(offered, task)
+		}
+	}
+	candidates, breaks := p.preemptionCandidates(preemptor, offered)
+	_, victims, useful := p.selectVictims(preemptor, node, name, candidates, breaks)
+	if !useful || p.exceedsEvictionHeadroom(queue, name, victims) {
+		return nil
+	}
+	return p.costOf(victims, breaks)
+}

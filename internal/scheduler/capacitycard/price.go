@@ -1,0 +1,160 @@
+package capacitycard
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/scheduler/loss"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// UseFailureLimits sets where the failure limits of Kubernetes Jobs are known. Without it each Job
+// counts as one that fails when a pod of it is evicted.
+func (c *Cache) UseFailureLimits(limits loss.FailureLimits) { c.failureLimits = limits }
+
+// PriceOf returns what evictions cost a job. The losses are in the order of tasks, which are all of its
+// placed pods.
+func (p *plugin) PriceOf(job *api.JobInfo, tasks []*api.TaskInfo) loss.Price {
+	price := loss.PriceOf(job.Namespace, p.podsToPrice(job, tasks), lastCheckpoint(job, tasks), p.cache.now(), p.cache.failureLimits)
+	price.Pods = price.Pods[:len(tasks)]
+	return price
+}
+
+// EvictionsLeft returns how many pods of each Kubernetes Job in a PodGroup may be evicted while that goes
+// on, nil if no pod belongs to one.
+func (p *plugin) EvictionsLeft(job *api.JobInfo) map[types.UID]int {
+	if !hasBatchJob(job) {
+		return nil
+	}
+	left := map[types.UID]int{}
+	for uid, batchJob := range loss.BatchJobsIn(p.podsToPrice(job, placedTasks(job))) {
+		left[uid] = batchJob.EvictionsLeft(job.Namespace, uid, p.cache.failureLimits)
+	}
+	return left
+}
+
+// podsToPrice returns the placed pods of a job, and after them those of Kubernetes Jobs that ended.
+func (p *plugin) podsToPrice(job *api.JobInfo, placed []*api.TaskInfo) []loss.Pod {
+	pods := make([]loss.Pod, 0, len(placed))
+	for _, task := range placed {
+		pods = append(pods, p.podToPrice(task, p.CardCount(task), loss.Placed))
+	}
+	for _, task := range job.Tasks {
+		state := loss.Ended
+		switch task.Status {
+		case api.Releasing, api.Failed:
+		case api.Succeeded:
+			state = loss.Succeeded
+		default:
+			continue
+		}
+		if workload.BatchJobOwner(task.Pod) != nil {
+			pods = append(pods, p.podToPrice(task, min(p.RequestFor(task).Count, card.MaxCount), state))
+		}
+	}
+	return pods
+}
+
+// podToPrice returns a pod as its price counts it. CPU counts only if it is reclaimed too.
+func (p *plugin) podToPrice(task *api.TaskInfo, cards card.Count, state loss.State) loss.Pod {
+	pod := loss.Pod{Pod: task.Pod, State: state, Cards: int64(cards)}
+	if p.ReclaimsAll() {
+		pod.MilliCPU = int64(task.Resreq.MilliCPU)
+	}
+	return pod
+}
+
+// placedTasks returns the placed pods of a job.
+func placedTasks(job *api.JobInfo) (placed []*api.TaskInfo) {
+	for task := range tasksIn(job, api.AllocatedStatus) {
+		placed = append(placed, task)
+	}
+	return placed
+}
+
+// hasBatchJob reports whether some pod of a PodGroup belongs to a Kubernetes Job.
+func hasBatchJob(job *api.JobInfo) bool {
+	for _, task := range job.Tasks {
+		if workload.BatchJobOwner(task.Pod) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// lastCheckpoint returns the latest checkpoint in the annotations of a job's PodGroup and of its placed
+// pods, the zero time if there is none. It ignores invalid times.
+func lastCheckpoint(job *api.JobInfo, placed []*api.TaskInfo) (latest time.Time) {
+	if job.PodGroup != nil {
+		latest, _ = time.Parse(time.RFC3339, job.PodGroup.Annotations[v1alpha1.AnnotationCheckpointTime])
+	}
+	for _, task := range placed {
+		if at, err := time.Parse(time.RFC3339, task.Pod.Annotations[v1alpha1.AnnotationCheckpointTime]); err == nil && at.After(latest) {
+			latest = at
+		}
+	}
+	return latest
+}
+
+// jobPrices keeps what evictions cost each job until one of its pods is placed or evicted. Topology-aware
+// preemption asks from several goroutines.
+type jobPrices struct {
+	sync.Mutex
+	jobs map[api.JobID]*jobPrice
+}
+
+// jobPrice is what evictions cost one job.
+type jobPrice struct {
+	// pods is the loss of each placed pod, whole that of all together.
+	pods  map[api.TaskID]int64
+	whole int64
+	// evictionsLeft and isFailing are those of loss.Price.
+	evictionsLeft int
+	isFailing     bool
+}
+
+// priceFor returns what evictions cost a job now.
+func (p *plugin) priceFor(job *api.JobInfo) *jobPrice {
+	p.prices.Lock()
+	defer p.prices.Unlock()
+	if known := p.prices.jobs[job.UID]; known != nil {
+		return known
+	}
+
+	placed := placedTasks(job)
+	price := p.PriceOf(job, placed)
+	made := &jobPrice{pods: make(map[api.TaskID]int64, len(placed)), whole: price.Whole(), evictionsLeft: price.EvictionsLeft, isFailing: price.IsFailing}
+	for i, task := range placed {
+		made.pods[task.UID] = price.Pods[i]
+	}
+	if p.prices.jobs == nil {
+		p.prices.jobs = map[api.JobID]*jobPrice{}
+	}
+	p.prices.jobs[job.UID] = made
+	return made
+}
+
+// forgetJob forgets what evictions cost a job, whose pods changed.
+func (j *jobPrices) forgetJob(job api.JobID) {
+	j.Lock()
+	defer j.Unlock()
+	delete(j.jobs, job)
+}
+
+// lossOfPod returns what is lost if a pod is evicted and its job goes on.
+func (p *plugin) lossOfPod(task *api.TaskInfo) int64 {
+	return p.priceFor(p.ssn.Jobs[task.Job]).pods[task.UID]
+}
+
+// lossOfEviction returns what is lost if a pod is evicted. If that breaks its job, all of the job is.
+func (p *plugin) lossOfEviction(task *api.TaskInfo, breaks map[api.TaskID]bool) int64 {
+	if breaks[task.UID] {
+		return p.priceFor(p.ssn.Jobs[task.Job]).whole
+	}
+	return p.lossOfPod(task)
+}

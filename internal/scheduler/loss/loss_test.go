@@ -1,0 +1,139 @@
+package loss
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"pgregory.net/rapid"
+
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
+	"cardquota.dev/operator/internal/workload"
+)
+
+var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func hoursAgo(hours int) time.Time { return now.Add(-time.Duration(hours) * time.Hour) }
+
+// drawnPod is a pod of a drawn job, with what a naive sum needs.
+type drawnPod struct {
+	state                    State
+	job                      string // "" without a Kubernetes Job
+	cards, started, finished int    // hours ago; started is 0 before the start
+}
+
+func (d *drawnPod) pod(i int) Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprint(i)), Finalizers: []string{batchv1.JobTrackingFinalizer}}}
+	if d.job != "" {
+		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: d.job, UID: types.UID(d.job), Controller: ptr.To(true)}}
+	}
+	if d.started > 0 {
+		pod.Status.StartTime = ptr.To(metav1.NewTime(hoursAgo(d.started)))
+	}
+	if d.state == Succeeded {
+		ended := &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(hoursAgo(d.finished))}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{}, {State: corev1.ContainerState{Terminated: ended}}}
+	}
+	return Pod{Pod: pod, State: d.state, Cards: int64(d.cards)}
+}
+
+func countPods(pods []drawnPod, job string, state State) (count int) {
+	for _, pod := range pods {
+		if pod.job == job && pod.state == state {
+			count++
+		}
+	}
+	return count
+}
+
+// naivePrice is what evictions cost by counting hours one by one.
+func naivePrice(pods []drawnPod, saved int, limits map[string]int) (whole int64, left int, fails bool) {
+	left = math.MaxInt
+	failing := map[string]bool{}
+	for job, limit := range limits {
+		mayGo := max(0, limit-countPods(pods, job, Ended))
+		if failing[job] = countPods(pods, job, Placed) > mayGo; failing[job] {
+			fails = true
+			left = min(left, mayGo)
+		}
+	}
+
+	for _, pod := range pods {
+		for hour := 1; hour <= pod.started; hour++ { // the hour that began so long ago
+			isLost := pod.state == Placed && (hour <= saved || failing[pod.job])
+			isLost = isLost || (pod.state == Succeeded && failing[pod.job] && hour > pod.finished)
+			if isLost {
+				whole += int64(pod.cards) * 3600
+			}
+		}
+	}
+	return whole, left, fails
+}
+
+// TestAPriceIsWhatIsLost compares with a count of the lost hours of each pod: those since the last checkpoint,
+// or all of a Kubernetes Job that fails.
+func TestAPriceIsWhatIsLost(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		saved := rapid.IntRange(0, 6).Draw(t, "saved") // hours ago
+		limits := map[string]int{"a": rapid.IntRange(0, 4).Draw(t, "limit of a"), "b": rapid.IntRange(0, 4).Draw(t, "limit of b")}
+		var drawn []drawnPod
+		var pods []Pod
+		for i := range rapid.IntRange(0, 6).Draw(t, "pods") {
+			d := drawnPod{
+				state:   rapid.SampledFrom([]State{Placed, Placed, Ended, Succeeded}).Draw(t, "state"),
+				job:     rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "job"),
+				cards:   rapid.IntRange(0, 3).Draw(t, "cards"),
+				started: rapid.IntRange(0, 6).Draw(t, "started"),
+			}
+			d.finished = rapid.IntRange(0, d.started).Draw(t, "finished")
+			drawn, pods = append(drawn, d), append(pods, d.pod(i))
+		}
+		known := func(_, name string, _ types.UID) (workload.FailureLimit, bool) {
+			return workload.FailureLimitFor(&batchv1.Job{Spec: batchv1.JobSpec{BackoffLimit: ptr.To(int32(limits[name]))}}), true
+		}
+
+		price := PriceOf("ns", pods, hoursAgo(saved), now, known)
+		whole, left, fails := naivePrice(drawn, saved, limits)
+		check.Equal(t, "all of it costs", whole, price.Whole())
+		check.Equal(t, "evictions left", left, price.EvictionsLeft)
+		check.Equal(t, "fails", fails, price.Fails)
+		for i, d := range drawn {
+			single, _, _ := naivePrice([]drawnPod{d}, saved, nil)
+			check.Equal(t, "the pod costs", single, price.Pods[i])
+		}
+	})
+}
+
+// TestAnUnknownJobFailsByAnyEviction: the scheduler may not read Jobs, or has not read this one yet.
+func TestAnUnknownJobFailsByAnyEviction(t *testing.T) {
+	running, gone := drawnPod{state: Placed, job: "a", cards: 2, started: 3}, drawnPod{state: Ended, job: "a"}
+	unknown := func(string, string, types.UID) (workload.FailureLimit, bool) { return workload.FailureLimit{}, false }
+	for _, limits := range []FailureLimits{nil, unknown} {
+		price := PriceOf("ns", []Pod{running.pod(0)}, now, now, limits)
+		check.That(t, price.Fails && !price.IsFailing && price.EvictionsLeft == 0 && price.Whole() == 2*3*3600, "the price is %+v", price)
+		price = PriceOf("ns", []Pod{running.pod(0), gone.pod(1)}, now, now, limits)
+		check.That(t, price.IsFailing, "the price after an eviction is %+v", price)
+	}
+}
+
+// TestCPUCountsWithoutCards: in core-seconds, if it is reclaimed at all.
+func TestCPUCountsWithoutCards(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct{ cards, milliCPU, want int64 }{
+		"cards":           {2, 0, 2 * 3600},
+		"cards, with CPU": {2, 4000, 2 * 3600},
+		"CPU alone":       {0, 4000, 4 * 3600},
+		"neither":         {0, 0, 0},
+	}) {
+		pod := (&drawnPod{started: 1}).pod(0)
+		pod.Cards, pod.MilliCPU = tc.cards, tc.milliCPU
+		price := PriceOf("ns", []Pod{pod}, time.Time{}, now, nil)
+		check.Equal(t, "loss", tc.want, price.Pods[0])
+	}
+}
