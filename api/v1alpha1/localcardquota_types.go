@@ -20,6 +20,8 @@ import (
 // +kubebuilder:printcolumn:name="State",type=string,priority=1,JSONPath=`.status.state`,description="only an Open queue takes workloads"
 // +kubebuilder:printcolumn:name="CPU",type=string,priority=1,JSONPath=`.status.cpu.used`
 // +kubebuilder:printcolumn:name="Memory",type=string,priority=1,JSONPath=`.status.memory.used`
+// +kubebuilder:printcolumn:name="Card-Hours",type=string,priority=1,JSONPath=`.status.cardHours.thisMonth.summary`,description="card-hours of this month, in all namespaces"
+// +kubebuilder:printcolumn:name="Last-Month",type=string,priority=1,JSONPath=`.status.cardHours.lastMonth.summary`,description="card-hours of the month before"
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.blocked[0].message`,description="what the scheduler says about it"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type LocalCardQuota struct {
@@ -85,6 +87,10 @@ type LocalCardQuotaStatus struct {
 	// memory is the memory that the queue's pods request together, as in the CardQuota.
 	// +optional
 	Memory *ResourceStatus `json:"memory,omitempty"`
+	// cardHours is how long pods of the queue, in all namespaces, have held cards in this month and in
+	// the last one. It is at most two hours old. Unset until the operator knows it.
+	// +optional
+	CardHours *CardHoursStatus `json:"cardHours,omitempty"`
 	// blockedTotal is the number of all blocked workloads of this namespace, also those that blocked
 	// does not list.
 	// +optional
@@ -103,4 +109,53 @@ type LocalCardQuotaStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	Blocked []BlockedStatus `json:"blocked,omitempty"`
+}
+
+// CardHoursStatus is the use of a queue in this month and in the last one. The operator refreshes it at
+// most once an hour, and when a month begins. A parent in a tree has the use of all queues below it.
+type CardHoursStatus struct {
+	// countedUntil is until when the use was counted when the operator refreshed it. Use that has not
+	// changed since is not refreshed.
+	// +required
+	CountedUntil metav1.Time `json:"countedUntil,omitzero"`
+	// thisMonth is the use in the month of countedUntil.
+	// +required
+	ThisMonth MonthCardHours `json:"thisMonth,omitzero"`
+	// lastMonth is the use in the month before.
+	// +required
+	LastMonth MonthCardHours `json:"lastMonth,omitzero"`
+}
+
+// MonthCardHours is the use of a queue in a month.
+type MonthCardHours struct {
+	// month is the month, such as 2026-11. It begins in the time zone billingTimeZone of the
+	// ServiceTypePolicy.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=7
+	Month string `json:"month,omitempty"`
+	// summary is the card-hours of each card in one line.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Summary string `json:"summary,omitempty"`
+	// cards is the use of each card, sorted by name, at most 128. Beyond that it has those with the
+	// most card-hours.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=128
+	Cards []CardHours `json:"cards,omitempty"`
+}
+
+// CardHours is the use of one card.
+type CardHours struct {
+	// name is the card name.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=160
+	Name string `json:"name,omitempty"`
+	// hours is cards × hours, in whole card-hours, rounded down.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	Hours int64 `json:"hours"`
 }

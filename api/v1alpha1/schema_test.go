@@ -126,6 +126,10 @@ func TestBoundsOfTheStatusAreThoseThatTheOperatorKeeps(t *testing.T) {
 	if got := *status.Properties["cards"].MaxItems; got != cardquota.MaxStatusCards {
 		t.Errorf("cards: the schema says %d, the operator %d", got, cardquota.MaxStatusCards)
 	}
+	month := schemaOf(t, "localcardquotas").Properties["status"].Properties["cardHours"].Properties["thisMonth"]
+	if most, summary := month.Properties["cards"].MaxItems, month.Properties["summary"].MaxLength; *most != cardquota.MaxStatusCards || *summary != cardquota.MaxSummaryLength {
+		t.Errorf("card-hours: the schema says %d cards and a summary of %d, the operator %d and %d", *most, *summary, cardquota.MaxStatusCards, cardquota.MaxSummaryLength)
+	}
 }
 
 func TestBoundsOfTheInventoryAreThoseThatTheOperatorKeeps(t *testing.T) {

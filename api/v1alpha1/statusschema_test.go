@@ -16,7 +16,9 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cardhours"
 	"cardquota.dev/operator/internal/cardquota"
+	"cardquota.dev/operator/internal/cardseconds"
 	"cardquota.dev/operator/internal/localquota"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/seed"
@@ -87,8 +89,14 @@ func TestEveryStatusIsValid(t *testing.T) {
 		if err := isValid(quota.Status); err != nil {
 			t.Fatal(err)
 		}
+		month := cardseconds.QueueMonth{Month: "2026-11", Cards: map[string]cardseconds.Milli{}}
+		for range rapid.SampledFrom([]int{0, 1, 300}).Draw(t, "used cards") {
+			month.Cards[strings.Repeat(rapid.OneOf(words, rapid.String()).Draw(t, "used card"), many)] = cardseconds.Milli(rapid.Int64Range(0, 1e18).Draw(t, "used"))
+		}
 		for _, namespace := range []string{"lab", "other", "third"} {
-			if err := isValidView(localquota.NewStatus(quota, namespace, usage.Local[namespace], usage.BlockedTotal)); err != nil {
+			view := localquota.NewStatus(quota, namespace, usage.Local[namespace], usage.BlockedTotal)
+			view.CardHours = cardhours.NewStatus(cardseconds.QueueMonths{CountedUntil: time.Unix(0, 0), This: month, Last: month})
+			if err := isValidView(view); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -76,11 +76,12 @@ func setUpReports(ctx context.Context, mgr ctrl.Manager, f flags, nodes *control
 	}
 	bills := cardseconds.DefaultOptions()
 	bills.Namespace, bills.Counts, bills.Metrics = f.operatorNamespace, counts, page
-	if _, err := cardseconds.Setup(mgr, bills); err != nil {
+	keeper, err := cardseconds.Setup(mgr, bills)
+	if err != nil {
 		return err
 	}
 	views := localquota.DefaultOptions()
-	views.Usage = counts
+	views.Usage, views.Bills = counts, keeper
 	return localquota.Setup(ctx, mgr, views)
 }
 

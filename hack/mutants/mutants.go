@@ -21,6 +21,7 @@ var tables = []table{
 	{tests: "./internal/controller/cardquota", run: "(Metrics|Billed|Bill|Unknown|Deserved)", mutants: queueMetricsMutants},
 	{tests: "./internal/cardquota", run: "^(TestNewBindings|TestPodsAreNewOnce|TestOverAllocationIsAllowedByAll)$", mutants: bindingMetricsMutants},
 	{tests: "./internal/cardseconds", run: "^Test(SumsOfDays|NoChangeOfClock|TimeInWhich|EachPart|CountsAreNot).*$", mutants: billMutants},
+	{tests: "./internal/cardhours", mutants: cardHoursMutants},
 	{tests: "./internal/cardquota", run: "^TestWhoHoldsCardsForBills$", mutants: heldPodsMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "^Test(WhoPreempts|EveryQueuePreempts.*|PreemptLooksAtAllNodes|VotesCount.*|PreemptedCardsAreKept|SecondPreemptor.*|PreemptEvictsWholeGangs|MissingQuota.*|EvictionsForOthers.*|ALoweredQuotaEndsWhat.*|KeptCardsCount.*)$", mutants: preemptMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "^TestFreedCardsAreKeptUntilAllVictimsEnd$", mutants: keptPeriodMutants},

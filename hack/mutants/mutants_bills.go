@@ -11,3 +11,11 @@ var billMutants = []mutant{
 	{"internal/cardseconds/stored.go", `			addSums(sums, entry)
 			continue`, `			addSums(sums, entry)`, "bills: a day counts in its entry or in its part"},
 }
+
+// When LocalCardQuotas show card-hours.
+var cardHoursMutants = []mutant{
+	{"internal/cardhours/cardhours.go", `case age < refreshInterval && !isFromFuture:`, `case age < 0 && !isFromFuture:`, "bills: card-hours are written once an hour"},
+	{"internal/cardhours/cardhours.go", `shown.ThisMonth.Month != next.Status.ThisMonth.Month`, `false`, "bills: card-hours follow the month at once"},
+	{"internal/cardhours/cardhours.go", `case hasSameUse(shown, next.Status):`, `case false:`, "bills: card-hours without use are not written"},
+	{"internal/cardhours/cardhours.go", `return bound * time.Duration(sum.Sum32()%1000) / 1000`, `return 0`, "bills: not all views are written in the same minute"},
+}

@@ -84,6 +84,8 @@ func readStoredSums(ctx context.Context, c client.Client, namespace string) (*ca
 		}
 	}, client.InNamespace(namespace), client.MatchingLabels(cardseconds.ConfigMapLabels()))
 	switch {
+	case isForbidden(err):
+		return nil, fmt.Errorf("%w. Whole card-hours of this month and of the last one are in the LocalCardQuotas of your namespace: kubectl get lcq -o wide", err)
 	case err != nil:
 		return nil, err
 	case found == 0:

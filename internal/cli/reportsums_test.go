@@ -120,5 +120,5 @@ func TestErrorsOfStoredSums(t *testing.T) {
 		return apierrors.NewForbidden(corev1.Resource("configmaps"), "", nil)
 	}}
 	r := execute(t, objects, refused, "report")
-	check.That(t, r.code == exitError && strings.Contains(r.errOut, "configmaps"), "%s", r.errOut)
+	check.That(t, r.code == exitError && strings.Contains(r.errOut, "configmaps") && strings.Contains(r.errOut, "kubectl get lcq -o wide"), "%s", r.errOut)
 }

@@ -116,6 +116,13 @@ func (u *UsageCollector) QueueUsage(name string) (own, subtree cardquota.Usage, 
 	return u.queues[name], u.subtrees[name], u.queues != nil
 }
 
+// QueuesBelow returns a queue and, in a tree, those below it.
+func (u *UsageCollector) QueuesBelow(name string) []string {
+	u.mu.RLock()
+	defer u.mu.RUnlock()
+	return u.tree.QueuesBelow(name)
+}
+
 // Physical returns how many of each card all nodes offer.
 func (u *UsageCollector) Physical() map[card.Name]card.Count {
 	u.mu.RLock()

@@ -19,6 +19,8 @@ type archive struct {
 	slots   [cardseconds.Slots]slot
 	// months are the sums of the last months. Reading them needs the lock of the Keeper.
 	months months
+	// isPartial reports that a slot could not be read when the archive was loaded.
+	isPartial bool
 }
 
 // slot is what is known of a ConfigMap of the archive.
@@ -47,6 +49,7 @@ func (a *archive) readSlot(ctx context.Context, store objectStore, i int, kept *
 	read, err := store.read(ctx, slotNumber(i))
 	if apierrors.IsForbidden(err) {
 		a.slots[i].isStale = true
+		a.isPartial = true
 		return nil
 	}
 	if err != nil {

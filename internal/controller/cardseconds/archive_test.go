@@ -74,9 +74,9 @@ func TestADayAndAMonthAreWrittenOnce(t *testing.T) {
 
 	use, known := s.k.MonthlyUse("q")
 	want := cardseconds.QueueMonths{
-		CountedUntil: s.at,
-		This:         cardseconds.QueueMonth{Month: "2026-12", Cards: map[string]cardseconds.Milli{"A": 60_000}},
-		Last:         cardseconds.QueueMonth{Month: "2026-11", Cards: map[string]cardseconds.Milli{"A": 300_000}},
+		CountedUntil: s.at, Ends: time.Date(2027, 1, 1, 0, 0, 0, 0, berlin),
+		This: cardseconds.QueueMonth{Month: "2026-12", Cards: map[string]cardseconds.Milli{"A": 60_000}},
+		Last: cardseconds.QueueMonth{Month: "2026-11", Cards: map[string]cardseconds.Milli{"A": 300_000}},
 	}
 	check.That(t, known, "the use of months is not known")
 	check.Equal(t, "use of months", want, use)
@@ -216,6 +216,26 @@ func TestSlotsThatMayNotBeReadAreNotUsed(t *testing.T) {
 	check.Equal(t, "entries", 0, len(s.entries()))
 	check.Equal(t, "sums", map[string]string{"2026-11-29": "120", "2026-11-30": "60", "2026-11": "180"}, s.sums())
 	check.Equal(t, "served", 180.0, s.served(training))
+	_, known := s.k.MonthlyUse("q")
+	check.That(t, !known, "the use of months is known, and could lack a closed month")
+}
+
+// TestMonthlyUseIsThatOfAMinuteAgoAtMost: and right when a month begins.
+func TestMonthlyUseIsThatOfAMinuteAgoAtMost(t *testing.T) {
+	s := newScene(t)
+	s.at = time.Date(2026, 11, 30, 23, 50, 0, 0, time.UTC)
+	s.use(1)
+	for range 40 {
+		s.at = s.at.Add(20 * time.Second)
+		s.use(1)
+		_ = s.k.storeSums(t.Context())
+		use, known := s.k.MonthlyUse("q", "of no pod")
+		used := use.CountedUntil.Sub(time.Date(2026, 11, 30, 23, 50, 0, 0, time.UTC))
+		check.That(t, known && s.at.Sub(use.CountedUntil) < time.Minute, "known %t, counted until %s at %s", known, use.CountedUntil, s.at)
+		check.Equal(t, "sum", used.Milliseconds(), int64(use.This.Cards["A"]+use.Last.Cards["A"]))
+	}
+	use, _ := s.k.MonthlyUse("q")
+	check.Equal(t, "months", []cardseconds.Period{"2026-12", "2026-11"}, []cardseconds.Period{use.This.Month, use.Last.Month})
 }
 
 // TestTheZoneOfThePolicyCutsDays: a change of the zone loses nothing.

@@ -73,6 +73,10 @@ type Keeper struct {
 	storedUntil [cardseconds.Parts]time.Time
 	hasRows     [cardseconds.Parts]bool
 	room        roomNumbers
+	// monthlyUse is the use of all queues not long ago. lacksStored reports that some stored sums could not be
+	// read, so that it would lack them.
+	monthlyUse  *cardseconds.MonthlyUse
+	lacksStored bool
 
 	// Only the writer uses these, or changes them.
 	isLoaded bool
@@ -255,15 +259,28 @@ func (k *Keeper) closePeriod(ctx context.Context, key cardseconds.EntryKey) erro
 	return err
 }
 
-// MonthlyUse returns the card-seconds of a queue in the month of an instant and in the one before, by card, and
-// until when they are counted. It is false before they are known.
-func (k *Keeper) MonthlyUse(queue string) (cardseconds.QueueMonths, bool) {
+// monthlyUseAge is for how long the sums of all queues are kept, because adding them up takes longer the more there
+// are.
+const monthlyUseAge = time.Minute
+
+// MonthlyUse returns the card-seconds of some queues together in this month and in the one before. It is false
+// before they are known, and if something that is stored could not be read.
+func (k *Keeper) MonthlyUse(queues ...string) (cardseconds.QueueMonths, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !k.isLoaded || !k.gap.isCredited {
+	if !k.isLoaded || !k.gap.isCredited || k.lacksStored {
 		return cardseconds.QueueMonths{}, false
 	}
-	return k.meter.QueueMonths(queue, k.archive.months.sums), true
+
+	isOld := true
+	if k.monthlyUse != nil {
+		age := k.meter.CountedUntil().Sub(k.monthlyUse.CountedUntil())
+		isOld = age < 0 || age >= monthlyUseAge
+	}
+	if isOld {
+		k.monthlyUse = k.meter.MonthlyUse(k.archive.months.sums)
+	}
+	return k.monthlyUse.Queues(queues...), true
 }
 
 // sums returns the sums of a closed month.

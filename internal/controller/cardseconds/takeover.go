@@ -34,15 +34,18 @@ func (k *Keeper) loadOnce(ctx context.Context) error {
 	if err := k.archive.load(ctx, k.store); err != nil {
 		return err
 	}
+	lacksStored := k.archive.isPartial
 	for i := range k.parts {
-		if err := k.claimPart(ctx, i); err != nil {
+		isRead, err := k.claimPart(ctx, i)
+		if err != nil {
 			return err
 		}
+		lacksStored = lacksStored || !isRead
 	}
 
 	k.mu.Lock()
 	err := k.loadMeter()
-	k.isLoaded = true
+	k.isLoaded, k.lacksStored = true, lacksStored
 	k.mu.Unlock()
 	if err != nil { // an edit by hand; what can be read counts
 		k.log.Error(err, "Some stored card-seconds cannot be read and are lost")
@@ -70,29 +73,30 @@ func (k *Keeper) loadMeter() error {
 	return errors.Join(failures...)
 }
 
-// claimPart reads a part and writes it again with the identity of this replica. It returns an error only if
-// the part cannot be read.
-func (k *Keeper) claimPart(ctx context.Context, i int) error {
+// claimPart reads a part and writes it again with the identity of this replica. It returns an error if
+// the part cannot be read, but for a part that the operator may not read.
+func (k *Keeper) claimPart(ctx context.Context, i int) (isRead bool, err error) {
 	for range maxClaims {
 		read, err := k.store.read(ctx, i)
 		if err != nil && !apierrors.IsForbidden(err) {
-			return err
+			return false, err
 		}
+		isRead = err == nil
 		k.parts[i] = runningPart{object: read}
 		p := &k.parts[i]
 		version, writeErr := k.store.write(ctx, i, p.version, change{text: &p.text, writer: &k.identity})
 		switch {
 		case writeErr == nil:
 			p.version, p.writer, p.isClaimed = version, k.identity, true
-			return nil
+			return isRead, nil
 		case apierrors.IsConflict(writeErr):
 			continue
 		}
 		p.isUncertain = true
 		k.log.Error(writeErr, "Some card-seconds cannot be stored", "part", i)
-		return nil
+		return isRead, nil
 	}
-	return fmt.Errorf("other replicas write ConfigMap %s all the time", cardseconds.ConfigMapName(i))
+	return false, fmt.Errorf("other replicas write ConfigMap %s all the time", cardseconds.ConfigMapName(i))
 }
 
 // writePart writes a part if its sums changed, or if it has sums and was not written for atRest. After a
@@ -146,6 +150,7 @@ func (k *Keeper) giveUp() {
 	defer k.mu.Unlock()
 	k.meter.DropSums(k.now())
 	k.isLoaded, k.gap = false, gap{}
+	k.monthlyUse = nil
 }
 
 // gap is what a new leader needs to credit the time in which no replica counted.

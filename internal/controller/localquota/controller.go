@@ -26,7 +26,9 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/build"
+	"cardquota.dev/operator/internal/cardhours"
 	"cardquota.dev/operator/internal/cardquota"
+	"cardquota.dev/operator/internal/cardseconds"
 	shared "cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/localquota"
 )
@@ -38,9 +40,15 @@ const workers = 4
 // nameIndex is the cache index of LocalCardQuotas by name, which is that of their CardQuota.
 const nameIndex = "name"
 
-// UsageSource provides the last count of a queue, false before the first one.
+// UsageSource provides the last count of a queue, false before the first one, and the queues below it.
 type UsageSource interface {
 	QueueUsage(name string) (own, subtree cardquota.Usage, counted bool)
+	QueuesBelow(name string) []string
+}
+
+// BillSource provides the card-seconds of some queues together, false while they are not known.
+type BillSource interface {
+	MonthlyUse(queues ...string) (cardseconds.QueueMonths, bool)
 }
 
 // Options configure the controller.
@@ -51,6 +59,8 @@ type Options struct {
 	SkipNameValidation bool
 	// Usage provides what waits in each namespace.
 	Usage UsageSource
+	// Bills provides the card-seconds of months. Without it, views show none.
+	Bills BillSource
 }
 
 // DefaultOptions are the options of the shipped manager.
@@ -60,6 +70,7 @@ func DefaultOptions() Options { return Options{Interval: build.Wait(10 * time.Se
 type Reconciler struct {
 	client    client.Client
 	usage     UsageSource
+	bills     BillSource
 	interval  time.Duration
 	throttle  *shared.StatusThrottle
 	selectors *shared.QuotaSelectors
@@ -71,7 +82,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 }
 
 func addController(ctx context.Context, mgr ctrl.Manager, options Options) error {
-	r := &Reconciler{client: mgr.GetClient(), usage: options.Usage, interval: options.Interval, throttle: shared.NewStatusThrottle(options.Interval), selectors: shared.NewQuotaSelectors()}
+	r := &Reconciler{client: mgr.GetClient(), usage: options.Usage, bills: options.Bills, interval: options.Interval, throttle: shared.NewStatusThrottle(options.Interval), selectors: shared.NewQuotaSelectors()}
 	err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.LocalCardQuota{}, nameIndex, func(object client.Object) []string { return []string{object.GetName()} })
 	if err != nil {
 		return fmt.Errorf("index LocalCardQuotas by name: %w", err)
@@ -180,6 +191,7 @@ func throttleKey(view client.Object) string { return view.GetNamespace() + "/" +
 // as new as the count.
 func (r *Reconciler) updateViews(ctx context.Context, quota *v1alpha1.CardQuota, selected []string, existing map[string]*v1alpha1.LocalCardQuota) (ctrl.Result, error) {
 	_, usage, counted := r.usage.QueueUsage(quota.QueueName())
+	nextCardHours := r.cardHoursOf(quota)
 	var result ctrl.Result
 	var failures []error
 	for _, namespace := range selected {
@@ -194,7 +206,8 @@ func (r *Reconciler) updateViews(ctx context.Context, quota *v1alpha1.CardQuota,
 			result = shared.RequeueWithin(result, time.Second)
 			continue
 		}
-		again, err := r.updateStatus(ctx, view, localquota.NewStatus(quota, namespace, usage.Local[namespace], usage.BlockedTotal))
+		status := localquota.NewStatus(quota, namespace, usage.Local[namespace], usage.BlockedTotal)
+		again, err := r.updateStatus(ctx, view, status, nextCardHours(view))
 		if err != nil {
 			failures = append(failures, fmt.Errorf("write status of LocalCardQuota in %s: %w", namespace, err))
 		}
@@ -216,20 +229,44 @@ func ignoreGone(err error) error {
 	return err
 }
 
+// unknownRetry is when to look again for card-hours that are not known yet.
+const unknownRetry = 30 * time.Second
+
+// cardHoursOf returns a function that returns the card-hours that a view of a CardQuota shows next. While they are
+// not known, such as right after a change of the leader, a view keeps what it shows.
+func (r *Reconciler) cardHoursOf(quota *v1alpha1.CardQuota) func(view *v1alpha1.LocalCardQuota) cardhours.Refresh {
+	if r.bills == nil {
+		return func(view *v1alpha1.LocalCardQuota) cardhours.Refresh {
+			return cardhours.Refresh{Status: view.Status.CardHours}
+		}
+	}
+	use, isKnown := r.bills.MonthlyUse(r.usage.QueuesBelow(quota.QueueName())...)
+	return func(view *v1alpha1.LocalCardQuota) cardhours.Refresh {
+		if !isKnown {
+			return cardhours.Refresh{Status: view.Status.CardHours, Wait: unknownRetry}
+		}
+		return cardhours.Next(view.Status.CardHours, use, throttleKey(view))
+	}
+}
+
 // updateStatus writes a status at most once per interval, and returns when to look again, 0 for not at
-// all.
-func (r *Reconciler) updateStatus(ctx context.Context, view *v1alpha1.LocalCardQuota, status v1alpha1.LocalCardQuotaStatus) (time.Duration, error) {
+// all. Card-hours that are not due go with other changes.
+func (r *Reconciler) updateStatus(ctx context.Context, view *v1alpha1.LocalCardQuota, status v1alpha1.LocalCardQuotaStatus, hours cardhours.Refresh) (time.Duration, error) {
 	key := throttleKey(view)
 	wait := r.throttle.Wait(key)
+	status.CardHours = view.Status.CardHours
+	isChanged := !equality.Semantic.DeepEqual(view.Status, status)
 	switch {
 	case r.throttle.CacheIsStale(key, view.ResourceVersion):
 		return shared.StaleRetry, nil
-	case equality.Semantic.DeepEqual(view.Status, status):
-		return 0, nil
+	case !isChanged && !hours.IsDue:
+		return hours.Wait, nil
 	case wait > 0:
 		return wait, nil
 	}
+
 	before := view.DeepCopy()
+	status.CardHours = hours.Status
 	view.Status = status
 	// This is the only writer of the status, so it needs no optimistic lock.
 	if err := r.client.Status().Patch(ctx, view, client.MergeFrom(before), client.FieldOwner(v1alpha1.FieldManager)); err != nil {

@@ -32,6 +32,14 @@ func (c counted) QueueUsage(name string) (own, subtree cardquota.Usage, isCounte
 	return c[name], c[name], c != nil
 }
 
+// QueuesBelow returns a tree in which chat-below is below chat.
+func (c counted) QueuesBelow(name string) []string {
+	if name == "chat" {
+		return []string{name, "chat-below"}
+	}
+	return []string{name}
+}
+
 type fixture struct {
 	*testing.T
 	client.Client

@@ -1,0 +1,141 @@
+package localquota
+
+import (
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cardseconds"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// leader is an operator with a clock of its own, which sums up what a queue holds.
+type leader struct {
+	meter   *cardseconds.Meter
+	at      time.Time
+	isKnown bool
+}
+
+func newLeader(at time.Time) *leader {
+	return &leader{meter: &cardseconds.Meter{}, at: at, isKnown: true}
+}
+
+// hold lets a queue hold cards for a time.
+func (l *leader) hold(queue string, count card.Count, length time.Duration) {
+	series := cardseconds.Series{Queue: queue, Card: "A", ServiceType: "inference"}
+	for end := l.at.Add(length); l.at.Before(end); l.at = l.at.Add(time.Minute) {
+		l.meter.SetCounts(l.at, map[cardseconds.Series]card.Count{series: count})
+	}
+	l.meter.SetCounts(l.at, nil)
+}
+
+func (l *leader) MonthlyUse(queues ...string) (cardseconds.QueueMonths, bool) {
+	closed := func(cardseconds.Period) []map[cardseconds.Series]cardseconds.Milli { return nil }
+	return l.meter.MonthlyUse(closed).Queues(queues...), l.isKnown
+}
+
+// newBilledView returns a view that was written, and its leader.
+func newBilledView(t *testing.T, at time.Time) (*fixture, *leader) {
+	t.Helper()
+	f := newFixture(t, 0, chatQuota(chatNamespaces), builder.Namespace("a", "team", "chat"))
+	bills := newLeader(at)
+	bills.hold("chat", 2, time.Hour)
+	f.reconciler.bills = bills
+	f.reconcile(2)
+	return f, bills
+}
+
+// view returns the card-hours of the view as this and last month, and how often it was written.
+func (f *fixture) view() (cardHours, version string) {
+	f.Helper()
+	var view v1alpha1.LocalCardQuota
+	check.NoError(f, f.Get(f.Context(), client.ObjectKey{Namespace: "a", Name: "chat"}, &view))
+	hours := view.Status.CardHours
+	if hours == nil {
+		return "", view.ResourceVersion
+	}
+	return hours.ThisMonth.Month + ": " + hours.ThisMonth.Summary + ", " + hours.LastMonth.Month + ": " + hours.LastMonth.Summary, view.ResourceVersion
+}
+
+func (f *fixture) expectCardHours(when, want string) {
+	f.Helper()
+	got, _ := f.view()
+	check.Equal(f, "card-hours "+when, want, got)
+}
+
+// block changes something else that the view shows.
+func (f *fixture) block(workloads int) {
+	f.reconciler.usage = counted{"chat": {BlockedTotal: workloads}}
+}
+
+var november = time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
+
+// TestCardHoursAreRefreshedOnceAnHour: they grow every second, and go with another write after an hour.
+func TestCardHoursAreRefreshedOnceAnHour(t *testing.T) {
+	f, bills := newBilledView(t, november)
+	f.expectCardHours("of a new view", "2026-11: 2 A, 2026-10: none")
+
+	again := f.reconcile(1)
+	check.That(t, again >= time.Hour && again < 90*time.Minute, "looks again after %s", again)
+	bills.hold("chat", 2, 59*time.Minute)
+	_, before := f.view()
+	f.reconcile(1)
+	_, after := f.view()
+	check.Equal(t, "version without another change", before, after)
+	f.block(1)
+	f.reconcile(1)
+	check.Equal(t, "views", []string{"a/chat chat 0+1"}, f.views())
+	f.expectCardHours("in a write less than an hour later", "2026-11: 2 A, 2026-10: none")
+
+	bills.hold("chat", 2, time.Minute)
+	f.block(2)
+	f.reconcile(1)
+	f.expectCardHours("in a write an hour later", "2026-11: 4 A, 2026-10: none")
+	bills.hold("chat", 2, 2*time.Hour)
+	f.reconcile(1)
+	f.expectCardHours("two hours later, without another change", "2026-11: 8 A, 2026-10: none")
+}
+
+// TestANewLeaderLosesNoCardHours: before it knows them a view keeps what it shows, also in a write for another
+// reason.
+func TestANewLeaderLosesNoCardHours(t *testing.T) {
+	f, bills := newBilledView(t, november)
+	next := &leader{meter: &cardseconds.Meter{}, at: bills.at}
+	f.reconciler.bills = next
+	check.Equal(t, "looks again", unknownRetry, f.reconcile(1))
+	f.block(1)
+	f.reconcile(1)
+	f.expectCardHours("of the last leader", "2026-11: 2 A, 2026-10: none")
+	check.Equal(t, "views", []string{"a/chat chat 0+1"}, f.views())
+
+	f.reconciler.bills = bills
+	f.block(2)
+	f.reconcile(1)
+	f.expectCardHours("that were not an hour old", "2026-11: 2 A, 2026-10: none")
+}
+
+// TestCardHoursFollowTheMonthAtOnce: the view looks again when the month ends, and is written without another
+// change.
+func TestCardHoursFollowTheMonthAtOnce(t *testing.T) {
+	f, bills := newBilledView(t, time.Date(2026, 11, 30, 22, 50, 0, 0, time.UTC))
+	again := f.reconcile(1)
+	check.That(t, again >= 10*time.Minute && again <= 11*time.Minute, "looks again after %s", again)
+	bills.hold("chat", 6, time.Hour)
+	f.reconcile(1)
+	f.expectCardHours("in the next month", "2026-12: 5 A, 2026-11: 3 A")
+}
+
+// TestAParentShowsTheCardHoursOfTheQueuesBelow: as its usage does.
+func TestAParentShowsTheCardHoursOfTheQueuesBelow(t *testing.T) {
+	f := newFixture(t, 0, chatQuota(chatNamespaces), builder.Namespace("a", "team", "chat"))
+	bills := newLeader(november)
+	bills.hold("chat-below", 3, time.Hour)
+	bills.hold("other", 9, time.Hour)
+	f.reconciler.bills = bills
+	f.reconcile(2)
+	f.expectCardHours("of the queue below", "2026-11: 3 A, 2026-10: none")
+}
