@@ -59,6 +59,12 @@ func TestKeptCardsAreChecked(t *testing.T) {
 		wrong := w.checkKeptCards(preempted(), preempted(tc.other))
 		check.Equal(t, "wrong", tc.wrong, failureKind(wrong))
 	}
+
+	w := &simulation{sessionMemory: newSessionMemory()}
+	w.wants["hi"] = wantOf(time.Second, true)
+	both := preempted(placedGroup("x", "other", 9), placedGroup("y", "q", 10))
+	both.nodes[0].cards, both.nodes[0].total = 0, 2
+	check.Equal(t, "beside a job of higher priority", "", failureKind(w.checkKeptCards(preempted(), both)))
 }
 
 // TestWantsAreServedOnce evicts another job for hi.

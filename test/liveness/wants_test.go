@@ -93,18 +93,35 @@ func (w *simulation) checkKeptCards(before, now *sessionView) string {
 				needed[of.nodes[p.uid]] += p.cards
 			}
 		}
+		used := w.usedByRight(now, of, old)
 		for _, g := range now.groups {
 			if w.mayUseKept(now, g, of) {
 				continue
 			}
 			for _, p := range g.placed {
-				if !old[p.uid] && p.cards > 0 && needed[p.node] > now.soonFree(p.node) {
+				if !old[p.uid] && p.cards > 0 && needed[p.node] > now.soonFree(p.node)+used[p.node] {
 					return fmt.Sprintf("took what was freed for another: %s is on %s, where %s went for %s", p.name, p.node, of.from, of.group)
 				}
 			}
 		}
 	}
 	return ""
+}
+
+// usedByRight returns the cards of each node that new pods use which may use what was freed for a want.
+func (w *simulation) usedByRight(now *sessionView, of *want, old map[string]bool) map[string]int {
+	used := map[string]int{}
+	for _, g := range now.groups {
+		if !w.mayUseKept(now, g, of) {
+			continue
+		}
+		for _, p := range g.placed {
+			if !old[p.uid] {
+				used[p.node] += p.cards
+			}
+		}
+	}
+	return used
 }
 
 // isWithdrawn reports whether nothing need be kept for a want in a session: it is too old, its group is
