@@ -100,11 +100,11 @@ type ServiceTypePolicySpec struct {
 	// +optional
 	// +kubebuilder:default=Cards
 	ReclaimResources ReclaimResources `json:"reclaimResources,omitempty"`
-	// queueHierarchy controls whether queues form a tree. Flat (default): every queue is under root, and
-	// parent, deserved and guarantee of CardQuotas have no effect. Tree: CardQuotas form a tree by
-	// spec.parent, and lend what they deserve and do not use. See docs/administrator-guide.md.
+	// queueHierarchy controls whether queues form a tree. Flat: every queue is under root, and parent,
+	// deserved and guarantee of CardQuotas have no effect. Tree: CardQuotas form a tree by spec.parent,
+	// and lend what they deserve and do not use. Unset keeps what is in force, in a new cluster Flat:
+	// only a written Flat ends a tree. See docs/hierarchy.md.
 	// +optional
-	// +kubebuilder:default=Flat
 	QueueHierarchy QueueHierarchy `json:"queueHierarchy,omitempty"`
 	// computeQuota controls whether pods that request cards count against the CPU and memory limits of
 	// their queue. IgnoreForCardPods (default): they do not. Enforce: they do.

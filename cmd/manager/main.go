@@ -141,7 +141,7 @@ func run(f flags) error {
 		return err
 	}
 	policies.SchedulerNamespace, policies.VolcanoNamespace = f.schedulerNamespace, f.volcanoNamespace
-	policies.Bypasses, policies.Guard = usageCollector, guard
+	policies.Bypasses, policies.Guard, policies.InForce = usageCollector, guard, nodes.PolicyInForce
 	if err := servicetypepolicy.Setup(ctx, mgr, policies); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ var tables = []table{
 	{tests: "./internal/quota", mutants: treeOrderMutants},
 	{tests: "./internal/cardquota", run: "^(TestForged.*|TestATenantDoes.*|TestTheYoungest.*|TestAGuarantee.*|TestEveryOrder.*)$", mutants: operatorMutants[:5]},
 	{tests: "./internal/controller/cardquota", run: "^TestANodeRewritesNoStatus$", mutants: operatorMutants[5:]},
+	{tests: "./internal/policy", run: "^TestOnlyAWrittenFlatEndsTheTree$", mutants: hierarchyMutants},
 	{tests: "./internal/webhook/validation", run: "^(TestARefusalDiscloses.*|TestManyTasks)$", mutants: disclosureMutants},
 	{tests: "./internal/scheduler/solver", run: "^(TestSolveWithinTakeLimits|TestSolveSmallTrees.*)$", mutants: takeMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "^TestWeights.*$", mutants: queueOrderMutants},

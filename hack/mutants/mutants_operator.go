@@ -10,6 +10,12 @@ var operatorMutants = []mutant{
 	{"internal/cardquota/status.go", "if at >= 0 && entry.Physical > 0 && before.Cards[at].Physical > 0 {", "if at >= 0 && before.Cards[at].Physical > 0 {", "a card that no node has any more shows at once"},
 }
 
+// hierarchyMutants are wrong rules of what a policy without queueHierarchy means.
+var hierarchyMutants = []mutant{
+	{"internal/policy/effective.go", "cmp.Or(inForce.Spec.QueueHierarchy, inForce.Status.QueueHierarchy, v1alpha1.QueueHierarchyFlat)", "cmp.Or(inForce.Spec.QueueHierarchy, v1alpha1.QueueHierarchyFlat)", "an unset queueHierarchy keeps the tree"},
+	{"internal/policy/effective.go", "cmp.Or(inForce.Spec.QueueHierarchy, inForce.Status.QueueHierarchy, v1alpha1.QueueHierarchyFlat)", "cmp.Or(inForce.Status.QueueHierarchy, inForce.Spec.QueueHierarchy, v1alpha1.QueueHierarchyFlat)", "a written Flat ends the tree"},
+}
+
 // disclosureMutants are wrong rules of what the webhooks disclose, and of what no owner reference lifts.
 var disclosureMutants = []mutant{
 	{"internal/webhook/validation/queueaccess.go", "if p.Pod != nil && p.hasAccess() {", "if p.Pod != nil && p.queue != nil {", "the quota of a queue is not disclosed to other namespaces"},

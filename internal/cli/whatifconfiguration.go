@@ -25,7 +25,7 @@ func readConfiguration(ctx context.Context, r *reader, systemNamespace string, c
 	if hasPolicy {
 		c.Policy = object
 	}
-	spec := policy.Effective(object.Spec)
+	spec := policy.EffectivePolicy(object)
 	c.Mappings, c.Schedulers = policy.ExpectedMappings(object), spec.Scheduler.Names
 	if scheduler := object.Status.Scheduler; scheduler != nil {
 		if problem := versions.Compare(build.Version, "cardquota-scheduler", scheduler.Version); problem != "" {

@@ -72,6 +72,15 @@ func Effective(spec v1alpha1.ServiceTypePolicySpec) v1alpha1.ServiceTypePolicySp
 	return out
 }
 
+// EffectivePolicy returns the effective spec of a policy with the status of what is in force. An unset
+// queueHierarchy keeps the one in force: a policy that is created again without the field does not end
+// the tree.
+func EffectivePolicy(inForce *v1alpha1.ServiceTypePolicy) v1alpha1.ServiceTypePolicySpec {
+	effective := Effective(inForce.Spec)
+	effective.QueueHierarchy = cmp.Or(inForce.Spec.QueueHierarchy, inForce.Status.QueueHierarchy, v1alpha1.QueueHierarchyFlat)
+	return effective
+}
+
 // defaultServiceTypes returns inference and training as they are without a policy.
 func defaultServiceTypes() []v1alpha1.ServiceType {
 	var types []v1alpha1.ServiceType

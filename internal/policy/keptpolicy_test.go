@@ -42,6 +42,26 @@ func TestWhatIsInForceSurvivesItsText(t *testing.T) {
 	check.That(t, flat != text, "the text does not say that queues are flat")
 }
 
+// TestOnlyAWrittenFlatEndsTheTree: a policy is deleted, and created again without queueHierarchy.
+func TestOnlyAWrittenFlatEndsTheTree(t *testing.T) {
+	fresh, flat := &v1alpha1.ServiceTypePolicy{}, &v1alpha1.ServiceTypePolicy{}
+	flat.Spec.QueueHierarchy = v1alpha1.QueueHierarchyFlat
+	written := inTree()
+	written.Spec.QueueHierarchy = ""
+	for t, tc := range check.Cases(t, map[string]struct {
+		read, last *v1alpha1.ServiceTypePolicy
+		want       v1alpha1.QueueHierarchy
+	}{
+		"a new cluster":            {fresh, nil, v1alpha1.QueueHierarchyFlat},
+		"a new cluster with trees": {&v1alpha1.ServiceTypePolicy{Spec: inTree().Spec}, nil, v1alpha1.QueueHierarchyTree},
+		"created again, unset":     {fresh, inTree(), v1alpha1.QueueHierarchyTree},
+		"created again, Flat":      {flat, inTree(), v1alpha1.QueueHierarchyFlat},
+		"the field was removed":    {written, nil, v1alpha1.QueueHierarchyTree},
+	}) {
+		check.Equal(t, "hierarchy", tc.want, EffectivePolicy(InForce(tc.read, tc.last)).QueueHierarchy)
+	}
+}
+
 // TestATextThatIsNoPolicyIsRefused: a user may have written anything.
 func TestATextThatIsNoPolicyIsRefused(t *testing.T) {
 	for _, text := range []string{"", "{", "[]", "{}", `{"metadata":{"name":"default"}}`} {

@@ -45,7 +45,7 @@ func TestThePolicyIsCheckedAgainstBothConfigMaps(t *testing.T) {
 				return from.Get(ctx, key, into, options...)
 			},
 		}).Build()
-		h := &handlers{cached: world, live: world, namespaces: Namespaces{Scheduler: "cards", Volcano: "volcano"}}
+		h := &handlers{cached: world, live: world, inventory: noCards{}, namespaces: Namespaces{Scheduler: "cards", Volcano: "volcano"}}
 		object := &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Reclaim: v1alpha1.ReclaimOff}, Status: v1alpha1.ServiceTypePolicyStatus{ConfigHash: "that of another policy"}}
 		result, err := h.validateServiceTypePolicy(t.Context(), object, nil)
 		check.Must(t, err == nil && len(result.Errors) == 0, "refused: %v %v", err, result.Errors)

@@ -195,6 +195,9 @@ func newOperator(ctx context.Context, admin framework.Framework, metrics *promet
 	if err := mgr.Add(nodes); err != nil {
 		return nil, err
 	}
+	if err := nodes.RestorePolicy(ctx, mgr.GetAPIReader(), systemNamespace); err != nil {
+		return nil, err
+	}
 	quotas := cardquota.DefaultOptions()
 	quotas.Metrics, quotas.Inventory, quotas.SkipNameValidation = metrics, nodes, true
 	usageCollector, err := cardquota.Setup(ctx, mgr, quotas)
@@ -218,7 +221,7 @@ func newOperator(ctx context.Context, admin framework.Framework, metrics *promet
 	}
 	policies := servicetypepolicy.DefaultOptions()
 	policies.Metrics, policies.SchedulerNamespace, policies.VolcanoNamespace = metrics, systemNamespace, systemNamespace
-	policies.Bypasses, policies.SkipNameValidation = usageCollector, true
+	policies.Bypasses, policies.InForce, policies.SkipNameValidation = usageCollector, nodes.PolicyInForce, true
 	return mgr, servicetypepolicy.Setup(ctx, mgr, policies)
 }
 

@@ -30,6 +30,8 @@ import (
 type treeEnv struct {
 	framework.Framework
 	g *gomega.WithT
+	// stopOperator stops the operator that runs.
+	stopOperator *func() error
 }
 
 // newTreeEnv starts the cluster and the operator, which stop with the test.
@@ -43,19 +45,12 @@ func newTreeEnv(t *testing.T) *treeEnv {
 	}
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Cleanup(func() { g.Expect(server.Stop()).To(gomega.Succeed()) })
-	e := &treeEnv{g: g}
+	e := &treeEnv{g: g, stopOperator: new(func() error)}
 	e.Framework, err = framework.New(server.Config())
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(installPrerequisites(t.Context(), server, e.Framework)).To(gomega.Succeed())
-	mgr, err := newOperator(t.Context(), e.Framework, prometheus.NewPedanticRegistry())
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	stopped := make(chan error, 1)
-	go func() { stopped <- mgr.Start(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		g.Expect(<-stopped).NotTo(gomega.HaveOccurred())
-	})
+	e.startOperator(t)
+	t.Cleanup(func() { g.Expect((*e.stopOperator)()).To(gomega.Succeed()) })
 	g.Expect(e.Create(t.Context(), builder.ServiceTypePolicy().Obj())).To(gomega.Succeed())
 	e.setHierarchy(t, v1alpha1.QueueHierarchyTree)
 	return e
@@ -63,7 +58,21 @@ func newTreeEnv(t *testing.T) *treeEnv {
 
 // on returns the environment with the assertions of a subtest.
 func (e *treeEnv) on(t *testing.T) *treeEnv {
-	return &treeEnv{e.Framework, framework.NewGomega(t)}
+	return &treeEnv{e.Framework, framework.NewGomega(t), e.stopOperator}
+}
+
+// startOperator starts a new operator, which outlives the test.
+func (e *treeEnv) startOperator(t *testing.T) {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	mgr, err := newOperator(ctx, e.Framework, prometheus.NewPedanticRegistry())
+	e.g.Expect(err).NotTo(gomega.HaveOccurred())
+	stopped := make(chan error, 1)
+	go func() { stopped <- mgr.Start(ctx) }()
+	*e.stopOperator = func() error {
+		stop()
+		return <-stopped
+	}
 }
 
 // setHierarchy changes the policy and waits until it is in force.

@@ -38,6 +38,7 @@ func TestTrees(t *testing.T) {
 		}
 	})
 	t.Run("tree, flat, tree", func(t *testing.T) { testSwitching(t, e.on(t)) })
+	t.Run("a policy that is created again", func(t *testing.T) { testPolicyCreatedAgain(t, e.on(t)) })
 }
 
 // testAnyOrder: kubectl apply -f and kubectl delete -f of a folder may come in any order.
@@ -314,5 +315,39 @@ func testSwitching(t *testing.T, e *treeEnv) {
 	e.expectPlaced(t, branches)
 	for _, b := range branches {
 		e.g.Expect(e.EventMessages(t, b.object(), "ForeignChangeReplaced")()).To(gomega.BeEmpty(), b.name)
+	}
+}
+
+// testPolicyCreatedAgain: the tree outlives its policy and the operator. A new policy without
+// queueHierarchy keeps it, because the API server adds no default, and a written Flat ends it.
+func testPolicyCreatedAgain(t *testing.T, e *treeEnv) {
+	branches := tenantBranches("again-")
+	e.create(t, branches)
+	e.expectPlaced(t, branches)
+
+	e.DeleteAndWait(t, builder.ServiceTypePolicy().Obj())
+	e.g.Expect((*e.stopOperator)()).To(gomega.Succeed())
+	e.startOperator(t)
+	e.change(t, "again-lab", func(q *v1alpha1.CardQuota) { q.Spec.Priority = ptr.To[int32](1) }) // the new operator writes its Queue
+	e.g.Eventually(func() (int64, error) {
+		q := &v1alpha1.CardQuota{}
+		err := e.Get(t.Context(), client.ObjectKey{Name: "again-lab"}, q)
+		return q.Generation - q.Status.ObservedGeneration, err
+	}).Should(gomega.BeZero())
+	e.expectPlaced(t, branches)
+
+	created := builder.ServiceTypePolicy().Obj()
+	e.g.Expect(e.Create(t.Context(), created)).To(gomega.Succeed())
+	e.g.Expect(created.Spec.QueueHierarchy).To(gomega.BeEmpty(), "the API server adds a default")
+	e.g.Eventually(func() (v1alpha1.QueueHierarchy, error) {
+		err := e.Get(t.Context(), client.ObjectKeyFromObject(created), created)
+		return created.Status.QueueHierarchy, err
+	}).Should(gomega.Equal(v1alpha1.QueueHierarchyTree))
+	e.expectPlaced(t, branches)
+	e.expectQuiet(t, branches)
+
+	e.setHierarchy(t, v1alpha1.QueueHierarchyFlat)
+	for _, b := range branches {
+		e.g.Eventually(e.describeQueue(t, b.name)).Should(gomega.HavePrefix("below root: "), b.name)
 	}
 }

@@ -114,7 +114,7 @@ func (c *Cluster) spec() v1alpha1.ServiceTypePolicySpec {
 	if c.Policy == nil {
 		return policy.Effective(v1alpha1.ServiceTypePolicySpec{})
 	}
-	return policy.Effective(c.Policy.Spec)
+	return policy.EffectivePolicy(c.Policy)
 }
 
 // report returns the last report of the scheduler, and whether it is readable and fresh.

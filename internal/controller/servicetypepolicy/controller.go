@@ -59,7 +59,9 @@ type Reconciler struct {
 	// evidence is nil if enforcement is not evaluated.
 	evidence *evidence
 	// guard is nil without admission policies.
-	guard   Guard
+	guard Guard
+	// inForce returns what is in force of a policy that was read.
+	inForce func(*v1alpha1.ServiceTypePolicy) *v1alpha1.ServiceTypePolicy
 	synced  *prometheus.GaugeVec
 	history history
 }
@@ -126,7 +128,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if r.throttle.CacheIsStale(req.Name, object.ResourceVersion) {
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	}
-	p := &reconciliation{Reconciler: r, policy: object, spec: policy.Effective(object.Spec), statusDelay: r.throttle.Wait(req.Name), now: r.now()}
+	p := &reconciliation{Reconciler: r, policy: object, spec: policy.EffectivePolicy(r.inForce(object)), statusDelay: r.throttle.Wait(req.Name), now: r.now()}
 	p.faults = policy.Validate(p.spec)
 	result, err := p.applyAndReport(ctx)
 	if errors.Is(err, errCacheStale) {

@@ -111,7 +111,8 @@ func (w *world) restart() {
 	w.r = &Reconciler{
 		client: operator, live: w.client, events: w.events, now: func() time.Time { return w.now },
 		throttle: shared.NewStatusThrottle(0), watchBase: func(types.NamespacedName) {}, schedulerNamespace: home, volcanoNamespace: place.Namespace,
-		synced: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "synced"}, []string{"policy"}),
+		inForce: func(read *v1alpha1.ServiceTypePolicy) *v1alpha1.ServiceTypePolicy { return policy.InForce(read, nil) },
+		synced:  prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "synced"}, []string{"policy"}),
 	}
 }
 

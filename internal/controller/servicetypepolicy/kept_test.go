@@ -40,7 +40,13 @@ func TestWhatIsInForceIsKept(t *testing.T) {
 	w.settle()
 	check.That(t, policy.IsTree(w.kept()), "the tree is gone with the policy")
 
+	last := w.kept()
+	w.r.inForce = func(read *v1alpha1.ServiceTypePolicy) *v1alpha1.ServiceTypePolicy { return policy.InForce(read, last) }
 	w.must(w.client.Create(w.Context(), newPolicy()))
+	w.settle()
+	check.That(t, policy.IsTree(w.kept()), "the tree ends with a policy that does not say so")
+	check.That(t, policy.IsTree(w.policy()), "the status does not name the tree that is in force")
+	check.Contains(t, "configuration", w.text(), "queueHierarchy: Tree")
 	w.change(func(s *v1alpha1.ServiceTypePolicySpec) { s.QueueHierarchy = v1alpha1.QueueHierarchyFlat })
 	w.settle()
 	check.That(t, !policy.IsTree(w.kept()), "the tree outlives an explicit Flat")

@@ -46,6 +46,8 @@ type Options struct {
 	Bypasses BypassSource
 	// Guard provides condition BypassGuarded; without it that condition stays as it was.
 	Guard Guard
+	// InForce returns what is in force of a policy that was read.
+	InForce func(*v1alpha1.ServiceTypePolicy) *v1alpha1.ServiceTypePolicy
 }
 
 // Guard provides condition BypassGuarded, nil before it is known, and signals its changes.
@@ -87,6 +89,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 			metric: newEnforcedMetric(),
 		},
 		guard:              options.Guard,
+		inForce:            options.InForce,
 		schedulerNamespace: options.SchedulerNamespace,
 		volcanoNamespace:   options.VolcanoNamespace,
 		synced:             newSyncedMetric(),

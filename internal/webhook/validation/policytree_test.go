@@ -71,6 +71,27 @@ func TestWarningsOfAnotherHierarchy(t *testing.T) {
 	}
 }
 
+// TestAPolicyThatIsCreatedAgainIsJudgedByWhatIsInForce: an unset queueHierarchy keeps the tree, and cards
+// that only the deleted policy named would be free for all.
+func TestAPolicyThatIsCreatedAgainIsJudgedByWhatIsInForce(t *testing.T) {
+	last := &v1alpha1.ServiceTypePolicy{}
+	last.Status.ServiceTypes = []v1alpha1.ServiceTypeStatus{{Name: "training"}}
+	last.Status.QueueHierarchy = v1alpha1.QueueHierarchyTree
+	last.Status.Cards = []v1alpha1.CardMapping{{Resource: "huawei.com/Ascend910", Model: "Ascend-910B"}}
+	input := PolicyInput{BaseUnknown: true, InForce: last}
+	create := func(spec v1alpha1.ServiceTypePolicySpec) Result {
+		return ValidateServiceTypePolicy(&v1alpha1.ServiceTypePolicy{Spec: spec}, nil, input)
+	}
+
+	answers(t, create(v1alpha1.ServiceTypePolicySpec{Reclaim: v1alpha1.ReclaimPods, Cards: last.Status.Cards}), "cannot be used with queueHierarchy: Tree", "")
+	answers(t, create(v1alpha1.ServiceTypePolicySpec{Cards: last.Status.Cards}), "", "")
+	answers(t, create(v1alpha1.ServiceTypePolicySpec{}), "",
+		"spec.cards: no entry names huawei.com/Ascend910, which is in force as a card: no quota limits it any more, unless the labels of nodes name it")
+
+	input.Quotas = []*v1alpha1.CardQuota{inTree("leaf", "top", "training", v1alpha1.Card{Quota: ptr.To[int64](8), Deserved: ptr.To[int64](8)})}
+	answers(t, create(v1alpha1.ServiceTypePolicySpec{QueueHierarchy: v1alpha1.QueueHierarchyFlat, Cards: last.Status.Cards}), "", "1 CardQuotas name a parent: leaf (parent top); with Flat")
+}
+
 func TestWarningsOfPrioritiesThatAreCut(t *testing.T) {
 	training := func(priority int32) *v1alpha1.ServiceTypePolicySpec {
 		return &v1alpha1.ServiceTypePolicySpec{ServiceTypes: []v1alpha1.ServiceType{{Name: "training", Priority: priority, ReclaimPolicy: "WhenNeeded"}}}

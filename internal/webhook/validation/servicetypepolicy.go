@@ -23,6 +23,13 @@ type PolicyInput struct {
 	BaseUnknown    bool
 	// Volcano is the namespace of Volcano's programs.
 	Volcano string
+	// InForce is what was last in force of a policy, nil for none. It outlives its policy.
+	InForce *v1alpha1.ServiceTypePolicy
+}
+
+// effectiveSpec returns the effective spec of a policy.
+func (i *PolicyInput) effectiveSpec(object *v1alpha1.ServiceTypePolicy) v1alpha1.ServiceTypePolicySpec {
+	return policy.EffectivePolicy(policy.InForce(object, i.InForce))
 }
 
 // ValidateServiceTypePolicy validates the policy. before is nil for a new one. It refuses
@@ -32,19 +39,20 @@ func ValidateServiceTypePolicy(object, before *v1alpha1.ServiceTypePolicy, input
 	if object.DeletionTimestamp != nil || before != nil && equality.Semantic.DeepEqual(object.Spec, before.Spec) {
 		return result
 	}
-	effective := policy.Effective(object.Spec)
+	effective := input.effectiveSpec(object)
 	result.Errors = policyErrors(effective)
 	if before != nil {
-		result = result.OnlyNew(Result{Errors: policyErrors(policy.Effective(before.Spec))})
+		result = result.OnlyNew(Result{Errors: policyErrors(input.effectiveSpec(before))})
 	}
 	if len(result.Errors) > 0 {
 		return result
 	}
 	warnUndefinedServiceTypes(&result, effective, input.Quotas)
 	warnPrioritiesCut(&result, effective, input.Quotas)
-	if before == nil || policy.Effective(before.Spec).QueueHierarchy != effective.QueueHierarchy {
+	if before == nil || input.effectiveSpec(before).QueueHierarchy != effective.QueueHierarchy {
 		warnQueueHierarchy(&result, effective.QueueHierarchy, input.Quotas)
 	}
+	warnUnmappedCards(&result, effective, policy.InForce(object, input.InForce))
 	warnUnmanagedDenied(&result, object, before)
 	warnBaseConfigMap(&result, effective, object.Status.ConfigHash, input)
 	return result
@@ -71,6 +79,23 @@ func warnUndefinedServiceTypes(result *Result, effective v1alpha1.ServiceTypePol
 		}
 		return quota.Spec.ServiceType
 	}, "have a service type that this policy does not define", "their queues keep their priority, and neither reclaim cards nor lose any to a reclaim")
+}
+
+// warnUnmappedCards warns of cards that only entries in force name, and that the policy names no more.
+func warnUnmappedCards(result *Result, effective v1alpha1.ServiceTypePolicySpec, inForce *v1alpha1.ServiceTypePolicy) {
+	named := map[string]bool{}
+	for _, entry := range effective.Cards {
+		named[entry.Resource] = true
+	}
+	var lost []string
+	for _, entry := range inForce.Status.Cards {
+		if !named[entry.Resource] && !slices.Contains(lost, entry.Resource) {
+			lost = append(lost, entry.Resource)
+		}
+	}
+	if len(lost) > 0 {
+		result.warn(specPath.Child("cards"), "no entry names %s, which is in force as a card: no quota limits it any more, unless the labels of nodes name it", joinSome(lost))
+	}
 }
 
 // warnUnmanagedDenied warns if queues without a CardQuota will get nothing.
