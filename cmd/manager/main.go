@@ -106,7 +106,7 @@ func run(f flags) error {
 		Cache:                         cacheOptions(f),
 		Metrics:                       metricsserver.Options{BindAddress: noAddress}, // addMetricsServer adds another one
 		WebhookServer:                 webhooks.server,
-		HealthProbeBindAddress:        f.probeAddress,
+		HealthProbeBindAddress:        noAddress, // addHealthServer adds another one
 		PprofBindAddress:              f.pprofAddress,
 		LeaderElection:                f.leaderElect,
 		LeaderElectionID:              leaderLease,
@@ -145,14 +145,12 @@ func run(f flags) error {
 	if err := servicetypepolicy.Setup(ctx, mgr, policies); err != nil {
 		return err
 	}
-	if err := webhooks.setupWebhooks(ctx, mgr, nodes); err != nil {
+	ready, err := webhooks.setupWebhooks(ctx, mgr, nodes)
+	if err != nil {
 		return err
 	}
-	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
-		return fmt.Errorf("add health check: %w", err)
-	}
-	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
-		return fmt.Errorf("add readiness check: %w", err)
+	if err := addHealthServer(ctx, mgr, f.probeAddress, ready); err != nil {
+		return err
 	}
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("run manager: %w", err)
@@ -181,25 +179,20 @@ func cacheOptions(f flags) cache.Options {
 	return controller.TransformWatches(options)
 }
 
-// setupWebhooks adds the webhooks to the manager, which is ready when they answer.
-func (w *webhookServer) setupWebhooks(ctx context.Context, mgr ctrl.Manager, nodes *controller.NodeInventory) error {
+// setupWebhooks adds the webhooks to the manager. It returns the checks of whether they answer.
+func (w *webhookServer) setupWebhooks(ctx context.Context, mgr ctrl.Manager, nodes *controller.NodeInventory) (map[string]healthz.Checker, error) {
 	if w.certificates == certificatesOff {
-		return nil
+		return nil, nil
 	}
 	if err := webhook.Setup(ctx, mgr, nodes, webhook.Namespaces{Scheduler: w.schedulerNamespace, Volcano: w.volcanoNamespace}); err != nil {
-		return err
+		return nil, err
 	}
 	checks := map[string]healthz.Checker{"cards": webhook.Ready(nodes), "webhooks": w.startedCheck()}
 	if w.rotator != nil {
 		if err := w.rotator.Setup(mgr, false); err != nil {
-			return err
+			return nil, err
 		}
 		checks["certificate"] = w.rotator.Ready
 	}
-	for name, check := range checks {
-		if err := mgr.AddReadyzCheck(name, check); err != nil {
-			return fmt.Errorf("add readiness check %s: %w", name, err)
-		}
-	}
-	return nil
+	return checks, nil
 }

@@ -29,7 +29,7 @@ import (
 // noAddress is the address of a server that does not run.
 const noAddress = "0"
 
-// Any pod may reach both ports until a NetworkPolicy closes them, so clients get little of the memory and
+// Any pod may reach these ports until a NetworkPolicy closes them, so clients get little of the memory and
 // none of it for long. An idle connection with TLS takes about 20 KiB.
 var (
 	// API servers open a connection for each request that is under way.
@@ -68,13 +68,31 @@ func addMetricsServer(ctx context.Context, mgr ctrl.Manager, f flags, page http.
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", page)
 	bounded.Handler = mux
+	return addServer(ctx, mgr, "metrics", bounded)
+}
 
+// addHealthServer serves /healthz while the process runs, and /readyz with some checks.
+func addHealthServer(ctx context.Context, mgr ctrl.Manager, address string, ready map[string]healthz.Checker) error {
+	if address == noAddress {
+		return nil
+	}
+	mux := http.NewServeMux()
+	for path, checks := range map[string]map[string]healthz.Checker{"/healthz": nil, "/readyz": ready} {
+		handler := http.StripPrefix(path, &healthz.Handler{Checks: checks})
+		mux.Handle(path, handler)
+		mux.Handle(path+"/", handler) // one of its checks
+	}
+	return addServer(ctx, mgr, "health", &boundedserver.Server{Address: address, Handler: mux, Limits: boundedserver.ProbeLimits})
+}
+
+// addServer listens, and serves while the manager runs.
+func addServer(ctx context.Context, mgr ctrl.Manager, name string, bounded *boundedserver.Server) error {
 	listener, err := bounded.Listen(ctx)
 	if err != nil {
-		return fmt.Errorf("serve metrics: %w", err)
+		return fmt.Errorf("serve %s: %w", name, err)
 	}
-	if err := mgr.Add(&manager.Server{Name: "metrics", Server: bounded.HTTPServer(), Listener: listener}); err != nil {
-		return fmt.Errorf("serve metrics: %w", err)
+	if err := mgr.Add(&manager.Server{Name: name, Server: bounded.HTTPServer(), Listener: listener}); err != nil {
+		return fmt.Errorf("serve %s: %w", name, err)
 	}
 	return nil
 }

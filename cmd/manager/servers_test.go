@@ -3,14 +3,17 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"testing"
 	"time"
 
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"cardquota.dev/operator/internal/testing/check"
@@ -30,15 +33,9 @@ func TestMetricsAreServedWithinLimits(t *testing.T) {
 		"plain":  {false, "http", http.StatusOK},
 		"secure": {true, "https", http.StatusUnauthorized},
 	}) {
-		port, err := cluster.FreePort()
-		check.NoError(t, err)
-		mgr, err := ctrl.NewManager(&rest.Config{Host: "127.0.0.1:1"}, ctrl.Options{Metrics: metricsserver.Options{BindAddress: noAddress}})
-		check.NoError(t, err)
-		address := fmt.Sprintf("127.0.0.1:%d", port)
-		check.NoError(t, addMetricsServer(t.Context(), mgr, flags{metricsAddress: address, secureMetrics: tc.isSecure}, page))
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- mgr.Start(ctx) }()
+		address, stop := startManager(t, func(mgr ctrl.Manager, address string) error {
+			return addMetricsServer(t.Context(), mgr, flags{metricsAddress: address, secureMetrics: tc.isSecure}, page)
+		})
 
 		client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 		response, err := client.Get(tc.scheme + "://" + address + "/metrics")
@@ -48,11 +45,54 @@ func TestMetricsAreServedWithinLimits(t *testing.T) {
 		check.Equal(t, "protocol", "HTTP/1.1", response.Proto)
 		client.CloseIdleConnections()
 		stop()
+	}
+}
+
+// startManager starts a manager with a server at a free address, and returns what stops it.
+func startManager(t *testing.T, add func(mgr ctrl.Manager, address string) error) (address string, stop func()) {
+	t.Helper()
+	port, err := cluster.FreePort()
+	check.NoError(t, err)
+	mgr, err := ctrl.NewManager(&rest.Config{Host: "127.0.0.1:1"}, ctrl.Options{Metrics: metricsserver.Options{BindAddress: noAddress}})
+	check.NoError(t, err)
+	address = fmt.Sprintf("127.0.0.1:%d", port)
+	check.NoError(t, add(mgr, address))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	return address, func() {
+		cancel()
 		check.NoError(t, <-ended)
 	}
 }
 
-// TestNoMetricsServer: with address 0 there is none.
-func TestNoMetricsServer(t *testing.T) {
+// TestProbesAreServedWithinLimits: a client that sends nothing gives its connection back before the kubelet
+// has asked in vain, and the pages are those that probes name.
+func TestProbesAreServedWithinLimits(t *testing.T) {
+	check.NoError(t, streamLists())
+	ready := map[string]healthz.Checker{"good": healthz.Ping, "bad": func(*http.Request) error { return errors.New("not yet") }}
+	address, stop := startManager(t, func(mgr ctrl.Manager, address string) error {
+		return addHealthServer(t.Context(), mgr, address, ready)
+	})
+	defer stop()
+	idle, err := net.Dial("tcp", address)
+	check.NoError(t, err)
+	defer func() { _ = idle.Close() }()
+
+	client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	for path, status := range map[string]int{"/healthz": 200, "/readyz": 500, "/readyz/good": 200, "/readyz/bad": 500, "/metrics": 404} {
+		response, err := client.Get("http://" + address + path)
+		check.NoError(t, err)
+		check.NoError(t, response.Body.Close())
+		check.Equal(t, "status of "+path, status, response.StatusCode)
+	}
+	check.NoError(t, idle.SetReadDeadline(time.Now().Add(4*time.Second)))
+	_, err = idle.Read(make([]byte, 1))
+	check.That(t, errors.Is(err, io.EOF), "an idle connection stays: %v", err)
+}
+
+// TestNoServers: with address 0 there is none.
+func TestNoServers(t *testing.T) {
 	check.NoError(t, addMetricsServer(t.Context(), nil, flags{metricsAddress: noAddress}, nil))
+	check.NoError(t, addHealthServer(t.Context(), nil, noAddress, nil))
 }

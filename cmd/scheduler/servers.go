@@ -33,7 +33,7 @@ func startServers(ctx context.Context, opt *options.ServerOption, health http.Ha
 		return err
 	}
 	if opt.EnableHealthz {
-		if err := startServer(ctx, opt.HealthzBindAddress, health, certificate); err != nil {
+		if err := startServer(ctx, opt.HealthzBindAddress, health, certificate, boundedserver.ProbeLimits); err != nil {
 			return err
 		}
 	}
@@ -42,13 +42,13 @@ func startServers(ctx context.Context, opt *options.ServerOption, health http.Ha
 	}
 	pages := metricsHandler(opt)
 	if readers == nil {
-		return startServer(ctx, opt.ListenAddress, pages, nil)
+		return startServer(ctx, opt.ListenAddress, pages, nil, metricsLimits)
 	}
 	pages, certificate, err = withAuthentication(readers, pages, certificate)
 	if err != nil {
 		return err
 	}
-	return startServer(ctx, opt.ListenAddress, pages, certificate)
+	return startServer(ctx, opt.ListenAddress, pages, certificate, metricsLimits)
 }
 
 // healthHandler answers /healthz and /livez while the process runs, and /readyz with the state
@@ -78,9 +78,15 @@ func metricsHandler(opt *options.ServerOption) http.Handler {
 	return mux
 }
 
-// maxConnections is how many clients may be connected to one port: any pod may reach it until a
+// metricsLimits bound the clients of metrics and profiles: any pod may reach the port until a
 // NetworkPolicy closes it.
-const maxConnections = 64
+var metricsLimits = boundedserver.Limits{
+	Connections: 64,
+	Header:      helpers.DefaultReadHeaderTimeout,
+	Request:     helpers.DefaultReadTimeout,
+	Response:    helpers.DefaultWriteTimeout,
+	Idle:        time.Minute,
+}
 
 // A reader with another token for each scrape costs the API server a review each time.
 const (
@@ -88,14 +94,8 @@ const (
 	reviewsAtOnce    = 40
 )
 
-func startServer(ctx context.Context, address string, handler http.Handler, config *tls.Config) error {
-	bounded := &boundedserver.Server{Address: address, Handler: handler, TLS: config, Limits: boundedserver.Limits{
-		Connections: maxConnections,
-		Header:      helpers.DefaultReadHeaderTimeout,
-		Request:     helpers.DefaultReadTimeout,
-		Response:    helpers.DefaultWriteTimeout,
-		Idle:        time.Minute,
-	}}
+func startServer(ctx context.Context, address string, handler http.Handler, config *tls.Config, limits boundedserver.Limits) error {
+	bounded := &boundedserver.Server{Address: address, Handler: handler, TLS: config, Limits: limits}
 	listener, err := bounded.Listen(ctx)
 	if err != nil {
 		return err

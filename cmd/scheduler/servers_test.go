@@ -2,15 +2,19 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"volcano.sh/volcano/cmd/scheduler/app/options"
 
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/test/cluster"
 )
 
 type fixedState string
@@ -58,6 +62,21 @@ func TestServersEndWithTheirContext(t *testing.T) {
 	check.Says(t, startServers(t.Context(), opt, nil, nil), "listen at 256.0.0.1:1")
 	opt = &options.ServerOption{EnableHealthz: true, HealthzBindAddress: "127.0.0.1:0", CaCertData: []byte("x"), CertData: []byte("x"), KeyData: []byte("x")}
 	check.Says(t, startServers(t.Context(), opt, nil, nil), "serving certificate")
+}
+
+// TestAnIdleConnectionToTheProbesEnds: a client that sends nothing gives its connection back before the
+// kubelet has asked in vain.
+func TestAnIdleConnectionToTheProbesEnds(t *testing.T) {
+	port, err := cluster.FreePort()
+	check.NoError(t, err)
+	opt := &options.ServerOption{EnableHealthz: true, HealthzBindAddress: fmt.Sprintf("127.0.0.1:%d", port)}
+	check.NoError(t, startServers(t.Context(), opt, healthHandler(fixedState("fine")), nil))
+	idle, err := net.Dial("tcp", opt.HealthzBindAddress)
+	check.NoError(t, err)
+	defer func() { _ = idle.Close() }()
+	check.NoError(t, idle.SetReadDeadline(time.Now().Add(4*time.Second)))
+	_, err = idle.Read(make([]byte, 1))
+	check.That(t, errors.Is(err, io.EOF), "an idle connection stays: %v", err)
 }
 
 // get returns the body of a page, and its status.

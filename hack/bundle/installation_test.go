@@ -208,6 +208,9 @@ func TestNetworkPoliciesLetInWhatServicesLeadTo(t *testing.T) {
 			continue
 		}
 		for _, rule := range policy.Spec.Ingress {
+			if len(rule.Ports) == 0 {
+				t.Errorf("NetworkPolicy %s lets in to all ports", policy.Name)
+			}
 			for _, port := range rule.Ports {
 				if !opensPort(deployment, *port.Port) {
 					t.Errorf("NetworkPolicy %s lets in to port %s, which Deployment %s does not open", policy.Name, port.Port.String(), deployment.Name)

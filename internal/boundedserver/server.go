@@ -30,6 +30,10 @@ type Limits struct {
 	Header, Request, Response, Idle time.Duration
 }
 
+// ProbeLimits are the limits of a port for probes. The kubelet opens a connection for each probe and sends
+// its request at once, so clients that wait make room for it within seconds.
+var ProbeLimits = Limits{Connections: 256, Header: 2 * time.Second, Request: 5 * time.Second, Response: 15 * time.Second, Idle: 2 * time.Second}
+
 // Server serves a handler at an address.
 type Server struct {
 	Address string
