@@ -22,7 +22,7 @@ func TestCompletion(t *testing.T) {
 	}{
 		"commands":         {[]string{"to"}, []string{"top"}},
 		"CardQuotas":       {[]string{"top", "ads", ""}, []string{"llm-chat", "llm-training", "new"}},
-		"formats":          {[]string{"top", "-o", ""}, []string{"table", "wide", "json", "yaml"}},
+		"formats":          {[]string{"top", "-o", ""}, []string{"table", "wide", "json", "yaml", "name", "custom-columns", "jsonpath", "jsonpath-as-json", "jsonpath-file", "go-template", "go-template-file"}},
 		"formats of files": {[]string{"import", "-o", ""}, []string{"yaml", "json"}},
 		"system namespace": {[]string{"version", "--system-namespace", ""}, []string{"chat"}},
 		"namespace":        {[]string{"top", "--namespace", ""}, []string{"chat"}},
@@ -91,7 +91,7 @@ func TestHelpAndMistakes(t *testing.T) {
 		"options":         {[]string{"options"}, exitOK, "--as string Username to impersonate"},
 		"server":          {[]string{"options"}, exitOK, "-s, --server string"},
 		"unknown command": {[]string{"tops"}, exitError, `unknown command "tops"`},
-		"unknown format":  {[]string{"top", "-o", "xml"}, exitError, "write table, wide, json or yaml"},
+		"unknown format":  {[]string{"top", "-o", "xml"}, exitError, "write table, wide, json, yaml, name, custom-columns, jsonpath, jsonpath-as-json, jsonpath-file, go-template or go-template-file"},
 		"completion":      {[]string{"completion", "bash"}, exitOK, "kubectl-cardquota"},
 	} {
 		t.Run(name, func(t *testing.T) {

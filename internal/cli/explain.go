@@ -13,6 +13,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -102,11 +103,15 @@ func parseForbidden(err error) (text, group, where string) {
 func explainNoView(e *noViewError) string {
 	text, _, _ := parseForbidden(e)
 	if e.isRefused {
-		return fmt.Sprintf("%s, and no LocalCardQuotas in namespace %s either. Check -n, or ask the administrator for the role view in the namespace, "+
-			"or for a ClusterRoleBinding to cardquota-viewer, which shows all CardQuotas", text, e.namespace)
+		return fmt.Sprintf("%s, and no LocalCardQuotas in %s either. Check -n, or ask the administrator for the role view in the namespace, "+
+			"or for a ClusterRoleBinding to cardquota-viewer, which shows all CardQuotas", text, describeNamespace(e.namespace))
 	}
-	return fmt.Sprintf("%s, and namespace %s has no LocalCardQuota. Check -n, or ask the administrator to select the namespace with spec.namespaceSelector of its CardQuota, "+
-		"or for a ClusterRoleBinding to cardquota-viewer, which shows all CardQuotas", text, e.namespace)
+	found := "namespace " + e.namespace + " has no LocalCardQuota"
+	if e.namespace == metav1.NamespaceAll {
+		found = "no namespace has a LocalCardQuota"
+	}
+	return fmt.Sprintf("%s, and %s. Check -n, or ask the administrator to select the namespace with spec.namespaceSelector of its CardQuota, "+
+		"or for a ClusterRoleBinding to cardquota-viewer, which shows all CardQuotas", text, found)
 }
 
 // explainForbidden says which verb on which resource a user lacks, and what grants it.

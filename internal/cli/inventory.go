@@ -25,7 +25,7 @@ func (p *program) newInventoryCommand() *cobra.Command {
 		Long: paragraphs("Shows of each card how many nodes have, how many of them are on Ready nodes, how many pods use and how many CardQuotas grant. "+
 			"Anomalies follow, with the nodes and what to do. The column EXCESS is what CardQuotas grant beyond the healthy cards.",
 			"With --nodes it shows what is free on each node. That needs the rights to list nodes and pods."),
-		Example: "  kubectl cardquota inventory\n  kubectl cardquota inventory --nodes -o wide",
+		Example: "  kubectl cardquota inventory\n  kubectl cardquota inventory --nodes -o wide\n  kubectl cardquota inventory -o custom-columns=CARD:.name,USED:.allocated",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := p.connect()
@@ -38,7 +38,7 @@ func (p *program) newInventoryCommand() *cobra.Command {
 			return p.showInventory(cmd.Context(), &reader{client: c})
 		},
 	}
-	p.addOutputFlag(cmd)
+	p.addListFlags(cmd)
 	cmd.Flags().BoolVar(&byNode, "nodes", false, "Show the cards of each node.")
 	return cmd
 }

@@ -29,8 +29,16 @@ func localCardQuotas(namespace string) quotaSource {
 	return quotaSource{
 		newList: func() client.ObjectList { return &v1alpha1.LocalCardQuotaList{} }, example: &v1alpha1.LocalCardQuota{},
 		options: []client.ListOption{client.InNamespace(namespace)},
-		note:    fmt.Sprintf("You may not list CardQuotas. These are the LocalCardQuotas of namespace %s.", namespace),
+		note:    fmt.Sprintf("You may not list CardQuotas. These are the LocalCardQuotas of %s.", describeNamespace(namespace)),
 	}
+}
+
+// describeNamespace returns a namespace, or all, as prose.
+func describeNamespace(namespace string) string {
+	if namespace == metav1.NamespaceAll {
+		return "all namespaces"
+	}
+	return "namespace " + namespace
 }
 
 // isLocal reports whether the source has only what the user may see of some quotas.

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -67,6 +66,9 @@ type program struct {
 	streams genericiooptions.IOStreams
 	flags   *genericclioptions.ConfigFlags
 	format  output.Format
+	// templates are kubectl's flags of templates, noHeaders its flag of tables.
+	templates *genericclioptions.KubeTemplatePrintFlags
+	noHeaders bool
 	// connect returns a client of the cluster that the flags name.
 	connect func() (client.WithWatch, error)
 	now     func() time.Time
@@ -87,7 +89,7 @@ type program struct {
 
 func newProgram(streams genericiooptions.IOStreams) *program {
 	p := &program{
-		streams: streams, flags: genericclioptions.NewConfigFlags(true), format: output.Table,
+		streams: streams, flags: genericclioptions.NewConfigFlags(true), format: output.Table, templates: genericclioptions.NewKubeTemplatePrintFlags(),
 		now: time.Now, after: time.After, isTerminal: isTerminal, requestTimeout: requestTimeout,
 	}
 	p.connect = p.connectCluster
@@ -138,7 +140,13 @@ func (p *program) newRootCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.PersistentPreRun = func(*cobra.Command, []string) { p.hasBegun = true }
+	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+		if _, err := p.newPrinter(); err != nil {
+			return fmt.Errorf("--output: %w", err)
+		}
+		p.hasBegun = true
+		return nil
+	}
 	root.SetOut(p.streams.Out)
 	root.SetErr(p.streams.ErrOut)
 	root.SetIn(p.streams.In)
@@ -151,27 +159,6 @@ func (p *program) newRootCommand() *cobra.Command {
 	root.AddCommand(p.newTopCommand(), p.newWhyCommand(), p.newWhatIfCommand(), p.newInventoryCommand(), p.newImportCommand(), p.newDoctorCommand(),
 		p.newReportCommand(), p.newVersionCommand(), newOptionsCommand())
 	return root
-}
-
-// addOutputFlag adds --output to a command, with the formats that only this command has.
-func (p *program) addOutputFlag(cmd *cobra.Command, further ...output.Format) {
-	allowed := append(slices.Clone(output.Formats), further...)
-	cmd.Flags().VarP(output.FormatFlag{Value: &p.format, Allowed: allowed}, "output", "o", "How to print: "+output.JoinWords(allowed, "or")+
-		". A table has at most 80 columns, wide as many as it needs.")
-	mustSucceed(cmd.RegisterFlagCompletionFunc("output", fixedCompletions(allowed)))
-}
-
-// style returns how the output is shown.
-func (p *program) style() output.Style {
-	return output.Style{Color: p.isTerminal(p.streams.Out) && !noColorWanted(), Wide: p.format == output.Wide}
-}
-
-// print writes a document, or what show writes for a person.
-func (p *program) print(document any, show func(w io.Writer, style output.Style) error) error {
-	if p.format.IsDocument() {
-		return output.WriteDocument(p.streams.Out, p.format, document)
-	}
-	return show(p.streams.Out, p.style())
 }
 
 // paragraphs wraps paragraphs of a help text.

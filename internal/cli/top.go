@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -17,20 +18,24 @@ import (
 )
 
 func (p *program) newTopCommand() *cobra.Command {
-	watch, selector := false, ""
+	watch, allNamespaces, selector := false, false, ""
 	cmd := &cobra.Command{
 		Use:   "top [NAME...]",
 		Short: "Show how much of each quota is used",
 		Long: paragraphs("Shows quota, used, borrowed, pending and free cards of each CardQuota. In a tree of quotas a parent comes before "+
 			"its children, and its numbers contain theirs. Without a name it shows all CardQuotas.",
-			"Where you may not list CardQuotas, it shows the LocalCardQuotas of your namespace.",
+			"Where you may not list CardQuotas, it shows the LocalCardQuotas of your namespace, or with -A those of all namespaces.",
 			"The bar shows used cards as #, borrowed ones as +, and ! if more is used than the quota. Borrowed cards may be taken back at any time."),
-		Example:           "  kubectl cardquota top\n  kubectl cardquota top llm-training --watch\n  kubectl cardquota top -o json",
+		Example: "  kubectl cardquota top\n  kubectl cardquota top llm-training --watch\n  kubectl cardquota top -o json\n" +
+			"  kubectl cardquota top -o custom-columns=NAME:.name,USED:.cards[*].used",
 		ValidArgsFunction: p.completeCardQuotas,
 		RunE: func(cmd *cobra.Command, names []string) error {
 			namespace, _, err := p.flags.ToRawKubeConfigLoader().Namespace()
 			if err != nil {
 				return err
+			}
+			if allNamespaces {
+				namespace = metav1.NamespaceAll
 			}
 			p.watches = watch
 			if p.selector, err = labels.Parse(selector); err != nil {
@@ -61,7 +66,8 @@ func (p *program) newTopCommand() *cobra.Command {
 			}
 		},
 	}
-	p.addOutputFlag(cmd)
+	p.addListFlags(cmd)
+	cmd.Flags().BoolVarP(&allNamespaces, "all-namespaces", "A", false, "Show the LocalCardQuotas of all namespaces, if you may not list CardQuotas.")
 	cmd.Flags().StringVarP(&selector, "selector", "l", "", "Only those with these labels, such as team=chat.")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Show it again after each change, until Ctrl-C.")
 	return cmd

@@ -27,11 +27,8 @@ const resyncInterval = time.Hour
 const clearScreen = "\x1b[H\x1b[2J"
 
 // watchTop shows the usage again after each change, until the context ends. On a terminal a table
-// replaces the one before it.
+// replaces the one before it. In formats for programs each change prints the whole document again.
 func (p *program) watchTop(ctx context.Context, c client.WithWatch, source quotaSource, names []string) error {
-	if p.format.IsDocument() {
-		return fmt.Errorf("--watch prints tables only: leave out --output, or write %s", output.JoinWords([]output.Format{output.Table, output.Wide}, "or"))
-	}
 	changed, failed := make(chan struct{}, 1), make(chan error, 1)
 	quotas, err := newQuotaWatch(c, source, changed, failed)
 	if err != nil {
@@ -97,9 +94,12 @@ func (p *program) renderTop(store cache.Store, names []string, note string) (str
 // replaceScreen shows a text instead of the one before it, or below it where there is no terminal.
 func (p *program) replaceScreen(text string, first bool) error {
 	switch {
-	case p.isTerminal(p.streams.Out):
+	case p.format.IsForPeople() && p.isTerminal(p.streams.Out):
 		text = clearScreen + text
-	case !first:
+	case first || p.format == output.JSON || p.format == output.Name:
+	case p.format == output.YAML:
+		text = "---\n" + text
+	default:
 		text = "\n" + text
 	}
 	_, err := io.WriteString(p.streams.Out, text)

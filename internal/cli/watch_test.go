@@ -80,8 +80,57 @@ func TestWatchShowsEachChangeOnce(t *testing.T) {
 	}
 }
 
-func TestWatchPrintsTables(t *testing.T) {
-	r := execute(t, flatQuotas(), interceptor.Funcs{}, "top", "--watch", "-o", "json")
-	check.That(t, r.code == exitError, "exit code %d", r.code)
-	check.Contains(t, "error", r.errOut, "--watch prints tables only")
+// TestWatchPrintsDocuments: each change prints a whole document, without controls of a terminal.
+func TestWatchPrintsDocuments(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args []string
+		want func(used string) string
+	}{
+		"json":     {[]string{"-o", "jsonpath={.items[0].cards[0].used}"}, func(used string) string { return "0\n" + used }},
+		"columns":  {[]string{"-o", "custom-columns=USED:.cards[0].used", "--no-headers"}, func(used string) string { return "0\n\n" + used + "\n" }},
+		"the name": {[]string{"-o", "name"}, func(string) string { return "cardquota.cardquota.dev/llm-chat\n" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				out, stop := watchChat(t, tc.args...)
+				check.Equal(t, "output", tc.want("3"), out.String())
+				stop()
+			})
+		})
+	}
+	for format, separator := range map[string]string{"json": "}\n{", "yaml": "\n---\napiVersion: "} {
+		t.Run(format, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				out, stop := watchChat(t, "-o", format)
+				check.Equal(t, "documents", 2, strings.Count(out.String(), "CardUsageList"))
+				check.Contains(t, "output", out.String(), separator)
+				check.That(t, !strings.Contains(out.String(), "\x1b"), "it controls a terminal: %q", out.String())
+				stop()
+			})
+		})
+	}
+}
+
+// watchChat watches a CardQuota on a terminal while three of its cards become used. It runs in a bubble of
+// synctest.
+func watchChat(t *testing.T, args ...string) (out *screen, stop func()) {
+	t.Helper()
+	cluster := newCluster(t, flatQuotas(), interceptor.Funcs{})
+	out = &screen{}
+	p := newProgram(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: out, ErrOut: out})
+	p.connect = func() (client.WithWatch, error) { return cluster, nil }
+	p.isTerminal = func(io.Writer) bool { return true }
+	ctx, cancel := context.WithCancel(t.Context())
+	code := make(chan int)
+	go func() { code <- p.execute(ctx, append([]string{"top", "llm-chat", "--watch"}, args...)) }()
+	time.Sleep(refreshInterval * 5 / 2)
+	quota := &v1alpha1.CardQuota{}
+	check.NoError(t, cluster.Get(ctx, client.ObjectKey{Name: "llm-chat"}, quota))
+	quota.Status.Cards[0].Used, quota.Status.Cards[0].Free = 3, 5
+	check.NoError(t, cluster.Update(ctx, quota))
+	time.Sleep(3 * refreshInterval)
+	return out, func() {
+		cancel()
+		check.Equal(t, "exit code", exitOK, <-code)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"cardquota.dev/operator/internal/card"
@@ -65,6 +66,18 @@ func NewNodeList(nodes []card.NodeState, pods []*corev1.Pod, charge func(*corev1
 		}
 	}
 	return list
+}
+
+// Objects returns the nodes of the list, each once.
+func (l NodeList) Objects() []metav1.PartialObjectMetadata {
+	var objects []metav1.PartialObjectMetadata
+	for i, item := range l.Items {
+		if i > 0 && l.Items[i-1].Name == item.Name {
+			continue
+		}
+		objects = append(objects, metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: item.Name}})
+	}
+	return objects
 }
 
 // heldByNode returns what pods hold, by node and card name.

@@ -26,7 +26,12 @@ const (
 	YAML  Format = "yaml"
 	// CSV writes lines for a spreadsheet. Only some commands have it.
 	CSV Format = "csv"
+	// Name writes the kinds and names of objects. Only commands that list objects have it.
+	Name Format = "name"
 )
+
+// plainFormats are the formats that take no template.
+var plainFormats = []Format{Table, Wide, JSON, YAML, CSV, Name}
 
 // Formats are the formats of every command.
 var Formats = []Format{Table, Wide, JSON, YAML}
@@ -52,9 +57,12 @@ type FormatFlag struct {
 	Allowed []Format
 }
 
-// Set sets the format. It refuses one that the command does not have.
+// Set sets the format, which may have a template: jsonpath={.items}. It refuses one that the command does
+// not have.
 func (f FormatFlag) Set(text string) error {
-	if !slices.Contains(f.Allowed, Format(text)) {
+	name, _, hasTemplate := strings.Cut(text, "=")
+	takesTemplate := !slices.Contains(plainFormats, Format(name))
+	if !slices.Contains(f.Allowed, Format(name)) || (hasTemplate && !takesTemplate) {
 		return fmt.Errorf("write %s", JoinWords(f.Allowed, "or"))
 	}
 	*f.Value = Format(text)
@@ -69,6 +77,9 @@ func (f FormatFlag) Type() string { return "format" }
 
 // IsDocument reports whether the format is read by programs.
 func (f Format) IsDocument() bool { return f == JSON || f == YAML }
+
+// IsForPeople reports whether the format is read by people.
+func (f Format) IsForPeople() bool { return f == Table || f == Wide }
 
 // WriteDocument writes a document as JSON or YAML.
 func WriteDocument(w io.Writer, format Format, document any) error {

@@ -25,6 +25,8 @@ type Style struct {
 	Color bool
 	// Wide reports whether lines may be longer than Columns.
 	Wide bool
+	// NoHeaders reports whether tables have no headers.
+	NoHeaders bool
 }
 
 // Paint returns a text in a color.
@@ -123,7 +125,9 @@ func (g *Grid) Write(w io.Writer, style Style) error {
 	for i, column := range g.Columns {
 		header[i] = Cell{{Text: column.Header, Color: Bold}}
 	}
-	g.writeRow(&b, style, widths, header)
+	if !style.NoHeaders {
+		g.writeRow(&b, style, widths, header)
+	}
 	for _, row := range g.Rows {
 		g.writeRow(&b, style, widths, row)
 	}

@@ -18,14 +18,16 @@ const (
 // card.
 func (l List) Write(w io.Writer, style output.Style) error {
 	grid := output.Grid{Columns: l.columns(style)}
-	tenant := ""
-	for i, usage := range l.Items {
+	last := ""
+	for _, usage := range l.Items {
 		base := 1
-		if l.Tree {
+		group := cmp.Or(usage.Tenant, "namespace "+usage.Namespace)
+		switch {
+		case l.Tree:
 			base = usage.Level
-		} else if i == 0 || usage.Tenant != tenant {
-			grid.AddRow(output.Colored(cmp.Or(usage.Tenant, "namespace "+usage.Namespace), output.Bold))
-			tenant = usage.Tenant
+		case group != last:
+			grid.AddRow(output.Colored(group, output.Bold))
+			last = group
 		}
 		grid.AddRow(l.heading(usage, base, style))
 		for _, card := range usage.Cards {

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/cli/output"
@@ -17,7 +18,7 @@ import (
 type List struct {
 	output.TypeMeta `json:",inline"`
 	// Tree reports whether the quotas form a tree. Then a parent comes before its children, and its
-	// numbers contain theirs. Otherwise the items are sorted by tenant, project and name.
+	// numbers contain theirs. Otherwise the items are sorted by tenant, project, namespace and name.
 	Tree bool `json:"tree"`
 	// Items are the CardQuotas.
 	Items []Usage `json:"items"`
@@ -78,7 +79,7 @@ type Card struct {
 // below them. missing are names that no CardQuota has.
 func NewList(quotas []*v1alpha1.CardQuota, names ...string) (list List, missing []string) {
 	list = List{TypeMeta: output.NewTypeMeta("CardUsageList"), Tree: isTree(quotas), Items: []Usage{}}
-	f := forest{children: map[string][]*v1alpha1.CardQuota{}, known: map[string]*v1alpha1.CardQuota{}, seen: map[string]bool{}}
+	f := forest{children: map[string][]*v1alpha1.CardQuota{}, known: map[string]*v1alpha1.CardQuota{}, seen: map[types.NamespacedName]bool{}}
 	sorted := slices.SortedFunc(slices.Values(quotas), compareQuotas)
 	for _, quota := range sorted {
 		f.known[quota.Name] = quota
@@ -107,11 +108,27 @@ func NewList(quotas []*v1alpha1.CardQuota, names ...string) (list List, missing 
 	return list, missing
 }
 
+// Objects returns the CardQuotas or LocalCardQuotas of the list.
+func (l List) Objects() []metav1.PartialObjectMetadata {
+	objects := make([]metav1.PartialObjectMetadata, len(l.Items))
+	for i, usage := range l.Items {
+		kind := "CardQuota"
+		if usage.Namespace != "" {
+			kind = "LocalCardQuota"
+		}
+		objects[i] = metav1.PartialObjectMetadata{
+			TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: kind},
+			ObjectMeta: metav1.ObjectMeta{Name: usage.Name, Namespace: usage.Namespace},
+		}
+	}
+	return objects
+}
+
 // forest is the CardQuotas by parent while a list is made.
 type forest struct {
 	children map[string][]*v1alpha1.CardQuota
 	known    map[string]*v1alpha1.CardQuota
-	seen     map[string]bool
+	seen     map[types.NamespacedName]bool
 }
 
 // hasAncestor reports whether one of the CardQuotas above is wanted.
@@ -128,10 +145,11 @@ func (f *forest) hasAncestor(quota *v1alpha1.CardQuota, isWanted func(*v1alpha1.
 
 // addTree adds a CardQuota and those below it, each once.
 func (f *forest) addTree(list *List, quota *v1alpha1.CardQuota, level int) {
-	if f.seen[quota.Name] {
+	key := types.NamespacedName{Namespace: quota.Namespace, Name: quota.Name} // LocalCardQuotas of several namespaces may have one name
+	if f.seen[key] {
 		return
 	}
-	f.seen[quota.Name] = true
+	f.seen[key] = true
 	list.Items = append(list.Items, newUsage(quota, level))
 	for _, child := range f.children[quota.Name] {
 		f.addTree(list, child, level+1)
@@ -147,7 +165,8 @@ func isTree(quotas []*v1alpha1.CardQuota) bool {
 }
 
 func compareQuotas(a, b *v1alpha1.CardQuota) int {
-	return cmp.Or(cmp.Compare(a.Spec.Tenant, b.Spec.Tenant), cmp.Compare(a.Spec.Project, b.Spec.Project), cmp.Compare(a.Name, b.Name))
+	return cmp.Or(cmp.Compare(a.Spec.Tenant, b.Spec.Tenant), cmp.Compare(a.Spec.Project, b.Spec.Project),
+		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
 func newUsage(quota *v1alpha1.CardQuota, level int) Usage {

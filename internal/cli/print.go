@@ -1,0 +1,149 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/printers"
+
+	"cardquota.dev/operator/internal/cli/output"
+)
+
+// listFormats are the further formats with which kubectl get prints lists.
+var listFormats = []output.Format{output.Name, customColumns, "jsonpath", "jsonpath-as-json", "jsonpath-file", "go-template", "go-template-file"}
+
+// objectLister is a document that lists objects of the cluster. Each has its kind.
+type objectLister interface {
+	Objects() []metav1.PartialObjectMetadata
+}
+
+// addOutputFlag adds --output to a command, with the formats that only this command has.
+func (p *program) addOutputFlag(cmd *cobra.Command, further ...output.Format) {
+	allowed := append(slices.Clone(output.Formats), further...)
+	cmd.Flags().VarP(output.FormatFlag{Value: &p.format, Allowed: allowed}, "output", "o", "How to print: "+output.JoinWords(allowed, "or")+
+		". A table has at most 80 columns, wide as many as it needs.")
+	mustSucceed(cmd.RegisterFlagCompletionFunc("output", fixedCompletions(allowed)))
+}
+
+// addListFlags adds --output and the other flags with which kubectl get prints lists.
+func (p *program) addListFlags(cmd *cobra.Command) {
+	p.addOutputFlag(cmd, listFormats...)
+	p.templates.AddFlags(cmd)
+	cmd.Flag("template").Usage = "The template of -o jsonpath and go-template, or its file. Alone it means go-template."
+	cmd.Flag("allow-missing-template-keys").Usage = "Print nothing for a field that is missing in a template, instead of an error."
+	cmd.Flags().BoolVar(&p.noHeaders, "no-headers", false, "Print tables and custom columns without headers.")
+}
+
+// style returns how the output is shown.
+func (p *program) style() output.Style {
+	return output.Style{Color: p.isTerminal(p.streams.Out) && !noColorWanted(), Wide: p.format == output.Wide, NoHeaders: p.noHeaders}
+}
+
+// print writes a document, or what show writes for a person.
+func (p *program) print(document any, show func(w io.Writer, style output.Style) error) error {
+	printer, err := p.newPrinter()
+	switch {
+	case err != nil:
+		return err
+	case printer != nil:
+		return p.printWith(printer, document)
+	case p.format.IsDocument():
+		return output.WriteDocument(p.streams.Out, p.format, document)
+	default:
+		return show(p.streams.Out, p.style())
+	}
+}
+
+// newPrinter returns kubectl's own printer of a format, nil for those that package output prints.
+func (p *program) newPrinter() (printers.ResourcePrinter, error) {
+	format, template := string(p.format), *p.templates.TemplateArgument
+	switch {
+	case p.format == output.Table && template != "": // --template alone is enough, as in kubectl
+		format = "go-template"
+	case p.format.IsForPeople(), p.format.IsDocument(), p.format == output.CSV:
+		return nil, nil
+	}
+
+	for _, flags := range []interface {
+		ToPrinter(format string) (printers.ResourcePrinter, error)
+	}{genericclioptions.NewNamePrintFlags(""), p.templates, columnsFlags{p.noHeaders}} {
+		printer, err := flags.ToPrinter(format)
+		if !genericclioptions.IsNoCompatiblePrinterError(err) {
+			return printer, err
+		}
+	}
+	return nil, fmt.Errorf("no printer of kubectl has the format %s", format)
+}
+
+// printWith prints a document with a printer of kubectl: names one by one, columns with a row for each item,
+// and with a template the whole document.
+func (p *program) printWith(printer printers.ResourcePrinter, document any) error {
+	switch printer.(type) {
+	case *printers.NamePrinter:
+		list, isList := document.(objectLister)
+		if !isList {
+			return fmt.Errorf("--output %s is for lists of objects, such as top and inventory --nodes", p.format)
+		}
+		for _, object := range list.Objects() {
+			if err := printer.PrintObj(&object, p.streams.Out); err != nil {
+				return fmt.Errorf("print names: %w", err)
+			}
+		}
+		return nil
+	case *columnsPrinter:
+		fields, err := fieldsOf(document)
+		if err != nil {
+			return err
+		}
+		return p.printObject(printer, rowsOf(fields))
+	default:
+		fields, err := fieldsOf(document)
+		if err != nil {
+			return err
+		}
+		return p.printObject(printer, &unstructured.Unstructured{Object: fields})
+	}
+}
+
+func (p *program) printObject(printer printers.ResourcePrinter, object runtime.Object) error {
+	if err := printer.PrintObj(object, p.streams.Out); err != nil {
+		return fmt.Errorf("--output %s: %w", p.format, err)
+	}
+	return nil
+}
+
+// fieldsOf returns the fields that a document has as JSON, with whole numbers as such.
+func fieldsOf(document any) (map[string]any, error) {
+	text, err := json.Marshal(document)
+	if err != nil {
+		return nil, fmt.Errorf("print a document: %w", err)
+	}
+	var fields map[string]any
+	if err := utiljson.Unmarshal(text, &fields); err != nil {
+		return nil, fmt.Errorf("print a document: %w", err)
+	}
+	return fields, nil
+}
+
+// rowsOf returns what custom columns print a row of: the items of a list, or the cards of the inventory.
+func rowsOf(fields map[string]any) *unstructured.UnstructuredList {
+	rows, hasItems := fields["items"].([]any)
+	if !hasItems {
+		rows, _ = fields["cards"].([]any)
+	}
+	list := &unstructured.UnstructuredList{}
+	for _, row := range rows {
+		if of, isObject := row.(map[string]any); isObject {
+			list.Items = append(list.Items, unstructured.Unstructured{Object: of})
+		}
+	}
+	return list
+}
