@@ -44,6 +44,9 @@ func capabilityField(key string) string { return ".spec.capability." + key }
 func deservedField(key string) string   { return ".spec.deserved." + key }
 func guaranteeField(key string) string  { return ".spec.guarantee.resource." + key }
 
+// Volcano's apply configurations have no ExtractQueue (v1.14). It would replace InSync alone: the rules below
+// ask which manager owns each field, and a typed Queue does not have a priority of 0 to extract.
+
 // compareFields reports, for every field of an apply configuration, whether the live Queue
 // has its value.
 func compareFields(config *apply.QueueApplyConfiguration, live *v1beta1.Queue) map[string]bool {

@@ -16,7 +16,8 @@ var maxCacheLag = build.Wait(time.Minute)
 // are late when the API server has no time, so this is not soon.
 const StaleRetry = 250 * time.Millisecond
 
-// LastWrites are the last writes of objects. Compared with them, a cache is up to date or late.
+// LastWrites are the last writes of objects. Compared with them, a cache is up to date or late. The package
+// resourceversion, which compares versions, is in apimachinery from 0.35 on.
 type LastWrites struct {
 	now func() time.Time
 

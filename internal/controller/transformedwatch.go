@@ -19,6 +19,7 @@ import (
 // The reflector of client-go 0.34 keeps the objects of a list that it reads as a stream until it has
 // all. It would transform them first, but asks its queue for an interface that no queue implements
 // (TransformingStore). With 50,000 pods the whole ones take 900 MB, and the transformed ones 100 MB.
+// The queues of client-go 0.35 implement it, and this file goes when Volcano and controller-runtime use it.
 //
 // Each key of ByObject must have a Go type of its own. The default transform must be one that may run twice,
 // and that lets metadata and unstructured objects pass.
