@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"net"
 	"net/http"
@@ -56,6 +57,41 @@ func TestOnlyClientsOfTheAuthorityAreAnswered(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAuthoritiesOfClientsFollowTheirFile: an authority is replaced without a restart. The kubelet replaces the
+// link of a ConfigMap's file, as the test does.
+func TestAuthoritiesOfClientsFollowTheirFile(t *testing.T) {
+	dir := t.TempDir()
+	ours, next := newAuthority(t, dir, "ours"), newAuthority(t, dir, "next")
+	ours.sign(t, "tls", x509.ExtKeyUsageServerAuth)
+	ours.sign(t, "client", x509.ExtKeyUsageClientAuth)
+	next.sign(t, "newclient", x509.ExtKeyUsageClientAuth)
+	file := filepath.Join(dir, "ca.crt")
+	check.NoError(t, os.Symlink(filepath.Join(dir, "ours.crt"), file))
+	port, err := cluster.FreePort()
+	check.NoError(t, err)
+	address := serve(t, flags{certificates: certificatesFiles, webhookPort: port, webhookCertDir: dir, webhookClientCA: file})
+	isAnswered := func(name string) bool {
+		return ask(t, &rest.Config{TLSClientConfig: rest.TLSClientConfig{
+			CertFile: filepath.Join(dir, name+".crt"), KeyFile: filepath.Join(dir, name+".key"), CAFile: filepath.Join(dir, "ours.crt"),
+		}}, address) == nil
+	}
+	check.That(t, isAnswered("client") && !isAnswered("newclient"), "the first authority is not the one that counts")
+
+	replacement := filepath.Join(dir, "replacement")
+	check.NoError(t, os.Symlink(filepath.Join(dir, "next.crt"), replacement))
+	check.NoError(t, os.Rename(replacement, file))
+	check.NoError(t, os.Remove(filepath.Join(dir, "ours.crt")))
+	check.NoError(t, os.WriteFile(filepath.Join(dir, "ours.crt"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ours.certificate.Raw}), 0o600))
+	for range 300 {
+		if isAnswered("newclient") {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	check.That(t, isAnswered("newclient"), "a client of the new authority is refused")
+	check.That(t, !isAnswered("client"), "a client of the old authority is answered")
 }
 
 func TestWithoutAnAuthorityThereIsNoServer(t *testing.T) {

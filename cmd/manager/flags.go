@@ -82,7 +82,7 @@ func parseFlags(args []string) (flags, error) {
 		"The folder of tls.crt and tls.key with --webhook-certificates=Files; they are read again when they change.")
 	set.StringVar(&f.webhookClientCA, "webhook-client-ca-file", "",
 		"A file of certificate authorities: the webhook server answers only clients with a certificate of one of them, which the API server needs then. "+
-			"The operator reads it at its start. Without it the server answers every client that reaches the port.")
+			"The operator reads it again when it changes. Without it the server answers every client that reaches the port.")
 	f.logging.BindFlags(set)
 	kubeconfig := flag.CommandLine.Lookup("kubeconfig")
 	set.Var(kubeconfig.Value, kubeconfig.Name, kubeconfig.Usage)

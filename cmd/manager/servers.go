@@ -3,16 +3,17 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strconv"
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/rest"
 	certutil "k8s.io/client-go/util/cert"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -121,12 +122,9 @@ type webhookServer struct {
 func newWebhookServer(f flags) (*webhookServer, error) {
 	h := &webhookServer{flags: f}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if f.webhookClientCA != "" {
-		authorities, err := readAuthorities(f.webhookClientCA)
-		if err != nil {
-			return nil, err
-		}
-		config.ClientCAs, config.ClientAuth = authorities, tls.RequireAndVerifyClientCert
+	authorities, err := readAuthorities(f.webhookClientCA)
+	if err != nil {
+		return nil, err
 	}
 	if f.certificates == certificatesOff {
 		return h, nil
@@ -137,20 +135,24 @@ func newWebhookServer(f flags) (*webhookServer, error) {
 	}
 	h.server = &boundedWebhooks{
 		Server:  ctrlwebhook.NewServer(ctrlwebhook.Options{WebhookMux: http.NewServeMux()}),
-		address: net.JoinHostPort("", strconv.Itoa(f.webhookPort)), folder: f.webhookCertDir, config: config,
+		address: net.JoinHostPort("", strconv.Itoa(f.webhookPort)), folder: f.webhookCertDir, config: config, authorities: authorities,
 	}
 	return h, nil
 }
 
-// readAuthorities reads the authorities whose clients the webhooks answer.
-func readAuthorities(file string) (*x509.CertPool, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("read --webhook-client-ca-file: %w", err)
+// readAuthorities reads the authorities whose clients the webhooks answer, nil for all clients. They follow
+// the file while they run.
+func readAuthorities(file string) (*dynamiccertificates.DynamicFileCAContent, error) {
+	if file == "" {
+		return nil, nil
 	}
-	authorities := x509.NewCertPool()
-	if !authorities.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("read --webhook-client-ca-file: %s holds no certificate", file)
+	authorities, err := dynamiccertificates.NewDynamicCAContentFromFile("webhook-clients", file)
+	var unread *fs.PathError
+	switch {
+	case errors.As(err, &unread):
+		return nil, fmt.Errorf("read --webhook-client-ca-file: %w", err)
+	case err != nil:
+		return nil, fmt.Errorf("read --webhook-client-ca-file: %s holds no certificate: %w", file, err)
 	}
 	return authorities, nil
 }
@@ -181,6 +183,8 @@ type boundedWebhooks struct {
 	// folder has the files of the certificate, unless config has a source of it.
 	folder string
 	config *tls.Config
+	// authorities are those of clients, nil if the server answers every client.
+	authorities *dynamiccertificates.DynamicFileCAContent
 }
 
 // Start serves the webhooks until ctx ends.
@@ -198,8 +202,30 @@ func (w *boundedWebhooks) Start(ctx context.Context) error {
 			}
 		}()
 	}
+	if w.authorities != nil {
+		go w.authorities.Run(ctx, 1)
+		config = w.requireClients(config)
+	}
 	bounded := &boundedserver.Server{Address: w.address, Handler: w.WebhookMux(), TLS: config, Limits: webhookLimits}
 	return bounded.Start(ctx)
+}
+
+// requireClients returns a configuration that requires a certificate of the authorities, as they are when a
+// client connects.
+func (w *boundedWebhooks) requireClients(config *tls.Config) *tls.Config {
+	required := config.Clone()
+	required.ClientAuth = tls.RequireAndVerifyClientCert
+	required.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		options, isKnown := w.authorities.VerifyOptions()
+		if !isKnown {
+			return nil, errors.New("the authorities of clients are not known")
+		}
+		current := config.Clone()
+		current.ClientAuth, current.ClientCAs = tls.RequireAndVerifyClientCert, options.Roots
+		current.NextProtos = []string{"http/1.1"}
+		return current, nil
+	}
+	return required
 }
 
 // StartedChecker returns a readiness check that connects to the server.
