@@ -6,6 +6,7 @@ import "slices"
 var tables = []table{
 	{tests: differentialTest, mutants: slices.Concat(workloadMutants, cardMutants, quotaMutants, serviceTypeMutants, treeMutants, inventoryMutants)},
 	{tests: "./internal/quota", mutants: treeOrderMutants},
+	{tests: "./internal/quota", run: "^TestFitsAfterReleaseIsWhatFitsOnceItIsReleased$", mutants: releaseMutants},
 	{tests: "./internal/cardquota", run: "^(TestForged.*|TestATenantDoes.*|TestTheYoungest.*|TestAGuarantee.*|TestEveryOrder.*)$", mutants: operatorMutants[:5]},
 	{tests: "./internal/controller/cardquota", run: "^TestANodeRewritesNoStatus$", mutants: operatorMutants[5:]},
 	{tests: "./internal/policy", run: "^TestOnlyAWrittenFlatEndsTheTree$", mutants: hierarchyMutants},

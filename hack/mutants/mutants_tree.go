@@ -60,8 +60,7 @@ var treeOrderMutants = []mutant{
 `, ``, "a queue without quota deserves nothing"},
 	{"internal/quota/enqueue.go", `	for at := q.parent; at != nil; at = at.parent {`, `	for at := q.parent; !at.isRoot(); at = at.parent {`, "what is borrowed fits the inventory beside all reservations"},
 	{"internal/quota/enqueue.go", `	if hasCards && q.limits.AnyCard {`, `	if hasCards && q.tree == nil {`, "all cards of a queue without quota are borrowed"},
-	{"internal/quota/path.go", `		held -= leaf.usableHolds(name, count-released.amount(name))
-`, ``, "a hold does not keep its own queue out"},
+	{"internal/quota/path.go", `max(held-leaf.usableHolds(name, more), 0)`, `held`, "a hold does not keep its own queue out"},
 }
 
 // The rules of the order of flat queues, which the scenes of package capacitycard show.
@@ -104,4 +103,12 @@ var treeReclaimMutants = []mutant{
 			return nil
 `, `		case !isOnNode(task):
 `, "a drain takes whole jobs"},
+}
+
+// What fits once pods are gone.
+var releaseMutants = []mutant{
+	{"internal/quota/path.go", `count+change-opened)`, `more+change)`, "a pod that goes leaves no guarantee of others to another pod"},
+	{"internal/quota/path.go", `count+change-opened)`, `count+change)`, "a request may use the guarantee that a release opens"},
+	{"internal/quota/path.go", `at.unusedAfter(name, -gone, opened)`, `at.unusedAfter(name, -gone, 0)`, "a release opens the guarantees of all ancestors together"},
+	{"internal/quota/fits.go", `r.amount(name) - r.offInventory[name]`, `r.amount(name)`, "a pod off the inventory releases nothing of it"},
 }

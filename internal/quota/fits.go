@@ -93,15 +93,25 @@ type Released struct {
 	// Evicted is set when the charges are released by evictions; they count as terminating
 	// then.
 	Evicted bool
-	// fixed is the part of the charges from which other queues cannot reclaim.
-	fixed Shares
+	// fixed is the part of the charges from which other queues cannot reclaim, offInventory the part
+	// that root does not include.
+	fixed, offInventory Shares
 }
 
 // Clone returns a deep copy.
 func (r *Released) Clone() Released {
 	c := *r
-	c.Cards, c.fixed = maps.Clone(r.Cards), maps.Clone(r.fixed)
+	c.Cards = maps.Clone(r.Cards)
+	c.fixed, c.offInventory = maps.Clone(r.fixed), maps.Clone(r.offInventory)
 	return c
+}
+
+// amountIn returns how much of a name is released in a queue, less at root.
+func (r *Released) amountIn(q *queueLedger, name card.Name) int64 {
+	if q.isRoot() {
+		return r.amount(name) - r.offInventory[name]
+	}
+	return r.amount(name)
 }
 
 // amount and fixedAmount return how much of a name is released.
@@ -133,11 +143,20 @@ func (r *Released) addSigned(c *Charge, sign int64) {
 	r.MilliCPU += sign * c.MilliCPU
 	r.Memory += sign * c.Memory
 	if c.IsFixed {
-		if r.fixed == nil {
-			r.fixed = Shares{}
-		}
-		forEachAmount(c, func(name card.Name, amount int64) { r.fixed[name] += sign * amount })
+		r.fixed = r.fixed.addSigned(c, sign)
 	}
+	if c.IsOffInventory {
+		r.offInventory = r.offInventory.addSigned(c, sign)
+	}
+}
+
+// addSigned adds the amounts of a charge, multiplied by sign, and returns the result.
+func (s Shares) addSigned(c *Charge, sign int64) Shares {
+	if s == nil {
+		s = Shares{}
+	}
+	forEachAmount(c, func(name card.Name, amount int64) { s[name] += sign * amount })
+	return s
 }
 
 // FitsAnyCard is the check before a node is chosen. It returns nil if one of the requested

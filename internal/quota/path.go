@@ -17,12 +17,13 @@ type exceededLimit struct {
 // released. The limits are those of the queue, then those of its ancestors, and at last the
 // inventory.
 //
-// A request may use the unused guarantee of its own queue and ancestors. Otherwise it must leave
-// all unused guarantees free.
+// A request may use the guarantee of its own queue and ancestors that is unused after the release.
+// Otherwise it must leave all unused guarantees free.
 func (q *queueLedger) checkPath(name card.Name, count int64, isFixed bool, released *Released) (e exceededLimit, isExceeded bool) {
-	more := count - released.amount(name)
-	change := int64(0) // of the unused guarantees below
+	change, opened := int64(0), int64(0) // of the unused guarantees below: in all, and by the release
 	for at := q; at != nil; at = at.parent {
+		gone := released.amountIn(at, name)
+		more := count - gone
 		used := AddSaturating(at.used(name), more)
 		if limit := at.limits.quota(name); limit < used && !at.isRoot() && !at.isUnlimited(name) {
 			return exceededLimit{Cards, at, used, limit}, true
@@ -30,39 +31,51 @@ func (q *queueLedger) checkPath(name card.Name, count int64, isFixed bool, relea
 		if at.tree == nil {
 			return e, false
 		}
-		if e, isExceeded := at.checkShares(q, name, used, count, change, isFixed, released); isExceeded {
+
+		if !at.isRoot() && !at.deservesAny(name) {
+			if e, isExceeded := at.checkDeserved(q, name, used, count, isFixed, released); isExceeded {
+				return e, true
+			}
+		}
+		if e, isExceeded := at.checkForOthers(name, used, at.heldFor(q, name, count-released.amount(name)), change, count+change-opened); isExceeded {
 			return e, true
 		}
+
 		if at.parent != nil {
 			change = at.unusedAfter(name, more, change) - at.tree.unused[name]
+		}
+		if at.parent != nil && (gone != 0 || opened != 0) { // else nothing opens
+			opened = at.unusedAfter(name, -gone, opened) - at.tree.unused[name]
 		}
 	}
 	return e, false
 }
 
-// checkShares checks what only a tree limits at one queue of the path of leaf: what is held for
-// other pods, what other queues are guaranteed, and what the queue deserves.
-func (q *queueLedger) checkShares(leaf *queueLedger, name card.Name, used, count, change int64, isFixed bool, released *Released) (e exceededLimit, isExceeded bool) {
-	if !q.isRoot() && !q.deservesAny(name) {
-		if e, isExceeded := q.checkDeserved(leaf, name, used, count, isFixed, released); isExceeded {
-			return e, true
-		}
+// heldFor returns what is held at a queue of the path of leaf for pods of others, when leaf uses more
+// of a name.
+func (q *queueLedger) heldFor(leaf *queueLedger, name card.Name, more int64) int64 {
+	held := q.tree.held[name]
+	if held <= 0 {
+		return 0
 	}
-	limit := q.limits.quota(name)
+	return max(held-leaf.usableHolds(name, more), 0)
+}
+
+// checkForOthers checks at one queue of the path what is held for other pods, and what other queues are
+// guaranteed. change is by how much the unused guarantees below change. grown is by how much the request
+// adds to use and unused guarantees together.
+func (q *queueLedger) checkForOthers(name card.Name, used, held, change, grown int64) (e exceededLimit, isExceeded bool) {
 	if q.isUnlimited(name) {
 		return e, false
 	}
-	held := q.tree.held[name]
-	if held > 0 {
-		held -= leaf.usableHolds(name, count-released.amount(name))
+
+	limit, total := q.limits.quota(name), AddSaturating(used, held)
+	if held > 0 && total > limit && !q.isRoot() {
+		return exceededLimit{HeldForOthers, q, total, limit}, true
 	}
-	if held > 0 && AddSaturating(used, held) > limit && !q.isRoot() {
-		return exceededLimit{HeldForOthers, q, AddSaturating(used, held), limit}, true
-	}
-	grown := count - released.amount(name) + change
 	unused := q.tree.unusedBelow[name] + change
-	if unused > 0 && grown > 0 && AddSaturating(AddSaturating(used, max(held, 0)), unused) > limit {
-		return exceededLimit{Guaranteed, q, AddSaturating(AddSaturating(used, max(held, 0)), unused), limit}, true
+	if unused > 0 && grown > 0 && AddSaturating(total, unused) > limit {
+		return exceededLimit{Guaranteed, q, AddSaturating(total, unused), limit}, true
 	}
 	return e, false
 }

@@ -205,16 +205,7 @@ func (h *treeTest) checkSums(t *rapid.T) {
 
 // fits asks the ledger about so many more of one name.
 func (h *treeTest) fits(queue string, name card.Name, count int64, isFixed bool) *InsufficientQuota {
-	request := Request{IsFixed: isFixed}
-	switch name {
-	case CPUName:
-		request.MilliCPU = count
-	case MemoryName:
-		request.Memory = count
-	default:
-		request.Names, request.Count = []card.Name{name}, card.Count(count)
-	}
-	return h.ledger.FitsAnyCard(queue, request)
+	return h.ledger.FitsAnyCard(queue, requestOf(name, count, isFixed))
 }
 
 // checkFits compares the answers about one more pod of any queue.

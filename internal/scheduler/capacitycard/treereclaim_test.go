@@ -169,6 +169,7 @@ func TestPreemptInATree(t *testing.T) {
 		"in a full queue, too":                      {lending + `queue q {"A":2} training keeps parent=t deserved={"A":2}; old q 1: a*2 class=low; new q 1: - class=high`, "old:1", "new@a:1"},
 		"pods of others do not":                     {lending + `queue t {"A":4}; k r 1: a*4 class=low; new q 1: - class=high`, "", ""},
 		"what is deserved by others is no obstacle": {lending + `old q 1: a*8 class=low; new q 1: - class=high`, "old:1", "new@a:1"},
+		"what others are guaranteed stays free":     {lending + `queue u {"A":8} deserved={"A":4} guarantee={"A":1}; old q 1: a*8 class=low; new q 1: - class=high`, "old:2", "new@a:1"},
 	}) {
 		var s *scene
 		for range 30 { // Volcano begins with any queue, and passes over the pods of the others
