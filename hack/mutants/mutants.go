@@ -8,7 +8,7 @@ var tables = []table{
 	{tests: "./internal/quota", mutants: treeOrderMutants},
 	{tests: "./internal/quota", run: "^TestFitsAfterReleaseIsWhatFitsOnceItIsReleased$", mutants: releaseMutants},
 	{tests: "./internal/cardquota", run: "^(TestForged.*|TestATenantDoes.*|TestTheYoungest.*|TestAGuarantee.*|TestEveryOrder.*)$", mutants: operatorMutants[:5]},
-	{tests: "./internal/controller/cardquota", run: "^TestANodeRewritesNoStatus$", mutants: operatorMutants[5:]},
+	{tests: "./internal/controller/cardquota", run: "^Test(ANodeRewritesNoStatus|AFlappingNode.*)$", mutants: operatorMutants[5:]},
 	{tests: "./internal/policy", run: "^TestOnlyAWrittenFlatEndsTheTree$", mutants: hierarchyMutants},
 	{tests: "./internal/webhook/validation", run: "^(TestARefusalDiscloses.*|TestManyTasks)$", mutants: disclosureMutants},
 	{tests: "./internal/scheduler/solver", run: "^(TestSolveWithinTakeLimits|TestSolveSmallTrees.*)$", mutants: takeMutants},

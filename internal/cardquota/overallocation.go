@@ -197,8 +197,7 @@ func insertGrant(largest []queueGrant, added queueGrant) []queueGrant {
 
 // ChangedQueues returns, sorted, the queues whose condition InventorySatisfied may have
 // changed. They grant a card that is or was over-allocated and whose numbers changed.
-// turned reports whether a card became over-allocated or stopped being so. It is also true
-// if the number of healthy cards changed.
+// turned reports whether a card became over-allocated or stopped being so.
 func (q *QuotaTotals) ChangedQueues(before *QuotaTotals) (queues []string, turned bool) {
 	moved := map[string]bool{}
 	for _, side := range []*QuotaTotals{before, q} {
@@ -206,7 +205,7 @@ func (q *QuotaTotals) ChangedQueues(before *QuotaTotals) (queues []string, turne
 			cards := before.healthy[name] != q.healthy[name]
 			hasSameGrants := maps.Equal(before.grants[name], q.grants[name]) && nameOf(before.denying[name]) == nameOf(q.denying[name])
 			was, is := before.totals[name] > before.healthy[name], q.totals[name] > q.healthy[name]
-			turned = turned || cards || was != is
+			turned = turned || was != is
 			if (!was && !is) || (!cards && hasSameGrants) {
 				continue
 			}

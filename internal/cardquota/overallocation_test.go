@@ -231,7 +231,7 @@ func TestMoved(t *testing.T) {
 			NewQuotaTotals([]*v1alpha1.CardQuota{grants("a", 9, 0, denying), grants("b", 1, 1, denying)}, nil, cards{"H200": 8}), []string{"a", "b"}, false,
 		},
 		"others, but not enough": {of(6, 1), of(1, 6), nil, false},
-		"fewer cards":            {of(9, 1), NewQuotaTotals([]*v1alpha1.CardQuota{grants("a", 9, 0), grants("b", 1, 0)}, nil, cards{"H200": 4}), []string{"a", "b"}, true},
+		"fewer cards":            {of(9, 1), NewQuotaTotals([]*v1alpha1.CardQuota{grants("a", 9, 0), grants("b", 1, 0)}, nil, cards{"H200": 4}), []string{"a", "b"}, false},
 	}) {
 		moved, turned := tc.after.ChangedQueues(tc.before)
 		check.Equal(t, "turned", tc.turned, turned)

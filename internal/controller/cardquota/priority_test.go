@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -116,4 +117,35 @@ func TestANodeRewritesNoStatus(t *testing.T) {
 	check.Equal(t, "physical beside another change", 808, quota.Status.Cards[0].Physical)
 	check.That(t, next(0, 1), "the last node that leaves does not")
 	check.Equal(t, "physical without a node", 0, quota.Status.Cards[0].Physical)
+}
+
+// TestAFlappingNodeRefreshesOverAllocationRarely: the healthy cards are a number in condition
+// InventorySatisfied of every CardQuota of an over-allocated card. The more CardQuotas there are, the more
+// rarely a node that flaps wakes them.
+func TestAFlappingNodeRefreshesOverAllocationRarely(t *testing.T) {
+	for _, tc := range []struct {
+		quotas int
+		age    time.Duration
+	}{{10, 10 * time.Second}, {1000, 20 * time.Second}} {
+		synctest.Test(t, func(t *testing.T) {
+			s, nodes := podsOfScheduler(16, "volcano")
+			for i := range tc.quotas {
+				_ = s.quotas.Add(builder.CardQuota(fmt.Sprint("quota-", i)).Card("NVIDIA-H200", 8).Obj())
+			}
+			u := newUsageCollector(nil, 0, nodes)
+			flap := func(cards int) int {
+				nodes.Update(builder.Node("n1").GPUs("NVIDIA-H200", cards).Obj())
+				return len(u.countUsage(s))
+			}
+			check.Equal(t, "woken by the first count", 1, flap(8))
+			check.Equal(t, "woken by the first change", tc.quotas, flap(0))
+			for range 5 {
+				check.Equal(t, "woken by a node that flaps", 0, flap(8)+flap(0))
+			}
+			time.Sleep(tc.age - time.Second)
+			check.Equal(t, "woken before the numbers are old", 0, flap(8))
+			time.Sleep(time.Second)
+			check.Equal(t, "woken by old numbers", tc.quotas, flap(4))
+		})
+	}
 }

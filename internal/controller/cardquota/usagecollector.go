@@ -33,9 +33,14 @@ import (
 const allQueues = "*"
 
 // totalsRefreshInterval bounds the age of the numbers of an over-allocated card in
-// conditions whose status stays. A change of one quota changes the numbers of all
-// CardQuotas of that card, and their status writes must not delay the Queues.
+// conditions whose status stays. A change of one quota or node changes the numbers of all
+// CardQuotas of that card, and their status writes must not delay the Queues. With more CardQuotas
+// than are written at totalsRefreshRate in that time the numbers are older.
 var totalsRefreshInterval = build.Wait(10 * time.Second)
+
+// totalsRefreshRate is how many statuses in a second such numbers may cost: a tenth of the writes of the
+// shipped operator.
+const totalsRefreshRate = 50
 
 // maxCountAge bounds the age of the last count, so that its time proves that the operator counts.
 var maxCountAge = build.Wait(time.Minute)
@@ -149,7 +154,7 @@ func (u *UsageCollector) bypassesByQueue() (enforcement.BypassesByQueue, bool) {
 func (u *UsageCollector) Changed() <-chan event.TypedGenericEvent[string] { return u.bypassesChanged }
 
 // QuotaTotals returns what all CardQuotas grant and the healthy cards, nil before the first
-// count. The numbers of an over-allocated card may be as old as totalsRefreshInterval.
+// count. The numbers of an over-allocated card may be as old as totalsAge says.
 func (u *UsageCollector) QuotaTotals() *cardquota.QuotaTotals {
 	u.mu.RLock()
 	defer u.mu.RUnlock()
@@ -320,10 +325,10 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 	}
 	wakeups := []string{allQueues}
 	if u.queues != nil {
-		moved, excessChanged := totals.ChangedQueues(u.totals)
-		switch wait := totalsRefreshInterval - now.Sub(u.totalsUpdatedAt); {
+		moved, turned := totals.ChangedQueues(u.totals)
+		switch wait := totalsAge(len(moved)) - now.Sub(u.totalsUpdatedAt); {
 		case len(moved) == 0: // no condition changes
-		case wait <= 0 || excessChanged:
+		case wait <= 0 || turned:
 			u.totalsUpdatedAt = now
 		default:
 			time.AfterFunc(wait, u.markDirty)
@@ -351,6 +356,12 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 		}
 	}
 	return wakeups
+}
+
+// totalsAge returns how old the numbers of over-allocated cards may be in the conditions of a number of
+// queues.
+func totalsAge(queues int) time.Duration {
+	return max(totalsRefreshInterval, time.Duration(queues)*time.Second/totalsRefreshRate)
 }
 
 // changedKeys returns, sorted, the keys that only one map has or that have different
