@@ -66,8 +66,9 @@ type CardInventoryStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=2147483647
 	AnomaliesTotal int32 `json:"anomaliesTotal"`
-	// anomalies are what is wrong with nodes and with the use of their cards, at most 32. Those of cards
-	// that no quota limits come first, then the others, by reason and name.
+	// anomalies are what is wrong with nodes, with the use of their cards and with its bills, at most 32.
+	// Those of cards that no quota limits come first, then those of bills, then the others, by reason and
+	// name.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
@@ -146,7 +147,7 @@ type InventoryServiceType struct {
 	Pending int64 `json:"pending"`
 }
 
-// InventoryAnomaly is something that is wrong with nodes, or with the use of their cards.
+// InventoryAnomaly is something that is wrong with nodes, with the use of their cards, or with its bills.
 type InventoryAnomaly struct {
 	// reason is the kind of the anomaly. See docs/troubleshooting.md.
 	// +required
@@ -208,6 +209,12 @@ const (
 	// AnomalyCardsUnhealthy: cards are not allocatable. The device plugin reports them as broken, or it has
 	// stopped.
 	AnomalyCardsUnhealthy AnomalyReason = "CardsUnhealthy"
+	// AnomalyBillsNotStored: card-seconds are counted and cannot be stored. A restart of the operator would
+	// lose them.
+	AnomalyBillsNotStored AnomalyReason = "BillsNotStored"
+	// AnomalyBillDaysDropped: card-seconds of days were dropped before their time, because there was no room.
+	// Those of months stay.
+	AnomalyBillDaysDropped AnomalyReason = "BillDaysDropped"
 )
 
 // InventoryName is the name of the only CardInventory.

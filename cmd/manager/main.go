@@ -69,15 +69,15 @@ func streamLists() error {
 
 // setUpReports adds what shows counts: the CardInventory, card-seconds and LocalCardQuotas.
 func setUpReports(ctx context.Context, mgr ctrl.Manager, f flags, nodes *controller.NodeInventory, counts *cardquota.UsageCollector, page *metricspage.Registry) error {
-	inventory := cardinventory.DefaultOptions()
-	inventory.Nodes, inventory.Counts = nodes, counts
-	if err := cardinventory.Setup(mgr, inventory); err != nil {
-		return err
-	}
 	bills := cardseconds.DefaultOptions()
 	bills.Namespace, bills.Counts, bills.Metrics = f.operatorNamespace, counts, page
 	keeper, err := cardseconds.Setup(mgr, bills)
 	if err != nil {
+		return err
+	}
+	inventory := cardinventory.DefaultOptions()
+	inventory.Nodes, inventory.Counts, inventory.Bills = nodes, counts, keeper
+	if err := cardinventory.Setup(mgr, inventory); err != nil {
 		return err
 	}
 	views := localquota.DefaultOptions()

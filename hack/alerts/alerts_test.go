@@ -52,7 +52,7 @@ const (
 
 // anomalies are the series of all reasons, with one anomaly of the given reason.
 func anomalies(reason string) (series []string) {
-	for _, known := range []string{"NoModelLabel", "SeveralModels", "AmbiguousResource", "InvalidLabel", "UnmappedResource", "CardsOutsideQueues", "CardsUnhealthy"} {
+	for _, known := range []string{"NoModelLabel", "SeveralModels", "AmbiguousResource", "InvalidLabel", "UnmappedResource", "CardsOutsideQueues", "CardsUnhealthy", "BillsNotStored", "BillDaysDropped"} {
 		count := 0
 		if known == reason {
 			count = 1
@@ -100,6 +100,8 @@ func TestAlertsFireWhenTheyShall(t *testing.T) {
 		"the scheduler alone sees nothing":            {append(anomalies("UnmappedResource"), operator, `cardquota_nodes_anomalous 0x60`, `cardquota_card_unowned{card="A"} 0x60`), []string{freely}},
 		"the operator counts no more":                 {[]string{operator, `cardquota_last_recount_timestamp_seconds{pod="m"} 0+30x19 570x40`}, []string{stale}},
 		"bills are stored":                            {[]string{operator, `cardquota_card_seconds_stored_timestamp_seconds{pod="m"} 0+30x240`, `cardquota_card_seconds_without_room{pod="m",kind="sums"} 0x240`}, nil},
+		"a ConfigMap of bills cannot be written":      {append(anomalies("BillsNotStored"), operator), []string{unstored}},
+		"days of bills were dropped":                  {append(anomalies("BillDaysDropped"), operator), []string{unstored}},
 		"no room for days":                            {[]string{operator, `cardquota_card_seconds_without_room{pod="m",kind="days"} 1x240`}, []string{unstored}},
 		"no replica of it counts":                     {[]string{operator, `cardquota_last_recount_timestamp_seconds{pod="m"} 0+30x19 stale`}, []string{stale}},
 		"another replica counts":                      {[]string{operator, `cardquota_last_recount_timestamp_seconds{pod="m"} 0+30x19 stale`, `cardquota_last_recount_timestamp_seconds{pod="n"} _x22 660+30x37`}, nil},

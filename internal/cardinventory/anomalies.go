@@ -74,6 +74,7 @@ func newAnomalyList(input Input) anomalyList {
 	for _, pod := range input.Count.outside {
 		list.addOutside(pod)
 	}
+	list.addBills(input.Bills)
 	return list
 }
 
@@ -188,6 +189,7 @@ func (l anomalyList) addOutside(pod outsidePod) {
 var AnomalyReasons = []v1alpha1.AnomalyReason{
 	v1alpha1.AnomalyNoModelLabel, v1alpha1.AnomalySeveralModels, v1alpha1.AnomalyAmbiguousResource, v1alpha1.AnomalyInvalidLabel,
 	v1alpha1.AnomalyUnmappedResource, v1alpha1.AnomalyCardsOutsideQueues, v1alpha1.AnomalyCardsUnhealthy,
+	v1alpha1.AnomalyBillsNotStored, v1alpha1.AnomalyBillDaysDropped,
 }
 
 // countByReason returns how many anomalies there are of each reason, 0 for a reason without any.
@@ -216,8 +218,8 @@ func (l anomalyList) countNodes(nodes []card.TrackedNode) (count int) {
 	return count
 }
 
-// describeFirst returns the first anomalies: those of cards that no quota limits, then by reason, then
-// by card or resource.
+// describeFirst returns the first anomalies: those of cards that no quota limits, then those of bills, then by
+// reason, then by card or resource.
 func (l anomalyList) describeFirst(n int) []v1alpha1.InventoryAnomaly {
 	keys := slices.SortedFunc(maps.Keys(l.byKey), func(a, b anomalyKey) int {
 		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(a.reason, b.reason), cmp.Compare(a.name(), b.name()), cmp.Compare(a.text, b.text))
@@ -229,13 +231,16 @@ func (l anomalyList) describeFirst(n int) []v1alpha1.InventoryAnomaly {
 	return out
 }
 
-// rank orders the anomalies: no quota limits the cards of the first.
+// rank orders the anomalies: no quota limits the cards of the first. Bills have few anomalies, which those of
+// nodes must not displace.
 func (k anomalyKey) rank() int {
 	switch k.reason {
 	case v1alpha1.AnomalyCardsOutsideQueues, v1alpha1.AnomalyUnmappedResource:
 		return 0
-	default:
+	case v1alpha1.AnomalyBillsNotStored, v1alpha1.AnomalyBillDaysDropped:
 		return 1
+	default:
+		return 2
 	}
 }
 
@@ -259,6 +264,8 @@ func (s *anomalySum) describe(key anomalyKey) v1alpha1.InventoryAnomaly {
 func (s *anomalySum) message(key anomalyKey, nodes []string) string {
 	where := listNames("node", nodes)
 	switch {
+	case key.text != "" && len(nodes) == 0:
+		return key.text
 	case key.text != "":
 		return where + ": " + key.text
 	case key.reason == v1alpha1.AnomalyCardsUnhealthy:

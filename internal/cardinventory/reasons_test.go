@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
@@ -19,20 +20,25 @@ func TestEveryAnomalyIsCountedByItsReason(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		nodes []*corev1.Node
 		want  v1alpha1.AnomalyReason
+		bills Bills
 	}{
-		"cards that no quota limits": {[]*corev1.Node{builder.Node("a").Resource("gpu.intel.com/xe", "8").Obj()}, v1alpha1.AnomalyUnmappedResource},
+		"cards that no quota limits": {[]*corev1.Node{builder.Node("a").Resource("gpu.intel.com/xe", "8").Obj()}, v1alpha1.AnomalyUnmappedResource, Bills{}},
 		"a node without labels, of a known resource": {[]*corev1.Node{
 			builder.Node("a").Resource("vendor.example/card", "8").Obj(),
 			builder.Node("b").Label("vendor.example/card.product", "X").Label("vendor.example/card.memory", "1").Resource("vendor.example/card", "4").Obj(),
-		}, v1alpha1.AnomalyNoModelLabel},
-		"a device plugin that stopped": {[]*corev1.Node{h200("a").With(noPlugin).Obj()}, v1alpha1.AnomalyCardsUnhealthy},
-		"nothing":                      {[]*corev1.Node{h200("a").Obj()}, ""},
+		}, v1alpha1.AnomalyNoModelLabel, Bills{}},
+		"a device plugin that stopped":       {[]*corev1.Node{h200("a").With(noPlugin).Obj()}, v1alpha1.AnomalyCardsUnhealthy, Bills{}},
+		"a ConfigMap that cannot be written": {nil, v1alpha1.AnomalyBillsNotStored, Bills{Refused: map[string]metav1.StatusReason{"a": metav1.StatusReasonForbidden}}},
+		"sums without room":                  {nil, v1alpha1.AnomalyBillsNotStored, Bills{SumsWithoutRoom: 3}},
+		"months without room":                {nil, v1alpha1.AnomalyBillsNotStored, Bills{MonthsWithoutRoom: 1}},
+		"days that were dropped":             {nil, v1alpha1.AnomalyBillDaysDropped, Bills{DaysDropped: "2026-10-05"}},
+		"nothing":                            {[]*corev1.Node{h200("a").Obj()}, "", Bills{}},
 	}) {
 		tracker := &card.Tracker{}
 		for _, node := range tc.nodes {
 			tracker.Update(node)
 		}
-		_, counts := NewStatusWithReasons(Input{Nodes: tracker.TrackedNodes(), Cards: tracker.Inventory(), Count: &Count{}})
+		_, counts := NewStatusWithReasons(Input{Nodes: tracker.TrackedNodes(), Cards: tracker.Inventory(), Count: &Count{}, Bills: tc.bills})
 		check.Equal(t, "reasons", len(AnomalyReasons), len(counts))
 		check.Equal(t, "anomalous nodes of the scheduler", 0, tracker.Inventory().AnomalousNodes())
 		for reason, count := range counts {

@@ -30,6 +30,8 @@ type Input struct {
 	Cards *card.Inventory
 	// Count is the last count of the pods.
 	Count *Count
+	// Bills is what keeps card-seconds from being stored.
+	Bills Bills
 }
 
 // NewStatus returns the status of the CardInventory.

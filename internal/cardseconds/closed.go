@@ -114,10 +114,14 @@ func (m *Meter) Close(key EntryKey) {
 	}
 }
 
-// LacksDays reports whether days of this month or of the last one were dropped, because there was no room.
-func (m *Meter) LacksDays() bool {
+// LackingDays returns the last day that was dropped, if days of this month or of the last one were dropped because
+// there was no room. Otherwise it returns "".
+func (m *Meter) LackingDays() Period {
 	lastMonth := dayOf(m.at.In(m.location())).Month().Add(-1)
-	return m.lackedRoom && m.daysDropped.Month() >= lastMonth
+	if !m.lackedRoom || m.daysDropped.Month() < lastMonth {
+		return ""
+	}
+	return m.daysDropped
 }
 
 // DropDays records in all running parts that the days until this one will be dropped.

@@ -43,6 +43,7 @@ func TestAnswers(t *testing.T) {
 		{name: "a user without rights asks", run: askWithoutRights, isAside: true},
 		{name: "a tenant writes", run: tenantWrites, isAside: true},
 		{name: "quotas that are not as intended", run: quotasThatAreNotAsIntended, isAside: true},
+		{name: "card-seconds that cannot be stored", run: cardSecondsThatCannotBeStored, isAside: true},
 		{name: "a broken configuration", run: aBrokenConfiguration},
 		{name: "both programs end", run: bothProgramsEnd},
 	} {

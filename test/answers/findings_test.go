@@ -19,6 +19,7 @@ import (
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/test/cluster"
 	"cardquota.dev/operator/test/deployment"
+	"cardquota.dev/operator/test/framework"
 )
 
 // expectFindings compares the findings of some rules with a golden file for each.
@@ -210,6 +211,18 @@ func quotasThatAreNotAsIntended(p *play) {
 		newGomega(p.T).Expect(code).To(gomega.Equal(1), "he may read nothing of it")
 		return selectFindings(out, "NotChecked")
 	})
+}
+
+// cardSecondsThatCannotBeStored asks while pods hold cards, and the ConfigMap with their card-seconds is immutable. It
+// cannot be made mutable again: an administrator deletes it, and the operator writes another one.
+func cardSecondsThatCannotBeStored(p *play) {
+	g := newGomega(p.T)
+	stored := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: deployment.Namespace, Name: "cardquota-card-seconds-0"}}
+	g.Eventually(func() error { return framework.MergePatch(p.T, p, stored, `{"immutable":true}`) }).Should(gomega.Succeed())
+	g.Eventually(func() string { return p.answer(p.T, "doctor") }, 2*soon).Should(gomega.ContainSubstring("  BillsNotStored\n"))
+	p.expectFindings(nil, "BillsNotStored")
+	p.remove(stored)
+	g.Eventually(func() string { return p.answer(p.T, "doctor") }, 2*soon).ShouldNot(gomega.ContainSubstring("  BillsNotStored\n"))
 }
 
 // writeConfiguration replaces the text of a scheduler's ConfigMap, and returns what it was.

@@ -122,7 +122,7 @@ var Handover = []Scene{
 	},
 	{
 		Name: "the replica leads", play: letLead,
-		until:  []string{"cardquota_card_seconds_total", `cardquota_card_seconds_without_room{kind="days"} == 1`},
+		until:  []string{"cardquota_card_seconds_total", `cardquota_card_seconds_without_room{kind="days"} == 1`, `cardquota_anomalies{reason="BillDaysDropped"} > 0`},
 		Alerts: []string{"CardquotaBillsNotStored"},
 	},
 }

@@ -21,6 +21,9 @@ func (c *Cluster) findAnomalies() []Finding {
 	}
 	var findings []Finding
 	for _, anomaly := range c.Inventory.Anomalies {
+		if isOfBills(anomaly.Reason) {
+			continue
+		}
 		finding := Finding{Severity: Warning, Object: "cardinventory/" + v1alpha1.InventoryName, Command: "kubectl describe cardinv " + v1alpha1.InventoryName,
 			Problem: fmt.Sprintf("%s: %s.", anomaly.Reason, strings.TrimSuffix(anomaly.Message, "."))}
 		if len(anomaly.Nodes) > 0 {
@@ -35,6 +38,34 @@ func (c *Cluster) findAnomalies() []Finding {
 	if listed, all := len(c.Inventory.Anomalies), int(c.Inventory.AnomaliesTotal); listed < all {
 		findings = append(findings, Finding{Severity: Warning, Object: "cardinventory/" + v1alpha1.InventoryName,
 			Problem: fmt.Sprintf("It lists %d of %s. Mend these first; then it lists others.", listed, countThings(all, "anomaly"))})
+	}
+	return findings
+}
+
+// isOfBills reports whether an anomaly is about card-seconds.
+func isOfBills(reason v1alpha1.AnomalyReason) bool {
+	return reason == v1alpha1.AnomalyBillsNotStored || reason == v1alpha1.AnomalyBillDaysDropped
+}
+
+// findUnstoredBills lists what keeps card-seconds from being stored. The operator writes it to the CardInventory,
+// because ConfigMaps do not show that a write is refused.
+func (c *Cluster) findUnstoredBills() []Finding {
+	if c.Inventory == nil {
+		return nil
+	}
+	var findings []Finding
+	for _, anomaly := range c.Inventory.Anomalies {
+		if !isOfBills(anomaly.Reason) {
+			continue
+		}
+		finding := Finding{
+			Severity: Warning, Object: "cardinventory/" + v1alpha1.InventoryName, Command: "kubectl describe cardinv " + v1alpha1.InventoryName,
+			Problem: fmt.Sprintf("%s: %s.", anomaly.Reason, strings.TrimSuffix(anomaly.Message, ".")),
+		}
+		if anomaly.Reason == v1alpha1.AnomalyBillsNotStored {
+			finding.Command = "kubectl -n " + c.Namespace + " logs deployment/cardquota-manager | grep 'Some card-seconds'"
+		}
+		findings = append(findings, finding)
 	}
 	return findings
 }

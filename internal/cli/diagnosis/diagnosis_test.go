@@ -27,6 +27,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cardinventory"
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/cli/output"
 	"cardquota.dev/operator/internal/enforcement"
@@ -274,6 +275,14 @@ var cases = map[string]func(t *testing.T, c *Cluster){
 		c.Inventory.Anomalies = []v1alpha1.InventoryAnomaly{{Reason: v1alpha1.AnomalyNoModelLabel, Resource: "amd.com/gpu", Count: 8, NodesTotal: 1,
 			Nodes: []string{"amd-0"}, Message: "node amd-0: " + amd.Anomalies[0].Message}}
 		c.Inventory.AnomaliesTotal = 1
+	},
+	"BillsNotStored": func(_ *testing.T, c *Cluster) {
+		problems := cardinventory.Bills{
+			Refused:     map[string]metav1.StatusReason{"volcano-system/cardquota-card-seconds-0": metav1.StatusReasonInvalid, "volcano-system/cardquota-card-seconds-3": metav1.StatusReasonInvalid},
+			DaysDropped: "2026-10-05",
+		}
+		status := cardinventory.NewStatus(cardinventory.Input{Count: cardinventory.NewCount(cardinventory.CountInput{}), Bills: problems})
+		c.Inventory.Anomalies, c.Inventory.AnomaliesTotal = status.Anomalies, status.AnomaliesTotal
 	},
 	"QueueWithoutQuota": func(_ *testing.T, c *Cluster) {
 		count(c, builder.Pod("lab", "p").Queue("default").GPUs(3).Running("h200-0").Obj())

@@ -84,6 +84,7 @@ var rules = []rule{
 	{"UnknownCard", (*Cluster).findUnknownCards},
 	{"UnknownFields", (*Cluster).findUnknownFields},
 	{"Anomaly", (*Cluster).findAnomalies},
+	{"BillsNotStored", (*Cluster).findUnstoredBills},
 	{"QueueWithoutQuota", (*Cluster).findQueuesWithoutQuota},
 	{"Bypass", (*Cluster).findBypasses},
 	{"PlannedRefused", (*Cluster).findRefusedPlans},

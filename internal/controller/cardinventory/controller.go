@@ -46,6 +46,11 @@ type CountSource interface {
 	OnCount(counted func())
 }
 
+// BillSource provides what keeps card-seconds from being stored. It is read at each count.
+type BillSource interface {
+	StorageProblems() cardinventory.Bills
+}
+
 // Options configure the controller.
 type Options struct {
 	// Interval is the shortest time between two writes.
@@ -57,6 +62,8 @@ type Options struct {
 	// Nodes provides the nodes, Counts the last count of the pods.
 	Nodes  NodeSource
 	Counts CountSource
+	// Bills provides what keeps card-seconds from being stored. It may be nil.
+	Bills BillSource
 }
 
 // DefaultOptions are the options of the shipped manager.
@@ -67,13 +74,14 @@ type Reconciler struct {
 	client   client.Client
 	nodes    NodeSource
 	counts   CountSource
+	bills    BillSource
 	throttle *shared.StatusThrottle
 	metrics  *metricsCollector
 }
 
 // Setup adds the controller to a manager as soon as the API server has the CardInventory.
 func Setup(mgr ctrl.Manager, options Options) error {
-	r := &Reconciler{client: mgr.GetClient(), nodes: options.Nodes, counts: options.Counts, throttle: shared.NewStatusThrottle(options.Interval), metrics: &metricsCollector{}}
+	r := &Reconciler{client: mgr.GetClient(), nodes: options.Nodes, counts: options.Counts, bills: options.Bills, throttle: shared.NewStatusThrottle(options.Interval), metrics: &metricsCollector{}}
 	if err := options.Metrics.Register(r.metrics); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
@@ -143,7 +151,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !read || count == nil {
 		return ctrl.Result{}, nil // the first count is a signal
 	}
-	status, anomalies := cardinventory.NewStatusWithReasons(cardinventory.Input{Nodes: nodes, Cards: cards, Count: count})
+	input := cardinventory.Input{Nodes: nodes, Cards: cards, Count: count}
+	if r.bills != nil {
+		input.Bills = r.bills.StorageProblems()
+	}
+	status, anomalies := cardinventory.NewStatusWithReasons(input)
 	r.metrics.latest.Store(&latestCount{status: status, anomalies: anomalies, count: count})
 	return r.updateStatus(ctx, inventory, status)
 }

@@ -25,7 +25,7 @@ var cardGauges = []cardGauge{
 	{newCardDesc("cardquota_over_allocated_cards", "Cards by which all quotas together exceed the healthy cards, 0 if they do not."), func(c *v1alpha1.InventoryCard) int64 { return c.OverAllocatedBy }},
 }
 
-var anomaliesDesc = prometheus.NewDesc("cardquota_anomalies", "Anomalies of nodes and cards, by their reason in the CardInventory.", []string{"reason"}, nil)
+var anomaliesDesc = prometheus.NewDesc("cardquota_anomalies", "Anomalies of nodes, cards and bills, by their reason in the CardInventory.", []string{"reason"}, nil)
 
 func newCardDesc(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, []string{"card"}, nil)

@@ -44,7 +44,7 @@ func TestMetricsOfTheFleet(t *testing.T) {
 		}
 	}
 	check.NoError(t, testutil.CollectAndCompare(m, strings.NewReader(`
-# HELP cardquota_anomalies Anomalies of nodes and cards, by their reason in the CardInventory.
+# HELP cardquota_anomalies Anomalies of nodes, cards and bills, by their reason in the CardInventory.
 # TYPE cardquota_anomalies gauge
 cardquota_anomalies{reason="CardsUnhealthy"} 0
 cardquota_anomalies{reason="UnmappedResource"} 2

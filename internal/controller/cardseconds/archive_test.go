@@ -11,7 +11,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"cardquota.dev/operator/internal/cardinventory"
 	"cardquota.dev/operator/internal/cardseconds"
 	"cardquota.dev/operator/internal/testing/check"
 )
@@ -169,7 +171,7 @@ func TestWithoutRoomTheOldestDaysAreDropped(t *testing.T) {
 	month, err := sums.Sums("2026-11")
 	check.NoError(t, err)
 	check.Equal(t, "of the month", "300", month[training].String())
-	check.Equal(t, "days were dropped", true, s.k.room.droppedDays)
+	check.Equal(t, "problems", cardinventory.Bills{Refused: map[string]metav1.StatusReason{}, DaysDropped: "2026-10-01"}, s.k.StorageProblems())
 }
 
 // TestAMonthWithoutRoomStays: in its running part, when months fill all slots. Days are not kept then.
@@ -184,7 +186,7 @@ func TestAMonthWithoutRoomStays(t *testing.T) {
 	s.use(1)
 	s.count(6)
 	check.Equal(t, "slots", cardseconds.Slots, len(s.entries()))
-	check.Equal(t, "months without room", 1, s.k.room.months)
+	check.Equal(t, "months without room", 1, s.k.StorageProblems().MonthsWithoutRoom)
 	stored := s.report()
 	for month, want := range map[cardseconds.Period]string{"2026-10": "120", "2026-11": "240"} {
 		sums, err := stored.Sums(month)

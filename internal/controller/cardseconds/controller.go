@@ -61,8 +61,8 @@ type Keeper struct {
 	store objectStore
 	log   logr.Logger
 	now   func() time.Time
-	// identity is different in every process.
-	identity string
+	// namespace is that of the ConfigMaps. identity is different in every process.
+	namespace, identity string
 
 	mu      sync.Mutex
 	meter   cardseconds.Meter
@@ -77,6 +77,7 @@ type Keeper struct {
 	// read, so that it would lack them.
 	monthlyUse  *cardseconds.MonthlyUse
 	lacksStored bool
+	refusals    refusals
 
 	// Only the writer uses these, or changes them.
 	isLoaded bool
@@ -90,8 +91,8 @@ type Keeper struct {
 type roomNumbers struct {
 	// sums have no part, months no slot.
 	sums, months int
-	// droppedDays reports whether days were dropped before their time.
-	droppedDays bool
+	// daysDropped is the last day that was dropped lately before its time, "" if none was.
+	daysDropped cardseconds.Period
 }
 
 // Setup adds a Keeper to a manager. It runs in the leader.
@@ -100,6 +101,8 @@ func Setup(mgr ctrl.Manager, options Options) (*Keeper, error) {
 		store: &configMaps{client: mgr.GetClient(), live: mgr.GetAPIReader(), namespace: options.Namespace},
 		log:   mgr.GetLogger().WithName("cardseconds"),
 		now:   time.Now,
+
+		namespace: options.Namespace,
 	}
 	host, err := os.Hostname()
 	if err != nil {
@@ -168,8 +171,13 @@ func (k *Keeper) storeSums(ctx context.Context) error {
 			return errors.Join(failures...)
 		}
 	}
-	failures = append(failures, k.closePeriods(ctx), k.archive.dropDays(ctx, k.store, k.daysDropped))
-	return errors.Join(failures...)
+	archiveErr := errors.Join(k.closePeriods(ctx), k.archive.dropDays(ctx, k, k.daysDropped))
+	if archiveErr == nil {
+		k.mu.Lock()
+		k.refusals.forgetSlots()
+		k.mu.Unlock()
+	}
+	return errors.Join(append(failures, archiveErr)...)
 }
 
 // advance sums up until now, and returns what to store.
@@ -180,7 +188,7 @@ func (k *Keeper) advance() [cardseconds.Parts]cardseconds.Part {
 	k.meter.Advance(now)
 	k.gap.credit(&k.meter)
 	k.room.sums = k.meter.Place()
-	k.room.droppedDays = k.meter.LacksDays()
+	k.room.daysDropped = k.meter.LackingDays()
 	if k.room.sums > 0 {
 		k.log.Info("The ConfigMaps of card-seconds are full: the sums without room would be lost at the next restart, all others are stored",
 			"configMaps", cardseconds.Parts, "sumsWithoutRoom", k.room.sums)
@@ -240,7 +248,7 @@ func (k *Keeper) closePeriod(ctx context.Context, key cardseconds.EntryKey) erro
 	}
 	isDropped := key.Period.IsDay() && key.Period <= k.daysDropped
 	if !isDropped {
-		err = k.archive.write(ctx, k.store, key, packed)
+		err = k.archive.write(ctx, k, key, packed)
 	}
 
 	k.mu.Lock()
@@ -333,7 +341,7 @@ func (k *Keeper) Collect(ch chan<- prometheus.Metric) {
 	}
 	if isLeader {
 		days := 0.0
-		if room.droppedDays {
+		if room.daysDropped != "" {
 			days = 1
 		}
 		for kind, value := range map[string]float64{"sums": float64(room.sums), "months": float64(room.months), "days": days} {

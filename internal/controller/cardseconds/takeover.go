@@ -31,7 +31,7 @@ func (k *Keeper) loadOnce(ctx context.Context) error {
 	if k.isLoaded {
 		return nil
 	}
-	if err := k.archive.load(ctx, k.store); err != nil {
+	if err := k.archive.load(ctx, k); err != nil {
 		return err
 	}
 	lacksStored := k.archive.isPartial
@@ -77,14 +77,14 @@ func (k *Keeper) loadMeter() error {
 // the part cannot be read, but for a part that the operator may not read.
 func (k *Keeper) claimPart(ctx context.Context, i int) (isRead bool, err error) {
 	for range maxClaims {
-		read, err := k.store.read(ctx, i)
+		read, err := k.read(ctx, i)
 		if err != nil && !apierrors.IsForbidden(err) {
 			return false, err
 		}
 		isRead = err == nil
 		k.parts[i] = runningPart{object: read}
 		p := &k.parts[i]
-		version, writeErr := k.store.write(ctx, i, p.version, change{text: &p.text, writer: &k.identity})
+		version, writeErr := k.write(ctx, i, p.version, change{text: &p.text, writer: &k.identity})
 		switch {
 		case writeErr == nil:
 			p.version, p.writer, p.isClaimed = version, k.identity, true
@@ -109,7 +109,7 @@ func (k *Keeper) writePart(ctx context.Context, i int, part *cardseconds.Part) e
 		return nil
 	}
 	if p.isUncertain {
-		stored, err := k.store.read(ctx, i)
+		stored, err := k.read(ctx, i)
 		if err != nil {
 			return err
 		}
@@ -121,7 +121,7 @@ func (k *Keeper) writePart(ctx context.Context, i int, part *cardseconds.Part) e
 		p.version, p.isUncertain = stored.version, false
 	}
 
-	version, err := k.store.write(ctx, i, p.version, change{text: &part.Text, writer: &k.identity})
+	version, err := k.write(ctx, i, p.version, change{text: &part.Text, writer: &k.identity})
 	if err != nil {
 		p.isUncertain = true
 		return err
@@ -150,7 +150,7 @@ func (k *Keeper) giveUp() {
 	defer k.mu.Unlock()
 	k.meter.DropSums(k.now())
 	k.isLoaded, k.gap = false, gap{}
-	k.monthlyUse = nil
+	k.monthlyUse, k.refusals = nil, nil
 }
 
 // gap is what a new leader needs to credit the time in which no replica counted.

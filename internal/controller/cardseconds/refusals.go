@@ -1,0 +1,89 @@
+package cardseconds
+
+import (
+	"context"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"cardquota.dev/operator/internal/build"
+	"cardquota.dev/operator/internal/cardinventory"
+	"cardquota.dev/operator/internal/cardseconds"
+)
+
+// refusedTime is for how long no write of a ConfigMap must have succeeded before it counts as one that cannot be
+// written.
+var refusedTime = build.Wait(2 * time.Minute)
+
+// refusals are the objects whose last write failed.
+type refusals map[int]refusal
+
+// refusal is why an object cannot be written, and since when.
+type refusal struct {
+	since  time.Time
+	reason metav1.StatusReason
+}
+
+// record records how a write ended. After a conflict the object is read and written again, so it says nothing.
+func (r *refusals) record(i int, err error, now time.Time) {
+	switch {
+	case err == nil:
+		delete(*r, i)
+		return
+	case apierrors.IsConflict(err):
+		return
+	}
+	if *r == nil {
+		*r = refusals{}
+	}
+	since := now
+	if earlier, isKnown := (*r)[i]; isKnown {
+		since = earlier.since
+	}
+	(*r)[i] = refusal{since: since, reason: apierrors.ReasonForError(err)}
+}
+
+// forgetSlots forgets the slots: others had room, and one that is not tried again does not succeed either.
+func (r *refusals) forgetSlots() {
+	for i := range *r {
+		if i >= cardseconds.Parts {
+			delete(*r, i)
+		}
+	}
+}
+
+// read implements objectStore.
+func (k *Keeper) read(ctx context.Context, i int) (object, error) { return k.store.read(ctx, i) }
+
+// write implements objectStore. It records which objects cannot be written.
+func (k *Keeper) write(ctx context.Context, i int, version string, c change) (string, error) {
+	written, err := k.store.write(ctx, i, version, c)
+	if ctx.Err() == nil {
+		k.mu.Lock()
+		k.refusals.record(i, err, k.now())
+		k.mu.Unlock()
+	}
+	return written, err
+}
+
+// StorageProblems returns what keeps card-seconds from being stored. A part without sums lacks nothing.
+func (k *Keeper) StorageProblems() cardinventory.Bills {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	problems := cardinventory.Bills{Refused: map[string]metav1.StatusReason{}}
+	if !k.isLoaded {
+		return problems
+	}
+
+	now := k.now()
+	for i, refused := range k.refusals {
+		isNeeded := i >= cardseconds.Parts || k.hasRows[i]
+		if isNeeded && now.Sub(refused.since) >= refusedTime {
+			problems.Refused[k.namespace+"/"+cardseconds.ConfigMapName(i)] = refused.reason
+		}
+	}
+	problems.SumsWithoutRoom, problems.MonthsWithoutRoom = k.room.sums, k.room.months
+	problems.DaysDropped = string(k.room.daysDropped)
+	return problems
+}
