@@ -31,6 +31,9 @@ var preemptMutants = []mutant{
 	{"internal/scheduler/capacitycard/allocate.go", `append(p.preemption.tasksToComplete(), task)...`, `task`, "a pod gets the quota of the whole gang"},
 	{"internal/scheduler/capacitycard/evictioncost.go", `cmp.Or(cmp.Compare(c.job, other.job), `, `cmp.Or(`, "a gang goes before elastic pods of a higher priority"},
 	{"internal/scheduler/capacitycard/evictioncost.go", `CompareBool(c.breaksGang, other.breaksGang), `, ``, "elastic pods go before a gang of their priority"},
+	{"internal/scheduler/capacitycard/predicate.go", `quotaKeptForPreemptors, cardsAwaitedByOthers:`, `quotaKeptForPreemptors:`, "a job preempts beside cards that are kept for a gang"},
+	{"internal/scheduler/capacitycard/keptcards.go", `-min(free, float64(awaited)*milli)`, `-min(free, 0)`, "a preemptor counts on no card that is kept for a gang"},
+	{"internal/scheduler/capacitycard/keptcards.go", `	return known && p.awaitedOnNode(r, node) > 0`, `	return known && p.awaitedOnNode(r, node) < 0`, "all victims go beside cards that are kept for a gang"},
 	{"internal/scheduler/capacitycard/preempt.go", `missingResources(task.InitResreq, p.IdleFor(task, node))`, `missingResources(task.InitResreq, p.FutureIdleOn(node))`, "a second preemptor does not count on kept cards"},
 }
 

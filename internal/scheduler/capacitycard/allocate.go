@@ -227,7 +227,8 @@ func (p *plugin) simulatePredicate(_ context.Context, state fwk.CycleState, task
 	if err := p.checkConflicts(task, node); err != nil {
 		return err
 	}
-	if len(p.stuckPods[node.Name])+len(p.preemptedCards.byNode[node.Name]) > 0 && !task.InitResreq.LessEqual(p.IdleFor(task, node), api.Zero) {
+	isKept := len(p.stuckPods[node.Name]) > 0 || p.keepsCardsOn(task, node)
+	if isKept && !task.InitResreq.LessEqual(p.IdleFor(task, node), api.Zero) {
 		return fmt.Errorf("node %s has too little for pod %s beside terminating pods past their grace period and what is kept for others", node.Name, klog.KObj(task.Pod))
 	}
 	return p.checkPlacement(task, node.Name, simulationOf(state, node.Name).released)

@@ -3,6 +3,7 @@ package capacitycard
 import (
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/card"
@@ -163,12 +164,28 @@ func (p *plugin) findRunningJobs(waiting []*waitingJob) map[api.JobID]bool {
 }
 
 // awaitedCardsStayFree: the node has cards beside those that are kept for waiting jobs from this pod.
-// What this session placed is already counted on the node.
+// What this session placed is already counted on the node. Evictions of other pods may help.
 func awaitedCardsStayFree(p *plugin, r checkInput, node *api.NodeInfo) int {
-	if p.awaited == nil || r.request.Count == 0 || len(p.awaited.byNode[node.Name]) == 0 || p.isPromised(r.task, node) {
+	kept := p.awaitedOnNode(r, node)
+	if kept == 0 {
 		return nodeFits
 	}
-	var kept card.Count
+	free := futureIdleOf(node, r.request.Resource)
+	switch {
+	case free >= float64(kept.Add(r.request.Count))*milli:
+		return nodeFits
+	case p.isReclaimer(r.task), p.preemption != nil && len(p.preemptableTasksOn(node, r.task)) == 0:
+		return cardsAwaitedByOthersWithoutVictims
+	default:
+		return cardsAwaitedByOthers
+	}
+}
+
+// awaitedOnNode returns how many cards of a node are kept for waiting jobs from a pod.
+func (p *plugin) awaitedOnNode(r checkInput, node *api.NodeInfo) (kept card.Count) {
+	if p.awaited == nil || r.request.Count == 0 || len(p.awaited.byNode[node.Name]) == 0 || p.isPromised(r.task, node) {
+		return 0
+	}
 	awaiting := p.awaited.byNode[node.Name]
 	for i := range awaiting {
 		a := &awaiting[i]
@@ -176,15 +193,12 @@ func awaitedCardsStayFree(p *plugin, r checkInput, node *api.NodeInfo) int {
 			kept = kept.Add(a.count)
 		}
 	}
-	if kept == 0 {
-		return nodeFits
-	}
-	resource := r.request.Resource
-	free := node.Idle.Get(resource) + node.Releasing.Get(resource) - node.Pipelined.Get(resource)
-	if free < float64(kept.Add(r.request.Count))*milli {
-		return cardsAwaitedByOthers
-	}
-	return nodeFits
+	return kept
+}
+
+// futureIdleOf returns how much of a resource a node has idle or will have.
+func futureIdleOf(node *api.NodeInfo, resource corev1.ResourceName) float64 {
+	return node.Idle.Get(resource) + node.Releasing.Get(resource) - node.Pipelined.Get(resource)
 }
 
 // isPromised reports whether pods on a node were evicted for a pod.

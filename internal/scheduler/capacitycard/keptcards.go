@@ -173,7 +173,8 @@ func (p *plugin) fitsBesideKept(task *api.TaskInfo, job *api.JobInfo, node *api.
 }
 
 // IdleFor returns what a node has idle or will have for a pod: without the resources of stuck
-// pods, and without what is kept from the pod.
+// pods, and without what is kept from the pod. Of the cards that are kept for waiting jobs those count that are
+// free now.
 func (p *plugin) IdleFor(task *api.TaskInfo, node *api.NodeInfo) *api.Resource {
 	idle := p.FutureIdleOn(node)
 	if kept := p.keptOnNode(task, p.ssn.Jobs[task.Job], node.Name); kept != nil {
@@ -183,7 +184,23 @@ func (p *plugin) IdleFor(task *api.TaskInfo, node *api.NodeInfo) *api.Resource {
 			idle.AddScalar(name, -quantity)
 		}
 	}
+	if r, known := p.checkInputFor(task); known {
+		if awaited := p.awaitedOnNode(r, node); awaited > 0 {
+			free := max(0, idle.Get(r.request.Resource))
+			idle.AddScalar(r.request.Resource, -min(free, float64(awaited)*milli))
+		}
+	}
 	return idle
+}
+
+// keepsCardsOn reports whether cards of a node may be kept from a pod. Volcano counts them as free, and would
+// evict too few.
+func (p *plugin) keepsCardsOn(task *api.TaskInfo, node *api.NodeInfo) bool {
+	if len(p.preemptedCards.byNode[node.Name]) > 0 {
+		return true
+	}
+	r, known := p.checkInputFor(task)
+	return known && p.awaitedOnNode(r, node) > 0
 }
 
 // preemptedCardsStayFree: the node has room besides the cards that preempt freed for others.
@@ -273,9 +290,24 @@ func preemptedQuotaStaysFreeOnNode(p *plugin, r checkInput, node *api.NodeInfo) 
 // isKeptNodeFor reports whether the node of an attempt that Volcano does not name may be one
 // where a pod would take what is kept from it.
 func (p *plugin) isKeptNodeFor(r checkInput) bool {
-	for name := range p.preemptedCards.byNode {
+	isKept := func(name string) bool {
 		node := p.ssn.Nodes[name]
-		if _, allowed := p.cardFor(r.request, name); node != nil && allowed && !p.fitsBesideKept(r.task, r.job, node) && len(p.preemptableTasksOn(node, r.task)) > 0 {
+		_, allowed := p.cardFor(r.request, name)
+		if node == nil || !allowed || !r.task.InitResreq.LessEqual(node.FutureIdle(), api.Zero) {
+			return false
+		}
+		return !r.task.InitResreq.LessEqual(p.IdleFor(r.task, node), api.Zero) && len(p.preemptableTasksOn(node, r.task)) > 0
+	}
+	for name := range p.preemptedCards.byNode {
+		if isKept(name) {
+			return true
+		}
+	}
+	if p.awaited == nil {
+		return false
+	}
+	for name := range p.awaited.byNode {
+		if isKept(name) {
 			return true
 		}
 	}

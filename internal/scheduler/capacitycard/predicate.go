@@ -101,7 +101,8 @@ const (
 	keptForPreemptors
 	keptForPreemptorsWithoutVictims
 	quotaKeptForPreemptors
-	cardsAwaitedByOthers // preempt would find cards that are kept for others
+	cardsAwaitedByOthers
+	cardsAwaitedByOthersWithoutVictims
 )
 
 // fixedMessages are the messages of reasons without details.
@@ -118,6 +119,8 @@ var fixedMessages = map[int]string{
 
 	keptForPreemptorsWithoutVictims: "node(s) keep cards for pods for which others were preempted",
 	cardsAwaitedByOthers:            "node(s) keep free cards for jobs that lack more of them",
+
+	cardsAwaitedByOthersWithoutVictims: "node(s) keep free cards for jobs that lack more of them",
 }
 
 // fitErrorKey is everything that the message of a fit error depends on.
@@ -176,7 +179,7 @@ func (p *plugin) insufficientInTree(r checkInput, name card.Name) *quota.Insuffi
 // canEvictionsHelp reports whether a node may fit a pod after evictions.
 func canEvictionsHelp(reason int) bool {
 	switch reason {
-	case quotaExceeded, roomIsStuck, keptForPreemptors, quotaKeptForPreemptors:
+	case quotaExceeded, roomIsStuck, keptForPreemptors, quotaKeptForPreemptors, cardsAwaitedByOthers:
 		return true
 	}
 	return false

@@ -49,7 +49,7 @@ func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 	candidates, breaks := p.preemptionCandidates(preemptor, preemptees)
 	conflicting, victims, useful := p.selectVictims(preemptor, node, name, candidates, breaks)
 	attempt.refused = !useful || len(victims) > 0 && p.fitsOnGangNode(preemptor, job, attempt.node)
-	if attempt.conflicting = conflicting; len(p.stuckPods[node.Name])+len(p.preemptedCards.byNode[node.Name]) > 0 {
+	if attempt.conflicting = conflicting; len(p.stuckPods[node.Name]) > 0 || p.keepsCardsOn(preemptor, node) {
 		attempt.conflicting = victims // Volcano counts what is stuck or kept, and would evict too few
 	}
 	if attempt.refused || p.exceedsEvictionHeadroom(job.Queue, name, victims) {

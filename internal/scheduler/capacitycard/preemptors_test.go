@@ -211,3 +211,26 @@ func TestSecondPreemptorUsesNoKeptCards(t *testing.T) {
 	check.Equal(t, "go in the second session", 2, len(s.In(api.Releasing)))
 	check.Equal(t, "promised a node", "late-0@a", session.Names(s.In(api.Pipelined)))
 }
+
+// TestPreemptTakesNoCardsThatAGangAwaits: of six cards two are free, and kept for a gang of inference.
+func TestPreemptTakesNoCardsThatAGangAwaits(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		cards, goes, promised string
+	}{
+		"as many pods as it needs":  {"2", "low:2", "high@a:1"},
+		"all of them":               {"4", "low:4", "high@a:1"},
+		"none if that would not do": {"5", "", ""},
+		"one although two are free": {"1", "low:1", "high@a:1"},
+	}) {
+		for _, topologyAware := range []bool{false, true} {
+			s := newScene(t, `node a A 6; queue inf {"A":20} 80000 inference cpu=100; queue tra {"A":20} 20000 training cpu=100
+				g inf 4: -*4 least=4; low tra 1: a*4 class=low; high tra 1: - class=high cards=`+tc.cards)
+			s.openSession(topologyAwarePreempt(topologyAware)).Run(enqueue.New())
+			s.allocate()
+			check.Equal(t, "cards that are kept", 1, len(s.p.awaited.byNode))
+			gone := s.reclaimPolicy().Preempt(PreemptHooks{PolicyFor: s.evictionPolicyOf}, func() { s.Run(preempt.New()) })
+			check.Equal(t, "go", tc.goes, countByState(slices.Concat(gone...)))
+			check.Equal(t, "promised", tc.promised, countByState(s.In(api.Pipelined)))
+		}
+	}
+}

@@ -244,13 +244,15 @@ func TestCardsAreKeptWherePodsEndSoon(t *testing.T) {
 }
 
 // TestAJobPreemptsBesideKeptCards: two free cards of node n are kept for a gang of inference, whose victims
-// are protected for a time. A job of training gets none of them, so it preempts on node m.
+// are protected for a time. A job of training gets none of them, so it preempts: the lowest priority, on either
+// node.
 func TestAJobPreemptsBesideKeptCards(t *testing.T) {
-	for t, tc := range check.Cases(t, map[string]struct{ gang, goes, bound string }{
-		"cards are kept":    {"g inf 4: -*4;", "lo-0", ""},
-		"no cards are kept": {"", "", "hi-0@n"},
+	for t, tc := range check.Cases(t, map[string]struct{ jobs, goes, bound string }{
+		"cards are kept, on the other node": {"t tra 1: n*2 ran=1m class=high; lo tra 1: m ran=1m class=low; g inf 4: -*4", "lo-0", ""},
+		"cards are kept, on the same node":  {"t tra 2: n*2 ran=1m; lo tra 1: m ran=1m class=low; g inf 4: -*4", "t-0 t-1", ""},
+		"no cards are kept":                 {"t tra 2: n*2 ran=1m; lo tra 1: m ran=1m class=low", "", "hi-0@n"},
 	}) {
-		w := newWorld("node n A 4; node m A 1; t tra 1: n*2 ran=1m; lo tra 1: m ran=1m class=low;" + tc.gang + "hi tra 1: - class=high")
+		w := newWorld("node n A 4; node m A 1;" + tc.jobs + "; hi tra 1: - class=high")
 		w.args = protectFor("10m")
 		w.startCache()
 		w.openSession().Run(NewAllocate(w.action), w.action, NewPreempt(w.action))

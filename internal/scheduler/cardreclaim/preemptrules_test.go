@@ -205,3 +205,47 @@ func TestEvictionsOfASessionAreNotWaitedFor(t *testing.T) {
 	check.Equal(t, "go", "lowm-0 lown-0", session.Names(w.In(api.Releasing)))
 	check.Equal(t, "promised a node", 2, len(w.In(api.Pipelined)))
 }
+
+// TestPreemptLeavesAGangItsKeptCards: two cards of a node are kept for a gang of inference. A job of training
+// that may not take them preempts another one of its queue there, for all the cards that it needs.
+func TestPreemptLeavesAGangItsKeptCards(t *testing.T) {
+	const gang = `node k A 6; queue i {"A":20} 80000 inference cpu=1000; queue q {"A":20} 20000 training cpu=1000; fixed i 1: n*8 m*8; g i 4: -*4 least=4;`
+	for t, tc := range check.Cases(t, map[string]struct {
+		text           string
+		goes, placed   int
+		isKept, starts bool // the gang
+	}{
+		"as many pods as it needs":            {"low q 1: k*4 class=low; high q 1: - cards=2 class=high", 2, 1, true, false},
+		"two pods, one after the other":       {"low q 1: k*4 class=low; high q 1: -*2 class=high", 2, 2, true, false},
+		"a gang, and the other one starts":    {"low q 4: k*4 class=low; high q 1: - cards=2 class=high", 4, 1, true, true},
+		"none if all of them are too few":     {"low q 1: k*4 class=low; high q 1: - cards=5 class=high", 0, 0, true, false},
+		"none if no pod there may be evicted": {"low q 1: k*4 class=high; high q 1: - cards=2 class=high", 0, 0, true, false},
+		"none for a pod that may take them":   {"low q 1: k*4 class=low; high i 1: - cards=2 class=high", 0, 1, false, false},
+	}) {
+		w, preempt := newPreemptWorld(t, gang+tc.text)
+		w.openSession().Run(enqueue.New(), NewAllocate(w.action), preempt)
+		goes := 0
+		for range 4 {
+			placed, gone := w.In(api.Binding), w.In(api.Releasing)
+			goes += len(gone)
+			w.Close()
+			for _, task := range placed {
+				w.start(task.Name, task.NodeName)
+			}
+			for _, task := range gone {
+				w.Cache.DeletePod(w.Pod(task.Name).DeepCopy())
+			}
+			w.openSession().Run(enqueue.New(), NewAllocate(w.action), preempt)
+		}
+
+		runs := func(job string) int {
+			return len(w.Job(job).TaskStatusIndex[api.Running]) + len(w.Job(job).TaskStatusIndex[api.Binding])
+		}
+		check.Equal(t, "pods that go", tc.goes, goes)
+		check.Equal(t, "pods of high on their node", tc.placed, runs("high"))
+		check.Equal(t, "the gang starts", tc.starts, runs("g") == 4)
+		if tc.isKept && !tc.starts {
+			check.Equal(t, "free cards, which are kept", 2000, w.Ssn.Nodes["k"].Idle.Get(gpu))
+		}
+	}
+}
