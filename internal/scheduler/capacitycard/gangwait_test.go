@@ -157,6 +157,28 @@ func TestFreeCardsProlongAReservationForAnHour(t *testing.T) {
 	}
 }
 
+// TestTheNextGangHasItsTimeAfterTheFirst: of two gangs of a queue that wait for cards that become free again
+// and again, each keeps its reservation as long as allowed, one after the other.
+func TestTheNextGangHasItsTimeAfterTheFirst(t *testing.T) {
+	w := newWaitScene(newScene(t, `node a A 8; queue q {"A":16} cpu=100; queue o {"A":8} cpu=100; r o 1: a*7; f o 1: a; first q 8: -*8 least=8; next q 8: -*8 least=8`).
+		withArguments(framework.Arguments{"maxReservation": "20m"}))
+	w.Groups[2].CreationTimestamp = metav1.NewTime(w.clock.Add(-time.Hour))
+	w.Groups[3].CreationTimestamp = metav1.NewTime(w.clock)
+	for _, tc := range []struct {
+		minute      int
+		first, next bool
+	}{{12, true, false}, {32, false, true}, {60, false, false}} {
+		for w.minute < tc.minute {
+			w.flicker()
+		}
+		for i, want := range map[int]bool{2: tc.first, 3: tc.next} {
+			entry := w.m.reservations[w.Groups[i].UID]
+			isReserved := entry != nil && !entry.isExhausted && w.clock.Sub(entry.waitingSince) < reservationTimeout
+			check.Equal(t, fmt.Sprintf("%s has its reservation in minute %d", w.Groups[i].Name, w.minute), want, isReserved)
+		}
+	}
+}
+
 // TestJobWithoutReservationComesAfterItsEquals: a job that has waited as long as allowed gets no reservation
 // and comes after younger jobs, until it requests something else.
 func TestJobWithoutReservationComesAfterItsEquals(t *testing.T) {

@@ -56,7 +56,7 @@ func (p *plugin) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo
 
 	r.node = reclaimees[0].NodeName
 	node, known := p.ssn.Nodes[r.node]
-	if !known || r.request.Count == 0 && !p.ReclaimsAll() || p.runChecks(placeChecks, r) != nil {
+	if !known || (r.request.Count == 0 && !p.ReclaimsAll()) || p.runChecks(placeChecks, r) != nil {
 		return nil, util.Permit
 	}
 	if !maps.Equal(missingResources(reclaimer.InitResreq, node.FutureIdle()), missingResources(reclaimer.InitResreq, p.FutureIdleOn(node))) {
@@ -78,7 +78,7 @@ func (p *plugin) reclaimCandidates(reclaimer *api.TaskInfo, reclaimees []*api.Ta
 	var candidates []*api.TaskInfo
 	for _, reclaimee := range reclaimees {
 		request := p.RequestFor(reclaimee)
-		isUseful := request.Count > 0 && request.Resource == resource || p.ReclaimsAll() && (request.Count == 0 || resource == "")
+		isUseful := (request.Count > 0 && request.Resource == resource) || (p.ReclaimsAll() && (request.Count == 0 || resource == ""))
 		if isUseful && p.CanReclaimFrom(reclaimer, reclaimee) && p.hasReachedMinRuntime(reclaimee) && !p.isEvictionInProgress(reclaimee) {
 			candidates = append(candidates, reclaimee)
 		}

@@ -57,7 +57,7 @@ func (u *takenUnit) add(p *Problem, pod *Pod) {
 	u.takes = append(u.takes, pod.Takes...)
 	for _, x := range pod.Takes {
 		isRefused := !pod.OnlyCounts || !p.TakeLimits[x.Limit].Borrowed
-		u.refused[x.Limit] = u.refused[x.Limit] || isRefused && x.Amount > 0
+		u.refused[x.Limit] = u.refused[x.Limit] || (isRefused && x.Amount > 0)
 	}
 }
 
@@ -94,7 +94,8 @@ func countSpares(p *Problem, job *Job, set int) (counts map[int]int64, allowed b
 		if set&(1<<i) == 0 {
 			continue
 		}
-		if pod.Protected || roles != nil && (pod.Role < 0 || pod.Role >= len(roles) || roles[pod.Role] <= 0) {
+		hasNoRole := roles != nil && (pod.Role < 0 || pod.Role >= len(roles) || roles[pod.Role] <= 0)
+		if pod.Protected || hasNoRole {
 			return nil, false
 		}
 		if roles != nil {
@@ -182,7 +183,7 @@ func comesTooLate(p *Problem, units []takenUnit, i int, set uint64) bool {
 					total += y.Amount
 				}
 			}
-			refused = refused || set&(1<<k) != 0 && other.refused[x.Limit]
+			refused = refused || (set&(1<<k) != 0 && other.refused[x.Limit])
 		}
 		if x.Amount > 0 && !units[i].refused[x.Limit] && refused && total > p.TakeLimits[x.Limit].Most {
 			return true
