@@ -126,27 +126,37 @@ func (p *problem) solve(budget *budget, all bool) *solver.Plan {
 	// the other.
 	counts := make([]int, len(p.input.PodSets))
 	for i := range p.input.PodSets {
-		counts[i], p.input.PodSets[i].Count = p.input.PodSets[i].Count, 0
+		counts[i] = p.input.PodSets[i].Count
+		p.input.PodSets[i].Count = 0
 	}
 	var best *solver.Plan
 	for i := range counts {
 		low, high := 0, counts[i]
 		for low < high {
-			p.input.PodSets[i].Count = (low + high + 1) / 2
+			p.setCount(i, (low+high+1)/2)
 			if plan := budget.solveProblem(&p.input); plan != nil {
 				low, best = p.input.PodSets[i].Count, plan
 			} else {
 				high = p.input.PodSets[i].Count - 1
 			}
 		}
-		p.input.PodSets[i].Count = low
+		p.setCount(i, low)
 	}
 	if best == nil { // the problem is solved again with more victims
 		for i := range counts {
-			p.input.PodSets[i].Count = counts[i]
+			p.setCount(i, counts[i])
 		}
 	}
 	return best
+}
+
+// setCount sets how many pods of a pod set are to be placed. Fewer pods may fit the unused guarantees of
+// their queue, which cover all pods or none.
+func (p *problem) setCount(i, count int) {
+	p.input.PodSets[i].Count = count
+	if p.tree != nil {
+		p.limitLevels(p.tree.victimLevel)
+	}
 }
 
 // dimensions are the indexes of solver.Amounts: CPU, memory, pods of a node, and other

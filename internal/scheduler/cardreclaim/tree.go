@@ -31,6 +31,8 @@ type treeProblem struct {
 	lacksQuota []bool
 	// takeLimits are the indexes of the problem's limits.
 	takeLimits map[takeKey]int
+	// victimLevel is up to which level victims may be evicted.
+	victimLevel int
 }
 
 // newTreeProblem returns an empty part for a tree, nil if the queues are flat.
@@ -74,6 +76,7 @@ func flatQuota(free int64) solver.Quota { return solver.Quota{Levels: []int64{fr
 // be evicted. Below that level no queue of the path may borrow, so that no other subtree is
 // evicted in order to lend to it.
 func (q *problem) limitLevels(level int) {
+	q.tree.victimLevel = level
 	for pool, m := range q.tree.mayUse {
 		requested := q.requestedOf(pool)
 		for i := range m.Quota {

@@ -46,6 +46,7 @@ func TestPrecedenceOfReclaimInTree(t *testing.T) {
 		"at its deserved, none: no queue evicts in order to borrow": {tree: tenants, runs: node + "b xb 1: n*4 ran=1h; d xa 1: n*2 ran=1h; c ya 1: n*2 ran=1h; r xa 1: -"},
 		"a gang beyond its deserved, none":                          {tree: tenants, runs: node + "b xb 1: n*4 ran=1h; c ya 1: n*4 ran=1h; r xa 3: -*3"},
 		"the part of its pods that it deserves":                     {tree: tenants, runs: node + "b xb 1: n*4 ran=1h; c ya 1: n*4 ran=1h; r xa 1: -*3", victims: "xb 2", placed: 2},
+		"the part of its pods that its guarantee covers":            {tree: "x 8/8/6; xa<x 8/8/6 training; y 8/8/4; ya<y 8/8/4 training; z 8/1; za<z 8/1 training", runs: node + "b za 1: n*4 ran=1h; d xa 1: n*4 ran=1h; r xa 1: -*4", victims: "za 2", placed: 2},
 		"none of its own queue, whatever its priority":              {tree: tenants, runs: node + "b xb 1: n*8 ran=1h priority=1; r xb 1: - priority=9"},
 		"a priority inside a type evicts none":                      {tree: strings.Replace(tenants, "xa<x 8/2 training", "xa<x 8/2 training 29000", 1), runs: node + "b xb 1: n*6 ran=1h; d xa 1: n*2 ran=1h; r xa 1: -"},
 		"an unknown service type, none":                             {tree: strings.Replace(tenants, "xa<x 8/2 training", "xa<x 8/2 batch 20000", 1), runs: node + "b xb 1: n*4 ran=1h; c ya 1: n*4 ran=1h; r xa 1: -"},
