@@ -10,6 +10,10 @@ import (
 // scheduler, which begin when it sees that they are free.
 const keptPeriod = 5*time.Minute - 2*time.Second
 
+// longestKeptPeriod is how long freed cards may be kept after the last pod has ended that was evicted with
+// them.
+const longestKeptPeriod = 5*time.Minute + 2*time.Second
+
 // want is what a session evicted pods for: pods of one group that it pipelined.
 type want struct {
 	reclaimRecord
@@ -18,6 +22,9 @@ type want struct {
 	preempts bool
 	// nodes are where the pods were pipelined last, by UID.
 	nodes map[string]string
+	// victims are the evicted pods by UID, lastSeen is when one of them was on its node last.
+	victims  map[string]bool
+	lastSeen time.Time
 }
 
 // recordWants records for which group a session evicted pods, if that is certain, and where the pods of
@@ -25,7 +32,7 @@ type want struct {
 func (w *simulation) recordWants(now *sessionView, victims map[string]int) {
 	for name, known := range w.wants {
 		at := slices.IndexFunc(now.groups, func(g *group) bool { return g.name == name })
-		if at < 0 || time.Since(known.at) > keptPeriod || w.disturbed.After(known.at) {
+		if at < 0 || !known.mayKeepCards(now) {
 			delete(w.wants, name)
 			continue
 		}
@@ -35,7 +42,7 @@ func (w *simulation) recordWants(now *sessionView, victims map[string]int) {
 	if by == nil || !w.tookFor(now, by, victims) {
 		return
 	}
-	made := &want{group: by.name, preempts: true, nodes: map[string]string{}}
+	made := &want{group: by.name, preempts: true, nodes: map[string]string{}, victims: w.taken, lastSeen: time.Now()}
 	made.reclaimRecord = reclaimRecord{at: time.Now(), placed: now.placedPods(), promised: map[string]bool{}}
 	for name := range victims {
 		made.from = name
@@ -43,6 +50,16 @@ func (w *simulation) recordWants(now *sessionView, victims map[string]int) {
 	}
 	made.follow(by)
 	w.wants[by.name] = made
+}
+
+// mayKeepCards reports whether cards may still be kept for a want. That is longer than isWithdrawn lets them
+// be missed: also while what the pods need is missing for a moment, or their victims end slowly.
+func (of *want) mayKeepCards(now *sessionView) bool {
+	isVictim := func(p *pod) bool { return of.victims[p.uid] }
+	if slices.ContainsFunc(now.groups, func(g *group) bool { return slices.ContainsFunc(g.leaving, isVictim) }) {
+		of.lastSeen = time.Now()
+	}
+	return time.Since(of.lastSeen) <= longestKeptPeriod
 }
 
 // tookFor reports whether a group is the reason of all evictions of a session.
