@@ -29,7 +29,6 @@ import (
 	"cardquota.dev/operator/internal/controller/cardseconds"
 	"cardquota.dev/operator/internal/controller/localquota"
 	"cardquota.dev/operator/internal/controller/servicetypepolicy"
-	"cardquota.dev/operator/internal/metricspage"
 	"cardquota.dev/operator/internal/webhook"
 	selfsigned "cardquota.dev/operator/internal/webhook/certificates"
 )
@@ -68,9 +67,9 @@ func streamLists() error {
 }
 
 // setUpReports adds what shows counts: the CardInventory, card-seconds and LocalCardQuotas.
-func setUpReports(ctx context.Context, mgr ctrl.Manager, f flags, nodes *controller.NodeInventory, counts *cardquota.UsageCollector, page *metricspage.Registry) error {
+func setUpReports(ctx context.Context, mgr ctrl.Manager, f flags, nodes *controller.NodeInventory, counts *cardquota.UsageCollector) error {
 	bills := cardseconds.DefaultOptions()
-	bills.Namespace, bills.Counts, bills.Metrics = f.operatorNamespace, counts, page
+	bills.Namespace, bills.Counts = f.operatorNamespace, counts
 	keeper, err := cardseconds.Setup(mgr, bills)
 	if err != nil {
 		return err
@@ -100,7 +99,6 @@ func run(f flags) error {
 	if err != nil {
 		return err
 	}
-	page := metricspage.New(metrics.Registry)
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        scheme,
 		Cache:                         cacheOptions(f),
@@ -117,7 +115,7 @@ func run(f flags) error {
 		return fmt.Errorf("make manager: %w", err)
 	}
 	ctx := ctrl.SetupSignalHandler()
-	if err := addMetricsServer(ctx, mgr, f, page); err != nil {
+	if err := addMetricsServer(ctx, mgr, f, newMetricsPage(metrics.Registry)); err != nil {
 		return err
 	}
 	nodes := controller.NewNodeInventory(mgr.GetCache())
@@ -132,12 +130,12 @@ func run(f flags) error {
 		return err
 	}
 	quotas, policies := cardquota.DefaultOptions(), servicetypepolicy.DefaultOptions()
-	quotas.Inventory, quotas.Metrics = nodes, page
+	quotas.Inventory = nodes
 	usageCollector, err := cardquota.Setup(ctx, mgr, quotas)
 	if err != nil {
 		return err
 	}
-	if err := setUpReports(ctx, mgr, f, nodes, usageCollector, page); err != nil {
+	if err := setUpReports(ctx, mgr, f, nodes, usageCollector); err != nil {
 		return err
 	}
 	policies.SchedulerNamespace, policies.VolcanoNamespace = f.schedulerNamespace, f.volcanoNamespace

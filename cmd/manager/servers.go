@@ -35,8 +35,9 @@ const noAddress = "0"
 var (
 	// API servers open a connection for each request that is under way.
 	webhookLimits = boundedserver.Limits{Connections: 1024, Header: 5 * time.Second, Request: 15 * time.Second, Response: 20 * time.Second, Idle: time.Minute}
-	// A page of metrics may take as long as the longest scrape timeout in use.
-	metricsLimits = boundedserver.Limits{Connections: 64, Header: 5 * time.Second, Request: 10 * time.Second, Response: 40 * time.Second, Idle: time.Minute}
+	// A page of metrics may take as long as the longest scrape timeout in use. Until it is read it takes some
+	// megabytes, so there are few connections.
+	metricsLimits = boundedserver.Limits{Connections: 16, Header: 5 * time.Second, Request: 10 * time.Second, Response: 40 * time.Second, Idle: time.Minute}
 )
 
 // A reader with another token for each scrape costs the API server a review each time.

@@ -249,6 +249,43 @@ func (w *scrapedSeries) valuesOf(expression string, at time.Duration) map[string
 	return values
 }
 
+// TestSeriesWithoutNumbersEnd: a queue has no series of a card whose numbers are all zero. In the rows of a
+// table, and in sums, it is as if it had never had any, and its alerts end.
+func TestSeriesWithoutNumbersEnd(t *testing.T) {
+	const before, after = 8 * time.Minute, 10 * time.Minute // the series end with the 19th scrape
+	world := newWorld(t, operator, enforced, sessions, ready, configured, counted,
+		`cardquota_queue_info{queue="left",tenant="lab",project="llm",service_type="training",cardquota="left",parent=""} 1x60`,
+		`cardquota_queue_info{queue="kept",tenant="lab",project="llm",service_type="training",cardquota="kept",parent=""} 1x60`,
+		`cardquota_quota_cards{queue="left",card="A"} 0x18 stale`, `cardquota_quota_cards{queue="kept",card="A"} 4x60`,
+		`cardquota_used_cards{queue="left",card="A"} 2x18 stale`, `cardquota_used_cards{queue="kept",card="A"} 0x60`,
+		`cardquota_pending_cards{queue="left",card="A"} 1x18 stale`, `cardquota_pending_cards{queue="kept",card="A"} 0x60`,
+		`cardquota_scheduler_quota_cards{queue="left",card="A"} 0x18 stale`, `cardquota_scheduler_used_cards{queue="left",card="A"} 2x18 stale`,
+		`cardquota_oldest_pending_within_quota_timestamp_seconds{queue="left"} -4000x18 stale`,
+	)
+	for _, tc := range []struct {
+		file, panel   string
+		before, after map[string]float64
+	}{
+		{"fleet.json", "Used by service type", map[string]float64{`{service_type="training"}`: 2}, map[string]float64{`{service_type="training"}`: 0}},
+		{"fleet.json", "Online and offline", map[string]float64{`{card="A", service_type="training"}`: 4}, map[string]float64{`{card="A", service_type="training"}`: 4}},
+		{"tide.json", "Pending by service type", map[string]float64{`{service_type="training"}`: 1}, map[string]float64{`{service_type="training"}`: 0}},
+		{"tenant.json", "Pending cards", map[string]float64{`{card="A", queue="left"}`: 1, `{card="A", queue="kept"}`: 0}, map[string]float64{`{card="A", queue="kept"}`: 0}},
+	} {
+		query := queryOf(t, tc.file, tc.panel)
+		equal(t, tc.file+": "+tc.panel+" before (-want +got)", tc.before, world.valuesOf(query, before))
+		equal(t, tc.file+": "+tc.panel+" after (-want +got)", tc.after, world.valuesOf(query, after))
+	}
+
+	wrong := map[string]bool{}
+	for _, rule := range parsedRules(t) {
+		if len(world.runQuery(rule.Expr, before)) > 0 {
+			wrong[rule.Alert] = true
+		}
+		equal(t, rule.Alert+" after (-want +got)", 0, len(world.runQuery(rule.Expr, after)))
+	}
+	equal(t, "alerts before (-want +got)", map[string]bool{over: true, starving: true}, wrong)
+}
+
 // playedSeries are what both programs serve for one queue, also while the operator's leader
 // changes from one replica to another.
 var playedSeries = []string{

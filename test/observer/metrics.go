@@ -145,6 +145,9 @@ func (m *clusterState) expectQueueCards(queue string, status expectation, add ga
 			}
 			continue
 		}
+		if c.Quota == 0 && c.Deserved == 0 && c.Used == 0 && c.Pending == 0 {
+			continue
+		}
 		pending[name] += c.Pending
 		add("cardquota_quota_cards", float64(c.Quota), labels)
 		add("cardquota_used_cards", float64(c.Used), labels)

@@ -2,14 +2,17 @@ package cardquota
 
 import (
 	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/metricspage"
 	"cardquota.dev/operator/internal/servicetype"
 )
 
@@ -43,7 +46,8 @@ var (
 const unknownCard = "unknown"
 
 // metricsCollector collects the metrics of all CardQuotas. It builds the series at every
-// scrape, so that the series of a deleted card or CardQuota disappear.
+// scrape, so that the series of a deleted card or CardQuota disappear. So do those of a card
+// without numbers.
 type metricsCollector struct {
 	mu sync.Mutex
 	// queues is by queue, so that two CardQuotas of one queue never report it twice.
@@ -103,56 +107,132 @@ func (m *metricsCollector) Collect(ch chan<- prometheus.Metric) {
 	m.mu.Lock()
 	queues := maps.Clone(m.queues)
 	m.mu.Unlock()
+
+	count := 0
+	for _, q := range queues {
+		count += len(q.cards) + 1
+	}
+	cards := make([]cardMetrics, 0, count)
 	for queue, q := range queues {
-		q.send(queue, func(desc *prometheus.Desc, value float64, labels ...string) {
-			// An invalid label costs that series and not the scrape.
-			if metric, err := prometheus.NewConstMetric(desc, prometheus.GaugeValue, value, labels...); err == nil {
-				ch <- metric
-			}
-		})
+		q.sendState(queue, ch)
+		cards = q.appendCards(cards, queue)
+	}
+	// The registry sorts in this order. It takes twice the time for series in any other one.
+	slices.SortFunc(cards, func(a, b cardMetrics) int {
+		if byCard := strings.Compare(a.Name, b.Name); byCard != 0 {
+			return byCard
+		}
+		return strings.Compare(a.queue, b.queue)
+	})
+	for i := range cards {
+		cards[i].send(ch)
 	}
 }
 
-// SendSeries implements metricspage.Sender.
-func (m *metricsCollector) SendSeries(send metricspage.Send) {
-	m.mu.Lock()
-	queues := maps.Clone(m.queues)
-	m.mu.Unlock()
-	for queue, q := range queues {
-		q.send(queue, send)
+// sendState sends what is not by card.
+func (q *queueMetrics) sendState(queue string, ch chan<- prometheus.Metric) {
+	send := func(desc *prometheus.Desc, value float64, labels ...string) {
+		// An invalid label costs that series and not the scrape.
+		if metric, err := prometheus.NewConstMetric(desc, prometheus.GaugeValue, value, labels...); err == nil {
+			ch <- metric
+		}
 	}
-}
 
-func (q *queueMetrics) send(queue string, gauge func(desc *prometheus.Desc, value float64, labels ...string)) {
-	gauge(infoDesc, 1, queue, q.tenant, q.project, q.serviceType, q.quota, q.parent)
+	send(infoDesc, 1, queue, q.tenant, q.project, q.serviceType, q.quota, q.parent)
 	if !q.oldest.IsZero() {
-		gauge(oldestDesc, float64(q.oldest.Unix()), queue)
+		send(oldestDesc, float64(q.oldest.Unix()), queue)
 	}
 	if !q.oldestWithinQuota.IsZero() {
-		gauge(oldestWithinQuotaDesc, float64(q.oldestWithinQuota.Unix()), queue)
+		send(oldestWithinQuotaDesc, float64(q.oldestWithinQuota.Unix()), queue)
 	}
 	for reason, count := range q.blocked {
-		gauge(blockedDesc, float64(count), queue, string(reason))
+		send(blockedDesc, float64(count), queue, string(reason))
 	}
-	pending := map[string]float64{} // a card may have the name of unknownCard
-	for _, c := range q.cards {
-		if c.Quota == 0 && c.Used == 0 && c.Physical == 0 {
-			if c.Pending > 0 {
-				pending[unknownCard] += float64(c.Pending)
-			}
-			continue
-		}
-		pending[c.Name] += float64(c.Pending)
-		gauge(quotaDesc, float64(c.Quota), queue, c.Name)
-		gauge(usedDesc, float64(c.Used), queue, c.Name)
-		if c.OverQuotaBy > 0 {
-			gauge(overDesc, float64(c.OverQuotaBy), queue, c.Name)
-		}
-		if q.isInTree {
-			gauge(deservedDesc, float64(c.Deserved), queue, c.Name)
+}
+
+// cardMetrics are the numbers of one queue and card.
+type cardMetrics struct {
+	*v1alpha1.CardStatus
+
+	queue    string
+	isInTree bool
+}
+
+// appendCards appends the numbers of a queue's cards, unless all of a card are zero. Those of all unknown cards
+// are added up.
+func (q *queueMetrics) appendCards(all []cardMetrics, queue string) []cardMetrics {
+	unknown := &v1alpha1.CardStatus{Name: unknownCard}
+	for i := range q.cards {
+		switch c := &q.cards[i]; {
+		case c.Name == unknownCard: // a card may have this name
+			pending := unknown.Pending
+			unknown = c.DeepCopy()
+			unknown.Pending += pending
+		case isUnknown(c):
+			unknown.Pending += c.Pending
+		case hasNumbers(c):
+			all = append(all, cardMetrics{c, queue, q.isInTree})
 		}
 	}
-	for name, cards := range pending {
-		gauge(pendingDesc, cards, queue, name)
+	if hasNumbers(unknown) {
+		all = append(all, cardMetrics{unknown, queue, q.isInTree})
 	}
+	return all
+}
+
+// hasNumbers reports whether a queue has anything to do with a card.
+func hasNumbers(c *v1alpha1.CardStatus) bool {
+	return c.Quota > 0 || c.Deserved > 0 || c.Used > 0 || c.Pending > 0
+}
+
+// isUnknown reports whether a card is only requested: no node and no quota of the queue has it.
+func isUnknown(c *v1alpha1.CardStatus) bool {
+	return c.Quota == 0 && c.Used == 0 && c.Physical == 0
+}
+
+// send sends the series of a queue and card.
+func (m *cardMetrics) send(ch chan<- prometheus.Metric) {
+	if !utf8.ValidString(m.Name) { // the registry would refuse all series for one such label
+		return
+	}
+	pairs := prometheus.MakeLabelPairs(quotaDesc, []string{m.queue, m.Name})
+	gauge := func(desc *prometheus.Desc, cards int64) { ch <- newCardGauge(desc, cards, pairs) }
+
+	gauge(pendingDesc, m.Pending)
+	if isUnknown(m.CardStatus) {
+		return
+	}
+	gauge(quotaDesc, m.Quota)
+	gauge(usedDesc, m.Used)
+	if m.OverQuotaBy > 0 {
+		gauge(overDesc, m.OverQuotaBy)
+	}
+	if m.isInTree {
+		gauge(deservedDesc, m.Deserved)
+	}
+}
+
+// cardGauge is a gauge of a queue and card. All gauges of both have the same pairs of labels. Each metric of
+// client_golang itself has a copy, and a scrape takes twice the memory.
+type cardGauge struct {
+	desc  *prometheus.Desc
+	value float64
+	gauge dto.Gauge
+	pairs []*dto.LabelPair
+}
+
+func newCardGauge(desc *prometheus.Desc, cards int64, pairs []*dto.LabelPair) *cardGauge {
+	g := &cardGauge{desc: desc, value: float64(cards), pairs: pairs}
+	g.gauge.Value = &g.value
+	return g
+}
+
+// Desc implements prometheus.Metric.
+func (g *cardGauge) Desc() *prometheus.Desc { return g.desc }
+
+// Write implements prometheus.Metric.
+func (g *cardGauge) Write(out *dto.Metric) error {
+	out.Label = g.pairs
+	out.Gauge = &g.gauge
+	return nil
 }

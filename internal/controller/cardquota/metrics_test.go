@@ -3,6 +3,7 @@ package cardquota
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -75,6 +76,99 @@ func seriesOf(t *testing.T, collector prometheus.Collector) string {
 		}
 	}
 	return series
+}
+
+// TestZerosHaveNoSeries: a CardQuota may list every card of the fleet. Numbers of a card come together.
+func TestZerosHaveNoSeries(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		numbers v1alpha1.CardStatus
+		want    int
+	}{
+		"no numbers":                {v1alpha1.CardStatus{Physical: 8}, 0},
+		"a guarantee alone":         {v1alpha1.CardStatus{Physical: 8, Guarantee: 1}, 0},
+		"quota":                     {v1alpha1.CardStatus{Quota: 1}, 4},
+		"deserved without a quota":  {v1alpha1.CardStatus{Physical: 8, Deserved: 1}, 4},
+		"use":                       {v1alpha1.CardStatus{Used: 1, OverQuotaBy: 1}, 5},
+		"pending":                   {v1alpha1.CardStatus{Physical: 8, Pending: 1}, 4},
+		"pending for no card there": {v1alpha1.CardStatus{Pending: 1}, 1},
+	}) {
+		s := newMetricsCollector()
+		tc.numbers.Name = "NVIDIA-H200"
+		s.setQueue("q", queueMetrics{isInTree: true, cards: []v1alpha1.CardStatus{tc.numbers, {Name: "NVIDIA-H800", Physical: 8}}})
+		check.Equal(t, "series of cards", tc.want, testutil.CollectAndCount(s)-testutil.CollectAndCount(s, "cardquota_queue_info"))
+	}
+}
+
+// TestSeriesEndWithTheirNumbers: for Prometheus they end, and no alert fires for the last value.
+func TestSeriesEndWithTheirNumbers(t *testing.T) {
+	s := newMetricsCollector()
+	numbers := v1alpha1.CardStatus{Name: "NVIDIA-H200", Physical: 8, Quota: 0, Used: 2, OverQuotaBy: 2}
+	s.setQueue("q", queueMetrics{cards: []v1alpha1.CardStatus{numbers}})
+	check.Equal(t, "cards over the quota", 1, testutil.CollectAndCount(s, "cardquota_over_quota_cards"))
+	numbers.Used, numbers.OverQuotaBy = 0, 0
+	s.setQueue("q", queueMetrics{cards: []v1alpha1.CardStatus{numbers}})
+	check.Equal(t, "series of a queue that uses nothing", 1, testutil.CollectAndCount(s))
+}
+
+// TestAnInvalidNameCostsItsSeries: and no others.
+func TestAnInvalidNameCostsItsSeries(t *testing.T) {
+	s := newMetricsCollector()
+	s.setQueue("q", queueMetrics{tenant: "\xff", cards: []v1alpha1.CardStatus{{Name: "\xff", Quota: 1}, {Name: "NVIDIA-H200", Quota: 1}}})
+	check.Equal(t, "series", `
+cardquota_pending_cards{card="NVIDIA-H200",queue="q"} 0
+cardquota_quota_cards{card="NVIDIA-H200",queue="q"} 1
+cardquota_used_cards{card="NVIDIA-H200",queue="q"} 0
+`, seriesOf(t, s))
+}
+
+// TestSeriesComeInTheOrderOfThePage: sorting them would take most of the time of a scrape.
+func TestSeriesComeInTheOrderOfThePage(t *testing.T) {
+	sent := make(chan prometheus.Metric, 10_000)
+	newFleet(20, listedCards).Collect(sent)
+	close(sent)
+	last, compared := map[*prometheus.Desc]string{}, 0
+	for metric := range sent {
+		gauge, isByCard := metric.(*cardGauge)
+		if !isByCard {
+			continue
+		}
+		key := gauge.pairs[0].GetValue() + " " + gauge.pairs[1].GetValue()
+		check.That(t, last[gauge.desc] < key, "%s comes after %s", key, last[gauge.desc])
+		last[gauge.desc] = key
+		compared++
+	}
+	check.Equal(t, "series by card", 20*listedCards*4, compared)
+}
+
+// TestAScrapeSeesOneCount: also one that comes while the numbers are replaced.
+func TestAScrapeSeesOneCount(t *testing.T) {
+	s := newMetricsCollector()
+	replace := func(count int64) {
+		s.setQueue("q", queueMetrics{cards: []v1alpha1.CardStatus{{Name: "A", Quota: count, Used: count, Pending: count}, {Name: "B", Quota: count, Used: count, Pending: count}}})
+	}
+	replace(1)
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		for i := range int64(1000) {
+			replace(i + 1)
+		}
+	})
+	registry := prometheus.NewPedanticRegistry()
+	check.NoError(t, registry.Register(s))
+	for range 100 {
+		families, err := registry.Gather()
+		check.NoError(t, err)
+		values := map[float64]bool{}
+		for _, family := range families {
+			for _, metric := range family.GetMetric() {
+				if family.GetName() != "cardquota_queue_info" {
+					values[metric.GetGauge().GetValue()] = true
+				}
+			}
+		}
+		check.Must(t, len(families) == 4 && len(values) == 1, "a scrape sees a part of a change: %v", families)
+	}
+	writer.Wait()
 }
 
 // A user who may create pods may request cards that do not exist, others each minute.

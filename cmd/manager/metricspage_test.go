@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// slowCollector counts how often it is asked. It answers after begin.
+type slowCollector struct {
+	asked atomic.Int32
+	begin chan struct{}
+	// queues are the values of a label.
+	queues []string
+}
+
+var slowDesc = prometheus.NewDesc("cardquota_test_cards", "Cards.", []string{"queue"}, nil)
+
+// Describe implements prometheus.Collector.
+func (*slowCollector) Describe(ch chan<- *prometheus.Desc) { ch <- slowDesc }
+
+// Collect implements prometheus.Collector.
+func (c *slowCollector) Collect(ch chan<- prometheus.Metric) {
+	c.asked.Add(1)
+	<-c.begin
+	for _, queue := range c.queues {
+		ch <- prometheus.MustNewConstMetric(slowDesc, prometheus.GaugeValue, 1, queue)
+	}
+}
+
+// newTestPage returns a page with the metrics of a collector.
+func newTestPage(t *testing.T, collector prometheus.Collector) http.Handler {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	check.NoError(t, registry.Register(collector))
+	return newMetricsPage(registry)
+}
+
+// TestOnePageIsRenderedAtATime: each takes memory. Too many readers are refused instead of waiting.
+func TestOnePageIsRenderedAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		collector := &slowCollector{begin: make(chan struct{}), queues: []string{"q"}}
+		page := newTestPage(t, collector)
+		var answers []*httptest.ResponseRecorder
+		for range maxPages + 1 {
+			answer := httptest.NewRecorder()
+			answers = append(answers, answer)
+			go page.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		}
+		synctest.Wait()
+		check.Equal(t, "pages that are rendered", 1, collector.asked.Load())
+		close(collector.begin)
+		synctest.Wait()
+
+		statuses := map[int]int{}
+		for _, answer := range answers {
+			statuses[answer.Code]++
+			check.That(t, answer.Code != http.StatusOK || strings.HasSuffix(answer.Body.String(), "cardquota_test_cards{queue=\"q\"} 1\n"), "page %s", answer.Body)
+		}
+		check.Equal(t, "answers by status", map[int]int{http.StatusOK: maxPages, http.StatusServiceUnavailable: 1}, statuses)
+		check.Equal(t, "pages", maxPages, collector.asked.Load())
+	})
+}
+
+// TestAReaderThatDoesNotReadDelaysNoOther: its connection takes a part of the page only.
+func TestAReaderThatDoesNotReadDelaysNoOther(t *testing.T) {
+	collector := &slowCollector{begin: make(chan struct{})}
+	close(collector.begin)
+	for i := range 1000 {
+		collector.queues = append(collector.queues, fmt.Sprint(strings.Repeat("q", 64<<10), i))
+	}
+	server := httptest.NewServer(newTestPage(t, collector))
+	t.Cleanup(server.Close)
+
+	silent, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
+	check.NoError(t, err)
+	t.Cleanup(func() { _ = silent.Close() })
+	_, err = io.WriteString(silent, "GET /metrics HTTP/1.1\r\nHost: operator\r\n\r\n")
+	check.NoError(t, err)
+	for collector.asked.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), pageTimeout-time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, nil)
+	check.NoError(t, err)
+	response, err := server.Client().Do(request) // the test would not end
+	check.NoError(t, err)
+	_, err = io.Copy(io.Discard, response.Body)
+	check.NoError(t, err)
+	check.NoError(t, response.Body.Close())
+	check.Equal(t, "status", http.StatusOK, response.StatusCode)
+}
