@@ -59,7 +59,11 @@ func (p plan) node(i int) *corev1.Node {
 	}).Obj()
 }
 
-// cardQuota returns a CardQuota that lists all models. It has quota for the gangs of its queue.
+// restCards is how many models a CardQuota has quota for that only exists at rest.
+const restCards = 4
+
+// cardQuota returns a CardQuota that lists all models. It has quota for the gangs of its queue. One that only
+// exists at rest has quota for few models, as tenants of large clusters do.
 func (p plan) cardQuota(i int) *v1alpha1.CardQuota {
 	granted := map[int]int64{}
 	for gang := i; gang < p.gangs() && i < p.quotas; gang += p.quotas {
@@ -71,7 +75,11 @@ func (p plan) cardQuota(i int) *v1alpha1.CardQuota {
 	}
 	b := builder.CardQuota(p.quotaName(i)).Tenant(fmt.Sprintf("tenant-%03d", i/10)).ServiceType(serviceType).Resources("1000", "4Ti")
 	for model := range p.cards {
-		b.Card(p.model(model), max(1, granted[model]))
+		least := int64(1)
+		if i >= p.quotas && model >= restCards {
+			least = 0
+		}
+		b.Card(p.model(model), max(least, granted[model]))
 	}
 	return b.With(func(q *v1alpha1.CardQuota) {
 		if i < p.quotas {
