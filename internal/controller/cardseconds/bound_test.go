@@ -1,0 +1,81 @@
+package cardseconds
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"cardquota.dev/operator/internal/cardseconds"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
+)
+
+// leaveRoom fills all slots with months of earlier years, but for some bytes in the last one.
+func (s *scene) leaveRoom(bytes int) {
+	full := make([]byte, cardseconds.MaxPartSize)
+	for i := range cardseconds.Slots {
+		size := len(full)
+		if i == cardseconds.Slots-1 {
+			size -= bytes
+		}
+		month := cardseconds.Period("2020-01").Add(i)
+		s.store.objects[slotNumber(i)] = object{version: "1", entries: map[string][]byte{fmt.Sprint(month, ".0"): full[:size]}}
+	}
+	s.store.writes = 100
+}
+
+// TestNoMonthIsLostWhenAllSlotsAreFull compares with a naive sum while there is room for few days, over changes of
+// the leader and writes that fail. Months are right at any time, and so are the days that no running part calls
+// dropped.
+func TestNoMonthIsLostWhenAllSlotsAreFull(t *testing.T) {
+	var dropped, kept int
+	seed.Check(t, func(r *rapid.T) {
+		s := newScene(t)
+		s.leaveRoom(rapid.IntRange(0, 3000).Draw(r, "bytes left"))
+		used := map[cardseconds.Period]int{}
+		day := time.Date(2026, 9, 15, 12, 0, 0, 0, time.UTC)
+		days := rapid.IntRange(1, 50).Draw(r, "days")
+		for i := range days {
+			day = day.AddDate(0, 0, 1)
+			s.at = day
+			if rapid.IntRange(0, 9).Draw(r, "restarts") == 0 {
+				s.restart()
+			}
+			if rapid.IntRange(0, 9).Draw(r, "refuses") == 0 {
+				s.store.refused[slotNumber(cardseconds.Slots-1)] = immutable("slot")
+			}
+			minutes := rapid.IntRange(1, 2).Draw(r, "minutes")
+			s.use(1)
+			s.count(minutes)
+			clear(s.store.refused)
+			s.use(0)
+			for range 2 { // a day is dropped when a running part has said so
+				_ = s.k.storeSums(t.Context())
+			}
+			used[cardseconds.DayOf(day)] += 60 * minutes
+			used[cardseconds.DayOf(day).Month()] += 60 * minutes
+			if i%16 == 15 || i == days-1 {
+				s.expectSums(r, used, &dropped, &kept)
+			}
+		}
+	})
+	check.That(t, dropped > 0 && kept > 0, "%d days were dropped, and %d kept", dropped, kept)
+}
+
+// expectSums compares what a report reads with what was used.
+func (s *scene) expectSums(r check.T, used map[cardseconds.Period]int, dropped, kept *int) {
+	stored := s.report()
+	last := stored.Coverage().DaysDropped
+	for period, seconds := range used {
+		sums, err := stored.Sums(period)
+		check.NoError(r, err)
+		if period.IsDay() && period <= last {
+			*dropped++
+			continue
+		}
+		*kept++
+		check.Equal(r, string(period), fmt.Sprint(seconds), sums[training].String())
+	}
+}
