@@ -30,8 +30,20 @@ func (s *countingStore) write(ctx context.Context, i int, version string, c chan
 	return s.fakeStore.write(ctx, i, version, c)
 }
 
-// BenchmarkStore measures one write of the sums of 1,000 and 10,000 CardQuotas that use four cards each, and how
-// much is written in an hour and for a closed day.
+// sizes returns how many running parts have sums, and how large they are together.
+func (s *countingStore) sizes() (parts, size int) {
+	for i := range cardseconds.Parts {
+		read, _ := cardseconds.ParseRunning(s.objects[i].text)
+		if len(read.Rows) > 0 {
+			parts++
+			size += len(s.objects[i].text)
+		}
+	}
+	return parts, size
+}
+
+// BenchmarkStore measures one write of the sums of 1,000 and 10,000 CardQuotas that use four cards each. It counts
+// the running parts and their bytes, how much is written in an hour, and the bytes of a closed day.
 func BenchmarkStore(b *testing.B) {
 	for _, queues := range []int{1000, 10_000} {
 		for _, isUsed := range []bool{true, false} {
@@ -64,11 +76,14 @@ func BenchmarkStore(b *testing.B) {
 					run(counts)
 				}
 				writes, bytes = 6*(store.writes-writes), 6*(store.bytes-bytes)
+				parts, size := store.sizes()
 				at = at.Add(24 * time.Hour)
 				run(counts)
 				for b.Loop() {
 					run(counts)
 				}
+				b.ReportMetric(float64(parts), "parts")
+				b.ReportMetric(float64(size)/1e3, "kB")
 				b.ReportMetric(float64(writes), "writes/h")
 				b.ReportMetric(float64(bytes)/1e6, "MB/h")
 				b.ReportMetric(float64(store.entryBytes)/1e3, "kB/day")
