@@ -43,7 +43,7 @@ var lossMutants = []mutant{
 
 // What preempt and Volcano's reclaim make of the price.
 var preemptPriceMutants = []mutant{
-	{"internal/scheduler/capacitycard/elasticpods.go", `int32(min(int(all), p.priceFor(job).evictionsLeft))`, `int32(min(int(all), int(all)+p.priceFor(job).evictionsLeft))`, "no more pods are elastic than the Job survives"},
+	{"internal/scheduler/capacitycard/elasticpods.go", `int32(min(int(all), p.priceFor(job).evictionsLeft))`, `int32(int(all) + 0*p.priceFor(job).evictionsLeft)`, "no more pods are elastic than the Job survives"},
 	{"internal/scheduler/capacitycard/price.go", `		case api.Releasing, api.Failed:
 `, `		case api.Failed:
 `, "an evicted pod counts before the Job controller counts it"},
@@ -53,5 +53,5 @@ var preemptPriceMutants = []mutant{
 	{"internal/scheduler/capacitycard/preempt_gang.go", ` || p.p.priceFor(job).isFailing`, ``, "a Job that fails goes as a whole"},
 	{"internal/scheduler/capacitycard/preempt.go", `, cmp.Compare(p.lossOfEviction(a, breaks), p.lossOfEviction(b, breaks)))`, `)`, "of jobs that break the one that loses least goes"},
 	{"internal/scheduler/capacitycard/evictioncost.go", `, cmp.Compare(c.loss, other.loss))`, `)`, "of gangs on several nodes the one that loses least goes"},
-	{"internal/scheduler/capacitycard/reclaimable.go", `, cmp.Compare(p.lossOfEviction(a, breaks), p.lossOfEviction(b, breaks)))`, `)`, "reclaim takes the pod of the job that loses least"},
+	{"internal/scheduler/capacitycard/reclaimable.go", `cmp.Compare(p.lossOfEviction(a, breaks), p.lossOfEviction(b, breaks))`, `cmp.Compare(p.lossOfEviction(b, breaks), p.lossOfEviction(a, breaks))`, "reclaim takes the pod of the job that loses least"},
 }
