@@ -72,9 +72,10 @@ func BenchmarkCountUnchanged(b *testing.B) {
 	}
 }
 
-// largeWaitingGang returns a gang of 10,000 waiting pods on 5,000 nodes, of which one has its place.
-func largeWaitingGang() CountInput {
-	const nodes, pods = 5_000, 10_000
+// BenchmarkWaitingGang counts a gang of 10,000 waiting pods on 5,000 nodes, of which one has its place. Measured
+// on a shared 2-core machine: 35 ms, and more than a second if each pod looks at every node.
+func BenchmarkWaitingGang(b *testing.B) {
+	const nodes, pods, most = 5_000, 10_000, 200 * time.Millisecond
 	tracker := &card.Tracker{}
 	for i := range nodes {
 		tracker.Update(builder.Node(fmt.Sprintf("h200-%04d", i)).GPUs("NVIDIA-H200", 8).Obj())
@@ -87,27 +88,6 @@ func largeWaitingGang() CountInput {
 		}
 		world.Pods = append(world.Pods, builder.Pod("lab", fmt.Sprint("w-", i)).Queue("q").Card("NVIDIA-H200").GPUs(8).Owner("batch.volcano.sh/v1alpha1", "Job", "train").Unschedulable(message).Obj())
 	}
-	return world
-}
-
-// BenchmarkWaitingGang measured on a shared 2-core machine: 35 ms, and more than a second if each pod looks at
-// every node.
-func BenchmarkWaitingGang(b *testing.B) {
-	world := largeWaitingGang()
 	CountUsage(world)
-	check.Fastest(b, 200*time.Millisecond, func() { CountUsage(world) })
-}
-
-// TestAWaitingGangDoesNotStallTheCount: its pods do not look at every node each. The limit is that of the
-// benchmark, with room for a machine with other work.
-func TestAWaitingGangDoesNotStallTheCount(t *testing.T) {
-	world := largeWaitingGang()
-	CountUsage(world)
-	fastest := time.Hour
-	for range 3 {
-		began := time.Now()
-		CountUsage(world)
-		fastest = min(fastest, time.Since(began))
-	}
-	check.That(t, fastest < 600*time.Millisecond, "a count takes %v", fastest)
+	check.Fastest(b, most, func() { CountUsage(world) })
 }
