@@ -18,7 +18,7 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-var smallest = size{nodes: 40, pods: 240, quotas: 10, cards: 4, views: 2, changes: 40, duration: 4 * time.Second, restQuotas: 20, rest: 2 * time.Second, settle: 5 * time.Second}
+var smallest = size{nodes: 40, pods: 240, quotas: 10, cards: 4, views: 2, changes: 40, duration: 4 * time.Second, restQuotas: 20, rest: 2 * time.Second, lowerings: 2, settle: 5 * time.Second}
 
 // TestGangsOfTheSmallBenchmarkWait: some gangs wait by plan, in models in which others hold cards. All
 // others get their cards, in any order.
@@ -53,6 +53,7 @@ func TestSmallBenchmark(t *testing.T) {
 	check.That(t, r.load.cpu > 0 && r.load.written > 0 && r.load.peak > 10<<20 && r.afterRest.resident > 0, "usage %+v, at rest %+v", r.load, r.afterRest)
 	check.That(t, r.writes["PATCH cardquotas/status"] > 0 && countWrites(r.writes) > 0, "writes %v", r.writes)
 	check.Equal(t, "writes at rest", 0, countWrites(r.restWrites))
+	check.That(t, len(r.lowered) == smallest.lowerings && r.lowered[0] > 0, "lowered quotas %v", r.lowered)
 	check.That(t, len(r.scrapes) > 0 && r.scrapes[0].series > 0, "scrapes %v, failed %v", r.scrapes, r.unreadable)
 	out.Reset()
 	r.size.changes = 1
@@ -178,6 +179,9 @@ func TestExceededLimitsFail(t *testing.T) {
 		"differ from":     func(r *report) { r.wrong = []string{"x"} },
 		"writes at rest": func(r *report) {
 			r.restTime, r.restWrites = time.Second, map[string]int{"PATCH queues": 1, "PATCH configmaps": 2}
+		},
+		"a quota of 0": func(r *report) {
+			r.restTime, r.lowered = time.Second, []time.Duration{time.Millisecond, maxLowered + 1}
 		},
 		"longest of 1": func(r *report) { r.scrapes = []scrape{{took: 11 * time.Second}} },
 		"scrapes that failed": func(r *report) {

@@ -2,7 +2,7 @@
 // time, writes, and how late the status of its objects is.
 //
 //	bench-operator [-nodes 5000] [-pods 50000] [-quotas 1000] [-cards 20] [-views 1] [-changes 50]
-//	               [-duration 3m] [-rest-quotas 10000] [-rest 2m] [-profile DIR]
+//	               [-duration 3m] [-rest-quotas 10000] [-rest 2m] [-lowerings 30] [-profile DIR]
 //
 // It starts etcd and an API server, fills them, and runs the operator with the rights of its
 // ServiceAccount. There is no scheduler: the benchmark creates, binds and deletes pods itself. It
@@ -40,6 +40,8 @@ type size struct {
 	// restQuotas is how many CardQuotas there are while nothing changes, during rest.
 	restQuotas int
 	rest       time.Duration
+	// lowerings is how many of them are lowered to 0 afterwards, one after the other.
+	lowerings int
 	// settle is how long the operator must have written nothing to be at rest: longer than it delays
 	// any status.
 	settle time.Duration
@@ -58,7 +60,8 @@ func main() {
 	flag.DurationVar(&s.duration, "duration", 3*time.Minute, "how long pods change")
 	flag.IntVar(&s.restQuotas, "rest-quotas", 10_000, "number of CardQuotas at rest; 0 leaves this part out")
 	flag.DurationVar(&s.rest, "rest", 2*time.Minute, "how long nothing changes")
-	flag.StringVar(&s.profiles, "profile", "", "`folder` for profiles of the operator: of its start, under load and at rest")
+	flag.IntVar(&s.lowerings, "lowerings", 30, "number of quotas that are lowered afterwards, while the cards of a node change")
+	flag.StringVar(&s.profiles, "profile", "", "`folder` for profiles of the operator: of its start, under load, at rest and while quotas are lowered")
 	debug.SetGCPercent(400) // the benchmark shares its processors with what it measures
 	harness.RunMain("bench-operator", func(ctx context.Context) error {
 		r, err := measureOperator(ctx, s, os.Stdout)
@@ -101,7 +104,9 @@ func measureOperator(ctx context.Context, s size, out io.Writer) (r *report, err
 	}
 	err = e.measureLoad(ctx, r)
 	if err == nil && s.restQuotas > 0 {
-		err = e.measureRest(ctx, r)
+		if err = e.measureRest(ctx, r); err == nil && s.lowerings > 0 {
+			err = e.measureLowered(ctx, r)
+		}
 	}
 	r.scrapes, r.unreadable = e.scraper.stop()
 	return r, err

@@ -21,6 +21,8 @@ const (
 	maxRestCores = 0.05
 	// maxLag is how late a status may be. A LocalCardQuota is written once in ten seconds.
 	maxLag, maxViewLag = 5 * time.Second, 15 * time.Second
+	// maxLowered is how late a quota of 0 may be on its Queue.
+	maxLowered = time.Second
 	// minChanges is the part of the wanted changes without which the measurement says nothing.
 	minChanges = 0.9
 	// maxScrape is the time after which Prometheus gives up, unless it is configured otherwise.
@@ -48,6 +50,9 @@ type report struct {
 	restTime          time.Duration
 	atRest, afterRest usage
 	restWrites        map[string]int
+
+	// lowered is how long each lowered quota took until it was on its Queue.
+	lowered []time.Duration
 
 	// scrapes are what it cost to read the operator's metrics since its start, unreadable the reads
 	// that failed.
@@ -98,12 +103,15 @@ func (r *report) rows() []row {
 	}
 	cores = r.atRest.cpu / r.restTime.Seconds()
 	needless := countWrites(r.restWrites)
-	return append(rows,
+	rows = append(rows,
 		row{fmt.Sprintf("CPU with %d CardQuotas at rest", r.size.restQuotas), fmt.Sprintf("%.3f cores", cores), fmt.Sprintf("%.3f cores", maxRestCores), cores > maxRestCores},
 		row{what: "memory at rest (RSS)", figure: mebibytes(r.afterRest.resident)},
 		row{what: "memory at most (RSS), with all CardQuotas", figure: mebibytes(r.afterRest.peak)},
 		row{what: "bytes that the operator writes at rest", figure: fmt.Sprintf("%.1f KiB/s", float64(r.atRest.written)/1024/r.restTime.Seconds())},
 		row{"writes at rest but Leases and card-seconds", fmt.Sprint(needless), "0", needless > 0})
+	most := harness.Quantile(r.lowered, 1)
+	return append(rows, row{fmt.Sprintf("a quota of 0 is on its Queue while a node flaps, p50 and max of %d", len(r.lowered)),
+		fmt.Sprintf("%d ms, %d ms", harness.Quantile(r.lowered, 0.5).Milliseconds(), most.Milliseconds()), harness.FormatSeconds(maxLowered), most > maxLowered})
 }
 
 // scrapeRows returns the figures of the scrapes.
