@@ -20,27 +20,31 @@ import (
 	"cardquota.dev/operator/internal/cli/versions"
 	"cardquota.dev/operator/internal/cli/whatifview"
 	"cardquota.dev/operator/internal/testing/check"
-	"cardquota.dev/operator/internal/testing/fakeprometheus"
 )
 
 var page = filepath.Join("..", "..", "docs", "kubectl.md")
 
-// shown is the cluster of each command whose output docs/kubectl.md shows.
-var shown = map[string]struct {
+// shownCluster is what a command reads.
+type shownCluster struct {
 	objects   []client.Object
 	intercept interceptor.Funcs
-}{
-	"top":                         {objects: flatQuotas()},
-	"top institute":               {objects: treeQuotas()},
-	"why train-0 -n lab":          {objects: waitingCluster()},
-	"whatif -n lab -f serve.yaml": {objects: sharedFleet()},
-	"whatif -n lab -f serve.yaml --quota chat:NVIDIA-H200=4": {objects: sharedFleet()},
-	"inventory":         {objects: fleet()},
-	"inventory --nodes": {objects: fleet()},
-	"doctor":            {usedCluster(), notInstalled(&v1alpha1.CardQuotaList{})},
-	"import":            {objects: usedCluster()},
-	"report --month 2026-10 --prices prices.yaml": {},
-	"version": {objects: []client.Object{deployment("cardquota-manager", "cardquota-manager:v0.2.0"), policyOf("v0.2.0")}},
+}
+
+// shownClusters are the clusters of all commands whose output docs/kubectl.md shows.
+func shownClusters(t *testing.T) map[string]shownCluster {
+	return map[string]shownCluster{
+		"top":                         {objects: flatQuotas()},
+		"top institute":               {objects: treeQuotas()},
+		"why train-0 -n lab":          {objects: waitingCluster()},
+		"whatif -n lab -f serve.yaml": {objects: sharedFleet()},
+		"whatif -n lab -f serve.yaml --quota chat:NVIDIA-H200=4": {objects: sharedFleet()},
+		"inventory":         {objects: fleet()},
+		"inventory --nodes": {objects: fleet()},
+		"doctor":            {usedCluster(), notInstalled(&v1alpha1.CardQuotaList{})},
+		"import":            {objects: usedCluster()},
+		"report --month 2026-10 --prices prices.yaml": {objects: storedSums(t)},
+		"version": {objects: []client.Object{deployment("cardquota-manager", "cardquota-manager:v0.2.0"), policyOf("v0.2.0")}},
+	}
 }
 
 const consolePrompt = "```console\n$ kubectl cardquota "
@@ -50,13 +54,12 @@ const consolePrompt = "```console\n$ kubectl cardquota "
 func TestThePageShowsWhatTheCommandsPrint(t *testing.T) {
 	defer func(version string) { build.Version = version }(build.Version)
 	build.Version = "v0.2.0"
-	t.Setenv(prometheusVariable, fakeprometheus.Start(t, usedCards()))
 	files := strings.NewReplacer("serve.yaml", filepath.Join("testdata", "serve.yaml"), "prices.yaml", filepath.Join("testdata", "prices.yaml"))
 	text, err := os.ReadFile(page)
 	check.NoError(t, err)
 	blocks := strings.Split(string(text), consolePrompt)
 	want := blocks[0]
-	seen := map[string]bool{}
+	shown, seen := shownClusters(t), map[string]bool{}
 	for _, block := range blocks[1:] {
 		command, rest, _ := strings.Cut(block, "\n")
 		_, after, ok := strings.Cut("\n"+rest, "\n```\n")

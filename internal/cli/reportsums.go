@@ -13,15 +13,11 @@ import (
 
 	"cardquota.dev/operator/internal/cardseconds"
 	"cardquota.dev/operator/internal/cli/bill"
-	"cardquota.dev/operator/internal/cli/carduse"
 	"cardquota.dev/operator/internal/cli/output"
 )
 
 // readSums fills a report with the sums that the operator stores, of a month or of whole days.
 func (p *program) readSums(ctx context.Context, options reportOptions, in *bill.Input) error {
-	if len(options.matchers) > 0 {
-		return errors.New("--match selects series of Prometheus: write --prometheus or --service, too")
-	}
 	c, err := p.connect()
 	if err != nil {
 		return err
@@ -40,25 +36,21 @@ func (p *program) readSums(ctx context.Context, options reportOptions, in *bill.
 		return err
 	}
 
-	in.Use = carduse.Use{CardSeconds: map[cardseconds.Series]carduse.Milli{}, HasSamples: true}
+	in.Used = map[cardseconds.Series]cardseconds.Milli{}
 	for _, period := range periods.list {
 		sums, err := stored.Sums(period)
 		if err != nil {
 			return fmt.Errorf("the sums of %s cannot be read: %w", period, err)
 		}
 		for series, amount := range sums {
-			in.Use.CardSeconds[series] += carduse.Milli(amount)
+			in.Used[series] += amount
 		}
 	}
-	for tenant := range stored.Tenants() { // one that used nothing is not misspelt
-		in.Use.CardSeconds[cardseconds.Series{Tenant: tenant}] += 0
-	}
-	in.Window = carduse.Window{From: periods.first.Begin(zone), To: periods.end.Begin(zone)}
-	if in.Window.To.After(coverage.CountedUntil) {
-		in.Window.To = coverage.CountedUntil.In(zone).Truncate(time.Second)
-	}
-	if coverage.Since.After(in.Window.From) {
-		in.Notes = append(in.Notes, fmt.Sprintf("The operator sums up days and months since %s. What was used before that is not in this report.", coverage.Since.In(zone).Format(time.RFC3339)))
+	in.From, in.To = periods.first.Begin(zone), periods.end.Begin(zone)
+	in.Since, in.CountedUntil = coverage.Since, coverage.CountedUntil
+	in.Known = stored.Tenants()
+	for series := range in.Used { // idle for a week, so only entries have it
+		in.Known[series.Tenant] = true
 	}
 	return nil
 }
@@ -95,6 +87,9 @@ func readStoredSums(ctx context.Context, c client.Client, namespace string) (*ca
 	}
 	return stored, nil
 }
+
+// maxReportDays is how many days are stored, if there is room.
+const maxReportDays = 400
 
 // reportPeriods are the days or months of a report.
 type reportPeriods struct {
@@ -149,8 +144,8 @@ func (r reportPeriods) check(today, dropped cardseconds.Period) (reportPeriods, 
 		return r, fmt.Errorf("the time from %s on lies in the future", r.first)
 	case r.first >= r.end:
 		return r, fmt.Errorf("the time is empty: it begins with %s and ends before %s", r.first, r.end)
-	case r.first.Add(carduse.MaxDays) < r.end:
-		return r, fmt.Errorf("the time has more than %d days: ask for each year", carduse.MaxDays)
+	case r.first.Add(maxReportDays) < r.end:
+		return r, fmt.Errorf("the time has more than %d days: ask for each year", maxReportDays)
 	case !isWhole && r.first <= dropped:
 		return r, fmt.Errorf("the days until %s are stored no more: ask for whole months, such as --month %s", dropped, r.first.Month())
 	}

@@ -105,9 +105,6 @@ var Day = []Scene{
 	},
 }
 
-// morningScenes is the number of the day's scenes until all queues have used cards.
-const morningScenes = 3
-
 // Handover is played after the day: the operator stops, and another replica leads that does not
 // count.
 var Handover = []Scene{
@@ -139,7 +136,9 @@ func writePolicy(ctx context.Context, e *Env) error {
 		return err
 	}
 	e.bypass.began = time.Now()
-	return e.create(ctx, builder.ServiceTypePolicy().Obj())
+	policy := builder.ServiceTypePolicy().Obj()
+	policy.Spec.BillingTimeZone = e.zone.String()
+	return e.create(ctx, policy)
 }
 
 // startTraining starts the scheduler, training on all H200, more pods than the quota of one queue,

@@ -53,6 +53,8 @@ type Env struct {
 
 	cluster  *cluster.Cluster
 	programs *deployment.Deployment
+	// zone is where days are billed. It is about noon there.
+	zone *time.Location
 	// bypass is when the pod began and ended that bypasses the scheduler.
 	bypass struct{ began, ended time.Time }
 }
@@ -60,6 +62,10 @@ type Env struct {
 // Start starts a cluster, Prometheus and the operator. The day starts the scheduler.
 func Start(ctx context.Context, interval time.Duration) (e *Env, err error) {
 	e = &Env{}
+	// POSIX names the hours west of Greenwich.
+	if e.zone, err = time.LoadLocation(fmt.Sprintf("Etc/GMT%+d", time.Now().UTC().Hour()-12)); err != nil {
+		return nil, err
+	}
 	if e.Root, err = cluster.ModuleRoot(); err != nil {
 		return nil, err
 	}

@@ -36,8 +36,6 @@ var ErrNoPrometheus = errors.New("no Prometheus, which make prometheus takes fro
 // Prometheus is a running Prometheus.
 type Prometheus struct {
 	prometheusv1.API
-	// URL is its address.
-	URL string
 	// Interval is the time between two scrapes and between two evaluations of the alerts.
 	Interval time.Duration
 }
@@ -87,12 +85,11 @@ func startPrometheus(ctx context.Context, c *cluster.Cluster, program string, s 
 	if err != nil {
 		return nil, err
 	}
-	url := "http://" + address
-	client, err := api.NewClient(api.Config{Address: url})
+	client, err := api.NewClient(api.Config{Address: "http://" + address})
 	if err != nil {
 		return nil, fmt.Errorf("prometheus: %w", err)
 	}
-	return &Prometheus{API: prometheusv1.NewAPI(client), URL: url, Interval: s.interval}, nil
+	return &Prometheus{API: prometheusv1.NewAPI(client), Interval: s.interval}, nil
 }
 
 // configuration returns Prometheus' configuration. TLS and the token are those of the

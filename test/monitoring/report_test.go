@@ -13,10 +13,14 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"cardquota.dev/operator/internal/cardseconds"
 	"cardquota.dev/operator/internal/cli"
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/test/deployment"
 )
 
 // prices are those of the bill: training pays less, and one tenant has a price of his own.
@@ -32,32 +36,49 @@ prices:
 var priceOf = map[string]string{pretrain: "21.333", vision: "3", ranker: "42.5", speech: "4.25", "": "3"}
 
 // billed is a queue's line of a bill.
-type billed struct{ tenant, serviceType, card, seconds, hours, price, amount string }
+type billed struct{ tenant, namespace, serviceType, card, seconds, hours, price, amount string }
 
-// checkReport runs kubectl cardquota report on the day, and compares what it bills for each queue with
-// the used cards at each scrape. times are those of bills that begin before the first sample, and that add
-// up.
-func (e *Env) checkReport(t *testing.T, times []time.Time, end time.Time) {
+// dayBill is a bill of the day so far.
+type dayBill struct {
+	lines map[string]billed
+	// until is until when it is counted.
+	until time.Time
+}
+
+// checkReport compares what kubectl cardquota report bills with the used cards at each scrape, and with the
+// times of the pod without a queue.
+func (e *Env) checkReport(t *testing.T) dayBill {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "prices.yaml")
-	check.NoError(t, os.WriteFile(file, []byte(prices), 0o600))
-	whole := e.billQueues(t, file, times[0], end)
-	check.Equal(t, "billed queues", len(priceOf), len(whole))
-	for queue, line := range whole {
+	bill := e.billDay(t)
+	check.Equal(t, "billed queues", len(priceOf), len(bill.lines))
+	for queue, line := range bill.lines {
 		want, slack := e.bypassed()
 		if queue != "" {
-			want, slack = e.usedUntil(t, fmt.Sprintf("queue=%q", queue), end)
+			want, slack = e.usedUntil(t, fmt.Sprintf("queue=%q", queue), bill.until)
 		}
 		got := number(t, line.seconds)
-		t.Logf("%s: billed %.0f card-seconds, by scrapes %.0f, for %s EUR", queue, got, want, line.amount)
-		check.That(t, want > 0 && math.Abs(got-want) <= slack, "%s: billed %.0f card-seconds, by scrapes %.0f", queue, got, want)
+		t.Logf("%q: billed %.0f card-seconds, by scrapes %.0f, for %s EUR", queue, got, want, line.amount)
+		check.That(t, want > 0 && math.Abs(got-want) <= slack, "%q: billed %.0f card-seconds, by scrapes %.0f", queue, got, want)
+		check.Equal(t, fmt.Sprintf("whether %q is billed by namespace", queue), queue == "", line.namespace == namespace)
+
 		hours, price := exact(t, line.hours), exact(t, line.price)
 		check.Equal(t, "price for "+queue, exact(t, priceOf[queue]).FloatString(3), price.FloatString(3))
 		check.Equal(t, "card-hours of "+queue, new(big.Rat).Quo(exact(t, line.seconds), big.NewRat(3600, 1)).FloatString(3), line.hours)
 		check.Equal(t, "amount of "+queue, new(big.Rat).Mul(hours, price).FloatString(2), line.amount)
 	}
-	e.checkParts(t, file, times[1], times[2], end)
-	e.checkTable(t, file, whole, times[0], end)
+	return bill
+}
+
+// checkGrowth compares two bills of a time in which each queue used the same cards all the time. All of it is
+// billed, to the millisecond, although for a part of the time no operator led.
+func checkGrowth(t *testing.T, before, after dayBill) {
+	t.Helper()
+	passed := after.until.Sub(before.until).Milliseconds()
+	check.That(t, passed > 0, "no time passed since %s", before.until)
+	for queue, cards := range map[string]int64{pretrain: pretrainQuota, vision: visionQuota, speech: speechQuota, ranker: 0, "": 0} {
+		grown := new(big.Rat).Sub(exact(t, after.lines[queue].seconds), exact(t, before.lines[queue].seconds))
+		check.Equal(t, fmt.Sprintf("card-seconds of %q in %d ms", queue, passed), big.NewRat(cards*passed, 1000).FloatString(3), grown.FloatString(3))
+	}
 }
 
 // bypassed returns the card-seconds of the pod without a queue, by its times. A count may be two seconds late.
@@ -65,36 +86,18 @@ func (e *Env) bypassed() (want, slack float64) {
 	return bypassCards * e.bypass.ended.Sub(e.bypass.began).Seconds(), bypassCards * 2
 }
 
-// checkParts compares a bill with those of its two parts, which add up.
-func (e *Env) checkParts(t *testing.T, file string, from, between, to time.Time) {
+// checkTable compares the table of a month, in which each queue has one row, with a bill of its only day.
+func (e *Env) checkTable(t *testing.T, whole dayBill) {
 	t.Helper()
-	sums := map[string]*big.Rat{}
-	for _, part := range [][2]time.Time{{from, between}, {between, to}} {
-		for queue, line := range e.billQueues(t, file, part[0], part[1]) {
-			if sums[queue] == nil {
-				sums[queue] = new(big.Rat)
-			}
-			sums[queue].Add(sums[queue], exact(t, line.seconds))
-		}
-	}
-	for queue, line := range e.billQueues(t, file, from, to) {
-		sum := sums[queue]
-		check.Must(t, sum != nil, "no part of the day bills %s", queue)
-		check.Equal(t, "card-seconds of "+queue+" by parts", exact(t, line.seconds).FloatString(3), sum.FloatString(3))
-	}
-}
-
-// checkTable compares the table, in which each queue has one row, with the lines of the csv.
-func (e *Env) checkTable(t *testing.T, file string, whole map[string]billed, from, to time.Time) {
-	t.Helper()
-	table, hours, amounts := e.report(t, file, from, to, "-o", "wide"), new(big.Rat), new(big.Rat)
+	table, hours, amounts := e.report(t, "-o", "wide"), new(big.Rat), new(big.Rat)
 	rows := map[string]bool{}
 	for line := range strings.Lines(table) {
 		rows[strings.Join(strings.Fields(line), " ")] = true
 	}
-	for queue, line := range whole { // each tenant has one queue of a card and a service type
-		want := strings.Join([]string{cmp.Or(line.tenant, "-"), line.serviceType, line.card, line.hours, line.price, line.amount}, " ")
-		check.That(t, rows[want], "the table has no row %q of %s:\n%s", want, queue, table)
+	for queue, line := range whole.lines { // each tenant has one queue of a card and a service type
+		owner := cmp.Or(line.tenant, "namespace/"+line.namespace)
+		want := strings.Join([]string{owner, line.serviceType, line.card, line.hours, line.price, line.amount}, " ")
+		check.That(t, rows[want], "the table has no row %q of %q:\n%s", want, queue, table)
 		hours.Add(hours, exact(t, line.hours))
 		amounts.Add(amounts, exact(t, line.amount))
 	}
@@ -102,10 +105,33 @@ func (e *Env) checkTable(t *testing.T, file string, whole map[string]billed, fro
 	check.That(t, rows[total], "the table has no row %q:\n%s", total, table)
 }
 
-// billQueues returns the lines of a report as csv, by queue.
-func (e *Env) billQueues(t *testing.T, file string, from, to time.Time) map[string]billed {
+// billDay returns the bill of the day so far.
+func (e *Env) billDay(t *testing.T) (bill dayBill) {
 	t.Helper()
-	lines, err := csv.NewReader(strings.NewReader(e.report(t, file, from, to, "--by", "queue", "-o", "csv"))).ReadAll()
+	day := cardseconds.DayOf(time.Now().In(e.zone))
+	for {
+		bill.until = e.countedUntil(t)
+		bill.lines = billedLines(t, e.report(t, "--from", string(day), "--to", string(day.Add(1)), "--by", "queue", "-o", "csv"))
+		if e.countedUntil(t).Equal(bill.until) { // the operator has stored nothing meanwhile
+			return bill
+		}
+	}
+}
+
+// countedUntil returns until when the stored sums are counted.
+func (e *Env) countedUntil(t *testing.T) time.Time {
+	t.Helper()
+	bills := &corev1.ConfigMap{}
+	check.NoError(t, e.Get(t.Context(), client.ObjectKey{Namespace: deployment.Namespace, Name: cardseconds.ConfigMapName(0)}, bills))
+	running, err := cardseconds.ParseRunning(bills.Data[cardseconds.TextKey])
+	check.NoError(t, err)
+	return running.Header.CountedUntil
+}
+
+// billedLines returns the lines of a report as csv, by queue.
+func billedLines(t *testing.T, text string) map[string]billed {
+	t.Helper()
+	lines, err := csv.NewReader(strings.NewReader(text)).ReadAll()
 	check.NoError(t, err)
 	column := map[string]int{}
 	for i, name := range lines[0] {
@@ -114,21 +140,21 @@ func (e *Env) billQueues(t *testing.T, file string, from, to time.Time) map[stri
 	bills := map[string]billed{}
 	for _, line := range lines[1:] {
 		of := func(name string) string { return line[column[name]] }
-		bills[of("queue")] = billed{of("tenant"), of("service_type"), of("card"), of("card_seconds"), of("card_hours"), of("per_card_hour"), of("amount")}
+		bills[of("queue")] = billed{
+			of("tenant"), of("namespace"), of("service_type"), of("card"), of("card_seconds"), of("card_hours"), of("per_card_hour"), of("amount"),
+		}
 	}
 	return bills
 }
 
 // report runs kubectl cardquota report.
-func (e *Env) report(t *testing.T, file string, from, to time.Time, args ...string) string {
+func (e *Env) report(t *testing.T, args ...string) string {
 	t.Helper()
+	file := filepath.Join(t.TempDir(), "prices.yaml")
+	check.NoError(t, os.WriteFile(file, []byte(prices), 0o600))
 	var out, errOut bytes.Buffer
 	streams := genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &errOut}
-	all := append([]string{
-		"kubectl-cardquota", "report", "--prometheus", e.Prometheus.URL, "--prices", file,
-		"--from", from.UTC().Format(time.RFC3339), "--to", to.UTC().Format(time.RFC3339),
-	}, args...)
-	code := cli.Run(t.Context(), all, streams, nil)
+	code := cli.Run(t.Context(), append([]string{"kubectl-cardquota", "report", "--kubeconfig", e.cluster.Kubeconfig(), "--prices", file}, args...), streams, nil)
 	check.Must(t, code == 0, "%v: exit code %d: %s", args, code, errOut.String())
 	return out.String()
 }

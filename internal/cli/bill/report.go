@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"cardquota.dev/operator/internal/cardseconds"
-	"cardquota.dev/operator/internal/cli/carduse"
 	"cardquota.dev/operator/internal/cli/output"
 )
 
@@ -40,12 +39,10 @@ type Document struct {
 	GroupedBy Grouping `json:"groupedBy"`
 	// Currency is that of the prices. It is empty without prices.
 	Currency string `json:"currency,omitempty"`
-	// Items are sorted by tenant, project, queue, service type and card.
+	// Items are sorted by tenant, project, queue, namespace, service type and card.
 	Items []Row `json:"items"`
 	// Total has the sums of the rounded numbers of all items.
 	Total Total `json:"total"`
-	// Gaps are times without samples.
-	Gaps []carduse.Gap `json:"gaps,omitempty"`
 	// Notes say what the report lacks.
 	Notes []string `json:"notes,omitempty"`
 	// isKnown reports whether an empty report means that no card was used.
@@ -54,9 +51,11 @@ type Document struct {
 
 // Row is what is used of a card. All numbers are decimals in a text, so that none is changed.
 type Row struct {
-	Tenant      string `json:"tenant"`
-	Project     string `json:"project,omitempty"`
-	Queue       string `json:"queue,omitempty"`
+	Tenant  string `json:"tenant"`
+	Project string `json:"project,omitempty"`
+	Queue   string `json:"queue,omitempty"`
+	// Namespace is that of pods without a queue, which have no tenant. It is empty for all others.
+	Namespace   string `json:"namespace,omitempty"`
 	ServiceType string `json:"serviceType"`
 	Card        string `json:"card"`
 	// CardSeconds are cards × seconds, and CardHours are rounded to three decimals.
@@ -77,14 +76,19 @@ type Total struct {
 
 // Input is what a report is made from.
 type Input struct {
-	Window  carduse.Window
-	Use     carduse.Use
-	By      Grouping
+	// From and To are the time that the user asks for.
+	From, To time.Time
+	// Since is when the operator began to sum up days and months, and CountedUntil until when it did. Both
+	// are zero if it has stored no sums.
+	Since, CountedUntil time.Time
+	// Used are the card-seconds in this time.
+	Used map[cardseconds.Series]cardseconds.Milli
+	By   Grouping
+	// Tenants are those to show, all if there are none. Known are all tenants that have sums.
 	Tenants []string
+	Known   map[string]bool
 	// Prices may be nil.
 	Prices *Prices
-	// Notes say what the numbers lack.
-	Notes []string
 }
 
 const hourDecimals = 3
@@ -94,7 +98,7 @@ var milliPerHour = big.NewRat(3600*1000, 1)
 // NewDocument returns the report.
 func NewDocument(in Input) Document {
 	d := Document{
-		TypeMeta: output.NewTypeMeta("CardBill"), From: in.Window.From, To: in.Window.To, GroupedBy: in.By, Items: []Row{}, Gaps: in.Use.Gaps,
+		TypeMeta: output.NewTypeMeta("CardBill"), From: in.From, To: in.countedEnd(), GroupedBy: in.By, Items: []Row{},
 	}
 	sums := in.sumRows()
 	totalHours, totalAmount := new(big.Rat), new(big.Rat)
@@ -103,7 +107,7 @@ func NewDocument(in Input) Document {
 		milli := sums[series]
 		hours := roundTo(new(big.Rat).Quo(new(big.Rat).SetInt64(int64(milli)), milliPerHour), hourDecimals)
 		row := Row{
-			Tenant: series.Tenant, Project: series.Project, Queue: series.Queue, ServiceType: series.ServiceType, Card: series.Card,
+			Tenant: series.Tenant, Project: series.Project, Queue: series.Queue, Namespace: series.Namespace, ServiceType: series.ServiceType, Card: series.Card,
 			CardSeconds: trimZeros(big.NewRat(int64(milli), 1000).FloatString(3)), CardHours: hours.FloatString(hourDecimals),
 		}
 		totalHours.Add(totalHours, hours)
@@ -131,19 +135,47 @@ func NewDocument(in Input) Document {
 			d.Notes = append(d.Notes, in.Prices.unusedNotes(used)...)
 		}
 	}
-	d.isKnown = !in.knowsNothing()
-	if unknown := in.unknownTenants(); d.isKnown && len(unknown) > 0 {
-		d.isKnown = len(unknown) < len(in.Tenants)
+	d.Notes = append(d.Notes, in.coverageNotes()...)
+	unknown := in.unknownTenants()
+	if len(unknown) > 0 {
 		d.Notes = append(d.Notes, "There is no sum of tenant "+strings.Join(unknown, ", ")+" in this time. Check how --tenant is written.")
 	}
-	d.Notes = append(append(d.Notes, in.Notes...), in.sampleNotes()...)
+	isCounted := d.From.Before(d.To) && in.Since.Before(d.To)
+	d.isKnown = isCounted && (len(in.Tenants) == 0 || len(unknown) < len(in.Tenants))
 	return d
 }
 
+// countedEnd returns the end of what was counted of the time.
+func (in Input) countedEnd() time.Time {
+	switch {
+	case in.CountedUntil.After(in.To):
+		return in.To
+	case in.CountedUntil.After(in.From):
+		return in.CountedUntil.In(in.From.Location()).Truncate(time.Second)
+	default:
+		return in.From
+	}
+}
+
+// coverageNotes say which part of the time was not counted.
+func (in Input) coverageNotes() []string {
+	since, until := in.Since.In(in.From.Location()), in.CountedUntil.In(in.From.Location())
+	switch {
+	case in.Since.IsZero():
+		return []string{"The operator has stored no sums yet. It does so when the first card is used."}
+	case in.Since.After(in.From):
+		return []string{fmt.Sprintf("The operator sums up days and months since %s. What was used before that is not in this report.", formatTime(since))}
+	case in.CountedUntil.Before(in.From):
+		return []string{fmt.Sprintf("The operator has counted until %s only. kubectl cardquota doctor finds out why.", formatTime(until))}
+	default:
+		return nil
+	}
+}
+
 // sumRows sums up what belongs into one row. Rows without use are left out.
-func (in Input) sumRows() map[cardseconds.Series]carduse.Milli {
-	sums := map[cardseconds.Series]carduse.Milli{}
-	for series, milli := range in.Use.CardSeconds {
+func (in Input) sumRows() map[cardseconds.Series]cardseconds.Milli {
+	sums := map[cardseconds.Series]cardseconds.Milli{}
+	for series, milli := range in.Used {
 		if len(in.Tenants) > 0 && !slices.Contains(in.Tenants, series.Tenant) || milli == 0 {
 			continue
 		}
@@ -153,7 +185,6 @@ func (in Input) sumRows() map[cardseconds.Series]carduse.Milli {
 		if in.By == ByTenant {
 			series.Project = ""
 		}
-		series.Namespace = ""
 		sums[series] += milli
 	}
 	return sums
@@ -161,7 +192,7 @@ func (in Input) sumRows() map[cardseconds.Series]carduse.Milli {
 
 func compareSeries(a, b cardseconds.Series) int {
 	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Project, b.Project), cmp.Compare(a.Queue, b.Queue),
-		cmp.Compare(a.ServiceType, b.ServiceType), cmp.Compare(a.Card, b.Card))
+		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.ServiceType, b.ServiceType), cmp.Compare(a.Card, b.Card))
 }
 
 // roundTo rounds half away from zero.
@@ -209,58 +240,11 @@ func (p *Prices) unusedNotes(used map[int]bool) []string {
 	return []string{"Nothing was used at the price of " + strings.Join(unused, ", ") + "."}
 }
 
-// maxGaps is how many gaps the notes name.
-const maxGaps = 5
-
-// sampleNotes say of which time Prometheus lacks samples, and what that means.
-func (in Input) sampleNotes() []string {
-	if in.knowsNothing() {
-		return []string{"Prometheus has no samples of this time, so nothing is known: either it did not scrape the operator, or no card had been used for seven days."}
-	}
-	var notes []string
-	gaps := in.Use.Gaps
-	if first := in.Use.FirstSample; !first.IsZero() {
-		if len(gaps) > 0 && gaps[0].From.Equal(in.Window.From) {
-			first, gaps = gaps[0].To, gaps[1:]
-		}
-		notes = append(notes, fmt.Sprintf("Prometheus has no samples before %s. What was used before that is not in this report.", formatTime(first)))
-	}
-	var times []string
-	for _, gap := range gaps {
-		switch {
-		case gap.To.Equal(in.Window.To):
-			notes = append(notes, fmt.Sprintf("Prometheus has no samples after %s. What was used since then is not in this report.", formatTime(gap.From)))
-		case gap.From.Equal(in.Window.From):
-			notes = append(notes, fmt.Sprintf("Prometheus has no samples of the time before %s. What was used since the last sample before --from is in this report.", formatTime(gap.To)))
-		default:
-			times = append(times, formatTime(gap.From)+" to "+formatTime(gap.To))
-		}
-	}
-	if more := len(times) - maxGaps; more == 1 {
-		times = append(times[:maxGaps], "1 more time")
-	} else if more > 1 {
-		times = append(times[:maxGaps], fmt.Sprintf("%d more times", more))
-	}
-	if len(times) > 0 {
-		notes = append(notes, "Prometheus has no samples of "+strings.Join(times, ", ")+". What was used then is in the next sample, but while no operator led, nothing was counted.")
-	}
-	return notes
-}
-
-// knowsNothing reports whether there is no sample in the whole window.
-func (in Input) knowsNothing() bool {
-	return slices.Contains(in.Use.Gaps, carduse.Gap(in.Window))
-}
-
-// unknownTenants returns the tenants that no series has: one may be misspelt.
+// unknownTenants returns the tenants that have no sums: one may be misspelt.
 func (in Input) unknownTenants() []string {
-	known := map[string]bool{}
-	for series := range in.Use.CardSeconds {
-		known[series.Tenant] = true
-	}
 	var unknown []string
 	for _, tenant := range in.Tenants {
-		if !known[tenant] {
+		if !in.Known[tenant] {
 			unknown = append(unknown, fmt.Sprintf("%.63q", tenant))
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"pgregory.net/rapid"
 
 	"cardquota.dev/operator/internal/cardseconds"
-	"cardquota.dev/operator/internal/cli/carduse"
 	"cardquota.dev/operator/internal/cli/output"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/seed"
@@ -22,12 +21,16 @@ var begin = time.Date(2026, 10, 1, 0, 0, 0, 0, time.UTC)
 
 func hours(h float64) time.Time { return begin.Add(time.Duration(h * float64(time.Hour))) }
 
-func used(milli int64, labels ...string) (cardseconds.Series, carduse.Milli) {
-	return cardseconds.Series{Tenant: labels[0], Project: labels[1], Queue: labels[2], ServiceType: labels[3], Card: labels[4]}, carduse.Milli(milli)
+func used(milli int64, labels ...string) (cardseconds.Series, cardseconds.Milli) {
+	return cardseconds.Series{Tenant: labels[0], Project: labels[1], Queue: labels[2], ServiceType: labels[3], Card: labels[4]}, cardseconds.Milli(milli)
 }
 
-func inputOf(use map[cardseconds.Series]carduse.Milli) Input {
-	return Input{Window: carduse.Window{From: begin, To: hours(48)}, Use: carduse.Use{CardSeconds: use, HasSamples: true}, By: ByTenant}
+func inputOf(use map[cardseconds.Series]cardseconds.Milli) Input {
+	in := Input{From: begin, To: hours(48), Since: hours(-100), CountedUntil: hours(100), Used: use, By: ByTenant, Known: map[string]bool{}}
+	for series := range use {
+		in.Known[series.Tenant] = true
+	}
+	return in
 }
 
 // decimalOf parses digits without floats: hundred is how many decimals they have at least.
@@ -46,11 +49,11 @@ func TestAmountsAreExact(t *testing.T) {
 		price := rapid.StringMatching(`[0-9]{1,4}\.[0-9]{9}`).Draw(t, "price")
 		prices, err := ParsePrices([]byte(fmt.Sprintf("currency: EUR\ndecimals: %d\nprices: [{card: A, perCardHour: %s}]", decimals, price)))
 		check.NoError(t, err)
-		in := inputOf(map[cardseconds.Series]carduse.Milli{})
+		in := inputOf(map[cardseconds.Series]cardseconds.Milli{})
 		in.Prices, in.By = prices, ByQueue
 		for i := range rapid.IntRange(1, 8).Draw(t, "rows") {
 			series, milli := used(rapid.Int64Range(1, 1<<50).Draw(t, "use"), "t", "", fmt.Sprint("q", i), "none", "A")
-			in.Use.CardSeconds[series] = milli
+			in.Used[series] = milli
 		}
 		d := NewDocument(in)
 		nano := centsOf(t, price, 9)
@@ -62,7 +65,7 @@ func TestAmountsAreExact(t *testing.T) {
 		}
 		for i, row := range d.Items {
 			series, _ := used(0, "t", "", fmt.Sprint("q", i), "none", "A")
-			thousandths := divide(big.NewInt(int64(in.Use.CardSeconds[series])), big.NewInt(3600))
+			thousandths := divide(big.NewInt(int64(in.Used[series])), big.NewInt(3600))
 			check.Equal(t, "card-hours", thousandths.String(), centsOf(t, row.CardHours, 3).String())
 			unit := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(12-decimals)), nil)
 			amount := divide(new(big.Int).Mul(thousandths, nano), unit)
@@ -76,26 +79,29 @@ func TestAmountsAreExact(t *testing.T) {
 }
 
 func TestGroupings(t *testing.T) {
-	use := map[cardseconds.Series]carduse.Milli{}
+	use := map[cardseconds.Series]cardseconds.Milli{}
 	for _, labels := range [][]string{
 		{"lab", "llm", "q1", "training", "A"}, {"lab", "llm", "q2", "training", "A"}, {"lab", "vision", "q3", "training", "A"}, {"lab", "vision", "q3", "training", "B"}, {"", "", "q4", "none", "A"},
 	} {
 		series, milli := used(3600*1000, labels...)
 		use[series] = milli
 	}
+	for _, namespace := range []string{"one", "two"} { // pods without a queue
+		use[cardseconds.Series{Namespace: namespace, ServiceType: "none", Card: "A"}] = 3600 * 1000
+	}
 	idle, _ := used(0, "idle", "", "q5", "none", "A")
 	use[idle] = 0
 	for by, want := range map[Grouping][]string{
-		ByTenant:  {" none A=1.000", "lab training A=3.000", "lab training B=1.000"},
-		ByProject: {" none A=1.000", "lab llm training A=2.000", "lab vision training A=1.000", "lab vision training B=1.000"},
-		ByQueue:   {" q4 none A=1.000", "lab llm q1 training A=1.000", "lab llm q2 training A=1.000", "lab vision q3 training A=1.000", "lab vision q3 training B=1.000"},
+		ByTenant:  {" none A=1.000", " one none A=1.000", " two none A=1.000", "lab training A=3.000", "lab training B=1.000"},
+		ByProject: {" none A=1.000", " one none A=1.000", " two none A=1.000", "lab llm training A=2.000", "lab vision training A=1.000", "lab vision training B=1.000"},
+		ByQueue:   {" one none A=1.000", " two none A=1.000", " q4 none A=1.000", "lab llm q1 training A=1.000", "lab llm q2 training A=1.000", "lab vision q3 training A=1.000", "lab vision q3 training B=1.000"},
 	} {
 		in := inputOf(use)
 		in.By = by
 		var got []string
 		for _, row := range NewDocument(in).Items {
 			words := []string{row.Tenant}
-			for _, word := range []string{row.Project, row.Queue, row.ServiceType, row.Card} {
+			for _, word := range []string{row.Project, row.Queue, row.Namespace, row.ServiceType, row.Card} {
 				if word != "" {
 					words = append(words, word)
 				}
@@ -106,7 +112,7 @@ func TestGroupings(t *testing.T) {
 	}
 	in := inputOf(use)
 	in.Tenants = []string{"idle", ""}
-	check.Equal(t, "rows of tenants", 1, len(NewDocument(in).Items))
+	check.Equal(t, "rows of tenants", 3, len(NewDocument(in).Items))
 }
 
 func TestNotes(t *testing.T) {
@@ -114,8 +120,7 @@ func TestNotes(t *testing.T) {
 	check.NoError(t, err)
 	series, milli := used(7200*1000, "chat", "", "chat", "inference", "NVIDIA-H200")
 	unknown, more := used(1800*1000, "chat", "", "chat", "inference", "Ascend-910B")
-	use := map[cardseconds.Series]carduse.Milli{series: milli, unknown: more}
-	gap := func(from, to float64) carduse.Gap { return carduse.Gap{From: hours(from), To: hours(to)} }
+	use := map[cardseconds.Series]cardseconds.Milli{series: milli, unknown: more}
 	for name, tc := range map[string]struct {
 		change func(*Input)
 		want   []string
@@ -124,29 +129,13 @@ func TestNotes(t *testing.T) {
 		"prices": {func(in *Input) { in.Prices = prices }, []string{
 			"No price, so no amount, and not in the total: Ascend-910B (0.500 card-hours).",
 			`Nothing was used at the price of card "NVIDIA-H200" for service type "training", card "NVIDIA-H200" of tenant "lab", card "NVIDIA-H200" of tenant "lab" for service type "training", card "NVIDIA-H200/mig-1g.18gb-mixed".`}},
-		"a gap": {func(in *Input) { in.Use.Gaps = []carduse.Gap{gap(2, 3)} }, []string{
-			"Prometheus has no samples of 2026-10-01T02:00:00Z to 2026-10-01T03:00:00Z. What was used then is in the next sample, but while no operator led, nothing was counted."}},
-		"both ends": {func(in *Input) { in.Use.Gaps = []carduse.Gap{gap(0, 3), gap(40, 48)} }, []string{
-			"Prometheus has no samples of the time before 2026-10-01T03:00:00Z. What was used since the last sample before --from is in this report.",
-			"Prometheus has no samples after 2026-10-02T16:00:00Z. What was used since then is not in this report."}},
-		"its first sample": {func(in *Input) { in.Use.FirstSample, in.Use.Gaps = hours(4), []carduse.Gap{gap(0, 4.5)} }, []string{
-			"Prometheus has no samples before 2026-10-01T04:30:00Z. What was used before that is not in this report."}},
-		"many gaps": {func(in *Input) {
-			for i := range 8 {
-				in.Use.Gaps = append(in.Use.Gaps, gap(float64(2*i+1), float64(2*i+2)))
-			}
-		}, []string{"Prometheus has no samples of 2026-10-01T01:00:00Z to 2026-10-01T02:00:00Z, 2026-10-01T03:00:00Z to 2026-10-01T04:00:00Z, 2026-10-01T05:00:00Z to 2026-10-01T06:00:00Z, " +
-			"2026-10-01T07:00:00Z to 2026-10-01T08:00:00Z, 2026-10-01T09:00:00Z to 2026-10-01T10:00:00Z, 3 more times. What was used then is in the next sample, but while no operator led, nothing was counted."}},
-		"many gaps, and no end": {func(in *Input) {
-			for i := range 6 {
-				in.Use.Gaps = append(in.Use.Gaps, gap(float64(2*i+1), float64(2*i+2)))
-			}
-			in.Use.Gaps = append(in.Use.Gaps, gap(40, 48))
-		}, []string{"Prometheus has no samples after 2026-10-02T16:00:00Z. What was used since then is not in this report.",
-			"Prometheus has no samples of 2026-10-01T01:00:00Z to 2026-10-01T02:00:00Z, 2026-10-01T03:00:00Z to 2026-10-01T04:00:00Z, 2026-10-01T05:00:00Z to 2026-10-01T06:00:00Z, " +
-				"2026-10-01T07:00:00Z to 2026-10-01T08:00:00Z, 2026-10-01T09:00:00Z to 2026-10-01T10:00:00Z, 1 more time. What was used then is in the next sample, but while no operator led, nothing was counted."}},
-		"no samples": {func(in *Input) { in.Use.Gaps, in.Tenants = []carduse.Gap{gap(0, 48)}, []string{"labb"} }, []string{
-			"Prometheus has no samples of this time, so nothing is known: either it did not scrape the operator, or no card had been used for seven days."}},
+		"counted since": {func(in *Input) { in.Since = hours(4) }, []string{
+			"The operator sums up days and months since 2026-10-01T04:00:00Z. What was used before that is not in this report."}},
+		"counted until, before": {func(in *Input) { in.CountedUntil = hours(-5) }, []string{
+			"The operator has counted until 2026-09-30T19:00:00Z only. kubectl cardquota doctor finds out why."}},
+		"counted until, within": {func(in *Input) { in.CountedUntil = hours(5) }, nil}, // the report ends then
+		"nothing stored": {func(in *Input) { in.Since, in.CountedUntil = time.Time{}, time.Time{} }, []string{
+			"The operator has stored no sums yet. It does so when the first card is used."}},
 		"unknown tenants": {func(in *Input) { in.Tenants = []string{"chat", "labb"} }, []string{
 			`There is no sum of tenant "labb" in this time. Check how --tenant is written.`}},
 	} {
@@ -158,31 +147,34 @@ func TestNotes(t *testing.T) {
 
 // TestEmptyReports: that no card was used is said only where it is known.
 func TestEmptyReports(t *testing.T) {
-	idle, none := used(0, "idle", "", "q", "none", "A")
+	const none, unknown = "\nNo card was used.\n", "\nNothing is known of the cards that were used.\n"
+	idle, nothing := used(0, "idle", "", "q", "none", "A")
 	for name, tc := range map[string]struct {
-		tenants []string
-		gaps    []carduse.Gap
-		want    string
+		change func(*Input)
+		want   string
 	}{
-		"an idle tenant":               {[]string{"idle"}, nil, "\nNo card was used.\n"},
-		"an idle and a misspelt one":   {[]string{"idle", "labb"}, nil, "\nNo card was used.\n"},
-		"a misspelt tenant":            {[]string{"labb"}, nil, "\nNothing is known of the cards that were used.\n"},
-		"no samples in the whole time": {nil, []carduse.Gap{{From: begin, To: hours(48)}}, "\nNothing is known of the cards that were used.\n"},
+		"an idle tenant":             {func(in *Input) { in.Tenants = []string{"idle"} }, none},
+		"an idle and a misspelt one": {func(in *Input) { in.Tenants = []string{"idle", "labb"} }, none},
+		"a misspelt tenant":          {func(in *Input) { in.Tenants = []string{"labb"} }, unknown},
+		"counted from then on":       {func(in *Input) { in.Since = hours(48) }, unknown},
+		"counted until then":         {func(in *Input) { in.CountedUntil = begin }, unknown},
+		"nothing stored":             {func(in *Input) { in.Since, in.CountedUntil = time.Time{}, time.Time{} }, unknown},
 	} {
-		in := inputOf(map[cardseconds.Series]carduse.Milli{idle: none})
-		in.Tenants, in.Use.Gaps = tc.tenants, tc.gaps
+		in := inputOf(map[cardseconds.Series]cardseconds.Milli{idle: nothing})
+		tc.change(&in)
 		var text bytes.Buffer
 		check.NoError(t, NewDocument(in).Write(&text, output.Style{}))
 		check.Contains(t, name, text.String(), tc.want)
 	}
 }
 
-// TestNoCellIsAFormula: Prometheus may have any text in a label.
+// TestNoCellIsAFormula: a ConfigMap that was edited may have any text.
 func TestNoCellIsAFormula(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{`=HYPERLINK("x")`, "+1", "-1", "@a", "\t=1", "\r\n=1", "a,b", `a"b`, "\x1b[31m"})).Draw(t, "label")
 		series, milli := used(3600*1000, text, text, text, text, text)
-		in := inputOf(map[cardseconds.Series]carduse.Milli{series: milli})
+		series.Namespace = text
+		in := inputOf(map[cardseconds.Series]cardseconds.Milli{series: milli})
 		in.By = ByQueue
 		var written bytes.Buffer
 		check.NoError(t, NewDocument(in).WriteCSV(&written))
@@ -200,8 +192,9 @@ func TestTableHas80Columns(t *testing.T) {
 	prices, err := ParsePrices([]byte("currency: GPUcredits\nprices: [{card: " + strings.Repeat("A", 60) + ", perCardHour: 1234.5678}]"))
 	check.NoError(t, err)
 	series, milli := used(1<<45, strings.Repeat("t", 63), strings.Repeat("p", 63), strings.Repeat("q", 63), strings.Repeat("s", 63), strings.Repeat("A", 60))
+	series.Namespace = strings.Repeat("n", 63)
 	for _, by := range Groupings {
-		in := inputOf(map[cardseconds.Series]carduse.Milli{series: milli})
+		in := inputOf(map[cardseconds.Series]cardseconds.Milli{series: milli})
 		in.Prices, in.By = prices, by
 		var text bytes.Buffer
 		check.NoError(t, NewDocument(in).Write(&text, output.Style{}))

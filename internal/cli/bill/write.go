@@ -47,7 +47,7 @@ func (d Document) Write(w io.Writer, style output.Style) error {
 }
 
 func (d Document) cells(row Row) []output.Cell {
-	cells := []output.Cell{nameCell(row.Tenant)}
+	cells := []output.Cell{tenantCell(row)}
 	if d.GroupedBy != ByTenant {
 		cells = append(cells, nameCell(row.Project))
 	}
@@ -61,7 +61,15 @@ func (d Document) cells(row Row) []output.Cell {
 	return cells
 }
 
-// nameCell shows "-" for a queue without a tenant or project.
+// tenantCell shows the namespace of pods without a queue. A tenant has no slash in its name.
+func tenantCell(row Row) output.Cell {
+	if row.Namespace != "" {
+		return output.Colored("namespace/"+row.Namespace, output.Faint)
+	}
+	return nameCell(row.Tenant)
+}
+
+// nameCell shows "-" for a queue without a tenant or project, and for pods without a queue.
 func nameCell(name string) output.Cell {
 	if name == "" {
 		return output.Colored("-", output.Faint)
@@ -70,7 +78,7 @@ func nameCell(name string) output.Cell {
 }
 
 // header are the columns of the csv. Within one version columns are added at the end only.
-var header = []string{"from", "to", "tenant", "project", "queue", "service_type", "card", "card_seconds", "card_hours", "per_card_hour", "currency", "amount"}
+var header = []string{"from", "to", "tenant", "project", "queue", "service_type", "card", "card_seconds", "card_hours", "per_card_hour", "currency", "amount", "namespace"}
 
 // WriteCSV writes the report by RFC 4180. It has no total, so that a program may add up all lines.
 func (d Document) WriteCSV(w io.Writer) error {
@@ -86,7 +94,7 @@ func (d Document) WriteCSV(w io.Writer) error {
 		}
 		err := lines.Write([]string{
 			formatTime(d.From), formatTime(d.To), csvText(row.Tenant), csvText(row.Project), csvText(row.Queue), csvText(row.ServiceType), csvText(row.Card),
-			row.CardSeconds, row.CardHours, row.PerCardHour, currency, row.Amount,
+			row.CardSeconds, row.CardHours, row.PerCardHour, currency, row.Amount, csvText(row.Namespace),
 		})
 		if err != nil {
 			return err
@@ -96,8 +104,8 @@ func (d Document) WriteCSV(w io.Writer) error {
 	return lines.Error()
 }
 
-// csvText returns a name that no spreadsheet takes for a formula. Names of Kubernetes are none, but
-// Prometheus may have others.
+// csvText returns a name that no spreadsheet takes for a formula. Names of Kubernetes are none, but the text of a
+// ConfigMap may have others.
 func csvText(text string) string {
 	text = output.Clean(text)
 	if text != "" && strings.ContainsRune("=+-@", rune(text[0])) {
