@@ -137,7 +137,7 @@ type ServiceTypePolicySpec struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:Pattern=`^[A-Za-z][-+_A-Za-z0-9]*(/[A-Za-z][-+_A-Za-z0-9]*)*$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z][-+_A-Za-z0-9]*(/[A-Za-z][-+_A-Za-z0-9]*)*$')",message="write a name of the IANA database, such as Europe/Berlin, or UTC"
 	BillingTimeZone string `json:"billingTimeZone,omitempty"`
 	// nodeOrderWeightPercent scales the score that keeps gangs together and fills used nodes, 1 to
 	// 100000. At 100 (default) it counts like a Volcano plugin of weight 25. The order of a pod's

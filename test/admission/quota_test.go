@@ -39,7 +39,8 @@ func quotaTests(t *testing.T, w *env) {
 	g.Eventually(func() error { return w.dryRunCreate(t, odd.DeepCopy()) }).Should(beDenied("does not define batch: write one of inference, training"))
 	w.waitUntilPatchDenied(t, policy, `{"spec":{"serviceTypes":[{"name":"a","priority":1,"reclaimFrom":["b"]},{"name":"b","priority":2,"reclaimPolicy":"WhenNeeded"}]}}`,
 		"servicetypepolicies.cardquota.dev", "cards are taken back only from queues of lower priority")
-	g.Expect(framework.MergePatch(t, w, policy, `{"spec":{"serviceTypes":[{"name":"batch","priority":1}]}}`)).To(gomega.Succeed())
+	w.waitUntilPatchDenied(t, policy, `{"spec":{"billingTimeZone":"Europe/Atlantis"}}`, "there is no such time zone: write a name of the IANA database, such as Europe/Berlin, or UTC")
+	g.Expect(framework.MergePatch(t, w, policy, `{"spec":{"billingTimeZone":"Europe/Berlin","serviceTypes":[{"name":"batch","priority":1}]}}`)).To(gomega.Succeed())
 	g.Eventually(func() error { return w.dryRunCreate(t, odd.DeepCopy()) }).Should(gomega.Succeed())
 	w.CreateWithCleanup(t, odd)
 	g.Eventually(func() (string, error) { // when the operator has seen it

@@ -148,6 +148,8 @@ func TestPolicyRules(t *testing.T) {
 		"preempt in the queue":     {spec: v1alpha1.ServiceTypePolicySpec{Preempt: v1alpha1.PreemptInQueue}},
 		"an unknown preempt":       {spec: v1alpha1.ServiceTypePolicySpec{Preempt: "On"}, want: "supported values"},
 		"an unknown reclaim":       {spec: v1alpha1.ServiceTypePolicySpec{Reclaim: "Maybe"}, want: "supported values"},
+		"a time zone of bills":     {spec: v1alpha1.ServiceTypePolicySpec{BillingTimeZone: "America/Argentina/Buenos_Aires"}},
+		"an offset for bills":      {spec: v1alpha1.ServiceTypePolicySpec{BillingTimeZone: "+02:00"}, want: "write a name of the IANA database, such as Europe/Berlin, or UTC"},
 		"an owner that is no kind": {spec: v1alpha1.ServiceTypePolicySpec{Owners: []v1alpha1.OwnerKind{{Kind: "jobs", ServiceType: "a"}}}, want: "should match"},
 	}
 	for title, tc := range cases {
