@@ -1,12 +1,17 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // rushFile is the service that the fourth act simulates, and then creates.
@@ -73,6 +78,18 @@ func (g *tour) keepPromise() {
 		}
 		return err
 	})
+}
+
+// showCardHours waits until the operator has stored sums, which it does every 30 seconds.
+func (g *tour) showCardHours() {
+	g.Headline("What did each tenant use?", "The operator sums up card-hours by day and month. With a file of prices the report is a bill.")
+	g.runStep(func() error {
+		return wait.PollUntilContextTimeout(g.ctx, 200*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+			out, err := g.Cluster.Kubectl(ctx, "cardquota", "report", "--tenant", "llm", "-o", "csv")
+			return strings.Count(out, "\n") > 1, err
+		})
+	})
+	g.showKubectl("cardquota", "report")
 }
 
 // findDisplaced returns the name of the only job that a simulation displaces.

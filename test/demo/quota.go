@@ -19,7 +19,7 @@ func (g *tour) run() error {
 		g.showFleet, g.applyQuotas, g.startWorkThatFits, g.exceedQuota, g.useCardWithoutQuota, g.raiseQuota, g.lowerQuota,
 		g.allowReclaim, g.fillWithTraining, g.reclaimForInference, g.useLeftoverCard, g.returnToTraining,
 		g.buildTree, g.lendAtNight, g.reclaimInTheMorning,
-		g.showUsage, g.explainWaiting, g.showInventory, g.simulateService, g.keepPromise,
+		g.showUsage, g.explainWaiting, g.showInventory, g.simulateService, g.keepPromise, g.showCardHours,
 	} {
 		if chapter(); g.err != nil {
 			return g.err
