@@ -3,10 +3,11 @@ package main
 // What the metrics show. Each table has the tests of one package.
 var (
 	queueMetricsMutants = []mutant{
-		{"internal/controller/cardquota/metrics.go", `if c.Quota == 0 && c.Used == 0 && c.Physical == 0 {`, `if c.Quota == 0 && c.Physical == 0 {`, "metrics: a card in use has its name"},
-		{"internal/controller/cardquota/metrics.go", `				pending[unknownCard] += float64(c.Pending)`, `				pending[unknownCard] = float64(c.Pending)`, "metrics: unknown cards add up"},
-		{"internal/controller/cardquota/metrics.go", `		if q.isInTree {`, `		if q.isInTree || c.Used > 0 {`, "metrics: flat queues deserve nothing"},
-		{"internal/controller/cardquota/metrics.go", `		pending[c.Name] += float64(c.Pending)`, `		pending[c.Name] += float64(c.Pending + c.Used)`, "metrics: pending cards are not in use"},
+		{"internal/controller/cardquota/metrics.go", `	return c.Quota == 0 && c.Used == 0 && c.Physical == 0`, `	return c.Quota == 0 && c.Physical == 0`, "metrics: a card in use has its name"},
+		{"internal/controller/cardquota/metrics.go", `			unknown.Pending += c.Pending`, `			unknown.Pending = c.Pending`, "metrics: unknown cards add up"},
+		{"internal/controller/cardquota/metrics.go", `	if m.isInTree {`, `	if m.isInTree || m.Used > 0 {`, "metrics: flat queues deserve nothing"},
+		{"internal/controller/cardquota/metrics.go", `	gauge(pendingDesc, m.Pending)`, `	gauge(pendingDesc, m.Pending+m.Used)`, "metrics: pending cards are not in use"},
+		{"internal/controller/cardquota/metrics.go", `c.Quota > 0 || c.Deserved > 0 || c.Used > 0 || c.Pending > 0`, `true`, "metrics: zeros have no series"},
 		{"internal/controller/cardquota/cardsinuse.go", `		for _, held := range pod.Charge.HeldCards() {
 			key`, `		for _, held := range pod.Charge.Cards {
 			key`, "metrics: a card that may be one of two is billed once"},
