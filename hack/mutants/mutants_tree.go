@@ -3,6 +3,7 @@ package main
 // The rules of trees of queues that the observer has too: the amounts that count, the sums of a
 // path, and what fits.
 var treeMutants = []mutant{
+	{"internal/scheduler/cardreclaim/tree.go", `charge.IsOffInventory && q.tree.lacksInventory[pool]`, `false`, "victims on cordoned nodes release no guaranteed cards"},
 	{"internal/scheduler/cardreclaim/problem.go", `		p.limitLevels(p.tree.victimLevel)`, `		_ = p.tree`, "a guarantee covers fewer pods if it does not cover all"},
 	{"internal/scheduler/capacitycard/treereclaim.go", `min(2*s.cooldown, maxBorrowCooldown)`, `s.cooldown`, "a queue that loses again what it borrowed again waits longer"},
 	{"internal/scheduler/capacitycard/treereclaim.go", `	case !now.Before(s.forgottenAt()):

@@ -29,6 +29,10 @@ type treeProblem struct {
 	// lacksQuota is set for a pool of which an ancestor has not enough left. Then victims help
 	// on any node.
 	lacksQuota []bool
+	// lacksInventory is set for a pool of which the inventory has not enough left beside what is
+	// guaranteed to others. Then victims on nodes that take no pods do not help: their cards leave
+	// the inventory with them.
+	lacksInventory []bool
 	// takeLimits are the indexes of the problem's limits.
 	takeLimits map[takeKey]int
 	// victimLevel is up to which level victims may be evicted.
@@ -93,10 +97,13 @@ func (q *problem) limitLevels(level int) {
 // pending pods use, so that evictions are needed even if cards are free.
 func (q *problem) findLackingQuotas() {
 	q.tree.lacksQuota = make([]bool, len(q.input.Quotas))
+	q.tree.lacksInventory = make([]bool, len(q.input.Quotas))
 	for pool, m := range q.tree.mayUse {
 		requested := q.requestedOf(pool)
 		for i := 1; i < len(m.Quota); i++ {
-			q.tree.lacksQuota[pool] = q.tree.lacksQuota[pool] || min(m.Limit(i, requested, i), m.Deserved[i]) < requested
+			isLacking := min(m.Limit(i, requested, i), m.Deserved[i]) < requested
+			q.tree.lacksQuota[pool] = q.tree.lacksQuota[pool] || isLacking
+			q.tree.lacksInventory[pool] = isLacking // the last one is root
 		}
 	}
 }
@@ -202,7 +209,9 @@ func (q *problem) needsCardsOf(charge *quota.Charge) bool {
 func (q *problem) releasesOf(charge *quota.Charge) []solver.QuotaAmount {
 	var releases []solver.QuotaAmount
 	add := func(name card.Name, amount int64) {
-		if pool := q.pools[name]; pool > 0 && amount > 0 {
+		pool := q.pools[name]
+		isInVain := charge.IsOffInventory && q.tree.lacksInventory[pool]
+		if pool > 0 && amount > 0 && !isInVain {
 			releases = append(releases, solver.QuotaAmount{Quota: pool, Amount: amount})
 		}
 	}

@@ -96,6 +96,16 @@ func TestPrecedenceOfReclaimInTree(t *testing.T) {
 	}
 }
 
+// TestCardsOfACordonedNodeServeNoGuarantee: two cards are free, and as many are guaranteed to y. A victim on
+// the cordoned node m would lose less, but its cards leave the inventory with it.
+func TestCardsOfACordonedNodeServeNoGuarantee(t *testing.T) {
+	w := newTree("x 8/6; xa<x 8/6 training; y 8/8/2; ya<y 8/8/2 training; z 8/1; za<z 8/1 training", "node n,m A 4; b za 1: m*2 ran=1h; c za 1: n*2 ran=9h; r xa 2: -*2")
+	for _, node := range w.Nodes {
+		node.Spec.Unschedulable = node.Name == "m"
+	}
+	w.runAction(t).expectEvictedAndPlaced(t, "c*2", "r@n*2")
+}
+
 // TestAQueueWithoutQuotaDeservesNothing: while unmanagedQueues is Ignore such a queue may use any
 // cards, but its pods, which may choose their service type, evict none, and come after the pods
 // of queues that deserve cards.
