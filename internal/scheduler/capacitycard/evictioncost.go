@@ -87,11 +87,13 @@ func (p *plugin) evictionCostOn(preemptor *api.TaskInfo, node *api.NodeInfo) *ev
 	var offered []*api.TaskInfo
 	for _, task := range node.Tasks {
 		job := p.ssn.Jobs[task.Job]
-		isOffered := job != nil && job.Queue == queue && task.Job != preemptor.Job && api.PreemptableStatus(task.Status) && task.Preemptable
+		isOffered := job != nil && job.Tasks[task.UID] != nil && job.Queue == queue && task.Job != preemptor.Job && api.PreemptableStatus(task.Status) && task.Preemptable
 		if isOffered && (task.BestEffort || !preemptor.BestEffort) {
-			offered = append(offered, task)
+			// Topology-aware preemption clones nodes in other goroutines, and that writes the node's own copies.
+			offered = append(offered, job.Tasks[task.UID])
 		}
 	}
+
 	candidates, breaks := p.preemptionCandidates(preemptor, offered)
 	_, victims, useful := p.selectVictims(preemptor, node, name, candidates, breaks)
 	if !useful || p.exceedsEvictionHeadroom(queue, name, victims) {
