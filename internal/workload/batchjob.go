@@ -78,9 +78,10 @@ func (l *FailureLimit) EvictionsLeft(running, ended []*corev1.Pod) int {
 }
 
 // Survives reports whether the Job goes on after some of its pods ended: they are evicted, terminating or
-// failed.
+// failed. An index that has failed before ends no other pod.
 func (l *FailureLimit) Survives(ended []*corev1.Pod) bool {
-	return l.IgnoresEvictions || (l.leftAfter(ended) >= 0 && !slices.ContainsFunc(ended, l.isLastOfIndex))
+	failsAnIndex := func(pod *corev1.Pod) bool { return l.willBeCounted(pod) && l.isLastOfIndex(pod) }
+	return l.IgnoresEvictions || (l.leftAfter(ended) >= 0 && !slices.ContainsFunc(ended, failsAnIndex))
 }
 
 // leftAfter returns how many more pods may fail after some ended, less than 0 if the Job fails by them.

@@ -205,4 +205,6 @@ func TestAJobFailsWithTheLastPodOfAnIndex(t *testing.T) {
 	limit := FailureLimitFor(&batchv1.Job{Spec: batchv1.JobSpec{BackoffLimit: ptr.To[int32](9), BackoffLimitPerIndex: ptr.To[int32](1)}})
 	check.That(t, limit.Survives([]*corev1.Pod{batchPod("a", failures("0"))}), "it fails although the index may fail once")
 	check.That(t, !limit.Survives([]*corev1.Pod{batchPod("a", failures("0")), batchPod("b", failures("1"))}), "it survives that an index fails too often")
+	counted := batchPod("c", failures("1"), func(pod *corev1.Pod) { pod.Finalizers = nil })
+	check.That(t, limit.Survives([]*corev1.Pod{batchPod("a", failures("0")), counted}), "an index that has failed before ends the others")
 }
