@@ -2,14 +2,19 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
@@ -117,4 +122,24 @@ func TestTheTreeAndMappedCardsSurviveARestartWithoutAPolicy(t *testing.T) {
 	n = NewNodeInventory(nil)
 	check.NoError(t, n.RestorePolicy(t.Context(), fake.NewClientBuilder().Build(), "cards"))
 	check.That(t, n.PolicyInForce(nil) == nil, "a policy is in force before there is one")
+}
+
+// TestAnOperatorWithEarlierRightsStartsBesideAPolicy: the rights of an earlier version do not name the ConfigMap.
+// Without a policy nothing says what is in force, so the operator does not start.
+func TestAnOperatorWithEarlierRightsStartsBesideAPolicy(t *testing.T) {
+	restore := func(objects ...client.Object) error {
+		forbidden := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			if _, isConfigMap := object.(*corev1.ConfigMap); isConfigMap {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, key.Name, errors.New("no rule"))
+			}
+			return c.Get(ctx, key, object, options...)
+		}}
+		scheme := runtime.NewScheme()
+		check.NoError(t, corev1.AddToScheme(scheme))
+		check.NoError(t, v1alpha1.AddToScheme(scheme))
+		live := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(forbidden).Build()
+		return NewNodeInventory(nil).RestorePolicy(t.Context(), live, "cards")
+	}
+	check.NoError(t, restore(builder.ServiceTypePolicy().Obj()))
+	check.That(t, apierrors.IsForbidden(restore()), "it starts although nothing says what is in force")
 }

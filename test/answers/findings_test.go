@@ -176,7 +176,7 @@ func (p *play) startWithOldRights() {
 	local := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: deployment.Namespace, Name: "cardquota-manager"}}
 	g.Expect(p.Get(p.Context(), client.ObjectKeyFromObject(local), local)).To(gomega.Succeed())
 	local.Rules = slices.DeleteFunc(local.Rules, func(rule rbacv1.PolicyRule) bool {
-		return slices.Contains(rule.ResourceNames, "cardquota-card-seconds-0")
+		return slices.Contains(rule.ResourceNames, "cardquota-card-seconds-0") || slices.Contains(rule.ResourceNames, "cardquota-policy-in-force")
 	})
 	g.Expect(p.Update(p.Context(), local)).To(gomega.Succeed())
 
