@@ -228,6 +228,31 @@ func TestTenThousandQueuesHaveRoom(t *testing.T) {
 	check.Equal(t, "sums without room", 0, m.Place())
 }
 
+// TestAFullPartKeepsRoomForItsRows: rows get their part while their numbers are small. The API server takes a
+// ConfigMap of 1 MiB, also when a month begins and the one before is not closed yet.
+func TestAFullPartKeepsRoomForItsRows(t *testing.T) {
+	few, many := map[Series]card.Count{}, map[Series]card.Count{}
+	for i := range 20000 {
+		series := Series{Tenant: "t", Queue: fmt.Sprintf("q%05d", i), Card: "A100", ServiceType: "training"}
+		few[series] = 1
+		many[series] = 1_000_000
+	}
+	m, monthEnd := &Meter{}, time.Date(2026, 11, 30, 23, 58, 0, 0, time.UTC)
+	m.SetCounts(monthEnd, few)
+	m.Advance(monthEnd.Add(time.Millisecond))
+	check.Equal(t, "sums without room", 0, m.Place())
+	for minute := range 4 {
+		m.SetCounts(monthEnd.Add(time.Duration(minute)*time.Minute+time.Millisecond), many)
+		m.Advance(monthEnd.Add(time.Duration(minute+1) * time.Minute))
+	}
+	largest := 0
+	for _, part := range m.Texts() {
+		largest = max(largest, len(part.Text))
+	}
+	t.Logf("the largest part has %d bytes", largest)
+	check.That(t, largest > MaxPartSize/2 && largest < 1<<20-16<<10, "the largest part has %d bytes", largest)
+}
+
 func TestSumsWithoutRoomAreCounted(t *testing.T) {
 	m, counts := &Meter{}, map[Series]card.Count{}
 	long := strings.Repeat("x", MaxPartSize/2)

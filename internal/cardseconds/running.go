@@ -20,7 +20,11 @@ const (
 	MaxPartSize = 800 << 10
 )
 
-// maxRunningSize is MaxPartSize, or less in tests.
+// rowGrowth is how many bytes a row may grow after it got its part: longer numbers, and the day and the month
+// that begin before those before them are closed. With it, a part stays below what the API server takes.
+const rowGrowth = 112
+
+// maxRunningSize is MaxPartSize, or less in tests. Each row counts with its growth.
 var maxRunningSize = MaxPartSize
 
 // Header is the first line of a running part. A part of an earlier version has none.
@@ -276,14 +280,14 @@ func (m *Meter) Place() (left int) {
 	var sizes [Parts]int
 	for series, s := range m.sums {
 		if s.part >= 0 {
-			sizes[s.part] += len(s.line(series))
+			sizes[s.part] += len(s.line(series)) + rowGrowth
 		}
 	}
 	slices.SortFunc(added, Series.Compare)
 	part := 0
 	for _, series := range added {
 		s := m.sums[series]
-		size := len(s.line(series))
+		size := len(s.line(series)) + rowGrowth
 		for part < Parts && sizes[part]+size > maxRunningSize {
 			part++
 		}
