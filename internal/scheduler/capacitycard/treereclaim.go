@@ -122,8 +122,8 @@ func (p *plugin) AboveGuarantee(queue api.QueueID, name card.Name) int64 {
 }
 
 // borrowCooldown is how long a queue may not borrow a card again after others reclaimed it.
-// Otherwise the queue could borrow it between two jobs of its owner, and lose it again. Each time
-// that happens nevertheless, the next cooldown is twice as long, up to maxBorrowCooldown.
+// Otherwise the queue could borrow it between two jobs of its owner, and lose it again. If others
+// reclaim soon after a cooldown, the next one is twice as long, up to maxBorrowCooldown.
 var (
 	borrowCooldown    = build.Wait(5 * time.Minute)
 	maxBorrowCooldown = build.Wait(time.Hour)
@@ -141,7 +141,7 @@ func (s borrowStop) end() time.Time { return s.since.Add(s.cooldown) }
 // forgottenAt is until when a reclaim counts as one of a borrower that had just borrowed again.
 func (s borrowStop) forgottenAt() time.Time { return s.end().Add(s.cooldown) }
 
-// restart returns the stop after another reclaim: twice as long if the queue had borrowed again.
+// restart returns the stop after another reclaim: twice as long if that is soon after the last stop ended.
 func (s borrowStop) restart(now time.Time) borrowStop {
 	switch {
 	case !now.Before(s.forgottenAt()):
