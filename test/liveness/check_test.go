@@ -139,7 +139,9 @@ func (w *simulation) checkEvictions(now *sessionView, victims map[string]int) st
 		}
 	}
 	for _, g := range now.groups {
-		if len(g.promised) > 0 && len(promised) == len(g.promised) && w.reclaimedFrom(now, g, victims) && !w.coolsDown(now, g.queue) && !now.isAwaited(g) && now.fitsWithout(g) {
+		isOnlyReclaimer := len(g.promised) > 0 && len(promised) == len(g.promised) && w.reclaimedFrom(now, g, victims)
+		mayLackQuota := w.coolsDown(now, g.queue) || now.isAwaited(g) || w.mayKeepQuotaFrom(now, g)
+		if isOnlyReclaimer && !mayLackQuota && now.fitsWithout(g) {
 			return fmt.Sprintf("evicted in vain: %v go for %s, which fits without that", victims, g.name)
 		}
 	}

@@ -182,6 +182,18 @@ func (w *simulation) mayUseKept(v *sessionView, g *group, of *want) bool {
 	return !w.mayTake(v, owner, g)
 }
 
+// mayKeepQuotaFrom reports whether quota of a group's queue may be kept for another group of it, for which pods
+// were evicted.
+func (w *simulation) mayKeepQuotaFrom(now *sessionView, g *group) bool {
+	for name, of := range w.wants {
+		isThere := slices.ContainsFunc(now.groups, func(other *group) bool { return other.name == name })
+		if name != g.name && isThere && now.groupNamed(name).queue == g.queue && len(now.openPods(of)) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // borrows reports whether the queue of a group uses more than it deserves of a card that the group has.
 func (v *sessionView) borrows(g *group) bool {
 	return slices.ContainsFunc(g.placed, func(p *pod) bool {
