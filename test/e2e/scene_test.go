@@ -162,6 +162,11 @@ func (s *scene) removeWorkloads() {
 		_ = s.DeleteAllOf(ctx, &corev1.Pod{}, in) // some were created meanwhile
 		return fmt.Errorf("%d pods are left, such as %s", len(pods.Items), pods.Items[0].Name)
 	}).Should(Succeed())
+
+	// The garbage collector may take seconds. Meanwhile the PodGroup of a deleted job looks like one that waits.
+	if err := s.DeleteAllOf(ctx, &v1beta1.PodGroup{}, in); err != nil {
+		s.Errorf("clean up: %v", err)
+	}
 }
 
 // cleanUp removes everything that the test created.
