@@ -22,9 +22,8 @@ func (n *NodeInventory) RestorePolicy(ctx context.Context, live client.Reader, n
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
-	case apierrors.IsForbidden(err) && live.Get(ctx, client.ObjectKey{Name: v1alpha1.PolicyName}, &v1alpha1.ServiceTypePolicy{}) == nil:
-		// The rights are those of an earlier version. The policy itself says what is in force.
-		logf.FromContext(ctx).Error(err, "cannot read what was in force of a policy that is deleted", "namespace", namespace, "name", policy.KeptConfigMapName)
+	case apierrors.IsForbidden(err): // the rights are those of an earlier version, which kept nothing
+		logf.FromContext(ctx).Error(err, "without a policy, queues are flat and no card is mapped", "namespace", namespace, "name", policy.KeptConfigMapName)
 		return nil
 	case err != nil:
 		return fmt.Errorf("read ConfigMap %s/%s: %w", namespace, policy.KeptConfigMapName, err)
