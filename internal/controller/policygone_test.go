@@ -127,7 +127,9 @@ func TestTheTreeAndMappedCardsSurviveARestartWithoutAPolicy(t *testing.T) {
 // version wrote none. Other errors end the operator, which then starts again.
 func TestAnOperatorWithEarlierRightsStarts(t *testing.T) {
 	restore := func(answer error) error {
-		fails := interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error { return answer }}
+		fails := interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return answer
+		}}
 		live := fake.NewClientBuilder().WithInterceptorFuncs(fails).Build()
 		return NewNodeInventory(nil).RestorePolicy(t.Context(), live, "cards")
 	}
