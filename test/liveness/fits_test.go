@@ -15,13 +15,14 @@ type startUnit struct {
 	pods []*pod
 }
 
-// waitingUnits returns all waiting units that are checked.
+// waitingUnits returns all waiting units that are checked: not those of a queue that is held, in which
+// pods without cards wait, too.
 func (v *sessionView) waitingUnits() []*startUnit {
 	var units []*startUnit
 	for _, g := range v.groups {
 		lacks := g.min - len(g.placed)
 		switch {
-		case len(g.waiting) == 0 || g.strange || len(g.leaving)+len(g.promised) > 0:
+		case len(g.waiting) == 0 || g.strange || v.isHeld[g.queue] || len(g.leaving)+len(g.promised) > 0:
 		case lacks > len(g.waiting) || lacks > 0 && lacks < len(g.waiting) && !haveSameRequest(g.waiting):
 		default:
 			units = append(units, &startUnit{g, g.waiting[:max(1, lacks)]})

@@ -23,6 +23,8 @@ type sessionView struct {
 	// tree is the tree of queues, nil while they are flat. rareBorrowers are those that borrow rarely.
 	tree          *rule.Tree
 	rareBorrowers map[string]bool
+	// isHeld are the queues that a stop policy holds.
+	isHeld map[string]bool
 	// leaves reports whether some pod is leaving.
 	leaves bool
 }
@@ -81,9 +83,14 @@ type pod struct {
 
 // recount recounts the session.
 func (w *simulation) recount() *sessionView {
-	v := &sessionView{queues: map[string]*queue{}}
+	v := &sessionView{queues: map[string]*queue{}, isHeld: map[string]bool{}}
+	all := rule.NewTree(w.queueObjects, rule.UnmanagedEnforce)
+	for name := range w.queueObjects {
+		q := all.Queue(name)
+		v.isHeld[name] = q != nil && q.Stop != ""
+	}
 	if w.isTree {
-		v.tree = rule.NewTree(w.queueObjects, rule.UnmanagedEnforce)
+		v.tree = all
 		v.rareBorrowers = w.rareBorrowers(v.tree)
 	}
 	byName := map[string]*nodeView{}
