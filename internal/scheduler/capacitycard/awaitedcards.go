@@ -174,7 +174,7 @@ func awaitedCardsStayFree(p *plugin, r checkInput, node *api.NodeInfo) int {
 	switch {
 	case free >= float64(kept.Add(r.request.Count))*milli:
 		return nodeFits
-	case p.isReclaimer(r.task), p.preemption != nil && len(p.preemptableTasksOn(node, r.task)) == 0:
+	case p.evictsNothingOn(node, r.task):
 		return cardsAwaitedByOthersWithoutVictims
 	default:
 		return cardsAwaitedByOthers

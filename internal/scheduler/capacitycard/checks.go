@@ -210,7 +210,7 @@ func roomIsNotStuck(p *plugin, r checkInput, node *api.NodeInfo) int {
 	switch {
 	case !p.needsStuckRoom(r.task, node):
 		return nodeFits
-	case p.isReclaimer(r.task) || p.preemption != nil && len(p.preemptableTasksOn(node, r.task)) == 0:
+	case p.evictsNothingOn(node, r.task):
 		return roomIsStuckWithoutVictims // Volcano would pipeline the pod there without an eviction
 	}
 	return roomIsStuck

@@ -68,7 +68,7 @@ func (p *plugin) newFreeCards() *freeCards {
 		}
 		for _, offered := range states[i].Cards {
 			idle := node.Idle.Get(offered.Resource)
-			future := idle + node.Releasing.Get(offered.Resource) - node.Pipelined.Get(offered.Resource)
+			future := futureIdleOf(node, offered.Resource)
 			if future < milli {
 				f.fullByName[offered.Name] = append(f.fullByName[offered.Name], &freeNode{NodeInfo: node, resource: offered.Resource})
 				continue

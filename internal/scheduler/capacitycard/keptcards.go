@@ -209,7 +209,7 @@ func preemptedCardsStayFree(p *plugin, r checkInput, node *api.NodeInfo) int {
 	switch {
 	case p.fitsBesideKept(r.task, r.job, node):
 		return nodeFits
-	case p.isReclaimer(r.task), p.preemption != nil && len(p.preemptableTasksOn(node, r.task)) == 0:
+	case p.evictsNothingOn(node, r.task):
 		return keptForPreemptorsWithoutVictims
 	default:
 		return keptForPreemptors

@@ -82,6 +82,12 @@ func (p *plugin) isReclaimer(task *api.TaskInfo) bool {
 	return s != nil && s.mayReclaim && s.task.UID == task.UID
 }
 
+// evictsNothingOn reports whether Volcano, in its search for a pod, evicts no pod of a node that would help: it
+// searches cards of other queues to reclaim, or preempt finds no victims there.
+func (p *plugin) evictsNothingOn(node *api.NodeInfo, task *api.TaskInfo) bool {
+	return p.isReclaimer(task) || (p.preemption != nil && len(p.preemptableTasksOn(node, task)) == 0)
+}
+
 // The reasons why a node does not fit a pod.
 const (
 	nodeFits = iota

@@ -138,11 +138,11 @@ type borrowStop struct {
 // end is when the queue may borrow the card again.
 func (s borrowStop) end() time.Time { return s.since.Add(s.cooldown) }
 
-// forgottenAt is until when a reclaim counts as one of a borrower that had just borrowed again.
+// forgottenAt is until when another reclaim makes the next cooldown longer.
 func (s borrowStop) forgottenAt() time.Time { return s.end().Add(s.cooldown) }
 
-// restart returns the stop after another reclaim: twice as long if that is soon after the last stop ended.
-func (s borrowStop) restart(now time.Time) borrowStop {
+// restartedAt returns the stop after another reclaim: twice as long if that is soon after the last stop ended.
+func (s borrowStop) restartedAt(now time.Time) borrowStop {
 	switch {
 	case !now.Before(s.forgottenAt()):
 		s.cooldown = borrowCooldown
@@ -165,7 +165,7 @@ func (p *plugin) RecordReclaimed(queue api.QueueID, names ...card.Name) {
 		p.cache.borrowStops[queue] = stops
 	}
 	for _, name := range names {
-		stops[name] = stops[name].restart(p.cache.now())
+		stops[name] = stops[name].restartedAt(p.cache.now())
 	}
 	p.stopBorrowing()
 }

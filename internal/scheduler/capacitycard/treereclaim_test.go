@@ -75,7 +75,7 @@ func TestCooldownGrows(t *testing.T) {
 	}) {
 		var stop borrowStop
 		for i, reclaim := range tc.reclaims {
-			stop = stop.restart(minutes(reclaim))
+			stop = stop.restartedAt(minutes(reclaim))
 			check.Equal(t, fmt.Sprintf("end after reclaim %d", i), minutes(tc.ends[i]), stop.end())
 		}
 	}
