@@ -202,20 +202,25 @@ func (l *Ledger) Deserves(queue string, name card.Name, count int64) bool {
 }
 
 // CouldFit reports whether so many of a card fit the quotas of a queue and its ancestors, and
-// beside what is guaranteed to others, if no queue used more than its guarantee.
+// beside what is guaranteed to others, if no queue used more than its guarantee. Within its own
+// guarantee, and within those of its ancestors that others do not use, the queue leaves others theirs.
 func (l *Ledger) CouldFit(queue string, name card.Name, count card.Count) bool {
 	q := l.readQueue(queue)
+	guaranteed := int64(0) // by the queues below
 	for at := q; at != nil; at = at.parent {
-		if at.isUnlimited(name) {
-			continue
-		}
 		limit := at.limits.quota(name)
-		if at.tree != nil {
-			limit -= max(0, at.tree.unusedBelow[name]-q.ownUnusedBelow(at, name))
-		}
-		if int64(count) > limit {
+		if int64(count) > limit && !at.isUnlimited(name) {
 			return false
 		}
+		if at.tree == nil {
+			continue
+		}
+
+		others := max(0, at.tree.unusedBelow[name]-q.ownUnusedBelow(at, name))
+		if int64(count) > max(limit-others, guaranteed) && !at.isUnlimited(name) {
+			return false
+		}
+		guaranteed = max(guaranteed, at.limits.Guarantee[name]-(at.used(name)-q.used(name)))
 	}
 	return true
 }

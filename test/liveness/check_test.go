@@ -37,7 +37,9 @@ type sessionMemory struct {
 	// wants are the groups for which others were evicted and that wait for that, turns those that wait
 	// for the ends of others.
 	wants map[string]*want
-	turns map[string]*turn
+	// possibleWants are the groups for which pods may have been evicted, see recordPossibleWants.
+	possibleWants map[string]bool
+	turns         map[string]*turn
 }
 
 // reclaimRecord is when a job was evicted for another one.
@@ -52,7 +54,7 @@ type reclaimRecord struct {
 }
 
 func newSessionMemory() sessionMemory {
-	return sessionMemory{lostCards: map[string][]time.Time{}, evicted: map[string]bool{}, fitsAlone: map[string]int{}, unfinished: map[string]bool{}, reclaimers: map[string]reclaimRecord{}, reclaimed: map[string]reclaimRecord{}, wants: map[string]*want{}, turns: map[string]*turn{}}
+	return sessionMemory{lostCards: map[string][]time.Time{}, evicted: map[string]bool{}, fitsAlone: map[string]int{}, unfinished: map[string]bool{}, reclaimers: map[string]reclaimRecord{}, reclaimed: map[string]reclaimRecord{}, wants: map[string]*want{}, possibleWants: map[string]bool{}, turns: map[string]*turn{}}
 }
 
 // checkSession checks a session before it closes, and returns what is wrong, or "".
@@ -264,7 +266,8 @@ func (w *simulation) checkReclaimedForOne(now *sessionView, g *group, reclaimer 
 	key := g.name + " for " + by.name
 	w.reclaimed[key] = made
 	isAgain := known && made.wantsAgain(last) && w.hasStartedSince(g, last) && time.Since(last.at) < minRestartInterval
-	isDisturbed := w.disturbed.After(last.at) // a quota that was lowered in between gives the cards back
+	// A quota that was lowered in between gives the cards back. A victim that has preempted has other cards now.
+	isDisturbed := w.disturbed.After(last.at) || w.mayHaveWant(g.name)
 	if w.quiet && isAgain && !isDisturbed && !now.isOvertaken(by, last) && !slices.ContainsFunc(last.nodes, w.isUnavailable) {
 		return fmt.Sprintf("taken twice: %s, after %s", key, time.Since(last.at))
 	}

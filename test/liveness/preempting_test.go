@@ -67,6 +67,7 @@ func (v *sessionView) newPreemptionTrial(u *startUnit, victims []*group) *preemp
 
 // without returns copies of the nodes, and the unused quota for a unit, once some groups are gone.
 func (v *sessionView) without(u *startUnit, gone []*group) (nodes []*nodeView, room map[string]int) {
+	mostUsed := v.mostUsedByPreempting(u.queue)
 	for _, g := range gone {
 		defer v.takeAway(g)()
 	}
@@ -75,7 +76,32 @@ func (v *sessionView) without(u *startUnit, gone []*group) (nodes []*nodeView, r
 		c.apart = maps.Clone(n.apart)
 		nodes = append(nodes, &c)
 	}
-	return nodes, maps.Clone(v.roomFor(u))
+
+	room = maps.Clone(v.roomFor(u))
+	for card, most := range mostUsed {
+		room[card] = min(room[card], max(0, int(most-v.treeUse(card, heldPods)[u.queue])))
+	}
+	return nodes, room
+}
+
+// mostUsedByPreempting returns how many cards a queue of a tree may use by preempting: no more than before
+// beyond what it deserves, if another queue may wait for the card within what it deserves.
+func (v *sessionView) mostUsedByPreempting(queue string) map[string]int64 {
+	mostUsed := map[string]int64{}
+	if v.tree == nil {
+		return mostUsed
+	}
+	for card, deserved := range v.tree.Queue(queue).Deserved {
+		mayWait := func(g *group) bool {
+			return g.queue != queue && slices.ContainsFunc(g.waiting, func(p *pod) bool {
+				return p.cards > 0 && (len(p.names) == 0 || slices.Contains(p.names, card))
+			})
+		}
+		if slices.ContainsFunc(v.groups, mayWait) {
+			mostUsed[card] = max(deserved, v.treeUse(card, heldPods)[queue])
+		}
+	}
+	return mostUsed
 }
 
 // placesAll reports whether each pod certainly gets a node, wherever those before it are.

@@ -65,7 +65,7 @@ func (v *sessionView) cards() []string {
 // checkTreePlacements checks the pods that the session placed or pipelined.
 func (v *sessionView) checkTreePlacements(before *sessionView) string {
 	for _, card := range v.cards() {
-		use, claimed := v.treeUse(card, placedPods), v.treeUse(card, claimedPods)
+		claimed := v.treeUse(card, claimedPods)
 		placed := v.treeUse(card, newPods(before, placedPods))
 		for queue := range v.treeUse(card, newPods(before, claimedPods)) {
 			if why := v.tree.WhyClosed(queue); why != "" {
@@ -76,7 +76,7 @@ func (v *sessionView) checkTreePlacements(before *sessionView) string {
 			}
 		}
 		for queue, count := range placed {
-			if why := v.tree.TakesGuarantee(queue, card, count, use, v.schedulable(card, placedPods)); why != "" {
+			if why := v.tree.TakesGuarantee(queue, card, count, claimed, v.schedulable(card, claimedPods)); why != "" {
 				return fmt.Sprintf("took a guarantee: queue %s: %s", queue, why)
 			}
 		}

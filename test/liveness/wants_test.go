@@ -40,6 +40,7 @@ func (w *simulation) recordWants(now *sessionView, victims map[string]int) {
 	}
 	by := now.onlyReclaimer()
 	if by == nil || !w.tookFor(now, by, victims) {
+		w.recordPossibleWants(now, victims)
 		return
 	}
 	made := &want{group: by.name, preempts: true, nodes: map[string]string{}, victims: w.taken, lastSeen: time.Now()}
@@ -50,6 +51,21 @@ func (w *simulation) recordWants(now *sessionView, victims map[string]int) {
 	}
 	made.follow(by)
 	w.wants[by.name] = made
+}
+
+// recordPossibleWants records the groups for one of which a session evicted pods, if it is not certain for
+// which.
+func (w *simulation) recordPossibleWants(now *sessionView, victims map[string]int) {
+	for _, g := range now.groups {
+		if len(victims) > 0 && len(g.promised) > 0 {
+			w.possibleWants[g.name] = true
+		}
+	}
+}
+
+// mayHaveWant reports whether pods were evicted for a group, or may have been.
+func (w *simulation) mayHaveWant(name string) bool {
+	return w.wants[name] != nil || w.possibleWants[name]
 }
 
 // mayKeepCards reports whether cards may still be kept for a want. That is longer than isWithdrawn lets them
@@ -170,7 +186,7 @@ func (w *simulation) isWithdrawn(v *sessionView, of *want) bool {
 func (w *simulation) mayUseKept(v *sessionView, g *group, of *want) bool {
 	owner := v.groupNamed(of.group)
 	switch {
-	case g.name == of.group || w.wants[g.name] != nil:
+	case g.name == of.group || w.mayHaveWant(g.name):
 		return true
 	case of.preempts:
 		return g.queue == owner.queue && g.priority > owner.priority

@@ -88,7 +88,18 @@ func (p *plugin) loadPreemptedCards(held map[queueCard]card.Count) {
 			}
 		}
 	}
-	maps.DeleteFunc(p.cache.preemptedCards, func(uid types.UID, _ nomination) bool { return !waiting[uid] })
+	p.forgetFreedCards(p.cache.preemptedCards, waiting)
+}
+
+// forgetFreedCards forgets the cards of all pods but those that wait, and those that are being bound: when a
+// binding fails, the pod waits again.
+func (p *plugin) forgetFreedCards(freed map[types.UID]nomination, waiting map[types.UID]bool) {
+	for _, job := range p.ssn.Jobs {
+		for _, task := range job.TaskStatusIndex[api.Binding] {
+			waiting[task.Pod.UID] = true
+		}
+	}
+	maps.DeleteFunc(freed, func(uid types.UID, _ nomination) bool { return !waiting[uid] })
 }
 
 // keepPreemptedCardsOn keeps cards on a node for a pod. It keeps none if the pod cannot use

@@ -199,7 +199,7 @@ func (p *plugin) loadReclaimedRoom() {
 			p.reclaimedRoom[made.node] = append(p.reclaimedRoom[made.node], roomOwner{task, job.Queue, p.ServiceType(task), p.ssn.Queues[job.Queue].Queue.Spec.Priority, made.from})
 		}
 	}
-	maps.DeleteFunc(p.cache.reclaimedRoom, func(uid types.UID, _ nomination) bool { return !waiting[uid] })
+	p.forgetFreedCards(p.cache.reclaimedRoom, waiting)
 }
 
 // queueCard is a card of a queue.

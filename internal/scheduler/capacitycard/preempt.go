@@ -79,9 +79,16 @@ func (p *plugin) selectVictims(preemptor *api.TaskInfo, node *api.NodeInfo, name
 		missing.add(give, -1)
 	}
 
-	all = slices.Clone(conflicting)
+	needed, broken := map[api.TaskID]bool{}, map[api.JobID]bool{}
 	for _, i := range irreducibleSubset(missing, released[len(conflicting):]) {
-		all = append(all, rest[i])
+		needed[rest[i].UID] = true
+		broken[rest[i].Job] = broken[rest[i].Job] || breaks[rest[i].UID]
+	}
+	all = slices.Clone(conflicting)
+	for _, task := range rest {
+		if needed[task.UID] || broken[task.Job] { // without its elastic pods, another one would break no gang
+			all = append(all, task)
+		}
 	}
 	return conflicting, all, useful && (len(all) > len(conflicting) || missing.isZero())
 }
@@ -111,7 +118,11 @@ func (p *plugin) missingAmounts(task *api.TaskInfo, node *api.NodeInfo) amounts 
 	missing := missingResources(task.InitResreq, p.IdleFor(task, node))
 	kept := p.keptInQueue(checkInput{job: job, task: task}, quota.Released{})
 	if p.cache.tree.isTree {
-		return p.addMissingInTree(missing, job.Queue, request, name, kept)
+		missing = p.addMissingInTree(missing, job.Queue, request, name, kept)
+		if tooMany := p.cardsBorrowedTooMany(checkInput{job: job, request: request}, name, 0); tooMany > 0 {
+			missing[quotaCards] = max(missing[quotaCards], float64(tooMany))
+		}
+		return missing
 	}
 	for _, insufficient := range p.ledger.InsufficientAfterRelease(string(job.Queue), request.Request, name, kept) {
 		if what, ok := quotaAmounts[insufficient.Kind]; ok { // evictions do not help against terminating pods
@@ -345,7 +356,8 @@ func (p *plugin) allocatableInAttempt(r checkInput, attempt *preemptionAttempt) 
 		return p.fitsNodeWithoutVictims(r)
 	}
 	r.node = attempt.node
-	return p.runChecks(cardChecks, r) == nil
+	name, _ := p.cardFor(r.request, r.node)
+	return p.runChecks(cardChecks, r) == nil && p.cardsBorrowedTooMany(r, name, released.Cards[name]) == 0
 }
 
 // fitsNodeWithoutVictims reports whether the quota has room for a pod on the node without victims that
@@ -353,7 +365,9 @@ func (p *plugin) allocatableInAttempt(r checkInput, attempt *preemptionAttempt) 
 // would have been taken before.
 func (p *plugin) fitsNodeWithoutVictims(r checkInput) bool {
 	queue, request := string(r.job.Queue), r.request.Request
-	isFull := func(name card.Name) bool { return !p.ledger.FitsCard(queue, name, request.Count, request.IsFixed) }
+	isFull := func(name card.Name) bool {
+		return !p.ledger.FitsCard(queue, name, request.Count, request.IsFixed) || p.cardsBorrowedTooMany(r, name, r.released.Cards[name]) > 0
+	}
 	if p.ledger.FitsAnyCard(queue, request) != nil {
 		return false
 	}

@@ -11,6 +11,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -44,6 +45,10 @@ type preemption struct {
 		evictions int
 		least     *evictionCost
 	}
+	// waiting are by card the queues that wait for it, see queuesThatWait. mostBorrowed is how many cards
+	// the queue may borrow whose pods preempt now, see limitBorrowing.
+	waiting      map[card.Name]map[api.QueueID]bool
+	mostBorrowed map[card.Name]int64
 	// evictions counts evictions and undone evictions.
 	evictions int
 	// evictingRest is set while the rest of a gang is evicted or restored.

@@ -32,6 +32,7 @@ func TestPreemptEvictsWholeGangs(t *testing.T) {
 	}{
 		"a gang on two nodes":                                                            {jobs: "low q 4: a*2 b*2 class=low; other q 1: a*6 b*6 class=high" + high, goes: "low:4", promised: 1},
 		"a gang on two nodes, for quota":                                                 {jobs: `queue q {"A":4} cpu=1000; low q 4: a*2 b*2 class=low; high q 1: - class=high cards=4`, goes: "low:4", promised: 1},
+		"a gang with a spare pod, for quota":                                             {jobs: `queue q {"A":3,"B":4} cpu=1000; queue r {"A":8}; k r 1: b*7; low q 2: a b a class=low; high q 1: - class=high cards=2 card=A|B`, goes: "low:3", promised: 1},
 		"spare pods on two nodes, for quota":                                             {jobs: `queue q {"A":4} cpu=1000; low q 2: a*2 b*2 class=low; high q 1: - class=high cards=4`},
 		"a gang that is larger than its minimum":                                         {jobs: "low q 3: a*2 b*2 class=low; other q 1: a*6 b*6 class=high" + high, goes: "low:1", promised: 1},
 		"spare pods and one more":                                                        {jobs: "low q 3: a*4 class=low; other q 1: a*4 b*8 class=high" + high + " cards=2", goes: "low:4", promised: 1},

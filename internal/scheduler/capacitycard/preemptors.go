@@ -52,7 +52,10 @@ func (p *plugin) executeByQueue(execute func()) {
 		g.hooks.Begin()
 	}
 	for !queues.Empty() {
-		p.ssn.Jobs = byQueue[queues.Pop().(*api.QueueInfo).UID]
+		queue := queues.Pop().(*api.QueueInfo).UID
+		p.ssn.Jobs = all
+		p.preemption.limitBorrowing(queue)
+		p.ssn.Jobs = byQueue[queue]
 		execute()
 	}
 }

@@ -162,6 +162,7 @@ func TestReclaimAllResources(t *testing.T) {
 
 // TestPreemptInATree: inside a queue preempt frees what the ancestors lack too.
 func TestPreemptInATree(t *testing.T) {
+	const two = `queue q {"A":8} training deserved={"A":2}; old q 1: a*2 class=low; k r 1: a*5;`
 	for t, tc := range check.Cases(t, map[string]struct{ text, goes, promised string }{
 		"the parent's quota is full":                {lending + `queue t {"A":4}; old q 1: a*2 class=low; k r 1: a*2; new q 1: - class=high`, "old:1", "new@a:1"},
 		"and more than the queue's":                 {lending + `queue t {"A":3}; old q 1: a*3 class=low; k r 1: a; new q 1: - class=high`, "old:2", "new@a:1"},
@@ -169,6 +170,10 @@ func TestPreemptInATree(t *testing.T) {
 		"in a full queue, too":                      {lending + `queue q {"A":2} training keeps parent=t deserved={"A":2}; old q 1: a*2 class=low; new q 1: - class=high`, "old:1", "new@a:1"},
 		"pods of others do not":                     {lending + `queue t {"A":4}; k r 1: a*4 class=low; new q 1: - class=high`, "", ""},
 		"what is deserved by others is no obstacle": {lending + `old q 1: a*8 class=low; new q 1: - class=high`, "old:1", "new@a:1"},
+		"idle cards are borrowed besides":           {lending + `old q 1: a*6 class=low; new q 1: - cards=3 class=high`, "old:1", "new@a:1"},
+		"none for which another queue waits":        {two + `node a A; queue r {"A":8} training deserved={"A":7}; new q 1: - cards=2 class=high; x r 1: - cards=2`, "old:2", "new@a:1"},
+		"unless that queue would borrow, too":       {two + `node a A; queue r {"A":8} training deserved={"A":6}; new q 1: - cards=2 class=high; x r 1: - cards=2`, "old:1", "new@a:1"},
+		"nor by a gang, on a node without victims":  {two + `node a A 7; node b A 1; queue r {"A":8} training deserved={"A":7}; new q 2: -*2 class=high; x r 1: - cards=2`, "old:2", "new@a:2"},
 		"what others are guaranteed stays free":     {lending + `queue u {"A":8} deserved={"A":4} guarantee={"A":1}; old q 1: a*8 class=low; new q 1: - class=high`, "old:2", "new@a:1"},
 	}) {
 		var s *scene
