@@ -12,7 +12,7 @@ import (
 
 // Bills is what keeps card-seconds from being stored. The zero value is nothing.
 type Bills struct {
-	// Refused are the ConfigMaps that cannot be written, and why, by namespace and name.
+	// Refused are the ConfigMaps that cannot be written or read, and why, by namespace and name.
 	Refused map[string]metav1.StatusReason
 	// SumsWithoutRoom and MonthsWithoutRoom are how many sums and months no ConfigMap has room for.
 	SumsWithoutRoom, MonthsWithoutRoom int
@@ -42,7 +42,7 @@ func (l anomalyList) addBills(bills Bills) {
 		if remedy == "" {
 			remedy = "see the log of cardquota-manager"
 		}
-		add(v1alpha1.AnomalyBillsNotStored, "%s cannot be written (%s), so a restart of the operator would lose card-seconds of bills: %s",
+		add(v1alpha1.AnomalyBillsNotStored, "%s cannot be used (%s), so a restart of the operator would lose card-seconds of bills: %s",
 			listNames("ConfigMap", names), describeStatusReason(reason), remedy)
 	}
 

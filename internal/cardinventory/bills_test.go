@@ -21,9 +21,9 @@ func TestConfigMapsThatAreRefusedAlikeAreOneAnomaly(t *testing.T) {
 		messages = append(messages, anomaly.Message)
 	}
 	check.Equal(t, "messages", []string{
-		"ConfigMap ns/e cannot be written (Invalid), so a restart of the operator would lose card-seconds of bills: make it mutable: save it, delete it, and create it without immutable",
-		"ConfigMap ns/f cannot be written (no answer of the API server), so a restart of the operator would lose card-seconds of bills: see the log of cardquota-manager",
-		"ConfigMaps ns/a, ns/b, ns/c and 1 more cannot be written (Forbidden), so a restart of the operator would lose card-seconds of bills: apply the Roles of the operator's version, or let the policy that refuses it allow the operator",
+		"ConfigMap ns/e cannot be used (Invalid), so a restart of the operator would lose card-seconds of bills: make it mutable: save it, delete it, and create it without immutable",
+		"ConfigMap ns/f cannot be used (no answer of the API server), so a restart of the operator would lose card-seconds of bills: see the log of cardquota-manager",
+		"ConfigMaps ns/a, ns/b, ns/c and 1 more cannot be used (Forbidden), so a restart of the operator would lose card-seconds of bills: apply the Roles of the operator's version, or let the policy that refuses it allow the operator",
 	}, messages)
 	check.Equal(t, "nodes", int32(0), status.Nodes)
 }

@@ -28,6 +28,8 @@ type fakeStore struct {
 	fails   error
 	// refused are objects that cannot be written.
 	refused map[int]error
+	// unreadable are objects that cannot be read.
+	unreadable map[int]error
 	// losesAnswers makes each write, and fails all the same.
 	losesAnswers bool
 	// left is after how many writes all fail, 0 for never.
@@ -37,7 +39,7 @@ type fakeStore struct {
 func (s *fakeStore) read(_ context.Context, i int) (object, error) {
 	read := s.objects[i]
 	read.entries = maps.Clone(read.entries)
-	return read, s.fails
+	return read, cmp.Or(s.fails, s.unreadable[i])
 }
 
 func (s *fakeStore) write(_ context.Context, i int, version string, c change) (string, error) {

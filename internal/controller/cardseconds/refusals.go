@@ -16,16 +16,16 @@ import (
 // written.
 var refusedTime = build.Wait(2 * time.Minute)
 
-// refusals are the objects whose last write failed.
+// refusals are the objects whose last write failed, or which cannot be read.
 type refusals map[int]refusal
 
-// refusal is why an object cannot be written, and since when.
+// refusal is why an object cannot be written or read, and since when.
 type refusal struct {
 	since  time.Time
 	reason metav1.StatusReason
 }
 
-// record records how a write ended. After a conflict the object is read and written again, so it says nothing.
+// record records how a write ended, or that reading failed. After a conflict the object is read and written again, so it says nothing.
 func (r *refusals) record(i int, err error, now time.Time) {
 	switch {
 	case err == nil:
@@ -53,8 +53,17 @@ func (r *refusals) forgetSlots() {
 	}
 }
 
-// read implements objectStore.
-func (k *Keeper) read(ctx context.Context, i int) (object, error) { return k.store.read(ctx, i) }
+// read implements objectStore. It records which objects cannot be read: without them a replica loads no sums.
+// One that the operator may not read is claimed without its sums.
+func (k *Keeper) read(ctx context.Context, i int) (object, error) {
+	read, err := k.store.read(ctx, i)
+	if err != nil && !apierrors.IsForbidden(err) && ctx.Err() == nil {
+		k.mu.Lock()
+		k.refusals.record(i, err, k.now())
+		k.mu.Unlock()
+	}
+	return read, err
+}
 
 // write implements objectStore. It records which objects cannot be written.
 func (k *Keeper) write(ctx context.Context, i int, version string, c change) (string, error) {
@@ -67,22 +76,23 @@ func (k *Keeper) write(ctx context.Context, i int, version string, c change) (st
 	return written, err
 }
 
-// StorageProblems returns what keeps card-seconds from being stored. A part without sums lacks nothing.
+// StorageProblems returns what keeps card-seconds from being stored. A part without sums lacks nothing, once the
+// sums are loaded: before that, no sum is stored.
 func (k *Keeper) StorageProblems() cardinventory.Bills {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	problems := cardinventory.Bills{Refused: map[string]metav1.StatusReason{}}
-	if !k.isLoaded {
-		return problems
-	}
-
 	now := k.now()
 	for i, refused := range k.refusals {
-		isNeeded := i >= cardseconds.Parts || k.hasRows[i]
+		isNeeded := !k.isLoaded || i >= cardseconds.Parts || k.hasRows[i]
 		if isNeeded && now.Sub(refused.since) >= refusedTime {
 			problems.Refused[k.namespace+"/"+cardseconds.ConfigMapName(i)] = refused.reason
 		}
 	}
+	if !k.isLoaded {
+		return problems
+	}
+
 	problems.SumsWithoutRoom, problems.MonthsWithoutRoom = k.room.sums, k.room.months
 	problems.DaysDropped = string(k.room.daysDropped)
 	return problems

@@ -52,6 +52,25 @@ func TestAPartThatCannotBeWrittenIsNamed(t *testing.T) {
 	s.expectRefused("after it was written", nothing)
 }
 
+// TestAConfigMapThatCannotBeReadIsNamed: the next leader loads no sums without it, and counts meanwhile.
+func TestAConfigMapThatCannotBeReadIsNamed(t *testing.T) {
+	for _, i := range []int{0, 5, slotNumber(3)} {
+		s := newScene(t)
+		s.k.namespace = "volcano-system"
+		s.count(2)
+		s.restart()
+		s.k.namespace = "volcano-system"
+		s.store.unreadable = map[int]error{i: apierrors.NewInternalError(errors.New("no key to decrypt it"))}
+		s.count(2)
+		s.expectRefused("for a minute", nothing)
+		s.count(1)
+		s.expectRefused("for two minutes", map[string]metav1.StatusReason{"volcano-system/" + cardseconds.ConfigMapName(i): metav1.StatusReasonInternalError})
+		s.store.unreadable = nil
+		s.count(2)
+		s.expectRefused("after it was read", nothing)
+	}
+}
+
 // TestASlotThatCannotBeWrittenIsNamedWhileAnEntryWaits: if another one takes the entry, nothing is lost.
 func TestASlotThatCannotBeWrittenIsNamedWhileAnEntryWaits(t *testing.T) {
 	s := newScene(t)
