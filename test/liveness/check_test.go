@@ -322,6 +322,11 @@ func (v *sessionView) isOvertaken(reclaimer *group, since reclaimRecord) bool {
 	})
 }
 
+// hasLostCardsSince reports whether other queues took cards back from a queue after a moment.
+func (w *simulation) hasLostCardsSince(queue string, since time.Time) bool {
+	return slices.ContainsFunc(w.lostCards[queue], func(at time.Time) bool { return at.After(since) })
+}
+
 // countFitting counts the sessions in which a unit could start and nothing else waited.
 func (w *simulation) countFitting(v *sessionView) string {
 	units := v.waitingUnits()
@@ -389,7 +394,7 @@ func (w *simulation) checkWaitingAtRest() string {
 	for _, u := range v.waitingUnits() {
 		last, took := w.reclaimers[u.name]
 		switch {
-		case took && len(u.placed) < u.min && !v.isOvertaken(u.group, last):
+		case took && len(u.placed) < u.min && !v.isOvertaken(u.group, last) && !w.hasLostCardsSince(u.queue, last.at):
 			return fmt.Sprintf("evicted in vain: %s went for %s, which does not run", last.from, u.name)
 		case v.unitFits(u):
 			return "fits and waits for ever: " + w.describeUnit(u)

@@ -28,13 +28,28 @@ type preemptedCards struct {
 	byQueue map[api.QueueID][]*waitingPreemptor
 }
 
-// isKeptFrom reports whether a pod may not take what preempt freed for another one: a pod of
+// keepsQuotaFrom reports whether the quota that preempt freed for a pod is kept from another one. Once the pod is
+// placed, the ledger counts it.
+func (w *waitingPreemptor) keepsQuotaFrom(task *api.TaskInfo, job *api.JobInfo) bool {
+	return w.task.Status == api.Pending && w.goesBefore(task, job)
+}
+
+// keepsCardsFrom reports whether the cards of a node that preempt freed for a pod are kept from another one. They
+// stay kept while the pod is placed on another node and its gang cannot start yet: the next session may place it
+// on this one again.
+func (w *waitingPreemptor) keepsCardsFrom(task *api.TaskInfo, job *api.JobInfo, node string) bool {
+	isBound := w.task.Status != api.Pending && w.task.Status != api.Allocated && w.task.Status != api.Pipelined
+	if isBound || w.task.NodeName == node { // the node counts it
+		return false
+	}
+	return w.goesBefore(task, job)
+}
+
+// goesBefore reports whether a pod for which preempt evicted others goes before another one: one of
 // another queue, of a job of its queue that has no higher priority, or of its job with a lower
 // priority.
-func (w *waitingPreemptor) isKeptFrom(task *api.TaskInfo, job *api.JobInfo) bool {
+func (w *waitingPreemptor) goesBefore(task *api.TaskInfo, job *api.JobInfo) bool {
 	switch {
-	case w.task.Status != api.Pending:
-		return false // the node and the ledger count it
 	case w.job.UID == job.UID:
 		return task.Priority < w.task.Priority
 	case w.job.Queue != job.Queue:
@@ -165,7 +180,7 @@ func waitingCharge(request *workload.Request, queue api.QueueID, name card.Name)
 // keptOnNode returns what is kept on a node from a pod, nil if nothing is.
 func (p *plugin) keptOnNode(task *api.TaskInfo, job *api.JobInfo, node string) (kept *api.Resource) {
 	for _, w := range p.preemptedCards.byNode[node] {
-		if !w.isKeptFrom(task, job) {
+		if !w.keepsCardsFrom(task, job, node) {
 			continue
 		}
 		if kept == nil {
@@ -232,7 +247,7 @@ func preemptedCardsStayFree(p *plugin, r checkInput, node *api.NodeInfo) int {
 func (p *plugin) keptInQueue(r checkInput, released quota.Released) quota.Released {
 	isCopy := false
 	for _, w := range p.preemptedCards.byQueue[r.job.Queue] {
-		if !w.isKeptFrom(r.task, r.job) {
+		if !w.keepsQuotaFrom(r.task, r.job) {
 			continue
 		}
 		if !isCopy {
