@@ -18,7 +18,6 @@ var statedMutants = []mutant{
 var voteMutants = []mutant{
 	{"internal/scheduler/capacitycard/allocate.go", `	p.refusedRequests = nil // quota is released`, ``, "a refused request is checked again after an eviction"},
 	{"internal/scheduler/capacitycard/enqueue.go", `found.UID != metav1.GetControllerOf`, `found.UID == "" && found.UID != metav1.GetControllerOf`, "another job of the same name says nothing"},
-	{"internal/scheduler/capacitycard/preemptableusage.go", `class.Value < lowest.Value`, `class.Value > lowest.Value`, "of several default classes the lowest counts"},
 }
 
 // searchMutants break what cardreclaim keeps of nodes, victims and failed searches.

@@ -11,6 +11,7 @@ var preemptMutants = []mutant{
 	{"internal/scheduler/capacitycard/preemptborrowing.go", `int64(released)-most)`, `int64(released)-most-1000)`, "preempt borrows nothing for which another queue waits"},
 	{"internal/scheduler/capacitycard/preemptborrowing.go", ` || !g.p.deservesCard(r, name)`, ``, "a queue that would borrow keeps no other one from borrowing"},
 	{"internal/scheduler/capacitycard/preempt.go", ` || broken[task.Job]`, ``, "a gang breaks only if its elastic pods go, too"},
+	{"internal/scheduler/capacitycard/preemptableusage.go", `class.Value < lowest.Value`, `class.Value > lowest.Value`, "of several default classes the lowest counts"},
 	{"internal/scheduler/capacitycard/predicate.go", `	if p.preemption != nil || len(`, `	if len(`, "preempt looks at all nodes"},
 	{"internal/scheduler/capacitycard/preemptableusage.go", `job.Priority < key.priority && p.hasPodToEvict(job)`, `p.hasPodToEvict(job)`, "a vote counts only jobs of lower priority"},
 	{"internal/scheduler/capacitycard/preemptableusage.go", ` && g.canEvictWholeJob(job)`, ` && (true || g.canEvictWholeJob(job))`, "a vote counts no gang that stays"},

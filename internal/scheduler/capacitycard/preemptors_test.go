@@ -34,7 +34,7 @@ func TestWhoPreempts(t *testing.T) {
 		"an elastic vcjob that has its minimum":        {jobs: "low q 1: a*4 class=low; high q 4: a*4 -*4 class=high vcjob"},
 		"an elastic vcjob that lacks one pod of it":    {jobs: "low q 1: a*5 class=low; high q 4: a*3 -*4 class=high vcjob", goes: "low:1", promised: "high@a:1"},
 		"the pods of a Deployment":                     {jobs: "low q 1: a*7 class=low; high q 1: a -*3 class=high", goes: "low:3", promised: "high@a:3"},
-		"a role that lacks its minimum, and no other":  {jobs: "low q 1: a*4 class=low; high q 5: a*4 -*3 class=high tasks=worker*4/4,ps*1/1,extra*2/0", goes: "low:1", promised: "high@a:1"},
+		"a role that lacks its minimum, and no other":  {jobs: "low q 1: a*4 class=low; high q 5: a*4 -*3 class=high tasks=worker*4/4,extra*2/0,ps*1/1", goes: "low:1", promised: "high@a:1"},
 		"nothing of lower priority is there":           {jobs: "low q 1: a*8 class=high; high q 1: - class=high"},
 		"inside a vcjob that has its minimum":          {jobs: "low q 1: a*5 class=low; j q 2: a*3 - class=high vcjob", change: urgent, goes: "j:1", promised: "j@a:1"},
 		"inside it, while other jobs would be evicted": {jobs: "low q 1: a*5 class=low; j q 2: a*3 -*3 class=high vcjob", change: urgent, goes: "j:1", promised: "j@a:1"},
