@@ -2,6 +2,7 @@ package cardquota
 
 import (
 	"context"
+	"time"
 
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
@@ -25,12 +26,17 @@ type requestQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // addWithPriority adds requests with a priority, if the queue has priorities.
 func addWithPriority(q requestQueue, priority int, requests ...reconcile.Request) {
+	addLater(q, priority, 0, requests...)
+}
+
+// addLater adds requests with a priority, if the queue has priorities, after a delay.
+func addLater(q requestQueue, priority int, delay time.Duration, requests ...reconcile.Request) {
 	if prioritized, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
-		prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(priority)}, requests...)
+		prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(priority), After: delay}, requests...)
 		return
 	}
 	for _, request := range requests {
-		q.Add(request)
+		q.AddAfter(request, delay)
 	}
 }
 
@@ -48,10 +54,10 @@ func lastOf(requestsFor func(context.Context, client.Object) []reconcile.Request
 }
 
 // wakeupHandler enqueues the CardQuotas of the queues that a count wakes, after all others.
-func wakeupHandler(requestsFor func(context.Context, string) []reconcile.Request) handler.TypedFuncs[string, reconcile.Request] {
-	return handler.TypedFuncs[string, reconcile.Request]{
-		GenericFunc: func(ctx context.Context, e event.TypedGenericEvent[string], q requestQueue) {
-			addWithPriority(q, handler.LowPriority, requestsFor(ctx, e.Object)...)
+func wakeupHandler(requestsFor func(context.Context, string) []reconcile.Request) handler.TypedFuncs[wakeup, reconcile.Request] {
+	return handler.TypedFuncs[wakeup, reconcile.Request]{
+		GenericFunc: func(ctx context.Context, e event.TypedGenericEvent[wakeup], q requestQueue) {
+			addLater(q, handler.LowPriority, e.Object.after, requestsFor(ctx, e.Object.queue)...)
 		},
 	}
 }

@@ -3,6 +3,8 @@ package cardquota
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,7 +47,7 @@ func changedTo(before, after int64) event.UpdateEvent {
 func TestALoweredQuotaOvertakesTenThousandStatuses(t *testing.T) {
 	queue := priorityqueue.New[reconcile.Request]("lowered")
 	defer queue.ShutDown()
-	wakeupHandler(tenThousand).Generic(t.Context(), event.TypedGenericEvent[string]{Object: allQueues}, queue)
+	wakeupHandler(tenThousand).Generic(t.Context(), event.TypedGenericEvent[wakeup]{Object: wakeup{queue: allQueues}}, queue)
 	first, _ := queue.Get() // a worker takes one before the change
 	lowered := changedTo(8, 0)
 	check.Must(t, isLowered.Update(lowered), "0 of 8 cards is not less")
@@ -126,7 +128,7 @@ func TestAFlappingNodeRefreshesOverAllocationRarely(t *testing.T) {
 	for _, tc := range []struct {
 		quotas int
 		age    time.Duration
-	}{{10, 10 * time.Second}, {1000, 20 * time.Second}} {
+	}{{10, 10 * time.Second}, {1000, 50 * time.Second}} {
 		synctest.Test(t, func(t *testing.T) {
 			s, nodes := podsOfScheduler(16, "volcano")
 			for i := range tc.quotas {
@@ -146,6 +148,14 @@ func TestAFlappingNodeRefreshesOverAllocationRarely(t *testing.T) {
 			check.Equal(t, "woken before the numbers are old", 0, flap(8))
 			time.Sleep(time.Second)
 			check.Equal(t, "woken by old numbers", tc.quotas, flap(4))
+			latest := slices.Max(slices.Collect(maps.Values(u.delays)))
+			check.Equal(t, "the last of them is reconciled after", time.Duration(tc.quotas-1)*time.Second/20, latest)
 		})
 	}
+}
+
+// TestUrgentQueuesDoNotWait: a queue whose use changes as well is reconciled at once.
+func TestUrgentQueuesDoNotWait(t *testing.T) {
+	want := map[string]time.Duration{"a": 0, "c": 100 * time.Millisecond}
+	check.Equal(t, "delays", want, spreadOver([]string{"a", "b", "c"}, []string{"b", "d"}))
 }

@@ -35,12 +35,13 @@ const allQueues = "*"
 // totalsRefreshInterval bounds the age of the numbers of an over-allocated card in
 // conditions whose status stays. A change of one quota or node changes the numbers of all
 // CardQuotas of that card, and their status writes must not delay the Queues. With more CardQuotas
-// than are written at totalsRefreshRate in that time the numbers are older.
+// than are written at totalsRefreshRate in that time the numbers are older, and the writes are
+// spread over it: an API server that gets all of them at once would answer nothing else in time.
 var totalsRefreshInterval = build.Wait(10 * time.Second)
 
-// totalsRefreshRate is how many statuses in a second such numbers may cost: a tenth of the writes of the
-// shipped operator.
-const totalsRefreshRate = 50
+// totalsRefreshRate is how many statuses in a second such numbers may cost. An API server on a small machine
+// takes 20 ms of a processor for each.
+const totalsRefreshRate = 20
 
 // maxCountAge bounds the age of the last count, so that its time proves that the operator counts.
 var maxCountAge = build.Wait(time.Minute)
@@ -70,8 +71,10 @@ type UsageCollector struct {
 	dirty chan struct{}
 	// specChanges counts the changes of CardQuotas and of the policy.
 	specChanges atomic.Uint64
-	// wakeups sends names of queues, or allQueues.
-	wakeups   chan event.TypedGenericEvent[string]
+	// wakeups sends names of queues, or allQueues. delays are those of the queues that the last count wakes only
+	// for the numbers of over-allocated cards.
+	wakeups   chan event.TypedGenericEvent[wakeup]
+	delays    map[string]time.Duration
 	metrics   countMetrics
 	inventory InventorySource
 	// passed signals that the result of Bypasses changed.
@@ -107,7 +110,7 @@ func newUsageCollector(c cache.Cache, interval time.Duration, cards InventorySou
 		interval:        interval,
 		inventory:       cards,
 		dirty:           make(chan struct{}, 1),
-		wakeups:         make(chan event.TypedGenericEvent[string]),
+		wakeups:         make(chan event.TypedGenericEvent[wakeup]),
 		bypassesChanged: make(chan event.TypedGenericEvent[string], 1),
 		metrics:         newCountMetrics(),
 	}
@@ -185,7 +188,7 @@ func (u *UsageCollector) Start(ctx context.Context) error {
 			select {
 			case <-ctx.Done():
 				return nil
-			case u.wakeups <- event.TypedGenericEvent[string]{Object: name}:
+			case u.wakeups <- event.TypedGenericEvent[wakeup]{Object: wakeup{name, u.delays[name]}}:
 			}
 		}
 		select {
@@ -324,6 +327,7 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 		queueBypasses = enforcement.GroupByQueue(bypasses)
 	}
 	wakeups := []string{allQueues}
+	u.delays = nil
 	if u.queues != nil {
 		moved, turned := totals.ChangedQueues(u.totals)
 		switch wait := totalsAge(len(moved)) - now.Sub(u.totalsUpdatedAt); {
@@ -334,11 +338,15 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 			time.AfterFunc(wait, u.markDirty)
 			moved, totals = nil, u.totals
 		}
-		wakeups = slices.Concat(changedKeys(u.queues, queues, cardquota.Usage.Equal), moved, u.changedSubtrees(tree, subtrees),
+		wakeups = slices.Concat(changedKeys(u.queues, queues, cardquota.Usage.Equal), u.changedSubtrees(tree, subtrees),
 			queuesWithCards(changedKeys(u.physical, physical, bothOrNone), queues, quotas), queuesWithUnknownCards(u.physical, physical, granted))
 		if bypassesChanged {
 			wakeups = append(wakeups, enforcement.ChangedQueues(u.queueBypasses, queueBypasses)...)
 		}
+		if !turned {
+			u.delays = spreadOver(moved, wakeups)
+		}
+		wakeups = append(wakeups, moved...)
 		slices.Sort(wakeups)
 		wakeups = slices.Compact(wakeups)
 	}
@@ -356,6 +364,25 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 		}
 	}
 	return wakeups
+}
+
+// wakeup is a queue whose CardQuotas are reconciled, no sooner than after a delay.
+type wakeup struct {
+	queue string
+	after time.Duration
+}
+
+// spreadOver returns delays for queues, so that no more than totalsRefreshRate begin in a second. It has none
+// for those that are urgent.
+func spreadOver(queues, urgent []string) map[string]time.Duration {
+	delays := make(map[string]time.Duration, len(queues))
+	for i, name := range queues {
+		delays[name] = time.Duration(i) * time.Second / totalsRefreshRate
+	}
+	for _, name := range urgent {
+		delete(delays, name)
+	}
+	return delays
 }
 
 // totalsAge returns how old the numbers of over-allocated cards may be in the conditions of a number of
