@@ -159,3 +159,30 @@ func TestUrgentQueuesDoNotWait(t *testing.T) {
 	want := map[string]time.Duration{"a": 0, "c": 100 * time.Millisecond}
 	check.Equal(t, "delays", want, spreadOver([]string{"a", "b", "c"}, []string{"b", "d"}))
 }
+
+// TestOldNumbersAreCountedOnce: counts that put off the numbers of more and more CardQuotas cause one count
+// together.
+func TestOldNumbersAreCountedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, nodes := podsOfScheduler(16, "volcano")
+		u := newUsageCollector(nil, 0, nodes)
+		u.countUsage(s)
+		for i := range 600 {
+			_ = s.quotas.Add(builder.CardQuota(fmt.Sprint("quota-", i)).Card("NVIDIA-H200", 8).Obj())
+			if i%100 == 0 {
+				u.countUsage(s)
+			}
+		}
+
+		recounts := 0
+		for range 120 {
+			time.Sleep(time.Second)
+			select {
+			case <-u.dirty:
+				recounts++
+			default:
+			}
+		}
+		check.Equal(t, "counts for old numbers", 1, recounts)
+	})
+}

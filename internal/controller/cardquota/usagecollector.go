@@ -93,6 +93,7 @@ type UsageCollector struct {
 	treeChanges     uint64                     // specChanges when tree was made
 	physical        map[card.Name]card.Count
 	totals          *cardquota.QuotaTotals // nil before the first count
+	totalsTimer     *time.Timer            // ends when totals are to be replaced
 	totalsUpdatedAt time.Time              // when totals last replaced older ones
 	bypasses        []enforcement.Bypass
 	queueBypasses   enforcement.BypassesByQueue // bypasses by queue
@@ -335,7 +336,7 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 		case wait <= 0 || turned:
 			u.totalsUpdatedAt = now
 		default:
-			time.AfterFunc(wait, u.markDirty)
+			u.recountForTotals(wait)
 			moved, totals = nil, u.totals
 		}
 		wakeups = slices.Concat(changedKeys(u.queues, queues, cardquota.Usage.Equal), u.changedSubtrees(tree, subtrees),
@@ -364,6 +365,15 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 		}
 	}
 	return wakeups
+}
+
+// recountForTotals counts again once the numbers of over-allocated cards are old. One timer is enough for all
+// counts that put them off.
+func (u *UsageCollector) recountForTotals(wait time.Duration) {
+	if u.totalsTimer != nil {
+		u.totalsTimer.Stop()
+	}
+	u.totalsTimer = time.AfterFunc(wait, u.markDirty)
 }
 
 // wakeup is a queue whose CardQuotas are reconciled, no sooner than after a delay.
