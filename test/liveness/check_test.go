@@ -266,12 +266,16 @@ func (w *simulation) checkReclaimedForOne(now *sessionView, g *group, reclaimer 
 	key := g.name + " for " + by.name
 	w.reclaimed[key] = made
 	isAgain := known && made.wantsAgain(last) && w.hasStartedSince(g, last) && time.Since(last.at) < minRestartInterval
-	// A quota that was lowered in between gives the cards back. A victim that has preempted has other cards now.
-	isDisturbed := w.disturbed.After(last.at) || w.mayHaveWant(g.name)
-	if w.quiet && isAgain && !isDisturbed && !now.isOvertaken(by, last) && !slices.ContainsFunc(last.nodes, w.isUnavailable) {
+	if w.quiet && isAgain && !w.hasOtherCardsSince(g, last.at) && !now.isOvertaken(by, last) && !slices.ContainsFunc(last.nodes, w.isUnavailable) {
 		return fmt.Sprintf("taken twice: %s, after %s", key, time.Since(last.at))
 	}
 	return ""
+}
+
+// hasOtherCardsSince reports whether a victim may have other cards than those that it lost at a moment: a quota
+// that was lowered since gives cards back, and a job that has preempted has cards of others.
+func (w *simulation) hasOtherCardsSince(g *group, at time.Time) bool {
+	return w.disturbed.After(at) || w.mayHaveWant(g.name)
 }
 
 // wantsAgain reports whether a pod was promised cards of the same victim before.
