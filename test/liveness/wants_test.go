@@ -56,8 +56,11 @@ func (w *simulation) recordWants(now *sessionView, victims map[string]int) {
 // recordPossibleWants records the groups for one of which a session evicted pods, if it is not certain for
 // which.
 func (w *simulation) recordPossibleWants(now *sessionView, victims map[string]int) {
+	if len(victims) == 0 {
+		return
+	}
 	for _, g := range now.groups {
-		if len(victims) > 0 && len(g.promised) > 0 {
+		if len(g.promised) > 0 {
 			w.possibleWants[g.name] = true
 		}
 	}

@@ -1,6 +1,7 @@
 package capacitycard
 
 import (
+	"iter"
 	"slices"
 
 	"volcano.sh/volcano/pkg/scheduler/api"
@@ -75,18 +76,34 @@ func (p *plugin) jobsThatMayBorrow() map[api.JobID]*api.JobInfo {
 // waitsForDeserved reports whether some pod may be placed with which its queue need not borrow
 // what other queues can take back.
 func (p *plugin) waitsForDeserved() bool {
-	for _, job := range p.ssn.Jobs {
-		if job.IsPending() && conf.EnabledActionMap["enqueue"] { // allocate skips it as well
-			continue
-		}
-		for _, task := range job.TaskStatusIndex[api.Pending] {
-			r, known := p.checkInputFor(task)
-			if known && !task.SchGated && (r.request.Count > 0 || p.ReclaimsAll()) && p.needNotBorrow(r) {
-				return true
-			}
+	for r := range p.podsForAllocate() {
+		if (r.request.Count > 0 || p.ReclaimsAll()) && p.needNotBorrow(r) {
+			return true
 		}
 	}
 	return false
+}
+
+// podsForAllocate returns the pods that allocate may try.
+func (p *plugin) podsForAllocate() iter.Seq[checkInput] {
+	return func(yield func(checkInput) bool) {
+		for _, job := range p.ssn.Jobs {
+			if awaitsEnqueue(job) {
+				continue
+			}
+			for _, task := range job.TaskStatusIndex[api.Pending] {
+				r, known := p.checkInputFor(task)
+				if known && !task.SchGated && !yield(r) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// awaitsEnqueue reports whether a job is not enqueued yet: allocate skips it.
+func awaitsEnqueue(job *api.JobInfo) bool {
+	return job.IsPending() && conf.EnabledActionMap["enqueue"]
 }
 
 // needNotBorrow reports whether the queue of a pod stays within what it deserves with some card.

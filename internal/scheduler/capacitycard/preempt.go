@@ -119,7 +119,7 @@ func (p *plugin) missingAmounts(task *api.TaskInfo, node *api.NodeInfo) amounts 
 	kept := p.keptInQueue(checkInput{job: job, task: task}, quota.Released{})
 	if p.cache.tree.isTree {
 		missing = p.addMissingInTree(missing, job.Queue, request, name, kept)
-		if tooMany := p.cardsBorrowedTooMany(checkInput{job: job, request: request}, name, 0); tooMany > 0 {
+		if tooMany := p.cardsBorrowedTooMany(checkInput{job: job, request: request}, name); tooMany > 0 {
 			missing[quotaCards] = max(missing[quotaCards], float64(tooMany))
 		}
 		return missing
@@ -357,7 +357,7 @@ func (p *plugin) allocatableInAttempt(r checkInput, attempt *preemptionAttempt) 
 	}
 	r.node = attempt.node
 	name, _ := p.cardFor(r.request, r.node)
-	return p.runChecks(cardChecks, r) == nil && p.cardsBorrowedTooMany(r, name, released.Cards[name]) == 0
+	return p.runChecks(cardChecks, r) == nil && p.cardsBorrowedTooMany(r, name) == 0
 }
 
 // fitsNodeWithoutVictims reports whether the quota has room for a pod on the node without victims that
@@ -366,7 +366,7 @@ func (p *plugin) allocatableInAttempt(r checkInput, attempt *preemptionAttempt) 
 func (p *plugin) fitsNodeWithoutVictims(r checkInput) bool {
 	queue, request := string(r.job.Queue), r.request.Request
 	isFull := func(name card.Name) bool {
-		return !p.ledger.FitsCard(queue, name, request.Count, request.IsFixed) || p.cardsBorrowedTooMany(r, name, r.released.Cards[name]) > 0
+		return !p.ledger.FitsCard(queue, name, request.Count, request.IsFixed) || p.cardsBorrowedTooMany(r, name) > 0
 	}
 	if p.ledger.FitsAnyCard(queue, request) != nil {
 		return false

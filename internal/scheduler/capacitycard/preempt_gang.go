@@ -45,9 +45,7 @@ type preemption struct {
 		evictions int
 		least     *evictionCost
 	}
-	// waiting are by card the queues that wait for it, see queuesThatWait. mostBorrowed is how many cards
-	// the queue may borrow whose pods preempt now, see limitBorrowing.
-	waiting      map[card.Name]map[api.QueueID]bool
+	// mostBorrowed is how many cards the queue may borrow whose pods preempt now, see limitBorrowing.
 	mostBorrowed map[card.Name]int64
 	// evictions counts evictions and undone evictions.
 	evictions int

@@ -48,13 +48,17 @@ func (p *plugin) executeByQueue(execute func()) {
 			queues.Push(queue)
 		}
 	}
-	if g := p.preemption; !queues.Empty() && g.hooks.Begin != nil {
-		g.hooks.Begin()
+	if queues.Empty() {
+		return
 	}
+
+	if p.preemption.hooks.Begin != nil {
+		p.preemption.hooks.Begin()
+	}
+	waiting := p.findWaitingQueues()
 	for !queues.Empty() {
 		queue := queues.Pop().(*api.QueueInfo).UID
-		p.ssn.Jobs = all
-		p.preemption.limitBorrowing(queue)
+		p.preemption.limitBorrowing(queue, waiting)
 		p.ssn.Jobs = byQueue[queue]
 		execute()
 	}

@@ -4,7 +4,6 @@ import (
 	"container/heap"
 
 	"volcano.sh/volcano/pkg/scheduler/api"
-	"volcano.sh/volcano/pkg/scheduler/conf"
 	"volcano.sh/volcano/pkg/scheduler/util"
 )
 
@@ -92,8 +91,7 @@ func newServingOrder(p *plugin, jobs map[api.JobID]*api.JobInfo) *servingOrder {
 	turns, ancestors := map[api.QueueID]*servingNode{}, map[api.QueueID]*servingNode{}
 	for _, job := range jobs {
 		queue := p.ssn.Queues[job.Queue]
-		isSkipped := job.IsPending() && conf.EnabledActionMap["enqueue"] // allocate does so as well
-		if queue == nil || isSkipped || len(job.TaskStatusIndex[api.Pending]) == 0 {
+		if queue == nil || awaitsEnqueue(job) || len(job.TaskStatusIndex[api.Pending]) == 0 {
 			continue
 		}
 		turn := turns[job.Queue]

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"volcano.sh/volcano/pkg/scheduler/api"
-	"volcano.sh/volcano/pkg/scheduler/conf"
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
@@ -30,8 +29,7 @@ func (p *plugin) findWaitingJob(job *api.JobInfo) *waitingJob {
 	if len(job.TaskStatusIndex[api.Pending]) == 0 || len(job.TaskStatusIndex[api.Pipelined]) > 0 || job.PodGroup == nil {
 		return nil
 	}
-	isSkipped := job.IsPending() && conf.EnabledActionMap["enqueue"] // by allocate as well
-	if isSkipped || job.ContainsHardTopology() || job.ContainsSubJobPolicy() || p.checkQueue(job) != nil {
+	if awaitsEnqueue(job) || job.ContainsHardTopology() || job.ContainsSubJobPolicy() || p.checkQueue(job) != nil {
 		return nil
 	}
 	missing := p.missingTasks(job)
