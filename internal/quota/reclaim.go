@@ -18,6 +18,7 @@ func (l *Ledger) FitsDeserved(queue string, request Request, reclaimsCPU bool) *
 	if q.tree == nil {
 		return l.FitsAnyCard(queue, request)
 	}
+
 	var first *InsufficientQuota
 	for _, name := range request.Names {
 		s := q.beyondDeserved(name, int64(request.Count))
@@ -29,6 +30,7 @@ func (l *Ledger) FitsDeserved(queue string, request Request, reclaimsCPU bool) *
 			first = s
 		}
 	}
+
 	switch {
 	case first != nil:
 		return first
@@ -125,6 +127,7 @@ func (l *Ledger) MayUseByLevel(queue string, name card.Name) (m MayUse) {
 		if !at.isRoot() && !at.deservesAny(name) {
 			deserved = max(0, at.limits.deserved(name)-at.used(name))
 		}
+
 		if at.tree != nil && !at.isUnlimited(name) {
 			left := at.freeBesideHolds(q, name)
 			if free = min(free, left); at != q {
@@ -135,6 +138,7 @@ func (l *Ledger) MayUseByLevel(queue string, name card.Name) (m MayUse) {
 				free, covered, besideHolds = own+left-at.tree.unusedBelow[name], own, Unlimited
 			}
 		}
+
 		if at.tree != nil {
 			coverable, own = at.guaranteeBalance(own, name), at.ownUnused(own, name)
 		}
@@ -143,6 +147,7 @@ func (l *Ledger) MayUseByLevel(queue string, name card.Name) (m MayUse) {
 		}
 		m.addLevel(free, covered, deserved, besideHolds, coverable)
 	}
+
 	if q.tree == nil {
 		m.addLevel(Unlimited, 0, Unlimited, Unlimited, 0)
 	}

@@ -172,6 +172,7 @@ func (u *UsageCollector) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	u.markDirty()
 	for {
 		select {
@@ -180,11 +181,13 @@ func (u *UsageCollector) Start(ctx context.Context) error {
 		case <-u.dirty:
 		case <-time.After(maxCountAge):
 		}
+
 		began := time.Now()
 		changed := u.countUsage(stores)
 		took := time.Since(began)
 		u.metrics.duration.Observe(took.Seconds())
 		u.notifyCounted()
+
 		for _, name := range changed {
 			select {
 			case <-ctx.Done():
@@ -192,6 +195,7 @@ func (u *UsageCollector) Start(ctx context.Context) error {
 			case u.wakeups <- event.TypedGenericEvent[wakeup]{Object: wakeup{name, u.delays[name]}}:
 			}
 		}
+
 		select {
 		case <-ctx.Done():
 			return nil
@@ -219,6 +223,7 @@ type objectStores struct{ pods, groups, queues, namespaces, quotas, policies too
 // watchObjects waits for the caches and calls markDirty on every change.
 func (u *UsageCollector) watchObjects(ctx context.Context) (objectStores, error) {
 	var s objectStores
+
 	specChanged := func(before, after client.Object) bool { return before.GetGeneration() != after.GetGeneration() }
 	for _, w := range []struct {
 		object client.Object
@@ -238,18 +243,22 @@ func (u *UsageCollector) watchObjects(ctx context.Context) (objectStores, error)
 			return specChanged(before, after) || changesForce(before, after)
 		}},
 	} {
+
 		informer, err := u.cache.GetInformer(ctx, w.object)
 		if err != nil {
 			return objectStores{}, fmt.Errorf("watch %T: %w", w.object, err)
 		}
+
 		shared, ok := informer.(toolscache.SharedIndexInformer)
 		if !ok {
 			return objectStores{}, fmt.Errorf("watch %T: informer %T has no store", w.object, informer)
 		}
+
 		changed := u.markDirty
 		if w.store == &s.quotas || w.store == &s.policies {
 			changed = u.markSpecsDirty
 		}
+
 		handle, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 			AddFunc:    func(any) { changed() },
 			DeleteFunc: func(any) { changed() },
@@ -264,6 +273,7 @@ func (u *UsageCollector) watchObjects(ctx context.Context) (objectStores, error)
 		if err != nil {
 			return objectStores{}, fmt.Errorf("watch %T: %w", w.object, err)
 		}
+
 		if !toolscache.WaitForCacheSync(ctx.Done(), handle.HasSynced) {
 			return objectStores{}, fmt.Errorf("watch %T: %w", w.object, context.Cause(ctx))
 		}

@@ -222,6 +222,7 @@ func cardFits(p *plugin, r checkInput, node *api.NodeInfo) int {
 	if r.request.Count == 0 {
 		return nodeFits
 	}
+
 	name, named := p.inventory.CardOnNode(node.Name, r.request.Resource)
 	queue := string(r.job.Queue)
 	switch {

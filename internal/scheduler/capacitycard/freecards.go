@@ -60,12 +60,14 @@ const maxFreeCardChecks = 10_000
 // newFreeCards lists the nodes with cards.
 func (p *plugin) newFreeCards() *freeCards {
 	f := &freeCards{p: p, byName: map[card.Name][]*freeNode{}, fullByName: map[card.Name][]*freeNode{}, kinds: map[api.JobID][]*podKind{}, checksLeft: maxFreeCardChecks}
+
 	states := p.cache.nodes.Nodes()
 	for i := range states {
 		node := p.ssn.Nodes[states[i].Name]
 		if node == nil || !states[i].IsReady || states[i].IsCordoned {
 			continue
 		}
+
 		for _, offered := range states[i].Cards {
 			idle := node.Idle.Get(offered.Resource)
 			future := futureIdleOf(node, offered.Resource)
@@ -73,6 +75,7 @@ func (p *plugin) newFreeCards() *freeCards {
 				f.fullByName[offered.Name] = append(f.fullByName[offered.Name], &freeNode{NodeInfo: node, resource: offered.Resource})
 				continue
 			}
+
 			at := &freeNode{NodeInfo: node, resource: offered.Resource, idle: card.Count(idle / milli), future: card.Count(future / milli)}
 			at.kept = min(at.future, p.promisedCards(at))
 			f.byName[offered.Name] = append(f.byName[offered.Name], at)
@@ -160,6 +163,7 @@ func (f *freeCards) countFor(w *waitingJob) (count card.Count) {
 			continue
 		}
 		kinds[kind] = true
+
 		r, _ := f.p.checkInputFor(task)
 		for _, name := range r.request.Names {
 			if !f.p.usesCard(w, r, name) {

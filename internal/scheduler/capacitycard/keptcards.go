@@ -264,11 +264,13 @@ func preemptedQuotaStaysFree(p *plugin, r checkInput) *workload.Refusal {
 	if len(p.preemptedCards.byQueue[r.job.Queue]) == 0 {
 		return nil
 	}
+
 	var released quota.Released
 	if r.released != nil {
 		released = *r.released
 	}
 	released = p.keptInQueue(r, released)
+
 	var first *quota.InsufficientQuota
 	for _, name := range p.possibleCards(r) {
 		insufficient := p.ledger.FitsAfterRelease(string(r.job.Queue), r.request.Request, name, released)
@@ -279,6 +281,7 @@ func preemptedQuotaStaysFree(p *plugin, r checkInput) *workload.Refusal {
 			first = insufficient
 		}
 	}
+
 	if first == nil { // the pod names no card, and no quota limits its queue
 		return nil
 	}
@@ -324,11 +327,13 @@ func (p *plugin) isKeptNodeFor(r checkInput) bool {
 		}
 		return !r.task.InitResreq.LessEqual(p.IdleFor(r.task, node), api.Zero) && len(p.preemptableTasksOn(node, r.task)) > 0
 	}
+
 	for name := range p.preemptedCards.byNode {
 		if isKept(name) {
 			return true
 		}
 	}
+
 	if p.awaited == nil {
 		return false
 	}

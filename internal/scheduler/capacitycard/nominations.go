@@ -45,6 +45,7 @@ func (p *plugin) saveNominations() {
 			nominations[uid] = made
 		}
 	}
+
 	for _, job := range p.ssn.Jobs {
 		for _, task := range job.TaskStatusIndex[api.Pipelined] {
 			if nominations[task.Pod.UID].node != task.NodeName {
@@ -59,6 +60,7 @@ func (p *plugin) saveNominations() {
 			}
 		}
 	}
+
 	p.cache.nominations = nominations
 }
 
@@ -182,16 +184,19 @@ func (p *plugin) loadReclaimedRoom() {
 	if len(p.cache.reclaimedRoom) == 0 {
 		return
 	}
+
 	p.reclaimedRoom = map[string][]roomOwner{}
 	waiting := map[types.UID]bool{}
 	for _, freed := range p.jobsWithFreedCards(p.cache.reclaimedRoom) {
 		job := freed.job
 		tasks, others := p.tasksKeepingRoom(job, freed.tasks, kept)
+
 		for _, task := range others { // counts in its gang until its time is over
 			waiting[task.Pod.UID] = true
 			made := p.cache.reclaimedRoom[task.Pod.UID]
 			p.cache.reclaimedRoom[task.Pod.UID] = nomination{since: made.since, plan: made.plan}
 		}
+
 		for _, task := range tasks {
 			made := p.cache.reclaimedRoom[task.Pod.UID]
 			waiting[task.Pod.UID] = true
@@ -199,6 +204,7 @@ func (p *plugin) loadReclaimedRoom() {
 			p.reclaimedRoom[made.node] = append(p.reclaimedRoom[made.node], roomOwner{task, job.Queue, p.ServiceType(task), p.ssn.Queues[job.Queue].Queue.Spec.Priority, made.from})
 		}
 	}
+
 	p.forgetFreedCards(p.cache.reclaimedRoom, waiting)
 }
 

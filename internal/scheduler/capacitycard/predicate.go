@@ -215,6 +215,7 @@ func (k fitErrorKey) newStatus(used card.Count, inTree *quota.InsufficientQuota)
 	if canEvictionsHelp(k.reason) {
 		status.Code = api.Unschedulable
 	}
+
 	switch k.reason {
 	case unnamedCard:
 		status.Reason = fmt.Sprintf("node(s) have no named card for %s", k.text)
@@ -225,12 +226,14 @@ func (k fitErrorKey) newStatus(used card.Count, inTree *quota.InsufficientQuota)
 			Kind: quota.Cards, Queue: string(k.queue), Names: []card.Name{k.name},
 			Requested: int64(k.count), Total: int64(used.Add(k.count)), Limit: int64(k.limit), GracePeriod: k.gracePeriod,
 		}
+
 		if k.reason == quotaTerminating {
 			insufficient.Kind = quota.Terminating
 		}
 		if inTree != nil {
 			insufficient = *inTree
 		}
+
 		text := workload.RefusalFor(&insufficient).Message
 		status.Reason = strings.ToLower(text[:1]) + text[1:]
 	}
