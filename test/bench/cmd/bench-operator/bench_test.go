@@ -187,7 +187,7 @@ func TestExceededLimitsFail(t *testing.T) {
 		"scrapes that failed": func(r *report) {
 			r.scrapes, r.unreadable = make([]scrape, 7), []error{errors.New("x"), errors.New("y")}
 		},
-		"at rest: 0.060": func(r *report) { r.restTime, r.atRest.cpu = time.Second, 0.06 },
+		"at rest: 0.080": func(r *report) { r.restTime, r.atRest.cpu = time.Second, 0.08 },
 	} {
 		exceeded := *r
 		exceed(&exceeded)

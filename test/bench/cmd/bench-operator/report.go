@@ -16,9 +16,11 @@ import (
 // The limits.
 const (
 	maxMemory = 600 << 20
-	// maxCores is less than one core under load, and nothing to speak of at rest.
-	maxCores     = 1.0
-	maxRestCores = 0.05
+	// maxCores is less than one core under load.
+	maxCores = 1.0
+	// maxRestCores is for the count in each minute, the heartbeats of all nodes, and two scrapes in a minute of
+	// what all CardQuotas of a cluster at rest show. The scrapes take 0.015 cores to 0.02 cores of it.
+	maxRestCores = 0.07
 	// maxLag is how late a status may be. A LocalCardQuota is written once in ten seconds.
 	maxLag, maxViewLag = 5 * time.Second, 15 * time.Second
 	// maxLowered is how late a quota of 0 may be on its Queue.
