@@ -243,7 +243,6 @@ func (u *UsageCollector) watchObjects(ctx context.Context) (objectStores, error)
 			return specChanged(before, after) || changesForce(before, after)
 		}},
 	} {
-
 		informer, err := u.cache.GetInformer(ctx, w.object)
 		if err != nil {
 			return objectStores{}, fmt.Errorf("watch %T: %w", w.object, err)

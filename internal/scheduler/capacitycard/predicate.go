@@ -247,16 +247,19 @@ func (p *plugin) fitError(r checkInput, node *api.NodeInfo, key fitErrorKey) err
 	u.RLock()
 	known, ok := u.statuses[key]
 	u.RUnlock()
+
 	if !ok || known.session.Load()+1 < p.cache.session { // new, or not used in this session or the one before
 		used := p.ledger.Used(string(key.queue), key.name)
 		if key.reason == quotaTerminating {
 			used, _ = p.ledger.Terminating(string(key.queue), key.name)
 		}
+
 		var inTree *quota.InsufficientQuota
 		if key.name != "" {
 			inTree = p.insufficientInTree(r, key.name)
 		}
 		known = &cachedFitError{statuses: []*api.Status{key.newStatus(used, inTree)}}
+
 		u.Lock()
 		if len(u.statuses) >= maxFitErrors {
 			clear(u.statuses)
@@ -264,6 +267,7 @@ func (p *plugin) fitError(r checkInput, node *api.NodeInfo, key fitErrorKey) err
 		u.statuses[key] = known
 		u.Unlock()
 	}
+
 	known.session.Store(p.cache.session)
 	return api.NewFitErrWithStatus(r.task, node, known.statuses...)
 }

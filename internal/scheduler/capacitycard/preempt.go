@@ -39,6 +39,7 @@ func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 	if attempt.refused = p.awaitsNominatedNode(preemptor); attempt.refused || len(preemptees) == 0 || !known || p.checkQueue(job) != nil {
 		return nil, util.Permit
 	}
+
 	attempt.node = preemptees[0].NodeName
 	request := p.RequestFor(preemptor)
 	name, allowed := p.cardFor(request, attempt.node)
@@ -46,12 +47,14 @@ func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 	if !allowed || !known || p.ledger.IsTerminatingOverQuota(string(job.Queue), name) {
 		return nil, util.Permit
 	}
+
 	candidates, breaks := p.preemptionCandidates(preemptor, preemptees)
 	conflicting, victims, useful := p.selectVictims(preemptor, node, name, candidates, breaks)
 	attempt.refused = !useful || len(victims) > 0 && p.fitsOnGangNode(preemptor, job, attempt.node)
 	if attempt.conflicting = conflicting; len(p.stuckPods[node.Name]) > 0 || p.keepsCardsOn(preemptor, node) {
 		attempt.conflicting = victims // Volcano counts what is stuck or kept, and would evict too few
 	}
+
 	if attempt.refused || p.exceedsEvictionHeadroom(job.Queue, name, victims) {
 		return nil, util.Permit
 	}
@@ -143,20 +146,24 @@ func (p *plugin) addMissingInTree(missing amounts, queue api.QueueID, request *w
 			if !ok || lack <= 0 || insufficient.Kind == quota.Terminating {
 				continue
 			}
+
 			isComplete = false
 			if insufficient.Kind == quota.Guaranteed {
 				lack = p.leastForGuarantees(insufficient, queue, request, name, released)
 			}
+
 			reused := int64(0) // of what is missing anyway: it must be fixed now
 			isFixed := insufficient.Kind == quota.NotReclaimable
 			if isFixed {
 				reused = min(lack, int64(missing[what]-missing[fixedQuota(what)]))
 				missing[fixedQuota(what)] += float64(lack)
 			}
+
 			missing[what] += float64(lack - reused)
 			released.Add(chargeOf(insufficient.Of, name, lack, isFixed))
 			released.Remove(chargeOf(insufficient.Of, name, reused, false))
 		}
+
 		if isComplete {
 			break
 		}
@@ -341,11 +348,13 @@ func (p *plugin) allocatableInAttempt(r checkInput, attempt *preemptionAttempt) 
 	if attempt.refused || p.runChecks(podChecks, r) != nil || (attempt.node == "" && p.isKeptNodeFor(r)) {
 		return false
 	}
+
 	for _, victim := range attempt.conflicting {
 		if p.ssn.Jobs[victim.Job].Tasks[victim.UID].Status != api.Releasing {
 			return false
 		}
 	}
+
 	if attempt.node == "" {
 		for name := range p.stuckPods { // the attempt may be on this one
 			node, known := p.ssn.Nodes[name]
@@ -355,6 +364,7 @@ func (p *plugin) allocatableInAttempt(r checkInput, attempt *preemptionAttempt) 
 		}
 		return p.fitsNodeWithoutVictims(r)
 	}
+
 	r.node = attempt.node
 	name, _ := p.cardFor(r.request, r.node)
 	return p.runChecks(cardChecks, r) == nil && p.cardsBorrowedTooMany(r, name) == 0

@@ -70,12 +70,14 @@ func (p *plugin) Preempt(hooks PreemptHooks, execute func()) [][]*api.TaskInfo {
 	p.preemption = g
 	defer func() { p.preemption = nil }()
 	defer p.hideOldNominations()()
+
 	before := p.pipelinedPods()
 	p.executeByQueue(execute)
 	p.preemptors = p.pipelinedPods()
 	maps.DeleteFunc(p.preemptors, func(uid types.UID, _ bool) bool { return before[uid] })
 	g.completeGangs()
 	p.keepPreemptedCards(g.victimsByPreemptor())
+
 	var jobs [][]*api.TaskInfo
 	for id, evicted := range g.evicted {
 		tasks := slices.Collect(maps.Values(evicted))
@@ -186,10 +188,12 @@ func (p *preemption) completeGangs() {
 	}
 	p.evictingRest = true
 	defer func() { p.evictingRest = false }()
+
 	for id := range p.evicted {
 		if !p.mustCompleteGang(id) {
 			continue
 		}
+
 		job := p.p.ssn.Jobs[id]
 		rest := &restOfGang{statement: framework.NewStatement(p.p.ssn)}
 		for _, task := range tasksOnNodes(job) {
@@ -203,6 +207,7 @@ func (p *preemption) completeGangs() {
 				rest.bound = append(rest.bound, task)
 			}
 		}
+
 		p.restOfGangs[id] = rest
 		p.evictions++
 	}

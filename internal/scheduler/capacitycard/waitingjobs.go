@@ -87,10 +87,12 @@ func (p *plugin) listWaitingJobs(free *freeCards) []*waitingJob {
 			entry.freeCards = 0
 			continue
 		}
+
 		keeps, best := p.mayKeepCards(job), first[job.Queue]
 		if !keeps && best != nil && !p.ssn.JobOrderFn(job, best.job) {
 			continue
 		}
+
 		w := p.findWaitingJob(job)
 		switch {
 		case w == nil:
@@ -100,6 +102,7 @@ func (p *plugin) listWaitingJobs(free *freeCards) []*waitingJob {
 			first[job.Queue] = w
 		}
 	}
+
 	waiting = slices.AppendSeq(waiting, maps.Values(first))
 	slices.SortFunc(waiting, p.compareWaitingJobs)
 	return waiting
