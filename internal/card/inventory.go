@@ -18,6 +18,8 @@ type Inventory struct {
 	byName    map[Name][]corev1.ResourceName
 	// lasting are the resources that stay cards without nodes and mappings, see Tracker.
 	lasting []corev1.ResourceName
+	// unnamed are the cards that no label names yet.
+	unnamed []UnnamedCards
 }
 
 // NewInventory builds an Inventory from nodes by name. A resource that is a card on any node is
@@ -53,6 +55,7 @@ func NewInventory(nodes map[string]Node, known ...corev1.ResourceName) *Inventor
 	for _, resources := range inv.byName {
 		slices.Sort(resources)
 	}
+	inv.unnamed = listUnnamedCards(nodes, nil)
 	return inv
 }
 
@@ -167,6 +170,8 @@ type trackedNode struct {
 	object          *corev1.Node
 	recognised      Node
 	ready, cordoned bool
+	// others are the extended resources that it offers and that recognised does not list.
+	others []corev1.ResourceName
 }
 
 // NodeState is the cards of a node, and whether pods can use them.
@@ -192,18 +197,20 @@ func (t *Tracker) Update(node *corev1.Node) bool {
 // recognise stores a node and reports whether something changed.
 func (t *Tracker) recognise(node *corev1.Node) bool {
 	before, known := t.nodes[node.Name]
-	after := trackedNode{node, Recognise(node, t.mappings), IsNodeReady(node), node.Spec.Unschedulable}
+	recognised := Recognise(node, t.mappings)
+	after := trackedNode{node, recognised, IsNodeReady(node), node.Spec.Unschedulable, otherResources(node, recognised)}
 	if t.nodes == nil {
 		t.nodes = map[string]trackedNode{}
 	}
 	t.nodes[node.Name] = after
 	sameCards := known && reflect.DeepEqual(before.recognised, after.recognised)
+	sameOthers := known && slices.Equal(before.others, after.others)
 	grown := (!sameCards || len(t.mappings) > 0) && t.addResourcesOf(after)
-	if sameCards && !grown && before.ready == after.ready && before.cordoned == after.cordoned {
+	if sameCards && sameOthers && !grown && before.ready == after.ready && before.cordoned == after.cordoned {
 		return false
 	}
 	t.healthy, t.states = nil, nil
-	if !sameCards {
+	if !sameCards || !sameOthers {
 		t.inventory = nil
 	}
 	return true
@@ -291,13 +298,17 @@ func (t *Tracker) addKnown(resources []corev1.ResourceName) (grown bool) {
 // Inventory returns the cards of all nodes, the same pointer until one of them changes.
 func (t *Tracker) Inventory() *Inventory {
 	if t.inventory == nil {
-		nodes := make(map[string]Node, len(t.nodes))
+		nodes, others := make(map[string]Node, len(t.nodes)), map[string][]corev1.ResourceName{}
 		for name, node := range t.nodes {
 			nodes[name] = node.recognised
+			if len(node.others) > 0 {
+				others[name] = node.others
+			}
 		}
 		t.inventory = NewInventory(nodes, slices.Concat(t.known, t.mappings.Resources())...)
 		t.inventory.lasting = withoutNetworkDevices(t.known)
 		slices.Sort(t.inventory.lasting)
+		t.inventory.unnamed = listUnnamedCards(nodes, t.inventory.keepCards(others))
 	}
 	return t.inventory
 }

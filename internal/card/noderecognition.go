@@ -82,9 +82,7 @@ func recogniseLabels(node *corev1.Node, mapped []corev1.ResourceName) Node {
 	case 0:
 		out.Unnamed = unlabelledCardResources(node)
 		for _, resource := range out.Unnamed {
-			vendor, _, _ := strings.Cut(string(resource), "/")
-			out.Anomalies = append(out.Anomalies, Anomaly{NoModelLabel, resource,
-				fmt.Sprintf("offers %s but no label %s/<type>.product with %s/<type>.memory names the card", resource, vendor, vendor)})
+			out.Anomalies = append(out.Anomalies, Anomaly{NoModelLabel, resource, missingLabels(resource)})
 		}
 		return out
 	case 1:

@@ -33,7 +33,7 @@ func cardsKnownCondition(s *v1alpha1.CardQuotaStatus, f StatusInput) metav1.Cond
 	if len(unknown) == 0 {
 		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonCardsKnown, "every card of the spec exists on some node")
 	}
-	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonUnknownCard, "%s", describeUnknown(unknown, slices.Sorted(maps.Keys(f.Physical))))
+	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonUnknownCard, "%s", describeUnknown(unknown, slices.Sorted(maps.Keys(f.Physical)), f.Unnamed))
 }
 
 // UnknownCards returns the cards of a CardQuota that no node has, in the order of the spec.
@@ -48,13 +48,13 @@ func UnknownCards(quota *v1alpha1.CardQuota, physical map[card.Name]card.Count) 
 }
 
 // describeUnknown names unknown cards with the nearest card that nodes have. Without one it lists
-// what nodes have.
-func describeUnknown(unknown, known []card.Name) string {
+// what nodes have. Cards that no label names yet may be the unknown ones.
+func describeUnknown(unknown, known []card.Name, unnamed []card.UnnamedCards) string {
 	var parts []string
 	isListed := false
 	for _, name := range unknown[:min(len(unknown), maxUnknownCards)] {
 		part := fmt.Sprintf("no node has %s", name)
-		if near, found := nearestName(name, known); found {
+		if near, found := card.Nearest(name, known); found {
 			part += fmt.Sprintf("; did you mean %s?", near)
 		} else {
 			isListed = true
@@ -65,8 +65,28 @@ func describeUnknown(unknown, known []card.Name) string {
 	if more := len(unknown) - maxUnknownCards; more > 0 {
 		text += fmt.Sprintf(", and %d more cards", more)
 	}
-	if isListed {
+	if isListed && (len(known) > 0 || len(unnamed) == 0) {
 		text += "; " + listKnown(known)
+	}
+	if len(unnamed) > 0 {
+		text += "; or it is not named yet: " + DescribeUnnamed(unnamed)
+	}
+	return text
+}
+
+// maxUnnamedNodes is how many nodes a message about unnamed cards names.
+const maxUnnamedNodes = 3
+
+// DescribeUnnamed says which nodes offer cards that no label names yet, and what to do.
+func DescribeUnnamed(unnamed []card.UnnamedCards) string {
+	first := unnamed[0]
+	kind := "node"
+	if len(first.Nodes) > 1 {
+		kind = "nodes"
+	}
+	text := fmt.Sprintf("%s %s: %s; wait for the discovery of the vendor, or add the labels", kind, conditions.JoinFirst(first.Nodes, maxUnnamedNodes), first.Message)
+	if more := len(unnamed) - 1; more > 0 {
+		text += fmt.Sprintf(" (the CardInventory lists %d more resources)", more)
 	}
 	return text
 }
@@ -76,42 +96,4 @@ func listKnown(known []card.Name) string {
 		return "no node offers a card yet"
 	}
 	return "nodes have " + conditions.JoinFirst(known, maxListedCards)
-}
-
-// nearestName returns the known card with the smallest edit distance, whatever the case of its
-// letters, if that is at most a third of the length of the name.
-func nearestName(name card.Name, known []card.Name) (card.Name, bool) {
-	var nearest card.Name
-	best := len(name)/3 + 1
-	for _, other := range known {
-		if distance := editDistance(strings.ToLower(string(name)), strings.ToLower(string(other)), best); distance < best {
-			nearest, best = other, distance
-		}
-	}
-	return nearest, nearest != ""
-}
-
-// editDistance returns how many bytes must be inserted, deleted or replaced to turn one text into
-// the other. It returns limit if there are more.
-func editDistance(a, b string, limit int) int {
-	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
-		return limit
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := diagonal
-			if a[i] != b[j] {
-				replaced++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, row[j]+1, diagonal+1)
-		}
-	}
-	return min(row[len(b)], limit)
 }

@@ -3,15 +3,12 @@ package cardquota
 import (
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"pgregory.net/rapid"
-
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
-	"cardquota.dev/operator/internal/testing/seed"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func TestCardsKnown(t *testing.T) {
@@ -31,7 +28,8 @@ func TestCardsKnown(t *testing.T) {
 		"more is too much":  {cards{"abcdef": 1}, []string{"xxxdef"}, "False/UnknownCard: no node has xxxdef; nodes have abcdef"},
 		"none is near": {fleet, []string{"Tesla-T4"},
 			"False/UnknownCard: no node has Tesla-T4; nodes have Ascend-910B, MXC550, NVIDIA-H20, NVIDIA-H200, NVIDIA-H800 and 1 more"},
-		"no node": {cards{}, []string{"NVIDIA-H200"}, "False/UnknownCard: no node has NVIDIA-H200; no node offers a card yet"},
+		"no node":            {cards{}, []string{"NVIDIA-H200"}, "False/UnknownCard: no node has NVIDIA-H200; no node offers a card yet"},
+		"without the vendor": {fleet, []string{"H200"}, "False/UnknownCard: no node has H200; did you mean NVIDIA-H200?"},
 		"several": {cards{"NVIDIA-H200": 1}, []string{"Tesla-T4", "NVIDIA-H200", "NVIDIA-H20O", "X", "Y", "Z"},
 			"False/UnknownCard: no node has Tesla-T4, no node has NVIDIA-H20O; did you mean NVIDIA-H200?, no node has X, and 2 more cards; nodes have NVIDIA-H200"},
 		"not counted": {nil, []string{"NVIDIA-H200"}, "Unknown/NotCounted: the cards of the nodes have not been counted yet"},
@@ -56,40 +54,18 @@ func TestCardsKnown(t *testing.T) {
 	}
 }
 
-// plainDistance is the edit distance by its definition.
-func plainDistance(a, b string) int {
-	switch {
-	case a == "":
-		return len(b)
-	case b == "":
-		return len(a)
-	case a[0] == b[0]:
-		return plainDistance(a[1:], b[1:])
+// TestACardMayNotBeNamedYet: the device plugin of a new node reports before its labels are there.
+func TestACardMayNotBeNamedYet(t *testing.T) {
+	unnamed := []card.UnnamedCards{{Resource: "nvidia.com/gpu", Message: "offers nvidia.com/gpu but no label names the card", Nodes: []string{"new-0", "new-1"}}}
+	for asked, want := range map[string]string{
+		"Tesla-T4": "no node has Tesla-T4; nodes have NVIDIA-H200; or it is not named yet: nodes new-0, new-1: offers nvidia.com/gpu but no label names the card; wait for the discovery of the vendor, or add the labels",
+		"H200":     "no node has H200; did you mean NVIDIA-H200?; or it is not named yet: nodes new-0, new-1",
+	} {
+		f := facts(nil, nil)
+		f.Quota, f.Physical, f.Unnamed = builder.CardQuota("team").Card(asked, 1).Obj(), cards{"NVIDIA-H200": 8}, unnamed
+		check.Contains(t, asked, conditions.Get(NewStatus(f).Conditions, v1alpha1.ConditionCardsKnown).Message, want)
 	}
-	return 1 + min(plainDistance(a[1:], b), plainDistance(a, b[1:]), plainDistance(a[1:], b[1:]))
-}
-
-func TestEditDistance(t *testing.T) {
-	seed.Check(t, func(t *rapid.T) {
-		text := rapid.StringMatching(`[ab]{0,6}`)
-		a, b, limit := text.Draw(t, "a"), text.Draw(t, "b"), rapid.IntRange(1, 8).Draw(t, "limit")
-		check.Equal(t, a+" and "+b, min(plainDistance(a, b), limit), editDistance(a, b, limit))
-	})
-}
-
-func TestNearestNameIsWithinAThird(t *testing.T) {
-	seed.Check(t, func(t *rapid.T) {
-		name := rapid.StringMatching(`[abc]{1,7}`)
-		known := rapid.SliceOfDistinct(name, rapid.ID).Draw(t, "known")
-		wanted := name.Draw(t, "wanted")
-		names := make([]card.Name, len(known))
-		best := len(wanted)/3 + 1
-		for i, other := range known {
-			names[i] = card.Name(other)
-			best = min(best, plainDistance(wanted, other))
-		}
-		got, found := nearestName(card.Name(wanted), names)
-		check.Equal(t, "found", best <= len(wanted)/3, found)
-		check.Must(t, !found || plainDistance(wanted, string(got)) == best, "%s is not the nearest of %v to %s", got, known, wanted)
-	})
+	f := facts(nil, nil)
+	f.Quota, f.Physical, f.Unnamed = builder.CardQuota("team").Card("NVIDIA-H200", 1).Obj(), cards{}, unnamed
+	check.Contains(t, "a fleet without names", conditions.Get(NewStatus(f).Conditions, v1alpha1.ConditionCardsKnown).Message, "no node has NVIDIA-H200; or it is not named yet")
 }

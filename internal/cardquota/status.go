@@ -42,6 +42,8 @@ type StatusInput struct {
 	Tree *Tree
 	// Physical is how many of each card all nodes offer.
 	Physical map[card.Name]card.Count
+	// Unnamed are the cards of nodes that no label names yet.
+	Unnamed []card.UnnamedCards
 	// Totals compares what all CardQuotas grant with the healthy cards, nil before the
 	// first count.
 	Totals *QuotaTotals

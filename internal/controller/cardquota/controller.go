@@ -262,7 +262,7 @@ func (r *reconciliation) allocatedText(live *v1beta1.Queue) string {
 func (r *reconciliation) updateStatus(ctx context.Context, sync metav1.Condition) (ctrl.Result, error) {
 	before := r.quota.DeepCopy()
 	input := cardquota.StatusInput{
-		Quota: r.quota, Queue: r.queue, Sync: sync, Usage: r.subtree, Own: r.usage, Tree: r.tree, Physical: r.Reconciler.usage.Physical(),
+		Quota: r.quota, Queue: r.queue, Sync: sync, Usage: r.subtree, Own: r.usage, Tree: r.tree, Physical: r.Reconciler.usage.Physical(), Unnamed: r.Reconciler.usage.Unnamed(),
 		Totals: r.Reconciler.usage.QuotaTotals(), Now: r.now,
 	}
 	input.Enforced = r.enforcedCondition()

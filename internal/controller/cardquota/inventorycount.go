@@ -28,8 +28,8 @@ func (u *UsageCollector) notifyCounted() {
 
 // queuesWithUnknownCards returns the queues of CardQuotas with a card that no node has, if the set
 // of cards of the nodes changed. Condition CardsKnown suggests one of those.
-func queuesWithUnknownCards(before, after map[card.Name]card.Count, quotas []*v1alpha1.CardQuota) []string {
-	if maps.EqualFunc(before, after, func(card.Count, card.Count) bool { return true }) {
+func queuesWithUnknownCards(before, after map[card.Name]card.Count, sameUnnamed bool, quotas []*v1alpha1.CardQuota) []string {
+	if sameUnnamed && maps.EqualFunc(before, after, func(card.Count, card.Count) bool { return true }) {
 		return nil
 	}
 	var found []string

@@ -92,6 +92,7 @@ type UsageCollector struct {
 	tree            *cardquota.Tree            // nil while queues are flat
 	treeChanges     uint64                     // specChanges when tree was made
 	physical        map[card.Name]card.Count
+	unnamed         []card.UnnamedCards
 	totals          *cardquota.QuotaTotals // nil before the first count
 	totalsTimer     *time.Timer            // ends when totals are to be replaced
 	totalsUpdatedAt time.Time              // when totals last replaced older ones
@@ -137,6 +138,13 @@ func (u *UsageCollector) Physical() map[card.Name]card.Count {
 	u.mu.RLock()
 	defer u.mu.RUnlock()
 	return u.physical
+}
+
+// Unnamed returns the cards of nodes that no label names yet.
+func (u *UsageCollector) Unnamed() []card.UnnamedCards {
+	u.mu.RLock()
+	defer u.mu.RUnlock()
+	return u.unnamed
 }
 
 // Bypasses returns the pods that hold cards that our scheduler did not assign. It returns
@@ -322,6 +330,8 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 		bypasses = enforcement.FindBypasses(pods, u.lastCharges, inventory, schedulers, u.provenance)
 	}
 	totals, physical := u.compareWithInventory(tree, granted, queueObjects), inventory.Physical()
+	unnamed := inventory.UnnamedCards()
+	sameUnnamed := slices.EqualFunc(u.unnamed, unnamed, card.UnnamedCards.Equal)
 	subtrees, inventoryCount := tree.SumUsage(queues), cardinventory.NewCount(cardinventory.CountInput{
 		Pods: pods, Charges: u.lastCharges, Usage: queues, Owners: owners, ServiceTypes: types, Quotas: quotas, Queues: queueObjects, Tree: tree, Totals: totals,
 	})
@@ -349,7 +359,7 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 			moved, totals = nil, u.totals
 		}
 		wakeups = slices.Concat(changedKeys(u.queues, queues, cardquota.Usage.Equal), u.changedSubtrees(tree, subtrees),
-			queuesWithCards(changedKeys(u.physical, physical, bothOrNone), queues, quotas), queuesWithUnknownCards(u.physical, physical, granted))
+			queuesWithCards(changedKeys(u.physical, physical, bothOrNone), queues, quotas), queuesWithUnknownCards(u.physical, physical, sameUnnamed, granted))
 		if bypassesChanged {
 			wakeups = append(wakeups, enforcement.ChangedQueues(u.queueBypasses, queueBypasses)...)
 		}
@@ -363,6 +373,7 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	u.unnamed = unnamed
 	u.queues, u.physical, u.totals, u.bypasses, u.queueBypasses = queues, physical, totals, bypasses, queueBypasses
 	u.tree, u.treeChanges, u.subtrees, u.inventoryCount = tree, specChanges, subtrees, inventoryCount
 	u.zone = zoneInForce(inForce, u.zone)

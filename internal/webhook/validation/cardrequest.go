@@ -54,7 +54,7 @@ func checkCardRequest(result *Result, t *Template, inv *card.Inventory) {
 	default:
 		for _, card := range request.Named.Names() {
 			if len(inv.ResourcesFor(card)) == 0 {
-				result.warn(name, "names card %s, which no node offers now: %s", card, offeredCards(inv))
+				result.warn(name, "names card %s, which no node offers now: %s", card, describeOffer(card, request.Resource, inv))
 			}
 		}
 	}
@@ -93,7 +93,7 @@ func checkTotals(result *Result, load *Workload, inv *card.Inventory) {
 		switch {
 		case total.Count == 0:
 		case resource == "":
-			result.warn(at, "names %s, which no node offers now: %s", total.Request, offeredCards(inv))
+			result.warn(at, "names %s, which no node offers now: %s", total.Request, describeOffer(total.Request.Names()[0], "", inv))
 		case !sure:
 		case len(pods[resource].requests) == 0:
 			result.refuse(at, "requests %d %s, but none of its pods requests %s: write it in resources.limits of a container, or remove the entry",

@@ -93,3 +93,25 @@ func TestOtherKindsAreNoWorkloads(t *testing.T) {
 	_, ok := WorkloadOf(&corev1.Service{})
 	check.That(t, !ok, "a Service is a workload")
 }
+
+// TestTheWarningSuggestsAName: a name without the vendor, and a card whose node has no labels yet.
+func TestTheWarningSuggestsAName(t *testing.T) {
+	named := card.Node{Model: "NVIDIA-H200", Cards: []card.NodeCard{{Name: "NVIDIA-H200", Resource: gpu, Count: 8}}}
+	unnamed := card.Node{Unnamed: []corev1.ResourceName{gpu}, Anomalies: []card.Anomaly{{Reason: card.NoModelLabel, Resource: gpu, Message: "offers nvidia.com/gpu but no label names it"}}}
+	all := card.NewInventory(map[string]card.Node{"h200": named})
+	withNew := card.NewInventory(map[string]card.Node{"h200": named, "new": unnamed})
+	for t, tc := range check.Cases(t, map[string]struct {
+		asked   string
+		known   *card.Inventory
+		warning string
+	}{
+		"without the vendor":     {"h200", all, "names card h200, which no node offers now: did you mean NVIDIA-H200?"},
+		"not named yet":          {"NVIDIA-B300", withNew, "names card NVIDIA-B300, which no node offers now: nodes offer NVIDIA-H200; or it is not named yet (1 node: offers nvidia.com/gpu but no label names it), then it waits until the labels are there"},
+		"one of both":            {"H200", withNew, "did you mean NVIDIA-H200?; or it is not named yet (1 node"},
+		"nothing is like it":     {"NVIDIA-B300", all, "names card NVIDIA-B300, which no node offers now: nodes offer NVIDIA-H200"},
+		"an alternative is fine": {"NVIDIA-H200|h200", all, "names card h200, which no node offers now: did you mean NVIDIA-H200?"},
+	}) {
+		load, _ := WorkloadOf(requested(notes{name: tc.asked}, amounts{gpu: "1"}, nil))
+		answers(t, judged(t, load, nil, worldOf(func(w *WorkloadInput) { w.Inventory = tc.known })), "", tc.warning)
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -152,6 +153,25 @@ func joinSome[S ~string](names []S) string {
 		text += " and others"
 	}
 	return text
+}
+
+// describeOffer returns which of the cards that nodes offer a name may mean, else which there are, and
+// that cards of the resource without a name may be it. resource is "" for any.
+func describeOffer(name card.Name, resource corev1.ResourceName, inv *card.Inventory) string {
+	text := offeredCards(inv)
+	if near, found := card.Nearest(name, inv.Names()); found {
+		text = fmt.Sprintf("did you mean %s?", near)
+	}
+	unnamed := inv.UnnamedCardsFor(resource)
+	if len(unnamed) == 0 {
+		return text
+	}
+
+	of := "1 node"
+	if n := len(unnamed[0].Nodes); n > 1 {
+		of = fmt.Sprintf("%d nodes", n)
+	}
+	return fmt.Sprintf("%s; or it is not named yet (%s: %s), then it waits until the labels are there", text, of, unnamed[0].Message)
 }
 
 // offeredCards returns which cards the nodes offer.

@@ -1,0 +1,103 @@
+package card
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// UnnamedCards are cards that nodes offer and that no label names yet. Any name may become theirs.
+type UnnamedCards struct {
+	Resource corev1.ResourceName
+	// Message says which labels the nodes lack.
+	Message string
+	// Nodes are sorted by name.
+	Nodes []string
+}
+
+// Equal reports whether two are equal.
+func (u UnnamedCards) Equal(other UnnamedCards) bool {
+	return u.Resource == other.Resource && u.Message == other.Message && slices.Equal(u.Nodes, other.Nodes)
+}
+
+// UnnamedCards returns the cards that no label names yet, sorted by resource. The caller must not change
+// the list.
+func (i *Inventory) UnnamedCards() []UnnamedCards { return i.unnamed }
+
+// UnnamedCardsFor returns those of a resource, all for "".
+func (i *Inventory) UnnamedCardsFor(resource corev1.ResourceName) []UnnamedCards {
+	return slices.DeleteFunc(slices.Clone(i.unnamed), func(u UnnamedCards) bool { return resource != "" && u.Resource != resource })
+}
+
+// otherResources returns the extended resources that a node offers and that are none of its cards, sorted.
+func otherResources(node *corev1.Node, recognised Node) []corev1.ResourceName {
+	var others []corev1.ResourceName
+	cards := recognised.resources()
+	for resource, quantity := range node.Status.Allocatable {
+		if strings.Contains(string(resource), "/") && quantity.Sign() > 0 && !slices.Contains(cards, resource) {
+			others = append(others, resource)
+		}
+	}
+	slices.Sort(others)
+	return others
+}
+
+// keepCards returns the resources of nodes that are cards of other nodes.
+func (i *Inventory) keepCards(others map[string][]corev1.ResourceName) map[string][]corev1.ResourceName {
+	kept := map[string][]corev1.ResourceName{}
+	for node, resources := range others {
+		for _, resource := range resources {
+			if i.IsCard(resource) {
+				kept[node] = append(kept[node], resource)
+			}
+		}
+	}
+	return kept
+}
+
+// unnamedList groups nodes by resource and message.
+type unnamedList struct{ cards []UnnamedCards }
+
+func (l *unnamedList) add(resource corev1.ResourceName, message, node string) {
+	at := slices.IndexFunc(l.cards, func(u UnnamedCards) bool { return u.Resource == resource && u.Message == message })
+	if at < 0 {
+		at = len(l.cards)
+		l.cards = append(l.cards, UnnamedCards{Resource: resource, Message: message})
+	}
+	l.cards[at].Nodes = append(l.cards[at].Nodes, node)
+}
+
+// listUnnamedCards groups what nodes offer without a name. others are further resources of nodes that are
+// cards elsewhere.
+func listUnnamedCards(nodes map[string]Node, others map[string][]corev1.ResourceName) []UnnamedCards {
+	var list unnamedList
+	for name, node := range nodes {
+		for _, anomaly := range node.Anomalies {
+			if anomaly.Reason == NoModelLabel && anomaly.Resource != "" {
+				list.add(anomaly.Resource, anomaly.Message, name)
+			}
+		}
+	}
+	for name, resources := range others {
+		for _, resource := range resources {
+			list.add(resource, missingLabels(resource), name)
+		}
+	}
+
+	for i := range list.cards {
+		slices.Sort(list.cards[i].Nodes)
+	}
+	slices.SortFunc(list.cards, func(a, b UnnamedCards) int {
+		return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Message, b.Message))
+	})
+	return list.cards
+}
+
+// missingLabels says that no label of a node names the card of a resource.
+func missingLabels(resource corev1.ResourceName) string {
+	vendor, _, _ := strings.Cut(string(resource), "/")
+	return fmt.Sprintf("offers %s but no label %s/<type>.product with %s/<type>.memory names the card", resource, vendor, vendor)
+}

@@ -1,0 +1,40 @@
+package card
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// TestUnnamedCards: a node that offers a card and does not name it yet is known as such, also where only
+// other nodes tell that its resource is a card.
+func TestUnnamedCards(t *testing.T) {
+	const npu = "huawei.com/Ascend910"
+	node := func(name string, labels map[string]string, offered corev1.ResourceName, count string) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{offered: resource.MustParse(count)}}}
+	}
+	named := map[string]string{"huawei.com/npu.product": "Ascend-910B", "huawei.com/npu.memory": "65536"}
+	tracker := &Tracker{}
+	for _, n := range []*corev1.Node{
+		node("npu-0", named, npu, "8"), node("npu-1", nil, npu, "0"), node("gpu-1", nil, "nvidia.com/gpu", "8"), node("gpu-0", nil, "nvidia.com/gpu", "8"),
+		node("disks", nil, "example.com/disk", "4"),
+	} {
+		tracker.Update(n)
+	}
+	unnamed := tracker.Inventory().UnnamedCards()
+	check.Must(t, len(unnamed) == 1, "unnamed are %+v", unnamed)
+	check.Equal(t, "nodes", []string{"gpu-0", "gpu-1"}, unnamed[0].Nodes)
+
+	tracker.Update(node("npu-1", nil, npu, "8"))
+	check.Equal(t, "of NVIDIA", 1, len(tracker.Inventory().UnnamedCardsFor("nvidia.com/gpu")))
+	ofNPU := tracker.Inventory().UnnamedCardsFor(npu)
+	check.Must(t, len(ofNPU) == 1 && len(ofNPU[0].Nodes) == 1 && ofNPU[0].Nodes[0] == "npu-1", "unnamed are %+v", ofNPU)
+	check.Contains(t, "message", ofNPU[0].Message, "offers "+npu, "huawei.com/<type>.product")
+
+	tracker.Update(node("npu-1", named, npu, "8"))
+	check.Equal(t, "once it is named", 0, len(tracker.Inventory().UnnamedCardsFor(npu)))
+}
