@@ -29,12 +29,10 @@ import (
 	"cardquota.dev/operator/internal/controller/cardseconds"
 	"cardquota.dev/operator/internal/controller/localquota"
 	"cardquota.dev/operator/internal/controller/servicetypepolicy"
+	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/webhook"
 	selfsigned "cardquota.dev/operator/internal/webhook/certificates"
 )
-
-// leaderLease is the Lease of the leader election; the shipped Role names it.
-const leaderLease = "cardquota-manager"
 
 func main() {
 	f, err := parseFlags(os.Args[1:])
@@ -107,7 +105,8 @@ func run(f flags) error {
 		HealthProbeBindAddress:        noAddress, // addHealthServer adds another one
 		PprofBindAddress:              f.pprofAddress,
 		LeaderElection:                f.leaderElect,
-		LeaderElectionID:              leaderLease,
+		LeaderElectionID:              enforcement.OperatorLeaseName,
+		LeaderElectionLabels:          enforcement.OperatorLeaseLabels(),
 		LeaderElectionNamespace:       f.operatorNamespace,
 		LeaderElectionReleaseOnCancel: true,
 	})

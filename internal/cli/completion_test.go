@@ -90,7 +90,11 @@ func TestHelpAndMistakes(t *testing.T) {
 		"other flags":     {[]string{"why", "--help"}, exitOK, "kubectl cardquota options lists the flags of kubectl that every command takes."},
 		"options":         {[]string{"options"}, exitOK, "--as string Username to impersonate"},
 		"server":          {[]string{"options"}, exitOK, "-s, --server string"},
-		"unknown command": {[]string{"tops"}, exitError, `unknown command "tops"`},
+		"unknown command": {[]string{"tpo"}, exitError, `"tpo" is no command of kubectl cardquota: did you mean top?`},
+		"no such command": {[]string{"frobnicate"}, exitError, `"frobnicate" is no command of kubectl cardquota: it has completion, doctor, import,`},
+		"unknown flag":    {[]string{"top", "--wacth"}, exitError, "top has no flag --wacth: did you mean --watch?"},
+		"no such flag":    {[]string{"top", "--frobnicate=1"}, exitError, "top has no flag --frobnicate"},
+		"no argument":     {[]string{"doctor", "llm"}, exitError, `doctor takes no argument, and "llm" is one`},
 		"unknown format":  {[]string{"top", "-o", "xml"}, exitError, "write table, wide, json, yaml, name, custom-columns, jsonpath, jsonpath-as-json, jsonpath-file, go-template or go-template-file"},
 		"completion":      {[]string{"completion", "bash"}, exitOK, "kubectl-cardquota"},
 	} {

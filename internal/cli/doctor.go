@@ -37,7 +37,7 @@ func (p *program) newDoctorCommand() *cobra.Command {
 			"and names those that the operator would refuse. It writes nothing to the cluster.",
 			fmt.Sprintf("The exit code is 0 without a finding or with infos only, %d with warnings, %d with errors, and 1 if it could not look, also if you may read nothing.", diagnosis.ExitWarnings, diagnosis.ExitErrors)),
 		Example: "  kubectl cardquota doctor\n  kubectl cardquota import > quotas.yaml && kubectl cardquota doctor -f quotas.yaml",
-		Args:    cobra.NoArgs,
+		Args:    refuseArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			planned, sources, err := files.readCardQuotas(p.streams.In)
 			if err != nil {
@@ -100,6 +100,11 @@ func readPrograms(ctx context.Context, r *reader, c *diagnosis.Cluster) (err err
 		c.Namespace = c.Schedulers[0].Namespace
 	}
 	c.HasDeployments = c.HasDeployments && mayRead
+	if len(c.Operators) == 0 && c.HasDeployments { // it may run without a Deployment
+		if c.OperatorLease, _, err = r.operatorLease(ctx, c.Namespace); err != nil {
+			return err
+		}
+	}
 	var pods []*corev1.Pod
 	_, err = listInto(ctx, r, func() client.ObjectList { return &corev1.PodList{} }, &pods, client.MatchingLabels{workload.StockSchedulerLabel: workload.StockSchedulerApp})
 	if err != nil {

@@ -175,7 +175,8 @@ func TestTheHeartbeatIsWhereTheSchedulerIs(t *testing.T) {
 func TestDoctorWithoutAnyRight(t *testing.T) {
 	r := execute(t, usedCluster(), forbidCluster("lab"), "doctor")
 	check.That(t, r.code == exitError, "exit code %d", r.code)
-	check.Contains(t, "output", r.out, "NotChecked", "may not list nodes")
+	check.Contains(t, "output", r.out, "NotChecked", "may not list deployments.apps,", "nodes and", "and may not get leases")
+	check.That(t, strings.Count(r.out, "NotChecked") == 1, "one finding is enough:\n%s", r.out)
 	check.Contains(t, "error", r.errOut, "you may read nothing of what doctor looks at")
 	r = execute(t, usedCluster(), forbidCluster("volcano-system"), "doctor")
 	check.That(t, r.code != exitError && r.errOut == "", "with the Deployments of one namespace: exit code %d, %s", r.code, r.errOut)

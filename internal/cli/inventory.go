@@ -26,7 +26,7 @@ func (p *program) newInventoryCommand() *cobra.Command {
 			"Anomalies follow, with the nodes and what to do. The column EXCESS is what CardQuotas grant beyond the healthy cards.",
 			"With --nodes it shows what is free on each node. That needs the rights to list nodes and pods."),
 		Example: "  kubectl cardquota inventory\n  kubectl cardquota inventory --nodes -o wide\n  kubectl cardquota inventory -o custom-columns=CARD:.name,USED:.allocated",
-		Args:    cobra.NoArgs,
+		Args:    refuseArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := p.connect()
 			if err != nil {

@@ -17,7 +17,7 @@ func newOptionsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "options",
 		Short: "List the flags of kubectl that every command takes",
-		Args:  cobra.NoArgs,
+		Args:  refuseArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			shared := pflag.NewFlagSet(cmd.Name(), pflag.ContinueOnError)
 			for _, flag := range flagsOf(cmd.InheritedFlags()) {

@@ -29,7 +29,7 @@ type objectLister interface {
 func (p *program) addOutputFlag(cmd *cobra.Command, further ...output.Format) {
 	allowed := append(slices.Clone(output.Formats), further...)
 	cmd.Flags().VarP(output.FormatFlag{Value: &p.format, Allowed: allowed}, "output", "o", "How to print: "+output.JoinWords(allowed, "or")+
-		". A table has at most 80 columns, wide as many as it needs.")
+		". A table is as wide as the terminal, or 80 columns where there is none; wide takes as many as it needs.")
 	mustSucceed(cmd.RegisterFlagCompletionFunc("output", fixedCompletions(allowed)))
 }
 
@@ -44,7 +44,9 @@ func (p *program) addListFlags(cmd *cobra.Command) {
 
 // style returns how the output is shown.
 func (p *program) style() output.Style {
-	return output.Style{Color: p.isTerminal(p.streams.Out) && !noColorWanted(), Wide: p.format == output.Wide, NoHeaders: p.noHeaders}
+	return output.Style{
+		Color: p.isTerminal(p.streams.Out) && !noColorWanted(), Wide: p.format == output.Wide, Columns: p.terminalColumns(p.streams.Out), NoHeaders: p.noHeaders,
+	}
 }
 
 // print writes a document, or what show writes for a person.

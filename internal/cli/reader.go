@@ -6,10 +6,12 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -95,6 +97,16 @@ func (r *reader) deploymentsOf(ctx context.Context, program, namespace string) (
 		ok, err = r.tolerate(refusal)
 	}
 	return found, ok, err
+}
+
+// operatorLease returns the Lease of the operator, nil if there is none, and whether the user may read it.
+func (r *reader) operatorLease(ctx context.Context, namespace string) (*coordinationv1.Lease, bool, error) {
+	lease := &coordinationv1.Lease{}
+	exists, mayRead, err := r.lookUp(ctx, client.ObjectKey{Namespace: namespace, Name: enforcement.OperatorLeaseName}, lease)
+	if !exists || err != nil {
+		return nil, mayRead, err
+	}
+	return lease, true, nil
 }
 
 // defaultSystemNamespace is where the programs run unless the installation says otherwise.

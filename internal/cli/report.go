@@ -32,7 +32,7 @@ func (p *program) newReportCommand() *cobra.Command {
 		Long: paragraphs("Shows how many card-hours each tenant used, by card and service type, and what they cost. The numbers are the sums of days and months that the operator stores in its ConfigMaps. The default is this month so far. Days begin in spec.billingTimeZone of the ServiceTypePolicy.",
 			"Card-hours are rounded to three decimals. An amount is the rounded card-hours × the price, rounded half away from zero, and the total is the sum of what the rows show."),
 		Example: "  kubectl cardquota report\n  kubectl cardquota report --month 2026-10 --prices prices.yaml\n  kubectl cardquota report --from 2026-10-01 --to 2026-10-08 --by project -o csv",
-		Args:    cobra.NoArgs,
+		Args:    refuseArguments,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return p.showReport(cmd.Context(), options) },
 	}
 	p.addOutputFlag(cmd, output.CSV)

@@ -85,12 +85,14 @@ type program struct {
 	simulate Simulator
 	// isTerminal reports whether a writer is a terminal.
 	isTerminal func(io.Writer) bool
+	// terminalColumns returns the width of a terminal, 0 for another writer.
+	terminalColumns func(io.Writer) int
 }
 
 func newProgram(streams genericiooptions.IOStreams) *program {
 	p := &program{
 		streams: streams, flags: genericclioptions.NewConfigFlags(true), format: output.Table, templates: genericclioptions.NewKubeTemplatePrintFlags(),
-		now: time.Now, after: time.After, isTerminal: isTerminal, requestTimeout: requestTimeout,
+		now: time.Now, after: time.After, isTerminal: isTerminal, terminalColumns: terminalColumns, requestTimeout: requestTimeout,
 	}
 	p.connect = p.connectCluster
 	return p
@@ -137,7 +139,7 @@ func (p *program) newRootCommand() *cobra.Command {
 				"and a user work here too, such as --context and --as: kubectl cardquota options lists them."),
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl cardquota"},
 		SilenceErrors: true, SilenceUsage: true,
-		Args: cobra.NoArgs,
+		Args: refuseUnknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
@@ -147,6 +149,7 @@ func (p *program) newRootCommand() *cobra.Command {
 		p.hasBegun = true
 		return nil
 	}
+	root.SetFlagErrorFunc(explainFlagError)
 	root.SetOut(p.streams.Out)
 	root.SetErr(p.streams.ErrOut)
 	root.SetIn(p.streams.In)

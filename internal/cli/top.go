@@ -25,6 +25,7 @@ func (p *program) newTopCommand() *cobra.Command {
 		Long: paragraphs("Shows quota, used, borrowed, pending and free cards of each CardQuota. In a tree of quotas a parent comes before "+
 			"its children, and its numbers contain theirs. Without a name it shows all CardQuotas.",
 			"Where you may not list CardQuotas, it shows the LocalCardQuotas of your namespace, or with -A those of all namespaces.",
+			"FREE is what pods can get now: no more than each quota above has free, and no more than lie idle on nodes that take pods. It is 0 for a queue that is held.",
 			"The bar shows used cards as #, borrowed ones as +, and ! if more is used than the quota. Borrowed cards may be taken back at any time."),
 		Example: "  kubectl cardquota top\n  kubectl cardquota top llm-training --watch\n  kubectl cardquota top -o json\n" +
 			"  kubectl cardquota top -o custom-columns=NAME:.name,USED:.cards[*].used",
@@ -62,7 +63,11 @@ func (p *program) newTopCommand() *cobra.Command {
 			case watch:
 				return p.watchTop(cmd.Context(), c, source, names)
 			default:
-				return p.showTop(quotas, names, source.note)
+				idle, err := readIdleCards(cmd.Context(), c)
+				if err != nil {
+					return err
+				}
+				return p.showTop(quotas, idle, names, source.note)
 			}
 		},
 	}
@@ -89,11 +94,13 @@ func getCardQuotas(ctx context.Context, c client.Client, names []string) ([]*v1a
 
 // showTop prints the usage of CardQuotas. It is an error if a named one does not exist, after the
 // others were shown.
-func (p *program) showTop(quotas []*v1alpha1.CardQuota, names []string, note string) error {
+func (p *program) showTop(quotas []*v1alpha1.CardQuota, idle map[string]int64, names []string, note string) error {
+	shown := quotas
 	if p.selector != nil {
-		quotas = slices.DeleteFunc(slices.Clone(quotas), func(q *v1alpha1.CardQuota) bool { return !p.selector.Matches(labels.Set(q.Labels)) })
+		shown = slices.DeleteFunc(slices.Clone(quotas), func(q *v1alpha1.CardQuota) bool { return !p.selector.Matches(labels.Set(q.Labels)) })
 	}
-	list, missing := quotausage.NewList(quotas, names...)
+	list, missing := quotausage.NewList(shown, names...)
+	list.SetAvailable(quotas, idle)
 	err := p.print(list, func(w io.Writer, style output.Style) error {
 		if len(list.Items) == 0 {
 			if len(missing) > 0 {

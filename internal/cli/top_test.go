@@ -188,3 +188,68 @@ func TestWhatKeepsACommandFromReadingIsExplained(t *testing.T) {
 		})
 	}
 }
+
+// inventoryWith is the CardInventory with one card.
+func inventoryWith(card v1alpha1.InventoryCard) *v1alpha1.CardInventory {
+	inventory := &v1alpha1.CardInventory{Status: v1alpha1.CardInventoryStatus{Summary: "counted", Cards: []v1alpha1.InventoryCard{card}}}
+	inventory.Name = v1alpha1.InventoryName
+	return inventory
+}
+
+// TestFreeCardsAreThoseThatPodsCanGet: a quota is no promise while the quota above it is used up, other
+// queues hold the cards, or the queue is held.
+func TestFreeCardsAreThoseThatPodsCanGet(t *testing.T) {
+	free := func(r result) map[string]string {
+		found, name := map[string]string{}, ""
+		for line := range strings.Lines(r.out) {
+			switch fields := strings.Fields(line); {
+			case len(fields) == 0 || fields[0] == "CARDQUOTA,":
+			case strings.HasPrefix(fields[0], "NVIDIA") || strings.HasPrefix(fields[0], "Ascend"):
+				found[name+" "+fields[0]] = fields[len(fields)-2]
+			default:
+				name = fields[0]
+			}
+		}
+		return found
+	}
+	h800Nodes := []client.Object{
+		builder.Node("a").GPUs("NVIDIA-H800", 8).Obj(), builder.Node("b").GPUs("NVIDIA-H800", 8).Cordoned().Obj(),
+		builder.Pod("lab", "train").Queue("astronomy").Running("b").Card("NVIDIA-H800").GPUs(6).Obj(),
+		builder.Pod("lab", "chat").Queue("biology").Running("a").Card("NVIDIA-H800").GPUs(2).Obj(),
+	}
+	roomy := treeQuotas()
+	for _, object := range roomy {
+		quota := object.(*v1alpha1.CardQuota)
+		quota.Status.Cards[0].Quota += 16
+		quota.Status.Cards[0].Free += 16
+	}
+	held := flatQuotas()
+	held[1].(*v1alpha1.CardQuota).Status.Conditions[0].Status = metav1.ConditionFalse
+	held[1].(*v1alpha1.CardQuota).Status.Conditions[0].Reason = v1alpha1.ReasonHeld
+	for name, tc := range map[string]struct {
+		objects []client.Object
+		args    []string
+		want    map[string]string
+	}{
+		"the quota above is used up": {treeQuotas(), nil, map[string]string{"institute NVIDIA-H800": "0", "astronomy NVIDIA-H800": "0", "biology NVIDIA-H800": "0"}},
+		"also if it is not shown":    {treeQuotas(), []string{"biology"}, map[string]string{"biology NVIDIA-H800": "0"}},
+		"others hold the cards": {append(flatQuotas(), inventoryWith(v1alpha1.InventoryCard{Name: "NVIDIA-H200", Total: 16, Healthy: 16, Allocated: 13})), []string{"llm-chat", "llm-training"},
+			map[string]string{"llm-chat NVIDIA-H200": "3", "llm-training NVIDIA-H200": "2", "llm-training NVIDIA-H200/mig-1g.18gb-mixed": "0"}},
+		"cards of cordoned nodes are not free, and those that pods hold there count once": {
+			append(append(roomy, inventoryWith(v1alpha1.InventoryCard{Name: "NVIDIA-H800", Total: 16, Healthy: 16, Cordoned: 8, Allocated: 8})), h800Nodes...), []string{"biology"},
+			map[string]string{"biology NVIDIA-H800": "6"}},
+		"the queue is held": {held, []string{"llm-chat"}, map[string]string{"llm-chat NVIDIA-H200": "0"}},
+	} {
+		r := execute(t, tc.objects, interceptor.Funcs{}, append([]string{"top"}, tc.args...)...)
+		check.That(t, r.code == exitOK, "%s: exit code %d, %s", name, r.code, r.errOut)
+		check.Equal(t, name, tc.want, free(r))
+	}
+}
+
+// TestCardsBeyondTheQuotaAreNotBorrowed: after a quota was lowered its queue uses more, and owes nothing.
+func TestCardsBeyondTheQuotaAreNotBorrowed(t *testing.T) {
+	lowered := inTree(counted("llm-training", "llm", "training", v1alpha1.CardStatus{Name: "NVIDIA-H200", Quota: 6, Deserved: 4, Used: 12, Borrowed: 8, OverQuotaBy: 6}), "").Obj()
+	r := execute(t, []client.Object{lowered}, interceptor.Funcs{}, "top", "-o", "json")
+	check.Contains(t, "document", r.out, `"borrowed": 2,`)
+	check.Contains(t, "document", r.out, `"overQuotaBy": 6,`)
+}

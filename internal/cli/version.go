@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"time"
 
 	"github.com/spf13/cobra"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -21,7 +22,7 @@ func (p *program) newVersionCommand() *cobra.Command {
 		Short: "Show the versions of this plugin and of the programs",
 		Long: paragraphs("Shows the versions of kubectl cardquota, of cardquota-manager and of cardquota-scheduler, and says when they do not " +
 			"fit together. Releases fit if they have the same minor version."),
-		Args: cobra.NoArgs,
+		Args: refuseArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			document := versions.NewClientDocument(build.Version)
 			var failed error // without a cluster it shows its own version, as kubectl does
@@ -49,7 +50,7 @@ func (p *program) readAllVersions(ctx context.Context, namespace string) (versio
 	if err != nil {
 		return versions.Document{}, err
 	}
-	return readVersions(ctx, &reader{client: c}, namespace)
+	return readVersions(ctx, &reader{client: c}, namespace, p.now())
 }
 
 // addSystemNamespaceFlag adds the flag that names the namespace of the programs.
@@ -61,7 +62,7 @@ func (p *program) addSystemNamespaceFlag(cmd *cobra.Command, namespace *string) 
 
 // readVersions reads the versions of the programs. A program whose version the user may not read is
 // unknown.
-func readVersions(ctx context.Context, r *reader, namespace string) (versions.Document, error) {
+func readVersions(ctx context.Context, r *reader, namespace string, now time.Time) (versions.Document, error) {
 	deployments, mayRead, err := r.deploymentsOf(ctx, "cardquota-manager", namespace)
 	if err != nil {
 		return versions.Document{}, err
@@ -75,6 +76,19 @@ func readVersions(ctx context.Context, r *reader, namespace string) (versions.Do
 			}
 		}
 	}
+	leads := false
+	if mayRead && operator == "" {
+		lease, _, err := r.operatorLease(ctx, namespace)
+		if err != nil {
+			return versions.Document{}, err
+		}
+		if lease != nil {
+			operator, leads = enforcement.ReadOperatorLease(lease, now)
+		}
+		if !leads { // what led once may be gone
+			operator = ""
+		}
+	}
 	scheduler, mayReadScheduler, err := readSchedulerVersion(ctx, r, namespace)
 	if err != nil {
 		return versions.Document{}, err
@@ -82,8 +96,11 @@ func readVersions(ctx context.Context, r *reader, namespace string) (versions.Do
 	unknown := r.gaps
 	switch {
 	case operator != "" || !mayRead:
+	case leads:
+		unknown = append(unknown, "cardquota-manager runs and holds its Lease, which does not state its version")
 	case len(deployments) == 0:
-		unknown = append(unknown, "no Deployment has the label "+programLabel+"=cardquota-manager: the operator is not installed")
+		unknown = append(unknown, "no Deployment has the label "+programLabel+"=cardquota-manager, and nothing holds the Lease "+
+			namespace+"/"+enforcement.OperatorLeaseName+": the operator is not installed")
 	default:
 		unknown = append(unknown, "the image of cardquota-manager has no tag with a version")
 	}

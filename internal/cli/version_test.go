@@ -1,12 +1,16 @@
 package cli
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -60,5 +64,34 @@ func TestVersion(t *testing.T) {
 			compareGolden(t, "version-"+name, r.out)
 			checkColumns(t, r.out)
 		})
+	}
+}
+
+// operatorLease is the Lease of an operator that runs without a Deployment, as in the demo.
+func operatorLease(age time.Duration, version string) *coordinationv1.Lease {
+	lease := &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("host_1"), RenewTime: &metav1.MicroTime{Time: at.Add(-age)}}}
+	lease.Namespace, lease.Name = "volcano-system", "cardquota-manager"
+	if version != "" {
+		lease.Labels = map[string]string{"app.kubernetes.io/version": version}
+	}
+	return lease
+}
+
+// TestTheOperatorIsFoundByItsLease: it may run without a Deployment.
+func TestTheOperatorIsFoundByItsLease(t *testing.T) {
+	for name, tc := range map[string]struct {
+		lease         *coordinationv1.Lease
+		version       string
+		isFoundMissed bool
+	}{
+		"with its version":    {operatorLease(time.Second, "v0.2.0"), "cardquota-manager v0.2.0", false},
+		"without its version": {operatorLease(time.Second, ""), "cardquota-manager runs and holds its Lease, which does not state its version", false},
+		"gone":                {operatorLease(time.Hour, "v0.2.0"), "nothing holds the Lease volcano-system/cardquota-manager", true},
+	} {
+		objects := append(usedCluster(), tc.lease, policyOf("v0.2.0"))
+		r := execute(t, objects, interceptor.Funcs{}, "version")
+		check.Contains(t, name, strings.Join(strings.Fields(r.out), " "), tc.version)
+		r = execute(t, objects, interceptor.Funcs{}, "doctor")
+		check.That(t, strings.Contains(r.out, "volcano-system/cardquota-manager  ProgramMissing") == tc.isFoundMissed, "%s: %s", name, r.out)
 	}
 }

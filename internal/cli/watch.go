@@ -43,6 +43,7 @@ func (p *program) watchTop(ctx context.Context, c client.WithWatch, source quota
 	}()
 	var updates <-chan struct{} // nil until all CardQuotas are listed
 	last := ""
+	var idle map[string]int64
 	for {
 		select {
 		case <-ctx.Done():
@@ -57,7 +58,12 @@ func (p *program) watchTop(ctx context.Context, c client.WithWatch, source quota
 			listed, updates = nil, changed
 		case <-updates:
 		}
-		text, err := p.renderTop(quotas.GetStore(), names, source.note)
+		if found, err := readIdleCards(ctx, c); err != nil { // the last numbers stay
+			_, _ = fmt.Fprint(p.streams.ErrOut, output.Indent("idle cards could not be read: "+explainError(err), "", ""))
+		} else {
+			idle = found
+		}
+		text, err := p.renderTop(quotas.GetStore(), idle, names, source.note)
 		if err != nil {
 			return err
 		}
@@ -76,7 +82,7 @@ func (p *program) watchTop(ctx context.Context, c client.WithWatch, source quota
 }
 
 // renderTop returns the table of what a store holds.
-func (p *program) renderTop(store cache.Store, names []string, note string) (string, error) {
+func (p *program) renderTop(store cache.Store, idle map[string]int64, names []string, note string) (string, error) {
 	var quotas []*v1alpha1.CardQuota
 	for _, object := range store.List() {
 		if quota := asCardQuota(object); quota != nil {
@@ -87,7 +93,8 @@ func (p *program) renderTop(store cache.Store, names []string, note string) (str
 	copied := *p
 	copied.streams.Out = &text
 	copied.isTerminal = func(io.Writer) bool { return p.isTerminal(p.streams.Out) }
-	err := copied.showTop(quotas, names, note)
+	copied.terminalColumns = func(io.Writer) int { return p.terminalColumns(p.streams.Out) }
+	err := copied.showTop(quotas, idle, names, note)
 	return text.String(), err
 }
 

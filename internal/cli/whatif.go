@@ -44,12 +44,13 @@ func (p *program) newWhatIfCommand() *cobra.Command {
 		Short: "Show where a job would run, and whom it would displace",
 		Long: paragraphs("Runs the scheduler itself, with the configuration of the cluster, on a snapshot of the cluster in this process. It shows where the pods of a file would run or why they would wait, "+
 			"which workloads would be evicted for them, and how much of their work would be lost. It writes nothing to the cluster.",
-			"The files may have Volcano jobs, Jobs, Deployments, StatefulSets, Pods and PodGroups. With --quota, --drain and --add-nodes the snapshot changes first; each may be repeated.",
+			"The files may have Volcano jobs, Jobs, Deployments, StatefulSets, Pods and PodGroups. With --quota, --drain and --add-nodes the snapshot changes first; each may be repeated. "+
+				"Without files it shows which workloads that wait now would run, and why others would not.",
 			"It knows what objects say, but not what the running scheduler remembers, such as cards that it keeps for a gang. It looks at no volumes, quotas of namespaces or network topology. "+
 				"Pods that are terminating end at once, and running ones never. docs/kubectl.md lists all that it does not look at. It needs the rights to list nodes, namespaces, pods, Queues, PodGroups, Volcano jobs, PriorityClasses and PodDisruptionBudgets, and to get the ServiceTypePolicy and the scheduler's ConfigMap.",
 			fmt.Sprintf("The exit code is 0 if all pods would run, %d if some would wait or a drain would end some for good, and 1 if it could not look.", exitWaits)),
 		Example: "  kubectl cardquota whatif -f job.yaml\n  kubectl cardquota whatif -f job.yaml --quota research:NVIDIA-H200=16\n  kubectl cardquota whatif --drain h200-0\n  kubectl cardquota whatif -f job.yaml --add-nodes 2:NVIDIA-H200",
-		Args:    cobra.NoArgs,
+		Args:    refuseArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			result, err := p.answerWhatIf(cmd.Context(), &asked)
 			if err != nil {
@@ -120,7 +121,11 @@ func (p *program) answerWhatIf(ctx context.Context, asked *whatIf) (whatifview.R
 		}
 	}
 	result, err := p.runSimulation(ctx, cluster, added, configuration)
-	return whatifview.New(result), err
+	answer := whatifview.New(result)
+	if len(asked.files.names)+len(asked.drained) > 0 {
+		answer = answer.WithoutWaiting()
+	}
+	return answer, err
 }
 
 // simulationNotice is after what time a person at a terminal is told why no answer comes.

@@ -273,3 +273,41 @@ func TestWhatIfNeedsTheScheduler(t *testing.T) {
 	_, err := newProgram(streams()).answerWhatIf(t.Context(), &whatIf{})
 	check.Says(t, err, errNoSimulator.Error())
 }
+
+// waitingFor is a pod of a queue that waits for cards since an hour.
+func waitingFor(name, queue string, count int) []client.Object {
+	group := &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: name, CreationTimestamp: metav1.NewTime(at.Add(-time.Hour))},
+		Spec: v1beta1.PodGroupSpec{Queue: queue, MinMember: 1}}
+	group.Status.Phase = v1beta1.PodGroupInqueue
+	pod := builder.Pod("lab", name).Scheduler("volcano").Card("NVIDIA-H200").GPUs(count).CPU("1").Memory("1Gi").PodGroup(name).Obj()
+	return []client.Object{group, pod}
+}
+
+// TestWhatIfNamesTheWaitingWorkloadsThatWouldRun: without files the question is about what waits already.
+func TestWhatIfNamesTheWaitingWorkloadsThatWouldRun(t *testing.T) {
+	waits := append(waitingFor("first", "chat", 8), waitingFor("second", "chat", 8)...)
+	for name, tc := range map[string]struct {
+		objects []client.Object
+		args    []string
+		want    []string
+		not     string
+	}{
+		"more nodes do not help": {waits, []string{"--quota", "chat:NVIDIA-H200=4", "--add-nodes", "2:NVIDIA-H200"},
+			[]string{"Nothing that waits now would run:", "Pod lab/first", "Pod lab/second", "chat", "8 NVIDIA-H200", "QuotaExhausted", "Queue <chat> has insufficient", "Nothing would be displaced."}, "RUNS"},
+		"one runs": {waits, []string{"--add-nodes", "1:NVIDIA-H200"},
+			[]string{"1 pod that waits now would run:", "RUNS", "Pod lab/first  chat", "These would still wait:", "Pod lab/second"}, "too"},
+		"all run": {waits, []string{"--quota", "chat:NVIDIA-H200=16", "--add-nodes", "2:NVIDIA-H200"},
+			[]string{"2 pods that wait now would run:", "Pod lab/first", "Pod lab/second", "Nothing else waits."}, "QuotaExhausted"},
+		"nothing waits": {nil, []string{"--add-nodes", "1:NVIDIA-H200"}, []string{"Nothing waits now."}, "WAITS"},
+		"beside files": {waits, []string{"-f", "testdata/serve.yaml", "--quota", "chat:NVIDIA-H200=32", "--add-nodes", "4:NVIDIA-H200"},
+			[]string{"2 pods of the cluster that wait now would run too:", "Pod lab/first", "It would run."}, "WAITS"},
+	} {
+		r := execute(t, append(sharedFleet(), tc.objects...), interceptor.Funcs{}, append([]string{"whatif", "-n", "lab"}, tc.args...)...)
+		check.That(t, r.code == exitOK, "%s: exit code %d: %s", name, r.code, r.errOut)
+		check.Contains(t, name, r.out, tc.want...)
+		check.That(t, !strings.Contains(r.out, tc.not), "%s: %q in %s", name, tc.not, r.out)
+		checkColumns(t, r.out)
+	}
+	r := execute(t, append(sharedFleet(), waits...), interceptor.Funcs{}, "whatif", "--add-nodes", "1:NVIDIA-H200", "-o", "json")
+	check.Contains(t, "document", r.out, `"others": [`, `"nodes": [`, `"name": "first"`, `"waiting": [`, `"reason": "QuotaExhausted"`)
+}

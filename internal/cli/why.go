@@ -23,7 +23,7 @@ func (p *program) newWhyCommand() *cobra.Command {
 			"Where you may not list the nodes and pods of the cluster, it says so and uses what CardQuota and CardInventory say.",
 			fmt.Sprintf("The exit code is 0 if nothing of it waits, %d if it waits, and 1 if it could not look.", exitWaits)),
 		Example:           "  kubectl cardquota why train-worker-0 -n lab\n  kubectl cardquota why deployment/chat\n  kubectl cardquota why vcjob train -o yaml",
-		Args:              cobra.RangeArgs(1, 2),
+		Args:              needWorkload,
 		ValidArgsFunction: p.completePendingPods,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			target, err := parseTarget(args)

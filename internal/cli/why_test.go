@@ -262,8 +262,13 @@ func TestWhyOfATenant(t *testing.T) {
 func TestWhyOfNothing(t *testing.T) {
 	for want, args := range map[string][]string{
 		"namespace lab has no pod and no PodGroup of Pod gone": {"gone"},
-		"names no workload":              {"pod/"},
-		"accepts between 1 and 2 arg(s)": {},
+		"names no workload": {"pod/"},
+		"which workload? Write a pod, KIND/NAME or KIND NAME":                       {},
+		"why explains one workload, and these are 3 words":                          {"pod", "a", "b"},
+		"created pods: did you mean deployment?":                                    {"deploment/chat"},
+		"a node does not wait: kubectl cardquota inventory --nodes shows its cards": {"node/h200-0"},
+		"a quota does not wait: kubectl cardquota top shows what it uses":           {"cardq", "llm"},
+		"a namespace does not wait: name a workload, and the namespace with -n":     {"ns/lab"},
 	} {
 		r := execute(t, busyCluster(), interceptor.Funcs{}, append([]string{"why", "-n", "lab"}, args...)...)
 		check.That(t, r.code == exitError && r.out == "", "exit code %d, printed %q", r.code, r.out)

@@ -43,6 +43,11 @@ func parseTarget(args []string) (target, error) {
 		return target{}, fmt.Errorf("%q names no workload: write a pod, KIND/NAME or KIND NAME", strings.Join(args, " "))
 	}
 	kind, group, hasGroup := strings.Cut(kind, ".")
+	if !hasGroup {
+		if err := refuseNoWorkload(kind, name); err != nil {
+			return target{}, err
+		}
+	}
 	found, ok := targetKinds[strings.ToLower(kind)]
 	if !ok {
 		found = target{kind: kind, group: "*"}
@@ -133,7 +138,7 @@ func findTarget(ctx context.Context, r *reader, t target) (whyObjects, error) {
 // chooseWorkload returns the workload that a target means. One that waits comes first.
 func chooseWorkload(t target, found []*whyObjects) (whyObjects, error) {
 	if len(found) == 0 {
-		return whyObjects{}, fmt.Errorf("namespace %s has no pod and no PodGroup of %s %s: check -n, or whether its controller has created pods", t.namespace, t.kind, t.name)
+		return whyObjects{}, fmt.Errorf("namespace %s has no pod and no PodGroup of %s %s: check -n, or whether its controller has created pods%s", t.namespace, t.kind, t.name, suggestKind(t.kind))
 	}
 	chosen := found[0]
 	var waiting []*whyObjects

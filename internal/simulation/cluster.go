@@ -165,12 +165,32 @@ type Result struct {
 	DrainedPods, DrainedPlaced, DrainedEnded int
 	// DrainedWaiting are the pods that the drain moves and that find no node.
 	DrainedWaiting []Placement
-	// OthersPlaced counts the pods that wait in the cluster and would start as well.
+	// OthersPlaced counts the pods that wait in the cluster and would start as well. Others are their
+	// workloads.
 	OthersPlaced int
+	Others       []Started
+	// Waiting are the workloads of the cluster that would still wait.
+	Waiting []Waiting
 	// Sessions is how many sessions the scheduler ran, and IsSettled whether the last ones changed
 	// nothing.
 	Sessions  int
 	IsSettled bool
+}
+
+// Started is a workload of the cluster that waits, and of which pods would start.
+type Started struct {
+	Workload v1alpha1.WorkloadReference
+	Queue    string
+	Pods     int
+	Cards    map[card.Name]card.Count
+	// Nodes are where the pods would run, sorted.
+	Nodes []string
+}
+
+// Waiting is why pods of a workload would still wait.
+type Waiting struct {
+	Queue string
+	v1alpha1.BlockedStatus
 }
 
 // Placement is where a pod would run, or why it would not.

@@ -1,6 +1,9 @@
 package simulation
 
 import (
+	"maps"
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
@@ -12,8 +15,9 @@ import (
 )
 
 // Blocked returns why workloads wait, by the rules of the status of a CardQuota. pods are all that hold
-// cards and those that wait; groups are the PodGroups of those that wait.
-func (c *Cluster) Blocked(pods []*corev1.Pod, groups []*v1beta1.PodGroup) map[v1alpha1.WorkloadReference][]v1alpha1.BlockedStatus {
+// cards and those that wait; groups are the PodGroups of those that wait. The entries are sorted by queue,
+// and those of a queue by age.
+func (c *Cluster) Blocked(pods []*corev1.Pod, groups []*v1beta1.PodGroup) []Waiting {
 	tracker := &card.Tracker{}
 	tracker.SetMappings(c.Mappings)
 	for _, node := range c.Nodes {
@@ -25,11 +29,22 @@ func (c *Cluster) Blocked(pods []*corev1.Pod, groups []*v1beta1.PodGroup) map[v1
 	if policy.IsTree(c.Policy) {
 		input.QueuesBelow = c.queuesBelow
 	}
-	found := map[v1alpha1.WorkloadReference][]v1alpha1.BlockedStatus{}
-	for _, usage := range cardquota.CountUsage(input) {
-		for _, entry := range usage.Blocked {
-			found[entry.Workload] = append(found[entry.Workload], entry)
+
+	usages := cardquota.CountUsage(input)
+	var found []Waiting
+	for _, queue := range slices.Sorted(maps.Keys(usages)) {
+		for _, entry := range usages[queue].Blocked {
+			found = append(found, Waiting{queue, entry})
 		}
+	}
+	return found
+}
+
+// BlockedByWorkload returns the entries of each workload.
+func BlockedByWorkload(waiting []Waiting) map[v1alpha1.WorkloadReference][]v1alpha1.BlockedStatus {
+	found := map[v1alpha1.WorkloadReference][]v1alpha1.BlockedStatus{}
+	for _, entry := range waiting {
+		found[entry.Workload] = append(found[entry.Workload], entry.BlockedStatus)
 	}
 	return found
 }

@@ -139,12 +139,3 @@ func labelledType(resource string, labels map[string]string) string {
 	}
 	return resource
 }
-
-// findGaps lists what the user may not read. That is no fault of the installation.
-func (c *Cluster) findGaps() []Finding {
-	var findings []Finding
-	for _, gap := range c.Gaps {
-		findings = append(findings, Finding{Severity: Info, Object: "user", Problem: "Not everything could be checked: " + gap + ".", Command: "kubectl auth can-i --list"})
-	}
-	return findings
-}

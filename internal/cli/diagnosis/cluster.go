@@ -40,6 +40,8 @@ type Cluster struct {
 	// HasDeployments.
 	Operators, Schedulers []*appsv1.Deployment
 	HasDeployments        bool
+	// OperatorLease is the Lease of an operator without a Deployment, nil if there is none.
+	OperatorLease *coordinationv1.Lease
 	// OtherSchedulers are running pods with the label of Volcano's own scheduler.
 	OtherSchedulers []*corev1.Pod
 	// Validating and Mutating are the webhook configurations of the operator. OLM makes one for each
@@ -83,7 +85,16 @@ type Cluster struct {
 
 // isInstalled reports whether a part of Cardquota is in the cluster.
 func (c *Cluster) isInstalled() bool {
-	return len(c.Operators) > 0 || len(c.Schedulers) > 0 || !c.isMissing("CardQuota")
+	return len(c.Operators) > 0 || c.hasLeadingOperator() || len(c.Schedulers) > 0 || !c.isMissing("CardQuota")
+}
+
+// hasLeadingOperator reports whether an operator without a Deployment holds its Lease.
+func (c *Cluster) hasLeadingOperator() bool {
+	if c.OperatorLease == nil {
+		return false
+	}
+	_, leads := enforcement.ReadOperatorLease(c.OperatorLease, c.Now)
+	return leads
 }
 
 func (c *Cluster) isMissing(kind string) bool {

@@ -10,6 +10,7 @@ import (
 
 	"cardquota.dev/operator/internal/cli/versions"
 	"cardquota.dev/operator/internal/conditions"
+	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -118,9 +119,10 @@ func (c *Cluster) findMissingPrograms() []Finding {
 		return nil
 	}
 	var findings []Finding
-	if len(c.Operators) == 0 {
+	if len(c.Operators) == 0 && !c.hasLeadingOperator() {
 		findings = append(findings, c.addInstallation(Finding{Severity: Error, Object: "deployment/" + c.Namespace + "/cardquota-manager",
-			Problem: "The operator is not installed: no Deployment has the label app.kubernetes.io/name=cardquota-manager. CardQuotas have no effect on Queues."}))
+			Problem: "The operator does not run: no Deployment has the label app.kubernetes.io/name=cardquota-manager, and nothing holds the Lease " +
+				c.Namespace + "/" + enforcement.OperatorLeaseName + ". CardQuotas have no effect on Queues."}))
 	}
 	// Where only the image of Volcano's scheduler was replaced, its Deployment sends the heartbeat.
 	if _, isFresh := c.report(); len(c.Schedulers) == 0 && c.HasLease && !isFresh {

@@ -68,6 +68,17 @@ func NewNodeList(nodes []card.NodeState, pods []*corev1.Pod, charge func(*corev1
 	return list
 }
 
+// IdleCards returns by name how many cards are free on Ready nodes that are not cordoned.
+func (l NodeList) IdleCards() map[string]int64 {
+	idle := map[string]int64{}
+	for _, item := range l.Items {
+		if item.Ready && !item.Cordoned && item.Free != nil {
+			idle[item.Card] += *item.Free
+		}
+	}
+	return idle
+}
+
 // Objects returns the nodes of the list, each once.
 func (l NodeList) Objects() []metav1.PartialObjectMetadata {
 	var objects []metav1.PartialObjectMetadata

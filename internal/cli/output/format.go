@@ -1,4 +1,4 @@
-// Package output writes what the commands of kubectl cardquota show: tables of 80 columns, bars,
+// Package output writes what the commands of kubectl cardquota show: tables that fit a terminal, bars,
 // paragraphs, and JSON or YAML. It knows no cluster.
 package output
 

@@ -116,3 +116,21 @@ func TestTextsOfAnyScript(t *testing.T) {
 	check.Equal(t, "words", "a, b or c", JoinWords([]string{"a", "b", "c"}, "or"))
 	check.Equal(t, "one word", "a", JoinWords([]string{"a"}, "or"))
 }
+
+// TestATableIsAsWideAsTheTerminal: a name breaks only where the terminal is too narrow for it.
+func TestATableIsAsWideAsTheTerminal(t *testing.T) {
+	grid := Grid{Columns: []Column{{Header: "NAME", Shrinks: true}, {Header: "CARD", Shrinks: true}, {Header: "N", Right: true}}}
+	name := strings.Repeat("n", 90)
+	grid.AddRow(Text(name), Text("NVIDIA-H200/mig-3g.71gb-mixed"), Number(1))
+	grid.AddRow(Text("a heading " + name))
+	for columns, most := range map[int]int{0: Columns, 160: 160, 60: 60, 10: 40} {
+		var table bytes.Buffer
+		check.NoError(t, grid.Write(&table, Style{Columns: columns}))
+		for line := range strings.Lines(table.String()) {
+			check.That(t, Width(strings.TrimRight(line, "\n")) <= most, "%d columns: %q", columns, line)
+		}
+		if columns == 160 {
+			check.Contains(t, "table", table.String(), name+"  NVIDIA-H200/mig-3g.71gb-mixed  1\n")
+		}
+	}
+}

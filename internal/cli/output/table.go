@@ -25,8 +25,21 @@ type Style struct {
 	Color bool
 	// Wide reports whether lines may be longer than Columns.
 	Wide bool
+	// Columns is the width of the terminal, 0 where there is none.
+	Columns int
 	// NoHeaders reports whether tables have no headers.
 	NoHeaders bool
+}
+
+// leastColumns is what a table takes at least, also on a narrower terminal.
+const leastColumns = 40
+
+// tableColumns returns how many columns a table has at most: those of the terminal, otherwise Columns.
+func (s Style) tableColumns() int {
+	if s.Columns == 0 {
+		return Columns
+	}
+	return max(s.Columns, leastColumns)
 }
 
 // Paint returns a text in a color.
@@ -116,8 +129,8 @@ const columnGap = 2
 // make a table fit, for texts in it are hard to read.
 var leastWidths = []int{12, 4}
 
-// Write writes the table. Without style.Wide its lines have at most Columns columns, as long as
-// the columns that do not shrink leave room.
+// Write writes the table. Without style.Wide its lines are at most as wide as the terminal, or Columns
+// where there is none, as long as the columns that do not shrink leave room.
 func (g *Grid) Write(w io.Writer, style Style) error {
 	widths := g.columnWidths(style)
 	var b strings.Builder
@@ -150,7 +163,7 @@ func (g *Grid) columnWidths(style Style) []int {
 	if style.Wide {
 		return widths
 	}
-	excess := columnGap*(len(widths)-1) - Columns
+	excess := columnGap*(len(widths)-1) - style.tableColumns()
 	for _, columns := range widths {
 		excess += columns
 	}
@@ -184,7 +197,7 @@ func (g *Grid) writeRow(b *strings.Builder, style Style, widths []int, row []Cel
 	for i, cell := range row {
 		room := widths[i]
 		if g.isHeading(row, i) {
-			room = Columns - used
+			room = style.tableColumns() - used
 			if style.Wide {
 				room = cell.width()
 			}

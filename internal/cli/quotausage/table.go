@@ -94,7 +94,7 @@ func (l List) cells(usage Usage, card Card, level int, style output.Style) []out
 	if l.hasBorrowed() {
 		cells = append(cells, number(card.Borrowed))
 	}
-	cells = append(cells, number(card.Pending), number(card.Free))
+	cells = append(cells, number(card.Pending), number(card.Available))
 	bar := barColumns
 	if style.Wide {
 		cells, bar = append(cells, number(card.Deserved), number(card.Physical)), wideBarColumns

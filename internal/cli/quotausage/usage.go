@@ -51,6 +51,8 @@ type Usage struct {
 	Cards []Card `json:"cards"`
 	// Blocked is the number of workloads that wait.
 	Blocked int32 `json:"blocked"`
+	// isClosed reports whether the queue takes no new pods.
+	isClosed bool
 }
 
 // Card is the usage of one card, in whole cards.
@@ -63,12 +65,15 @@ type Card struct {
 	Deserved int64 `json:"deserved,omitempty"`
 	// Used is what its pods hold.
 	Used int64 `json:"used"`
-	// Borrowed is what it uses beyond what it deserves, in a tree.
+	// Borrowed is what it uses of its quota beyond what it deserves, in a tree.
 	Borrowed int64 `json:"borrowed,omitempty"`
 	// Pending is what its pending pods request.
 	Pending int64 `json:"pending"`
 	// Free is quota minus used, at least 0.
 	Free int64 `json:"free"`
+	// Available is how many of them pods can get now: no more than each quota above it has free, and no
+	// more than lie idle on nodes that take pods. It is 0 while the queue takes no pods.
+	Available int64 `json:"available"`
 	// OverQuotaBy is used minus quota if that is more than 0.
 	OverQuotaBy int64 `json:"overQuotaBy,omitempty"`
 	// Physical is the number of these cards on all nodes.
@@ -174,6 +179,7 @@ func newUsage(quota *v1alpha1.CardQuota, level int) Usage {
 	usage := Usage{
 		Name: quota.Name, Namespace: quota.Namespace, Tenant: spec.Tenant, Project: spec.Project, ServiceType: spec.ServiceType, Parent: spec.Parent,
 		Queue: quota.QueueName(), Level: level, Counted: status.Summary != "", Cards: []Card{}, Blocked: status.BlockedTotal,
+		isClosed: takesNoPods(quota),
 	}
 	switch ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady); {
 	case ready == nil && quota.Namespace != "":
@@ -193,8 +199,9 @@ func newUsage(quota *v1alpha1.CardQuota, level int) Usage {
 	}
 	for _, card := range status.Cards {
 		usage.Cards = append(usage.Cards, Card{
-			Name: card.Name, Quota: card.Quota, Deserved: card.Deserved, Used: card.Used, Borrowed: card.Borrowed,
-			Pending: card.Pending, Free: card.Free, OverQuotaBy: card.OverQuotaBy, Physical: card.Physical,
+			Name: card.Name, Quota: card.Quota, Deserved: card.Deserved, Used: card.Used,
+			Borrowed: max(0, card.Borrowed-card.OverQuotaBy), // cards beyond the quota are no loan
+			Pending:  card.Pending, Free: card.Free, Available: card.Free, OverQuotaBy: card.OverQuotaBy, Physical: card.Physical,
 		})
 	}
 	return usage

@@ -35,8 +35,14 @@ type Result struct {
 	DrainedEnded  int `json:"drainedEnded"`
 	// DrainedWaiting are the pods that the drain moves and that find no node.
 	DrainedWaiting []Pod `json:"drainedWaiting,omitempty"`
-	// OthersPlaced counts the pods of the cluster that wait now and would start as well.
-	OthersPlaced int `json:"othersPlaced"`
+	// OthersPlaced counts the pods of the cluster that wait now and would start as well. Others are their
+	// workloads.
+	OthersPlaced int       `json:"othersPlaced"`
+	Others       []Started `json:"others"`
+	// Waiting are the workloads of the cluster that would still wait. It is empty if files are given.
+	Waiting []Waiting `json:"waiting"`
+	// hidesWaiting reports whether the tables leave that out, because the question is another one.
+	hidesWaiting bool
 	// Settled reports whether the last sessions of the scheduler changed nothing.
 	Settled bool `json:"settled"`
 }
@@ -82,10 +88,35 @@ type Victim struct {
 	Restarted int `json:"restarted"`
 }
 
+// Started is a workload of the cluster that waits now, and of which pods would start.
+type Started struct {
+	// Workload is the workload, Queue its queue.
+	Workload v1alpha1.WorkloadReference `json:"workload"`
+	Queue    string                     `json:"queue"`
+	// Pods is how many would start, Cards what they would hold, Nodes where.
+	Pods  int      `json:"pods"`
+	Cards []Cards  `json:"cards"`
+	Nodes []string `json:"nodes"`
+}
+
+// Waiting is why pods of a workload would still wait.
+type Waiting struct {
+	// Workload is the workload, Queue its queue.
+	Workload v1alpha1.WorkloadReference `json:"workload"`
+	Queue    string                     `json:"queue"`
+	// Card is the requested card with its alternatives, Count how many. Both are unset without cards.
+	Card  string `json:"card,omitempty"`
+	Count int64  `json:"count,omitempty"`
+	// Reason is why it would wait, as in the status of a CardQuota, Message what the scheduler says.
+	Reason  v1alpha1.BlockedReason `json:"reason"`
+	Message string                 `json:"message,omitempty"`
+}
+
 // New returns the document of a result.
 func New(r simulation.Result) Result {
 	out := Result{
 		TypeMeta: output.NewTypeMeta("Simulation"), Runs: r.DrainedPlaced >= r.DrainedPods && r.DrainedEnded == 0, Pods: []Pod{}, Victims: []Victim{},
+		Others: []Started{}, Waiting: []Waiting{},
 		DrainedPods: r.DrainedPods, DrainedPlaced: r.DrainedPlaced, DrainedEnded: r.DrainedEnded, OthersPlaced: r.OthersPlaced, Settled: r.IsSettled,
 	}
 	for _, p := range r.Pods {
@@ -101,7 +132,20 @@ func New(r simulation.Result) Result {
 			Workload: v.Workload, Queue: v.Queue, LostPods: v.Pods, Cards: newCards(v.Cards), CardSeconds: v.CardSeconds, For: v.For, Drained: v.IsDrained, Restarted: v.Restarted,
 		})
 	}
+	for _, started := range r.Others {
+		out.Others = append(out.Others, Started{Workload: started.Workload, Queue: started.Queue, Pods: started.Pods, Cards: newCards(started.Cards), Nodes: started.Nodes})
+	}
+	for _, entry := range r.Waiting {
+		out.Waiting = append(out.Waiting, Waiting{Workload: entry.Workload, Queue: entry.Queue, Card: entry.Card, Count: entry.Count, Reason: entry.Reason, Message: entry.Message})
+	}
 	return out
+}
+
+// WithoutWaiting returns the document for a question about something else than what waits already: its
+// tables leave that out.
+func (r Result) WithoutWaiting() Result {
+	r.hidesWaiting = true
+	return r
 }
 
 func newPod(p simulation.Placement) Pod {
@@ -122,7 +166,7 @@ func newCards(held map[card.Name]card.Count) []Cards {
 
 // Write writes the answer, a table of the pods and one of the victims.
 func (r Result) Write(w io.Writer, style output.Style) error {
-	for _, write := range []func(io.Writer, output.Style) error{r.writePods, r.writeVictims} {
+	for _, write := range []func(io.Writer, output.Style) error{r.writePods, r.writeOthers, r.writeWaiting, r.writeVictims} {
 		if err := write(w, style); err != nil {
 			return err
 		}
@@ -220,9 +264,6 @@ func (r Result) notes() []string {
 	}
 	if r.DrainedEnded > 0 {
 		notes = append(notes, fmt.Sprintf("%d pods would end for good, because nothing creates them again.", r.DrainedEnded))
-	}
-	if r.OthersPlaced > 0 {
-		notes = append(notes, fmt.Sprintf("%d other pods that wait now would run too.", r.OthersPlaced))
 	}
 	if len(r.Victims) == 0 && r.DrainedPods+r.DrainedEnded == 0 {
 		notes = append(notes, "Nothing would be displaced.")

@@ -150,7 +150,8 @@ func (w *world) resolver() workload.Resolver {
 // fill writes the outcome of all sessions.
 func (w *world) fill(result *simulation.Result) {
 	result.Sessions = w.session
-	resolver, isNew, blocked := w.resolver(), map[types.UID]bool{}, w.blocked()
+	resolver, isNew := w.resolver(), map[types.UID]bool{}
+	blocked := simulation.BlockedByWorkload(w.cluster.Blocked(w.newAndDrained()))
 	for _, added := range w.workloads {
 		for _, pod := range added.Pods {
 			isNew[pod.UID] = true
@@ -168,9 +169,12 @@ func (w *world) fill(result *simulation.Result) {
 			result.DrainedWaiting = append(result.DrainedWaiting, w.placementOf(&resolver, blocked, pod))
 		}
 	}
+
 	result.DrainedPods = len(drained)
+	var others []*corev1.Pod
 	for uid := range w.placed {
-		if w.pods[uid] == nil || isNew[uid] {
+		pod := w.pods[uid]
+		if pod == nil || isNew[uid] {
 			continue
 		}
 		v := w.restarted[uid]
@@ -181,16 +185,54 @@ func (w *world) fill(result *simulation.Result) {
 		case drained[uid]:
 			result.DrainedPlaced++
 		case v == nil:
-			result.OthersPlaced++
+			others = append(others, pod)
 		}
+	}
+	result.OthersPlaced, result.Others = len(others), w.startedWorkloads(&resolver, others)
+	if len(w.workloads) == 0 { // the question is about what waits already
+		result.Waiting = w.cluster.Blocked(slices.Collect(maps.Values(w.pods)), slices.Collect(maps.Values(w.groups)))
 	}
 	for _, v := range w.victims {
 		result.Victims = append(result.Victims, v.Victim)
 	}
 }
 
-// blocked returns why the new workloads and the drained pods wait, beside the pods that run.
-func (w *world) blocked() map[v1alpha1.WorkloadReference][]v1alpha1.BlockedStatus {
+// startedWorkloads returns the workloads of pods that a session placed, sorted by queue and name.
+func (w *world) startedWorkloads(resolver *workload.Resolver, pods []*corev1.Pod) []simulation.Started {
+	byReference := map[v1alpha1.WorkloadReference]*simulation.Started{}
+	var all []*simulation.Started
+	for _, pod := range pods {
+		reference := workload.ReferenceFor(pod)
+		started := byReference[reference]
+		if started == nil {
+			started = &simulation.Started{Workload: reference, Cards: map[card.Name]card.Count{}}
+			byReference[reference], all = started, append(all, started)
+		}
+		charge := resolver.Usage(pod, w.groups[groupOf(pod)], nil)
+		started.Queue = charge.Queue
+		started.Pods++
+		for _, amount := range charge.HeldCards() {
+			started.Cards[amount.Name] = started.Cards[amount.Name].Add(amount.Count)
+		}
+		if !slices.Contains(started.Nodes, pod.Spec.NodeName) {
+			started.Nodes = append(started.Nodes, pod.Spec.NodeName)
+		}
+	}
+
+	slices.SortFunc(all, func(a, b *simulation.Started) int {
+		return cmp.Or(cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Workload.Namespace, b.Workload.Namespace),
+			cmp.Compare(a.Workload.Kind, b.Workload.Kind), cmp.Compare(a.Workload.Name, b.Workload.Name))
+	})
+	out := make([]simulation.Started, len(all))
+	for i, started := range all {
+		slices.Sort(started.Nodes)
+		out[i] = *started
+	}
+	return out
+}
+
+// newAndDrained returns the new workloads and the drained pods, beside the pods that run.
+func (w *world) newAndDrained() ([]*corev1.Pod, []*v1beta1.PodGroup) {
 	var pods []*corev1.Pod
 	groups := map[types.NamespacedName]*v1beta1.PodGroup{}
 	isShown := map[types.UID]bool{}
@@ -214,7 +256,7 @@ func (w *world) blocked() map[v1alpha1.WorkloadReference][]v1alpha1.BlockedStatu
 			groups[nameOf(group)] = group
 		}
 	}
-	return w.cluster.Blocked(pods, slices.Collect(maps.Values(groups)))
+	return pods, slices.Collect(maps.Values(groups))
 }
 
 // placementOf returns where a new pod runs, or why it waits.

@@ -95,8 +95,11 @@ func simulate(t *testing.T, c *simulation.Cluster, objects ...*unstructured.Unst
 	t.Helper()
 	configuration, err := os.ReadFile(shippedConf)
 	check.NoError(t, err)
-	made, err := simulation.NewWorkloads(c, objects, "lab")
-	check.NoError(t, err)
+	var made []simulation.Workload
+	if len(objects) > 0 {
+		made, err = simulation.NewWorkloads(c, objects, "lab")
+		check.NoError(t, err)
+	}
 	result, err := Run(t.Context(), c, made, string(configuration), time.Now())
 	check.NoError(t, err)
 	check.That(t, result.IsSettled, "not settled after %d sessions", result.Sessions)

@@ -17,6 +17,7 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/simulation"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
@@ -187,4 +188,23 @@ func TestRunPreempts(t *testing.T) {
 	r, err := Run(t.Context(), c, made, preempting, time.Now())
 	check.NoError(t, err)
 	check.Contains(t, "outcome", summary(r), "- research/train 1 pods map[NVIDIA-H200:4] for urgent", "urgent-worker-0@h200-0")
+}
+
+// TestRunNamesTheOtherWorkloads: those of the cluster that start, and without new workloads those that
+// still wait.
+func TestRunNamesTheOtherWorkloads(t *testing.T) {
+	c := newCluster()
+	addWaitingJob(c, false)
+	r := simulate(t, c)
+	check.Must(t, len(r.Others) == 1, "others %+v", r.Others)
+	check.Equal(t, "name, queue and pods", "z-older research 2", fmt.Sprint(r.Others[0].Workload.Name, " ", r.Others[0].Queue, " ", r.Others[0].Pods))
+	check.Equal(t, "cards", map[card.Name]card.Count{h200: 8}, r.Others[0].Cards)
+	check.That(t, len(r.Waiting) == 0, "waiting %+v", r.Waiting)
+
+	c = newCluster()
+	check.NoError(t, c.SetQuota("research", h200, 0, false))
+	addWaitingJob(c, false)
+	r = simulate(t, c)
+	check.That(t, len(r.Others) == 0 && len(r.Waiting) == 1, "others %+v, waiting %+v", r.Others, r.Waiting)
+	check.Equal(t, "queue and reason", "research NoQuota", r.Waiting[0].Queue+" "+string(r.Waiting[0].Reason))
 }
