@@ -15,12 +15,13 @@ import (
 // +kubebuilder:selectablefield:JSONPath=`.spec.tenant`
 // +kubebuilder:printcolumn:name="Tenant",type=string,JSONPath=`.spec.tenant`
 // +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.serviceType`
-// +kubebuilder:printcolumn:name="Queue",type=string,JSONPath=`.status.queue.name`
-// +kubebuilder:printcolumn:name="Cards",type=string,JSONPath=`.status.summary`,description="used/quota per card"
-// +kubebuilder:printcolumn:name="Pending",type=string,JSONPath=`.status.pendingSummary`,description="cards that pending pods request"
+// +kubebuilder:printcolumn:name="Blocked",type=integer,JSONPath=`.status.blockedTotal`,description="workloads that wait"
 // +kubebuilder:printcolumn:name="Enforced",type=string,JSONPath=`.status.conditions[?(@.type=="Enforced")].status`,description="whether the quota is proven to be enforced"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Cards",type=string,priority=1,JSONPath=`.status.summary`,description="used/quota per card"
+// +kubebuilder:printcolumn:name="Pending",type=string,priority=1,JSONPath=`.status.pendingSummary`,description="cards that pending pods request"
+// +kubebuilder:printcolumn:name="Queue",type=string,priority=1,JSONPath=`.status.queue.name`
 // +kubebuilder:printcolumn:name="Project",type=string,priority=1,JSONPath=`.spec.project`
 // +kubebuilder:printcolumn:name="Parent",type=string,priority=1,JSONPath=`.spec.parent`
 // +kubebuilder:printcolumn:name="State",type=string,priority=1,JSONPath=`.status.queue.state`
@@ -163,8 +164,8 @@ type CardQuotaSpec struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.guarantee) || !has(self.deserved) || self.guarantee <= self.deserved",message="guarantee must be at most deserved"
 // +kubebuilder:validation:XValidation:rule="!has(self.guarantee) || !has(self.quota) || self.guarantee <= self.quota",message="guarantee must be at most quota"
 type Card struct {
-	// name is the card name: the value of node label <vendor>/<type>.product, such as NVIDIA-H200.
-	// A MIG slice is <model>/mig-<profile>-mixed, an MPS share <model>/mps-<memory>g*1/<replicas>.
+	// name is the card name: the value of node label `<vendor>/<type>.product`, such as NVIDIA-H200.
+	// A MIG slice is `<model>/mig-<profile>-mixed`, an MPS share `<model>/mps-<memory>g*1/<replicas>`.
 	// A quota for whole cards does not cover their slices or shares.
 	// +required
 	// +kubebuilder:validation:MinLength=1

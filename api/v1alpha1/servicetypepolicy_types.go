@@ -148,7 +148,7 @@ type ServiceTypePolicySpec struct {
 	// +kubebuilder:validation:Maximum=100000
 	NodeOrderWeightPercent int32 `json:"nodeOrderWeightPercent,omitempty"`
 	// cards name the cards of resources that the labels of nodes do not name, at most 64. An entry
-	// replaces the labels <vendor>/<type>.product and .memory for its resource. Two entries must differ
+	// replaces the labels `<vendor>/<type>.product` and `.memory` for its resource. Two entries must differ
 	// in resource or nodeSelector. See docs/administrator-guide.md.
 	// +optional
 	// +listType=atomic

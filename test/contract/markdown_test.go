@@ -1,0 +1,64 @@
+package contract
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+var (
+	codeSpan = regexp.MustCompile("`[^`]*`")
+	htmlTag  = regexp.MustCompile(`<[A-Za-z][^ >]*>?`)
+)
+
+// TestPlaceholdersSurviveMarkdown: a reader of docs/api.md sees <vendor> only in a code span. Elsewhere
+// it is taken for HTML and vanishes.
+func TestPlaceholdersSurviveMarkdown(t *testing.T) {
+	pages, err := filepath.Glob(filepath.Join("..", "..", "docs", "*.md"))
+	check.NoError(t, err)
+	for _, page := range pages {
+		for _, tag := range htmlTag.FindAllString(codeSpan.ReplaceAllString(readProse(t, page), ""), -1) {
+			name := strings.Trim(tag, "<>/")
+			isMeant := name == "br" || name == "details" || name == "summary" || name == "img"
+			check.That(t, isMeant, "%s: %s is taken for HTML: write it in backticks, in docs/api.md in the comment of the API", page, tag)
+		}
+	}
+}
+
+// TestTheColumnsOfCardQuotasFitATerminal: kubectl get cardq takes at most 120 columns for names of usual
+// length, because a line that breaks is hard to read. Other columns are for -o wide.
+func TestTheColumnsOfCardQuotasFitATerminal(t *testing.T) {
+	var definition struct {
+		Spec struct {
+			Versions []struct {
+				Columns []struct {
+					Name     string `json:"name"`
+					Priority int    `json:"priority"`
+				} `json:"additionalPrinterColumns"`
+			} `json:"versions"`
+		} `json:"spec"`
+	}
+	text, err := os.ReadFile(filepath.Join("..", "..", "config", "crd", "bases", "cardquota.dev_cardquotas.yaml"))
+	check.NoError(t, err)
+	check.NoError(t, yaml.Unmarshal(text, &definition))
+
+	// The longest usual value of each column. A sum of cards has no longest one.
+	longest := map[string]int{"Tenant": 20, "Type": 10, "Blocked": 5, "Enforced": 7, "Ready": 7, "Age": 5}
+	const name, gap = 40, 3
+	columns := name
+	for _, column := range definition.Spec.Versions[0].Columns {
+		if column.Priority > 0 {
+			continue
+		}
+		width, isBounded := longest[column.Name]
+		check.That(t, isBounded, "column %s has no usual length: give it priority 1", column.Name)
+		columns += gap + max(width, len(column.Name))
+	}
+	check.That(t, columns <= 120, "kubectl get cardq takes %d columns", columns)
+}
