@@ -36,8 +36,8 @@ tide: controlplane build ## Show how inference reclaims cards from training, on 
 	@$(BIN)/tide
 
 .PHONY: cluster
-cluster: controlplane build ## Start a local cluster with Cardquota and keep it until Ctrl-C
-	@$(BIN)/cluster up --fleet test/cluster/fleets/mixed.yaml
+cluster: controlplane build ## Start a local cluster with Cardquota and a policy, and keep it until Ctrl-C
+	@$(BIN)/cluster up --cardquota --fleet test/cluster/fleets/mixed.yaml
 
 ## Build
 

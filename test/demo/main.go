@@ -51,8 +51,8 @@ func run(ctx context.Context, keep bool) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Stop()) }()
-	fmt.Println("Starting the operator and our scheduler, with the rights of the shipped ServiceAccounts …")
-	if _, err := deployment.Start(ctx, c, deployment.Options{}); err != nil {
+	fmt.Println("Starting the operator with its webhooks, and our scheduler, with the rights of the shipped ServiceAccounts …")
+	if _, err := deployment.StartAsShipped(ctx, c, deployment.Options{}); err != nil {
 		return err
 	}
 	fmt.Printf("Ready after %.0f s.\n", time.Since(began).Seconds())

@@ -34,10 +34,11 @@ func (g *tour) showFleet() {
 }
 
 func (g *tour) applyQuotas() {
-	g.Headline("Three tenants with quotas per card model", "The operator creates a Volcano Queue for each CardQuota.")
-	g.applyFiles("config", "samples")
+	g.Headline("Three tenants with quotas per card model", "The operator creates a Volcano Queue for each CardQuota. The quotas are those of config/samples, for namespace default.")
+	g.applyFiles("test", "demo", "quotas")
 	g.showKubectl("wait", "cardq", "--all", "--for=condition=Ready", "--timeout=30s")
 	g.showKubectl("get", "cardq")
+	g.showKubectl("cardquota", "top")
 	g.showKubectl("get", "queue", "llm-training", "-o", `jsonpath={.metadata.annotations.volcano\.sh/card\.quota}{"\n"}`)
 }
 
@@ -49,7 +50,7 @@ func (g *tour) startWorkThatFits() {
 	}
 	g.showKubectl("get", "pods", "-o", podColumns)
 	g.waitForOutput("8", "get", "cardq", "llm-training", "-o", `jsonpath={.status.cards[?(@.name=="NVIDIA-H200")].used}`)
-	g.showKubectl("get", "cardq")
+	g.showKubectl("cardquota", "top")
 }
 
 func (g *tour) exceedQuota() {
@@ -86,7 +87,7 @@ func (g *tour) raiseQuota() {
 	g.printf("\nRunning %.1f s after the command:\n", time.Since(began).Seconds())
 	g.showKubectl("get", "pods", "-l", "volcano.sh/job-name=finetune", "-o", podColumns)
 	g.waitForOutput("12", "get", "cardq", "llm-training", "-o", `jsonpath={.status.cards[?(@.name=="NVIDIA-H200")].used}`)
-	g.showKubectl("get", "cardq")
+	g.showKubectl("cardquota", "top")
 }
 
 func (g *tour) lowerQuota() {

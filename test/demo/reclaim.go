@@ -22,8 +22,7 @@ func (g *tour) allowReclaim() {
 	g.Headline("Second act: who may reclaim from whom",
 		"The ServiceTypePolicy came with the quotas: inference reclaims cards from training. The sample protects\na training job for its first ten minutes. The tour removes that from the policy.")
 	g.showKubectl("patch", "stp", "default", "--type=json", "-p", `[{"op":"remove","path":"/spec/serviceTypes/1/minimumRuntimeSeconds"}]`)
-	g.waitForOutput("true true", "get", "stp", "default", "-o",
-		`go-template={{eq .metadata.generation .status.observedGeneration}} {{range .status.conditions}}{{if eq .type "Ready"}}{{eq .status "True"}}{{end}}{{end}}`)
+	g.waitForPolicy()
 	g.showKubectl("get", "stp")
 }
 

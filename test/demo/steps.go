@@ -89,3 +89,9 @@ func (g *tour) waitForRunning(selector string, count int) {
 	want := strings.TrimSpace(strings.Repeat("Running ", count))
 	g.waitForOutput(want, "get", "pods", "-l", selector, "--field-selector=status.phase=Running", "-o", "jsonpath={.items[*].status.phase}")
 }
+
+// waitForPolicy waits until the policy is in force as it was written last.
+func (g *tour) waitForPolicy() {
+	g.waitForOutput("true true", "get", "stp", "default", "-o",
+		`go-template={{eq .metadata.generation .status.observedGeneration}} {{range .status.conditions}}{{if eq .type "Ready"}}{{eq .status "True"}}{{end}}{{end}}`)
+}

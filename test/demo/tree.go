@@ -13,6 +13,7 @@ const (
 func (g *tour) buildTree() {
 	g.Headline("Third act: a tree of quotas", "An institute shares eight H800 and four MIG slices between two tenants. Each deserves half, and may borrow what the other leaves idle.")
 	g.showKubectl("patch", "stp", "default", "--type=merge", "-p", `{"spec":{"queueHierarchy":"Tree"}}`)
+	g.waitForPolicy() // admission judges quotas by the policy in force
 	g.applyFiles("test", "demo", "workloads", "tree-quotas.yaml")
 	g.showKubectl("wait", "cardq", "institute", "astronomy", "biology", "--for=condition=Ready", "--timeout=30s")
 	g.showKubectl("get", "cardq", "institute", "astronomy", "biology", "-o", borrowColumns)

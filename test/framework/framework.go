@@ -5,7 +5,6 @@ package framework
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -96,16 +95,7 @@ func (w Framework) IsGone(ctx context.Context, object client.Object) func() (boo
 // RegisterWebhooks registers the shipped webhooks and directs their Service to a port of this
 // process.
 func RegisterWebhooks(ctx context.Context, c *cluster.Cluster, port int) error {
-	root, err := cluster.ModuleRoot()
-	if err != nil {
-		return err
-	}
-	for _, file := range []string{"service.yaml", "manifests.yaml"} {
-		if err := c.ApplyFile(ctx, filepath.Join(root, "config", "webhook", file)); err != nil {
-			return err
-		}
-	}
-	return c.ExposeService(ctx, deployment.Namespace, "cardquota-webhook", port)
+	return deployment.RegisterWebhooks(ctx, c, port)
 }
 
 // MergePatch sends a merge patch and does not change the given object.

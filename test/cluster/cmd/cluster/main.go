@@ -1,10 +1,11 @@
 // Command cluster runs a local cluster for manual tests.
 //
-//	cluster up [--fleet FILE] [--dir DIR] [--bin DIR]
+//	cluster up [--cardquota] [--fleet FILE] [--dir DIR] [--bin DIR]
 //	cluster start --dir DIR [--fleet FILE] [--bin DIR]
 //	cluster stop --dir DIR
 //
-// Without --bin, up first builds what is missing or out of date. start runs up in the
+// With --cardquota, up also starts the operator with its webhooks and the scheduler, both built before,
+// and applies the policy of config/samples. Without --bin, up first builds what is missing or out of date. start runs up in the
 // background unless such a cluster already runs in DIR. stop ends it.
 package main
 
@@ -26,13 +27,15 @@ import (
 	"github.com/go-logr/logr"
 
 	"cardquota.dev/operator/test/cluster"
+	"cardquota.dev/operator/test/deployment"
 )
 
-const usage = `usage: cluster up [--fleet FILE] [--dir DIR] [--bin DIR]
+const usage = `usage: cluster up [--cardquota] [--fleet FILE] [--dir DIR] [--bin DIR]
        cluster start --dir DIR [--fleet FILE] [--bin DIR]
        cluster stop --dir DIR
 
-up starts a local cluster, prints how to talk to it, and stops it at Ctrl-C. start runs it
+up starts a local cluster, prints how to talk to it, and stops it at Ctrl-C. With --cardquota
+it runs Cardquota with a policy, otherwise only Kubernetes and Volcano's controllers. start runs it
 in the background unless such a cluster runs in the folder already; stop stops that one.
 `
 
@@ -62,11 +65,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.StringVar(&o.Fleet, "fleet", "", "YAML `file` with node profiles")
 	flags.StringVar(&o.Dir, "dir", "", "`folder` for state and logs that is kept (default: a temporary one)")
 	flags.StringVar(&o.BinDir, "bin", "", "`folder` of the control plane's binaries (default: bin/controlplane)")
+	withCardquota := flags.Bool("cardquota", false, "also start the operator and the scheduler, with a policy (up only)")
 	if len(args) == 0 || !slices.Contains([]string{"up", "start", "stop"}, args[0]) {
 		flags.Usage()
 		return errUsage
 	}
-	if err := flags.Parse(args[1:]); err != nil || flags.NArg() > 0 || args[0] != "up" && o.Dir == "" {
+	if err := flags.Parse(args[1:]); err != nil || flags.NArg() > 0 || args[0] != "up" && (o.Dir == "" || *withCardquota) {
 		return errUsage
 	}
 	switch args[0] {
@@ -87,15 +91,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(stdout, `
-The cluster is ready after %.1f s.
-
-  export KUBECONFIG=%s
-  %s/kubectl get nodes
-
-State and logs: %s
-Ctrl-C stops it.
-`, time.Since(began).Seconds(), c.Kubeconfig(), c.BinDir(), c.Dir())
+	try := "kubectl get nodes"
+	if *withCardquota {
+		try = "kubectl cardquota doctor"
+		err = startCardquota(ctx, c)
+	}
+	if err == nil {
+		err = printAccess(stdout, c, time.Since(began), try)
+	}
 	if err != nil {
 		return errors.Join(err, c.Stop())
 	}
@@ -105,6 +108,40 @@ Ctrl-C stops it.
 	}
 	_, _ = fmt.Fprintln(stderr, "stopping …")
 	return c.Stop()
+}
+
+// startCardquota starts the operator with its webhooks and the scheduler, applies the policy of the
+// samples, and waits until quotas are enforced.
+func startCardquota(ctx context.Context, c *cluster.Cluster) error {
+	root, err := cluster.ModuleRoot()
+	if err != nil {
+		return err
+	}
+	if _, err := deployment.StartAsShipped(ctx, c, deployment.Options{}); err != nil {
+		return err
+	}
+	if err := c.ApplyFile(ctx, filepath.Join(root, "config", "samples", "policy.yaml")); err != nil {
+		return err
+	}
+	if out, err := c.Kubectl(ctx, "wait", "stp", "default", "--for=condition=Enforced", "--timeout=2m"); err != nil {
+		return fmt.Errorf("wait until quotas are enforced: %w: %s", err, out)
+	}
+	return nil
+}
+
+// printAccess prints how to talk to the cluster, with a command to try.
+func printAccess(out io.Writer, c *cluster.Cluster, after time.Duration, try string) error {
+	_, err := fmt.Fprintf(out, `
+The cluster is ready after %.1f s.
+
+  export KUBECONFIG=%s
+  export PATH=%s:%s:$PATH
+  %s
+
+State and logs: %s
+Ctrl-C stops it.
+`, after.Seconds(), c.Kubeconfig(), filepath.Dir(c.BinDir()), c.BinDir(), try, c.Dir())
+	return err
 }
 
 // buildControlPlane builds the control plane's binaries; it is quick when they are up to date.
