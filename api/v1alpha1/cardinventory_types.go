@@ -88,6 +88,13 @@ type InventoryCard struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MaxLength=317
 	Resources []string `json:"resources,omitempty"`
+	// sharing is how nodes share the cards of which this is a share, such as time-slicing or mps, at most
+	// 16. Labels `<vendor>/<type>.sharing-strategy` say so. Unset for cards that are not shared.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=63
+	Sharing []string `json:"sharing,omitempty"`
 	// total is the number of allocatable cards of all nodes.
 	// +required
 	// +kubebuilder:validation:Minimum=0
@@ -201,6 +208,9 @@ const (
 	AnomalyAmbiguousResource AnomalyReason = "AmbiguousResource"
 	// AnomalyInvalidLabel: the value of a label makes no card name. No pod gets that resource.
 	AnomalyInvalidLabel AnomalyReason = "InvalidLabel"
+	// AnomalyMoreThanLabelled: the node offers more of a card than its labels say, as if cards were shared.
+	// If it is at least twice as many, no new pod gets one of them.
+	AnomalyMoreThanLabelled AnomalyReason = "MoreThanLabelled"
 	// AnomalyUnmappedResource: the resource looks like a card, and nothing names it. No quota limits it.
 	AnomalyUnmappedResource AnomalyReason = "UnmappedResource"
 	// AnomalyCardsOutsideQueues: pods hold cards and name no queue, or one that does not exist. No quota
@@ -209,6 +219,9 @@ const (
 	// AnomalyCardsUnhealthy: cards are not allocatable. The device plugin reports them as broken, or it has
 	// stopped.
 	AnomalyCardsUnhealthy AnomalyReason = "CardsUnhealthy"
+	// AnomalyModelChanged: a label with the card model changed while pods held the cards. Their queues are
+	// charged by the new name.
+	AnomalyModelChanged AnomalyReason = "ModelChanged"
 	// AnomalyBillsNotStored: card-seconds are counted and cannot be stored. A restart of the operator would
 	// lose them.
 	AnomalyBillsNotStored AnomalyReason = "BillsNotStored"

@@ -165,12 +165,13 @@ type CardQuotaSpec struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.guarantee) || !has(self.quota) || self.guarantee <= self.quota",message="guarantee must be at most quota"
 type Card struct {
 	// name is the card name: the value of node label `<vendor>/<type>.product`, such as NVIDIA-H200.
-	// A MIG slice is `<model>/mig-<profile>-mixed`, an MPS share `<model>/mps-<memory>g*1/<replicas>`.
-	// A quota for whole cards does not cover their slices or shares.
+	// A MIG slice is `<model>/mig-<profile>-mixed`, a share of it `<model>/mig-<profile>-mixed-SHARED`.
+	// A share under the resource `<vendor>/<type>.shared` is `<model>/mps-<memory>g*1/<replicas>`.
+	// A quota for whole cards or slices does not cover their shares.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=160
-	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?(/(mig-[a-z0-9][-a-z0-9_.]{0,40}-mixed|mps-[0-9]{1,6}g\*1/[1-9][0-9]{0,3}))?$`
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?(/(mig-[a-z0-9][-a-z0-9_.]{0,40}-mixed(-SHARED)?|mps-[0-9]{1,6}g\*1/[1-9][0-9]{0,3}))?$`
 	Name string `json:"name,omitempty"`
 	// quota is the maximum number of whole cards, slices or shares, 0 to 1000000.
 	// 0 forbids the card and keeps it in status. Unset inherits the quota of the parent, which exists

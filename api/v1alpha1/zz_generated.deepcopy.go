@@ -447,6 +447,11 @@ func (in *InventoryCard) DeepCopyInto(out *InventoryCard) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.Sharing != nil {
+		in, out := &in.Sharing, &out.Sharing
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.ServiceTypes != nil {
 		in, out := &in.ServiceTypes, &out.ServiceTypes
 		*out = make([]InventoryServiceType, len(*in))

@@ -2,7 +2,7 @@ package main
 
 // The anomalies of the CardInventory.
 var inventoryMutants = []mutant{
-	{"internal/cardinventory/anomalies.go", `count := max(countOf(`, `count := min(countOf(`, "a resource that no card is left of counts by its capacity"},
+	{"internal/cardinventory/anomalies.go", `return max(countOf(`, `return min(countOf(`, "a resource that no card is left of counts by its capacity"},
 	{"internal/cardinventory/anomalies.go", `		case cards.IsCard(resource):`, `		case false:`, "a card of other nodes is one without a label, too"},
 	{"internal/cardinventory/anomalies.go", `		case l.looksLikeCard(resource):`, `		case false:`, "a card of a known device plugin is listed without a mapping"},
 	{"internal/cardinventory/anomalies.go", `.Sub(held.Count); broken > 0 {`, `.Sub(held.Count); broken > 1 {`, "one broken card is an anomaly"},
@@ -11,6 +11,18 @@ var inventoryMutants = []mutant{
 	{"internal/card/vendorresources.go", `/(.*[^a-z])?(rdma|`, `/.*(rdma|`, "a processor is no network device"},
 	{"internal/cardinventory/anomalies.go", `countOf(node.Object.Status.Allocatable, anomaly.Resource))`, `countOf(node.Object.Status.Capacity, anomaly.Resource))`, "cards without a name are counted by allocatable"},
 	{"internal/cardinventory/anomalies.go", `		sum.nodes[node] = true`, `		sum.nodes = map[string]bool{node: true}`, "an anomaly is of all its nodes"},
+	{"internal/card/sharing.go", `string(resource)) > 1 && !isRenamed`, `string(resource)) > 1 && isRenamed`, "replicas of a profile without a resource of their own are shares"},
+	{"internal/card/mapping.go", `return Name(model + sliceSuffix(m.Resource, isShared))`, `return Name(model + sliceSuffix(m.Resource, false))`, "a mapped slice and its share are two cards"},
+	{"internal/card/noderecognition.go", `case offered.Count < 2*labelled.number:`, `case offered.Count <= 2*labelled.number:`, "twice as many cards as labelled are shares"},
+	{"internal/card/noderecognition.go", `case !isLabelled || offered.Count <= labelled.number:`, `case !isLabelled || offered.Count < labelled.number:`, "as many cards as labelled are no anomaly"},
+	{"internal/card/sharing.go", `if err != nil || replicas == 0 {`, `if err != nil {`, "no replicas are one"},
+	{"internal/card/missinglabels.go", `labels[base+productSuffix] != "" && !hasMemory`, `labels[base+productSuffix] != "" && hasMemory`, "a model without memory is one"},
+	{"internal/card/vendorresources.go", `(resource == neuronCore || !coreAmounts.MatchString(name))`, `!coreAmounts.MatchString(name)`, "cores that pods request by themselves are a card"},
+	{"internal/workload/resolver.go", `		if name, ok := inv.CardHeldOnNode(node, request.Resource); ok {`, `		if name, ok := inv.CardOnNode(node, request.Resource); ok {`, "cards that are withheld stay charged"},
+	{"internal/cardinventory/anomalies.go", `case card.LooksLikeCores(resource) && !l.offersCardBeside(node, resource):`, `case card.LooksLikeCores(resource):`, "cores beside their card are an amount"},
+	{"internal/cardinventory/anomalies.go", `if held.Count == 0 && l.offersAnotherForm(node, held) {`, `if held.Count < 0 {`, "a card in another form is not broken"},
+	{"internal/cardinventory/modelchanges.go", `held.now, held.isChanged = charge.Cards[0].Name, true`, `held.now, held.isChanged = charge.Cards[0].Name, charge.Cards[0].Name != held.first`, "a change back is a change"},
+	{"internal/cardinventory/modelchanges.go", `case held == nil || isRemapped && !held.isChanged:`, `case held == nil:`, "an entry of spec.cards changes no label"},
 	{"internal/card/noderecognition.go", `		for _, resource := range out.Unnamed {`, `		for _, resource := range out.Unnamed[:min(1, len(out.Unnamed))] {`, "each resource without a label is an anomaly"},
 	{"internal/card/noderecognition.go", `			r.addAnomaly(NoModelLabel, resource, "offers`, `			r.addAnomaly(InvalidLabel, resource, "offers`, "a slice beside another vendor's label has no model"},
 	{"internal/card/noderecognition.go", `			r.addAnomaly(InvalidLabel, resource, "offers %s, which makes`, `			r.addAnomaly(NoModelLabel, resource, "offers %s, which makes`, "a profile that makes no card name has an invalid label"},

@@ -49,7 +49,7 @@ var fleet = map[string]Node{
 	"nvidia-a100-80gb-mig-single-invalid":      one("NVIDIA-A100-SXM4-80GB-MIG-INVALID", "nvidia.com/gpu", 0),
 	"nvidia-a100-40gb-mig-single-time-slicing": one("A100-SXM4-40GB-MIG-1g.5gb-SHARED", "nvidia.com/gpu", 112),
 	"nvidia-a100-40gb-mig-mixed-time-slicing": {Model: "A100-SXM4-40GB", Cards: []NodeCard{
-		{"A100-SXM4-40GB/mig-1g.5gb-mixed", "nvidia.com/mig-1g.5gb", 28},
+		{"A100-SXM4-40GB/mig-1g.5gb-mixed-SHARED", "nvidia.com/mig-1g.5gb", 28},
 	}},
 	"nvidia-a100-40gb-mig-mixed-time-slicing-renamed": {Model: "A100-SXM4-40GB", Cards: []NodeCard{
 		{"A100-SXM4-40GB/mig-1g.5gb.shared-mixed", "nvidia.com/mig-1g.5gb.shared", 28},
@@ -88,7 +88,7 @@ var fleet = map[string]Node{
 	"nvidia-rtx-4090-unlabelled": {Unnamed: []corev1.ResourceName{"nvidia.com/gpu"},
 		Anomalies: []Anomaly{{NoModelLabel, "nvidia.com/gpu", "offers nvidia.com/gpu but no label nvidia.com/<type>.product with nvidia.com/<type>.memory names the card"}}},
 	"nvidia-gb10": {Unnamed: []corev1.ResourceName{"nvidia.com/gpu"},
-		Anomalies: []Anomaly{{NoModelLabel, "nvidia.com/gpu", "offers nvidia.com/gpu but no label nvidia.com/<type>.product with nvidia.com/<type>.memory names the card"}}},
+		Anomalies: []Anomaly{{NoModelLabel, "nvidia.com/gpu", "offers nvidia.com/gpu but no label nvidia.com/gpu.memory beside nvidia.com/gpu.product=NVIDIA-GB10 names the card"}}},
 
 	// Huawei
 	"huawei-ascend-910b":               one("Ascend-910B", "huawei.com/Ascend910", 8),

@@ -18,6 +18,8 @@ type Inventory struct {
 	byName    map[Name][]corev1.ResourceName
 	// lasting are the resources that stay cards without nodes and mappings, see Tracker.
 	lasting []corev1.ResourceName
+	// mappings are those of the Tracker.
+	mappings Mappings
 	// unnamed are the cards that no label names yet.
 	unnamed []UnnamedCards
 }
@@ -75,6 +77,10 @@ func (i *Inventory) Resources() []corev1.ResourceName {
 // leaves out network devices, which AddResources does not add. The caller must not change the list.
 func (i *Inventory) LastingResources() []corev1.ResourceName { return i.lasting }
 
+// Mappings returns the mappings by which the Tracker recognised the nodes, none for an Inventory of
+// another origin. The caller must not change them.
+func (i *Inventory) Mappings() Mappings { return i.mappings }
+
 // NamesFor returns the card names that the resource stands for, sorted. The caller must not
 // change the list.
 func (i *Inventory) NamesFor(resource corev1.ResourceName) []Name { return i.resources[resource] }
@@ -105,6 +111,20 @@ func (i *Inventory) CardOnNode(node string, resource corev1.ResourceName) (Name,
 	return "", false
 }
 
+// CardHeldOnNode returns which card a pod on a node holds by a resource: also one that the node
+// withholds from new pods.
+func (i *Inventory) CardHeldOnNode(node string, resource corev1.ResourceName) (Name, bool) {
+	if name, named := i.CardOnNode(node, resource); named {
+		return name, true
+	}
+	for _, held := range i.nodes[node].Withheld {
+		if held.Resource == resource {
+			return held.Name, true
+		}
+	}
+	return "", false
+}
+
 // Node returns the cards of a node.
 func (i *Inventory) Node(name string) (Node, bool) {
 	n, ok := i.nodes[name]
@@ -114,15 +134,19 @@ func (i *Inventory) Node(name string) (Node, bool) {
 // Physical returns the total of each card over all nodes.
 func (i *Inventory) Physical() map[Name]Count { return maps.Clone(i.physical) }
 
-// AnomalousNodes returns how many nodes have labels that leave some of their cards without a
-// name.
+// AnomalousNodes returns how many nodes have labels that withhold some of their cards from pods.
 func (i *Inventory) AnomalousNodes() (nodes int) {
 	for _, node := range i.nodes {
-		if len(node.Anomalies) > 0 {
+		if slices.ContainsFunc(node.Anomalies, node.isWithholding) {
 			nodes++
 		}
 	}
 	return nodes
+}
+
+// isWithholding reports whether an anomaly of the node withholds cards.
+func (n *Node) isWithholding(anomaly Anomaly) bool {
+	return anomaly.Reason != MoreThanLabelled || slices.Contains(n.Unnamed, anomaly.Resource)
 }
 
 // SameNames reports whether every resource stands for the same cards in both inventories, so
@@ -169,9 +193,11 @@ type Tracker struct {
 type trackedNode struct {
 	object          *corev1.Node
 	recognised      Node
+	sharing         map[corev1.ResourceName]string
 	ready, cordoned bool
-	// others are the extended resources that it offers and that recognised does not list.
-	others []corev1.ResourceName
+	// others are the extended resources that it offers and that recognised does not list, as if they were
+	// cards.
+	others []Anomaly
 }
 
 // NodeState is the cards of a node, and whether pods can use them.
@@ -179,13 +205,15 @@ type NodeState struct {
 	// Name is the name of the node.
 	Name string
 	Node
+	// Sharing is how the cards of a resource are shared, see SharingStrategy. Other resources have none.
+	Sharing map[corev1.ResourceName]string
 	// IsReady reports whether the node has condition Ready, IsCordoned whether it takes no new
 	// pods because it is marked unschedulable.
 	IsReady, IsCordoned bool
 }
 
-// Update stores a node and reports whether its cards changed, its readiness, or whether it is
-// cordoned. An unchanged object costs one look-up.
+// Update stores a node and reports whether its cards changed, how they are shared, its readiness, or
+// whether it is cordoned. An unchanged object costs one look-up.
 func (t *Tracker) Update(node *corev1.Node) bool {
 	before, known := t.nodes[node.Name]
 	if known && before.object == node {
@@ -198,7 +226,7 @@ func (t *Tracker) Update(node *corev1.Node) bool {
 func (t *Tracker) recognise(node *corev1.Node) bool {
 	before, known := t.nodes[node.Name]
 	recognised := Recognise(node, t.mappings)
-	after := trackedNode{node, recognised, IsNodeReady(node), node.Spec.Unschedulable, otherResources(node, recognised)}
+	after := trackedNode{node, recognised, sharingStrategies(node, recognised.Cards), IsNodeReady(node), node.Spec.Unschedulable, otherResources(node, recognised)}
 	if t.nodes == nil {
 		t.nodes = map[string]trackedNode{}
 	}
@@ -206,7 +234,8 @@ func (t *Tracker) recognise(node *corev1.Node) bool {
 	sameCards := known && reflect.DeepEqual(before.recognised, after.recognised)
 	sameOthers := known && slices.Equal(before.others, after.others)
 	grown := (!sameCards || len(t.mappings) > 0) && t.addResourcesOf(after)
-	if sameCards && sameOthers && !grown && before.ready == after.ready && before.cordoned == after.cordoned {
+	sameState := before.ready == after.ready && before.cordoned == after.cordoned && maps.Equal(before.sharing, after.sharing)
+	if sameCards && sameOthers && sameState && !grown {
 		return false
 	}
 	t.healthy, t.states = nil, nil
@@ -298,7 +327,7 @@ func (t *Tracker) addKnown(resources []corev1.ResourceName) (grown bool) {
 // Inventory returns the cards of all nodes, the same pointer until one of them changes.
 func (t *Tracker) Inventory() *Inventory {
 	if t.inventory == nil {
-		nodes, others := make(map[string]Node, len(t.nodes)), map[string][]corev1.ResourceName{}
+		nodes, others := make(map[string]Node, len(t.nodes)), map[string][]Anomaly{}
 		for name, node := range t.nodes {
 			nodes[name] = node.recognised
 			if len(node.others) > 0 {
@@ -306,6 +335,7 @@ func (t *Tracker) Inventory() *Inventory {
 			}
 		}
 		t.inventory = NewInventory(nodes, slices.Concat(t.known, t.mappings.Resources())...)
+		t.inventory.mappings = t.mappings
 		t.inventory.lasting = withoutNetworkDevices(t.known)
 		slices.Sort(t.inventory.lasting)
 		t.inventory.unnamed = listUnnamedCards(nodes, t.inventory.keepCards(others))
@@ -339,7 +369,7 @@ func (t *Tracker) Nodes() []NodeState {
 		t.states = make([]NodeState, 0, len(t.nodes))
 		for _, name := range slices.Sorted(maps.Keys(t.nodes)) {
 			node := t.nodes[name]
-			t.states = append(t.states, NodeState{Name: name, Node: node.recognised, IsReady: node.ready, IsCordoned: node.cordoned})
+			t.states = append(t.states, NodeState{Name: name, Node: node.recognised, Sharing: node.sharing, IsReady: node.ready, IsCordoned: node.cordoned})
 		}
 	}
 	return t.states

@@ -109,7 +109,7 @@ func (m Mapping) nameOn(labels map[string]string) (Name, *Anomaly) {
 			return "", &Anomaly{NoModelLabel, m.Resource, "offers " + string(m.Resource) + beforeMissingLabel + m.ModelLabel + afterMissingLabel}
 		}
 	}
-	name := m.wholeOrSlice(model)
+	name := m.wholeOrSlice(model, labels)
 	if m.isShare() {
 		base := strings.TrimSuffix(string(m.Resource), sharedSuffix)
 		suffix, err := shareSuffix(labels, base+replicasSuffix, m.MemoryLabel)
@@ -128,7 +128,7 @@ func (m Mapping) nameOn(labels map[string]string) (Name, *Anomaly) {
 func (m *mappedRecognition) withholdUnmapped(out *Node) {
 	for _, resource := range m.unmapped {
 		if !out.isRecognised(resource) {
-			out.withholdUnnamed(resource)
+			out.withholdUnnamed(m.node.Labels, resource)
 		}
 	}
 }
@@ -140,17 +140,16 @@ func (m *mappedRecognition) withholdCandidates(out *Node) {
 	labelled := recogniseLabels(m.node, nil)
 	for _, resource := range labelled.resources() {
 		if !m.out.isRecognised(resource) && !out.isRecognised(resource) {
-			out.withholdUnnamed(resource)
+			out.withholdUnnamed(m.node.Labels, resource)
 		}
 	}
 }
 
 // withholdUnnamed withholds a resource that neither a label nor a mapping names.
-func (n *Node) withholdUnnamed(resource corev1.ResourceName) {
-	vendor, _, _ := strings.Cut(string(resource), "/")
+func (n *Node) withholdUnnamed(labels map[string]string, resource corev1.ResourceName) {
 	n.Unnamed = append(n.Unnamed, resource)
 	n.Anomalies = append(n.Anomalies, Anomaly{NoModelLabel, resource, fmt.Sprintf(
-		"offers %s but no label %[2]s/<type>.product with %[2]s/<type>.memory and no entry of spec.cards of the policy names its card on this node", resource, vendor)})
+		"offers %s but %s and no entry of spec.cards of the policy names its card on this node", resource, DescribeMissingLabels(labels, resource))})
 }
 
 // resources returns the resources of a node that are cards, or withheld as cards.
@@ -175,6 +174,7 @@ func (m *mappedRecognition) merge(labelled Node) Node {
 		Model:     labelled.Model,
 		Cards:     append(m.out.Cards, labelled.Cards...),
 		Unnamed:   append(m.out.Unnamed, labelled.Unnamed...),
+		Withheld:  labelled.Withheld,
 		Anomalies: append(m.out.Anomalies, labelled.Anomalies...),
 	}
 	slices.SortFunc(out.Cards, func(a, b NodeCard) int { return strings.Compare(string(a.Resource), string(b.Resource)) })

@@ -16,8 +16,8 @@ import (
 )
 
 // Name is a card name, the unit of counts and quotas: a whole card ("NVIDIA-H200"), a MIG slice
-// ("NVIDIA-H200/mig-1g.18gb-mixed") or an MPS share ("NVIDIA-H800/mps-80g*1/2", half of an 80
-// GiB card).
+// ("NVIDIA-H200/mig-1g.18gb-mixed"), a share of a slice ("NVIDIA-H200/mig-1g.18gb-mixed-SHARED") or
+// a share of a card under a resource of its own ("NVIDIA-H800/mps-80g*1/2", half of an 80 GiB card).
 type Name string
 
 // MaxNameLength bounds a card name: a label value of 63 characters and the
@@ -26,7 +26,7 @@ const MaxNameLength = 160
 
 var (
 	modelPattern = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
-	migPattern   = regexp.MustCompile(`^mig-([a-z0-9][-a-z0-9_.]{0,40})-mixed$`)
+	migPattern   = regexp.MustCompile(`^mig-([a-z0-9][-a-z0-9_.]{0,40})-mixed(-SHARED)?$`)
 	mpsPattern   = regexp.MustCompile(`^mps-[0-9]{1,6}g\*1/[1-9][0-9]{0,3}$`)
 )
 
@@ -53,7 +53,7 @@ func ParseName(text string) (Name, error) {
 		return "", fmt.Errorf("card name %s: the model %s must be a label value (letters, digits, '-', '_', '.', at most 63)",
 			quoteText(text), quoteText(model))
 	case cut && !migPattern.MatchString(suffix) && !mpsPattern.MatchString(suffix):
-		return "", fmt.Errorf("card name %s: after the model write mig-<profile>-mixed or mps-<memory>g*1/<replicas>, not %s",
+		return "", fmt.Errorf("card name %s: after the model write mig-<profile>-mixed or mps-<memory>g*1/<replicas>, and for shares of slices mig-<profile>-mixed-SHARED, not %s",
 			quoteText(text), quoteText(suffix))
 	}
 	return Name(text), nil

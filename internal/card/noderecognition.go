@@ -36,9 +36,12 @@ type Node struct {
 	Model string
 	// Cards are the cards that can be counted, sorted by resource.
 	Cards []NodeCard
-	// Unnamed are resources that are cards, but the node does not say which. No pod that
-	// requests them can run here.
+	// Unnamed are resources that are cards, but the node does not say which, or it says that they are
+	// fewer. No pod that requests them can start here.
 	Unnamed []corev1.ResourceName
+	// Withheld are the cards of Unnamed whose names are known. Pods that hold them already are charged
+	// by these names.
+	Withheld []NodeCard
 	// Anomalies say what is wrong with the node's labels.
 	Anomalies []Anomaly
 }
@@ -52,12 +55,13 @@ const (
 	SeveralModels     AnomalyReason = "SeveralModels"     // Labels name more than one card model.
 	AmbiguousResource AnomalyReason = "AmbiguousResource" // The model could be any of several resources.
 	InvalidLabel      AnomalyReason = "InvalidLabel"      // The value of a label makes no card name.
+	MoreThanLabelled  AnomalyReason = "MoreThanLabelled"  // The node offers more of a card than its labels say.
 )
 
 // Anomaly is something that is wrong with the labels of a node.
 type Anomaly struct {
 	Reason AnomalyReason
-	// Resource is the resource without a card name, "" when there are several.
+	// Resource is the resource that the anomaly is about, "" when there are several.
 	Resource corev1.ResourceName
 	// Message says what the node does wrong.
 	Message string
@@ -69,8 +73,8 @@ type product struct{ vendor, kind, model string }
 // recogniseLabels returns the cards of a node from its labels and status.allocatable. mapped are
 // resources of the node that mappings name, and that its allocatable does not list.
 //
-// A label P/T.product beside P/T.memory names the model. nvidia.com/mig-* are MIG slices,
-// P/T.shared MPS shares, P/T whole cards. A vendor may name its resource differently
+// A label P/T.product beside P/T.memory names the model. nvidia.com/mig-* are MIG slices or shares of
+// them, P/T.shared shares, P/T whole cards. A vendor may name its resource differently
 // (huawei.com/npu.product, huawei.com/Ascend910) if it is the only one in its domain, beside network
 // devices. Counts never come from the .count label, which does not follow failures.
 //
@@ -82,7 +86,7 @@ func recogniseLabels(node *corev1.Node, mapped []corev1.ResourceName) Node {
 	case 0:
 		out.Unnamed = unlabelledCardResources(node)
 		for _, resource := range out.Unnamed {
-			out.Anomalies = append(out.Anomalies, Anomaly{NoModelLabel, resource, missingLabels(resource)})
+			out.Anomalies = append(out.Anomalies, unlabelled(node, resource))
 		}
 		return out
 	case 1:
@@ -229,8 +233,21 @@ type nodeRecognition struct {
 	partitioned int // slices and shares found
 }
 
+// addCard adds a card, and what is wrong with its number. Cards that are shared without a word in the
+// labels are withheld: a tenant with quota for whole cards would get parts of them.
 func (r *nodeRecognition) addCard(name Name, resource corev1.ResourceName) {
-	r.out.Cards = append(r.out.Cards, NodeCard{Name: name, Resource: resource, Count: allocatableCount(r.node, resource)})
+	offered := NodeCard{Name: name, Resource: resource, Count: allocatableCount(r.node, resource)}
+	labelled, isLabelled := r.numberInLabels(resource)
+	switch {
+	case !isLabelled || offered.Count <= labelled.number:
+		r.out.Cards = append(r.out.Cards, offered)
+	case offered.Count < 2*labelled.number:
+		r.out.Cards = append(r.out.Cards, offered)
+		r.out.Anomalies = append(r.out.Anomalies, Anomaly{MoreThanLabelled, resource, labelled.describe(offered) + "; pods get each of them as one " + string(name)})
+	default:
+		r.out.Withheld = append(r.out.Withheld, offered)
+		r.addAnomaly(MoreThanLabelled, resource, "%s; no new pod gets one of them", labelled.describe(offered))
+	}
 }
 
 func (r *nodeRecognition) addAnomaly(reason AnomalyReason, resource corev1.ResourceName, format string, values ...any) {
@@ -245,7 +262,7 @@ func (r *nodeRecognition) addMIGSlices() {
 		if r.product.vendor == migVendor {
 			r.partitioned++
 		}
-		name := Name(r.out.Model + "/mig-" + strings.TrimPrefix(string(resource), migPrefix) + "-mixed")
+		name := Name(r.out.Model + sliceSuffix(resource, r.sharesSlices(resource)))
 		switch _, err := ParseName(string(name)); {
 		case r.product.vendor != migVendor:
 			r.addAnomaly(NoModelLabel, resource, "offers %s but its model label is of %s, not %[3]s/<type>.product with %[3]s/<type>.memory", resource, r.product.vendor, migVendor)

@@ -132,3 +132,20 @@ func TestTrackerIsAnInventoryMadeAnew(t *testing.T) {
 		}
 	})
 }
+
+// TestTrackerFollowsHowCardsAreShared: the name of a share stays when only the strategy changes.
+func TestTrackerFollowsHowCardsAreShared(t *testing.T) {
+	shares := func(strategy string) *corev1.Node {
+		return trackedGPUs("a", "H200-SHARED", "8", func(n *corev1.Node) { n.Labels["nvidia.com/gpu.sharing-strategy"] = strategy })
+	}
+	var tracker Tracker
+	tracker.Update(shares("time-slicing"))
+	inventory := tracker.Inventory()
+	check.Equal(t, "shared", map[corev1.ResourceName]string{"nvidia.com/gpu": "time-slicing"}, tracker.Nodes()[0].Sharing)
+	check.That(t, !tracker.Update(shares("time-slicing")), "the same strategy is a change")
+	check.That(t, tracker.Update(shares("mps")), "another strategy is no change")
+	check.Equal(t, "shared", map[corev1.ResourceName]string{"nvidia.com/gpu": "mps"}, tracker.Nodes()[0].Sharing)
+	check.That(t, inventory == tracker.Inventory(), "the inventory was made again although no cards changed")
+	tracker.Update(trackedGPUs("a", "H200", "8"))
+	check.Equal(t, "not shared", 0, len(tracker.Nodes()[0].Sharing))
+}

@@ -33,25 +33,25 @@ func (i *Inventory) UnnamedCardsFor(resource corev1.ResourceName) []UnnamedCards
 }
 
 // otherResources returns the extended resources that a node offers and that are none of its cards, sorted.
-func otherResources(node *corev1.Node, recognised Node) []corev1.ResourceName {
-	var others []corev1.ResourceName
+func otherResources(node *corev1.Node, recognised Node) []Anomaly {
+	var others []Anomaly
 	cards := recognised.resources()
 	for resource, quantity := range node.Status.Allocatable {
 		if strings.Contains(string(resource), "/") && quantity.Sign() > 0 && !slices.Contains(cards, resource) {
-			others = append(others, resource)
+			others = append(others, unlabelled(node, resource))
 		}
 	}
-	slices.Sort(others)
+	slices.SortFunc(others, func(a, b Anomaly) int { return cmp.Compare(a.Resource, b.Resource) })
 	return others
 }
 
 // keepCards returns the resources of nodes that are cards of other nodes.
-func (i *Inventory) keepCards(others map[string][]corev1.ResourceName) map[string][]corev1.ResourceName {
-	kept := map[string][]corev1.ResourceName{}
+func (i *Inventory) keepCards(others map[string][]Anomaly) map[string][]Anomaly {
+	kept := map[string][]Anomaly{}
 	for node, resources := range others {
-		for _, resource := range resources {
-			if i.IsCard(resource) {
-				kept[node] = append(kept[node], resource)
+		for _, other := range resources {
+			if i.IsCard(other.Resource) {
+				kept[node] = append(kept[node], other)
 			}
 		}
 	}
@@ -72,7 +72,7 @@ func (l *unnamedList) add(resource corev1.ResourceName, message, node string) {
 
 // listUnnamedCards groups what nodes offer without a name. others are further resources of nodes that are
 // cards elsewhere.
-func listUnnamedCards(nodes map[string]Node, others map[string][]corev1.ResourceName) []UnnamedCards {
+func listUnnamedCards(nodes map[string]Node, others map[string][]Anomaly) []UnnamedCards {
 	var list unnamedList
 	for name, node := range nodes {
 		for _, anomaly := range node.Anomalies {
@@ -82,8 +82,8 @@ func listUnnamedCards(nodes map[string]Node, others map[string][]corev1.Resource
 		}
 	}
 	for name, resources := range others {
-		for _, resource := range resources {
-			list.add(resource, missingLabels(resource), name)
+		for _, other := range resources {
+			list.add(other.Resource, other.Message, name)
 		}
 	}
 
@@ -96,8 +96,7 @@ func listUnnamedCards(nodes map[string]Node, others map[string][]corev1.Resource
 	return list.cards
 }
 
-// missingLabels says that no label of a node names the card of a resource.
-func missingLabels(resource corev1.ResourceName) string {
-	vendor, _, _ := strings.Cut(string(resource), "/")
-	return fmt.Sprintf("offers %s but no label %s/<type>.product with %s/<type>.memory names the card", resource, vendor, vendor)
+// unlabelled says that no label of a node names the card of a resource.
+func unlabelled(node *corev1.Node, resource corev1.ResourceName) Anomaly {
+	return Anomaly{NoModelLabel, resource, fmt.Sprintf("offers %s but %s names the card", resource, DescribeMissingLabels(node.Labels, resource))}
 }

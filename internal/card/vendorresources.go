@@ -2,74 +2,126 @@ package card
 
 import (
 	"regexp"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
 
-// vendorResources are the resources of public device plugins that stand for cards or for parts of
-// cards. Each pattern matches the whole name of a resource. Amounts of memory or cores, RDMA,
-// SR-IOV and other network devices are no cards, so no pattern matches them.
+// accelerators are the domains under which device plugins and sharing software offer cards or parts of
+// cards, each with the names that do, nil for every name. A domain stands for its subdomains, too,
+// unless they have an entry. Vendors that sell other things as well have a pattern.
 //
-// The list makes no resource a card. It finds cards that no label and no mapping names, and it keeps
-// isNetworkDevice from excluding one of them.
-var vendorResources = []*regexp.Regexp{
-	// NVIDIA/k8s-device-plugin: gpu, gpu.shared (sharing with renameByDefault) and mig-<profile>.
-	regexp.MustCompile(`^nvidia\.com/(gpu(\.shared)?|mig-.+)$`),
-	// volcano-sh/volcano-vgpu-device-plugin: parts of NVIDIA cards.
-	regexp.MustCompile(`^volcano\.sh/vgpu-number$`),
-	// AliyunContainerService/gpushare-device-plugin: NVIDIA cards.
-	regexp.MustCompile(`^aliyun\.com/gpu-count$`),
-	// ROCm/k8s-device-plugin: gpu, and <compute>_<memory partition> with resource_naming_strategy mixed.
-	regexp.MustCompile(`^amd\.com/(gpu|(spx|dpx|tpx|qpx|cpx)_nps[1-8])$`),
-	// intel/intel-device-plugins-for-kubernetes, cmd/gpu_plugin and cmd/npu_plugin.
-	regexp.MustCompile(`^(gpu\.intel\.com/(i915|xe)|npu\.intel\.com/accel)$`),
-	// HabanaAI/gaudi-device-plugin (Intel Gaudi), and its earlier names.
-	regexp.MustCompile(`^habana\.ai/(gaudi|goya|greco)$`),
-	// Huawei MindCluster, Ascend device plugin: Ascend910, Ascend310P, Ascend910B4-…; npu. Huawei
-	// Cloud CCE: ascend-310, ascend-1980.
-	regexp.MustCompile(`^huawei\.com/(Ascend[0-9][A-Za-z0-9]*(-[A-Za-z0-9.]+)?|ascend-[a-z0-9]+|npu)$`),
-	// Hygon DCU device plugin, and Project-HAMi/dcu-vgpu-device-plugin (dcunum).
-	regexp.MustCompile(`^hygon\.com/dcu(num)?$`),
-	// Cambricon/cambricon-k8s-device-plugin: mlu, mlu.share and mlu<type>; Project-HAMi: vmlu.
-	regexp.MustCompile(`^cambricon\.com/(mlu[0-9]*(\.share)?|vmlu)$`),
-	// EnflameTechnology and Project-HAMi, docs of Enflame GCU sharing.
-	regexp.MustCompile(`^enflame\.com/((shared-|drs-)?gcu|vgcu)$`),
-	// Deep-Spark/ix-device-plugin (Iluvatar CoreX), and its names before and in Project-HAMi.
-	regexp.MustCompile(`^iluvatar\.(com|ai)/v?gpu$`),
-	// MetaX GPU device plugin, and sgpu of its sharing (Project-HAMi, docs of MetaX sGPU).
-	regexp.MustCompile(`^metax-tech\.com/s?gpu$`),
-	// Moore Threads KubeOne (gpu), and Project-HAMi (vgpu).
-	regexp.MustCompile(`^mthreads\.com/v?gpu$`),
-	// Kunlunxin XPU device plugin (Project-HAMi, docs of Kunlunxin), and Baidu Cloud CCE.
-	regexp.MustCompile(`^(kunlunxin\.com/v?xpu|baidu\.com/xpu)$`),
-	// Alibaba Cloud ACK, ack-ppu-device-plugin (T-Head PPU).
-	regexp.MustCompile(`^alibabacloud\.com/ppu$`),
-	// Biren k8s-device-plugin: gpu and its fixed parts (Project-HAMi, docs of Biren).
-	regexp.MustCompile(`^birentech\.com/((1-[24]-)?gpu)$`),
-	// Project-HAMi, docs of Vastai.
-	regexp.MustCompile(`^vastaitech\.com/va$`),
-	// Google Kubernetes Engine, TPU device plugin.
-	regexp.MustCompile(`^google\.com/tpu$`),
-	// AWS Neuron device plugin.
-	regexp.MustCompile(`^aws\.amazon\.com/(neuron(core|device)?)$`),
-	// furiosa-ai/furiosa-device-plugin.
-	regexp.MustCompile(`^furiosa\.ai/(rngd|warboy|npu)$`),
+// The list makes no resource a card. It finds cards that no label and no mapping names. A vendor that
+// is missing here costs a warning, so add one line and a resource to the test.
+var accelerators = map[string]*regexp.Regexp{
+	// NVIDIA/k8s-device-plugin: gpu, gpu.shared, mig-<profile>. kubevirt-gpu-device-plugin and the sandbox
+	// device plugin: GA100_A100_SXM4_40GB, GRID_P40-1Q, pgpu. Project-HAMi: gpu.
+	"nvidia.com": nil,
+	// Programs that share NVIDIA's cards, and those of others: Volcano, Alibaba Cloud, Tencent Cloud
+	// (GPU manager, qGPU), Volcengine, Baidu Cloud, Koordinator, Elastic GPU, 4Paradigm, AWS.
+	"volcano.sh":        regexp.MustCompile(`gpu|npu`),
+	"aliyun.com":        regexp.MustCompile(`^(gpu|npu|ppu)`),
+	"alibabacloud.com":  regexp.MustCompile(`^(gpu|npu|ppu)`), // also T-Head PPU
+	"tencent.com":       regexp.MustCompile(`gpu|npu|vcuda`),
+	"volcengine.com":    regexp.MustCompile(`gpu|npu`),
+	"baidu.com":         regexp.MustCompile(`gpu|npu|xpu`),
+	"koordinator.sh":    regexp.MustCompile(`^(gpu|npu|xpu|fpga)`),
+	"elasticgpu.io":     nil,
+	"4paradigm.com":     regexp.MustCompile(`gpu`),
+	"k8s.amazonaws.com": regexp.MustCompile(`gpu`),
+	"microsoft.com":     regexp.MustCompile(`^directx`),
+	// ROCm/k8s-device-plugin: gpu, <compute>_<memory partition>, gpu_vf and gpu_pf. KubeVirt: MI210.
+	"amd.com":    nil,
+	"xilinx.com": nil,
+	// intel-device-plugins-for-kubernetes: GPU, NPU and FPGA. SR-IOV: intel.com/sriov-gpudevice.
+	"gpu.intel.com":  nil,
+	"npu.intel.com":  nil,
+	"vpu.intel.com":  nil,
+	"fpga.intel.com": nil,
+	"intel.com":      regexp.MustCompile(`gpu|npu`),
+	"habana.ai":      nil, // Intel Gaudi
+	// Clouds with chips of their own.
+	"google.com":     regexp.MustCompile(`^tpu`),
+	"aws.amazon.com": regexp.MustCompile(`^neuron(core|device)?$`),
+	"qualcomm.com":   nil, // Cloud AI 100: qaic
+	// Huawei: Ascend910, Ascend310P, Ascend910B4-…, npu. Huawei Cloud CCE: ascend-310.
+	"huawei.com": regexp.MustCompile(`(?i)^(ascend|npu)`),
+	// Other vendors in China.
+	"hygon.com":           nil, // dcu; Project-HAMi: dcunum
+	"cambricon.com":       nil, // mlu, mlu370, mlu.share, mlu370.smlu; Project-HAMi: vmlu
+	"enflame.com":         nil, // gcu, shared-gcu, drs-gcu; Project-HAMi: vgcu
+	"enflame-tech.com":    nil,
+	"iluvatar.com":        nil, // gpu
+	"iluvatar.ai":         nil, // Project-HAMi: BI-V150-vgpu
+	"metax-tech.com":      nil, // gpu, sgpu
+	"mthreads.com":        nil, // Moore Threads: gpu, vgpu
+	"kunlunxin.com":       nil, // xpu, vxpu
+	"birentech.com":       nil, // gpu, 1-2-gpu
+	"vastaitech.com":      nil, // va
+	"sophgo.com":          nil, // tpu
+	"lynxi.com":           nil,
+	"denglinai.com":       nil,
+	"innosilicon.com":     nil,
+	"streamcomputing.com": nil,
+	"tsingmicro.com":      nil,
+	// Other vendors.
+	"rebellions.ai":   nil, // ATOM, npu
+	"furiosa.ai":      nil, // rngd, warboy
+	"tenstorrent.com": nil, // n150
+	"graphcore.ai":    nil, // ipu
+	"cerebras.net":    nil,
+	"groq.com":        nil,
+	"sambanova.ai":    nil,
+	"hailo.ai":        nil,
 }
 
-// amounts matches names of amounts of memory or cores, such as huawei.com/Ascend910B4-memory.
-var amounts = regexp.MustCompile(`-(memory|cores?)$`)
+// What accelerators offer beside cards, by the name after the slash.
+var (
+	// memoryAmounts end a word with the memory of cards: Ascend910B4-memory, gpumem-percentage.
+	memoryAmounts = regexp.MustCompile(`(?i)(mem|memory|vram)([^a-z]|$)`)
+	// coreAmounts end a word with parts of the cores of cards: vgpu-cores, millicores, smlu.vcore.
+	coreAmounts = regexp.MustCompile(`(?i)(cores?|tiles?|percent(age)?)([^a-z]|$)`)
+	// otherDevices are monitors of cards, switches between them, and network devices.
+	otherDevices = regexp.MustCompile(`(?i)(^|[^a-z])(monitor|nvswitch|mlnx|connectx|bluefield|hca|cx[0-9]|bf[0-9]|ib[0-9p]|(ib|eth|v?nics?|efa)([^a-z]|$))|_nvswitch|nics?$`)
+)
 
-// LooksLikeCard reports whether a resource has the name of a card of a public device plugin.
+// neuronCore is a part of a card that pods request by itself, in spite of its name.
+const neuronCore corev1.ResourceName = "aws.amazon.com/neuroncore"
+
+// LooksLikeCard reports whether a resource has the name of a card, or of a part of one, of a vendor of
+// accelerators.
 func LooksLikeCard(resource corev1.ResourceName) bool {
-	if amounts.MatchString(string(resource)) {
-		return false
+	name, ofAccelerator := acceleratorName(resource)
+	return ofAccelerator && (resource == neuronCore || !coreAmounts.MatchString(name))
+}
+
+// LooksLikeCores reports whether a resource has the name of an amount of cores of a card. It stands for
+// the card on a node that offers the card under no other name.
+func LooksLikeCores(resource corev1.ResourceName) bool {
+	name, ofAccelerator := acceleratorName(resource)
+	return ofAccelerator && resource != neuronCore && coreAmounts.MatchString(name)
+}
+
+// acceleratorName returns the name after the slash of a card of accelerators, of a part of it, or of its
+// cores, false for any other resource.
+func acceleratorName(resource corev1.ResourceName) (string, bool) {
+	domain, name, isExtended := strings.Cut(string(resource), "/")
+	if !isExtended || name == "" {
+		return "", false
 	}
-	for _, pattern := range vendorResources {
-		if pattern.MatchString(string(resource)) {
-			return true
-		}
+	names, isListed := accelerators[domain]
+	for !isListed && domain != "" {
+		_, domain, _ = strings.Cut(domain, ".")
+		names, isListed = accelerators[domain]
 	}
-	return false
+
+	switch {
+	case !isListed || names != nil && !names.MatchString(name):
+		return "", false
+	case memoryAmounts.MatchString(name) || otherDevices.MatchString(name) || isNetworkDevice(resource):
+		return "", false
+	}
+	return name, true
 }
 
 // networkDevices matches the resources of network device plugins: RDMA shared device plugin, SR-IOV
@@ -84,5 +136,5 @@ var virtualCards = regexp.MustCompile(`(?i)/.*(gpu|npu)`)
 // card and withhold none, unless they have its very name. So no quota limits it.
 func isNetworkDevice(resource corev1.ResourceName) bool {
 	name := string(resource)
-	return networkDevices.MatchString(name) && !virtualCards.MatchString(name) && !LooksLikeCard(resource)
+	return networkDevices.MatchString(name) && !virtualCards.MatchString(name)
 }

@@ -1,7 +1,8 @@
 package card
 
 import (
-	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,39 +10,60 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
+// publicCards are resources of public device plugins and sharing software.
 var publicCards = []corev1.ResourceName{
-	"nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.18gb", "volcano.sh/vgpu-number", "aliyun.com/gpu-count",
-	"amd.com/gpu", "amd.com/cpx_nps4", "gpu.intel.com/i915", "gpu.intel.com/xe", "npu.intel.com/accel", "habana.ai/gaudi",
+	"nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.18gb", "nvidia.com/mig-1g.18gb.shared", "volcano.sh/vgpu-number", "volcano.sh/gpu-number", "aliyun.com/gpu-count",
+	"nvidia.com/GA100_A100_SXM4_40GB", "nvidia.com/GRID_P40-1Q", "nvidia.com/NVIDIA_A10-24Q", "nvidia.com/GA102GL_A10", "nvidia.com/pgpu", "nvidia.com/vgpu", "nvidia.com/gpu-all",
+	"amd.com/gpu", "amd.com/cpx_nps4", "amd.com/gpu_vf", "amd.com/gpu_pf", "amd.com/MI210", "xilinx.com/fpga", "xilinx.com/fpga-xilinx_u280_gen3x16_xdma_base_1-0",
+	"gpu.intel.com/i915", "gpu.intel.com/xe", "npu.intel.com/accel", "vpu.intel.com/hddl", "fpga.intel.com/af-d8424dc4a4a3c413f89e433683f9040b", "intel.com/sriov-gpudevice", "habana.ai/gaudi",
 	"huawei.com/Ascend910", "huawei.com/Ascend310P", "huawei.com/Ascend910-5c.1cpu.8g", "huawei.com/Ascend310P-IPro", "huawei.com/ascend-310", "huawei.com/npu",
-	"hygon.com/dcu", "hygon.com/dcunum", "cambricon.com/mlu", "cambricon.com/mlu370", "cambricon.com/mlu.share", "cambricon.com/vmlu",
-	"enflame.com/gcu", "enflame.com/shared-gcu", "enflame.com/drs-gcu", "iluvatar.com/gpu", "iluvatar.ai/vgpu", "metax-tech.com/gpu", "metax-tech.com/sgpu",
-	"mthreads.com/gpu", "mthreads.com/vgpu", "kunlunxin.com/xpu", "baidu.com/xpu", "alibabacloud.com/ppu", "birentech.com/gpu", "birentech.com/1-2-gpu",
-	"vastaitech.com/va", "google.com/tpu", "aws.amazon.com/neuron", "aws.amazon.com/neuroncore", "furiosa.ai/rngd",
+	"huawei.com/Ascend310P-2c", "huawei.com/Ascend910B3",
+	"hygon.com/dcu", "hygon.com/dcunum", "cambricon.com/mlu", "cambricon.com/mlu370", "cambricon.com/mlu.share", "cambricon.com/vmlu", "cambricon.com/mlu370.smlu",
+	"enflame.com/gcu", "enflame.com/shared-gcu", "enflame.com/drs-gcu", "enflame-tech.com/gcu", "iluvatar.com/gpu", "iluvatar.ai/vgpu", "iluvatar.ai/BI-V150-vgpu", "iluvatar.ai/MR-V100-vgpu",
+	"metax-tech.com/gpu", "metax-tech.com/sgpu",
+	"mthreads.com/gpu", "mthreads.com/vgpu", "kunlunxin.com/xpu", "kunlunxin.com/vxpu", "baidu.com/xpu", "baidu.com/a100_80g_cgpu", "alibabacloud.com/ppu", "birentech.com/gpu", "birentech.com/1-2-gpu",
+	"vastaitech.com/va", "google.com/tpu", "aws.amazon.com/neuron", "aws.amazon.com/neuroncore", "aws.amazon.com/neurondevice", "furiosa.ai/rngd", "beta.furiosa.ai/npu",
+	"qualcomm.com/qaic", "rebellions.ai/ATOM", "rebellions.ai/npu", "tenstorrent.com/n150", "sophgo.com/tpu", "graphcore.ai/ipu", "cerebras.net/cs", "groq.com/lpu", "sambanova.ai/rdu", "hailo.ai/h8",
+	"lynxi.com/HP280", "denglinai.com/gpu", "innosilicon.com/gpu", "streamcomputing.com/npu", "tsingmicro.com/npu",
+	"koordinator.sh/gpu", "koordinator.sh/gpu-shared", "tencent.com/vcuda", "vke.volcengine.com/container-multiple-gpu", "elasticgpu.io/gpu-number", "4paradigm.com/vgpu", "k8s.amazonaws.com/vgpu", "microsoft.com/directx",
+}
+
+// publicCores are amounts of cores: a card where they stand alone.
+var publicCores = []corev1.ResourceName{
+	"volcano.sh/vgpu-cores", "nvidia.com/gpucores", "gpu.intel.com/millicores", "gpu.intel.com/tiles", "cambricon.com/mlu.smlu.vcore", "iluvatar.ai/vcuda-core", "tencent.com/vcuda-core",
+	"tke.cloud.tencent.com/qgpu-core", "tke.cloud.tencent.com/qgpu-core-greedy", "vke.volcengine.com/mgpu-core", "aliyun.com/gpu-core.percentage", "koordinator.sh/gpu-core", "baidu.com/cgpu_core",
+	"huawei.com/Ascend910B4-core", "metax-tech.com/vcore", "hygon.com/dcucores", "iluvatar.ai/MR-V100.vCore",
 }
 
 var publicOthers = []corev1.ResourceName{
 	"cpu", "memory", "pods", "ephemeral-storage", "hugepages-1Gi", "attachable-volumes-csi-x",
-	"rdma/hca", "rdma/hca_shared_devices_a", "nvidia.com/hostdev", "nvidia.com/sriov_resource_1", "mellanox.com/sriov_rdma", "openshift.io/mlnx",
-	"intel.com/sriov_netdevice", "gpu.intel.com/millicores", "gpu.intel.com/memory.max", "gpu.intel.com/i915_monitoring", "gpu.intel.com/monitoring",
-	"nvidia.com/gpumem", "nvidia.com/gpucores", "volcano.sh/vgpu-memory", "volcano.sh/vgpu-cores", "hygon.com/dcumem", "cambricon.com/mlu.smlu.vcore",
-	"cambricon.com/mlu.smlu.vmemory", "iluvatar.ai/vcuda-core", "metax-tech.com/vmemory", "mthreads.com/sgpu-memory", "kunlunxin.com/vxpu-memory", "huawei.com/Ascend910A-memory2x/y",
-	"huawei.com/Ascend910B4-memory", "huawei.com/Ascend310P-memory", "huawei.com/Ascend910B4-core", "huawei.com/ascend-memory",
-	"alibabacloud.com/ppu.memory", "vpc.amazonaws.com/efa", "vpc.amazonaws.com/pod-eni", "aws.amazon.com/neuroncores", "xilinx.com/fpga", "example.com/nvidia.com/gpu", "devices.kubevirt.io/kvm",
+	"rdma/hca", "rdma/hca_shared_devices_a", "nvidia.com/hostdev", "nvidia.com/sriov_resource_1", "nvidia.com/mlnxnics", "nvidia.com/rdma_shared_device_a", "nvidia.com/GH100_H100_NVSWITCH",
+	"nvidia.com/cx7", "nvidia.com/ibp24s0", "amd.com/nic", "amd.com/vnic", "mellanox.com/sriov_rdma", "openshift.io/mlnx", "huawei.com/RoCE_100g", "metax-tech.com/rdma", "koordinator.sh/rdma",
+	"intel.com/sriov_netdevice", "gpu.intel.com/memory.max", "gpu.intel.com/i915_monitoring", "gpu.intel.com/xe_monitoring", "gpu.intel.com/monitoring",
+	"nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "volcano.sh/vgpu-memory", "volcano.sh/vgpu-memory-percentage", "hygon.com/dcumem",
+	"cambricon.com/mlu.smlu.vmemory", "metax-tech.com/vmemory", "mthreads.com/sgpu-memory", "kunlunxin.com/vxpu-memory", "huawei.com/Ascend910A-memory2x/y",
+	"huawei.com/Ascend910B4-memory", "huawei.com/Ascend310P-memory", "huawei.com/ascend-memory", "aliyun.com/gpu-mem", "koordinator.sh/gpu-memory-ratio", "koordinator.sh/batch-cpu",
+	"tencent.com/vcuda-memory", "vke.volcengine.com/mgpu-memory", "baidu.com/cgpu_memory", "iluvatar.ai/MR-V100.vMem",
+	"alibabacloud.com/ppu.memory", "vpc.amazonaws.com/efa", "vpc.amazonaws.com/pod-eni", "aws.amazon.com/neuroncores", "example.com/nvidia.com/gpu", "devices.kubevirt.io/kvm", "smarter-devices/fuse",
+	"qat.intel.com/cy", "sgx.intel.com/epc", "mynvidia.com/gpu", "nvidia.com/", "nvidia.com", "com/gpu", "vendor.example/npu",
 }
 
-func TestCardsOfPublicDevicePlugins(t *testing.T) {
+func TestCardsOfAccelerators(t *testing.T) {
 	for _, resource := range publicCards {
-		check.That(t, LooksLikeCard(resource), "%s is a card of a public device plugin", resource)
+		check.That(t, LooksLikeCard(resource) && !LooksLikeCores(resource), "%s is a card", resource)
+	}
+	for _, resource := range publicCores {
+		check.That(t, !LooksLikeCard(resource) && LooksLikeCores(resource), "%s is an amount of cores", resource)
 	}
 	for _, resource := range publicOthers {
-		check.That(t, !LooksLikeCard(resource), "%s is no card", resource)
+		check.That(t, !LooksLikeCard(resource) && !LooksLikeCores(resource), "%s is no card", resource)
 	}
-	used := map[*regexp.Regexp]bool{}
-	for _, pattern := range vendorResources {
-		for _, resource := range publicCards {
-			used[pattern] = used[pattern] || pattern.MatchString(string(resource))
-		}
-		check.That(t, used[pattern], "no test has a resource of %s", pattern)
+	for domain := range accelerators {
+		isTested := slices.ContainsFunc(append(publicCards, publicCores...), func(resource corev1.ResourceName) bool {
+			of, _, _ := strings.Cut(string(resource), "/")
+			return of == domain || strings.HasSuffix(of, "."+domain)
+		})
+		check.That(t, isTested, "no test has a resource of %s", domain)
 	}
 }
 

@@ -20,6 +20,8 @@ var remedies = map[card.AnomalyReason]string{
 	card.SeveralModels:     "no pod gets a card there: keep the labels of one model, and one entry of spec.cards of the ServiceTypePolicy",
 	card.AmbiguousResource: "no pod gets one of them: name the card of each in spec.cards of the ServiceTypePolicy",
 	card.InvalidLabel:      "no pod gets it: correct the label or the device plugin's configuration",
+	card.MoreThanLabelled: "if the device plugin shares cards: configure the sharing in feature discovery, too, or name the shares in spec.cards of the ServiceTypePolicy; " +
+		"else correct the label",
 }
 
 const (
@@ -74,6 +76,9 @@ func newAnomalyList(input Input) anomalyList {
 	for _, pod := range input.Count.outside {
 		list.addOutside(pod)
 	}
+	for _, changed := range input.Count.changed {
+		list.addChangedModel(changed)
+	}
 	list.addBills(input.Bills)
 	return list
 }
@@ -116,11 +121,10 @@ func (l anomalyList) addLabels(node card.TrackedNode) {
 // nodes or were cards before, and those that look like cards.
 func (l anomalyList) addUnnamed(node card.TrackedNode, cards *card.Inventory) {
 	for resource := range node.Object.Status.Allocatable {
-		vendor, _, isExtended := strings.Cut(string(resource), "/")
-		if !isExtended {
+		if !strings.Contains(string(resource), "/") {
 			continue // CPU, memory and others of Kubernetes
 		}
-		count := max(countOf(node.Object.Status.Allocatable, resource), countOf(node.Object.Status.Capacity, resource))
+		count := statedCount(node.Object, resource)
 		if count == 0 || slices.Contains(recognisedResources(node.Node), resource) {
 			continue
 		}
@@ -131,14 +135,40 @@ func (l anomalyList) addUnnamed(node card.TrackedNode, cards *card.Inventory) {
 				origin, effect = "which labels of nodes made a card", forgottenAtRestart
 			}
 			l.add(anomalyKey{reason: v1alpha1.AnomalyNoModelLabel, resource: resource, text: fmt.Sprintf(
-				"offers %s, %s, but no label %s/<type>.product with %s/<type>.memory names it; %s: %s",
-				resource, origin, vendor, vendor, effect, addLabelsOrMapping)}, node.Name, count)
+				"offers %s, %s, but %s names it; %s: %s",
+				resource, origin, card.DescribeMissingLabels(node.Object.Labels, resource), effect, addLabelsOrMapping)}, node.Name, count)
 		case l.looksLikeCard(resource):
-			l.add(anomalyKey{reason: v1alpha1.AnomalyUnmappedResource, resource: resource, text: fmt.Sprintf(
-				"offers %s, which looks like a card, and no label names its model; no quota limits it: name the card in spec.cards of the ServiceTypePolicy, or add the labels %s/<type>.product and %s/<type>.memory to the nodes",
-				resource, vendor, vendor)}, node.Name, count)
+			l.add(anomalyKey{reason: v1alpha1.AnomalyUnmappedResource, resource: resource, text: unmappedText(resource, "a card")}, node.Name, count)
+		case card.LooksLikeCores(resource) && !l.offersCardBeside(node, resource):
+			l.add(anomalyKey{reason: v1alpha1.AnomalyUnmappedResource, resource: resource, text: unmappedText(resource, "the cores of a card")}, node.Name, count)
 		}
 	}
+}
+
+// unmappedText says that no quota limits a resource, and what to do. Of NVIDIA's resources only fixed
+// names are cards by labels.
+func unmappedText(resource corev1.ResourceName, looksLike string) string {
+	text := fmt.Sprintf("offers %s, which looks like %s, and no label names its model; no quota limits it: name the card in spec.cards of the ServiceTypePolicy", resource, looksLike)
+	if vendor, _, _ := strings.Cut(string(resource), "/"); vendor != "nvidia.com" {
+		text += fmt.Sprintf(", or add the labels %s/<type>.product and %[1]s/<type>.memory to the nodes", vendor)
+	}
+	return text
+}
+
+// offersCardBeside reports whether a node offers a card under another name than a resource.
+func (l anomalyList) offersCardBeside(node card.TrackedNode, resource corev1.ResourceName) bool {
+	recognised := recognisedResources(node.Node)
+	for other := range node.Object.Status.Allocatable {
+		if other != resource && (slices.Contains(recognised, other) || l.looksLikeCard(other)) && statedCount(node.Object, other) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// statedCount returns how many of a resource a node has, allocatable or not.
+func statedCount(node *corev1.Node, resource corev1.ResourceName) card.Count {
+	return max(countOf(node.Status.Allocatable, resource), countOf(node.Status.Capacity, resource))
 }
 
 // recognisedResources returns the resources of a node that are cards, or withheld as cards.
@@ -154,6 +184,9 @@ func recognisedResources(node card.Node) []corev1.ResourceName {
 // when a device plugin has been away for five minutes, so their number is not known then.
 func (l anomalyList) addUnhealthy(node card.TrackedNode) {
 	for _, held := range node.Cards {
+		if held.Count == 0 && l.offersAnotherForm(node, held) {
+			continue
+		}
 		key := anomalyKey{reason: v1alpha1.AnomalyCardsUnhealthy, resource: held.Resource, card: held.Name}
 		if broken := countOf(node.Object.Status.Capacity, held.Resource).Sub(held.Count); broken > 0 {
 			l.add(key, node.Name, broken)
@@ -164,13 +197,28 @@ func (l anomalyList) addUnhealthy(node card.TrackedNode) {
 	}
 }
 
+// offersAnotherForm reports whether a node that offers 0 of a card offers cards of its vendor under
+// another name: slices, shares, or partitions that nothing names. For a while the kubelet keeps the
+// capacity of a resource that a device plugin no longer offers.
+func (l anomalyList) offersAnotherForm(node card.TrackedNode, held card.NodeCard) bool {
+	vendor, _, _ := strings.Cut(string(held.Resource), "/")
+	recognised := recognisedResources(node.Node)
+	for other, quantity := range node.Object.Status.Allocatable {
+		isOfVendor := other != held.Resource && strings.HasPrefix(string(other), vendor+"/")
+		if isOfVendor && (slices.Contains(recognised, other) || l.looksLikeCard(other)) && card.NewCount(quantity) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // hasCardOfVendor reports whether a node has any card of the vendor of a resource. A node with MIG
 // slices or shares offers 0 whole cards.
 func hasCardOfVendor(node card.TrackedNode, resource corev1.ResourceName) bool {
 	vendor, _, _ := strings.Cut(string(resource), "/")
 	return slices.ContainsFunc(recognisedResources(node.Node), func(other corev1.ResourceName) bool {
 		return strings.HasPrefix(string(other), vendor+"/") &&
-			max(countOf(node.Object.Status.Allocatable, other), countOf(node.Object.Status.Capacity, other)) > 0
+			statedCount(node.Object, other) > 0
 	})
 }
 
@@ -188,8 +236,8 @@ func (l anomalyList) addOutside(pod outsidePod) {
 // AnomalyReasons are all reasons of anomalies.
 var AnomalyReasons = []v1alpha1.AnomalyReason{
 	v1alpha1.AnomalyNoModelLabel, v1alpha1.AnomalySeveralModels, v1alpha1.AnomalyAmbiguousResource, v1alpha1.AnomalyInvalidLabel,
-	v1alpha1.AnomalyUnmappedResource, v1alpha1.AnomalyCardsOutsideQueues, v1alpha1.AnomalyCardsUnhealthy,
-	v1alpha1.AnomalyBillsNotStored, v1alpha1.AnomalyBillDaysDropped,
+	v1alpha1.AnomalyMoreThanLabelled, v1alpha1.AnomalyUnmappedResource, v1alpha1.AnomalyCardsOutsideQueues, v1alpha1.AnomalyCardsUnhealthy,
+	v1alpha1.AnomalyModelChanged, v1alpha1.AnomalyBillsNotStored, v1alpha1.AnomalyBillDaysDropped,
 }
 
 // countByReason returns how many anomalies there are of each reason, 0 for a reason without any.
@@ -264,6 +312,11 @@ func (s *anomalySum) describe(key anomalyKey) v1alpha1.InventoryAnomaly {
 func (s *anomalySum) message(key anomalyKey, nodes []string) string {
 	where := listNames("node", nodes)
 	switch {
+	case key.reason == v1alpha1.AnomalyModelChanged:
+		slices.Sort(s.pods)
+		return fmt.Sprintf("%s: %d %s that %s hold %s, because a label with the model changed. Their queues are charged by the name of now, so they may hold more than their quota. "+
+			"Keep one model in the labels of a node, or name the card in spec.cards of the ServiceTypePolicy. The anomaly ends with these pods",
+			where, s.count, key.resource, listNames("pod", s.pods), key.text)
 	case key.text != "" && len(nodes) == 0:
 		return key.text
 	case key.text != "":

@@ -20,6 +20,23 @@ func broken(name string, allocatable string) *corev1.Node {
 	return h200(name).With(func(n *corev1.Node) { n.Status.Allocatable[builder.GPU] = resource.MustParse(allocatable) }).Obj()
 }
 
+// oversold makes a node offer another number of cards than its labels say.
+func oversold(count string) func(*corev1.Node) {
+	return func(n *corev1.Node) {
+		n.Status.Allocatable[builder.GPU] = resource.MustParse(count)
+		n.Status.Capacity[builder.GPU] = resource.MustParse(count)
+	}
+}
+
+// stale makes a resource one that the device plugin no longer offers, and of which the kubelet keeps the
+// capacity.
+func stale(name corev1.ResourceName) func(*corev1.Node) {
+	return func(n *corev1.Node) {
+		n.Status.Allocatable[name] = resource.MustParse("0")
+		n.Status.Capacity[name] = resource.MustParse("4")
+	}
+}
+
 func TestAnomalies(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		world
@@ -103,6 +120,40 @@ func TestAnomalies(t *testing.T) {
 			want:    v1alpha1.InventoryAnomaly{Reason: "CardsUnhealthy", Resource: "nvidia.com/gpu", Card: "NVIDIA-H200", NodesTotal: 2, Nodes: []string{"a", "b"}},
 			message: []string{"nodes a, b: offers 0 nvidia.com/gpu, so its device plugin has stopped or finds no NVIDIA-H200; see its log and the events of the node"},
 		},
+		"shares of which the labels know nothing": {
+			world: world{nodes: []*corev1.Node{builder.Node("a").GPUs("NVIDIA-H200", 8).With(oversold("80")).Obj(), h200("b").Obj()}},
+			want:  v1alpha1.InventoryAnomaly{Reason: "MoreThanLabelled", Resource: "nvidia.com/gpu", Count: 80, NodesTotal: 1, Nodes: []string{"a"}},
+			message: []string{"node a: offers 80 nvidia.com/gpu, more than label nvidia.com/gpu.count=8 says; no new pod gets one of them; if the device plugin shares cards: ",
+				"name the shares in spec.cards of the ServiceTypePolicy"},
+		},
+		"one card more than labelled": {
+			world:   world{nodes: []*corev1.Node{builder.Node("a").GPUs("NVIDIA-H200", 8).With(oversold("9")).Obj()}},
+			want:    v1alpha1.InventoryAnomaly{Reason: "MoreThanLabelled", Resource: "nvidia.com/gpu", Count: 9, NodesTotal: 1, Nodes: []string{"a"}},
+			message: []string{"offers 9 nvidia.com/gpu, more than label nvidia.com/gpu.count=8 says; pods get each of them as one NVIDIA-H200; "},
+		},
+		"cards of virtual machines": {
+			world:   world{nodes: []*corev1.Node{builder.Node("a").Label("nvidia.com/gpu.workload.config", "vm-passthrough").Resource("nvidia.com/GA100_A100_SXM4_40GB", "8").Resource("devices.kubevirt.io/kvm", "110").Obj()}},
+			want:    v1alpha1.InventoryAnomaly{Reason: "UnmappedResource", Resource: "nvidia.com/GA100_A100_SXM4_40GB", Count: 8, NodesTotal: 1, Nodes: []string{"a"}},
+			message: []string{"no quota limits it: name the card in spec.cards of the ServiceTypePolicy"},
+		},
+		"cores that stand alone": {
+			world:   world{nodes: []*corev1.Node{builder.Node("a").Resource("tencent.com/vcuda-core", "800").Resource("tencent.com/vcuda-memory", "512").Obj()}},
+			want:    v1alpha1.InventoryAnomaly{Reason: "UnmappedResource", Resource: "tencent.com/vcuda-core", Count: 800, NodesTotal: 1, Nodes: []string{"a"}},
+			message: []string{"offers tencent.com/vcuda-core, which looks like the cores of a card", "tencent.com/<type>.product"},
+		},
+		"cores beside a card": {
+			world: world{nodes: []*corev1.Node{builder.Node("a").Resource("volcano.sh/vgpu-number", "40").Resource("volcano.sh/vgpu-cores", "400").Resource("volcano.sh/vgpu-memory", "98304").Obj()}},
+			want:  v1alpha1.InventoryAnomaly{Reason: "UnmappedResource", Resource: "volcano.sh/vgpu-number", Count: 40, NodesTotal: 1, Nodes: []string{"a"}},
+		},
+		"cores beside a card of which none is left": {
+			world: world{nodes: []*corev1.Node{builder.Node("a").Resource("volcano.sh/vgpu-number", "0").Resource("volcano.sh/vgpu-cores", "400").Obj()}},
+			want:  v1alpha1.InventoryAnomaly{Reason: "UnmappedResource", Resource: "volcano.sh/vgpu-cores", Count: 400, NodesTotal: 1, Nodes: []string{"a"}},
+		},
+		"partitions that nothing names": {
+			world: world{nodes: []*corev1.Node{builder.Node("a").Label("amd.com/gpu.product-name", "MI300X").Resource("amd.com/gpu", "0").Resource("amd.com/cpx_nps4", "64").Obj()},
+				mappings: card.Mappings{{Resource: "amd.com/gpu", ModelLabel: "amd.com/gpu.product-name"}}},
+			want: v1alpha1.InventoryAnomaly{Reason: "UnmappedResource", Resource: "amd.com/cpx_nps4", Count: 64, NodesTotal: 1, Nodes: []string{"a"}},
+		},
 		"a device plugin that stopped beside another vendor's": {
 			world:   world{nodes: []*corev1.Node{h200("a").Resource("amd.com/gpu", "0").Obj()}, mappings: card.Mappings{{Resource: "amd.com/gpu", Model: "MI300X"}}},
 			want:    v1alpha1.InventoryAnomaly{Reason: "CardsUnhealthy", Resource: "amd.com/gpu", Card: "MI300X", NodesTotal: 1, Nodes: []string{"a"}},
@@ -134,7 +185,10 @@ func TestACardThatOtherNodesWithhold(t *testing.T) {
 func TestAHealthyNodeHasNoAnomaly(t *testing.T) {
 	for name, node := range map[string]*builder.NodeBuilder{
 		"whole": h200("a"), "MIG": h200("a").MIG("1g.18gb", 7), "MIG of all cards": builder.Node("a").GPUs("NVIDIA-H200", 0).MIG("1g.18gb", 56), "MPS": h200("a").MPS(2), "NPU": builder.Node("a").NPUs("Ascend-910B", 8),
-		"a network device": h200("a").Resource("nvidia.com/hostdev", "8"), "no card": builder.Node("a"), "cordoned": h200("a").Cordoned(),
+		"whole cards that became shares": h200("a").MPS(2).With(stale(builder.GPU)), "shares that became whole cards": h200("a").Label("nvidia.com/gpu.replicas", "1").With(stale("nvidia.com/gpu.shared")),
+		"another MIG profile":   builder.Node("a").GPUs("NVIDIA-H200", 0).MIG("3g.71gb", 2).With(stale("nvidia.com/mig-1g.18gb")),
+		"cores of a named card": h200("a").Resource("nvidia.com/gpucores", "800").Resource("nvidia.com/gpumem", "800"),
+		"a network device":      h200("a").Resource("nvidia.com/hostdev", "8"), "no card": builder.Node("a"), "cordoned": h200("a").Cordoned(),
 	} {
 		check.Equal(t, name, int32(0), world{nodes: []*corev1.Node{node.Obj()}}.status().AnomaliesTotal)
 	}
@@ -180,9 +234,9 @@ func TestAnomaliesWithoutALimitAreFirst(t *testing.T) {
 // TestReasonsAreThoseOfTheAPI: the API documents no others.
 func TestReasonsAreThoseOfTheAPI(t *testing.T) {
 	api := []v1alpha1.AnomalyReason{
-		v1alpha1.AnomalyNoModelLabel, v1alpha1.AnomalySeveralModels, v1alpha1.AnomalyAmbiguousResource, v1alpha1.AnomalyInvalidLabel,
+		v1alpha1.AnomalyNoModelLabel, v1alpha1.AnomalySeveralModels, v1alpha1.AnomalyAmbiguousResource, v1alpha1.AnomalyInvalidLabel, v1alpha1.AnomalyMoreThanLabelled,
 	}
-	for _, reason := range []card.AnomalyReason{card.NoModelLabel, card.SeveralModels, card.AmbiguousResource, card.InvalidLabel} {
+	for _, reason := range []card.AnomalyReason{card.NoModelLabel, card.SeveralModels, card.AmbiguousResource, card.InvalidLabel, card.MoreThanLabelled} {
 		check.That(t, slices.Contains(api, v1alpha1.AnomalyReason(reason)), "the API has no reason %s", reason)
 		check.That(t, strings.Contains(remedies[reason], ": "), "%s does not say what to do: %q", reason, remedies[reason])
 	}

@@ -35,6 +35,8 @@ type CountInput struct {
 	Tree *cardquota.Tree
 	// Totals is what all CardQuotas grant.
 	Totals *cardquota.QuotaTotals
+	// Changed are the pods that hold cards of which the name has changed.
+	Changed []ChangedModel
 }
 
 // Count is what one count found, summed up by card. It is immutable.
@@ -42,6 +44,8 @@ type Count struct {
 	cards map[card.Name]*cardCount
 	// outside are the pods that hold cards outside any queue.
 	outside []outsidePod
+	// changed are the pods that hold cards of which the name has changed.
+	changed []ChangedModel
 }
 
 // cardCount are the sums of one card.
@@ -63,7 +67,7 @@ type outsidePod struct {
 
 // NewCount sums up a count by card.
 func NewCount(input CountInput) *Count {
-	b := countBuilder{CountInput: input, count: &Count{cards: map[card.Name]*cardCount{}}}
+	b := countBuilder{CountInput: input, count: &Count{cards: map[card.Name]*cardCount{}, changed: input.Changed}}
 	b.addOutside()
 	for queue, usage := range input.Usage {
 		b.addUsage(b.serviceType(queue), usage)

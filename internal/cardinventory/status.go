@@ -17,6 +17,7 @@ import (
 const (
 	MaxCards        = 512
 	MaxResources    = 16
+	MaxSharing      = 16
 	MaxServiceTypes = 34
 	MaxAnomalies    = 32
 	MaxAnomalyNodes = 20
@@ -66,7 +67,7 @@ func NewStatusWithReasons(input Input) (v1alpha1.CardInventoryStatus, map[v1alph
 // offer is what all nodes offer of one card.
 type offer struct {
 	total, healthy, cordoned card.Count
-	resources                []string
+	resources, sharing       []string
 }
 
 func sumOffers(nodes []card.TrackedNode) map[card.Name]*offer {
@@ -81,6 +82,9 @@ func sumOffers(nodes []card.TrackedNode) map[card.Name]*offer {
 			if !slices.Contains(o.resources, string(held.Resource)) {
 				o.resources = append(o.resources, string(held.Resource))
 			}
+			if strategy := node.Sharing[held.Resource]; strategy != "" && !slices.Contains(o.sharing, strategy) {
+				o.sharing = append(o.sharing, strategy)
+			}
 			o.total = o.total.Add(held.Count)
 			if !node.IsReady {
 				continue
@@ -93,6 +97,7 @@ func sumOffers(nodes []card.TrackedNode) map[card.Name]*offer {
 	}
 	for _, o := range offers {
 		slices.Sort(o.resources)
+		slices.Sort(o.sharing)
 	}
 	return offers
 }
@@ -129,6 +134,7 @@ func newCard(name card.Name, o *offer, c *cardCount) v1alpha1.InventoryCard {
 	return v1alpha1.InventoryCard{
 		Name:            string(name),
 		Resources:       o.resources[:min(len(o.resources), MaxResources)],
+		Sharing:         o.sharing[:min(len(o.sharing), MaxSharing)],
 		Total:           int64(o.total),
 		Healthy:         int64(o.healthy),
 		Cordoned:        int64(o.cordoned),

@@ -194,7 +194,7 @@ func mostRelevant(names []corev1.ResourceName) []corev1.ResourceName {
 		switch {
 		case name == corev1.ResourceCPU || name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage:
 			rank[name] = 0
-		case card.LooksLikeCard(name):
+		case card.LooksLikeCard(name) || card.LooksLikeCores(name):
 			rank[name] = 1
 		default:
 			rank[name] = 2

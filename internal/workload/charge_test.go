@@ -65,3 +65,20 @@ func TestAChargeStays(t *testing.T) {
 		}
 	})
 }
+
+// TestWithheldCardsStayCharged: a restart changes nothing, and new pods get none of them.
+func TestWithheldCardsStayCharged(t *testing.T) {
+	oversold := card.NewInventory(map[string]card.Node{
+		"n":     {Model: "H200", Unnamed: []corev1.ResourceName{gpuResource}, Withheld: []card.NodeCard{{Name: "H200", Resource: gpuResource, Count: 80}}},
+		"other": {Model: "H800", Cards: []card.NodeCard{{Name: "H800", Resource: gpuResource, Count: 8}}},
+	})
+	request := &Request{Resource: gpuResource}
+	request.Count = 2
+	want := []card.Amount{{Name: "H200", Count: 2}}
+	first := ChargeFor(request, "q", "n", oversold, nil)
+	check.Equal(t, "without an earlier charge", want, first.Cards)
+	again := ChargeFor(request, "q", "n", oversold, &quota.Charge{Queue: "q", Cards: []card.Amount{{Name: "H800", Count: 2}}})
+	check.Equal(t, "charged before as another card", want, again.Cards)
+	request.ExtraResources = []ResourceCount{{npuResource, 1}}
+	check.Equal(t, "beside another resource", want, ChargeFor(request, "q", "n", oversold, nil).Cards)
+}

@@ -85,7 +85,7 @@ func ChargeFor(request *Request, queue, node string, inv *card.Inventory, last *
 		return charge
 	}
 	if len(request.ExtraResources) == 0 {
-		if name, ok := inv.CardOnNode(node, request.Resource); ok {
+		if name, ok := inv.CardHeldOnNode(node, request.Resource); ok {
 			charge.Cards = []card.Amount{{Name: name, Count: request.Count}}
 			return charge
 		}
@@ -114,7 +114,7 @@ func addCandidates(charge *quota.Charge, names []card.Name, count card.Count) {
 
 // possibleCards returns the cards that a resource may be on a node.
 func possibleCards(request *Request, held ResourceCount, node string, inv *card.Inventory, last *quota.Charge) []card.Name {
-	if name, ok := inv.CardOnNode(node, held.Resource); ok {
+	if name, ok := inv.CardHeldOnNode(node, held.Resource); ok {
 		return []card.Name{name}
 	}
 	if names := lastCards(held, inv, last); len(names) > 0 {

@@ -80,12 +80,33 @@ func (r *inventoryRecount) addAnomaly(node string, anomaly rule.Anomaly) *recoun
 	return r.anomalies[key]
 }
 
+// recordRenamedCards records that a pod on a node holds a card by another name than before.
+func (m *clusterState) recordRenamedCards(state *podState, before *rule.Charge) {
+	if before == nil || state.charge == nil {
+		return
+	}
+	for card := range before.Cards {
+		if _, isSame := state.charge.Cards[card]; !isSame {
+			m.renamedCards[card] = true
+		}
+	}
+}
+
+// expectModelChanges allows an anomaly for each card of which the name has changed. The operator counts
+// at most once a second, so it may miss a change, and after a restart it takes younger pods for older ones.
+func (m *clusterState) expectModelChanges(r *inventoryRecount) {
+	for card := range m.renamedCards {
+		r.anomalies[anomalyKey{v1alpha1.AnomalyModelChanged, card}] = &recountedAnomaly{nodes: map[string]bool{}, isUncertain: true}
+	}
+}
+
 // recountInventory recounts the CardInventory from nodes, pods, CardQuotas and Queues.
 func (m *clusterState) recountInventory() *inventoryRecount {
 	r := &inventoryRecount{cards: map[string]*recountedCard{}, anomalies: map[anomalyKey]*recountedAnomaly{}, nodes: map[string]bool{}}
 	owners := m.ownersByQueue()
 	typeOf := func(queue string) string { return shownType(owners[queue], m.queues[queue]) }
 	m.recountNodes(r)
+	m.expectModelChanges(r)
 	m.recountCharges(r, typeOf)
 	m.recountPending(r, owners, typeOf)
 	m.recountQuotas(r, owners, typeOf)

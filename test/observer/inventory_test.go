@@ -99,6 +99,7 @@ func TestInventory(t *testing.T) {
 		"another node":       {"", func(s *status) { s.Anomalies[0].Nodes = []string{"h200-0"} }, "status"},
 		"no node named":      {"", func(s *status) { s.Anomalies[0].Message = "" }, "status"},
 		"fewer than total":   {"", func(s *status) { s.AnomaliesTotal = 2 }, "status"},
+		"an invented change": {"", anomalyOf(v1alpha1.AnomalyModelChanged, h200, "", 1), "status"},
 		"an invented one":    {"", anomalyOf(v1alpha1.AnomalySeveralModels, "", "", 0), "status"},
 		"an unmapped one":    {`write node h200-0 resource:amd.com/gpu=4`, anomalyOf(v1alpha1.AnomalyUnmappedResource, "", "amd.com/gpu", 4), ""},
 		"unmapped, not said": {`write node h200-0 resource:amd.com/gpu=4`, nil, "status"},

@@ -208,6 +208,11 @@ func anomalyDifferences(said *v1alpha1.CardInventoryStatus, r *inventoryRecount)
 		if _, isListed := stated[key]; !a.isUncertain && (isListed || isComplete) {
 			out[key.format()] = a.difference(stated[key])
 		}
+		if key.reason == v1alpha1.AnomalyModelChanged {
+			for _, entry := range stated[key] {
+				r.addNodes(entry.Nodes)
+			}
+		}
 		delete(stated, key)
 	}
 	for key, entries := range stated {
@@ -218,11 +223,16 @@ func anomalyDifferences(said *v1alpha1.CardInventoryStatus, r *inventoryRecount)
 			out[key.format()] = "a recount finds none"
 			continue
 		}
-		for _, node := range entries[0].Nodes { // the observer does not know every device plugin
-			r.nodes[node] = true
-		}
+		r.addNodes(entries[0].Nodes) // the observer does not know every device plugin
 	}
 	return out
+}
+
+// addNodes adds nodes that count because of an anomaly that only the operator knows in detail.
+func (r *inventoryRecount) addNodes(names []string) {
+	for _, name := range names {
+		r.nodes[name] = true
+	}
 }
 
 func (k anomalyKey) format() string {

@@ -33,9 +33,11 @@ type clusterState struct {
 	nodes       map[string]rule.Node
 	nodeObjects map[string]*corev1.Node
 	notReady    map[string]*timeline[bool]
-	inventory   *rule.Inventory
-	quotas      map[types.UID]*quotaState
-	classes     map[string]*schedulingv1.PriorityClass
+	// renamedCards are the cards that pods hold, or held, by another name now.
+	renamedCards map[string]bool
+	inventory    *rule.Inventory
+	quotas       map[types.UID]*quotaState
+	classes      map[string]*schedulingv1.PriorityClass
 	// allocated are records of the Queues without a CardQuota.
 	allocated map[string]*allocatedState
 	// views are the LocalCardQuotas, viewErrors what is wrong with them, and endingNamespaces the
@@ -126,7 +128,9 @@ func newClusterState(options Options) *clusterState {
 		namespaces: map[string]*timeline[map[string]string]{},
 		nodes:      map[string]rule.Node{},
 		notReady:   map[string]*timeline[bool]{},
-		inventory:  rule.NewInventory().WithMappings(options.Mappings),
+
+		renamedCards: map[string]bool{},
+		inventory:    rule.NewInventory().WithMappings(options.Mappings),
 
 		nodeObjects:     map[string]*corev1.Node{},
 		inventoryErrors: map[string]*entryState{},
@@ -327,6 +331,7 @@ func (m *clusterState) updateCharge(state *podState) {
 	if holds {
 		state.charge = &charge
 	}
+	m.recordRenamedCards(state, before)
 	m.recordUse(state, before, state.charge, m.lastChange)
 	if before != nil && !holds {
 		m.recordUnbound(state, m.lastChange)

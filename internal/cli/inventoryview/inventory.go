@@ -45,6 +45,7 @@ type column struct {
 func (l List) columns(style output.Style) []column {
 	hasCordoned := slices.ContainsFunc(l.Cards, func(c v1alpha1.InventoryCard) bool { return c.Cordoned > 0 })
 	hasExcess := slices.ContainsFunc(l.Cards, func(c v1alpha1.InventoryCard) bool { return c.OverAllocatedBy > 0 })
+	isShared := slices.ContainsFunc(l.Cards, func(c v1alpha1.InventoryCard) bool { return len(c.Sharing) > 0 })
 	number := func(header string) output.Column { return output.Column{Header: header, Right: true} }
 	return []column{
 		{output.Column{Header: "CARD", Shrinks: true}, true, func(c v1alpha1.InventoryCard) output.Cell { return output.Text(c.Name) }},
@@ -58,6 +59,7 @@ func (l List) columns(style output.Style) []column {
 		{output.Column{Header: "USAGE"}, style.Wide || !hasCordoned || !hasExcess, func(c v1alpha1.InventoryCard) output.Cell {
 			return output.Bar(output.Share{Used: c.Allocated, Quota: c.Total}, barColumns)
 		}},
+		{output.Column{Header: "SHARING"}, isShared, func(c v1alpha1.InventoryCard) output.Cell { return output.Text(strings.Join(c.Sharing, ",")) }},
 		{number("DESERVED"), style.Wide, func(c v1alpha1.InventoryCard) output.Cell { return output.Number(c.Deserved) }},
 		{output.Column{Header: "USED/QUOTA BY TYPE"}, style.Wide, func(c v1alpha1.InventoryCard) output.Cell { return output.Text(describeTypes(c.ServiceTypes)) }},
 		{output.Column{Header: "RESOURCES"}, style.Wide, func(c v1alpha1.InventoryCard) output.Cell { return output.Text(strings.Join(c.Resources, ",")) }},

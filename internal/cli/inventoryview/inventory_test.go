@@ -1,6 +1,8 @@
 package inventoryview
 
 import (
+	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -8,6 +10,8 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cardinventory"
+	"cardquota.dev/operator/internal/cli/output"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
@@ -59,4 +63,34 @@ func TestStates(t *testing.T) {
 func TestListsAreNeverNull(t *testing.T) {
 	list := NewList(v1alpha1.CardInventoryStatus{})
 	check.That(t, list.Cards != nil && list.Anomalies != nil && NewNodeList(nil, nil, nil, true).Items != nil, "programs read [] more easily than null")
+}
+
+// TestSharesAreToldApart: time slices and MPS shares have names of one form.
+func TestSharesAreToldApart(t *testing.T) {
+	var tracker card.Tracker
+	tracker.Update(builder.Node("mps").GPUs("NVIDIA-H200", 8).MPS(4).Obj())
+	tracker.Update(builder.Node("slices").GPUs("NVIDIA-H200", 8).MPS(4).Label("nvidia.com/gpu.sharing-strategy", "time-slicing").Obj())
+	tracker.Update(builder.Node("whole").GPUs("NVIDIA-H200", 8).Obj())
+	nodes := NewNodeList(tracker.Nodes(), nil, nil, true)
+	var sharing []string
+	for _, item := range nodes.Items {
+		sharing = append(sharing, item.Name+" "+item.Sharing)
+	}
+	check.Equal(t, "nodes", []string{"mps mps", "slices time-slicing", "whole "}, sharing)
+
+	status := cardinventory.NewStatus(cardinventory.Input{Nodes: tracker.TrackedNodes(), Cards: tracker.Inventory(), Count: &cardinventory.Count{}})
+	cards := NewList(status)
+	for _, tc := range []struct {
+		table interface {
+			Write(io.Writer, output.Style) error
+		}
+		want string
+	}{{nodes, "time-slicing"}, {cards, "mps,time-slicing"}} {
+		var text strings.Builder
+		check.NoError(t, tc.table.Write(&text, output.Style{}))
+		check.Contains(t, "table", text.String(), "SHARING", tc.want)
+	}
+	var plain strings.Builder
+	check.NoError(t, NewNodeList(tracker.Nodes()[2:], nil, nil, true).Write(&plain, output.Style{}))
+	check.That(t, !strings.Contains(plain.String(), "SHARING"), "a column without values is shown")
 }

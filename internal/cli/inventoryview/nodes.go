@@ -2,6 +2,7 @@ package inventoryview
 
 import (
 	"io"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,6 +29,8 @@ type Node struct {
 	// Card and Resource are the card name, and the resource that pods request.
 	Card     string `json:"card,omitempty"`
 	Resource string `json:"resource,omitempty"`
+	// Sharing is how the cards are shared, such as time-slicing or mps. Unset for cards that are not.
+	Sharing string `json:"sharing,omitempty"`
 	// Total is the number of allocatable cards.
 	Total int64 `json:"total"`
 	// Used is what pods hold, also terminating ones, and Free what is left. Both are unset if the pods
@@ -54,6 +57,7 @@ func NewNodeList(nodes []card.NodeState, pods []*corev1.Pod, charge func(*corev1
 		for _, offered := range node.Cards {
 			item := base
 			item.Card, item.Resource, item.Total = string(offered.Name), string(offered.Resource), int64(offered.Count)
+			item.Sharing = node.Sharing[offered.Resource]
 			if hasPods {
 				held := used[types.NamespacedName{Namespace: node.Name, Name: string(offered.Name)}]
 				taken, free := int64(held), int64(offered.Count.Sub(held))
@@ -110,6 +114,10 @@ func heldByNode(pods []*corev1.Pod, charge func(*corev1.Pod) quota.Charge) map[t
 func (l NodeList) Write(w io.Writer, style output.Style) error {
 	grid := output.Grid{Columns: []output.Column{{Header: "NODE", Shrinks: true}, {Header: "CARD", Shrinks: true}, {Header: "TOTAL", Right: true},
 		{Header: "USED", Right: true}, {Header: "FREE", Right: true}, {Header: "USAGE"}, {Header: "STATE"}}}
+	isShared := slices.ContainsFunc(l.Items, func(item Node) bool { return item.Sharing != "" })
+	if isShared {
+		grid.Columns = append(grid.Columns, output.Column{Header: "SHARING"})
+	}
 	if style.Wide {
 		grid.Columns = append(grid.Columns, output.Column{Header: "RESOURCE"})
 	}
@@ -129,6 +137,9 @@ func (l NodeList) Write(w io.Writer, style output.Style) error {
 		}
 		if state != "Ready" {
 			row[6] = output.Colored(state, output.Yellow)
+		}
+		if isShared {
+			row = append(row, output.Text(item.Sharing))
 		}
 		if style.Wide {
 			row = append(row, output.Text(item.Resource))

@@ -1,7 +1,11 @@
 package cardquota
 
 import (
+	"context"
 	"maps"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
@@ -14,6 +18,21 @@ func (u *UsageCollector) InventoryCount() *cardinventory.Count {
 	u.mu.RLock()
 	defer u.mu.RUnlock()
 	return u.inventoryCount
+}
+
+// maxAnomaliesWait bounds how long the first count waits for the CardInventory.
+const maxAnomaliesWait = 10 * time.Second
+
+// readAnomalies returns the anomalies that an earlier process wrote. Without a CardInventory, or its CRD,
+// there are none.
+func (u *UsageCollector) readAnomalies(ctx context.Context) []v1alpha1.InventoryAnomaly {
+	ctx, cancel := context.WithTimeout(ctx, maxAnomaliesWait)
+	defer cancel()
+	inventory := &v1alpha1.CardInventory{}
+	if err := u.cache.Get(ctx, client.ObjectKey{Name: v1alpha1.InventoryName}, inventory); err != nil {
+		return nil
+	}
+	return inventory.Status.Anomalies
 }
 
 // OnCount registers a function that is called after each count. It must be called before Start;

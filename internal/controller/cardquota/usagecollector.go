@@ -84,6 +84,7 @@ type UsageCollector struct {
 	lastCharges map[types.UID]quota.Charge
 	facts       cardquota.PodFacts
 	provenance  enforcement.FirstProvenance
+	models      cardinventory.ModelChanges
 	nextEnd     time.Time // of a terminating pod, for which a count is due
 
 	mu              sync.RWMutex
@@ -181,6 +182,7 @@ func (u *UsageCollector) Start(ctx context.Context) error {
 		return err
 	}
 
+	u.models.Restore(u.readAnomalies(ctx))
 	u.markDirty()
 	for {
 		select {
@@ -334,6 +336,7 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 	sameUnnamed := slices.EqualFunc(u.unnamed, unnamed, card.UnnamedCards.Equal)
 	subtrees, inventoryCount := tree.SumUsage(queues), cardinventory.NewCount(cardinventory.CountInput{
 		Pods: pods, Charges: u.lastCharges, Usage: queues, Owners: owners, ServiceTypes: types, Quotas: quotas, Queues: queueObjects, Tree: tree, Totals: totals,
+		Changed: u.models.Update(pods, u.lastCharges, inventory),
 	})
 	payers, held := bills{owners, types}, u.facts.HeldPods()
 	inUse := payers.cardsInUse(held)

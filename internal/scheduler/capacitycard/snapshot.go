@@ -259,7 +259,7 @@ func (p *plugin) hasSameCharge(state *podState) bool {
 		return false
 	}
 	if len(charged) == 1 {
-		if name, ok := p.inventory.CardOnNode(state.chargedNode, request.Resource); !ok || name != charged[0].Name || request.Count != charged[0].Count {
+		if name, ok := p.inventory.CardHeldOnNode(state.chargedNode, request.Resource); !ok || name != charged[0].Name || request.Count != charged[0].Count {
 			return false
 		}
 	}

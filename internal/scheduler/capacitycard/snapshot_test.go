@@ -122,6 +122,20 @@ func TestNodeWithoutLabelKeepsTheCharges(t *testing.T) {
 	}
 }
 
+// TestSharesWithoutALabelKeepTheCharges: new pods get none of them, also after a restart.
+func TestSharesWithoutALabelKeepTheCharges(t *testing.T) {
+	s := oneJob(t).enqueueAndAllocate()
+	node := session.Node("a", "A", 80)
+	node.Labels["nvidia.com/gpu.count"] = "8"
+	s.Ssn.Nodes["a"].Node = node
+	for _, when := range []string{"after the change", "after a restart"} {
+		s.p.buildSnapshot()
+		check.Equal(t, when+": cards in use", 2, s.usedCards("q", "A"))
+		check.Says(t, s.p.predicate(s.Task("j-0"), s.Ssn.Nodes["a"]), "no named card")
+		s.p.cache = NewCache()
+	}
+}
+
 func TestEventsChangeTheLedgerExactlyOnce(t *testing.T) {
 	s := oneJob(t).enqueueAndAllocate()
 	task := s.Task("j-0").Clone() // Volcano replays clones

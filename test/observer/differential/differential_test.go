@@ -55,18 +55,26 @@ func TestNodesAgree(t *testing.T) {
 			for _, held := range product.Cards {
 				offers[held.Resource] = rule.Offer{Card: string(held.Name), Count: int64(held.Count)}
 			}
-			unnamed := map[corev1.ResourceName]bool{}
+			unnamed, withheld, hasMore := map[corev1.ResourceName]bool{}, map[card.NodeCard]bool{}, false
 			for _, name := range product.Unnamed {
 				unnamed[name] = true
 			}
 			for name, offer := range ours.Cards {
 				equal(t, "unnamed "+string(name), unnamed[name], offer.Card == "")
 				if offer.Card != "" {
-					equal(t, string(name), offers[name], offer)
+					equal(t, string(name), offers[name], rule.Offer{Card: offer.Card, Count: offer.Count})
 				}
+				if offer.Oversold != "" {
+					withheld[card.NodeCard{Name: card.Name(offer.Oversold), Resource: name, Count: card.Count(offer.Count)}] = true
+				}
+				hasMore = hasMore || offer.IsMore
 			}
+			for _, held := range product.Withheld {
+				equal(t, "withheld "+string(held.Resource), true, withheld[held])
+			}
+			equal(t, "withheld cards", len(product.Withheld), len(withheld))
 			equal(t, "card resources", len(offers)+len(unnamed), len(ours.Cards))
-			equal(t, "anomaly", len(product.Anomalies) > 0, len(unnamed) > 0 || len(product.Anomalies) > 0 && product.Model == "")
+			equal(t, "anomaly", len(product.Anomalies) > 0, len(unnamed) > 0 || hasMore || len(product.Anomalies) > 0 && product.Model == "")
 			node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse},
 				{Type: oneOf(t, "condition", corev1.NodeReady, corev1.NodeDiskPressure), Status: oneOf(t, "status", corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown)}}
 			equal(t, "ready", workload.NodeReady(node), rule.IsReady(node))

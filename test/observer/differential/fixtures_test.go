@@ -103,8 +103,13 @@ func drawNode(t *rapid.T, name string) *corev1.Node {
 		product(kind)
 	}
 	if rapid.Bool().Draw(t, "of slices") {
-		label("nvidia.com/mig-1g.18gb.product", "H200-MIG-1g.18gb")
+		label("nvidia.com/mig-1g.18gb.product", oneOf(t, "product of slices", "H200-MIG-1g.18gb", "H200-MIG-1g.18gb-SHARED"))
 		label("nvidia.com/mig-1g.18gb.memory", "18000")
+		label("nvidia.com/mig-1g.18gb.replicas", oneOf(t, "replicas of slices", "0", "1", "4", "x"))
+		label("nvidia.com/mig-1g.18gb.count", oneOf(t, "count of slices", "", "1", "2", "7"))
+	}
+	if rapid.Bool().Draw(t, "counted") {
+		label(kind+".count", oneOf(t, "count", "0", "1", "2", "4", "5", "7", "8", "-1", "x"))
 	}
 	if replicas := oneOf(t, "replicas", "2", "4", "2", "", "0", "10000", "x", "02"); replicas != "" {
 		label(kind+".replicas", replicas)

@@ -20,7 +20,7 @@ type Anomaly struct {
 
 // vendorCards are resources of known device plugins. The observer knows few of them, and those of
 // the tests.
-var vendorCards = []corev1.ResourceName{"nvidia.com/gpu", "nvidia.com/gpu.shared", "amd.com/gpu", "hygon.com/dcu", "huawei.com/Ascend910", "gpu.intel.com/i915"}
+var vendorCards = []corev1.ResourceName{"nvidia.com/gpu", "nvidia.com/gpu.shared", "amd.com/gpu", "hygon.com/dcu", "huawei.com/Ascend910", "huawei.com/Ascend310", "huawei.com/npu", "gpu.intel.com/i915"}
 
 // IsVendorCard reports whether a resource is a card of a device plugin that the observer knows.
 func IsVendorCard(resource corev1.ResourceName) bool {
@@ -47,11 +47,16 @@ func AnomaliesOf(node *corev1.Node, mappings []Mapping, wasCard func(corev1.Reso
 	for _, resource := range slices.Sorted(maps.Keys(node.Status.Allocatable)) {
 		offer, isCard := offers[resource]
 		capacity := countOf(node.Status.Capacity[resource])
+		if offer.IsMore {
+			found = append(found, Anomaly{v1alpha1.AnomalyMoreThanLabelled, string(resource), offer.Count})
+		}
 		switch {
+		case offer.Oversold != "":
 		case isCard && offer.Card == "":
 			if a := w.reasonFor(resource); !slices.Contains(found, a) {
 				found = append(found, a)
 			}
+		case isCard && offer.Count == 0 && offersOtherCards(node, offers, resource):
 		case isCard && capacity > offer.Count:
 			found = append(found, Anomaly{v1alpha1.AnomalyCardsUnhealthy, offer.Card, capacity - offer.Count})
 		case isCard && offer.Count == 0 && !hasCardsOfVendor(node, offers, resource):
@@ -64,6 +69,18 @@ func AnomaliesOf(node *corev1.Node, mappings []Mapping, wasCard func(corev1.Reso
 		}
 	}
 	return found
+}
+
+// offersOtherCards reports whether pods can get cards of a vendor by another resource.
+func offersOtherCards(node *corev1.Node, offers map[corev1.ResourceName]Offer, resource corev1.ResourceName) bool {
+	domain, _, _ := strings.Cut(string(resource), "/")
+	for other, quantity := range node.Status.Allocatable {
+		_, isCard := offers[other]
+		if other != resource && strings.HasPrefix(string(other), domain+"/") && (isCard || IsVendorCard(other)) && countOf(quantity) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // hasCardsOfVendor reports whether a node states a number of cards under any name of a vendor, so that

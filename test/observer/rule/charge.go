@@ -120,7 +120,7 @@ func unrecognisedCards(pod *corev1.Pod, inv *Inventory) map[corev1.ResourceName]
 // if it names none or is gone, the card charged last; else every possible card, so that
 // uncertainty withholds cards.
 func cardsOn(node string, resource corev1.ResourceName, ask Request, inv *Inventory, last *Charge) []string {
-	if card := inv.CardOn(node, resource); card != "" {
+	if card := inv.HeldOn(node, resource); card != "" {
 		return []string{card}
 	}
 	if last != nil {

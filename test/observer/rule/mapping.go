@@ -103,6 +103,9 @@ func (m Mapping) cardOf(labels map[string]string) (string, bool) {
 	card := model
 	if profile, isSlice := strings.CutPrefix(string(m.Resource), migPrefix); isSlice {
 		card = model + "/mig-" + profile + "-mixed"
+		if strings.HasSuffix(labels[string(m.Resource)+".product"], "-SHARED") && !strings.HasSuffix(model, "-SHARED") {
+			card += "-SHARED"
+		}
 	}
 	if base, isShare := strings.CutSuffix(string(m.Resource), ".shared"); isShare {
 		memory, err1 := strconv.ParseInt(labels[m.MemoryLabel], 10, 64)

@@ -1,6 +1,7 @@
 package rule
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -22,9 +23,14 @@ type Node struct {
 
 // Offer is what a node has of one card resource.
 type Offer struct {
-	// Card is "" when the labels of the node do not name the card.
+	// Card is "" when the labels of the node do not name the card, or say that the node has far fewer.
 	Card  string
 	Count int64
+	// IsMore reports whether that is more than the labels of the resource's own name say.
+	IsMore bool
+	// Oversold is the name of a card that the node offers at least twice as often as its labels say. No
+	// new pod gets it, and pods that hold it are charged by this name.
+	Oversold string
 }
 
 // NVIDIA's device plugin offers cards under these names on every node.
@@ -44,7 +50,11 @@ func ReadNode(node *corev1.Node) Node {
 	}
 	for name, quantity := range node.Status.Allocatable {
 		if isCard(string(name), types, node) {
-			out.Cards[name] = Offer{Card: nameOf(string(name), types, out.Model, node), Count: countOf(quantity)}
+			offer := Offer{Card: nameOf(string(name), types, out.Model, node), Count: countOf(quantity)}
+			if offer.Card != "" {
+				offer = checkNumber(name, offer, types[0], node)
+			}
+			out.Cards[name] = offer
 		}
 	}
 	return out
@@ -109,6 +119,9 @@ func nameOf(name string, types []string, model string, node *corev1.Node) string
 		return ""
 	case isSlice:
 		card = model + "/mig-" + profile + "-mixed"
+		if isSharedSlice(name, node) {
+			card += "-SHARED"
+		}
 	case name == types[0]+".shared":
 		memory, err1 := strconv.ParseInt(node.Labels[types[0]+".memory"], 10, 64)
 		replicas, err2 := strconv.ParseInt(node.Labels[types[0]+".replicas"], 10, 64)
@@ -123,6 +136,31 @@ func nameOf(name string, types []string, model string, node *corev1.Node) string
 		return ""
 	}
 	return card
+}
+
+// isSharedSlice reports whether the labels of a MIG profile say that its resource has shares of slices.
+func isSharedSlice(resource string, node *corev1.Node) bool {
+	replicas, err := strconv.Atoi(node.Labels[resource+".replicas"])
+	_, isRenamed := node.Status.Allocatable[corev1.ResourceName(resource+".shared")]
+	return strings.HasSuffix(node.Labels[resource+".product"], "-SHARED") || err == nil && replicas > 1 && !isRenamed
+}
+
+// checkNumber compares the number of a card with the labels .count and .replicas of its resource's own
+// name. Without the first one nothing is known.
+func checkNumber(resource corev1.ResourceName, offer Offer, domainAndType string, node *corev1.Node) Offer {
+	t := strings.TrimSuffix(string(resource), ".shared")
+	count, err := strconv.ParseInt(node.Labels[t+".count"], 10, 32)
+	if err != nil || count < 0 || t != domainAndType && !strings.HasPrefix(t, migPrefix) {
+		return offer
+	}
+	replicas, err := strconv.ParseInt(node.Labels[t+".replicas"], 10, 32)
+	if err != nil || replicas < 1 {
+		replicas = 1
+	}
+	if offer.IsMore = offer.Count > count*replicas; offer.IsMore && offer.Count >= 2*count*replicas {
+		offer.Card, offer.Oversold = "", offer.Card
+	}
+	return offer
 }
 
 // offersOther reports whether a node offers another resource of a vendor's domain that may be a card.
@@ -199,6 +237,12 @@ func (inv *Inventory) Node(name string) (Node, bool) {
 
 // IsCard reports whether a resource is a card.
 func (inv *Inventory) IsCard(resource corev1.ResourceName) bool { return inv.known[resource] }
+
+// HeldOn returns the card that pods on a node hold by a resource, also one that new pods do not get.
+func (inv *Inventory) HeldOn(node string, resource corev1.ResourceName) string {
+	offer := inv.nodes[node].Cards[resource]
+	return cmp.Or(offer.Card, offer.Oversold)
+}
 
 // CardOn returns the card that a resource is on a node, or "" when the node does not name it.
 func (inv *Inventory) CardOn(node string, resource corev1.ResourceName) string {

@@ -28,7 +28,7 @@ const (
 
 // cardName is the pattern of spec.cards[].name in docs/api.md: a model, a MIG
 // slice of it, or an MPS share of it.
-var cardName = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?(/(mig-[a-z0-9][-a-z0-9_.]{0,40}-mixed|mps-[0-9]{1,6}g\*1/[1-9][0-9]{0,3}))?$`)
+var cardName = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?(/(mig-[a-z0-9][-a-z0-9_.]{0,40}-mixed(-SHARED)?|mps-[0-9]{1,6}g\*1/[1-9][0-9]{0,3}))?$`)
 
 // IsCardName reports whether a text is a card name.
 func IsCardName(text string) bool {

@@ -1,0 +1,45 @@
+package card
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// DescribeMissingLabels says that the labels of a node do not name the card of a resource. It names the
+// label that lacks beside the model: feature discovery writes no memory for cards that share the memory of
+// their node.
+func DescribeMissingLabels(labels map[string]string, resource corev1.ResourceName) string {
+	vendor, _, _ := strings.Cut(string(resource), "/")
+	if base, found := typeWithoutMemory(labels, resource); found {
+		return fmt.Sprintf("no label %s%s beside %s%s=%s", base, memorySuffix, base, productSuffix, labels[base+productSuffix])
+	}
+	return fmt.Sprintf("no label %s/<type>.product with %[1]s/<type>.memory", vendor)
+}
+
+// typeWithoutMemory returns the card type P/T of a resource whose label names a model without P/T.memory.
+// A vendor other than NVIDIA may name its resource differently.
+func typeWithoutMemory(labels map[string]string, resource corev1.ResourceName) (string, bool) {
+	isIncomplete := func(base string) bool {
+		_, hasMemory := labels[base+memorySuffix]
+		return labels[base+productSuffix] != "" && !hasMemory
+	}
+	vendor, _, _ := strings.Cut(string(resource), "/")
+	base := strings.TrimSuffix(string(resource), sharedSuffix)
+	if strings.HasPrefix(base, migPrefix) {
+		base = migVendor + "/gpu"
+	}
+	if isIncomplete(base) || vendor == migVendor {
+		return base, isIncomplete(base)
+	}
+
+	first := ""
+	for key := range labels {
+		other, isModel := strings.CutSuffix(key, productSuffix)
+		if isModel && strings.HasPrefix(key, vendor+"/") && isIncomplete(other) && (first == "" || other < first) {
+			first = other
+		}
+	}
+	return first, first != ""
+}

@@ -1,0 +1,116 @@
+package card
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// sharedProduct is what GPU feature discovery appends to a product whose cards or slices are shared
+// under their own resource.
+const sharedProduct = "-SHARED"
+
+// The suffixes of labels that say how many cards a node has, and how they are shared.
+const (
+	countSuffix    = ".count"
+	strategySuffix = ".sharing-strategy"
+)
+
+// sliceSuffix returns what follows the model in the name of a MIG slice, or of a share of one.
+func sliceSuffix(resource corev1.ResourceName, isShared bool) string {
+	suffix := "/mig-" + strings.TrimPrefix(string(resource), migPrefix) + "-mixed"
+	if isShared {
+		suffix += sharedProduct
+	}
+	return suffix
+}
+
+// hasSharedProduct reports whether the product of a resource is that of shares.
+func hasSharedProduct(labels map[string]string, resource corev1.ResourceName) bool {
+	return strings.HasSuffix(labels[string(resource)+productSuffix], sharedProduct)
+}
+
+// sharesSlices reports whether a resource of MIG slices stands for shares of them. Either its product
+// says so, or its number of replicas while no other resource has the shares.
+func (r *nodeRecognition) sharesSlices(resource corev1.ResourceName) bool {
+	if hasSharedProduct(r.node.Labels, resource) {
+		return true
+	}
+	shares := resource + sharedSuffix
+	_, isRenamed := r.node.Status.Allocatable[shares]
+	return labelledReplicas(r.node.Labels, string(resource)) > 1 && !isRenamed && !slices.Contains(r.mapped, shares)
+}
+
+// labelledNumber is how many cards or shares the labels of a type say that a node has.
+type labelledNumber struct {
+	base            string
+	count, replicas Count
+	number          Count
+}
+
+// numberInLabels returns how many cards of a resource the labels of its very name say, false without
+// a label for their count. Resources with another name than their labels have no such number.
+func (r *nodeRecognition) numberInLabels(resource corev1.ResourceName) (labelledNumber, bool) {
+	base := strings.TrimSuffix(string(resource), sharedSuffix)
+	if base != r.product.vendor+"/"+r.product.kind && !strings.HasPrefix(base, migPrefix) {
+		return labelledNumber{}, false
+	}
+	count, err := strconv.ParseUint(r.node.Labels[base+countSuffix], 10, 31)
+	if err != nil {
+		return labelledNumber{}, false
+	}
+	n := labelledNumber{base: base, count: Count(count), replicas: labelledReplicas(r.node.Labels, base)}
+	n.number = n.count * n.replicas
+	return n, true
+}
+
+// labelledReplicas returns how many shares of each card the labels of a type say. Without sharing
+// feature discovery writes 1, or 0 on nodes with MIG slices.
+func labelledReplicas(labels map[string]string, base string) Count {
+	replicas, err := strconv.ParseUint(labels[base+replicasSuffix], 10, 31)
+	if err != nil || replicas == 0 {
+		return 1
+	}
+	return Count(replicas)
+}
+
+// describe says that a node offers more cards than the labels say.
+func (n labelledNumber) describe(offered NodeCard) string {
+	if n.replicas == 1 {
+		return fmt.Sprintf("offers %d %s, more than label %s%s=%d says", offered.Count, offered.Resource, n.base, countSuffix, n.count)
+	}
+	return fmt.Sprintf("offers %d %s, more than the %d of labels %s%s=%d and %s%s=%d", offered.Count, offered.Resource, n.number,
+		n.base, countSuffix, n.count, n.base, replicasSuffix, n.replicas)
+}
+
+// sharingStrategies returns how the cards of a node are shared, nil if none is.
+func sharingStrategies(node *corev1.Node, cards []NodeCard) map[corev1.ResourceName]string {
+	var strategies map[corev1.ResourceName]string
+	for _, offered := range cards {
+		strategy := SharingStrategy(node, offered)
+		if strategy == "" {
+			continue
+		}
+		if strategies == nil {
+			strategies = map[corev1.ResourceName]string{}
+		}
+		strategies[offered.Resource] = strategy
+	}
+	return strategies
+}
+
+// SharingStrategy returns how the cards of a resource of a node are shared, "time-slicing" or "mps" by
+// GPU feature discovery. It is "" for cards that are not shared. The names of shares do not say it.
+func SharingStrategy(node *corev1.Node, offered NodeCard) string {
+	base, isShare := strings.CutSuffix(string(offered.Resource), sharedSuffix)
+	if !isShare && !strings.HasSuffix(string(offered.Name), sharedProduct) {
+		return ""
+	}
+	if strategy := node.Labels[base+strategySuffix]; strategy != "none" {
+		return strategy
+	}
+	return ""
+}

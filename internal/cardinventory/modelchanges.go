@@ -1,0 +1,153 @@
+package cardinventory
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
+)
+
+// ModelChanges keeps which running pods hold cards whose name has changed since they were first counted,
+// because a label of their node changed. New names by another spec.cards are no such change: an
+// administrator wrote them. The zero value knows no pod. It is not safe for concurrent use.
+type ModelChanges struct {
+	pods      map[types.UID]*heldName
+	inventory *card.Inventory
+	count     uint64
+	// restored are the anomalies that an earlier process wrote, nil once the pods were counted.
+	restored []v1alpha1.InventoryAnomaly
+}
+
+// heldName is what one pod holds.
+type heldName struct {
+	resource corev1.ResourceName
+	// first is the name when the pod was first counted, now is the last one. between are the others.
+	first, now card.Name
+	between    []card.Name
+	isChanged  bool
+	// count is the last count in which the pod was running.
+	count uint64
+}
+
+// Restore takes the changes from the anomalies that an earlier process wrote. All pods that hold the
+// resource on these nodes at the first count are taken for those that held it at the change.
+func (m *ModelChanges) Restore(anomalies []v1alpha1.InventoryAnomaly) {
+	m.restored = slices.DeleteFunc(slices.Clone(anomalies), func(a v1alpha1.InventoryAnomaly) bool { return a.Reason != v1alpha1.AnomalyModelChanged })
+}
+
+// Update compares the charges of pods with those of the count before, and returns the pods that hold
+// cards of which the name has changed.
+func (m *ModelChanges) Update(pods []*corev1.Pod, charges map[types.UID]quota.Charge, inventory *card.Inventory) []ChangedModel {
+	if m.pods == nil {
+		m.pods = map[types.UID]*heldName{}
+	}
+	isRemapped := m.inventory != nil && !m.inventory.Mappings().Equal(inventory.Mappings())
+	isSame := m.inventory == inventory
+	m.inventory = inventory
+	m.count++
+
+	var changed []ChangedModel
+	for _, pod := range pods {
+		charge, isCharged := charges[pod.UID]
+		if !isCharged || len(charge.Cards) == 0 {
+			continue
+		}
+		held := m.pods[pod.UID]
+		if held == nil || !isSame {
+			held = m.observe(pod, charge, isRemapped)
+		}
+		if held == nil {
+			continue
+		}
+		if held.count = m.count; held.isChanged {
+			changed = append(changed, newChangedModel(pod, held, charge.Cards[0].Count))
+		}
+	}
+	maps.DeleteFunc(m.pods, func(_ types.UID, held *heldName) bool { return held.count != m.count })
+	m.restored = nil
+	return changed
+}
+
+// observe notes the name of the cards of a pod. It returns nil for a pod of which nothing is known: its
+// node does not name the card.
+func (m *ModelChanges) observe(pod *corev1.Pod, charge quota.Charge, isRemapped bool) *heldName {
+	held := m.pods[pod.UID]
+	resource, isNamed := resourceOnNode(m.inventory, pod.Spec.NodeName, charge)
+	switch {
+	case !isNamed:
+		return held // the labels are gone, and may come back
+	case held == nil || isRemapped && !held.isChanged:
+		name := charge.Cards[0].Name
+		held = &heldName{resource: resource, first: name, now: name}
+		m.pods[pod.UID] = held
+		m.restoreChange(pod.Spec.NodeName, held)
+	case charge.Cards[0].Name != held.now:
+		if held.now != held.first && !slices.Contains(held.between, held.now) {
+			held.between = append(held.between, held.now)
+		}
+		held.now, held.isChanged = charge.Cards[0].Name, true
+	}
+	return held
+}
+
+// restoreChange takes the first name of a pod from the anomalies of an earlier process.
+func (m *ModelChanges) restoreChange(node string, held *heldName) {
+	for _, anomaly := range m.restored {
+		if string(held.resource) == anomaly.Resource && slices.Contains(anomaly.Nodes, node) {
+			held.first, held.isChanged = card.Name(anomaly.Card), true
+			return
+		}
+	}
+}
+
+// resourceOnNode returns the resource by which a node offers the charged card, false if the charge or
+// the node leaves open which card it is.
+func resourceOnNode(inventory *card.Inventory, node string, charge quota.Charge) (corev1.ResourceName, bool) {
+	if len(charge.Cards) != 1 {
+		return "", false
+	}
+	known, _ := inventory.Node(node)
+	for _, cards := range [][]card.NodeCard{known.Cards, known.Withheld} {
+		for _, offered := range cards {
+			if offered.Name == charge.Cards[0].Name {
+				return offered.Resource, true
+			}
+		}
+	}
+	return "", false
+}
+
+// ChangedModel is a pod that holds cards of which the name has changed.
+type ChangedModel struct {
+	pod, node string
+	resource  corev1.ResourceName
+	first     card.Name
+	// change says how the name has changed.
+	change string
+	count  card.Count
+}
+
+func newChangedModel(pod *corev1.Pod, held *heldName, count card.Count) ChangedModel {
+	change := fmt.Sprintf("started as %s and count as %s now", held.first, held.now)
+	if held.now == held.first {
+		between := "another card"
+		if len(held.between) > 0 {
+			between = card.Join(held.between, ", ")
+		}
+		change = fmt.Sprintf("count as %s, and counted as %s in between", held.now, between)
+	}
+	return ChangedModel{pod.Namespace + "/" + pod.Name, pod.Spec.NodeName, held.resource, held.first, change, count}
+}
+
+// addChangedModel adds the cards of a pod of which the name has changed.
+func (l anomalyList) addChangedModel(changed ChangedModel) {
+	key := anomalyKey{reason: v1alpha1.AnomalyModelChanged, resource: changed.resource, card: changed.first, text: changed.change}
+	sum := l.add(key, changed.node, changed.count)
+	sum.pods = append(sum.pods, changed.pod)
+}
