@@ -66,12 +66,12 @@ type CardInventoryStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=2147483647
 	AnomaliesTotal int32 `json:"anomaliesTotal"`
-	// anomalies are what is wrong with nodes, with the use of their cards and with its bills, at most 32.
+	// anomalies are what is wrong with nodes, with the use of their cards and with its bills, at most 64.
 	// Those of cards that no quota limits come first, then those of bills, then the others, by reason and
 	// name.
 	// +optional
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:MaxItems=64
 	Anomalies []InventoryAnomaly `json:"anomalies,omitempty"`
 }
 

@@ -9,10 +9,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// UnnamedCards are cards that nodes offer and that no label names yet. Any name may become theirs.
+// UnnamedCards are cards that nodes offer and that new pods do not get: no label names them yet, and any
+// name may become theirs, or their nodes withhold them.
 type UnnamedCards struct {
 	Resource corev1.ResourceName
-	// Message says which labels the nodes lack.
+	// Card is the name of withheld cards, "" for cards that no label names yet.
+	Card Name
+	// Message says what is wrong with the labels of the nodes.
 	Message string
 	// Nodes are sorted by name.
 	Nodes []string
@@ -20,16 +23,21 @@ type UnnamedCards struct {
 
 // Equal reports whether two are equal.
 func (u UnnamedCards) Equal(other UnnamedCards) bool {
-	return u.Resource == other.Resource && u.Message == other.Message && slices.Equal(u.Nodes, other.Nodes)
+	return u.Resource == other.Resource && u.Card == other.Card && u.Message == other.Message && slices.Equal(u.Nodes, other.Nodes)
 }
 
-// UnnamedCards returns the cards that no label names yet, sorted by resource. The caller must not change
-// the list.
+// UnnamedCards returns the cards that no label names yet or that nodes withhold, sorted by resource. The
+// caller must not change the list.
 func (i *Inventory) UnnamedCards() []UnnamedCards { return i.unnamed }
 
-// UnnamedCardsFor returns those of a resource, all for "".
+// UnnamedCardsFor returns those of a resource that no label names yet, all for "".
 func (i *Inventory) UnnamedCardsFor(resource corev1.ResourceName) []UnnamedCards {
-	return slices.DeleteFunc(slices.Clone(i.unnamed), func(u UnnamedCards) bool { return resource != "" && u.Resource != resource })
+	return slices.DeleteFunc(slices.Clone(i.unnamed), func(u UnnamedCards) bool { return u.Card != "" || resource != "" && u.Resource != resource })
+}
+
+// WithheldCards returns those of a name that nodes withhold.
+func (i *Inventory) WithheldCards(name Name) []UnnamedCards {
+	return slices.DeleteFunc(slices.Clone(i.unnamed), func(u UnnamedCards) bool { return u.Card != name })
 }
 
 // otherResources returns the extended resources that a node offers and that are none of its cards, sorted.
@@ -61,11 +69,13 @@ func (i *Inventory) keepCards(others map[string][]Anomaly) map[string][]Anomaly 
 // unnamedList groups nodes by resource and message.
 type unnamedList struct{ cards []UnnamedCards }
 
-func (l *unnamedList) add(resource corev1.ResourceName, message, node string) {
-	at := slices.IndexFunc(l.cards, func(u UnnamedCards) bool { return u.Resource == resource && u.Message == message })
+func (l *unnamedList) add(of Anomaly, name Name, node string) {
+	at := slices.IndexFunc(l.cards, func(u UnnamedCards) bool {
+		return u.Resource == of.Resource && u.Card == name && u.Message == of.Message
+	})
 	if at < 0 {
 		at = len(l.cards)
-		l.cards = append(l.cards, UnnamedCards{Resource: resource, Message: message})
+		l.cards = append(l.cards, UnnamedCards{Resource: of.Resource, Card: name, Message: of.Message})
 	}
 	l.cards[at].Nodes = append(l.cards[at].Nodes, node)
 }
@@ -77,13 +87,18 @@ func listUnnamedCards(nodes map[string]Node, others map[string][]Anomaly) []Unna
 	for name, node := range nodes {
 		for _, anomaly := range node.Anomalies {
 			if anomaly.Reason == NoModelLabel && anomaly.Resource != "" {
-				list.add(anomaly.Resource, anomaly.Message, name)
+				list.add(anomaly, "", name)
+			}
+			for _, held := range node.Withheld {
+				if anomaly.Reason == MoreThanLabelled && anomaly.Resource == held.Resource {
+					list.add(anomaly, held.Name, name)
+				}
 			}
 		}
 	}
 	for name, resources := range others {
 		for _, other := range resources {
-			list.add(other.Resource, other.Message, name)
+			list.add(other, "", name)
 		}
 	}
 

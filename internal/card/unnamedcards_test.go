@@ -38,3 +38,14 @@ func TestUnnamedCards(t *testing.T) {
 	tracker.Update(node("npu-1", named, npu, "8"))
 	check.Equal(t, "once it is named", 0, len(tracker.Inventory().UnnamedCardsFor(npu)))
 }
+
+// TestWithheldCards: their name is right, and no new pod gets them.
+func TestWithheldCards(t *testing.T) {
+	inv := inventory(map[string]string{"b": h800 + "nvidia.com/gpu.count=8 nvidia.com/gpu:80", "a": h800 + "nvidia.com/gpu.count=8 nvidia.com/gpu:80", "more": h200 + "nvidia.com/gpu.count=8 nvidia.com/gpu:9"})
+	withheld := inv.WithheldCards("NVIDIA-H800")
+	check.Must(t, len(withheld) == 1, "withheld are %+v", withheld)
+	check.Equal(t, "nodes", []string{"a", "b"}, withheld[0].Nodes)
+	check.Contains(t, "message", withheld[0].Message, "offers 80 nvidia.com/gpu, more than label")
+	check.Equal(t, "cards that pods get", 0, len(inv.WithheldCards("NVIDIA-H200")))
+	check.Equal(t, "cards that no label names", 0, len(inv.UnnamedCardsFor("")))
+}

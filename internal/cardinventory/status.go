@@ -19,7 +19,7 @@ const (
 	MaxResources    = 16
 	MaxSharing      = 16
 	MaxServiceTypes = 34
-	MaxAnomalies    = 32
+	MaxAnomalies    = 64
 	MaxAnomalyNodes = 20
 )
 

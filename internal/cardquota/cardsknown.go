@@ -51,9 +51,14 @@ func UnknownCards(quota *v1alpha1.CardQuota, physical map[card.Name]card.Count) 
 // what nodes have. Cards that no label names yet may be the unknown ones.
 func describeUnknown(unknown, known []card.Name, unnamed []card.UnnamedCards) string {
 	var parts []string
-	isListed := false
+	isListed, isUnexplained := false, false
 	for _, name := range unknown[:min(len(unknown), maxUnknownCards)] {
 		part := fmt.Sprintf("no node has %s", name)
+		if withheld := slices.IndexFunc(unnamed, func(u card.UnnamedCards) bool { return u.Card == name }); withheld >= 0 {
+			parts = append(parts, fmt.Sprintf("no new pod gets %s: %s", name, describeNodes(unnamed[withheld])))
+			continue
+		}
+		isUnexplained = true
 		if near, found := card.Nearest(name, known); found {
 			part += fmt.Sprintf("; did you mean %s?", near)
 		} else {
@@ -65,10 +70,11 @@ func describeUnknown(unknown, known []card.Name, unnamed []card.UnnamedCards) st
 	if more := len(unknown) - maxUnknownCards; more > 0 {
 		text += fmt.Sprintf(", and %d more cards", more)
 	}
+	unnamed = slices.DeleteFunc(slices.Clone(unnamed), func(u card.UnnamedCards) bool { return u.Card != "" })
 	if isListed && (len(known) > 0 || len(unnamed) == 0) {
 		text += "; " + listKnown(known)
 	}
-	if len(unnamed) > 0 {
+	if len(unnamed) > 0 && isUnexplained {
 		text += "; or it is not named yet: " + DescribeUnnamed(unnamed)
 	}
 	return text
@@ -79,16 +85,20 @@ const maxUnnamedNodes = 3
 
 // DescribeUnnamed says which nodes offer cards that no label names yet, and what to do.
 func DescribeUnnamed(unnamed []card.UnnamedCards) string {
-	first := unnamed[0]
-	kind := "node"
-	if len(first.Nodes) > 1 {
-		kind = "nodes"
-	}
-	text := fmt.Sprintf("%s %s: %s; wait for the discovery of the vendor, or add the labels", kind, conditions.JoinFirst(first.Nodes, maxUnnamedNodes), first.Message)
+	text := describeNodes(unnamed[0]) + "; wait for the discovery of the vendor, or add the labels"
 	if more := len(unnamed) - 1; more > 0 {
 		text += fmt.Sprintf(" (the CardInventory lists %d more resources)", more)
 	}
 	return text
+}
+
+// describeNodes says what is wrong with the nodes of unnamed cards.
+func describeNodes(unnamed card.UnnamedCards) string {
+	kind := "node"
+	if len(unnamed.Nodes) > 1 {
+		kind = "nodes"
+	}
+	return fmt.Sprintf("%s %s: %s", kind, conditions.JoinFirst(unnamed.Nodes, maxUnnamedNodes), unnamed.Message)
 }
 
 func listKnown(known []card.Name) string {

@@ -69,3 +69,18 @@ func TestACardMayNotBeNamedYet(t *testing.T) {
 	f.Quota, f.Physical, f.Unnamed = builder.CardQuota("team").Card("NVIDIA-H200", 1).Obj(), cards{}, unnamed
 	check.Contains(t, "a fleet without names", conditions.Get(NewStatus(f).Conditions, v1alpha1.ConditionCardsKnown).Message, "no node has NVIDIA-H200; or it is not named yet")
 }
+
+// TestACardMayBeWithheld: the name is right, so nothing else is suggested.
+func TestACardMayBeWithheld(t *testing.T) {
+	unnamed := []card.UnnamedCards{
+		{Resource: "nvidia.com/gpu", Message: "offers nvidia.com/gpu but no label names the card", Nodes: []string{"new-0"}},
+		{Resource: "nvidia.com/gpu", Card: "NVIDIA-A10G", Message: "offers 10 nvidia.com/gpu; no new pod gets one of them", Nodes: []string{"a", "b"}},
+	}
+	f := facts(nil, nil)
+	f.Quota, f.Physical, f.Unnamed = builder.CardQuota("team").Card("NVIDIA-A10G", 1).Obj(), cards{"NVIDIA-A10": 8}, unnamed
+	message := conditions.Get(NewStatus(f).Conditions, v1alpha1.ConditionCardsKnown).Message
+	check.Equal(t, "message", "no new pod gets NVIDIA-A10G: nodes a, b: offers 10 nvidia.com/gpu; no new pod gets one of them", message)
+	f.Quota = builder.CardQuota("team").Card("NVIDIA-A10G", 1).Card("Tesla-T4", 1).Obj()
+	message = conditions.Get(NewStatus(f).Conditions, v1alpha1.ConditionCardsKnown).Message
+	check.Contains(t, "beside an unknown card", message, "no new pod gets NVIDIA-A10G", "no node has Tesla-T4; nodes have NVIDIA-A10; or it is not named yet: node new-0")
+}

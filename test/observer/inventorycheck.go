@@ -17,7 +17,7 @@ const inventoryObject = "cardinventory/" + v1alpha1.InventoryName
 // Bounds of lists in the CardInventory.
 const (
 	maxInventoryCards     = 512
-	maxInventoryAnomalies = 32
+	maxInventoryAnomalies = 64
 	maxAnomalyNodes       = 20
 )
 

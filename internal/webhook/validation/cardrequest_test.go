@@ -100,6 +100,9 @@ func TestTheWarningSuggestsAName(t *testing.T) {
 	unnamed := card.Node{Unnamed: []corev1.ResourceName{gpu}, Anomalies: []card.Anomaly{{Reason: card.NoModelLabel, Resource: gpu, Message: "offers nvidia.com/gpu but no label names it"}}}
 	all := card.NewInventory(map[string]card.Node{"h200": named})
 	withNew := card.NewInventory(map[string]card.Node{"h200": named, "new": unnamed})
+	withheld := card.Node{Model: "NVIDIA-A10G", Unnamed: []corev1.ResourceName{gpu}, Withheld: []card.NodeCard{{Name: "NVIDIA-A10G", Resource: gpu, Count: 10}},
+		Anomalies: []card.Anomaly{{Reason: card.MoreThanLabelled, Resource: gpu, Message: "offers 10 nvidia.com/gpu"}}}
+	withShares := card.NewInventory(map[string]card.Node{"h200": named, "new": unnamed, "shares": withheld})
 	for t, tc := range check.Cases(t, map[string]struct {
 		asked   string
 		known   *card.Inventory
@@ -109,6 +112,7 @@ func TestTheWarningSuggestsAName(t *testing.T) {
 		"not named yet":          {"NVIDIA-B300", withNew, "names card NVIDIA-B300, which no node offers now: nodes offer NVIDIA-H200; or it is not named yet (1 node: offers nvidia.com/gpu but no label names it), then it waits until the labels are there"},
 		"one of both":            {"H200", withNew, "did you mean NVIDIA-H200?; or it is not named yet (1 node"},
 		"nothing is like it":     {"NVIDIA-B300", all, "names card NVIDIA-B300, which no node offers now: nodes offer NVIDIA-H200"},
+		"withheld":               {"NVIDIA-A10G", withShares, "names card NVIDIA-A10G, which no node offers now: 1 node withholds it, such as shares: offers 10 nvidia.com/gpu"},
 		"an alternative is fine": {"NVIDIA-H200|h200", all, "names card h200, which no node offers now: did you mean NVIDIA-H200?"},
 	}) {
 		load, _ := WorkloadOf(requested(notes{name: tc.asked}, amounts{gpu: "1"}, nil))

@@ -158,6 +158,13 @@ func joinSome[S ~string](names []S) string {
 // describeOffer returns which of the cards that nodes offer a name may mean, else which there are, and
 // that cards of the resource without a name may be it. resource is "" for any.
 func describeOffer(name card.Name, resource corev1.ResourceName, inv *card.Inventory) string {
+	if withheld := inv.WithheldCards(name); len(withheld) > 0 {
+		who := "1 node withholds"
+		if n := len(withheld[0].Nodes); n > 1 {
+			who = fmt.Sprintf("%d nodes withhold", n)
+		}
+		return fmt.Sprintf("%s it, such as %s: %s", who, withheld[0].Nodes[0], withheld[0].Message)
+	}
 	text := offeredCards(inv)
 	if near, found := card.Nearest(name, inv.Names()); found {
 		text = fmt.Sprintf("did you mean %s?", near)
