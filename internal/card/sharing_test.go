@@ -87,6 +87,7 @@ func TestMoreCardsThanTheLabelsSay(t *testing.T) {
 		"twice":              {counted + gpu + ":16", nil, want{withheld: []NodeCard{{"NVIDIA-H800", gpu, 16}}, says: "offers 16 nvidia.com/gpu, more than label nvidia.com/gpu.count=8 says; no new pod gets one of them"}},
 		"ten times":          {counted + "nvidia.com/gpu.replicas=1 " + gpu + ":80", nil, want{withheld: []NodeCard{{"NVIDIA-H800", gpu, 80}}, says: "no new pod"}},
 		"beside slices":      {counted + "nvidia.com/gpu.replicas=0 " + gpu + ":80 " + slice + ":7", nil, want{[]NodeCard{{"NVIDIA-H800/mig-1g.10gb-mixed", slice, 7}}, []NodeCard{{"NVIDIA-H800", gpu, 80}}, "no new pod"}},
+		"no replicas":        {counted + "nvidia.com/gpu.replicas=0 " + gpu + ":8", nil, want{cards: []NodeCard{{"NVIDIA-H800", gpu, 8}}}},
 		"none is labelled":   {h800 + "nvidia.com/gpu.count=0 " + gpu + ":1", nil, want{withheld: []NodeCard{{"NVIDIA-H800", gpu, 1}}, says: "more than label nvidia.com/gpu.count=0"}},
 		"announced":          {"nvidia.com/gpu.product=A10-SHARED nvidia.com/gpu.memory=1 nvidia.com/gpu.count=2 nvidia.com/gpu.replicas=4 " + gpu + ":8", nil, want{cards: []NodeCard{{"A10-SHARED", gpu, 8}}}},
 		"many shares":        {"nvidia.com/gpu.product=L4-SHARED nvidia.com/gpu.memory=1 nvidia.com/gpu.count=8 nvidia.com/gpu.replicas=16384 " + gpu + ":131072", nil, want{cards: []NodeCard{{"L4-SHARED", gpu, 131072}}}},
