@@ -56,6 +56,9 @@ const (
 	BlockedQueueNotFound BlockedReason = "QueueNotFound"
 	// BlockedNamespaceNotAllowed: the queue, or one above, is not for this namespace.
 	BlockedNamespaceNotAllowed BlockedReason = "NamespaceNotAllowed"
+	// BlockedPodGroupNotFound: the PodGroup that the pods name does not exist. Volcano makes no other one
+	// for them, so the scheduler never tries them.
+	BlockedPodGroupNotFound BlockedReason = "PodGroupNotFound"
 	// BlockedGangIncomplete: the pods fit, but others of their gang do not, or do not exist yet.
 	BlockedGangIncomplete BlockedReason = "GangIncomplete"
 	// BlockedSchedulerNotReady: the scheduler has just started, or its arguments are invalid.

@@ -157,6 +157,8 @@ func (r *Request) mayUse(name card.Name) bool {
 // counted, by the fleet that the function returns. It calls the function only if it must.
 func ReasonFor(s *Statement, r *Request, fleet func() *Fleet) v1alpha1.BlockedReason {
 	switch {
+	case s.LacksPodGroup:
+		return v1alpha1.BlockedPodGroupNotFound
 	case s.Refusal != nil:
 		return reasonForRefusal(s.Refusal, r, fleet)
 	case s.Node != "" || s.LacksPods:

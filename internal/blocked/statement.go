@@ -39,6 +39,19 @@ type Statement struct {
 	// LacksObject reports whether the pod needs an object that does not exist, such as a
 	// PersistentVolumeClaim, so that the scheduler tried no node.
 	LacksObject bool
+	// LacksPodGroup reports whether the PodGroup of the pod does not exist. The operator states that: the
+	// scheduler does not see such a pod.
+	LacksPodGroup bool
+}
+
+// missingPodGroup is the reason of the refusal for a missing PodGroup.
+const missingPodGroup = "PodGroupNotFound"
+
+// RefusalForMissingPodGroup returns the refusal for a pod whose PodGroup does not exist.
+func RefusalForMissingPodGroup(namespace, name string) *workload.Refusal {
+	return &workload.Refusal{Reason: missingPodGroup, Message: fmt.Sprintf(
+		"PodGroup <%s/%s>, which the pod names in %s, does not exist, so the scheduler never tries the pod: delete the pod, its controller creates another one",
+		namespace, name, v1beta1.KubeGroupNameAnnotationKey)}
 }
 
 // shortageWords say what nodes lack. They have no numbers, because every change rewrites the pods.
@@ -87,7 +100,8 @@ func CompareMessages(a, b string) int {
 
 // IsSilent reports whether the statement does not say why the pod waits.
 func (s *Statement) IsSilent() bool {
-	return s.Refusal == nil && s.Node == "" && !s.LacksPods && !s.AwaitsRelease && !s.RefusedByNodes && !s.LacksObject
+	saysSomething := s.LacksPods || s.AwaitsRelease || s.RefusedByNodes || s.LacksObject || s.LacksPodGroup
+	return s.Refusal == nil && s.Node == "" && !saysSomething
 }
 
 // refusesCard reports whether nodes with a card refuse the pod because the queue cannot get more
@@ -132,8 +146,11 @@ const (
 // A PodGroup, and a pod that was not tried, repeat the reason of another pod of the gang after
 // "Origin reason is".
 func ReadStatement(reason, message string, resource corev1.ResourceName) Statement {
-	if reason == v1beta1.NotEnoughPodsReason || reason == v1beta1.NotEnoughPodsOfTaskReason {
+	switch reason {
+	case v1beta1.NotEnoughPodsReason, v1beta1.NotEnoughPodsOfTaskReason:
 		return Statement{LacksPods: true}
+	case missingPodGroup:
+		return Statement{LacksPodGroup: true}
 	}
 	_, origin, hasOrigin := strings.Cut(message, originWords)
 	if !hasOrigin {
@@ -164,25 +181,35 @@ func readMessage(message string, resource corev1.ResourceName) Statement {
 	return Statement{LacksPods: lacksPods(message)}
 }
 
-// lacksPods reads the pods of a gang by their status: "pod group is not ready, 1 Pending, 2
-// minAvailable; …". Volcano writes nothing else to the pods of a gang that is too small.
+// lacksPods reports whether a gang has too few pods, by their status. Volcano writes nothing else to the
+// pods of such a gang.
 func lacksPods(message string) bool {
+	valid, least := GangCounts(message)
+	return valid < least
+}
+
+// GangCounts reads the pods of a gang by their status: "pod group is not ready, 1 Pending, 2
+// minAvailable; …". It returns how many can still run or have succeeded, and how many there must be, 0 if
+// the message is about something else.
+func GangCounts(message string) (valid, least int) {
 	_, counts, isGang := strings.Cut(message, notReadyWords)
+	if !isGang {
+		return 0, 0
+	}
 	counts, _, _ = strings.Cut(counts, ";")
-	valid, least := 0, 0
 	for part := range strings.SplitSeq(counts, ", ") {
 		number, status, _ := strings.Cut(part, " ")
 		n, err := strconv.Atoi(number)
 		switch {
 		case err != nil:
-			return false
+			return 0, 0
 		case status == "minAvailable":
 			least = n
 		case status != "Failed" && status != "Releasing" && status != "Unknown":
 			valid += n
 		}
 	}
-	return isGang && valid < least
+	return valid, least
 }
 
 // readNodeReasons reads what Volcano says about all nodes: "3 Insufficient cpu, 2 queue <q> has …".

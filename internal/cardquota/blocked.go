@@ -14,10 +14,14 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// podPendingReason returns why a pod is pending: the refusal of its request, its own
-// condition, or the condition of its PodGroup. It returns false for a pod that no scheduler
-// has tried yet.
-func podPendingReason(pod *corev1.Pod, group *v1beta1.PodGroup, refusal *workload.Refusal) (workload.Refusal, bool) {
+// podPendingReason returns why a pod is pending: its PodGroup does not exist, the refusal of its request,
+// its own condition, or the condition of its PodGroup. It returns false for a pod that no scheduler has
+// tried yet.
+func (c *counter) podPendingReason(pod *corev1.Pod, facts *podFacts) (workload.Refusal, bool) {
+	group, refusal := facts.groupOrNil(), facts.request.Denied
+	if facts.group != nil && group == nil && !c.input.LacksPodGroups {
+		return *blocked.RefusalForMissingPodGroup(pod.Namespace, workload.PodGroupName(pod)), true
+	}
 	if refusal != nil {
 		return *refusal, true
 	}

@@ -23,8 +23,10 @@ import (
 type CountInput struct {
 	// Pods include all pods that have not finished.
 	Pods []*corev1.Pod
-	// PodGroups are all PodGroups.
-	PodGroups []*v1beta1.PodGroup
+	// PodGroups are all PodGroups. LacksPodGroups reports that some may be missing here, because the
+	// user may not read them.
+	PodGroups      []*v1beta1.PodGroup
+	LacksPodGroups bool
 	// Inventory holds the cards of each node, Nodes which nodes can use them.
 	Inventory *card.Inventory
 	Nodes     []card.NodeState
@@ -306,7 +308,7 @@ func (c *counter) countPending(t *queueUsage, queue string, pod *corev1.Pod, gro
 	if name, ok := c.displayedCard(queue, request.Names); ok {
 		t.usage.Pending[name] = t.usage.Pending[name].Add(request.Count)
 	}
-	if why, ok := podPendingReason(pod, group, request.Denied); ok {
+	if why, ok := c.podPendingReason(pod, facts); ok {
 		asked := request.Named.String()
 		if request.Named.AllowsAny() { // the pod names no card: show the resource
 			asked = string(request.Resource)

@@ -131,6 +131,7 @@ func TestWhySaysThatAJobRunsBelowItsMinimum(t *testing.T) {
 // TestWhyPrefersTheEntryOfTheNamedPod: status.blocked has one entry for each card of a workload.
 func TestWhyPrefersTheEntryOfTheNamedPod(t *testing.T) {
 	objects := append(busyCluster(),
+		builder.PodGroup("lab", "tf").Queue("llm").Owner("batch.volcano.sh/v1alpha1", "Job", "tf").Phase("Inqueue").Obj(),
 		ofJob("tg-a-0").Card("NVIDIA-H800").GPUs(1).Unschedulable("no node has NVIDIA-H800").Obj(),
 		ofJob("tg-b-0").Card("NVIDIA-H200").GPUs(2).Unschedulable(saysQuota).Obj())
 	job := v1alpha1.WorkloadReference{APIGroup: "batch.volcano.sh", Kind: "Job", Namespace: "lab", Name: "tf"}
@@ -160,7 +161,9 @@ func TestWhyCountsTheGangUntilItIsAdmitted(t *testing.T) {
 		"quota of roomy No 0/8 NVIDIA-H200 used, 8 free; the whole gang requests 10", "CardQuota roomy lacks 2 NVIDIA-H200 for the whole gang",
 		"free cards No 1 of 8 healthy NVIDIA-H200; its gang needs 10 to start")
 	check.Contains(t, "of an elastic job", explain(v1beta1.PodGroupPending, "4"), "free cards No 1 of 8 healthy NVIDIA-H200; its gang needs 4 to start")
-	check.Contains(t, "explanation", explain(v1beta1.PodGroupInqueue, "10"), "quota of roomy Yes 0/8 NVIDIA-H200 used, 8 free")
+	admitted := explain(v1beta1.PodGroupInqueue, "10") // the PodGroup still says why it was not
+	check.Contains(t, "explanation", admitted, "quota of roomy No 0/8 NVIDIA-H200 used, 8 free; the scheduler refuses 10 at once")
+	check.That(t, !strings.Contains(admitted, "the whole gang"), "it is admitted: %s", admitted)
 }
 
 // TestWhyWithoutTheRightToReadQuotas: a tenant without a LocalCardQuota of his queue cannot know that

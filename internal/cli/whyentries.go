@@ -2,6 +2,7 @@ package cli
 
 import (
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,6 +23,9 @@ func (w *whyReader) countPods() {
 		switch {
 		case workload.IsPending(pod):
 			w.input.Pending++
+			if created := pod.CreationTimestamp.Time; w.input.Created.IsZero() || created.Before(w.input.Created) {
+				w.input.Created = created
+			}
 		case pod.Spec.NodeName == "" && len(pod.Spec.SchedulingGates) > 0:
 			w.input.Gated++
 		case workload.IsAssigned(pod):
@@ -68,13 +72,15 @@ func (w *whyReader) shownCard() string {
 	return ""
 }
 
-// setRequest sets what the first waiting pod with some cards requests. If none has them, it is the
-// first waiting pod, or the job without pods.
+// setRequest sets what the waiting pod requests that the entry is about: one with these cards, of these
+// one for which the scheduler states what it lacks. If none has them, it is the first waiting pod, or the
+// job without pods.
 func (w *whyReader) setRequest(asked string) {
 	var chosen *corev1.Pod
+	best := -1
 	for _, pod := range w.found.pods {
-		if workload.IsPending(pod) && (chosen == nil || w.cardOf(chosen) != asked && w.cardOf(pod) == asked) {
-			chosen = pod
+		if rank := w.rankOf(pod, asked); workload.IsPending(pod) && rank > best {
+			chosen, best = pod, rank
 		}
 	}
 	switch {
@@ -83,6 +89,40 @@ func (w *whyReader) setRequest(asked string) {
 	case w.input.Pending > 0:
 		w.setJobRequest(asked)
 	}
+}
+
+// rankOf returns how well a pod fits the first entry: its cards count most, then how many of them the
+// scheduler refuses, then that it is its own message.
+func (w *whyReader) rankOf(pod *corev1.Pod, asked string) (rank int) {
+	if w.cardOf(pod) != asked {
+		return 0
+	}
+	rank = 4
+	if len(w.input.Entries) == 0 {
+		return rank
+	}
+	message := w.input.Entries[0].Message
+	if refused := statedRequest(message); refused > 0 && refused == int64(w.resolver.Request(pod).Count) {
+		rank += 2
+	}
+	for _, condition := range pod.Status.Conditions {
+		if isOwn := condition.Type == corev1.PodScheduled && condition.Message != ""; isOwn && strings.HasSuffix(message, condition.Message) {
+			rank++
+		}
+	}
+	return rank
+}
+
+// statedRequest returns how many cards the scheduler refuses at once, 0 if it does not say so.
+func statedRequest(message string) int64 {
+	statement := blocked.ReadStatement("", message, "")
+	switch {
+	case statement.Refusal != nil:
+		return statement.Refusal.Requested
+	case len(statement.NodeRefusals) > 0:
+		return statement.NodeRefusals[0].Requested
+	}
+	return 0
 }
 
 // setJobRequest sets what a job without pods requests.
@@ -102,7 +142,7 @@ func (w *whyReader) setJobRequest(asked string) {
 func (w *whyReader) setPodRequest(pod *corev1.Pod) {
 	request := w.resolver.Request(pod)
 	w.input.Request = explanation.Request{
-		Names: request.Names, Count: request.Count, PriorityClass: pod.Spec.PriorityClassName, MilliCPU: request.MilliCPU, Memory: request.Memory, IsAnyCard: request.Named.AllowsAny(),
+		Names: request.Names, Resource: string(request.Resource), Count: request.Count, PriorityClass: pod.Spec.PriorityClassName, MilliCPU: request.MilliCPU, Memory: request.Memory, IsAnyCard: request.Named.AllowsAny(),
 	}
 	if pod.Spec.Priority != nil {
 		w.input.Request.Priority = *pod.Spec.Priority
@@ -267,7 +307,7 @@ func (w *whyReader) countBlocked() []v1alpha1.BlockedStatus {
 	}
 	usage := cardquota.CountUsage(cardquota.CountInput{
 		Pods: pods, PodGroups: groups, Inventory: w.resolver.Inventory, Nodes: w.tracker.Nodes(), Quotas: quotas, Schedulers: w.resolver.Schedulers, ServiceTypes: types,
-		QueuesBelow: tree.QueuesBelow, QueuesAbove: tree.QueuesAbove,
+		QueuesBelow: tree.QueuesBelow, QueuesAbove: tree.QueuesAbove, LacksPodGroups: !w.found.knowsGroups,
 	})
 	return usage[w.input.Queue].Blocked
 }

@@ -49,13 +49,30 @@ func readWhy(ctx context.Context, r *reader, t target) (explanation.Input, error
 	}
 	w.countPods()
 	w.findEntries()
+	w.setOrphans()
 	w.setRequest(w.shownCard())
 	w.setObstacles()
 	w.readHolders()
+	w.readSurroundings(ctx)
 	w.readRights(ctx)
 	err = w.countAhead(ctx)
 	w.input.Gaps = r.gaps
 	return w.input, err
+}
+
+// readSurroundings reads what else says why the workload waits: its controller, its events, its gang and
+// the jobs that have reserved cards.
+func (w *whyReader) readSurroundings(ctx context.Context) {
+	controller, events := w.getController(ctx), w.readEvents(ctx)
+	w.input.Evictions = events.evictions
+	w.setCreation(controller, events)
+	if w.input.Pending == 0 {
+		return
+	}
+	gangs := w.countGangPods()
+	w.setGang(gangs)
+	w.setRollout(controller)
+	w.setReservations(gangs)
 }
 
 func (w *whyReader) readPolicies(ctx context.Context) error {
@@ -116,7 +133,7 @@ func (w *whyReader) readFleet(ctx context.Context) (err error) {
 // other pods.
 func (w *whyReader) waitsForScheduler() bool {
 	if len(w.found.pods) == 0 {
-		return true
+		return w.found.group != nil
 	}
 	return slices.ContainsFunc(w.found.pods, func(pod *corev1.Pod) bool { return workload.IsPending(pod) && w.resolver.UsesOurScheduler(pod) })
 }
@@ -168,6 +185,9 @@ func (w *whyReader) readQuotaPath(ctx context.Context) error {
 		return err
 	}
 	w.quotas, w.input.Queue = quotas, w.queueName()
+	if w.input.Queue == "" {
+		return nil // a workload without pods and PodGroup
+	}
 	if w.input.Path = w.pathOf(w.input.Queue); len(w.input.Path) == 0 {
 		w.input.HidesQuota = source.isLocal()
 		queue := &v1beta1.Queue{}
@@ -215,7 +235,10 @@ func (w *whyReader) pathOf(queue string) []*v1alpha1.CardQuota {
 
 // queueName returns the queue that the workload names.
 func (w *whyReader) queueName() string {
-	if len(w.found.pods) == 0 {
+	switch {
+	case len(w.found.pods) == 0 && w.found.group == nil:
+		return ""
+	case len(w.found.pods) == 0:
 		return workload.PodGroupQueue(w.found.group)
 	}
 	pod := w.found.pods[0]

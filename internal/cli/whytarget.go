@@ -83,6 +83,8 @@ func (t target) matchesPod(pod *corev1.Pod) bool {
 type whyObjects struct {
 	pods   []*corev1.Pod
 	groups map[string]*v1beta1.PodGroup
+	// knowsGroups reports whether groups are all of the namespace.
+	knowsGroups bool
 	// group is the PodGroup of a job without pods.
 	group *v1beta1.PodGroup
 	ref   v1alpha1.WorkloadReference
@@ -104,19 +106,20 @@ func isJobWaiting(group *v1beta1.PodGroup) bool {
 func findTarget(ctx context.Context, r *reader, t target) (whyObjects, error) {
 	byName := map[string]*v1beta1.PodGroup{}
 	var groups []*v1beta1.PodGroup
-	if _, err := listInto(ctx, r, newPodGroupList, &groups, client.InNamespace(t.namespace)); err != nil && !isNotInstalled(err) {
+	knowsGroups, err := listInto(ctx, r, newPodGroupList, &groups, client.InNamespace(t.namespace))
+	if err != nil && !isNotInstalled(err) {
 		return whyObjects{}, err
 	}
 	var found []*whyObjects
 	foundFor := func(ref v1alpha1.WorkloadReference) *whyObjects {
 		at := slices.IndexFunc(found, func(f *whyObjects) bool { return f.ref == ref })
 		if at < 0 {
-			at, found = len(found), append(found, &whyObjects{ref: ref, groups: byName})
+			at, found = len(found), append(found, &whyObjects{ref: ref, groups: byName, knowsGroups: knowsGroups})
 		}
 		return found[at]
 	}
 	hasPods := map[string]bool{}
-	err := listAll(ctx, r.client, newPodList, func(pod *corev1.Pod) {
+	err = listAll(ctx, r.client, newPodList, func(pod *corev1.Pod) {
 		if reference := workload.ReferenceFor(pod); t.matches(reference) || t.matchesPod(pod) {
 			f := foundFor(reference)
 			f.pods, hasPods[workload.PodGroupName(pod)] = append(f.pods, pod), true
@@ -131,6 +134,15 @@ func findTarget(ctx context.Context, r *reader, t target) (whyObjects, error) {
 	}
 	if err != nil {
 		return whyObjects{}, err
+	}
+	if len(found) == 0 {
+		reference, exists, err := findController(ctx, r, t)
+		if err != nil {
+			return whyObjects{}, err
+		}
+		if exists {
+			foundFor(reference)
+		}
 	}
 	return chooseWorkload(t, found)
 }

@@ -54,12 +54,18 @@ func (m *clusterState) waitingIn(queue string) waitingWorkloads {
 		if request.Denial != "" || request.Count == 0 {
 			cards = ""
 		}
-		if isStated := podHasCondition(state.pod) || groupHasCondition(m.groupOf(state.pod)); isStated || request.Denial != "" {
+		isStated := podHasCondition(state.pod) || groupHasCondition(m.groupOf(state.pod)) || m.lacksPodGroup(state.pod)
+		if isStated || request.Denial != "" {
 			out.add(referenceTo(state.pod, "", "Pod"), cards, request.Count, isStated)
 		}
 	}
 	m.addGroupsWithoutPods(out, queue)
 	return out
+}
+
+// lacksPodGroup reports whether a pod names a PodGroup that does not exist.
+func (m *clusterState) lacksPodGroup(pod *corev1.Pod) bool {
+	return pod.Annotations[v1beta1.KubeGroupNameAnnotationKey] != "" && m.groupOf(pod) == nil
 }
 
 // addGroupsWithoutPods adds the PodGroups that wait in a queue and have no pods yet.

@@ -7,7 +7,6 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cli/output"
-	"cardquota.dev/operator/internal/conditions"
 )
 
 // reasonTexts say what a reason means.
@@ -31,6 +30,7 @@ var reasonTexts = map[v1alpha1.BlockedReason]string{
 	v1alpha1.BlockedQueueNotFound:          "the queue does not exist",
 	v1alpha1.BlockedNamespaceNotAllowed:    "the queue, or one above it, is not for this namespace",
 	v1alpha1.BlockedGangIncomplete:         "its pods fit, but others of its gang do not, or do not exist yet",
+	v1alpha1.BlockedPodGroupNotFound:       "the PodGroup that the pod names does not exist",
 	v1alpha1.BlockedSchedulerNotReady:      "the scheduler has just started, or its arguments are invalid",
 	v1alpha1.BlockedOther:                  "the scheduler's message says more",
 }
@@ -61,17 +61,22 @@ var limitedResources = map[v1alpha1.BlockedReason]string{v1alpha1.BlockedCPUQuot
 
 // advise returns what would help.
 func (in *Input) advise(entry v1alpha1.BlockedStatus) []string {
-	var advice []string
+	if deleted := in.deletedQuota(); deleted != nil && isQuotaReason(entry.Reason) {
+		return in.adviseDeletedQuota(deleted)
+	}
+	advice := in.adviseRollout(entry.Reason)
 	holders := in.visibleHolders(entry)
 	switch entry.Reason {
 	case v1alpha1.BlockedQuotaExhausted, v1alpha1.BlockedNoQuota, v1alpha1.BlockedAncestorQuotaExhausted:
-		advice = append(in.adviseQuota(entry), in.adviseHolders(holders)...)
+		advice = append(append(advice, in.adviseQuota(entry)...), in.adviseHolders(holders)...)
 	case v1alpha1.BlockedNoFreeCard, v1alpha1.BlockedFragmented:
-		advice = append(append(in.adviseMinimumRuntime(holders), in.adviseHolders(holders)...), in.adviseObstacles()...)
+		advice = append(append(append(advice, in.adviseMinimumRuntime(holders)...), in.adviseHolders(holders)...), in.adviseObstacles()...)
 	case v1alpha1.BlockedNodesUnsuitable:
 		advice = append(advice, in.adviseObstacles()...)
 	case v1alpha1.BlockedUnknownCard:
-		advice = append(advice, "Correct the name. "+in.describeKnownCards())
+		advice = append(advice, in.adviseUnknownCard()...)
+	case v1alpha1.BlockedPodGroupNotFound:
+		advice = append(advice, in.adviseOrphans()...)
 	}
 	advice = append(advice, in.fixedAdvice(entry.Reason)...)
 	switch entry.Reason {
@@ -89,6 +94,8 @@ func (in *Input) fixedAdvice(reason v1alpha1.BlockedReason) []string {
 		return []string{fmt.Sprintf("Request less %s, or ask the administrator for more %s of queue %s.", resource, resource, in.Queue)}
 	}
 	switch {
+	case reason == v1alpha1.BlockedGangIncomplete && in.Gang.lacksPods():
+		return in.adviseGang()
 	case reason == v1alpha1.BlockedGangIncomplete && in.PodGroup != "":
 		return []string{fmt.Sprintf("See why the other pods of the gang wait: kubectl -n %s describe podgroup.scheduling.volcano.sh %s.", in.Workload.Namespace, in.PodGroup)}
 	case reason == v1alpha1.BlockedFragmented && in.Nodes == nil:
@@ -124,6 +131,9 @@ func (in *Input) adviseBeyondQuota(name card.Name) (advice []string) {
 
 // adviseHolders says whose end would help.
 func (in *Input) adviseHolders(holders []v1alpha1.CardHolder) []string {
+	if requested, found := in.exhaustedAmounts(); found.isKnown && requested > found.largest {
+		return nil // it would be too much for an empty queue
+	}
 	for _, holder := range holders {
 		if holder.Workload != in.Workload && holder.Workload.Name != "" && holder.Count >= int64(in.Request.Count) {
 			return []string{fmt.Sprintf("When %s ends, %d %s are free again.", output.DescribeWorkload(holder.Workload), holder.Count, holder.Card)}
@@ -192,26 +202,4 @@ func (in *Input) sameResource(name card.Name) bool {
 	own, ok := in.inventoryCard(in.Request.Names[0])
 	other, known := in.inventoryCard(name)
 	return ok && known && strings.Join(own.Resources, ",") == strings.Join(other.Resources, ",")
-}
-
-// describeKnownCards lists what nodes have.
-func (in *Input) describeKnownCards() string {
-	if in.Inventory == nil {
-		return "kubectl cardquota inventory lists the cards of the nodes."
-	}
-	var known []string
-	for _, entry := range in.Inventory.Cards {
-		if entry.Total > 0 {
-			known = append(known, entry.Name)
-		}
-	}
-	const maxKnown = 5
-	switch {
-	case len(known) == 0:
-		return "No node offers a card yet."
-	case len(known) > maxKnown:
-		return "Nodes have " + conditions.JoinFirst(known, maxKnown) + ": kubectl cardquota inventory."
-	default:
-		return "Nodes have " + strings.Join(known, ", ") + "."
-	}
 }

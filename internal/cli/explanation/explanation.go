@@ -27,6 +27,8 @@ type Input struct {
 	Others []v1alpha1.WorkloadReference
 	// Pending, Placed and Gated count its pods: without a node, with one, and with scheduling gates.
 	Pending, Placed, Gated int
+	// Created is when the oldest pod without a node was created, zero if that is unknown.
+	Created time.Time
 	// OtherScheduler is the schedulerName of its pods if that is none of ours.
 	OtherScheduler string
 	// Queue is the queue that it names. HasQueue reports whether the Queue exists, nil if that is
@@ -47,6 +49,18 @@ type Input struct {
 	Path []*v1alpha1.CardQuota
 	// PodGroup is the name of the PodGroup of its pods, "" if they have none.
 	PodGroup string
+	// Gang counts the pods of the PodGroup. The zero value is unknown.
+	Gang Gang
+	// Orphans are its pods that name a PodGroup that does not exist.
+	Orphans []string
+	// Creation says that its controller lacks pods, nil if it lacks none, or if that is unknown.
+	Creation *Creation
+	// Rollout is the rollout of a Deployment whose new pods wait beside old ones, nil for none.
+	Rollout *Rollout
+	// Reservations are enqueued jobs that wait for cards which the request may use, the largest first.
+	Reservations []Reservation
+	// Evictions are the events of its evictions, the last one first.
+	Evictions []Eviction
 	// HidesQuota reports whether the user may not read which CardQuota the queue has.
 	HidesQuota bool
 	// Namespace are the labels of its namespace, nil if they are unknown.
@@ -81,6 +95,8 @@ type Ahead struct {
 type Request struct {
 	// Names are the cards that it may run on, in the order in which the user names them.
 	Names []card.Name
+	// Resource is the card resource that a pod requests, "" if that is unknown.
+	Resource string
 	// Count is how many cards of one name it requests. IsJob reports whether that is for a whole job,
 	// which has no pods yet, so that several nodes may have them.
 	Count card.Count
@@ -171,6 +187,8 @@ const (
 func Explain(in Input) Document {
 	in.dropCardsWithoutQuota()
 	d := in.explainWorkload()
+	in.addEvictions(&d)
+	in.addCreation(&d)
 	if len(in.Others) > 0 {
 		names := make([]string, 0, len(in.Others))
 		for _, other := range in.Others {
@@ -191,6 +209,9 @@ func (in *Input) explainWorkload() Document {
 	}
 	what := output.DescribeWorkload(in.Workload)
 	switch {
+	case in.lacksAllPods():
+		d.Waits, d.Summary = in.Creation.Missing > 0 && !in.Creation.IsSuspended, in.Creation.describe(what)
+		return d
 	case !d.Waits:
 		d.Summary = fmt.Sprintf("%s does not wait: %s.", what, placedPods(in.Placed))
 		return d
@@ -205,11 +226,11 @@ func (in *Input) explainWorkload() Document {
 	}
 	d.Gates = in.gates()
 	if len(in.Entries) > 0 {
-		d.Gates = append(d.Gates, statedGates(in.Entries[0].Reason, d.Gates)...)
+		d.Gates = append(d.Gates, in.statedGates(in.Entries[0].Reason, d.Gates)...)
 	}
 	if len(in.Entries) == 0 {
 		d.Summary = fmt.Sprintf("%s waits for %s in queue %s. The scheduler has not said why yet.", what, in.describeRequest(), in.Queue)
-		d.Advice = append(d.Advice, "Ask again in a few seconds. If this stays, kubectl cardquota doctor says whether the scheduler runs.")
+		d.Advice = append(d.Advice, in.adviseSilence())
 		return d
 	}
 	entry := in.Entries[0]
@@ -242,6 +263,9 @@ func (in *Input) summarize(what string, entry v1alpha1.BlockedStatus) string {
 		text += ": " + meaning
 	}
 	text += "."
+	if in.awaitsOldPods(entry.Reason) {
+		text += " Its rollout waits for its own old pods."
+	}
 	if in.Placed > 0 {
 		text += " " + strings.ToUpper(placedPods(in.Placed)[:1]) + placedPods(in.Placed)[1:] + "."
 	}
@@ -253,14 +277,6 @@ func (in *Input) summarize(what string, entry v1alpha1.BlockedStatus) string {
 		text += " Others of its pods wait for other reasons: " + strings.Join(reasons, ", ") + "."
 	}
 	return text
-}
-
-// describeReason returns what a reason means, "" for one of a newer operator.
-func (in *Input) describeReason(reason v1alpha1.BlockedReason) string {
-	if reason == v1alpha1.BlockedNodesUnsuitable && in.Request.Count == 0 {
-		return "every node refuses the pod"
-	}
-	return reasonTexts[reason]
 }
 
 // describeRequest returns what a pod requests.

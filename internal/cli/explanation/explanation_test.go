@@ -217,7 +217,7 @@ func TestExplanations(t *testing.T) {
 			document := Explain(in)
 			if reason, _, _ := strings.Cut(name, "-"); reason != "none" {
 				check.Equal(t, "reason", v1alpha1.BlockedReason(reason), document.Reason)
-				check.That(t, len(document.Advice) > 0 && strings.Contains(document.Summary, "): "+reasonTexts[document.Reason]+"."), "%+v", document)
+				check.That(t, len(document.Advice) > 0 && strings.Contains(document.Summary, "): "+in.describeReason(document.Reason)+"."), "%+v", document)
 			}
 			var text bytes.Buffer
 			check.NoError(t, document.Write(&text, output.Style{}))
@@ -303,8 +303,8 @@ func TestTheShortageOfAQuota(t *testing.T) {
 		"some used and reserved":  {8, 4, 6, insufficient(6, 14, 8), "No, 4/8 NVIDIA-H200 used, 4 reserved by enqueued jobs, 0 free", "lacks 6 "},
 		"of a node":               {8, 0, 6, "0/2 nodes are unavailable: 2 q" + insufficient(6, 14, 8)[1:] + ".", "No, 0/8 NVIDIA-H200 used, 8 reserved by enqueued jobs, 0 free", "lacks 6 "},
 		"a newer status":          {8, 8, 6, insufficient(6, 10, 8), "No, 8/8 NVIDIA-H200 used, 0 free", "lacks 6 "},
-		"a quota raised since":    {16, 8, 6, insufficient(6, 14, 8), "Yes, 8/16 NVIDIA-H200 used, 8 free", "Ask again in a few seconds. If this stays, raise the quota of queue llm."},
-		"of another queue":        {8, 0, 6, strings.Replace(insufficient(6, 14, 8), "llm", "other", 1), "Yes, 0/8 NVIDIA-H200 used, 8 free", "Ask again in a few seconds."},
+		"a quota raised since":    {16, 8, 6, insufficient(6, 14, 8), "Unknown, 8/16 NVIDIA-H200 used, 8 free; raised since the scheduler has tried it", "Ask again in a few seconds. If this stays, raise the quota of queue llm."},
+		"of another queue":        {8, 0, 6, strings.Replace(insufficient(6, 14, 8), "llm", "other", 1), "Unknown, 0/8 NVIDIA-H200 used, 8 free; the scheduler has refused it", "Ask again in a few seconds."},
 	} {
 		for _, isGang := range []bool{false, true} {
 			in := waiting(v1alpha1.BlockedQuotaExhausted, tc.message)
@@ -314,7 +314,11 @@ func TestTheShortageOfAQuota(t *testing.T) {
 				in.Request.Count, in.Request.GangCount, gang = 1, card.Count(tc.requested), fmt.Sprintf("; the whole gang requests %d", tc.requested)
 			}
 			gate := in.quotaGate(in.Path[0])
-			check.Equal(t, name, tc.gate+gang, string(gate.Answer)+", "+gate.Detail)
+			counted, doubt, _ := strings.Cut(tc.gate, "; ")
+			if doubt != "" {
+				doubt = "; " + doubt
+			}
+			check.Equal(t, name, counted+gang+doubt, string(gate.Answer)+", "+gate.Detail)
 			advice := strings.Join(Explain(in).Advice, "\n")
 			check.Contains(t, name, advice, tc.advice)
 			check.Equal(t, name+": advice on reservations", isGang && strings.Contains(tc.gate, "reserved"), strings.Contains(advice, "Enqueued jobs have reserved"))

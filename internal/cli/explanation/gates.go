@@ -20,6 +20,9 @@ import (
 func (in *Input) gates() []Gate {
 	gates := []Gate{in.enforcementGate(), in.queueGate()}
 	gates = append(gates, in.namespaceGates()...)
+	if len(in.Orphans) > 0 {
+		gates = append(gates, Gate{Name: "PodGroup " + in.PodGroup, Answer: No, Detail: "it does not exist"})
+	}
 	for _, quota := range in.Path {
 		if in.Request.Count > 0 {
 			gates = append(gates, in.quotaGate(quota))
@@ -128,7 +131,11 @@ func (in *Input) namespaceGates() []Gate {
 // quotaGate answers for one CardQuota. One card with room is enough.
 func (in *Input) quotaGate(quota *v1alpha1.CardQuota) Gate {
 	gate := Gate{Name: "quota of " + quota.Name, Answer: No}
-	if quota.Status.Summary == "" {
+	switch {
+	case quota.DeletionTimestamp != nil:
+		gate.Detail = "it is being deleted and gives no more cards"
+		return gate
+	case quota.Status.Summary == "":
 		gate.Answer, gate.Detail = Unknown, "the operator has not counted it yet"
 		return gate
 	}
@@ -148,6 +155,10 @@ func (in *Input) quotaGate(quota *v1alpha1.CardQuota) Gate {
 	gate.Detail = strings.Join(details, "; ")
 	if in.Request.GangCount > in.Request.Count {
 		gate.Detail += fmt.Sprintf("; the whole gang requests %d", in.Request.GangCount)
+	}
+	if gate.Answer == Yes && in.isRefusing(quota) {
+		answer, why := in.doubt(quota)
+		gate.Answer, gate.Detail = answer, gate.Detail+why
 	}
 	return gate
 }
@@ -173,7 +184,7 @@ func (in *Input) fleetGate() Gate {
 	for _, name := range in.Request.Names {
 		entry, ok := in.inventoryCard(name)
 		if !ok || entry.Total == 0 {
-			details = append(details, fmt.Sprintf("no node has %s", name))
+			details = append(details, fmt.Sprintf("no node has %s", name)+in.describeUnnamedCount())
 			continue
 		}
 		least, most := in.freeCards(name)

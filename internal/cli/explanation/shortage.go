@@ -138,8 +138,8 @@ func (in *Input) adviseQuota(entry v1alpha1.BlockedStatus) []string {
 	if len(advice) == 0 {
 		return in.adviseUncountedQuota(entry)
 	}
-	if reserved > 0 && in.Request.awaitsEnqueue() {
-		advice = append(advice, fmt.Sprintf("Enqueued jobs have reserved %d %s: they are free again when these jobs end.", reserved, name))
+	if reserved > 0 && (in.Request.awaitsEnqueue() || len(in.Reservations) > 0) {
+		advice = append(advice, in.adviseReservations(reserved, string(name))...)
 	}
 	return append(advice, in.adviseBeyondQuota(name)...)
 }

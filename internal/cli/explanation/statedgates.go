@@ -23,7 +23,7 @@ var statedNames = map[v1alpha1.BlockedReason]string{
 
 // statedGates returns the gate that the reason stands for, unless another gate shows it. So the gates of
 // a workload that waits are never all open.
-func statedGates(reason v1alpha1.BlockedReason, gates []Gate) []Gate {
+func (in *Input) statedGates(reason v1alpha1.BlockedReason, gates []Gate) []Gate {
 	name, prefix := statedNames[reason], ""
 	switch reason {
 	case v1alpha1.BlockedCPUQuotaExhausted:
@@ -40,7 +40,7 @@ func statedGates(reason v1alpha1.BlockedReason, gates []Gate) []Gate {
 	if name == "" {
 		name = "scheduler's answer"
 	}
-	detail := reasonTexts[reason]
+	detail := in.describeReason(reason)
 	if detail == "" {
 		detail = string(reason)
 	}

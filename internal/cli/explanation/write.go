@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/cli/output"
 )
 
@@ -16,7 +17,11 @@ func (d Document) Write(w io.Writer, style output.Style) error {
 		return err
 	}
 	if d.Message != "" {
-		if _, err := io.WriteString(w, output.Indent("The scheduler says: "+output.Clean(d.Message), "", "")); err != nil {
+		speaker := "The scheduler"
+		if d.Reason == v1alpha1.BlockedPodGroupNotFound { // which the scheduler does not see
+			speaker = "The operator"
+		}
+		if _, err := io.WriteString(w, output.Indent(speaker+" says: "+output.Clean(d.Message), "", "")); err != nil {
 			return err
 		}
 	}

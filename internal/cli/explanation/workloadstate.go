@@ -1,0 +1,176 @@
+package explanation
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/cli/output"
+)
+
+// Gang counts the pods of a PodGroup.
+type Gang struct {
+	// Minimum is how many pods must be there together, Pods how many exist and have not failed.
+	Minimum, Pods int
+}
+
+// lacksPods reports whether fewer pods exist than the gang needs.
+func (g Gang) lacksPods() bool { return g.Pods > 0 && g.Pods < g.Minimum }
+
+// describe says how many pods the gang lacks.
+func (g Gang) describe() string {
+	verb := "exist"
+	if g.Pods == 1 {
+		verb = "exists"
+	}
+	return fmt.Sprintf("the gang needs %d pods, %d %s", g.Minimum, g.Pods, verb)
+}
+
+// Rollout is a Deployment whose new pods wait while old ones run.
+type Rollout struct {
+	// OldPods are the pods of earlier revisions that have a node, OldCards their cards.
+	OldPods  int
+	OldCards int64
+	// MaxSurge and MaxUnavailable are those of its strategy, as numbers of pods. IsKnown reports whether
+	// the Deployment could be read.
+	MaxSurge, MaxUnavailable int
+	IsKnown                  bool
+}
+
+// awaitsOldPods reports whether the rollout waits for what its own old pods hold, and ends none of them
+// first, as far as that is known.
+func (in *Input) awaitsOldPods(reason v1alpha1.BlockedReason) bool {
+	rollout := in.Rollout
+	if rollout == nil || rollout.OldPods == 0 || (rollout.IsKnown && rollout.MaxUnavailable > 0) {
+		return false
+	}
+	switch reason {
+	case v1alpha1.BlockedQuotaExhausted, v1alpha1.BlockedAncestorQuotaExhausted, v1alpha1.BlockedNoFreeCard, v1alpha1.BlockedFragmented:
+		return rollout.OldCards > 0
+	case v1alpha1.BlockedCPUQuotaExhausted, v1alpha1.BlockedMemoryQuotaExhausted:
+		return true
+	}
+	return false
+}
+
+// adviseRollout says how a rollout ends that waits for its own old pods.
+func (in *Input) adviseRollout(reason v1alpha1.BlockedReason) []string {
+	if !in.awaitsOldPods(reason) {
+		return nil
+	}
+	held := countPods(in.Rollout.OldPods)
+	if in.Rollout.OldCards > 0 {
+		held += fmt.Sprintf(" with %d cards", in.Rollout.OldCards)
+	}
+	condition := "It ends no old pod before a new one runs"
+	if !in.Rollout.IsKnown {
+		condition = "If its maxUnavailable is 0, it ends no old pod before a new one runs"
+	}
+	return []string{fmt.Sprintf("Deployment %s has %s of its earlier revision. %s: let it end one first. kubectl -n %s patch deployment %s -p '%s'",
+		in.Workload.Name, held, condition, in.Workload.Namespace, in.Workload.Name, `{"spec":{"strategy":{"rollingUpdate":{"maxSurge":0,"maxUnavailable":1}}}}`)}
+}
+
+// adviseGang says what helps a gang that lacks pods.
+func (in *Input) adviseGang() []string {
+	missing := in.Gang.Minimum - in.Gang.Pods
+	if in.Rollout != nil {
+		return []string{fmt.Sprintf("Deployment %s adds too few new pods at once for a gang of %d: set spec.strategy.rollingUpdate.maxSurge to %d or more. Or leave out scheduling.volcano.sh/group-min-member.",
+			in.Workload.Name, in.Gang.Minimum, in.Gang.Minimum)}
+	}
+	group := cmp.Or(in.PodGroup, "of its pods")
+	if in.Workload.Kind == "Pod" || in.Workload.Kind == "PodGroup" {
+		return []string{fmt.Sprintf("Create %s more of PodGroup %s, or lower its minMember to %d.", countPods(missing), group, in.Gang.Pods)}
+	}
+	return []string{fmt.Sprintf("Create %s more: raise the replicas of %s to %d, or lower minMember of PodGroup %s to %d.",
+		countPods(missing), output.DescribeWorkload(in.Workload), in.Gang.Minimum, group, in.Gang.Pods)}
+}
+
+// adviseOrphans says what helps pods whose PodGroup does not exist.
+func (in *Input) adviseOrphans() []string {
+	if len(in.Orphans) == 0 {
+		return []string{"Delete the pod: its controller creates another one, with a PodGroup of its own."}
+	}
+	const maxPods = 5
+	named, more := in.Orphans[:min(len(in.Orphans), maxPods)], ""
+	if len(in.Orphans) > maxPods {
+		more = fmt.Sprintf(" (and %d more)", len(in.Orphans)-maxPods)
+	}
+	text := fmt.Sprintf("Volcano makes no other PodGroup for a pod that names one. Delete the pod: kubectl -n %s delete pod %s%s.", in.Workload.Namespace, strings.Join(named, " "), more)
+	if in.Workload.Kind == "Pod" {
+		return []string{text + fmt.Sprintf(" Then create it again without annotation scheduling.k8s.io/group-name, or create PodGroup %s.", in.PodGroup)}
+	}
+	return []string{text + " Its controller creates another one."}
+}
+
+// Reservation is an enqueued job that waits for cards.
+type Reservation struct {
+	Workload v1alpha1.WorkloadReference
+	PodGroup string
+	// Count is how many cards it still waits for, and Card which ones.
+	Count int64
+	Card  string
+	// HasPods reports whether its pods exist.
+	HasPods bool
+}
+
+// maxReservations is how many reservations are named.
+const maxReservations = 3
+
+// adviseReservations names the jobs for which cards are reserved.
+func (in *Input) adviseReservations(reserved int64, card string) []string {
+	if len(in.Reservations) == 0 {
+		return []string{fmt.Sprintf("Enqueued jobs have reserved %d %s: they are free again when these jobs end.", reserved, card)}
+	}
+	var advice []string
+	for _, r := range in.Reservations[:min(len(in.Reservations), maxReservations)] {
+		text := fmt.Sprintf("%s has %d %s reserved", in.nameReservation(r), r.Count, strings.ReplaceAll(r.Card, "|", " or "))
+		if r.HasPods {
+			advice = append(advice, text+" for its pods that wait: they are free again when it ends, or after five minutes without progress.")
+			continue
+		}
+		text += ", and has no pods: they are free again after five minutes"
+		if in.seesReservation(r) {
+			text += fmt.Sprintf(", or when you delete it: kubectl -n %s delete podgroup.scheduling.volcano.sh %s", r.Workload.Namespace, r.PodGroup)
+		}
+		advice = append(advice, text+".")
+	}
+	return advice
+}
+
+func (in *Input) seesReservation(r Reservation) bool {
+	return in.NamesOthers || r.Workload.Namespace == in.Workload.Namespace
+}
+
+// nameReservation names a job with its PodGroup, unless the user may not know it.
+func (in *Input) nameReservation(r Reservation) string {
+	if !in.seesReservation(r) {
+		return "A job of another namespace"
+	}
+	if r.Workload.Kind == "PodGroup" {
+		return output.DescribeWorkload(r.Workload)
+	}
+	return fmt.Sprintf("%s (PodGroup %s)", output.DescribeWorkload(r.Workload), r.PodGroup)
+}
+
+// Eviction is an event of an eviction.
+type Eviction struct {
+	At      time.Time
+	Message string
+}
+
+// addEvictions adds to an explanation when the workload was evicted last, as far as events still say so.
+func (in *Input) addEvictions(d *Document) {
+	if len(in.Evictions) == 0 {
+		return
+	}
+	last := in.Evictions[0]
+	often := ""
+	if more := len(in.Evictions) - 1; more > 0 {
+		often = fmt.Sprintf(" Events tell of %d more.", more)
+	}
+	d.Summary += fmt.Sprintf(" Its last eviction was %s ago: %s.%s", duration.HumanDuration(max(0, in.Now.Sub(last.At))), strings.TrimSuffix(output.Clean(last.Message), "."), often)
+}

@@ -1,0 +1,201 @@
+package explanation
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// textOf returns all that an explanation says.
+func textOf(in Input) string {
+	d := Explain(in)
+	lines := append([]string{d.Summary}, d.Advice...)
+	for _, gate := range d.Gates {
+		lines = append(lines, gate.Name+": "+string(gate.Answer)+", "+gate.Detail)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// TestAQuotaIsInUseOnlyIfItIs: the summary says in which way a quota is exhausted.
+func TestAQuotaIsInUseOnlyIfItIs(t *testing.T) {
+	const message = "Queue <llm> has insufficient <NVIDIA-H200> quota: requested "
+	for want, tc := range map[string]struct {
+		quota, used, requested int64
+		message                string
+	}{
+		"the quota of the queue is in use.":                                              {8, 8, 2, message + "<2>, total would be <10>, but capability is <8>"},
+		"too little of the quota of the queue is left.":                                  {8, 7, 2, message + "<2>, total would be <9>, but capability is <8>"},
+		"it requests more than the whole quota of the queue.":                            {2, 0, 3, message + "<3>, total would be <3>, but capability is <2>"},
+		"the quota of the queue is reserved for jobs that the scheduler has enqueued.":   {8, 0, 6, message + "<6>, total would be <14>, but capability is <8>"},
+		"QuotaExhausted): it requests more than the whole quota of the queue. 1 pod has": {2, 1, 3, ""},
+	} {
+		in := waiting(v1alpha1.BlockedQuotaExhausted, tc.message)
+		in.Path, in.Request.Count = []*v1alpha1.CardQuota{granted("llm", tc.quota, tc.used)}, card.Count(tc.requested)
+		in.Entries[0].Holders = []v1alpha1.CardHolder{holder("other", "llm", 8)}
+		text := textOf(in)
+		check.Contains(t, want, text, want)
+		isTooMuch := tc.requested > tc.quota
+		check.Equal(t, want+": the end of another helps", !isTooMuch, strings.Contains(text, "When Job lab/other ends"))
+	}
+	other := waiting(v1alpha1.BlockedQuotaExhausted, "") // one card has a large quota, another one more left
+	other.Request.Names, other.Request.Count = []card.Name{"NVIDIA-H200", "NVIDIA-H800"}, 6
+	check.That(t, !strings.Contains(textOf(other), "more than the whole quota"), "it fits the quota of H200: %s", textOf(other))
+}
+
+// TestNoGateContradictsTheReason: a reason that says quota never stands beside a quota that says Yes.
+func TestNoGateContradictsTheReason(t *testing.T) {
+	const refused = "Queue <llm> has insufficient <NVIDIA-H200> quota: requested <5>, total would be <5>, but capability is <3>"
+	for name, tc := range map[string]struct {
+		quota   int64
+		message string
+		want    string
+	}{
+		"refused for a larger pod":    {3, refused, "quota of llm: No, 0/3 NVIDIA-H200 used, 3 free; the scheduler refuses 5 at once"},
+		"raised since":                {9, refused, "quota of llm: Unknown, 0/9 NVIDIA-H200 used, 9 free; raised since the scheduler has tried it"},
+		"without the words of quotas": {3, "", "quota of llm: Unknown, 0/3 NVIDIA-H200 used, 3 free; the scheduler has refused it"},
+	} {
+		in := waiting(v1alpha1.BlockedQuotaExhausted, tc.message)
+		in.Path = []*v1alpha1.CardQuota{granted("llm", tc.quota, 0)}
+		check.Contains(t, name, textOf(in), tc.want)
+		isYes := func(g Gate) bool { return g.Name == "quota of llm" && g.Answer == Yes }
+		check.That(t, !slices.ContainsFunc(Explain(in).Gates, isYes), "%s: %+v", name, Explain(in).Gates)
+	}
+}
+
+func TestAGangOfTooFewPods(t *testing.T) {
+	in := waiting(v1alpha1.BlockedGangIncomplete, "pod group is not ready, 1 Pending, 2 minAvailable; Pending: 1 Unschedulable")
+	in.Gang, in.PodGroup = Gang{Minimum: 2, Pods: 1}, "train-group"
+	check.Contains(t, "explanation", textOf(in), "(GangIncomplete): the gang needs 2 pods, 1 exists.", "gang: No, the gang needs 2 pods, 1 exists",
+		"Create 1 pod more: raise the replicas of Job lab/train to 2, or lower minMember of PodGroup train-group to 1.")
+	check.That(t, !strings.Contains(textOf(in), "See why the other pods"), "there are no others: %s", textOf(in))
+
+	in.Workload.Kind, in.Rollout = "Deployment", &Rollout{OldPods: 2, MaxSurge: 1, IsKnown: true}
+	check.Contains(t, "a rollout", textOf(in), "set spec.strategy.rollingUpdate.maxSurge to 2 or more")
+
+	in.Gang, in.Rollout = Gang{Minimum: 2, Pods: 2}, nil
+	check.Contains(t, "enough pods", textOf(in), "its pods fit, but others of its gang do not.", "See why the other pods of the gang wait")
+}
+
+func TestARolloutAwaitsItsOldPods(t *testing.T) {
+	for name, tc := range map[string]struct {
+		rollout Rollout
+		reason  v1alpha1.BlockedReason
+		want    bool
+	}{
+		"default of two replicas": {Rollout{OldPods: 2, OldCards: 2, MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedQuotaExhausted, true},
+		"the cards of the nodes":  {Rollout{OldPods: 2, OldCards: 2, MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedNoFreeCard, true},
+		"CPU":                     {Rollout{OldPods: 2, MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedCPUQuotaExhausted, true},
+		"not readable":            {Rollout{OldPods: 2, OldCards: 2}, v1alpha1.BlockedQuotaExhausted, true},
+		"it ends old pods first":  {Rollout{OldPods: 2, OldCards: 2, MaxUnavailable: 1, IsKnown: true}, v1alpha1.BlockedQuotaExhausted, false},
+		"without old pods":        {Rollout{MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedQuotaExhausted, false},
+		"another reason":          {Rollout{OldPods: 2, OldCards: 2, MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedQueueStopped, false},
+	} {
+		in := waiting(tc.reason, "")
+		in.Workload, in.Rollout = v1alpha1.WorkloadReference{APIGroup: "apps", Kind: "Deployment", Namespace: "lab", Name: "web"}, &tc.rollout
+		text := textOf(in)
+		for _, words := range []string{"Its rollout waits for its own old pods.", `kubectl -n lab patch deployment web -p '{"spec":{"strategy":{"rollingUpdate":{"maxSurge":0,"maxUnavailable":1}}}}'`} {
+			check.Equal(t, name+": "+words, tc.want, strings.Contains(text, words))
+		}
+	}
+}
+
+func TestReservationsAreNamed(t *testing.T) {
+	in := cases["QuotaExhausted-reserved"]()
+	flow := v1alpha1.WorkloadReference{APIGroup: "scheduling.volcano.sh", Kind: "PodGroup", Namespace: "lab", Name: "flow"}
+	other := ofWorkload("Job", "gang")
+	other.Namespace = "secret"
+	in.Reservations = []Reservation{{flow, "flow", 4, "NVIDIA-H200", false}, {other, "gang-1", 4, "NVIDIA-H200|NVIDIA-H800", true}}
+	text := textOf(in)
+	check.Contains(t, "advice", text, "PodGroup lab/flow has 4 NVIDIA-H200 reserved, and has no pods: they are free again after five minutes, or when you delete it: kubectl -n lab delete podgroup.scheduling.volcano.sh flow.",
+		"Job secret/gang (PodGroup gang-1) has 4 NVIDIA-H200 or NVIDIA-H800 reserved for its pods that wait")
+	in.NamesOthers = false
+	text = textOf(in)
+	check.Contains(t, "to a tenant", text, "PodGroup lab/flow has 4", "A job of another namespace has 4 NVIDIA-H200")
+	check.That(t, !strings.Contains(text, "secret"), "%s", text)
+}
+
+func TestADeletedCardQuotaGivesNothing(t *testing.T) {
+	for _, reason := range []v1alpha1.BlockedReason{v1alpha1.BlockedNoQuota, v1alpha1.BlockedQuotaExhausted} {
+		in := waiting(reason, "Queue <llm> has insufficient <NVIDIA-H200> quota: requested <2>, total would be <3>, but capability is <0>")
+		deleted := metav1.NewTime(at)
+		in.Path[0].DeletionTimestamp = &deleted
+		text := textOf(in)
+		check.Contains(t, "explanation", text, "CardQuota llm is being deleted, and its queue gives no more cards.", "quota of llm: No, it is being deleted", "A change of CardQuota llm has no effect any more.")
+		check.That(t, !strings.Contains(text, "kubectl edit"), "an edit has no effect: %s", text)
+	}
+}
+
+func TestPodsWithoutTheirPodGroup(t *testing.T) {
+	in := waiting(v1alpha1.BlockedPodGroupNotFound, "PodGroup <lab/gone> does not exist")
+	in.PodGroup, in.Orphans = "gone", []string{"train-0", "train-1"}
+	check.Contains(t, "explanation", textOf(in), "the PodGroup that the pod names does not exist.", "PodGroup gone: No, it does not exist",
+		"Delete the pod: kubectl -n lab delete pod train-0 train-1. Its controller creates another one.")
+	in.Workload.Kind = "Pod"
+	check.Contains(t, "of no controller", textOf(in), "create it again without annotation scheduling.k8s.io/group-name, or create PodGroup gone.")
+}
+
+// TestACardThatIsNotNamedYet: correcting the name would not help.
+func TestACardThatIsNotNamedYet(t *testing.T) {
+	in := cases["UnknownCard"]()
+	in.Request.Names, in.Request.Resource = []card.Name{"NVIDIA-B300"}, "nvidia.com/gpu"
+	in.Inventory.Anomalies = []v1alpha1.InventoryAnomaly{
+		{Reason: v1alpha1.AnomalyNoModelLabel, Resource: "nvidia.com/gpu", Count: 8, Message: "node new: offers nvidia.com/gpu but no label names it; add the labels"},
+		{Reason: v1alpha1.AnomalyNoModelLabel, Resource: "huawei.com/Ascend910", Count: 8, Message: "node npu: offers another resource"},
+	}
+	text := textOf(in)
+	check.Contains(t, "explanation", text, "no node has this card, or it is not named yet.", "no node has NVIDIA-B300 (not named yet: 8 nvidia.com/gpu)",
+		"The card may not be named yet: node new: offers nvidia.com/gpu but no label names it; add the labels. The workload starts by itself when its node has the labels.")
+	for _, wrong := range []string{"Correct the name", "npu", "Did you mean"} {
+		check.That(t, !strings.Contains(text, wrong), "%q: %s", wrong, text)
+	}
+	in.Inventory.Anomalies = nil
+	check.Contains(t, "without such nodes", textOf(in), "Correct the name. Nodes have NVIDIA-H200, NVIDIA-H800.")
+	in.Request.Names = []card.Name{"H200"}
+	check.Contains(t, "without the vendor", textOf(in), "Did you mean NVIDIA-H200? Write volcano.sh/card.name: NVIDIA-H200 instead of H200.")
+}
+
+func TestPodsThatCouldNotBeCreated(t *testing.T) {
+	const edit = "kubectl -n lab edit deployment web"
+	for want, tc := range map[string]struct {
+		creation Creation
+		placed   int
+		waits    bool
+	}{
+		"Deployment lab/web has no pods: its controller could not create them. It says: pods \"web-0\" is forbidden: write spec.schedulerName: volcano.\n" +
+			"Write schedulerName: volcano into the spec of the pod template: " + edit + ".": {Creation{2, `pods "web-0" is forbidden: write spec.schedulerName: volcano`, false, edit}, 0, true},
+		"A ResourceQuota of namespace lab refuses the pods": {Creation{2, `pods "web-0" is forbidden: exceeded quota: gpus`, false, edit}, 0, true},
+		"1 pod has its place. Its controller could not create 1 pod more. It says: full.\nCorrect the pod template as the message says: " + edit + ".": {Creation{1, "full", false, edit}, 1, true},
+		"has no pods: its controller has created none yet.\nAsk again in a few seconds.":                                                               {Creation{2, "", false, edit}, 0, true},
+		"kubectl -n lab describe deployment web":                    {Creation{2, "", false, edit}, 0, true},
+		"Deployment lab/web does not wait: it wants no pods now.":   {Creation{0, "", false, edit}, 0, false},
+		"Deployment lab/web does not wait: it is suspended, so it ": {Creation{2, "", true, edit}, 0, false},
+	} {
+		in := Input{Workload: v1alpha1.WorkloadReference{APIGroup: "apps", Kind: "Deployment", Namespace: "lab", Name: "web"}, Creation: &tc.creation, Placed: tc.placed}
+		check.Contains(t, want, textOf(in), want)
+		check.Equal(t, want+": waits", tc.waits, Explain(in).Waits)
+	}
+}
+
+func TestEvictionsAreTold(t *testing.T) {
+	in := waiting(v1alpha1.BlockedNoFreeCard, "")
+	in.Now = at
+	in.Evictions = []Eviction{{at.Add(-12 * time.Minute), "2 card(s) are reclaimed for 1 job of service type inference."}, {at.Add(-50 * time.Minute), "earlier"}}
+	check.Contains(t, "summary", Explain(in).Summary, " Its last eviction was 12m ago: 2 card(s) are reclaimed for 1 job of service type inference. Events tell of 1 more.")
+	runs := Input{Now: at, Workload: ofWorkload("Job", "train"), Placed: 4, Evictions: in.Evictions[:1]}
+	check.Contains(t, "of a workload that runs again", Explain(runs).Summary, "does not wait: 4 pods have their place. Its last eviction was 12m ago")
+}
+
+func TestASchedulerThatStaysSilent(t *testing.T) {
+	in := waiting("", "")
+	in.Entries, in.Created = nil, at.Add(-10*time.Second)
+	check.Contains(t, "at first", textOf(in), "Ask again in a few seconds.")
+	in.Created = at.Add(-75 * time.Second)
+	check.Contains(t, "later", textOf(in), "The scheduler is silent since the pod was created 75s ago: kubectl cardquota doctor says whether it runs.")
+}

@@ -1,0 +1,217 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/cli/explanation"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// controllerKind is a kind of controller whose objects why reads.
+type controllerKind struct {
+	group, kind string
+	newObject   func() client.Object
+}
+
+// controllerKinds are the kinds that may have no pods, because these could not be created.
+var controllerKinds = []controllerKind{
+	{appsv1.GroupName, "Deployment", func() client.Object { return &appsv1.Deployment{} }},
+	{appsv1.GroupName, "ReplicaSet", func() client.Object { return &appsv1.ReplicaSet{} }},
+	{appsv1.GroupName, "StatefulSet", func() client.Object { return &appsv1.StatefulSet{} }},
+	{appsv1.GroupName, "DaemonSet", func() client.Object { return &appsv1.DaemonSet{} }},
+	{batchv1.GroupName, "Job", func() client.Object { return &batchv1.Job{} }},
+	{batchv1alpha1.GroupName, "Job", func() client.Object { return &batchv1alpha1.Job{} }},
+}
+
+// findController returns the reference of a controller that exists without pods.
+func findController(ctx context.Context, r *reader, t target) (reference v1alpha1.WorkloadReference, exists bool, err error) {
+	for _, kind := range controllerKinds {
+		reference = v1alpha1.WorkloadReference{APIGroup: kind.group, Kind: kind.kind, Namespace: t.namespace, Name: t.name}
+		if !t.matches(reference) {
+			continue
+		}
+		exists, _, err = r.lookUp(ctx, client.ObjectKey{Namespace: t.namespace, Name: t.name}, kind.newObject())
+		if exists || (err != nil && !isNotInstalled(err)) {
+			return reference, exists, err
+		}
+	}
+	return v1alpha1.WorkloadReference{}, false, nil
+}
+
+// getController returns the controller of the workload, nil if it is of another kind, gone, or if the user
+// may not read it.
+func (w *whyReader) getController(ctx context.Context) client.Object {
+	reference := w.input.Workload
+	for _, kind := range controllerKinds {
+		if kind.group != reference.APIGroup || kind.kind != reference.Kind {
+			continue
+		}
+		object := kind.newObject()
+		if err := w.client.Get(ctx, client.ObjectKey{Namespace: reference.Namespace, Name: reference.Name}, object); err != nil {
+			return nil // only further advice needs it
+		}
+		return object
+	}
+	return nil
+}
+
+// desiredPods returns how many pods a controller wants now, and whether it is suspended.
+func desiredPods(controller client.Object) (count int, isSuspended bool) {
+	switch object := controller.(type) {
+	case *appsv1.Deployment:
+		return int(ptr.Deref(object.Spec.Replicas, 1)), false
+	case *appsv1.ReplicaSet:
+		return int(ptr.Deref(object.Spec.Replicas, 1)), false
+	case *appsv1.StatefulSet:
+		return int(ptr.Deref(object.Spec.Replicas, 1)), false
+	case *appsv1.DaemonSet:
+		return int(object.Status.DesiredNumberScheduled), false
+	case *batchv1.Job:
+		left := ptr.Deref(object.Spec.Completions, ptr.Deref(object.Spec.Parallelism, 1)) - object.Status.Succeeded
+		if object.Status.CompletionTime != nil || hasFailed(object) {
+			left = 0
+		}
+		return int(max(0, min(left, ptr.Deref(object.Spec.Parallelism, 1)))), ptr.Deref(object.Spec.Suspend, false)
+	case *batchv1alpha1.Job:
+		return vcJobPods(object), false
+	}
+	return 0, false
+}
+
+// hasFailed reports whether a Job has failed for good.
+func hasFailed(job *batchv1.Job) bool {
+	for _, condition := range job.Status.Conditions {
+		if condition.Type == batchv1.JobFailed && condition.Status == corev1.ConditionTrue {
+			return true
+		}
+	}
+	return false
+}
+
+// vcJobPods returns how many pods a Volcano job wants, 0 for one that has ended.
+func vcJobPods(job *batchv1alpha1.Job) (count int) {
+	switch job.Status.State.Phase {
+	case batchv1alpha1.Completed, batchv1alpha1.Failed, batchv1alpha1.Aborted, batchv1alpha1.Terminated:
+		return 0
+	}
+	for i := range job.Spec.Tasks {
+		count += int(job.Spec.Tasks[i].Replicas)
+	}
+	return count - int(job.Status.Succeeded)
+}
+
+// setCreation sets which pods the controller could not create. events are those of the namespace.
+func (w *whyReader) setCreation(controller client.Object, events workloadEvents) {
+	if controller == nil {
+		return
+	}
+	desired, isSuspended := desiredPods(controller)
+	existing := 0
+	for _, pod := range w.found.pods {
+		if pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+			existing++
+		}
+	}
+	failure := failureOf(controller)
+	isRollout := failure != "" // its old pods may still be all that it wants
+	if failure == "" && existing < desired {
+		failure = events.failure
+	}
+	if failure == "" && (len(w.found.pods) > 0 || w.found.group != nil) {
+		return // a Volcano job has no pods before the scheduler enqueues it
+	}
+
+	w.input.Creation = &explanation.Creation{
+		Missing: max(0, desired-existing), Failure: failure, IsSuspended: isSuspended && existing == 0, Edit: editCommand(w.input.Workload),
+	}
+	if isRollout {
+		w.input.Creation.Missing = max(1, desired-existing)
+	}
+}
+
+// failureOf returns why a controller could not create pods by its own conditions, "" if they do not say so.
+func failureOf(controller client.Object) string {
+	switch object := controller.(type) {
+	case *appsv1.Deployment:
+		for _, condition := range object.Status.Conditions {
+			if condition.Type == appsv1.DeploymentReplicaFailure && condition.Status == corev1.ConditionTrue {
+				return condition.Message
+			}
+		}
+	case *appsv1.ReplicaSet:
+		for _, condition := range object.Status.Conditions {
+			if condition.Type == appsv1.ReplicaSetReplicaFailure && condition.Status == corev1.ConditionTrue {
+				return condition.Message
+			}
+		}
+	}
+	return ""
+}
+
+// editCommand returns the command that changes a workload.
+func editCommand(reference v1alpha1.WorkloadReference) string {
+	kind := strings.ToLower(reference.Kind)
+	switch reference.APIGroup {
+	case batchv1alpha1.GroupName:
+		kind = "job.batch.volcano.sh"
+	case batchv1.GroupName:
+		kind = "job.batch"
+	}
+	return fmt.Sprintf("kubectl -n %s edit %s %s", reference.Namespace, kind, reference.Name)
+}
+
+// setRollout sets how a Deployment exchanges its pods while new ones wait beside old ones.
+func (w *whyReader) setRollout(controller client.Object) {
+	if w.input.Workload.Kind != "Deployment" || w.input.Workload.APIGroup != appsv1.GroupName || w.requester == nil {
+		return
+	}
+	revision, rollout := w.requester.Labels[workload.PodTemplateHash], explanation.Rollout{}
+	for _, pod := range w.found.pods {
+		if !workload.IsAssigned(pod) || pod.Labels[workload.PodTemplateHash] == revision {
+			continue
+		}
+		rollout.OldPods++
+		rollout.OldCards += int64(w.resolver.Request(pod).Count)
+	}
+	if rollout.OldPods == 0 {
+		return
+	}
+
+	if deployment, ok := controller.(*appsv1.Deployment); ok {
+		if deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
+			return // its old pods end first
+		}
+		rollout.IsKnown = true
+		rollout.MaxSurge, rollout.MaxUnavailable = rolloutBounds(deployment)
+	}
+	w.input.Rollout = &rollout
+}
+
+// rolloutBounds returns maxSurge and maxUnavailable as numbers of pods, as the Deployment controller does.
+func rolloutBounds(deployment *appsv1.Deployment) (surge, unavailable int) {
+	quarter := intstr.FromString("25%")
+	replicas, update := int(ptr.Deref(deployment.Spec.Replicas, 1)), ptr.Deref(deployment.Spec.Strategy.RollingUpdate, appsv1.RollingUpdateDeployment{})
+	surge, err := intstr.GetScaledValueFromIntOrPercent(ptr.To(ptr.Deref(update.MaxSurge, quarter)), replicas, true)
+	if err != nil {
+		surge = 0
+	}
+	unavailable, err = intstr.GetScaledValueFromIntOrPercent(ptr.To(ptr.Deref(update.MaxUnavailable, quarter)), replicas, false)
+	if err != nil {
+		unavailable = 0
+	}
+	if surge == 0 && unavailable == 0 {
+		unavailable = 1
+	}
+	return surge, unavailable
+}

@@ -1,0 +1,173 @@
+package cli
+
+import (
+	"cmp"
+	"slices"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/blocked"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cli/explanation"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// gangPods are the pods of a PodGroup that have not finished.
+type gangPods struct {
+	// all and placed count them, pending the cards of those that wait.
+	all, placed int
+	pending     map[string]card.Count
+	// reference is that of one of them.
+	reference v1alpha1.WorkloadReference
+}
+
+// countGangPods returns the pods of each PodGroup.
+func (w *whyReader) countGangPods() map[client.ObjectKey]*gangPods {
+	pods := w.world.pods
+	if !w.world.isComplete {
+		pods = w.found.pods
+	}
+	gangs := map[client.ObjectKey]*gangPods{}
+	for _, pod := range pods {
+		key := client.ObjectKey{Namespace: pod.Namespace, Name: workload.PodGroupName(pod)}
+		gang := gangs[key]
+		if gang == nil {
+			gang = &gangPods{pending: map[string]card.Count{}, reference: workload.ReferenceFor(pod)}
+			gangs[key] = gang
+		}
+		gang.all++
+		if workload.IsAssigned(pod) {
+			gang.placed++
+		}
+		if workload.IsPending(pod) {
+			request := w.resolver.Request(pod)
+			cards := card.NewRequest(request.Names...).String()
+			gang.pending[cards] = gang.pending[cards].Add(request.Count)
+		}
+	}
+	return gangs
+}
+
+// setGang sets how many pods the gang of the requester has. Who may not read its PodGroup knows what the
+// scheduler says.
+func (w *whyReader) setGang(gangs map[client.ObjectKey]*gangPods) {
+	if w.requester == nil {
+		return
+	}
+	if len(w.input.Entries) > 0 {
+		w.input.Gang.Pods, w.input.Gang.Minimum = blocked.GangCounts(w.input.Entries[0].Message)
+	}
+	name := workload.PodGroupName(w.requester)
+	group, gang := w.found.groups[name], gangs[client.ObjectKey{Namespace: w.requester.Namespace, Name: name}]
+	if group != nil && gang != nil {
+		w.input.Gang = explanation.Gang{Minimum: int(group.Spec.MinMember), Pods: gang.all + int(group.Status.Succeeded)}
+	}
+}
+
+// setOrphans sets which pods name a PodGroup that does not exist. Who may not list PodGroups knows it only
+// by the reason of the entry.
+func (w *whyReader) setOrphans() {
+	isStated := len(w.input.Entries) > 0 && w.input.Entries[0].Reason == v1alpha1.BlockedPodGroupNotFound
+	if len(w.input.Orphans) > 0 || (!w.found.knowsGroups && !isStated) {
+		return
+	}
+	for _, pod := range w.found.pods {
+		name := workload.PodGroupName(pod)
+		if isOrphan := workload.IsPending(pod) && name != "" && w.found.groups[name] == nil; isOrphan {
+			w.input.Orphans = append(w.input.Orphans, pod.Name)
+			w.input.PodGroup = name
+		}
+	}
+	slices.Sort(w.input.Orphans)
+}
+
+// setReservations sets which enqueued jobs wait for cards that the request may use, in the queue that
+// refuses and those below it.
+func (w *whyReader) setReservations(gangs map[client.ObjectKey]*gangPods) {
+	groups := w.world.podGroups
+	if !w.world.isComplete {
+		groups = nil
+		for _, group := range w.found.groups {
+			groups = append(groups, group)
+		}
+	}
+	for _, group := range groups {
+		if !mayReserve(group) || w.isOwnGroup(group) || !w.sharesQuota(workload.PodGroupQueue(group)) {
+			continue
+		}
+		if found, any := w.reservationOf(group, gangs[client.ObjectKeyFromObject(group)]); any {
+			w.input.Reservations = append(w.input.Reservations, found)
+		}
+	}
+	slices.SortFunc(w.input.Reservations, func(a, b explanation.Reservation) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), blocked.CompareWorkloads(&a.Workload, &b.Workload), cmp.Compare(a.PodGroup, b.PodGroup))
+	})
+}
+
+// mayReserve reports whether the scheduler reserves what a PodGroup waits for.
+func mayReserve(group *v1beta1.PodGroup) bool {
+	switch group.Status.Phase {
+	case v1beta1.PodGroupInqueue, v1beta1.PodGroupRunning, v1beta1.PodGroupUnknown:
+		return group.DeletionTimestamp == nil
+	}
+	return false
+}
+
+func (w *whyReader) isOwnGroup(group *v1beta1.PodGroup) bool {
+	if group.Namespace != w.input.Workload.Namespace {
+		return false
+	}
+	isOwn := workload.ControllerReference(group, v1beta1.GroupName, "PodGroup") == w.input.Workload
+	return isOwn || group.Name == w.input.PodGroup || (w.found.group != nil && group.Name == w.found.group.Name)
+}
+
+// sharesQuota reports whether a queue uses the quota that refuses the workload, or that of its own queue.
+func (w *whyReader) sharesQuota(queue string) bool {
+	refusing := w.input.Queue
+	if len(w.input.Entries) > 0 {
+		if statement := blocked.ReadStatement("", w.input.Entries[0].Message, ""); statement.Refusal != nil {
+			refusing = cmp.Or(statement.Refusal.Queue, refusing)
+		}
+	}
+	isRefusing := func(quota *v1alpha1.CardQuota) bool { return quota.QueueName() == refusing }
+	return queue == refusing || slices.ContainsFunc(w.pathOf(queue), isRefusing)
+}
+
+// reservationOf returns for how many cards of the request an enqueued job still waits. gang is nil for a
+// PodGroup without pods.
+func (w *whyReader) reservationOf(group *v1beta1.PodGroup, gang *gangPods) (explanation.Reservation, bool) {
+	found := explanation.Reservation{Workload: workload.ControllerReference(group, v1beta1.GroupName, "PodGroup"), PodGroup: group.Name, HasPods: gang != nil}
+	if gang == nil {
+		if group.Status.Phase != v1beta1.PodGroupInqueue {
+			return found, false
+		}
+		request, _ := blocked.GroupRequest(&w.resolver, group, "")
+		for _, demand := range request.Cards {
+			w.addReserved(&found, demand.Names, demand.Count)
+		}
+		return found, found.Count > 0
+	}
+
+	found.Workload = gang.reference
+	if gang.placed >= int(group.Spec.MinMember) {
+		return found, false // only its minimum is reserved
+	}
+	for cards, count := range gang.pending {
+		if request, err := card.ParseRequest(cards); err == nil {
+			w.addReserved(&found, request.Names(), count)
+		}
+	}
+	return found, found.Count > 0
+}
+
+// addReserved adds cards that the request may use, too.
+func (w *whyReader) addReserved(found *explanation.Reservation, names []card.Name, count card.Count) {
+	isShared := slices.ContainsFunc(names, func(name card.Name) bool { return slices.Contains(w.input.Request.Names, name) })
+	if !isShared {
+		return
+	}
+	found.Count += int64(count)
+	found.Card = cmp.Or(found.Card, card.NewRequest(names...).String())
+}
