@@ -35,6 +35,9 @@ var tables = []table{
 	{tests: "./internal/blocked", run: "^TestGroupRequest$", mutants: statedMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "^(TestEnqueueOfVCJob|TestRefusedRequestStaysRefused)$", mutants: voteMutants},
 	{tests: "./internal/scheduler/cardreclaim", run: "^(TestLabelsDecideWhichPodsConflict|TestQueuesOfOneType.*|TestActionRestsAfterLongSearch|TestPreemptRestsAfterLongSearch)$", mutants: searchMutants},
+	{tests: "./internal/cardquota", run: "^TestAPodWithoutItsPodGroupIsBlocked$", mutants: groupAnswerMutants},
+	{tests: "./internal/card", run: "^TestNearest", mutants: nearestMutants},
+	{tests: "./internal/cli/explanation", run: "^(TestNoGate.*|TestAQuotaIsInUse.*|TestARollout.*)$", mutants: explanationMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "(Metrics|Shows|Scrape)", mutants: sessionMetricsMutants},
 	{tests: "./internal/scheduler/cardreclaim", run: "^(TestReclaimCounters|TestReclaimEvents)$", mutants: reclaimMetricsMutants},
 }

@@ -70,9 +70,27 @@ func TestRequestWithoutCardName(t *testing.T) {
 	none.ChangesQuotas = false
 	check.Contains(t, "advice to a tenant", text(none), "NVIDIA-H200 and 2 more. Ask the administrator for quota of one of them.")
 
+	hidden := request(3)
+	hidden.Path, hidden.HidesQuota, hidden.ChangesQuotas = nil, true, false
+	hidden.Entries[0].Message = "Queue <llm> has insufficient <NVIDIA-H800> quota: requested <3>, total would be <3>, but capability is <2>"
+	ofHidden := text(hidden)
+	for _, name := range []string{"A-4090", "B-4090", "NVIDIA-H200", "Z-100"} {
+		check.That(t, !strings.Contains(ofHidden, name), "%s is named to a tenant who may not read the quota: %s", name, ofHidden)
+	}
+	check.Contains(t, "gates of a hidden quota", ofHidden, "of 8 healthy NVIDIA-H800")
+
 	named := request(3)
 	named.Request.IsAnyCard = false
 	check.Contains(t, "gates of a request that names all", text(named), "no quota of A-4090")
+}
+
+// TestAnUnknownCardWithoutName: there is no name to correct.
+func TestAnUnknownCardWithoutName(t *testing.T) {
+	in := waiting(v1alpha1.BlockedUnknownCard, "Pod requests nvidia.com/gpu, but no node says which card that is")
+	in.Request.Names, in.Request.IsAnyCard = nil, true
+	advice := strings.Join(Explain(in).Advice, "\n")
+	check.Contains(t, "advice", advice, "need the labels <vendor>/<type>.product and .memory")
+	check.That(t, !strings.Contains(advice, "Correct the name"), "%s", advice)
 }
 
 // readers change an input to what another user sees.

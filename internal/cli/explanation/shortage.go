@@ -82,9 +82,15 @@ func (s shortage) describe(status v1alpha1.CardStatus) string {
 }
 
 // dropCardsWithoutQuota removes from a request without a card name the cards for which a CardQuota of the
-// path has no quota, unless that are all. It waits for none of them.
+// path has no quota, unless that are all. It waits for none of them. Who may not read the quota knows what
+// the scheduler states.
 func (in *Input) dropCardsWithoutQuota() {
 	if !in.Request.IsAnyCard {
+		return
+	}
+	stated := in.statedShortage()
+	if len(in.Path) == 0 && stated != nil && stated.Limit > 0 && len(stated.Cards) > 0 {
+		in.Request.Names = stated.Cards
 		return
 	}
 	hasNoQuota := func(name card.Name) bool {

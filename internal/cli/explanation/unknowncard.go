@@ -52,7 +52,11 @@ func (in *Input) adviseUnknownCard() []string {
 	for _, anomaly := range unnamed {
 		advice = append(advice, fmt.Sprintf("The card may not be named yet: %s. The workload starts by itself when its node has the labels.", strings.TrimSuffix(anomaly.Message, ".")))
 	}
-	if len(advice) == 0 {
+	switch {
+	case len(advice) > 0:
+	case in.Request.IsAnyCard: // there is no name to correct
+		advice = append(advice, "Nodes that offer the resource need the labels <vendor>/<type>.product and .memory, or an entry of spec.cards in the ServiceTypePolicy.")
+	default:
 		advice = append(advice, "Correct the name. "+in.describeKnownCards(known))
 	}
 	return advice

@@ -1,0 +1,20 @@
+package main
+
+// groupAnswerMutants break which pods without a PodGroup status.blocked lists.
+var groupAnswerMutants = []mutant{
+	{"internal/cardquota/blocked.go", `&& group == nil && !c.input.LacksPodGroups`, `&& group == nil`, "PodGroups that could not be read are not missing"},
+	{"internal/blocked/withinquota.go", `v1alpha1.BlockedCardsTerminating, v1alpha1.BlockedGangIncomplete`, `v1alpha1.BlockedCardsTerminating, v1alpha1.BlockedPodGroupNotFound, v1alpha1.BlockedGangIncomplete`, "a name raises no alert"},
+}
+
+// nearestMutants break which card a name means.
+var nearestMutants = []mutant{
+	{"internal/card/nearest.go", `return other.model == wanted.model`, `return other.lower == wanted.lower`, "the words of a vendor do not count"},
+	{"internal/card/nearest.go", `best := -1, len(wanted.withoutVendor)/3+1`, `best := -1, len(wanted.lower)/3+1`, "two models of one vendor are not near"},
+}
+
+// explanationMutants break what why says beside the reason.
+var explanationMutants = []mutant{
+	{"internal/cli/explanation/gates.go", `if gate.Answer == Yes && in.isRefusing(quota) {`, `if false {`, "no gate contradicts the reason"},
+	{"internal/cli/explanation/reasons.go", `case requested > found.largest:`, `case requested > found.quota:`, "the largest quota of the alternatives counts"},
+	{"internal/cli/explanation/workloadstate.go", `(rollout.IsKnown && rollout.MaxUnavailable > 0)`, `rollout.MaxUnavailable > 1`, "a rollout that ends old pods first does not wait for them"},
+}
