@@ -24,3 +24,10 @@ var disclosureMutants = []mutant{
 	{"internal/webhook/validation/queuetree.go", "if !p.hasAccess() || p.name", "if p.queue == nil || p.name", "the place of a queue in the tree is not disclosed to other namespaces"},
 	{"internal/webhook/validation/workload.go", "	if load.Truncated {", "	if load.Truncated && metav1.GetControllerOf(&load.Meta) == nil {", "no owner reference lifts the bound of tasks"},
 }
+
+// cardNameMutants are wrong rules of the warnings of card names.
+var cardNameMutants = []mutant{
+	{"internal/webhook/validation/cardnames.go", `if now == "" {`, `if now == before {`, "a card without a name is lost, not renamed"},
+	{"internal/webhook/validation/cardnames.go", "if !isMapped && slices.Contains(removed, resource) {", "if !isMapped || slices.Contains(removed, resource) {", "an entry that replaces the label of another resource warns"},
+	{"internal/webhook/validation/cardnames.go", "return m.Resource == resource && len(m.NodeSelector) == 0 })", "return m.Resource != resource && len(m.NodeSelector) == 0 })", "only an entry of the resource is for all nodes"},
+}

@@ -30,6 +30,11 @@ func ExpectedMappings(policy *v1alpha1.ServiceTypePolicy) card.Mappings {
 	return mappings
 }
 
+// WrittenMappings returns the mappings of cards of an effective spec, which may not be in force yet.
+func WrittenMappings(effective v1alpha1.ServiceTypePolicySpec) card.Mappings {
+	return mappingsOf(effective.Cards)
+}
+
 // HasTakenEffect reports whether a spec of the policy has been in force, so that its status has the
 // mappings of cards in force.
 func HasTakenEffect(policy *v1alpha1.ServiceTypePolicy) bool {

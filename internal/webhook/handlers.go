@@ -88,6 +88,7 @@ func (h *handlers) warnCardQuotaDeletion(ctx context.Context, req admission.Requ
 
 func (h *handlers) validateServiceTypePolicy(ctx context.Context, object, before *v1alpha1.ServiceTypePolicy) (rules.Result, error) {
 	input := rules.PolicyInput{Volcano: h.namespaces.Volcano, InForce: h.inventory.PolicyInForce(nil)}
+	input.Nodes, _ = h.inventory.TrackedNodes()
 	var err error
 	if input.Quotas, err = h.listCardQuotas(ctx); err != nil {
 		return rules.Result{}, err

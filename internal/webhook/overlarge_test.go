@@ -23,6 +23,8 @@ type noCards struct{}
 
 func (noCards) Inventory() (*card.Inventory, bool) { return card.NewInventory(nil), true }
 
+func (noCards) TrackedNodes() ([]card.TrackedNode, bool) { return nil, true }
+
 func (noCards) Healthy() map[card.Name]card.Count { return nil }
 
 func (noCards) PolicyInForce(read *v1alpha1.ServiceTypePolicy) *v1alpha1.ServiceTypePolicy {

@@ -41,6 +41,8 @@ const (
 type InventorySource interface {
 	Inventory() (*card.Inventory, bool)
 	Healthy() map[card.Name]card.Count
+	// TrackedNodes returns all nodes, false until all were read.
+	TrackedNodes() ([]card.TrackedNode, bool)
 	// PolicyInForce returns what is in force of the policy that was read. Both may be nil.
 	PolicyInForce(read *v1alpha1.ServiceTypePolicy) *v1alpha1.ServiceTypePolicy
 }

@@ -13,7 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
@@ -56,4 +58,27 @@ func TestThePolicyIsCheckedAgainstBothConfigMaps(t *testing.T) {
 		check.Must(t, len(result.Warnings) == 1, "warns %q", result.Warnings)
 		check.Contains(t, "warning", result.Warnings[0], tc.want)
 	}
+}
+
+// namedCards is an inventory of one node with a card.
+type namedCards struct{ noCards }
+
+func (namedCards) TrackedNodes() ([]card.TrackedNode, bool) {
+	var tracker card.Tracker
+	tracker.Update(builder.Node("own").GPUs("NVIDIA-H200", 8).Obj())
+	return tracker.TrackedNodes(), true
+}
+
+// TestThePolicyIsComparedWithTheNodes: only the nodes say which of them an entry of spec.cards renames.
+func TestThePolicyIsComparedWithTheNodes(t *testing.T) {
+	scheme := runtime.NewScheme()
+	check.NoError(t, corev1.AddToScheme(scheme))
+	check.NoError(t, v1alpha1.AddToScheme(scheme))
+	world := fake.NewClientBuilder().WithScheme(scheme).Build()
+	h := &handlers{cached: world, live: world, inventory: namedCards{}, namespaces: Namespaces{Scheduler: "cards", Volcano: "volcano"}}
+
+	object := &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Cards: []v1alpha1.CardMapping{{Resource: "nvidia.com/gpu", ModelLabel: "cloud"}}}}
+	result, err := h.validateServiceTypePolicy(t.Context(), object, nil)
+	check.Must(t, err == nil && len(result.Warnings) > 0, "no warning: %v", err)
+	check.Contains(t, "warning", result.Warnings[0], "spec.cards[nvidia.com/gpu]: an entry without nodeSelector is for all nodes: 1 node loses the name of this card (own; it was NVIDIA-H200)")
 }

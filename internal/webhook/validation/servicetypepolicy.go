@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/schedulerconfig"
 )
@@ -25,6 +26,8 @@ type PolicyInput struct {
 	Volcano string
 	// InForce is what was last in force of a policy, nil for none. It outlives its policy.
 	InForce *v1alpha1.ServiceTypePolicy
+	// Nodes are all nodes, as the mappings in force name their cards.
+	Nodes []card.TrackedNode
 }
 
 // effectiveSpec returns the effective spec of a policy.
@@ -53,6 +56,9 @@ func ValidateServiceTypePolicy(object, before *v1alpha1.ServiceTypePolicy, input
 		warnQueueHierarchy(&result, effective.QueueHierarchy, input.Quotas)
 	}
 	warnUnmappedCards(&result, effective, policy.InForce(object, input.InForce))
+	if before == nil || !equality.Semantic.DeepEqual(input.effectiveSpec(before).Cards, effective.Cards) {
+		warnCardNames(&result, effective, policy.InForce(object, input.InForce), input.Nodes)
+	}
 	warnUnmanagedDenied(&result, object, before)
 	warnBaseConfigMap(&result, effective, object.Status.ConfigHash, input)
 	return result

@@ -1,0 +1,151 @@
+package validation
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/conditions"
+	"cardquota.dev/operator/internal/policy"
+)
+
+// maxNamedNodes and maxNamedChanges bound what a warning names.
+const (
+	maxNamedNodes   = 3
+	maxNamedChanges = 3
+)
+
+// cardNameChange is what happens to the card names of one resource.
+type cardNameChange struct {
+	// lost are the nodes on which the resource has no name any more, lostNames the names that it had.
+	lost      []string
+	lostNames map[string]bool
+	// renamed are the nodes on which it has another name, newNames "old becomes new".
+	renamed  []string
+	newNames map[string]bool
+}
+
+// warnCardNames warns how many nodes lose the name of a card, or change it, by the entries of a policy. It
+// compares with the names that the nodes have now.
+func warnCardNames(result *Result, effective v1alpha1.ServiceTypePolicySpec, inForce *v1alpha1.ServiceTypePolicy, nodes []card.TrackedNode) {
+	written := policy.WrittenMappings(effective)
+	changes := cardNameChanges(nodes, written)
+	removed := policy.CardMappings(inForce).Resources()
+
+	for _, resource := range slices.Sorted(maps.Keys(changes)) {
+		isMapped := slices.Contains(written.Resources(), resource)
+		if !isMapped && slices.Contains(removed, resource) {
+			continue // warnUnmappedCards
+		}
+		change := changes[resource]
+		at := specPath.Child("cards").Key(string(resource))
+		result.warn(at, "%s: %s; %s", whichEntries(resource, written, isMapped), change.text(), howToKeepNames(resource, written, isMapped))
+	}
+}
+
+// cardNameChanges returns how the names of cards change once mappings are in force, by resource.
+func cardNameChanges(nodes []card.TrackedNode, mappings card.Mappings) map[corev1.ResourceName]*cardNameChange {
+	changes := map[corev1.ResourceName]*cardNameChange{}
+	for _, node := range nodes {
+		if len(node.Cards) == 0 {
+			continue
+		}
+		after := card.Recognise(node.Object, mappings)
+		for _, held := range node.Cards {
+			now := nameOf(after, held.Resource)
+			if now == held.Name {
+				continue
+			}
+			change := changes[held.Resource]
+			if change == nil {
+				change = &cardNameChange{lostNames: map[string]bool{}, newNames: map[string]bool{}}
+				changes[held.Resource] = change
+			}
+			change.add(node.Name, held.Name, now)
+		}
+	}
+	return changes
+}
+
+// nameOf returns the name of a resource on a node, "" for none.
+func nameOf(node card.Node, resource corev1.ResourceName) card.Name {
+	for _, held := range node.Cards {
+		if held.Resource == resource {
+			return held.Name
+		}
+	}
+	return ""
+}
+
+// add adds a node on which a name changes. now is "" if it has none any more.
+func (c *cardNameChange) add(node string, before, now card.Name) {
+	if now == "" {
+		c.lost = append(c.lost, node)
+		c.lostNames[string(before)] = true
+		return
+	}
+	c.renamed = append(c.renamed, node)
+	c.newNames[fmt.Sprintf("%s becomes %s", before, now)] = true
+}
+
+// text says how many nodes lose or change a name, and what follows.
+func (c *cardNameChange) text() string {
+	var text string
+	if len(c.lost) > 0 {
+		text = fmt.Sprintf("%s the name of this card (%s; it was %s), and no new pod gets a card there",
+			countedNodes(c.lost, "loses", "lose"), conditions.JoinFirst(c.lost, maxNamedNodes), joinFirst(c.lostNames))
+	}
+	if len(c.renamed) == 0 {
+		return text
+	}
+	if text != "" {
+		text += "; "
+	}
+	return text + fmt.Sprintf("%s the name of this card (%s; %s), and quotas for the old name do not count there",
+		countedNodes(c.renamed, "changes", "change"), conditions.JoinFirst(c.renamed, maxNamedNodes), joinFirst(c.newNames))
+}
+
+// countedNodes says "1 node loses" or "2 nodes lose".
+func countedNodes(nodes []string, one, many string) string {
+	if len(nodes) == 1 {
+		return "1 node " + one
+	}
+	return fmt.Sprintf("%d nodes %s", len(nodes), many)
+}
+
+func joinFirst(texts map[string]bool) string {
+	return conditions.JoinFirst(slices.Sorted(maps.Keys(texts)), maxNamedChanges)
+}
+
+// whichEntries says which entries of the policy change the names of a resource.
+func whichEntries(resource corev1.ResourceName, written card.Mappings, isMapped bool) string {
+	switch {
+	case !isMapped:
+		return "no entry names this resource, and entries for other resources of its vendor replace the labels"
+	case hasEntryForAllNodes(resource, written):
+		return "an entry without nodeSelector is for all nodes"
+	default:
+		return "the entries change the name of this card"
+	}
+}
+
+// howToKeepNames says how nodes keep the names of their cards.
+func howToKeepNames(resource corev1.ResourceName, written card.Mappings, isMapped bool) string {
+	switch {
+	case !isMapped:
+		return "write an entry for it as well"
+	case hasEntryForAllNodes(resource, written):
+		return "for other nodes to keep their names, write into nodeSelector the labels of the nodes that the entry is for"
+	default:
+		return "for nodes to keep their names, correct modelLabel, model or nodeSelector"
+	}
+}
+
+// hasEntryForAllNodes reports whether an entry of a resource has no nodeSelector.
+func hasEntryForAllNodes(resource corev1.ResourceName, mappings card.Mappings) bool {
+	return slices.ContainsFunc(mappings, func(m card.Mapping) bool { return m.Resource == resource && len(m.NodeSelector) == 0 })
+}
