@@ -49,6 +49,8 @@ const (
 	BlockedWrongCombination BlockedReason = "WrongCombination"
 	// BlockedInvalidRequest: the request cannot be read, or is more than any queue can have.
 	BlockedInvalidRequest BlockedReason = "InvalidRequest"
+	// BlockedUnmanagedClaim: a ResourceClaim of the pod is for cards, or may be. No quota limits these.
+	BlockedUnmanagedClaim BlockedReason = "UnmanagedClaim"
 	// BlockedQueueStopped: the queue takes no new work. It is not open or held, its place in the tree
 	// is wrong, or its quota cannot be read.
 	BlockedQueueStopped BlockedReason = "QueueStopped"

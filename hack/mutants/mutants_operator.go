@@ -25,6 +25,15 @@ var disclosureMutants = []mutant{
 	{"internal/webhook/validation/workload.go", "	if load.Truncated {", "	if load.Truncated && metav1.GetControllerOf(&load.Meta) == nil {", "no owner reference lifts the bound of tasks"},
 }
 
+// claimMutants are wrong rules of ResourceClaims.
+var claimMutants = []mutant{
+	{"internal/deviceclaim/drivers.go", "found = found.both(driversAllowedBy(arg))", "found = found.either(driversAllowedBy(arg))", "a condition beside device.driver does not lift it"},
+	{"internal/deviceclaim/drivers.go", "found := drivers{}\n\t\tfor", "found := anyDriver\n\t\tfor", "one of two drivers is none but these"},
+	{"internal/deviceclaim/claim.go", "unmanaged == v1alpha1.UnmanagedIgnore {", "unmanaged != v1alpha1.UnmanagedEnforce {", "claims for cards are denied with Deny"},
+	{"internal/deviceclaim/claim.go", "for _, alternative := range request.FirstAvailable {", "for _, alternative := range request.FirstAvailable[:min(1, len(request.FirstAvailable))] {", "every alternative of a request counts"},
+	{"internal/deviceclaim/claim.go", "if !allowed.isAny {", "if true {", "a class of any driver may give cards"},
+}
+
 // cardNameMutants are wrong rules of the warnings of card names.
 var cardNameMutants = []mutant{
 	{"internal/webhook/validation/cardnames.go", `if now == "" {`, `if now == before {`, "a card without a name is lost, not renamed"},

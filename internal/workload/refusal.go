@@ -38,6 +38,8 @@ const (
 	ReasonNamespaceNotAllowed = "NamespaceNotAllowed"
 	// ReasonInvalidNamespaceSelector: the queue's selector cannot be parsed, so it matches no namespace.
 	ReasonInvalidNamespaceSelector = "InvalidNamespaceSelector"
+	// ReasonUnmanagedClaim: a ResourceClaim of the pod is for cards, which no quota limits, or may be.
+	ReasonUnmanagedClaim = "UnmanagedClaim"
 )
 
 // RefusalForUnknownVCJob returns the refusal for a PodGroup whose Volcano job has not been read, or is

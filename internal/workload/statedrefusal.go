@@ -57,6 +57,8 @@ var requestPhrases = []phrase{
 	{"Pod requests ", "no node says which card that is", v1alpha1.BlockedUnknownCard},
 	{"Pod names card <", "which no node offers as a card", v1alpha1.BlockedUnknownCard},
 	{"Pod names card <", "which is requested as ", v1alpha1.BlockedWrongCombination},
+	{"Pod has ResourceClaim", " no quota limits", v1alpha1.BlockedUnmanagedClaim},
+	{"Pod waits for ", ", which does not exist yet", v1alpha1.BlockedOther},
 	{"Arguments of capacity-card are invalid", "", v1alpha1.BlockedSchedulerNotReady},
 	{"the scheduler has just started", "", v1alpha1.BlockedSchedulerNotReady},
 	{"the scheduler does not know Volcano job <", "", v1alpha1.BlockedSchedulerNotReady},

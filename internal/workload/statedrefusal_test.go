@@ -91,11 +91,14 @@ func TestEveryInsufficientQuotaIsReadAgain(t *testing.T) {
 // refusals are all other refusals of pods and PodGroups, by what they mean to a workload.
 func refusals() map[*Refusal]v1alpha1.BlockedReason {
 	out := map[*Refusal]v1alpha1.BlockedReason{
-		{Message: "Arguments of capacity-card are invalid: x"}:                                       "SchedulerNotReady",
-		RefusalForUnknownVCJob("lab", "train"):                                                       "SchedulerNotReady",
-		{Message: "the scheduler has just started and has not seen every node and pod yet"}:          "SchedulerNotReady",
-		{Reason: ReasonQueueNotFound, Message: "Queue <q> does not exist"}:                           "QueueNotFound",
-		(&QueueRules{Denied: true}).RefusalFor(&quota.InsufficientQuota{Queue: RootQueue, Limit: 0}): "NoQuota",
+		{Message: "Arguments of capacity-card are invalid: x"}:                              "SchedulerNotReady",
+		RefusalForUnknownVCJob("lab", "train"):                                              "SchedulerNotReady",
+		{Message: "the scheduler has just started and has not seen every node and pod yet"}: "SchedulerNotReady",
+		// Package deviceclaim tests all of its messages.
+		{Reason: ReasonUnmanagedClaim, Message: "Pod has ResourceClaim <c> for devices of driver <gpu.nvidia.com>, which are cards that no quota limits (unmanagedQueues: Enforce)"}: "UnmanagedClaim",
+		{Reason: ReasonUnmanagedClaim, Message: "Pod waits for ResourceClaim <c>, which does not exist yet"}:                                                                         "Other",
+		{Reason: ReasonQueueNotFound, Message: "Queue <q> does not exist"}:                                                                                                           "QueueNotFound",
+		(&QueueRules{Denied: true}).RefusalFor(&quota.InsufficientQuota{Queue: RootQueue, Limit: 0}):                                                                                 "NoQuota",
 	}
 	for kind := quota.ParentNotFound; kind <= quota.IsHeld; kind++ {
 		for _, at := range []string{"q", "above"} {

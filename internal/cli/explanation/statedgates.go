@@ -19,6 +19,7 @@ var statedNames = map[v1alpha1.BlockedReason]string{
 	v1alpha1.BlockedGangIncomplete:     "gang",
 	v1alpha1.BlockedWrongCombination:   "request",
 	v1alpha1.BlockedInvalidRequest:     "request",
+	v1alpha1.BlockedUnmanagedClaim:     "resource claims",
 }
 
 // statedGates returns the gate that the reason stands for, unless another gate shows it. So the gates of

@@ -36,7 +36,7 @@ var (
 	// queueChecks: may pods of the namespace use the queue?
 	queueChecks = []checkFunc{argumentsAreValid, cacheIsSynced, queueExists, queueIsUsable, namespaceIsAllowed}
 	// podChecks: may the pod be placed at all?
-	podChecks = append(queueChecks[:len(queueChecks):len(queueChecks)], requestIsValid)
+	podChecks = append(queueChecks[:len(queueChecks):len(queueChecks)], requestIsValid, claimsAreAllowed)
 	// quotaChecks: does the pod fit the quota of the queue on some card?
 	quotaChecks = append(podChecks[:len(podChecks):len(podChecks)], queueHasQuota, preemptedQuotaStaysFree)
 	// reclaimChecks: may the pod reclaim cards from other queues?

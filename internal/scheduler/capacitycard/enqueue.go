@@ -40,6 +40,9 @@ func (p *plugin) missingMinimum(job *api.JobInfo) (quota.JobRequest, *workload.R
 		if request.Denied != nil {
 			return quota.JobRequest{}, request.Denied
 		}
+		if refusal := p.checkClaims(task.Pod); refusal != nil {
+			return quota.JobRequest{}, refusal
+		}
 		all.Add(request.Request)
 		isFixed = isFixed && request.IsFixed // others are checked one by one
 	}

@@ -140,7 +140,7 @@ func (w *world) setPod(pod *corev1.Pod) {
 		pod = pod.DeepCopy()
 		pod.CreationTimestamp = metav1.NewTime(w.now)
 	}
-	seen := withoutVolumes(pod)
+	seen := withoutClaims(pod)
 	w.pods[pod.UID] = pod
 	if old, known := w.cached[pod.UID]; known {
 		w.cache.UpdatePod(old, seen)
@@ -151,9 +151,10 @@ func (w *world) setPod(pod *corev1.Pod) {
 	_ = w.podStore().Add(seen)
 }
 
-// withoutVolumes returns a copy of a pod without the volumes that a snapshot does not have.
-func withoutVolumes(pod *corev1.Pod) *corev1.Pod {
+// withoutClaims returns a copy of a pod without the volumes and the devices that a snapshot does not have.
+func withoutClaims(pod *corev1.Pod) *corev1.Pod {
 	pod = pod.DeepCopy()
+	pod.Spec.ResourceClaims = nil
 	pod.Spec.Volumes = slices.DeleteFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil })
 	return pod
 }

@@ -1,0 +1,151 @@
+// Package deviceclaim says which ResourceClaims are for cards. Dynamic resource allocation hands out their
+// devices, so no quota limits them. The package is pure.
+package deviceclaim
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/utils/ptr"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// Objects are the objects of resource.k8s.io that the rules read.
+type Objects interface {
+	// IsReadable reports whether the others can be read at all. They cannot in a cluster without
+	// resource.k8s.io/v1.
+	IsReadable() bool
+	// ResourceClaim returns a claim, nil for an unknown one.
+	ResourceClaim(namespace, name string) *resourcev1.ResourceClaim
+	// DeviceClass returns a class, nil for an unknown one.
+	DeviceClass(name string) *resourcev1.DeviceClass
+	// Drivers returns the drivers that have ResourceSlices, sorted.
+	Drivers() []string
+}
+
+// CheckPod returns why a pod with ResourceClaims may not be placed, nil if it may. No quota limits cards
+// of claims, so unmanagedQueues decides about them in every queue: with Ignore all may be used, else none.
+// A claim of which nothing says that it is not for cards counts as one for cards.
+func CheckPod(pod *corev1.Pod, unmanaged v1alpha1.UnmanagedQueues, objects Objects) *workload.Refusal {
+	if len(pod.Spec.ResourceClaims) == 0 || unmanaged == v1alpha1.UnmanagedIgnore {
+		return nil
+	}
+	if !objects.IsReadable() {
+		return refuse(unmanaged, "Pod has ResourceClaims, which the scheduler cannot read in a cluster without resource.k8s.io/v1, and which may be for cards that no quota limits")
+	}
+	for _, reference := range pod.Spec.ResourceClaims {
+		name, isNeeded := claimName(pod, reference)
+		if !isNeeded {
+			continue
+		}
+		if refusal := checkClaim(pod.Namespace, name, reference.Name, unmanaged, objects); refusal != nil {
+			return refusal
+		}
+	}
+	return nil
+}
+
+// claimName returns the name of a claim of a pod, "" if it does not exist yet. isNeeded is false if the
+// control plane created none, because the pod needs none.
+func claimName(pod *corev1.Pod, reference corev1.PodResourceClaim) (name string, isNeeded bool) {
+	if reference.ResourceClaimName != nil {
+		return *reference.ResourceClaimName, true
+	}
+	for _, status := range pod.Status.ResourceClaimStatuses {
+		if status.Name == reference.Name {
+			return ptr.Deref(status.ResourceClaimName, ""), status.ResourceClaimName != nil
+		}
+	}
+	return "", true
+}
+
+// checkClaim returns why a pod with a claim may not be placed.
+func checkClaim(namespace, name, reference string, unmanaged v1alpha1.UnmanagedQueues, objects Objects) *workload.Refusal {
+	if name == "" {
+		return awaitObject("ResourceClaim for <%s> of its spec.resourceClaims", reference)
+	}
+	claim := objects.ResourceClaim(namespace, name)
+	if claim == nil {
+		return awaitObject("ResourceClaim <%s>", name)
+	}
+	if claim.Status.Allocation != nil {
+		driver := allocatedDriver(claim.Status.Allocation)
+		if driver == "" {
+			return nil
+		}
+		return refuse(unmanaged, "Pod has ResourceClaim <%s> for devices of driver <%s>, which are cards that no quota limits", name, driver)
+	}
+	for _, request := range requestsOf(claim) {
+		class := objects.DeviceClass(request.class)
+		if class == nil {
+			return awaitObject("DeviceClass <%s> of its ResourceClaim <%s>", request.class, name)
+		}
+		allowed := driversOf(class.Spec.Selectors).both(driversOf(request.selectors))
+		if driver := firstAccelerator(allowed.names); driver != "" {
+			return refuse(unmanaged, "Pod has ResourceClaim <%s> for devices of driver <%s>, which are cards that no quota limits", name, driver)
+		}
+		if !allowed.isAny {
+			continue
+		}
+		if driver := firstAccelerator(objects.Drivers()); driver != "" {
+			return refuse(unmanaged, "Pod has ResourceClaim <%s> of DeviceClass <%s>, whose selectors do not compare device.driver with a name, so it may get cards of driver <%s>, which no quota limits",
+				name, request.class, driver)
+		}
+	}
+	return nil
+}
+
+// deviceRequest is one alternative of a request for devices.
+type deviceRequest struct {
+	class     string
+	selectors []resourcev1.DeviceSelector
+}
+
+// requestsOf returns the alternatives of all requests of a claim. Administrative access, as monitors have
+// it, takes no device from others.
+func requestsOf(claim *resourcev1.ResourceClaim) []deviceRequest {
+	var requests []deviceRequest
+	for _, request := range claim.Spec.Devices.Requests {
+		if exactly := request.Exactly; exactly != nil && !ptr.Deref(exactly.AdminAccess, false) {
+			requests = append(requests, deviceRequest{exactly.DeviceClassName, exactly.Selectors})
+		}
+		for _, alternative := range request.FirstAvailable {
+			requests = append(requests, deviceRequest{alternative.DeviceClassName, alternative.Selectors})
+		}
+	}
+	return requests
+}
+
+// allocatedDriver returns the driver of the first card that a claim has, "" for none.
+func allocatedDriver(allocation *resourcev1.AllocationResult) string {
+	for _, device := range allocation.Devices.Results {
+		if !ptr.Deref(device.AdminAccess, false) && card.IsAcceleratorDriver(device.Driver) {
+			return device.Driver
+		}
+	}
+	return ""
+}
+
+// firstAccelerator returns the first driver that hands out cards, "" for none.
+func firstAccelerator(names []string) string {
+	if i := slices.IndexFunc(names, card.IsAcceleratorDriver); i >= 0 {
+		return names[i]
+	}
+	return ""
+}
+
+// awaitObject refuses a pod until an object exists that says whether the pod gets cards.
+func awaitObject(format string, values ...any) *workload.Refusal {
+	return &workload.Refusal{Reason: workload.ReasonUnmanagedClaim, Message: "Pod waits for " + fmt.Sprintf(format, values...) + ", which does not exist yet"}
+}
+
+// refuse refuses a pod with a claim for cards, and says what would help.
+func refuse(unmanaged v1alpha1.UnmanagedQueues, format string, values ...any) *workload.Refusal {
+	return &workload.Refusal{Reason: workload.ReasonUnmanagedClaim, Message: fmt.Sprintf(format, values...) + fmt.Sprintf(
+		" (unmanagedQueues: %s): request cards as resources of a device plugin, or ask an administrator for unmanagedQueues: %s", unmanaged, v1alpha1.UnmanagedIgnore)}
+}
