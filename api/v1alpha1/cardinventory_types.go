@@ -216,6 +216,9 @@ const (
 	// AnomalyCardsOutsideQueues: pods hold cards and name no queue, or one that does not exist. No quota
 	// limits them.
 	AnomalyCardsOutsideQueues AnomalyReason = "CardsOutsideQueues"
+	// AnomalyResourceClaimCards: a driver of dynamic resource allocation hands out cards by ResourceClaims. No
+	// quota limits them.
+	AnomalyResourceClaimCards AnomalyReason = "ResourceClaimCards"
 	// AnomalyCardsUnhealthy: cards are not allocatable. The device plugin reports them as broken, or it has
 	// stopped.
 	AnomalyCardsUnhealthy AnomalyReason = "CardsUnhealthy"

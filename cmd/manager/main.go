@@ -28,6 +28,7 @@ import (
 	"cardquota.dev/operator/internal/controller/cardquota"
 	"cardquota.dev/operator/internal/controller/cardseconds"
 	"cardquota.dev/operator/internal/controller/localquota"
+	"cardquota.dev/operator/internal/controller/resourceslices"
 	"cardquota.dev/operator/internal/controller/servicetypepolicy"
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/webhook"
@@ -72,8 +73,12 @@ func setUpReports(ctx context.Context, mgr ctrl.Manager, f flags, nodes *control
 	if err != nil {
 		return err
 	}
+	devices, err := resourceslices.Setup(mgr)
+	if err != nil {
+		return err
+	}
 	inventory := cardinventory.DefaultOptions()
-	inventory.Nodes, inventory.Counts, inventory.Bills = nodes, counts, keeper
+	inventory.Nodes, inventory.Counts, inventory.Bills, inventory.Devices = nodes, counts, keeper, devices
 	if err := cardinventory.Setup(mgr, inventory); err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ const (
 
 // anomalies are the series of all reasons, with one anomaly of the given reason.
 func anomalies(reason string) (series []string) {
-	for _, known := range []string{"NoModelLabel", "SeveralModels", "AmbiguousResource", "InvalidLabel", "MoreThanLabelled", "UnmappedResource", "CardsOutsideQueues", "CardsUnhealthy", "ModelChanged", "BillsNotStored", "BillDaysDropped"} {
+	for _, known := range []string{"NoModelLabel", "SeveralModels", "AmbiguousResource", "InvalidLabel", "MoreThanLabelled", "UnmappedResource", "CardsOutsideQueues", "ResourceClaimCards", "CardsUnhealthy", "ModelChanged", "BillsNotStored", "BillDaysDropped"} {
 		count := 0
 		if known == reason {
 			count = 1

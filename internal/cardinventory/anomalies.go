@@ -79,6 +79,7 @@ func newAnomalyList(input Input) anomalyList {
 	for _, changed := range input.Count.changed {
 		list.addChangedModel(changed)
 	}
+	list.addClaimCards(input.DeviceSlices)
 	list.addBills(input.Bills)
 	return list
 }
@@ -236,8 +237,8 @@ func (l anomalyList) addOutside(pod outsidePod) {
 // AnomalyReasons are all reasons of anomalies.
 var AnomalyReasons = []v1alpha1.AnomalyReason{
 	v1alpha1.AnomalyNoModelLabel, v1alpha1.AnomalySeveralModels, v1alpha1.AnomalyAmbiguousResource, v1alpha1.AnomalyInvalidLabel,
-	v1alpha1.AnomalyMoreThanLabelled, v1alpha1.AnomalyUnmappedResource, v1alpha1.AnomalyCardsOutsideQueues, v1alpha1.AnomalyCardsUnhealthy,
-	v1alpha1.AnomalyModelChanged, v1alpha1.AnomalyBillsNotStored, v1alpha1.AnomalyBillDaysDropped,
+	v1alpha1.AnomalyMoreThanLabelled, v1alpha1.AnomalyUnmappedResource, v1alpha1.AnomalyCardsOutsideQueues, v1alpha1.AnomalyResourceClaimCards,
+	v1alpha1.AnomalyCardsUnhealthy, v1alpha1.AnomalyModelChanged, v1alpha1.AnomalyBillsNotStored, v1alpha1.AnomalyBillDaysDropped,
 }
 
 // countByReason returns how many anomalies there are of each reason, 0 for a reason without any.
@@ -283,7 +284,7 @@ func (l anomalyList) describeFirst(n int) []v1alpha1.InventoryAnomaly {
 // nodes must not displace.
 func (k anomalyKey) rank() int {
 	switch k.reason {
-	case v1alpha1.AnomalyCardsOutsideQueues, v1alpha1.AnomalyUnmappedResource:
+	case v1alpha1.AnomalyCardsOutsideQueues, v1alpha1.AnomalyUnmappedResource, v1alpha1.AnomalyResourceClaimCards:
 		return 0
 	case v1alpha1.AnomalyBillsNotStored, v1alpha1.AnomalyBillDaysDropped:
 		return 1

@@ -33,6 +33,8 @@ type Input struct {
 	Count *Count
 	// Bills is what keeps card-seconds from being stored.
 	Bills Bills
+	// DeviceSlices are those of dynamic resource allocation.
+	DeviceSlices []DeviceSlice
 }
 
 // NewStatus returns the status of the CardInventory.

@@ -99,8 +99,8 @@ func (m *clusterState) expectAnomalies(status v1alpha1.CardInventoryStatus, add 
 	}
 	for _, reason := range []v1alpha1.AnomalyReason{
 		v1alpha1.AnomalyNoModelLabel, v1alpha1.AnomalySeveralModels, v1alpha1.AnomalyAmbiguousResource, v1alpha1.AnomalyInvalidLabel,
-		v1alpha1.AnomalyMoreThanLabelled, v1alpha1.AnomalyUnmappedResource, v1alpha1.AnomalyCardsOutsideQueues, v1alpha1.AnomalyCardsUnhealthy,
-		v1alpha1.AnomalyModelChanged,
+		v1alpha1.AnomalyMoreThanLabelled, v1alpha1.AnomalyUnmappedResource, v1alpha1.AnomalyCardsOutsideQueues, v1alpha1.AnomalyResourceClaimCards,
+		v1alpha1.AnomalyCardsUnhealthy, v1alpha1.AnomalyModelChanged,
 		v1alpha1.AnomalyBillsNotStored, v1alpha1.AnomalyBillDaysDropped,
 	} {
 		add(name, float64(counts[reason]), map[string]string{"reason": string(reason)})

@@ -51,6 +51,12 @@ type BillSource interface {
 	StorageProblems() cardinventory.Bills
 }
 
+// DeviceSource provides the devices of dynamic resource allocation, and signals changes.
+type DeviceSource interface {
+	DeviceSlices() []cardinventory.DeviceSlice
+	OnChange(changed func())
+}
+
 // Options configure the controller.
 type Options struct {
 	// Interval is the shortest time between two writes.
@@ -64,6 +70,8 @@ type Options struct {
 	Counts CountSource
 	// Bills provides what keeps card-seconds from being stored. It may be nil.
 	Bills BillSource
+	// Devices provides the devices of dynamic resource allocation. It may be nil.
+	Devices DeviceSource
 }
 
 // DefaultOptions are the options of the shipped manager.
@@ -75,13 +83,14 @@ type Reconciler struct {
 	nodes    NodeSource
 	counts   CountSource
 	bills    BillSource
+	devices  DeviceSource
 	throttle *shared.StatusThrottle
 	metrics  *metricsCollector
 }
 
 // Setup adds the controller to a manager as soon as the API server has the CardInventory.
 func Setup(mgr ctrl.Manager, options Options) error {
-	r := &Reconciler{client: mgr.GetClient(), nodes: options.Nodes, counts: options.Counts, bills: options.Bills, throttle: shared.NewStatusThrottle(options.Interval), metrics: &metricsCollector{}}
+	r := &Reconciler{client: mgr.GetClient(), nodes: options.Nodes, counts: options.Counts, bills: options.Bills, devices: options.Devices, throttle: shared.NewStatusThrottle(options.Interval), metrics: &metricsCollector{}}
 	if err := options.Metrics.Register(r.metrics); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
@@ -94,6 +103,9 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	}
 	options.Nodes.OnNodeChange(signal)
 	options.Counts.OnCount(signal)
+	if options.Devices != nil {
+		options.Devices.OnChange(signal)
+	}
 	return shared.SetUpWithKind(mgr, "CardInventory", func() error { return r.addTo(mgr, changes, options.SkipNameValidation) })
 }
 
@@ -154,6 +166,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	input := cardinventory.Input{Nodes: nodes, Cards: cards, Count: count}
 	if r.bills != nil {
 		input.Bills = r.bills.StorageProblems()
+	}
+	if r.devices != nil {
+		input.DeviceSlices = r.devices.DeviceSlices()
 	}
 	status, anomalies := cardinventory.NewStatusWithReasons(input)
 	r.metrics.latest.Store(&latestCount{status: status, anomalies: anomalies, count: count})

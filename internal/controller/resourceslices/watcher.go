@@ -1,0 +1,170 @@
+// Package resourceslices watches the ResourceSlices of the cluster, in the version that its API server
+// serves. A cluster without resource.k8s.io has none, and needs none.
+package resourceslices
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/tools/cache"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"cardquota.dev/operator/internal/cardinventory"
+)
+
+// +kubebuilder:rbac:groups=resource.k8s.io,resources=resourceslices,verbs=list;watch
+
+// versions are those with the fields that newRecord reads, the preferred one first.
+var versions = []string{"v1", "v1beta2", "v1beta1", "v1alpha3"}
+
+// resourceIn returns the resource of ResourceSlices in a version.
+func resourceIn(version string) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "resource.k8s.io", Version: version, Resource: "resourceslices"}
+}
+
+// lookUpInterval is how long the watcher waits before it looks again which version is served.
+const lookUpInterval = time.Minute
+
+// Watcher keeps what the ResourceSlices say. It runs in the leader only.
+type Watcher struct {
+	discovery discovery.ServerResourcesInterface
+	client    dynamic.Interface
+	interval  time.Duration
+	callbacks []func()
+
+	mu     sync.Mutex
+	slices map[string]cardinventory.DeviceSlice
+}
+
+// Setup adds a Watcher to a manager.
+func Setup(mgr ctrl.Manager) (*Watcher, error) {
+	server, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("make discovery client: %w", err)
+	}
+	client, err := dynamic.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("make dynamic client: %w", err)
+	}
+	watcher := newWatcher(server, client, lookUpInterval)
+	if err := mgr.Add(watcher); err != nil {
+		return nil, fmt.Errorf("add watcher of ResourceSlices: %w", err)
+	}
+	return watcher, nil
+}
+
+func newWatcher(server discovery.ServerResourcesInterface, client dynamic.Interface, interval time.Duration) *Watcher {
+	return &Watcher{discovery: server, client: client, interval: interval, slices: map[string]cardinventory.DeviceSlice{}}
+}
+
+// OnChange registers a function that is called after each change. It must be called before Start; the
+// function must not block.
+func (w *Watcher) OnChange(changed func()) { w.callbacks = append(w.callbacks, changed) }
+
+// DeviceSlices returns what the slices say, in no order.
+func (w *Watcher) DeviceSlices() []cardinventory.DeviceSlice {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := make([]cardinventory.DeviceSlice, 0, len(w.slices))
+	for _, slice := range w.slices {
+		out = append(out, slice)
+	}
+	return out
+}
+
+// Start watches until the context ends. A missing API or right only delays it.
+func (w *Watcher) Start(ctx context.Context) error {
+	for {
+		if version := w.servedVersion(ctx); version != "" {
+			w.watch(ctx, version)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(w.interval):
+		}
+	}
+}
+
+// servedVersion returns the first version that the API server serves, "" for none.
+func (w *Watcher) servedVersion(ctx context.Context) string {
+	for _, version := range versions {
+		list, err := w.discovery.ServerResourcesForGroupVersion(resourceIn(version).GroupVersion().String())
+		switch {
+		case apierrors.IsNotFound(err):
+			continue
+		case err != nil:
+			ctrl.LoggerFrom(ctx).Error(err, "The operator could not look up ResourceSlices, and tries again", "version", version)
+			return ""
+		}
+		for _, served := range list.APIResources {
+			if served.Name == resourceIn(version).Resource {
+				return version
+			}
+		}
+	}
+	return ""
+}
+
+// watch watches one version until the context ends, or the API server serves it no more.
+func (w *Watcher) watch(ctx context.Context, version string) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+
+	informer := dynamicinformer.NewFilteredDynamicInformer(w.client, resourceIn(version), "", 0, cache.Indexers{}, nil).Informer()
+	onError := func(ctx context.Context, reflector *cache.Reflector, err error) {
+		if apierrors.IsNotFound(err) {
+			cancel()
+			return
+		}
+		cache.DefaultWatchErrorHandler(ctx, reflector, err)
+	}
+	if err := informer.SetWatchErrorHandlerWithContext(onError); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "The operator cannot watch ResourceSlices")
+		return
+	}
+	if err := informer.SetTransform(newRecord); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "The operator cannot watch ResourceSlices")
+		return
+	}
+	handler := cache.ResourceEventHandlerFuncs{AddFunc: w.store, UpdateFunc: func(_, object any) { w.store(object) }, DeleteFunc: w.remove}
+	if _, err := informer.AddEventHandler(handler); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "The operator cannot watch ResourceSlices")
+		return
+	}
+	informer.RunWithContext(ctx)
+	w.change(func() { clear(w.slices) })
+}
+
+// store keeps a slice.
+func (w *Watcher) store(object any) {
+	if kept, ok := object.(*record); ok {
+		w.change(func() { w.slices[kept.Name] = kept.slice })
+	}
+}
+
+func (w *Watcher) remove(object any) {
+	if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = gone.Obj
+	}
+	if kept, ok := object.(*record); ok {
+		w.change(func() { delete(w.slices, kept.Name) })
+	}
+}
+
+// change makes a change under the lock, and calls the callbacks.
+func (w *Watcher) change(apply func()) {
+	w.mu.Lock()
+	apply()
+	w.mu.Unlock()
+	for _, call := range w.callbacks {
+		call()
+	}
+}
