@@ -12,7 +12,7 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestTheOperatorIsKnownByItsLease: while somebody holds and renews it, an operator leads.
+// TestTheOperatorIsKnownByItsLease: an operator leads while the Lease is held and renewed.
 func TestTheOperatorIsKnownByItsLease(t *testing.T) {
 	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 	lease := func(holder string, age time.Duration) *coordinationv1.Lease {

@@ -80,7 +80,7 @@ func (c *Cluster) findOverAllocated() []Finding {
 		if entry.OverAllocatedBy <= 0 || entry.Total == 0 { // UnknownCard reports a card that no node has
 			continue
 		}
-		finding := Finding{Severity: Warning, Object: "card/" + entry.Name, Command: "kubectl get cardq",
+		finding := Finding{Severity: Warning, Object: "card/" + entry.Name, Command: "kubectl get cardq -o wide",
 			Problem: fmt.Sprintf("CardQuotas grant %d, and Ready nodes have %d: %d too many. Quotas are enforced as written, so pods may wait for cards that do not exist.",
 				entry.Quota, entry.Healthy, entry.OverAllocatedBy)}
 		if totals.AllowsOverAllocation(card.Name(entry.Name)) {

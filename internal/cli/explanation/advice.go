@@ -138,7 +138,7 @@ func (in *Input) adviseHolders(holders []v1alpha1.CardHolder) []string {
 	}
 	for _, holder := range holders {
 		if holder.Workload != in.Workload && holder.Workload.Name != "" && holder.Count >= int64(in.Request.Count) {
-			return []string{fmt.Sprintf("When %s ends, %d %s are free again.", output.DescribeWorkload(holder.Workload), holder.Count, holder.Card)}
+			return []string{fmt.Sprintf("When %s %s, %d %s are free again.", output.DescribeWorkload(holder.Workload), describeEnd(holder.Workload), holder.Count, holder.Card)}
 		}
 	}
 	return nil
