@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -19,10 +20,12 @@ func readIdleCards(ctx context.Context, c client.Client) (map[string]int64, erro
 	inventory := &v1alpha1.CardInventory{}
 	err := c.Get(ctx, client.ObjectKey{Name: v1alpha1.InventoryName}, inventory)
 	switch {
-	case isForbidden(err), isNotInstalled(err), client.IgnoreNotFound(err) == nil && err != nil, err == nil && inventory.Status.Summary == "":
+	case isForbidden(err), isNotInstalled(err), apierrors.IsNotFound(err):
 		return nil, nil
 	case err != nil:
 		return nil, err
+	case inventory.Status.Summary == "":
+		return nil, nil
 	}
 
 	// The inventory does not say which allocated cards are on nodes that take no pods.

@@ -14,9 +14,9 @@ import (
 // maxMistakes is how many letters of a word may be wrong for another one to be suggested.
 const maxMistakes = 2
 
-// suggest returns ": did you mean X?" for the words that are most like one that does not exist, "" for
+// suggestWord returns ": did you mean X?" for the words that are most like one that does not exist, "" for
 // none.
-func suggest(typed string, words []string) string {
+func suggestWord(typed string, words []string) string {
 	// cobra suggests commands, and any word can be the name of one.
 	known := &cobra.Command{SuggestionsMinimumDistance: maxMistakes}
 	for _, word := range words {
@@ -49,8 +49,9 @@ func refuseUnknownCommand(cmd *cobra.Command, args []string) error {
 			names = append(names, child.Name())
 		}
 	}
+
 	text := fmt.Sprintf("%q is no command of kubectl cardquota", args[0])
-	if suggestion := suggest(args[0], names); suggestion != "" {
+	if suggestion := suggestWord(args[0], names); suggestion != "" {
 		return fmt.Errorf("%s%s", text, suggestion)
 	}
 	return fmt.Errorf("%s: it has %s", text, output.JoinWords(names, "and"))
@@ -77,9 +78,10 @@ func explainFlagError(cmd *cobra.Command, err error) error {
 	if found == nil {
 		return err
 	}
+
 	var names []string
 	cmd.Flags().VisitAll(func(flag *pflag.Flag) { names = append(names, flag.Name) })
-	suggestion := suggest(found[1], names)
+	suggestion := suggestWord(found[1], names)
 	if suggestion == "" {
 		return fmt.Errorf("%s has no flag --%s", cmd.Name(), found[1])
 	}
@@ -121,5 +123,5 @@ func suggestKind(kind string) string {
 			kinds = append(kinds, known)
 		}
 	}
-	return suggest(strings.ToLower(kind), kinds)
+	return suggestWord(strings.ToLower(kind), kinds)
 }

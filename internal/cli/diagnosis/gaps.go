@@ -41,7 +41,8 @@ func describeGaps(gaps []string) string {
 		user, verb, resource, where, hint := found[1], found[2], found[3], found[4], found[5]
 		at := slices.IndexFunc(all, func(m *missingRights) bool { return m.user == user && m.verb == verb && m.where == where })
 		if at < 0 {
-			at, all = len(all), append(all, &missingRights{user: user, verb: verb, where: where})
+			at = len(all)
+			all = append(all, &missingRights{user: user, verb: verb, where: where})
 		}
 		if !slices.Contains(all[at].resources, resource) {
 			all[at].resources = append(all[at].resources, resource)

@@ -26,7 +26,7 @@ func (r Result) writeOthers(w io.Writer, style output.Style) error {
 
 	grid := output.Grid{Columns: []output.Column{{Header: "RUNS", Shrinks: true}, {Header: "QUEUE", Shrinks: true}, {Header: "PODS", Right: true},
 		{Header: "CARDS", Shrinks: true}, {Header: "NODES", Shrinks: true}}}
-	for _, started := range listed(r.Others, style) {
+	for _, started := range limitRows(r.Others, style) {
 		grid.AddRow(output.Text(output.DescribeWorkload(started.Workload)), output.Text(started.Queue), output.Number(int64(started.Pods)),
 			output.Text(describeCards(started.Cards)), output.Text(strings.Join(started.Nodes, ", ")))
 	}
@@ -56,7 +56,7 @@ func (r Result) writeWaiting(w io.Writer, style output.Style) error {
 	}
 
 	grid := output.Grid{Columns: []output.Column{{Header: "WAITS", Shrinks: true}, {Header: "QUEUE", Shrinks: true}, {Header: "CARDS", Shrinks: true}, {Header: "REASON"}}}
-	for _, entry := range listed(r.Waiting, style) {
+	for _, entry := range limitRows(r.Waiting, style) {
 		cards := ""
 		if entry.Card != "" {
 			cards = fmt.Sprintf("%d %s", entry.Count, entry.Card)
@@ -72,8 +72,8 @@ func (r Result) writeWaiting(w io.Writer, style output.Style) error {
 	return output.WriteNotes(w, messagesOf(r.Waiting))
 }
 
-// listed returns the first items of a list, all of them in a wide table.
-func listed[T any](all []T, style output.Style) []T {
+// limitRows returns the first items of a list, all of them in a wide table.
+func limitRows[T any](all []T, style output.Style) []T {
 	if style.Wide {
 		return all
 	}
@@ -97,6 +97,7 @@ func messagesOf(waiting []Waiting) []string {
 	type cause struct{ queue, reason string }
 	seen := map[cause]bool{}
 	var texts []string
+
 	for _, entry := range waiting {
 		at := cause{entry.Queue, string(entry.Reason)}
 		if entry.Message == "" || seen[at] || len(texts) == maxMessages {

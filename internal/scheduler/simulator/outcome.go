@@ -188,7 +188,8 @@ func (w *world) fill(result *simulation.Result) {
 			others = append(others, pod)
 		}
 	}
-	result.OthersPlaced, result.Others = len(others), w.startedWorkloads(&resolver, others)
+	result.OthersPlaced = len(others)
+	result.Others = w.startedWorkloads(&resolver, others)
 	if len(w.workloads) == 0 { // the question is about what waits already
 		result.Waiting = w.cluster.Blocked(slices.Collect(maps.Values(w.pods)), slices.Collect(maps.Values(w.groups)))
 	}
@@ -206,7 +207,8 @@ func (w *world) startedWorkloads(resolver *workload.Resolver, pods []*corev1.Pod
 		started := byReference[reference]
 		if started == nil {
 			started = &simulation.Started{Workload: reference, Cards: map[card.Name]card.Count{}}
-			byReference[reference], all = started, append(all, started)
+			byReference[reference] = started
+			all = append(all, started)
 		}
 		charge := resolver.Usage(pod, w.groups[groupOf(pod)], nil)
 		started.Queue = charge.Queue
