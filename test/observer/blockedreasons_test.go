@@ -44,7 +44,8 @@ func TestBlockedCardsAreThoseOfTheStatus(t *testing.T) {
 func TestAnomaliesAreThoseOfTheInventory(t *testing.T) {
 	none := `operator+cardquota_anomalies{reason="SeveralModels"} 0; operator+cardquota_anomalies{reason="AmbiguousResource"} 0;
 		operator+cardquota_anomalies{reason="InvalidLabel"} 0; operator+cardquota_anomalies{reason="MoreThanLabelled"} 0; operator+cardquota_anomalies{reason="UnmappedResource"} 0;
-		operator+cardquota_anomalies{reason="CardsOutsideQueues"} 0; operator+cardquota_anomalies{reason="CardsUnhealthy"} 0;
+		operator+cardquota_anomalies{reason="CardsOutsideQueues"} 0; operator+cardquota_anomalies{reason="ResourceClaimCards"} 0;
+		operator+cardquota_anomalies{reason="CardsUnhealthy"} 0;
 		operator+cardquota_anomalies{reason="BillsNotStored"} 0; operator+cardquota_anomalies{reason="ModelChanged"} 0; operator+cardquota_anomalies{reason="BillDaysDropped"} 0`
 	for t, tc := range check.Cases(t, map[string]struct{ pages, want string }{
 		"right":         {`operator+cardquota_anomalies{reason="NoModelLabel"} 1`, ""},

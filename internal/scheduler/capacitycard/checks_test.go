@@ -46,6 +46,14 @@ func (s *scene) keepForPreemptor(r *checkInput, queue string, cards card.Count) 
 	s.p.preemptedCards = preemptedCards{map[string][]*waitingPreemptor{"a": {w}}, map[api.QueueID][]*waitingPreemptor{job.Queue: {w}}}
 }
 
+// withClaim returns a task whose pod has a ResourceClaim.
+func withClaim(task *api.TaskInfo) *api.TaskInfo {
+	changed := task.Clone()
+	changed.Pod = task.Pod.DeepCopy()
+	claims("claim")(changed.Pod)
+	return changed
+}
+
 // TestKeptQuotaRefusesNoPodWithoutCards: a pod may have no card that it could use, because no node offers its
 // resource. What is kept for others has nothing against it.
 func TestKeptQuotaRefusesNoPodWithoutCards(t *testing.T) {
@@ -79,6 +87,7 @@ func TestEachCheckRefuses(t *testing.T) {
 		"queueIsUsable":        {rule(func(rules *workload.QueueRules) { rules.Refusal = &workload.Refusal{Message: "closed"} }), "closed"},
 		"namespaceIsAllowed":   {rule(func(rules *workload.QueueRules) { rules.Namespaces = labels.Nothing() }), "namespace"},
 		"requestIsValid":       {func(_ *scene, r *checkInput) { r.request.Denied = &workload.Refusal{Message: "unreadable"} }, "unreadable"},
+		"claimsAreAllowed":     {func(_ *scene, r *checkInput) { r.task = withClaim(r.task) }, "Pod has ResourceClaims, which the scheduler cannot read"},
 		"queueHasQuota":        {many, "Queue <inf> has insufficient <A> quota: requested <10000>"},
 		"mayReclaim":           {func(s *scene, r *checkInput) { r.task = s.Task("t-0") }, `service type "training" may not reclaim cards`},
 		"cardIsAllowed":        {func(_ *scene, r *checkInput) { r.node = "b" }, "pod ns/i-0 may not run on the card of node b"},
