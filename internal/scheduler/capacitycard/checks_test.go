@@ -87,7 +87,7 @@ func TestEachCheckRefuses(t *testing.T) {
 		"queueIsUsable":        {rule(func(rules *workload.QueueRules) { rules.Refusal = &workload.Refusal{Message: "closed"} }), "closed"},
 		"namespaceIsAllowed":   {rule(func(rules *workload.QueueRules) { rules.Namespaces = labels.Nothing() }), "namespace"},
 		"requestIsValid":       {func(_ *scene, r *checkInput) { r.request.Denied = &workload.Refusal{Message: "unreadable"} }, "unreadable"},
-		"claimsAreAllowed":     {func(_ *scene, r *checkInput) { r.task = withClaim(r.task) }, "Pod has ResourceClaims, which the scheduler cannot read"},
+		"claimsAreAllowed":     {func(_ *scene, r *checkInput) { r.task = withClaim(r.task) }, "Pod waits for ResourceClaim <claim>, which does not exist yet"},
 		"queueHasQuota":        {many, "Queue <inf> has insufficient <A> quota: requested <10000>"},
 		"mayReclaim":           {func(s *scene, r *checkInput) { r.task = s.Task("t-0") }, `service type "training" may not reclaim cards`},
 		"cardIsAllowed":        {func(_ *scene, r *checkInput) { r.node = "b" }, "pod ns/i-0 may not run on the card of node b"},
