@@ -8,8 +8,9 @@ import (
 )
 
 // accelerators are the domains under which device plugins and sharing software offer cards or parts of
-// cards, each with the names that do, nil for every name. A domain stands for its subdomains, too,
-// unless they have an entry. Vendors that sell other things as well have a pattern.
+// cards, each with the names that do, nil for every name. Vendors that sell other things as well have a
+// pattern, which holds for subdomains without an entry, too: they offer cards as well as other things
+// (sev-snp.amd.com/esids).
 //
 // The list makes no resource a card. It finds cards that no label and no mapping names. A vendor that
 // is missing here costs a warning, so add one line and a resource to the test.
@@ -65,14 +66,16 @@ var accelerators = map[string]*regexp.Regexp{
 	"streamcomputing.com": nil,
 	"tsingmicro.com":      nil,
 	// Other vendors.
-	"rebellions.ai":   nil, // ATOM, npu
-	"furiosa.ai":      nil, // rngd, warboy
-	"tenstorrent.com": nil, // n150
-	"graphcore.ai":    nil, // ipu
-	"cerebras.net":    nil,
-	"groq.com":        nil,
-	"sambanova.ai":    nil,
-	"hailo.ai":        nil,
+	"rebellions.ai":    nil, // ATOM, npu
+	"furiosa.ai":       nil, // rngd, warboy
+	"alpha.furiosa.ai": nil, // npu
+	"beta.furiosa.ai":  nil, // npu
+	"tenstorrent.com":  nil, // n150
+	"graphcore.ai":     nil, // ipu
+	"cerebras.net":     nil,
+	"groq.com":         nil,
+	"sambanova.ai":     nil,
+	"hailo.ai":         nil,
 }
 
 // What accelerators offer beside cards, by the name after the slash.
@@ -81,8 +84,10 @@ var (
 	memoryAmounts = regexp.MustCompile(`(?i)(mem|memory|vram)([^a-z]|$)`)
 	// coreAmounts end a word with parts of the cores of cards: vgpu-cores, millicores, smlu.vcore.
 	coreAmounts = regexp.MustCompile(`(?i)(cores?|tiles?|percent(age)?)([^a-z]|$)`)
-	// otherDevices are monitors of cards, switches between them, and network devices.
-	otherDevices = regexp.MustCompile(`(?i)(^|[^a-z])(monitor|nvswitch|mlnx|connectx|bluefield|hca|cx[0-9]|bf[0-9]|ib[0-9p]|(ib|eth|v?nics?|efa)([^a-z]|$))|_nvswitch|nics?$`)
+	// otherDevices are monitors of cards, switches between them, what else is on a card beside its processor, and
+	// network devices, also by the names of their interfaces.
+	otherDevices = regexp.MustCompile(`(?i)(^|[^a-z])(monitor|nvswitch|audio|usb|ucsi|mlnx|mlx[0-9]|connectx|bluefield|hca|switchdev|` +
+		`cx[0-9]|bf[0-9]|bf[_-]?[sv]f|ib[0-9ps]|en[opsx][0-9]|(ib|eth|sf|v?nics?|efa)([^a-z]|$))|_nvswitch|nics?$`)
 )
 
 // neuronCore is a part of a card that pods request by itself, in spite of its name.
@@ -109,14 +114,8 @@ func acceleratorName(resource corev1.ResourceName) (string, bool) {
 	if !isExtended || name == "" {
 		return "", false
 	}
-	names, isListed := accelerators[domain]
-	for !isListed && domain != "" {
-		_, domain, _ = strings.Cut(domain, ".")
-		names, isListed = accelerators[domain]
-	}
-
 	switch {
-	case !isListed || names != nil && !names.MatchString(name):
+	case !offersCards(domain, name):
 		return "", false
 	case memoryAmounts.MatchString(name) || otherDevices.MatchString(name) || isNetworkDevice(resource):
 		return "", false
@@ -124,17 +123,34 @@ func acceleratorName(resource corev1.ResourceName) (string, bool) {
 	return name, true
 }
 
+// offersCards reports whether a resource with this name is a card by accelerators.
+func offersCards(domain, name string) bool {
+	names, isListed := accelerators[domain]
+	if isListed && names == nil {
+		return true
+	}
+	for !isListed && domain != "" {
+		_, domain, _ = strings.Cut(domain, ".")
+		names, isListed = accelerators[domain]
+	}
+	return names != nil && names.MatchString(name)
+}
+
 // networkDevices matches the resources of network device plugins: RDMA shared device plugin, SR-IOV
 // network device plugin and the host devices of NVIDIA's network operator. Each begins a word: an
-// ai-processor contains "roce" and is none.
-var networkDevices = regexp.MustCompile(`(?i)^rdma/|/(.*[^a-z])?(rdma|sriov|hostdev|netdevice|infiniband|roce)`)
+// ai-processor contains "roce" and is none. One network device for each card is named after it, too:
+// rdma_gpu0.
+var networkDevices = regexp.MustCompile(`(?i)^rdma/|/(.*[^a-z])?(rdma|hostdev|netdevice|infiniband|roce)`)
 
-// virtualCards matches names of cards that SR-IOV divides, such as intel.com/sriov-gpudevice.
-var virtualCards = regexp.MustCompile(`(?i)/.*(gpu|npu)`)
+// SR-IOV divides network devices, and cards: intel.com/sriov-gpudevice.
+var (
+	virtualDevices = regexp.MustCompile(`(?i)/(.*[^a-z])?sriov`)
+	virtualCards   = regexp.MustCompile(`(?i)/.*(gpu|npu)`)
+)
 
 // isNetworkDevice reports whether a resource has the name of a network device. Labels make none a
 // card and withhold none, unless they have its very name. So no quota limits it.
 func isNetworkDevice(resource corev1.ResourceName) bool {
 	name := string(resource)
-	return networkDevices.MatchString(name) && !virtualCards.MatchString(name)
+	return networkDevices.MatchString(name) || (virtualDevices.MatchString(name) && !virtualCards.MatchString(name))
 }

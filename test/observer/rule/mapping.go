@@ -65,14 +65,15 @@ func namesByMapping(node *corev1.Node, mappings []Mapping) map[corev1.ResourceNa
 }
 
 // isNetwork reports whether a resource is a network device by its name: one of its words begins so.
-// SR-IOV divides cards, too.
+// SR-IOV divides cards, too, and these have the word of a card.
 func isNetwork(name string) bool {
 	domain, device, _ := strings.Cut(strings.ToLower(name), "/")
-	if strings.Contains(device, "gpu") || strings.Contains(device, "npu") {
-		return false
+	starts := []string{"rdma", "hostdev", "netdevice", "infiniband", "roce"}
+	if !strings.Contains(device, "gpu") && !strings.Contains(device, "npu") {
+		starts = append(starts, "sriov")
 	}
 	for _, word := range strings.FieldsFunc(device, func(r rune) bool { return !unicode.IsLetter(r) }) {
-		for _, start := range []string{"rdma", "sriov", "hostdev", "netdevice", "infiniband", "roce"} {
+		for _, start := range starts {
 			if strings.HasPrefix(word, start) {
 				return true
 			}
