@@ -2,6 +2,7 @@ package card
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,8 +13,8 @@ import (
 // pattern, which holds for subdomains without an entry, too: they offer cards as well as other things
 // (sev-snp.amd.com/esids).
 //
-// The list makes no resource a card. It finds cards that no label and no mapping names. A vendor that
-// is missing here costs a warning, so add one line and a resource to the test.
+// With cardVendors, the list makes no resource a card. It finds cards that no label and no mapping names. A
+// vendor that is missing costs a warning, so add one line and a resource to the test.
 var accelerators = map[string]*regexp.Regexp{
 	// NVIDIA/k8s-device-plugin: gpu, gpu.shared, mig-<profile>. kubevirt-gpu-device-plugin and the sandbox
 	// device plugin: GA100_A100_SXM4_40GB, GRID_P40-1Q, pgpu. Project-HAMi: gpu.
@@ -40,42 +41,48 @@ var accelerators = map[string]*regexp.Regexp{
 	"vpu.intel.com":  nil,
 	"fpga.intel.com": nil,
 	"intel.com":      regexp.MustCompile(`gpu|npu`),
-	"habana.ai":      nil, // Intel Gaudi
 	// Clouds with chips of their own.
-	"google.com":     regexp.MustCompile(`^tpu`),
-	"aws.amazon.com": regexp.MustCompile(`^neuron(core|device)?$`),
-	"qualcomm.com":   nil, // Cloud AI 100: qaic
+	"google.com":            regexp.MustCompile(`^tpu`),
+	"cloud-tpus.google.com": nil,                                // v2, preemptible-v3
+	"ibm.com":               regexp.MustCompile(`^(aiu|spyre)`), // aiu_pf, spyre_pf_tier0
+	"aws.amazon.com":        regexp.MustCompile(`^neuron(core|device)?$`),
+	"qualcomm.com":          nil, // Cloud AI 100: qaic
 	// Huawei: Ascend910, Ascend310P, Ascend910B4-…, npu. Huawei Cloud CCE: ascend-310.
 	"huawei.com": regexp.MustCompile(`(?i)^(ascend|npu)`),
-	// Other vendors in China.
-	"hygon.com":           nil, // dcu; Project-HAMi: dcunum
-	"cambricon.com":       nil, // mlu, mlu370, mlu.share, mlu370.smlu; Project-HAMi: vmlu
-	"enflame.com":         nil, // gcu, shared-gcu, drs-gcu; Project-HAMi: vgcu
-	"enflame-tech.com":    nil,
-	"iluvatar.com":        nil, // gpu
-	"iluvatar.ai":         nil, // Project-HAMi: BI-V150-vgpu
-	"metax-tech.com":      nil, // gpu, sgpu
-	"mthreads.com":        nil, // Moore Threads: gpu, vgpu
-	"kunlunxin.com":       nil, // xpu, vxpu
-	"birentech.com":       nil, // gpu, 1-2-gpu
-	"vastaitech.com":      nil, // va
-	"sophgo.com":          nil, // tpu
-	"lynxi.com":           nil,
-	"denglinai.com":       nil,
-	"innosilicon.com":     nil,
-	"streamcomputing.com": nil,
-	"tsingmicro.com":      nil,
-	// Other vendors.
-	"rebellions.ai":    nil, // ATOM, npu
-	"furiosa.ai":       nil, // rngd, warboy
-	"alpha.furiosa.ai": nil, // npu
-	"beta.furiosa.ai":  nil, // npu
-	"tenstorrent.com":  nil, // n150
-	"graphcore.ai":     nil, // ipu
-	"cerebras.net":     nil,
-	"groq.com":         nil,
-	"sambanova.ai":     nil,
-	"hailo.ai":         nil,
+}
+
+// cardVendors are the domains of vendors that make cards only. Every resource there is a card, and every driver
+// of dynamic resource allocation of the domain hands out cards, apart from what the lists of other devices say.
+var cardVendors = []string{
+	"habana.ai",        // Intel Gaudi
+	"hygon.com",        // dcu; Project-HAMi: dcunum
+	"cambricon.com",    // mlu, mlu370, mlu.share, mlu370.smlu; Project-HAMi: vmlu
+	"enflame.com",      // gcu, shared-gcu, drs-gcu; Project-HAMi: vgcu
+	"enflame-tech.com", // gcu
+	"iluvatar.com",     // gpu
+	"iluvatar.ai",      // Project-HAMi: BI-V150-vgpu
+	"metax-tech.com",   // gpu, sgpu
+	"mthreads.com",     // Moore Threads: gpu, vgpu
+	"kunlunxin.com",    // xpu, vxpu
+	"birentech.com",    // gpu, 1-2-gpu
+	"vastaitech.com",   // va
+	"sophgo.com",       // tpu
+	"lynxi.com",
+	"denglinai.com",
+	"innosilicon.com",
+	"streamcomputing.com",
+	"tsingmicro.com",
+	"rebellions.ai", // ATOM, npu
+	"furiosa.ai",    // rngd, warboy
+	"alpha.furiosa.ai",
+	"beta.furiosa.ai", // npu
+	"tenstorrent.com", // n150
+	"graphcore.ai",    // ipu
+	"cerebras.net",
+	"groq.com",
+	"sambanova.ai",
+	"d-matrix.ai",
+	"hailo.ai",
 }
 
 // What accelerators offer beside cards, by the name after the slash.
@@ -123,10 +130,10 @@ func acceleratorName(resource corev1.ResourceName) (string, bool) {
 	return name, true
 }
 
-// offersCards reports whether a resource with this name is a card by accelerators.
+// offersCards reports whether a resource with this name is a card by accelerators or cardVendors.
 func offersCards(domain, name string) bool {
 	names, isListed := accelerators[domain]
-	if isListed && names == nil {
+	if slices.Contains(cardVendors, domain) || (isListed && names == nil) {
 		return true
 	}
 	for !isListed && domain != "" {

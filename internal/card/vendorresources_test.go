@@ -1,6 +1,7 @@
 package card
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -22,7 +23,7 @@ var publicCards = []corev1.ResourceName{
 	"enflame.com/gcu", "enflame.com/shared-gcu", "enflame.com/drs-gcu", "enflame-tech.com/gcu", "iluvatar.com/gpu", "iluvatar.ai/vgpu", "iluvatar.ai/BI-V150-vgpu", "iluvatar.ai/MR-V100-vgpu",
 	"metax-tech.com/gpu", "metax-tech.com/sgpu",
 	"mthreads.com/gpu", "mthreads.com/vgpu", "kunlunxin.com/xpu", "kunlunxin.com/vxpu", "baidu.com/xpu", "baidu.com/a100_80g_cgpu", "alibabacloud.com/ppu", "birentech.com/gpu", "birentech.com/1-2-gpu",
-	"vastaitech.com/va", "google.com/tpu", "aws.amazon.com/neuron", "aws.amazon.com/neuroncore", "aws.amazon.com/neurondevice", "furiosa.ai/rngd", "beta.furiosa.ai/npu", "alpha.furiosa.ai/npu",
+	"vastaitech.com/va", "google.com/tpu", "cloud-tpus.google.com/v2", "cloud-tpus.google.com/preemptible-v3", "ibm.com/aiu_pf", "ibm.com/spyre_pf", "ibm.com/spyre_pf_tier0", "d-matrix.ai/corsair", "aws.amazon.com/neuron", "aws.amazon.com/neuroncore", "aws.amazon.com/neurondevice", "furiosa.ai/rngd", "beta.furiosa.ai/npu", "alpha.furiosa.ai/npu",
 	"qualcomm.com/qaic", "rebellions.ai/ATOM", "rebellions.ai/npu", "tenstorrent.com/n150", "sophgo.com/tpu", "graphcore.ai/ipu", "cerebras.net/cs", "groq.com/lpu", "sambanova.ai/rdu", "hailo.ai/h8",
 	"lynxi.com/HP280", "denglinai.com/gpu", "innosilicon.com/gpu", "streamcomputing.com/npu", "tsingmicro.com/npu",
 	"koordinator.sh/gpu", "koordinator.sh/gpu-shared", "tencent.com/vcuda", "vke.volcengine.com/container-multiple-gpu", "elasticgpu.io/gpu-number", "4paradigm.com/vgpu", "k8s.amazonaws.com/vgpu", "microsoft.com/directx",
@@ -41,7 +42,7 @@ var publicOthers = []corev1.ResourceName{
 	"nvidia.com/cx7", "nvidia.com/ibp24s0", "amd.com/nic", "amd.com/vnic", "mellanox.com/sriov_rdma", "openshift.io/mlnx", "huawei.com/RoCE_100g", "metax-tech.com/rdma", "koordinator.sh/rdma",
 	"nvidia.com/bf_sf", "nvidia.com/bf_vf", "nvidia.com/bf_sf_trusted", "nvidia.com/sf", "nvidia.com/switchdev", "nvidia.com/mlx5_0", "nvidia.com/ibs1f0", "nvidia.com/ens1f0", "nvidia.com/rdma_gpu0", "nvidia.com/sriov_rdma_gpu0",
 	"nvidia.com/GP106_HIGH_DEFINITION_AUDIO_CONTROLLER", "nvidia.com/TU104_USB_3.1_HOST_CONTROLLER", "nvidia.com/TU104_USB_TYPE-C_UCSI_CONTROLLER",
-	"sev-snp.amd.com/esids", "sev.amd.com/asids", "confidential.nvidia.com/keys", "monitors.hailo.ai/view",
+	"ibm.com/block-storage", "sev-snp.amd.com/esids", "sev.amd.com/asids", "confidential.nvidia.com/keys", "monitors.hailo.ai/view",
 	"intel.com/sriov_netdevice", "gpu.intel.com/memory.max", "gpu.intel.com/i915_monitoring", "gpu.intel.com/xe_monitoring", "gpu.intel.com/monitoring",
 	"nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "volcano.sh/vgpu-memory", "volcano.sh/vgpu-memory-percentage", "hygon.com/dcumem",
 	"cambricon.com/mlu.smlu.vmemory", "metax-tech.com/vmemory", "mthreads.com/sgpu-memory", "kunlunxin.com/vxpu-memory", "huawei.com/Ascend910A-memory2x/y",
@@ -61,7 +62,7 @@ func TestCardsOfAccelerators(t *testing.T) {
 	for _, resource := range publicOthers {
 		check.That(t, !LooksLikeCard(resource) && !LooksLikeCores(resource), "%s is no card", resource)
 	}
-	for domain := range accelerators {
+	for _, domain := range slices.Concat(slices.Collect(maps.Keys(accelerators)), cardVendors) {
 		isTested := slices.ContainsFunc(append(publicCards, publicCores...), func(resource corev1.ResourceName) bool {
 			of, _, _ := strings.Cut(string(resource), "/")
 			return of == domain || strings.HasSuffix(of, "."+domain)
