@@ -40,6 +40,7 @@ var tables = []table{
 	{tests: "./internal/cardquota", run: "^TestAPodWithoutItsPodGroupIsBlocked$", mutants: groupAnswerMutants},
 	{tests: "./internal/card", run: "^TestNearest", mutants: nearestMutants},
 	{tests: "./internal/cli/explanation", run: "^(TestNoGate.*|TestAQuotaIsInUse.*|TestARollout.*)$", mutants: explanationMutants},
+	{tests: "./internal/cli", run: "^(TestAJobWithPods.*|TestAGangIsCounted.*)$", mutants: reservationMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "(Metrics|Shows|Scrape)", mutants: sessionMetricsMutants},
 	{tests: "./internal/scheduler/cardreclaim", run: "^(TestReclaimCounters|TestReclaimEvents)$", mutants: reclaimMetricsMutants},
 }

@@ -18,3 +18,9 @@ var explanationMutants = []mutant{
 	{"internal/cli/explanation/reasons.go", `case requested > found.largest:`, `case requested > found.quota:`, "the largest quota of the alternatives counts"},
 	{"internal/cli/explanation/workloadstate.go", `(rollout.IsKnown && rollout.MaxUnavailable > 0)`, `rollout.MaxUnavailable > 1`, "a rollout that ends old pods first does not wait for them"},
 }
+
+// reservationMutants break which enqueued jobs have reserved the cards that a workload waits for.
+var reservationMutants = []mutant{
+	{"internal/cli/whyreservations.go", `pods = w.found.namespacePods`, `pods = w.found.pods`, "a tenant's jobs have all their pods"},
+	{"internal/cli/whytarget.go", `if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {`, `if pod != nil {`, "a pod that has ended is counted once"},
+}

@@ -23,12 +23,14 @@ type gangPods struct {
 	reference v1alpha1.WorkloadReference
 }
 
-// countGangPods returns the pods of each PodGroup.
+// countGangPods returns the unfinished pods of each PodGroup. Who may not list everything gets all of the
+// namespace, which has all pods of its PodGroups.
 func (w *whyReader) countGangPods() map[client.ObjectKey]*gangPods {
 	pods := w.world.pods
 	if !w.world.isComplete {
-		pods = w.found.pods
+		pods = w.found.namespacePods
 	}
+
 	gangs := map[client.ObjectKey]*gangPods{}
 	for _, pod := range pods {
 		key := client.ObjectKey{Namespace: pod.Namespace, Name: workload.PodGroupName(pod)}

@@ -83,6 +83,8 @@ func (t target) matchesPod(pod *corev1.Pod) bool {
 type whyObjects struct {
 	pods   []*corev1.Pod
 	groups map[string]*v1beta1.PodGroup
+	// namespacePods are the pods of the namespace that have not finished, whatever workload they belong to.
+	namespacePods []*corev1.Pod
 	// knowsGroups reports whether groups are all of the namespace.
 	knowsGroups bool
 	// group is the PodGroup of a job without pods.
@@ -102,49 +104,78 @@ func isJobWaiting(group *v1beta1.PodGroup) bool {
 	return group != nil && group.Status.Phase != v1beta1.PodGroupRunning && group.Status.Phase != v1beta1.PodGroupCompleted
 }
 
+// targetSearch collects what belongs to a target.
+type targetSearch struct {
+	target
+	found       []*whyObjects
+	groups      map[string]*v1beta1.PodGroup
+	knowsGroups bool
+	// unfinished are the pods of the namespace that have not finished, hasPods the PodGroups of those that
+	// belong to the target.
+	unfinished []*corev1.Pod
+	hasPods    map[string]bool
+}
+
 // findTarget returns the pods of a workload and their PodGroups.
 func findTarget(ctx context.Context, r *reader, t target) (whyObjects, error) {
-	byName := map[string]*v1beta1.PodGroup{}
+	search := &targetSearch{target: t, groups: map[string]*v1beta1.PodGroup{}, hasPods: map[string]bool{}}
 	var groups []*v1beta1.PodGroup
-	knowsGroups, err := listInto(ctx, r, newPodGroupList, &groups, client.InNamespace(t.namespace))
+	var err error
+	search.knowsGroups, err = listInto(ctx, r, newPodGroupList, &groups, client.InNamespace(t.namespace))
 	if err != nil && !isNotInstalled(err) {
 		return whyObjects{}, err
 	}
-	var found []*whyObjects
-	foundFor := func(ref v1alpha1.WorkloadReference) *whyObjects {
-		at := slices.IndexFunc(found, func(f *whyObjects) bool { return f.ref == ref })
-		if at < 0 {
-			at, found = len(found), append(found, &whyObjects{ref: ref, groups: byName, knowsGroups: knowsGroups})
-		}
-		return found[at]
-	}
-	hasPods := map[string]bool{}
-	err = listAll(ctx, r.client, newPodList, func(pod *corev1.Pod) {
-		if reference := workload.ReferenceFor(pod); t.matches(reference) || t.matchesPod(pod) {
-			f := foundFor(reference)
-			f.pods, hasPods[workload.PodGroupName(pod)] = append(f.pods, pod), true
-		}
-	}, client.InNamespace(t.namespace))
-	for _, group := range groups {
-		byName[group.Name] = group
-		reference := workload.ControllerReference(group, v1beta1.GroupName, "PodGroup")
-		if isNamed := t.kind == "PodGroup" && group.Name == t.name; !hasPods[group.Name] && (isNamed || t.matches(reference)) {
-			foundFor(reference).group = group
-		}
-	}
-	if err != nil {
+	if err := listAll(ctx, r.client, newPodList, search.addPod, client.InNamespace(t.namespace)); err != nil {
 		return whyObjects{}, err
 	}
-	if len(found) == 0 {
+	search.addGroups(groups)
+
+	if len(search.found) == 0 {
 		reference, exists, err := findController(ctx, r, t)
 		if err != nil {
 			return whyObjects{}, err
 		}
 		if exists {
-			foundFor(reference)
+			search.objectsOf(reference)
 		}
 	}
-	return chooseWorkload(t, found)
+	chosen, err := chooseWorkload(t, search.found)
+	chosen.namespacePods = search.unfinished
+	return chosen, err
+}
+
+// objectsOf returns the objects of a workload, none at first.
+func (s *targetSearch) objectsOf(ref v1alpha1.WorkloadReference) *whyObjects {
+	at := slices.IndexFunc(s.found, func(f *whyObjects) bool { return f.ref == ref })
+	if at < 0 {
+		at = len(s.found)
+		s.found = append(s.found, &whyObjects{ref: ref, groups: s.groups, knowsGroups: s.knowsGroups})
+	}
+	return s.found[at]
+}
+
+func (s *targetSearch) addPod(pod *corev1.Pod) {
+	if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+		s.unfinished = append(s.unfinished, pod)
+	}
+	reference := workload.ReferenceFor(pod)
+	if s.matches(reference) || s.matchesPod(pod) {
+		f := s.objectsOf(reference)
+		f.pods = append(f.pods, pod)
+		s.hasPods[workload.PodGroupName(pod)] = true
+	}
+}
+
+// addGroups adds the PodGroups of the namespace, after its pods.
+func (s *targetSearch) addGroups(groups []*v1beta1.PodGroup) {
+	for _, group := range groups {
+		s.groups[group.Name] = group
+		reference := workload.ControllerReference(group, v1beta1.GroupName, "PodGroup")
+		isNamed := s.kind == "PodGroup" && group.Name == s.name
+		if !s.hasPods[group.Name] && (isNamed || s.matches(reference)) {
+			s.objectsOf(reference).group = group
+		}
+	}
 }
 
 // chooseWorkload returns the workload that a target means. One that waits comes first.
