@@ -3,7 +3,7 @@ package main
 // The rules of trees of queues that the observer has too: the amounts that count, the sums of a
 // path, and what fits.
 var treeMutants = []mutant{
-	{"internal/scheduler/cardreclaim/tree.go", `charge.IsOffInventory && q.tree.lacksInventory[pool]`, `false`, "victims on cordoned nodes release no guaranteed cards"},
+	{"internal/scheduler/cardreclaim/tree.go", `q.tree.lacksInventoryOf(pool) && !charge.IsInInventory(name)`, `false`, "victims on cordoned nodes release no guaranteed cards"},
 	{"internal/scheduler/cardreclaim/problem.go", `		p.limitLevels(p.tree.victimLevel)`, `		_ = p.tree`, "a guarantee covers fewer pods if it does not cover all"},
 	{"internal/scheduler/capacitycard/treereclaim.go", `min(2*s.cooldown, maxBorrowCooldown)`, `s.cooldown`, "a queue that loses again what it borrowed again waits longer"},
 	{"internal/scheduler/capacitycard/treereclaim.go", `	case !now.Before(s.forgottenAt()):
@@ -11,10 +11,10 @@ var treeMutants = []mutant{
 `, `	case s.cooldown == 0:
 		s.cooldown = borrowCooldown
 `, "an old reclaim makes no pause longer"},
-	{"internal/quota/ledger.go", `	for at := q; l.includesCharge(at, c); at = at.parent {
-		for _, amount := range c.Cards {
-			at.cards[amount.Name] = at.cards[amount.Name].Add(amount.Count)`, `	for at := q; l.includesCharge(at, c); at = at.parent {
-		for _, amount := range c.Cards {
+	{"internal/quota/ledger.go", `		counted := l.countedAt(at, c)
+		for _, amount := range counted.Cards {
+			at.cards[amount.Name] = at.cards[amount.Name].Add(amount.Count)`, `		counted := l.countedAt(at, c)
+		for _, amount := range counted.Cards {
 			if at != q {
 				continue
 			}
@@ -113,4 +113,14 @@ var releaseMutants = []mutant{
 	{"internal/quota/path.go", `count+change-opened)`, `count+change)`, "a request may use the guarantee that a release opens"},
 	{"internal/quota/path.go", `at.unusedAfter(name, -gone, opened)`, `at.unusedAfter(name, -gone, 0)`, "a release opens the guarantees of all ancestors together"},
 	{"internal/quota/fits.go", `r.amount(name) - r.offInventory[name]`, `r.amount(name)`, "a pod off the inventory releases nothing of it"},
+}
+
+// Cards that pods hold and that their nodes do not offer.
+var notOfferedMutants = []mutant{
+	{"internal/workload/resolver.go", `			charge.NotOffered = notOffered(&charge, 0, inv, node, request.Resource)
+`, ``, "withheld cards are not part of the inventory of a tree"},
+	{"internal/scheduler/capacitycard/snapshot.go", `!isSame || isOffered != (len(state.charge.NotOffered) == 0)`, `!isSame || (isOffered && len(state.charge.NotOffered) > 0)`, "a charge leaves the inventory when its node withholds its cards"},
+	{"internal/quota/ledger.go", `	if at == l.root {
+		return c.inInventory()`, `	if at == nil {
+		return c.inInventory()`, "what nodes do not offer is not charged against the inventory"},
 }

@@ -16,33 +16,59 @@ type Charge struct {
 	// Repeated are the amounts of Cards for cards that another amount counts already: all candidates
 	// but the first. Quotas count them, sums of the cards that exist do not.
 	Repeated []card.Amount
+	// NotOffered are the amounts of Cards that the pod's node offers no more: it withholds such cards from
+	// new pods, or no longer names them. They are not part of the inventory. Only a tree counts it.
+	NotOffered []card.Amount
 	// MilliCPU and Memory are counted against the queue's limits.
 	MilliCPU, Memory int64
 	// IsFixed reports whether other queues cannot reclaim from the pod. Only a tree counts it.
 	IsFixed bool
-	// IsOffInventory reports whether the pod's node takes no pods, so that its cards are not part
-	// of the inventory. Only a tree counts it.
+	// IsOffInventory reports whether the pod's node takes no pods, so that nothing of the
+	// charge is part of the inventory. Only a tree counts it.
 	IsOffInventory bool
 }
 
 // Equal reports whether two charges are equal.
 func (c *Charge) Equal(o *Charge) bool {
-	return c.Queue == o.Queue && slices.Equal(c.Cards, o.Cards) && slices.Equal(c.Repeated, o.Repeated) &&
-		c.MilliCPU == o.MilliCPU && c.Memory == o.Memory && c.IsFixed == o.IsFixed && c.IsOffInventory == o.IsOffInventory
+	return c.Queue == o.Queue && c.hasEqualCards(o) && c.MilliCPU == o.MilliCPU && c.Memory == o.Memory && c.IsFixed == o.IsFixed && c.IsOffInventory == o.IsOffInventory
+}
+
+func (c *Charge) hasEqualCards(o *Charge) bool {
+	return slices.Equal(c.Cards, o.Cards) && slices.Equal(c.Repeated, o.Repeated) && slices.Equal(c.NotOffered, o.NotOffered)
 }
 
 // HeldCards returns Cards without Repeated. The caller must not change them.
-func (c *Charge) HeldCards() []card.Amount {
-	if len(c.Repeated) == 0 {
+func (c *Charge) HeldCards() []card.Amount { return c.cardsWithout(c.Repeated) }
+
+// cardsWithout returns Cards without some of them. The caller must not change them.
+func (c *Charge) cardsWithout(amounts []card.Amount) []card.Amount {
+	if len(amounts) == 0 {
 		return c.Cards
 	}
-	held := slices.Clone(c.Cards)
-	for _, repeated := range c.Repeated {
-		if i := slices.Index(held, repeated); i >= 0 {
-			held = slices.Delete(held, i, i+1)
+
+	rest := slices.Clone(c.Cards)
+	for _, amount := range amounts {
+		if i := slices.Index(rest, amount); i >= 0 {
+			rest = slices.Delete(rest, i, i+1)
 		}
 	}
-	return held
+	return rest
+}
+
+// IsInInventory reports whether what the charge has of a name is part of the inventory.
+func (c *Charge) IsInInventory(name card.Name) bool {
+	return !c.IsOffInventory && !slices.ContainsFunc(c.NotOffered, func(amount card.Amount) bool { return amount.Name == name })
+}
+
+// inInventory returns the charge without the cards that are not part of the inventory.
+func (c *Charge) inInventory() *Charge {
+	if len(c.NotOffered) == 0 {
+		return c
+	}
+
+	counted := *c
+	counted.Cards = c.cardsWithout(c.NotOffered)
+	return &counted
 }
 
 // ElasticUsageOf returns the usage of a pod that gives everything.

@@ -145,8 +145,11 @@ func (r *Released) addSigned(c *Charge, sign int64) {
 	if c.IsFixed {
 		r.fixed = r.fixed.addSigned(c, sign)
 	}
-	if c.IsOffInventory {
+	switch {
+	case c.IsOffInventory:
 		r.offInventory = r.offInventory.addSigned(c, sign)
+	case len(c.NotOffered) > 0:
+		r.offInventory = r.offInventory.addSigned(&Charge{Cards: c.NotOffered}, sign)
 	}
 }
 

@@ -126,19 +126,28 @@ func (l *Ledger) includesCharge(at *queueLedger, c *Charge) bool {
 	return at != nil && (at != l.root || !c.IsOffInventory)
 }
 
+// countedAt returns what of a charge the sums of a queue of the path include.
+func (l *Ledger) countedAt(at *queueLedger, c *Charge) *Charge {
+	if at == l.root {
+		return c.inInventory()
+	}
+	return c
+}
+
 // addCharge adds a charge to the sums of its queue and all ancestors.
 func (l *Ledger) addCharge(c *Charge) {
 	q := l.ensureQueue(c.Queue)
 	q.pods++
 	for at := q; l.includesCharge(at, c); at = at.parent {
-		for _, amount := range c.Cards {
+		counted := l.countedAt(at, c)
+		for _, amount := range counted.Cards {
 			at.cards[amount.Name] = at.cards[amount.Name].Add(amount.Count)
 			at.listedCards = nil
 		}
 		at.milliCPU.add(c.MilliCPU)
 		at.memory.add(c.Memory)
 		at.isShareKnown = false
-		at.tree.addFixed(c)
+		at.tree.addFixed(counted)
 	}
 	q.updateUnused(c)
 }
@@ -161,14 +170,15 @@ func (l *Ledger) Release(pod string) {
 	}
 	q.pods--
 	for at := q; l.includesCharge(at, c); at = at.parent {
-		for _, amount := range c.Cards {
+		counted := l.countedAt(at, c)
+		for _, amount := range counted.Cards {
 			at.cards[amount.Name] = at.cards[amount.Name].Sub(amount.Count)
 			at.listedCards = nil
 		}
 		at.milliCPU.subtract(c.MilliCPU)
 		at.memory.subtract(c.Memory)
 		at.isShareKnown = false
-		at.tree.subtractFixed(c)
+		at.tree.subtractFixed(counted)
 	}
 	q.updateUnused(c)
 }

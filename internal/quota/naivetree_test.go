@@ -183,6 +183,8 @@ type naivePod struct {
 	queue                 string
 	amounts               map[card.Name]int64
 	isFixed, isOff, isEnd bool
+	// isNotOffered is set if the node of the pod does not offer its cards.
+	isNotOffered bool
 }
 
 // naiveLedger counts the pods of a tree.
@@ -215,7 +217,10 @@ func (n *naiveLedger) sum(queue string, name card.Name, pods map[string]naivePod
 }
 
 func (n *naiveLedger) used(queue string, name card.Name) int64 {
-	return n.sum(queue, name, n.pods, func(p naivePod) bool { return !p.isEnd && (queue != "" || !p.isOff) })
+	return n.sum(queue, name, n.pods, func(p naivePod) bool {
+		isOff := p.isOff || p.isNotOffered && naiveIsCard(name)
+		return !p.isEnd && (queue != "" || !isOff)
+	})
 }
 
 func (n *naiveLedger) terminating(queue string, name card.Name) int64 {
@@ -351,6 +356,9 @@ func (p naivePod) charge() *Charge {
 		if name != CPUName && name != MemoryName && p.amounts[name] > 0 {
 			c.Cards = append(c.Cards, card.Amount{Name: name, Count: card.Count(p.amounts[name])})
 		}
+	}
+	if p.isNotOffered {
+		c.NotOffered = c.Cards
 	}
 	return c
 }

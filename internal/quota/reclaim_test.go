@@ -80,7 +80,7 @@ func TestMayUseGrowsWithWhatIsReleased(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		h := drawHistory(t)
 		victim, p := h.drawCharged(t)
-		if p.queue == "" || p.isEnd || p.isOff {
+		if p.queue == "" || p.isEnd || p.isOff || p.isNotOffered {
 			return
 		}
 		before := map[string]map[card.Name]MayUse{}

@@ -27,7 +27,7 @@ func TestMayUseIsWhatFitsAfterAnEviction(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		h := drawHistory(t)
 		victim, p := h.drawCharged(t)
-		if p.queue == "" || p.isEnd || p.isOff {
+		if p.queue == "" || p.isEnd || p.isOff || p.isNotOffered {
 			return
 		}
 		before := h.mayUseBefore(p)

@@ -56,6 +56,7 @@ func newGuaranteesTest(t *rapid.T) *treeTest {
 	for i := range rapid.IntRange(2, 6).Draw(t, "pods") {
 		p := naivePod{queue: rapid.SampledFrom([]string{"batch", "batch", "serving", "other"}).Draw(t, "queue"), amounts: map[card.Name]int64{"A": 1, CPUName: 1}}
 		p.isFixed, p.isOff = rapid.IntRange(0, 3).Draw(t, "fixed") == 0, rapid.IntRange(0, 3).Draw(t, "off inventory") == 0
+		p.isNotOffered = rapid.IntRange(0, 3).Draw(t, "not offered") == 0
 		h.naive.pods[fmt.Sprint(i)] = p
 		h.ledger.Charge(fmt.Sprint(i), p.charge())
 	}

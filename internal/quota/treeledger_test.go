@@ -102,6 +102,7 @@ func (h *treeTest) drawPod(t *rapid.T) naivePod {
 		p.amounts[rapid.SampledFrom(treeNames).Draw(t, "name")] = int64(rapid.IntRange(1, 4).Draw(t, "count"))
 	}
 	p.isFixed, p.isOff = rapid.IntRange(0, 3).Draw(t, "fixed") == 0, rapid.IntRange(0, 5).Draw(t, "off inventory") == 0
+	p.isNotOffered = rapid.IntRange(0, 5).Draw(t, "not offered") == 0
 	return p
 }
 

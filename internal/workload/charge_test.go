@@ -77,6 +77,8 @@ func TestWithheldCardsStayCharged(t *testing.T) {
 	want := []card.Amount{{Name: "H200", Count: 2}}
 	first := ChargeFor(request, "q", "n", oversold, nil)
 	check.Equal(t, "without an earlier charge", want, first.Cards)
+	check.Equal(t, "not in the inventory", want, first.NotOffered)
+	check.Equal(t, "on a node that offers them", nil, ChargeFor(request, "q", "other", oversold, nil).NotOffered)
 	again := ChargeFor(request, "q", "n", oversold, &quota.Charge{Queue: "q", Cards: []card.Amount{{Name: "H800", Count: 2}}})
 	check.Equal(t, "charged before as another card", want, again.Cards)
 	request.ExtraResources = []ResourceCount{{npuResource, 1}}

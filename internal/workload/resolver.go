@@ -82,11 +82,13 @@ func ChargeFor(request *Request, queue, node string, inv *card.Inventory, last *
 	charge := quota.Charge{Queue: queue, MilliCPU: request.MilliCPU, Memory: request.Memory}
 	if request.Count == 0 {
 		addCandidates(&charge, lastCards(request.Unverified, inv, last), request.Unverified.Count)
+		charge.NotOffered = notOffered(&charge, 0, inv, node, request.Unverified.Resource)
 		return charge
 	}
 	if len(request.ExtraResources) == 0 {
 		if name, ok := inv.CardHeldOnNode(node, request.Resource); ok {
 			charge.Cards = []card.Amount{{Name: name, Count: request.Count}}
+			charge.NotOffered = notOffered(&charge, 0, inv, node, request.Resource)
 			return charge
 		}
 	}
@@ -96,9 +98,20 @@ func ChargeFor(request *Request, queue, node string, inv *card.Inventory, last *
 		if len(held) > 1 { // the last charge has the cards of all resources in one list
 			names = slices.Sorted(slices.Values(names))
 		}
+		before := len(charge.Cards)
 		addCandidates(&charge, names, h.Count)
+		charge.NotOffered = append(charge.NotOffered, notOffered(&charge, before, inv, node, h.Resource)...)
 	}
 	return charge
+}
+
+// notOffered returns the amounts of a resource, which are those of a charge from one on, if the node does
+// not offer its cards.
+func notOffered(charge *quota.Charge, from int, inv *card.Inventory, node string, resource corev1.ResourceName) []card.Amount {
+	if _, isOffered := inv.CardOnNode(node, resource); isOffered {
+		return nil
+	}
+	return slices.Clone(charge.Cards[from:])
 }
 
 // addCandidates charges every card that a resource may be. All but the first are Repeated.

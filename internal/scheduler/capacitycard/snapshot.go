@@ -259,7 +259,10 @@ func (p *plugin) hasSameCharge(state *podState) bool {
 		return false
 	}
 	if len(charged) == 1 {
-		if name, ok := p.inventory.CardHeldOnNode(state.chargedNode, request.Resource); !ok || name != charged[0].Name || request.Count != charged[0].Count {
+		name, isHeld := p.inventory.CardHeldOnNode(state.chargedNode, request.Resource)
+		_, isOffered := p.inventory.CardOnNode(state.chargedNode, request.Resource)
+		isSame := isHeld && name == charged[0].Name && request.Count == charged[0].Count
+		if !isSame || isOffered != (len(state.charge.NotOffered) == 0) {
 			return false
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
@@ -273,6 +274,52 @@ func TestNodesThatTakeNoPods(t *testing.T) {
 	s.openSession()
 	check.That(t, !s.p.cache.ledger.Charged(string(s.Task("i-0").UID)).IsOffInventory && s.p.cache.ledger.Charged(string(s.Task("j-0").UID)).IsOffInventory,
 		"charges do not follow their nodes")
+}
+
+// TestCardsThatNodesDoNotOfferAreNoInventory: a node that offers ten times the cards of its labels
+// withholds them, and a node whose label is gone offers none. What pods hold there is not part of the
+// inventory, so that it keeps no other pod from borrowing the cards of a third node.
+func TestCardsThatNodesDoNotOfferAreNoInventory(t *testing.T) {
+	const text = `node a A 8; node w A 80; queue q {"A":99} training deserved={"A":2}; queue r {"A":99} training deserved={"A":40}; i r 40: w*40; k r 4: a*4; `
+	const borrower = `j q 4: phase=Pending least=4 request={"A":4}`
+	labels := map[string]func(*corev1.Node){
+		"withheld":        func(n *corev1.Node) { n.Labels["nvidia.com/gpu.count"] = "8" },
+		"no longer named": func(n *corev1.Node) { delete(n.Labels, "nvidia.com/gpu.product") },
+	}
+	for name, change := range labels {
+		s := newTreeScene(t, text+borrower).openSession()
+		charge := func() quota.Charge { return *s.p.cache.ledger.Charged(string(s.Task("i-0").UID)) }
+		check.That(t, len(charge().NotOffered) == 0, "%s: a card that the node offers is not in the inventory", name)
+		s.changeNode("w", change).enqueueAndAllocate()
+		check.Equal(t, name+": phase of the borrower", "Inqueue", string(s.Job("j").PodGroup.Status.Phase))
+		check.Equal(t, name+": used cards of the other queue", 44, s.usedCards("r", "A"))
+
+		s.changeNode("w", func(n *corev1.Node) {
+			n.Labels["nvidia.com/gpu.count"], n.Labels["nvidia.com/gpu.product"] = "80", "A"
+		}).openSession()
+		check.That(t, len(charge().NotOffered) == 0, "%s: the charge does not follow the node", name)
+	}
+
+	s := newTreeScene(t, text+`x r 1: a; `+borrower)
+	labels["withheld"](s.Nodes[1])
+	s.enqueueAndAllocate()
+	check.Equal(t, "phase of a job that borrows too much", "Pending", string(s.Job("j").PodGroup.Status.Phase))
+	check.Contains(t, "reason", s.Job("j").JobFitErrors, "total with usage and reservations of all queues would be <9>, but the inventory is <8>")
+}
+
+// changeNode changes a node between two sessions.
+func (s *scene) changeNode(name string, change func(*corev1.Node)) *scene {
+	s.t.Helper()
+	s.Close()
+	for i, node := range s.Nodes {
+		if node.Name == name {
+			changed := node.DeepCopy()
+			change(changed)
+			s.Nodes[i] = changed
+			check.NoError(s.t, s.Cache.AddOrUpdateNode(changed))
+		}
+	}
+	return s
 }
 
 // TestADeletedQueueIsGuaranteedNothing: its guarantee is free at once.

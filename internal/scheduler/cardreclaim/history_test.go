@@ -92,7 +92,12 @@ func TestSearchIsRepeatedAfterChange(t *testing.T) {
 			}, "p*4", "i-0@n", nil},
 		"a node comes": {full, func(w *world) { check.NoError(t, w.Cache.AddOrUpdateNode(session.Node("o", "A", 4))) }, "", "i-0@o", nil},
 		"a node gets cards": {"node n A 4; t tra 4: n*4 ran=24h; i inf 1: - cards=5",
-			func(w *world) { node(w, func(n *corev1.Node) { n.Status.Allocatable[gpu] = amount("8") }) }, "t*4", "i-0@n", nil},
+			func(w *world) {
+				node(w, func(n *corev1.Node) {
+					n.Labels["nvidia.com/gpu.count"] = "8"
+					n.Status.Allocatable[gpu] = amount("8")
+				})
+			}, "t*4", "i-0@n", nil},
 		"a node gets a label": {"node n A 4; t tra 4: n*4 ran=24h; i inf 1: -", func(w *world) { node(w, func(n *corev1.Node) { n.Labels["zone"] = "z" }) }, "t*4", "i-0@n",
 			onJob("i", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "z"} })},
 		"the quota grows": {`node n A 4; t tra 4: n*4 ran=24h; queue inf {"A":2} 80000 inference cpu=1000; i inf 3: -*3`,

@@ -30,8 +30,8 @@ type treeProblem struct {
 	// on any node.
 	lacksQuota []bool
 	// lacksInventory is set for a pool of which the inventory has not enough left beside what is
-	// guaranteed to others. Then victims on nodes that take no pods do not help: their cards leave
-	// the inventory with them.
+	// guaranteed to others. Then victims do not help on nodes that take no pods, or that do not offer
+	// their cards: no card of the inventory becomes free with them.
 	lacksInventory []bool
 	// takeLimits are the indexes of the problem's limits.
 	takeLimits map[takeKey]int
@@ -106,6 +106,11 @@ func (q *problem) findLackingQuotas() {
 			q.tree.lacksInventory[pool] = isLacking // the last one is root
 		}
 	}
+}
+
+// lacksInventoryOf returns lacksInventory of a pool. It is false if the queues are flat.
+func (t *treeProblem) lacksInventoryOf(pool int) bool {
+	return t.lacksInventory != nil && t.lacksInventory[pool]
 }
 
 // requestedOf returns how much of a pool all pending pods use at most.
@@ -210,7 +215,7 @@ func (q *problem) releasesOf(charge *quota.Charge) []solver.QuotaAmount {
 	var releases []solver.QuotaAmount
 	add := func(name card.Name, amount int64) {
 		pool := q.pools[name]
-		isInVain := charge.IsOffInventory && q.tree.lacksInventory[pool]
+		isInVain := q.tree.lacksInventoryOf(pool) && !charge.IsInInventory(name)
 		if pool > 0 && amount > 0 && !isInVain {
 			releases = append(releases, solver.QuotaAmount{Quota: pool, Amount: amount})
 		}

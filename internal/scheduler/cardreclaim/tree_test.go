@@ -106,6 +106,28 @@ func TestCardsOfACordonedNodeServeNoGuarantee(t *testing.T) {
 	w.runAction(t).expectEvictedAndPlaced(t, "c*2", "r@n*2")
 }
 
+// TestWithheldCardsServeNoGuarantee: the node m has more cards than its labels say, so that new pods get none
+// of them. A victim there would lose less, but no card of the inventory becomes free with it. Without a tree
+// nothing is guaranteed, and the pods on n are evicted as well.
+func TestWithheldCardsServeNoGuarantee(t *testing.T) {
+	w := newTree("x 8/6; xa<x 8/6 training; y 8/8/2; ya<y 8/8/2 training; z 8/1; za<z 8/1 training", "node n,m A 4; b za 1: m*2 ran=1h; c za 1: n*2 ran=9h; r xa 2: -*2")
+	withholdCards(w, "m")
+	w.runAction(t).expectEvictedAndPlaced(t, "c*2", "r@n*2")
+
+	flat := newWorld("node n,m A 2; queue a {\"A\":8} 20000 training cpu=1000; queue b {\"A\":8} 90000 inference cpu=1000; s a 2: n*2 ran=1h; o a 2: m*2 ran=1h; u b 2: -*2")
+	withholdCards(flat, "m")
+	flat.runAction(t).expectEvictedAndPlaced(t, "s*2", "u@n*2")
+}
+
+// withholdCards says in the label of a node that it has fewer cards than it offers.
+func withholdCards(w *world, name string) {
+	for _, node := range w.Nodes {
+		if node.Name == name {
+			node.Labels["nvidia.com/gpu.count"] = "1"
+		}
+	}
+}
+
 // TestAQueueWithoutQuotaDeservesNothing: while unmanagedQueues is Ignore such a queue may use any
 // cards, but its pods, which may choose their service type, evict none, and come after the pods
 // of queues that deserve cards.
