@@ -89,6 +89,40 @@ func desiredPods(controller client.Object) (count int, isSuspended bool) {
 	return 0, false
 }
 
+// scaleOf returns how many pods a controller creates beside each other, nil if it is unknown.
+func scaleOf(controller client.Object) *explanation.Scale {
+	switch object := controller.(type) {
+	case *appsv1.Deployment:
+		return replicaScale(object.Spec.Replicas)
+	case *appsv1.ReplicaSet:
+		return replicaScale(object.Spec.Replicas)
+	case *appsv1.StatefulSet:
+		scale := replicaScale(object.Spec.Replicas)
+		scale.IsOrdered = object.Spec.PodManagementPolicy != appsv1.ParallelPodManagement
+		return scale
+	case *appsv1.DaemonSet:
+		return &explanation.Scale{Desired: int(object.Status.DesiredNumberScheduled)}
+	case *batchv1.Job:
+		parallelism := ptr.Deref(object.Spec.Parallelism, 1)
+		completions := ptr.Deref(object.Spec.Completions, parallelism)
+		if completions < parallelism {
+			return &explanation.Scale{Desired: int(completions), Field: "spec.completions", IsFixed: true}
+		}
+		return &explanation.Scale{Desired: int(parallelism), Field: "spec.parallelism"}
+	case *batchv1alpha1.Job:
+		scale := &explanation.Scale{Field: "the replicas of its tasks"}
+		for i := range object.Spec.Tasks {
+			scale.Desired += int(object.Spec.Tasks[i].Replicas)
+		}
+		return scale
+	}
+	return nil
+}
+
+func replicaScale(replicas *int32) *explanation.Scale {
+	return &explanation.Scale{Desired: int(ptr.Deref(replicas, 1)), Field: "spec.replicas"}
+}
+
 // hasFailed reports whether a Job has failed for good.
 func hasFailed(job *batchv1.Job) bool {
 	for _, condition := range job.Status.Conditions {

@@ -69,6 +69,7 @@ func (w *whyReader) readSurroundings(ctx context.Context) {
 	if w.input.Pending == 0 {
 		return
 	}
+	w.input.Scale = scaleOf(controller)
 	gangs := w.countGangPods()
 	w.setGang(gangs)
 	w.setRollout(controller)

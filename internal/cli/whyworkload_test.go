@@ -151,6 +151,32 @@ func TestWhyCountsThePodsOfAGang(t *testing.T) {
 	check.Contains(t, "why", explainLab(t, objects, "g-0"), "(GangIncomplete): the gang needs 2 pods, 1 exists.", "Create 1 pod more of PodGroup g, or lower its minMember to 1.")
 }
 
+// TestWhyOfAGangKnowsItsController: the controller says which of its fields is too small, if any.
+func TestWhyOfAGangKnowsItsController(t *testing.T) {
+	four := ptr.To(int32(4))
+	parallel := appsv1.StatefulSetSpec{Replicas: four, PodManagementPolicy: appsv1.ParallelPodManagement}
+	tasks := []batch.TaskSpec{{Replicas: 1}, {Replicas: 3}}
+	for name, tc := range map[string]struct {
+		controller client.Object
+		group      string
+		kind       string
+		want       string
+	}{
+		"an ordered StatefulSet":  {&appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Replicas: four}}, "apps/v1", "StatefulSet", "spec.podManagementPolicy: Parallel"},
+		"a parallel StatefulSet":  {&appsv1.StatefulSet{Spec: parallel}, "apps/v1", "StatefulSet", "has to create 3 pods more. Its events"},
+		"a StatefulSet of one":    {&appsv1.StatefulSet{}, "apps/v1", "StatefulSet", "raise spec.replicas to 4"},
+		"a ReplicaSet of one":     {&appsv1.ReplicaSet{}, "apps/v1", "ReplicaSet", "raise spec.replicas to 4"},
+		"a DaemonSet of no nodes": {&appsv1.DaemonSet{}, "apps/v1", "DaemonSet", "wants 0 pods, and its gang needs 4: lower its annotation"},
+		"a Job":                   {&batchv1.Job{Spec: batchv1.JobSpec{Parallelism: ptr.To(int32(2))}}, "batch/v1", "Job", "raise spec.parallelism to 4"},
+		"a Job of two":            {&batchv1.Job{Spec: batchv1.JobSpec{Parallelism: four, Completions: ptr.To(int32(2))}}, "batch/v1", "Job", "or create it again with spec.completions: 4"},
+		"a Volcano job":           {&batch.Job{Spec: batch.JobSpec{Tasks: tasks}}, "batch.volcano.sh/v1alpha1", "Job", "has to create 3 pods more. Its events"},
+	} {
+		objects := append(busyCluster(), inLab(tc.controller, "g"), builder.PodGroup("lab", "g").Queue("roomy").MinMember(4).Phase(v1beta1.PodGroupInqueue).Obj(),
+			builder.Pod("lab", "g-0").Queue("roomy").Card("NVIDIA-H200").GPUs(1).Owner(tc.group, tc.kind, "g").PodGroup("g").Unschedulable("pod group is not ready, 1 Pending, 4 minAvailable; Pending: 1 Unschedulable").Obj())
+		check.Contains(t, name, explainLab(t, objects, "g-0"), "(GangIncomplete): the gang needs 4 pods, 1 exists.", tc.want)
+	}
+}
+
 // TestWhyOfAGangWithoutTheRightToReadIt: the words of the scheduler have the numbers.
 func TestWhyOfAGangWithoutTheRightToReadIt(t *testing.T) {
 	objects := append(busyCluster(), builder.Pod("lab", "g-0").Queue("roomy").Card("NVIDIA-H200").GPUs(1).PodGroup("g").Unschedulable("pod group is not ready, 1 Pending, 3 minAvailable; Pending: 1 Unschedulable").Obj())

@@ -51,6 +51,8 @@ type Input struct {
 	PodGroup string
 	// Gang counts the pods of the PodGroup. The zero value is unknown.
 	Gang Gang
+	// Scale is how many pods its controller creates, nil if that is unknown.
+	Scale *Scale
 	// Orphans are its pods that name a PodGroup that does not exist.
 	Orphans []string
 	// Creation says that its controller lacks pods, nil if it lacks none, or if that is unknown.

@@ -1,7 +1,6 @@
 package explanation
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -11,24 +10,6 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/cli/output"
 )
-
-// Gang counts the pods of a PodGroup.
-type Gang struct {
-	// Minimum is how many pods must be there together, Pods how many exist and have not failed.
-	Minimum, Pods int
-}
-
-// lacksPods reports whether fewer pods exist than the gang needs.
-func (g Gang) lacksPods() bool { return g.Pods > 0 && g.Pods < g.Minimum }
-
-// describe says how many pods the gang lacks.
-func (g Gang) describe() string {
-	verb := "exist"
-	if g.Pods == 1 {
-		verb = "exists"
-	}
-	return fmt.Sprintf("the gang needs %d pods, %d %s", g.Minimum, g.Pods, verb)
-}
 
 // Rollout is a Deployment whose new pods wait while old ones run.
 type Rollout struct {
@@ -72,21 +53,6 @@ func (in *Input) adviseRollout(reason v1alpha1.BlockedReason) []string {
 	}
 	return []string{fmt.Sprintf("Deployment %s has %s of its earlier revision. %s: let it end one first. kubectl -n %s patch deployment %s -p '%s'",
 		in.Workload.Name, held, condition, in.Workload.Namespace, in.Workload.Name, `{"spec":{"strategy":{"rollingUpdate":{"maxSurge":0,"maxUnavailable":1}}}}`)}
-}
-
-// adviseGang says what helps a gang that lacks pods.
-func (in *Input) adviseGang() []string {
-	missing := in.Gang.Minimum - in.Gang.Pods
-	if in.Rollout != nil {
-		return []string{fmt.Sprintf("Deployment %s adds too few new pods at once for a gang of %d: set spec.strategy.rollingUpdate.maxSurge to %d or more. Or leave out scheduling.volcano.sh/group-min-member.",
-			in.Workload.Name, in.Gang.Minimum, in.Gang.Minimum)}
-	}
-	group := cmp.Or(in.PodGroup, "of its pods")
-	if in.Workload.Kind == "Pod" || in.Workload.Kind == "PodGroup" {
-		return []string{fmt.Sprintf("Create %s more of PodGroup %s, or lower its minMember to %d.", countPods(missing), group, in.Gang.Pods)}
-	}
-	return []string{fmt.Sprintf("Create %s more: raise the replicas of %s to %d, or lower minMember of PodGroup %s to %d.",
-		countPods(missing), output.DescribeWorkload(in.Workload), in.Gang.Minimum, group, in.Gang.Pods)}
 }
 
 // adviseOrphans says what helps pods whose PodGroup does not exist.

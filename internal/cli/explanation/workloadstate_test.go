@@ -73,14 +73,54 @@ func TestAGangOfTooFewPods(t *testing.T) {
 	in := waiting(v1alpha1.BlockedGangIncomplete, "pod group is not ready, 1 Pending, 2 minAvailable; Pending: 1 Unschedulable")
 	in.Gang, in.PodGroup = Gang{Minimum: 2, Pods: 1}, "train-group"
 	check.Contains(t, "explanation", textOf(in), "(GangIncomplete): the gang needs 2 pods, 1 exists.", "gang: No, the gang needs 2 pods, 1 exists",
-		"Create 1 pod more: raise the replicas of Job lab/train to 2, or lower minMember of PodGroup train-group to 1.")
+		"Job lab/train has to create 1 pod more. Its events say why it has not: kubectl -n lab describe job.batch.volcano.sh train.")
 	check.That(t, !strings.Contains(textOf(in), "See why the other pods"), "there are no others: %s", textOf(in))
 
 	in.Workload.Kind, in.Rollout = "Deployment", &Rollout{OldPods: 2, MaxSurge: 1, IsKnown: true}
-	check.Contains(t, "a rollout", textOf(in), "set spec.strategy.rollingUpdate.maxSurge to 2 or more")
-
 	in.Gang, in.Rollout = Gang{Minimum: 2, Pods: 2}, nil
 	check.Contains(t, "enough pods", textOf(in), "its pods fit, but others of its gang do not.", "See why the other pods of the gang wait")
+}
+
+// TestAdviceOnAGangFollowsItsController: each kind has its own field, and more replicas do not help where
+// the controller wants enough.
+func TestAdviceOnAGangFollowsItsController(t *testing.T) {
+	const surge, lower = "spec.strategy.rollingUpdate.maxSurge to 4 or more", "lower its annotation scheduling.volcano.sh/group-min-member to 2"
+	rollout := func(surge, unavailable int) *Rollout {
+		return &Rollout{OldPods: 4, MaxSurge: surge, MaxUnavailable: unavailable, IsKnown: true}
+	}
+	for name, tc := range map[string]struct {
+		group, kind string
+		scale       *Scale
+		rollout     *Rollout
+		failure     string
+		want        string
+	}{
+		"a small Deployment":         {"apps", "Deployment", &Scale{Desired: 2, Field: "spec.replicas"}, nil, "", "Deployment lab/x wants 2 pods, and its gang needs 4: raise spec.replicas to 4, or " + lower + ": kubectl -n lab edit deployment x."},
+		"a small rollout":            {"apps", "Deployment", &Scale{Desired: 2, Field: "spec.replicas"}, rollout(4, 0), "", "raise spec.replicas to 4"},
+		"a slow rollout":             {"apps", "Deployment", &Scale{Desired: 4, Field: "spec.replicas"}, rollout(1, 1), "", "adds too few new pods at once for a gang of 4: set " + surge},
+		"a rollout of enough":        {"apps", "Deployment", &Scale{Desired: 4, Field: "spec.replicas"}, rollout(4, 0), "", "Its events say why it has not: kubectl -n lab describe deployment x."},
+		"one that ends pods, too":    {"apps", "Deployment", &Scale{Desired: 4, Field: "spec.replicas"}, rollout(3, 1), "", "Its events say why it has not"},
+		"an unknown rollout":         {"apps", "Deployment", nil, &Rollout{OldPods: 4}, "", "may add too few new pods at once for a gang of 4. If so, set " + surge},
+		"refused pods":               {"apps", "Deployment", &Scale{Desired: 2, Field: "spec.replicas"}, nil, "exceeded quota: gpus", "A ResourceQuota of namespace lab refuses the pods"},
+		"an ordered StatefulSet":     {"apps", "StatefulSet", &Scale{Desired: 4, Field: "spec.replicas", IsOrdered: true}, nil, "", "create it again with spec.podManagementPolicy: Parallel, which cannot be changed"},
+		"a parallel StatefulSet":     {"apps", "StatefulSet", &Scale{Desired: 4, Field: "spec.replicas"}, nil, "", "Its events say why it has not: kubectl -n lab describe statefulset x."},
+		"a DaemonSet":                {"apps", "DaemonSet", &Scale{Desired: 2}, nil, "", "its gang needs 4: " + lower + ": kubectl -n lab edit daemonset x."},
+		"a Job":                      {"batch", "Job", &Scale{Desired: 2, Field: "spec.parallelism"}, nil, "", "raise spec.parallelism to 4, or " + lower + ": kubectl -n lab edit job.batch x."},
+		"a Job of few completions":   {"batch", "Job", &Scale{Desired: 2, Field: "spec.completions", IsFixed: true}, nil, "", lower + ", or create it again with spec.completions: 4"},
+		"a Volcano job":              {"batch.volcano.sh", "Job", &Scale{Desired: 4, Field: "the replicas of its tasks"}, nil, "", "Its events say why it has not: kubectl -n lab describe job.batch.volcano.sh x."},
+		"a Volcano job of few tasks": {"batch.volcano.sh", "Job", &Scale{Desired: 2, Field: "the replicas of its tasks"}, nil, "", "raise the replicas of its tasks, or lower spec.minAvailable to 2: kubectl -n lab edit job.batch.volcano.sh x."},
+		"another controller":         {"kubeflow.org", "PyTorchJob", nil, nil, "", "PyTorchJob lab/x has to create 2 pods more."},
+	} {
+		in := waiting(v1alpha1.BlockedGangIncomplete, "")
+		in.Workload = v1alpha1.WorkloadReference{APIGroup: tc.group, Kind: tc.kind, Namespace: "lab", Name: "x"}
+		in.Gang, in.PodGroup, in.Scale, in.Rollout = Gang{Minimum: 4, Pods: 2}, "g", tc.scale, tc.rollout
+		if tc.failure != "" {
+			in.Creation = &Creation{Missing: 2, Failure: tc.failure}
+		}
+		advice := Explain(in).Advice
+		check.Equal(t, name+": one advice", 1, len(advice))
+		check.Contains(t, name, strings.Join(advice, " "), tc.want)
+	}
 }
 
 func TestARolloutAwaitsItsOldPods(t *testing.T) {
