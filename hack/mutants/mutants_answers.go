@@ -10,6 +10,7 @@ var groupAnswerMutants = []mutant{
 var nearestMutants = []mutant{
 	{"internal/card/nearest.go", `return other.model == wanted.model`, `return other.lower == wanted.lower`, "the words of a vendor do not count"},
 	{"internal/card/nearest.go", `best := -1, len(wanted.withoutVendor)/3+1`, `best := -1, len(wanted.lower)/3+1`, "two models of one vendor are not near"},
+	{"internal/card/nearest.go", `	if !areSomeUnnamed {`, `	if true {`, "a name may be right while some cards have none"},
 }
 
 // explanationMutants break what why says beside the reason.
@@ -17,6 +18,8 @@ var explanationMutants = []mutant{
 	{"internal/cli/explanation/gates.go", `if gate.Answer == Yes && in.isRefusing(quota) {`, `if false {`, "no gate contradicts the reason"},
 	{"internal/cli/explanation/reasons.go", `case requested > found.largest:`, `case requested > found.quota:`, "the largest quota of the alternatives counts"},
 	{"internal/cli/explanation/workloadstate.go", `(rollout.IsKnown && rollout.MaxUnavailable > 0)`, `rollout.MaxUnavailable > 1`, "a rollout that ends old pods first does not wait for them"},
+	{"internal/cli/explanation/unknowncard.go", `a.Reason == v1alpha1.AnomalyMoreThanLabelled && a.Card == string(name)`, `a.Reason == v1alpha1.AnomalyMoreThanLabelled`, "only the cards that nodes keep from new pods are withheld"},
+	{"internal/cli/explanation/shortage.go", `case isRefusedForOthers(stated, granted):`, `case false:`, "a job may name its cards where only the scheduler reads them"},
 }
 
 // reservationMutants break which enqueued jobs have reserved the cards that a workload waits for.

@@ -51,6 +51,18 @@ func TestEditDistance(t *testing.T) {
 	})
 }
 
+// TestAnotherCardIsNotSuggestedWhileSomeHaveNoName: the name may be right.
+func TestAnotherCardIsNotSuggestedWhileSomeHaveNoName(t *testing.T) {
+	known := []Name{"NVIDIA-GB10-Z", "NVIDIA-H20"}
+	for wanted, want := range map[Name]Name{"NVIDIA-GB10": "", "NVIDIA-H200": "", "H20": "NVIDIA-H20", "nvidia-h20": "NVIDIA-H20"} {
+		got, found := Suggest(wanted, known, true)
+		check.Equal(t, string(wanted), want, got)
+		check.Equal(t, string(wanted)+" has a suggestion", want != "", found)
+	}
+	got, _ := Suggest("NVIDIA-GB10", known, false)
+	check.Equal(t, "all have names", "NVIDIA-GB10-Z", got)
+}
+
 func TestNearestNameIsWithinAThird(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		name := rapid.StringMatching(`[abc]{1,7}`)

@@ -12,6 +12,7 @@ import (
 // UnnamedCards are cards that nodes offer and that new pods do not get: no label names them yet, and any
 // name may become theirs, or their nodes withhold them.
 type UnnamedCards struct {
+	// Resource is "" if the labels of the nodes fit several.
 	Resource corev1.ResourceName
 	// Card is the name of withheld cards, "" for cards that no label names yet.
 	Card Name
@@ -30,9 +31,12 @@ func (u UnnamedCards) Equal(other UnnamedCards) bool {
 // caller must not change the list.
 func (i *Inventory) UnnamedCards() []UnnamedCards { return i.unnamed }
 
-// UnnamedCardsFor returns those of a resource that no label names yet, all for "".
+// UnnamedCardsFor returns those that no label names yet and that may be of a resource, all for "".
 func (i *Inventory) UnnamedCardsFor(resource corev1.ResourceName) []UnnamedCards {
-	return slices.DeleteFunc(slices.Clone(i.unnamed), func(u UnnamedCards) bool { return u.Card != "" || resource != "" && u.Resource != resource })
+	isOther := func(u UnnamedCards) bool {
+		return resource != "" && u.Resource != "" && u.Resource != resource
+	}
+	return slices.DeleteFunc(slices.Clone(i.unnamed), func(u UnnamedCards) bool { return u.Card != "" || isOther(u) })
 }
 
 // WithheldCards returns those of a name that nodes withhold.
@@ -86,7 +90,7 @@ func listUnnamedCards(nodes map[string]Node, others map[string][]Anomaly) []Unna
 	var list unnamedList
 	for name, node := range nodes {
 		for _, anomaly := range node.Anomalies {
-			if anomaly.Reason == NoModelLabel && anomaly.Resource != "" {
+			if anomaly.leavesUnnamed() {
 				list.add(anomaly, "", name)
 			}
 			for _, held := range node.Withheld {
@@ -109,6 +113,18 @@ func listUnnamedCards(nodes map[string]Node, others map[string][]Anomaly) []Unna
 		return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Message, b.Message))
 	})
 	return list.cards
+}
+
+// leavesUnnamed reports whether an anomaly keeps cards from having a name. Anomalies of a whole node have no
+// resource.
+func (a Anomaly) leavesUnnamed() bool {
+	switch a.Reason {
+	case NoModelLabel:
+		return a.Resource != ""
+	case SeveralModels, AmbiguousResource, InvalidLabel:
+		return true
+	}
+	return false
 }
 
 // unlabelled says that no label of a node names the card of a resource.

@@ -113,9 +113,22 @@ func (l anomalyList) add(key anomalyKey, node string, count card.Count) *anomaly
 // addLabels adds what is wrong with the labels of a node.
 func (l anomalyList) addLabels(node card.TrackedNode) {
 	for _, anomaly := range node.Anomalies {
-		key := anomalyKey{reason: v1alpha1.AnomalyReason(anomaly.Reason), resource: anomaly.Resource, text: anomaly.Message + "; " + remedies[anomaly.Reason]}
+		key := anomalyKey{reason: v1alpha1.AnomalyReason(anomaly.Reason), resource: anomaly.Resource, card: withheldCard(node.Node, anomaly), text: anomaly.Message + "; " + remedies[anomaly.Reason]}
 		l.add(key, node.Name, countOf(node.Object.Status.Allocatable, anomaly.Resource))
 	}
+}
+
+// withheldCard returns the card that a node withholds because of an anomaly, "" for none.
+func withheldCard(node card.Node, anomaly card.Anomaly) card.Name {
+	if anomaly.Reason != card.MoreThanLabelled {
+		return ""
+	}
+	for _, held := range node.Withheld {
+		if held.Resource == anomaly.Resource {
+			return held.Name
+		}
+	}
+	return ""
 }
 
 // addUnnamed adds the resources of a node that no label names: those that are cards of other

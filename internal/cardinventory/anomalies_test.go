@@ -122,7 +122,7 @@ func TestAnomalies(t *testing.T) {
 		},
 		"shares of which the labels know nothing": {
 			world: world{nodes: []*corev1.Node{builder.Node("a").GPUs("NVIDIA-H200", 8).With(oversold("80")).Obj(), h200("b").Obj()}},
-			want:  v1alpha1.InventoryAnomaly{Reason: "MoreThanLabelled", Resource: "nvidia.com/gpu", Count: 80, NodesTotal: 1, Nodes: []string{"a"}},
+			want:  v1alpha1.InventoryAnomaly{Reason: "MoreThanLabelled", Resource: "nvidia.com/gpu", Card: "NVIDIA-H200", Count: 80, NodesTotal: 1, Nodes: []string{"a"}},
 			message: []string{"node a: offers 80 nvidia.com/gpu, more than label nvidia.com/gpu.count=8 says; no new pod gets one of them; if the device plugin shares cards: ",
 				"name the shares in spec.cards of the ServiceTypePolicy"},
 		},

@@ -52,6 +52,7 @@ func UnknownCards(quota *v1alpha1.CardQuota, physical map[card.Name]card.Count) 
 func describeUnknown(unknown, known []card.Name, unnamed []card.UnnamedCards) string {
 	var parts []string
 	isListed, isUnexplained := false, false
+	areSomeUnnamed := slices.ContainsFunc(unnamed, func(u card.UnnamedCards) bool { return u.Card == "" })
 	for _, name := range unknown[:min(len(unknown), maxUnknownCards)] {
 		part := fmt.Sprintf("no node has %s", name)
 		if withheld := slices.IndexFunc(unnamed, func(u card.UnnamedCards) bool { return u.Card == name }); withheld >= 0 {
@@ -59,7 +60,7 @@ func describeUnknown(unknown, known []card.Name, unnamed []card.UnnamedCards) st
 			continue
 		}
 		isUnexplained = true
-		if near, found := card.Nearest(name, known); found {
+		if near, found := card.Suggest(name, known, areSomeUnnamed); found {
 			part += fmt.Sprintf("; did you mean %s?", near)
 		} else {
 			isListed = true
@@ -85,7 +86,7 @@ const maxUnnamedNodes = 3
 
 // DescribeUnnamed says which nodes offer cards that no label names yet, and what to do.
 func DescribeUnnamed(unnamed []card.UnnamedCards) string {
-	text := describeNodes(unnamed[0]) + "; wait for the discovery of the vendor, or add the labels"
+	text := describeNodes(unnamed[0]) + "; wait for the discovery of the vendor, or correct the labels"
 	if more := len(unnamed) - 1; more > 0 {
 		text += fmt.Sprintf(" (the CardInventory lists %d more resources)", more)
 	}

@@ -58,7 +58,7 @@ func TestCardsKnown(t *testing.T) {
 func TestACardMayNotBeNamedYet(t *testing.T) {
 	unnamed := []card.UnnamedCards{{Resource: "nvidia.com/gpu", Message: "offers nvidia.com/gpu but no label names the card", Nodes: []string{"new-0", "new-1"}}}
 	for asked, want := range map[string]string{
-		"Tesla-T4": "no node has Tesla-T4; nodes have NVIDIA-H200; or it is not named yet: nodes new-0, new-1: offers nvidia.com/gpu but no label names the card; wait for the discovery of the vendor, or add the labels",
+		"Tesla-T4": "no node has Tesla-T4; nodes have NVIDIA-H200; or it is not named yet: nodes new-0, new-1: offers nvidia.com/gpu but no label names the card; wait for the discovery of the vendor, or correct the labels",
 		"H200":     "no node has H200; did you mean NVIDIA-H200?; or it is not named yet: nodes new-0, new-1",
 	} {
 		f := facts(nil, nil)

@@ -274,7 +274,7 @@ func (m *clusterState) anomalousNodes() (count int) {
 			case v1alpha1.AnomalyNoModelLabel, v1alpha1.AnomalySeveralModels, v1alpha1.AnomalyAmbiguousResource, v1alpha1.AnomalyInvalidLabel:
 				return true
 			case v1alpha1.AnomalyMoreThanLabelled:
-				return m.nodes[node.Name].Cards[corev1.ResourceName(a.Name)].Oversold != ""
+				return m.withholdsCard(node.Name, a.Name)
 			}
 			return false
 		}) {
@@ -282,6 +282,16 @@ func (m *clusterState) anomalousNodes() (count int) {
 		}
 	}
 	return count
+}
+
+// withholdsCard reports whether a node keeps a card from new pods.
+func (m *clusterState) withholdsCard(node, card string) bool {
+	for _, offer := range m.nodes[node].Cards {
+		if offer.Oversold != "" && offer.Oversold == card {
+			return true
+		}
+	}
+	return false
 }
 
 func (m *clusterState) expectSchedulerQueue(queue, text string, limits rule.Limits, add gauge) {

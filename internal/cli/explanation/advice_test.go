@@ -79,6 +79,13 @@ func TestRequestWithoutCardName(t *testing.T) {
 	}
 	check.Contains(t, "gates of a hidden quota", ofHidden, "of 8 healthy NVIDIA-H800")
 
+	unreadable := request(4) // the pod template of a job names a card that the queue lacks
+	unreadable.Request.IsJob = true
+	unreadable.Path[0].Status.Cards = []v1alpha1.CardStatus{{Name: "NVIDIA-H200", Quota: 8, Free: 8}}
+	unreadable.Entries[0].Reason = v1alpha1.BlockedNoQuota
+	unreadable.Entries[0].Message = "Queue <llm> has insufficient <NVIDIA-H800> quota: requested <4>, total would be <4>, but capability is <0>"
+	check.Contains(t, "card of a pod template", text(unreadable), "CardQuota llm lacks 4 NVIDIA-H800 for the job", "no quota of NVIDIA-H800")
+
 	named := request(3)
 	named.Request.IsAnyCard = false
 	check.Contains(t, "gates of a request that names all", text(named), "no quota of A-4090")

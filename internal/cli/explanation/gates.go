@@ -184,7 +184,7 @@ func (in *Input) fleetGate() Gate {
 	for _, name := range in.Request.Names {
 		entry, ok := in.inventoryCard(name)
 		if !ok || entry.Total == 0 {
-			details = append(details, fmt.Sprintf("no node has %s", name)+in.describeUnnamedCount())
+			details = append(details, in.describeAbsence(name))
 			continue
 		}
 		least, most := in.freeCards(name)

@@ -23,6 +23,8 @@ func (in *Input) describeReason(reason v1alpha1.BlockedReason) string {
 		return in.Gang.describe()
 	case reason == v1alpha1.BlockedGangIncomplete && in.Gang.Pods > 0:
 		return "its pods fit, but others of its gang do not"
+	case reason == v1alpha1.BlockedUnknownCard && in.areAllWithheld():
+		return "nodes offer more of this card than their labels say, so no new pod gets one"
 	case reason == v1alpha1.BlockedUnknownCard && len(in.unnamedCards()) > 0:
 		return "no node has this card, or it is not named yet"
 	case reason == v1alpha1.BlockedQuotaExhausted, reason == v1alpha1.BlockedAncestorQuotaExhausted:

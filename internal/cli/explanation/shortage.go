@@ -98,9 +98,23 @@ func (in *Input) dropCardsWithoutQuota() {
 			return quota.Status.Summary != "" && cardStatus(quota, name).Quota == 0
 		})
 	}
-	if granted := slices.DeleteFunc(slices.Clone(in.Request.Names), hasNoQuota); len(granted) > 0 {
+	granted := slices.DeleteFunc(slices.Clone(in.Request.Names), hasNoQuota)
+	switch {
+	case len(granted) == 0:
+	case isRefusedForOthers(stated, granted): // the job names them where it cannot be read, such as in its pod template
+		in.Request.Names = stated.Cards
+	default:
 		in.Request.Names = granted
 	}
+}
+
+// isRefusedForOthers reports whether the scheduler states that no quota is there for cards, and none of them
+// is among those with quota. It states cards with quota if a request may have any card.
+func isRefusedForOthers(stated *workload.StatedRefusal, granted []card.Name) bool {
+	if stated == nil || stated.Limit > 0 || len(stated.Cards) == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(stated.Cards, func(name card.Name) bool { return slices.Contains(granted, name) })
 }
 
 // nearestCard returns the card of the request for which the CardQuotas of the path lack least, the first

@@ -2,6 +2,7 @@ package explanation
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -9,53 +10,95 @@ import (
 	"cardquota.dev/operator/internal/conditions"
 )
 
-// unnamedCards returns the anomalies of cards that no label names yet, and that may be those of the
-// request.
+// reasonsOfUnnamedCards are why cards of nodes have no name.
+var reasonsOfUnnamedCards = []v1alpha1.AnomalyReason{
+	v1alpha1.AnomalyNoModelLabel, v1alpha1.AnomalySeveralModels, v1alpha1.AnomalyAmbiguousResource, v1alpha1.AnomalyInvalidLabel,
+}
+
+// unnamedCards returns the anomalies of cards that have no name, and that may be those of the request.
 func (in *Input) unnamedCards() []v1alpha1.InventoryAnomaly {
 	if in.Inventory == nil {
 		return nil
 	}
+
 	var found []v1alpha1.InventoryAnomaly
 	for _, anomaly := range in.Inventory.Anomalies {
-		mayBeIt := in.Request.Resource == "" || anomaly.Resource == in.Request.Resource
-		if anomaly.Reason == v1alpha1.AnomalyNoModelLabel && mayBeIt {
+		isOther := in.Request.Resource != "" && anomaly.Resource != "" && anomaly.Resource != in.Request.Resource
+		if slices.Contains(reasonsOfUnnamedCards, anomaly.Reason) && !isOther {
 			found = append(found, anomaly)
 		}
 	}
 	return found
 }
 
-// describeUnnamedCount says how many cards are not named yet, "" for none.
-func (in *Input) describeUnnamedCount() string {
-	count, resource := int64(0), ""
-	for _, anomaly := range in.unnamedCards() {
-		count += anomaly.Count
-		resource = anomaly.Resource
+// withheldCards returns the anomaly because of which no new pod gets a card, nil for none.
+func (in *Input) withheldCards(name card.Name) *v1alpha1.InventoryAnomaly {
+	if in.Inventory == nil {
+		return nil
 	}
-	if count == 0 {
-		return ""
+
+	at := slices.IndexFunc(in.Inventory.Anomalies, func(a v1alpha1.InventoryAnomaly) bool {
+		return a.Reason == v1alpha1.AnomalyMoreThanLabelled && a.Card == string(name)
+	})
+	if at < 0 {
+		return nil
 	}
-	return fmt.Sprintf(" (not named yet: %d %s)", count, resource)
+	return &in.Inventory.Anomalies[at]
 }
 
-// adviseUnknownCard says what helps a request for a card that no node has: another name, or the labels of
-// nodes that do not name their cards yet.
+// areAllWithheld reports whether nodes have each card of the request, and keep all of them from new pods.
+func (in *Input) areAllWithheld() bool {
+	isOffered := func(name card.Name) bool { return in.withheldCards(name) == nil }
+	return len(in.Request.Names) > 0 && !slices.ContainsFunc(in.Request.Names, isOffered)
+}
+
+// describeAbsence says why no new pod gets a card.
+func (in *Input) describeAbsence(name card.Name) string {
+	if withheld := in.withheldCards(name); withheld != nil {
+		return fmt.Sprintf("no new pod gets one of %d %s", withheld.Count, name)
+	}
+
+	count, resource := int64(0), ""
+	for _, anomaly := range in.unnamedCards() {
+		if anomaly.Resource != "" {
+			count += anomaly.Count
+			resource = anomaly.Resource
+		}
+	}
+	text := fmt.Sprintf("no node has %s", name)
+	if count > 0 {
+		text += fmt.Sprintf(" (not named yet: %d %s)", count, resource)
+	}
+	return text
+}
+
+// adviseUnknownCard says what helps a request for a card that no node has, or that nodes keep from new pods:
+// their labels, or another name.
 func (in *Input) adviseUnknownCard() []string {
 	var advice []string
-	known := in.knownCards()
+	known, unnamed := in.knownCards(), in.unnamedCards()
 	for _, name := range in.Request.Names {
-		if near, found := card.Nearest(name, known); found {
+		if withheld := in.withheldCards(name); withheld != nil {
+			advice = append(advice, fmt.Sprintf("The name is right, and %s: %s.", in.describeAbsence(name), strings.TrimSuffix(withheld.Message, ".")))
+			continue
+		}
+		if near, found := card.Suggest(name, known, len(unnamed) > 0); found && near != name {
 			advice = append(advice, fmt.Sprintf("Did you mean %s? Write volcano.sh/card.name: %s instead of %s.", near, near, name))
 		}
 	}
-	unnamed := in.unnamedCards()
+	if in.areAllWithheld() {
+		return advice
+	}
+
 	for _, anomaly := range unnamed {
-		advice = append(advice, fmt.Sprintf("The card may not be named yet: %s. The workload starts by itself when its node has the labels.", strings.TrimSuffix(anomaly.Message, ".")))
+		advice = append(advice, fmt.Sprintf("The card may not be named yet: %s. The workload starts by itself when its node has the right labels.", strings.TrimSuffix(anomaly.Message, ".")))
 	}
 	switch {
 	case len(advice) > 0:
 	case in.Request.IsAnyCard: // there is no name to correct
 		advice = append(advice, "Nodes that offer the resource need the labels <vendor>/<type>.product and .memory, or an entry of spec.cards in the ServiceTypePolicy.")
+	case in.Inventory == nil:
+		advice = append(advice, "Compare the name with those of kubectl cardquota inventory. If it is right, no label of a node names the card yet: ask the administrator.")
 	default:
 		advice = append(advice, "Correct the name. "+in.describeKnownCards(known))
 	}
@@ -80,8 +123,6 @@ func (in *Input) knownCards() []card.Name {
 func (in *Input) describeKnownCards(known []card.Name) string {
 	const maxKnown = 5
 	switch {
-	case in.Inventory == nil:
-		return "kubectl cardquota inventory lists the cards of the nodes."
 	case len(known) == 0:
 		return "No node offers a card yet."
 	case len(known) > maxKnown:

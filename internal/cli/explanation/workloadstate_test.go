@@ -191,7 +191,7 @@ func TestACardThatIsNotNamedYet(t *testing.T) {
 	}
 	text := textOf(in)
 	check.Contains(t, "explanation", text, "no node has this card, or it is not named yet.", "no node has NVIDIA-B300 (not named yet: 8 nvidia.com/gpu)",
-		"The card may not be named yet: node new: offers nvidia.com/gpu but no label names it; add the labels. The workload starts by itself when its node has the labels.")
+		"The card may not be named yet: node new: offers nvidia.com/gpu but no label names it; add the labels. The workload starts by itself when its node has the right labels.")
 	for _, wrong := range []string{"Correct the name", "npu", "Did you mean"} {
 		check.That(t, !strings.Contains(text, wrong), "%q: %s", wrong, text)
 	}
@@ -199,6 +199,42 @@ func TestACardThatIsNotNamedYet(t *testing.T) {
 	check.Contains(t, "without such nodes", textOf(in), "Correct the name. Nodes have NVIDIA-H200, NVIDIA-H800.")
 	in.Request.Names = []card.Name{"H200"}
 	check.Contains(t, "without the vendor", textOf(in), "Did you mean NVIDIA-H200? Write volcano.sh/card.name: NVIDIA-H200 instead of H200.")
+}
+
+// TestARightNameIsNotCorrected: the labels of nodes are wrong, or do not say yet which cards these are.
+func TestARightNameIsNotCorrected(t *testing.T) {
+	const withheld = "node a: offers 10 nvidia.com/gpu, more than label nvidia.com/gpu.count=1 says."
+	unnamed := func(reason v1alpha1.AnomalyReason, resource string) v1alpha1.InventoryAnomaly {
+		return v1alpha1.InventoryAnomaly{Reason: reason, Resource: resource, Count: 8, Message: "node new: " + string(reason)}
+	}
+	for t, tc := range check.Cases(t, map[string]struct {
+		anomaly v1alpha1.InventoryAnomaly
+		want    []string
+	}{
+		"withheld": {v1alpha1.InventoryAnomaly{Reason: v1alpha1.AnomalyMoreThanLabelled, Resource: "nvidia.com/gpu", Card: "NVIDIA-H20", Count: 10, Message: withheld}, []string{
+			"nodes offer more of this card than their labels say, so no new pod gets one", "free cards: No, no new pod gets one of 10 NVIDIA-H20",
+			"The name is right, and no new pod gets one of 10 NVIDIA-H20: " + withheld,
+		}},
+		"without labels":          {unnamed(v1alpha1.AnomalyNoModelLabel, "nvidia.com/gpu"), []string{"The card may not be named yet: node new: NoModelLabel."}},
+		"labels of several cards": {unnamed(v1alpha1.AnomalySeveralModels, ""), []string{"The card may not be named yet: node new: SeveralModels."}},
+		"several resources":       {unnamed(v1alpha1.AnomalyAmbiguousResource, ""), []string{"The card may not be named yet: node new: AmbiguousResource."}},
+		"a wrong label":           {unnamed(v1alpha1.AnomalyInvalidLabel, "nvidia.com/gpu"), []string{"The card may not be named yet: node new: InvalidLabel."}},
+	}) {
+		in := cases["UnknownCard"]()
+		in.Request.Names, in.Request.Resource = []card.Name{"NVIDIA-H20"}, "nvidia.com/gpu" // NVIDIA-H200 is near
+		in.Inventory.Anomalies = []v1alpha1.InventoryAnomaly{tc.anomaly}
+		text := textOf(in)
+		check.Contains(t, "explanation", text, tc.want...)
+		for _, wrong := range []string{"Correct the name", "Did you mean", "instead of"} {
+			check.That(t, !strings.Contains(text, wrong), "%s: %s", wrong, text)
+		}
+	}
+
+	in := cases["UnknownCard"]()
+	in.Inventory.Anomalies = []v1alpha1.InventoryAnomaly{{Reason: v1alpha1.AnomalyMoreThanLabelled, Resource: "nvidia.com/gpu", Card: "NVIDIA-H800", Count: 10}}
+	check.That(t, !strings.Contains(textOf(in), "The name is right"), "another card is withheld: %s", textOf(in))
+	in.Inventory = nil
+	check.Contains(t, "a tenant, who cannot know which", textOf(in), "Compare the name with those of kubectl cardquota inventory. If it is right, no label of a node names the card yet: ask the administrator.")
 }
 
 func TestPodsThatCouldNotBeCreated(t *testing.T) {

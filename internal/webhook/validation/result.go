@@ -165,11 +165,11 @@ func describeOffer(name card.Name, resource corev1.ResourceName, inv *card.Inven
 		}
 		return fmt.Sprintf("%s it, such as %s: %s", who, withheld[0].Nodes[0], withheld[0].Message)
 	}
+	unnamed := inv.UnnamedCardsFor(resource)
 	text := offeredCards(inv)
-	if near, found := card.Nearest(name, inv.Names()); found {
+	if near, found := card.Suggest(name, inv.Names(), len(unnamed) > 0); found {
 		text = fmt.Sprintf("did you mean %s?", near)
 	}
-	unnamed := inv.UnnamedCardsFor(resource)
 	if len(unnamed) == 0 {
 		return text
 	}
@@ -178,7 +178,11 @@ func describeOffer(name card.Name, resource corev1.ResourceName, inv *card.Inven
 	if n := len(unnamed[0].Nodes); n > 1 {
 		of = fmt.Sprintf("%d nodes", n)
 	}
-	return fmt.Sprintf("%s; or it is not named yet (%s: %s), then it waits until the labels are there", text, of, unnamed[0].Message)
+	notNamed := fmt.Sprintf("it is not named yet (%s: %s), then it waits until the labels are there", of, unnamed[0].Message)
+	if len(inv.Names()) == 0 {
+		return notNamed
+	}
+	return text + "; or " + notNamed
 }
 
 // offeredCards returns which cards the nodes offer.

@@ -1,6 +1,7 @@
 package rule
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -48,7 +49,7 @@ func AnomaliesOf(node *corev1.Node, mappings []Mapping, wasCard func(corev1.Reso
 		offer, isCard := offers[resource]
 		capacity := countOf(node.Status.Capacity[resource])
 		if offer.IsMore {
-			found = append(found, Anomaly{v1alpha1.AnomalyMoreThanLabelled, string(resource), offer.Count})
+			found = append(found, Anomaly{v1alpha1.AnomalyMoreThanLabelled, cmp.Or(offer.Oversold, string(resource)), offer.Count})
 		}
 		switch {
 		case offer.Oversold != "":
