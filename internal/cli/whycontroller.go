@@ -2,8 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -167,7 +165,7 @@ func (w *whyReader) setCreation(controller client.Object, events workloadEvents)
 	}
 
 	w.input.Creation = &explanation.Creation{
-		Missing: max(0, desired-existing), Failure: failure, IsSuspended: isSuspended && existing == 0, Edit: editCommand(w.input.Workload),
+		Missing: max(0, desired-existing), Failure: failure, IsSuspended: isSuspended && existing == 0,
 	}
 	if isRollout {
 		w.input.Creation.Missing = max(1, desired-existing)
@@ -191,18 +189,6 @@ func failureOf(controller client.Object) string {
 		}
 	}
 	return ""
-}
-
-// editCommand returns the command that changes a workload.
-func editCommand(reference v1alpha1.WorkloadReference) string {
-	kind := strings.ToLower(reference.Kind)
-	switch reference.APIGroup {
-	case batchv1alpha1.GroupName:
-		kind = "job.batch.volcano.sh"
-	case batchv1.GroupName:
-		kind = "job.batch"
-	}
-	return fmt.Sprintf("kubectl -n %s edit %s %s", reference.Namespace, kind, reference.Name)
 }
 
 // setRollout sets how a Deployment exchanges its pods while new ones wait beside old ones.

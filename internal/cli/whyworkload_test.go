@@ -60,9 +60,9 @@ func TestWhySaysThatPodsCouldNotBeCreated(t *testing.T) {
 		"not by those of another one":     {[]client.Object{inLab(silent(), "web"), eventOf("ReplicaSet", "web-other-abc", "FailedCreate", refused, time.Minute)}, "deployment/web", exitWaits, []string{"its controller has created none yet"}},
 		"beside pods that run":            {[]client.Object{inLab(deployment.DeepCopy(), "web"), runs}, "deployment/web", exitWaits, []string{"does not wait: 1 pod has its place. Its controller could not create 1 pod more. It says: " + refused}},
 		"a Job, its last event": {[]client.Object{inLab(job, "a6"), eventOf("Job", "a6", "FailedCreate", "exceeded quota: old", time.Hour), eventOf("Job", "a6", "FailedCreate", refused, time.Minute)}, "job.batch/a6", exitWaits, []string{
-			"Job lab/a6 has no pods: its controller could not create them. It says: " + refused, "kubectl -n lab edit job.batch a6"}},
+			"Job lab/a6 has no pods: its controller could not create them. It says: " + refused, "kubectl -n lab delete job.batch a6"}},
 		"a suspended Job":         {[]client.Object{inLab(suspended, "a6")}, "job.batch/a6", exitOK, []string{"Job lab/a6 does not wait: it is suspended"}},
-		"a Volcano job":           {[]client.Object{inLab(vcjob, "v"), eventOf("Job", "v", "FailedCreate", refused, time.Minute)}, "vcjob/v", exitWaits, []string{"Job lab/v has no pods", "kubectl -n lab edit job.batch.volcano.sh v"}},
+		"a Volcano job":           {[]client.Object{inLab(vcjob, "v"), eventOf("Job", "v", "FailedCreate", refused, time.Minute)}, "vcjob/v", exitWaits, []string{"Job lab/v has no pods", "create it again with spec.schedulerName: volcano: kubectl -n lab delete job.batch.volcano.sh v"}},
 		"a Deployment of none":    {[]client.Object{inLab(&appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: ptr.To(int32(0))}}, "web")}, "deployment/web", exitOK, []string{"it wants no pods now"}},
 		"a StatefulSet":           {[]client.Object{inLab(&appsv1.StatefulSet{}, "db"), eventOf("StatefulSet", "db", "FailedCreate", "create Pod db-0 failed: "+refused, time.Minute)}, "sts/db", exitWaits, []string{"StatefulSet lab/db has no pods", refused}},
 		"one that does not exist": {nil, "deployment/web", exitError, []string{"namespace lab has no pod and no PodGroup of Deployment web"}},

@@ -2,7 +2,11 @@ package explanation
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
 
 	"cardquota.dev/operator/internal/cli/output"
 )
@@ -15,8 +19,6 @@ type Creation struct {
 	Failure string
 	// IsSuspended reports whether the workload is suspended.
 	IsSuspended bool
-	// Edit is the command that changes the workload.
-	Edit string
 }
 
 // lacksAllPods reports whether the workload has no pods, and is no job whose PodGroup waits.
@@ -45,7 +47,7 @@ func (in *Input) addCreation(d *Document) {
 	case c == nil || c.Missing == 0 || c.IsSuspended:
 		return
 	case c.Failure == "" && in.lacksAllPods():
-		d.Advice = append(d.Advice, "Ask again in a few seconds. If this stays, the events of the workload say more: "+strings.Replace(c.Edit, " edit ", " describe ", 1)+".")
+		d.Advice = append(d.Advice, "Ask again in a few seconds. If this stays, the events of the workload say more: "+writeCommand("describe", in.Workload)+".")
 		return
 	case c.Failure == "":
 		return
@@ -59,17 +61,61 @@ func (in *Input) addCreation(d *Document) {
 	d.Advice = append([]string{in.adviseCreation()}, d.Advice...)
 }
 
+// webhookFailure is what the API server says when a webhook does not answer, with its name.
+var webhookFailure = regexp.MustCompile(`fail(?:ed|ing) (?:calling|to call) webhook(?: "([^"]+)")?`)
+
+// serverFailures are words of failures that no pod template causes.
+var serverFailures = []string{
+	"Internal error occurred", "etcdserver", "timed out", "timeout", "deadline exceeded", "connection refused", "no endpoints available", "currently unable to handle the request", "Too many requests",
+}
+
 // adviseCreation says what would help a controller that cannot create pods.
 func (in *Input) adviseCreation() string {
 	failure := in.Creation.Failure
+	says := func(words string) bool { return strings.Contains(failure, words) }
 	switch {
-	case strings.Contains(failure, "exceeded quota"):
+	case webhookFailure.MatchString(failure):
+		return adviseWebhook(webhookFailure.FindStringSubmatch(failure)[1])
+	case says("exceeded quota"):
 		return fmt.Sprintf("A ResourceQuota of namespace %s refuses the pods: request less, or ask the administrator to raise it.", in.Workload.Namespace)
-	case strings.Contains(failure, "schedulerName"):
-		return fmt.Sprintf("Write schedulerName: %s into the spec of the pod template: %s.", strings.Join(in.schedulers(), " or "), in.Creation.Edit)
-	case strings.Contains(failure, "serviceaccount") && strings.Contains(failure, "not found"):
-		return "Create the ServiceAccount that the pod template names, or name another one."
+	case says("schedulerName"):
+		return in.adviseSchedulerName()
+	case says("serviceaccount") && says("not found"):
+		return "Create the ServiceAccount that the pod template names."
+	case says("is being terminated"):
+		return fmt.Sprintf("Namespace %s is being deleted: create the workload in another one.", in.Workload.Namespace)
+	case slices.ContainsFunc(serverFailures, says):
+		return "The pod template is not the cause, and the controller tries again. If this stays, ask the administrator of the cluster."
+	case in.hasFixedTemplate():
+		return fmt.Sprintf("Its pod template cannot be changed. Delete it, and create it again with a template corrected as the message says: %s.", writeCommand("delete", in.Workload))
 	default:
-		return "Correct the pod template as the message says: " + in.Creation.Edit + "."
+		return "Correct the pod template as the message says: " + writeCommand("edit", in.Workload) + "."
+	}
+}
+
+// adviseWebhook says what would help while a webhook does not answer. name is "" if it is unknown.
+func adviseWebhook(name string) string {
+	who := "ask the administrator to see why."
+	if strings.HasSuffix(name, "cardquota.dev") {
+		who = "kubectl cardquota doctor says why, or ask the administrator."
+	}
+	return strings.Join(strings.Fields("The pod template is not the cause. Webhook "+name+" does not answer: "+who), " ") + " The controller tries again."
+}
+
+// hasFixedTemplate reports whether the pod template of the workload cannot be changed.
+func (in *Input) hasFixedTemplate() bool {
+	return in.isVCJob() || in.Workload.APIGroup == batchv1.GroupName
+}
+
+// adviseSchedulerName says where the name of a scheduler belongs.
+func (in *Input) adviseSchedulerName() string {
+	name := strings.Join(in.schedulers(), " or ")
+	switch {
+	case in.isVCJob():
+		return fmt.Sprintf("The scheduler of a Volcano job cannot be changed. Delete it, and create it again with spec.schedulerName: %s: %s.", name, writeCommand("delete", in.Workload))
+	case in.hasFixedTemplate():
+		return fmt.Sprintf("Its pod template cannot be changed. Delete it, and create it again with schedulerName: %s in the spec of the pod template: %s.", name, writeCommand("delete", in.Workload))
+	default:
+		return fmt.Sprintf("Write schedulerName: %s into the spec of the pod template: %s.", name, writeCommand("edit", in.Workload))
 	}
 }

@@ -1,6 +1,7 @@
 package explanation
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -245,17 +246,49 @@ func TestPodsThatCouldNotBeCreated(t *testing.T) {
 		waits    bool
 	}{
 		"Deployment lab/web has no pods: its controller could not create them. It says: pods \"web-0\" is forbidden: write spec.schedulerName: volcano.\n" +
-			"Write schedulerName: volcano into the spec of the pod template: " + edit + ".": {Creation{2, `pods "web-0" is forbidden: write spec.schedulerName: volcano`, false, edit}, 0, true},
-		"A ResourceQuota of namespace lab refuses the pods": {Creation{2, `pods "web-0" is forbidden: exceeded quota: gpus`, false, edit}, 0, true},
-		"1 pod has its place. Its controller could not create 1 pod more. It says: full.\nCorrect the pod template as the message says: " + edit + ".": {Creation{1, "full", false, edit}, 1, true},
-		"has no pods: its controller has created none yet.\nAsk again in a few seconds.":                                                               {Creation{2, "", false, edit}, 0, true},
-		"kubectl -n lab describe deployment web":                    {Creation{2, "", false, edit}, 0, true},
-		"Deployment lab/web does not wait: it wants no pods now.":   {Creation{0, "", false, edit}, 0, false},
-		"Deployment lab/web does not wait: it is suspended, so it ": {Creation{2, "", true, edit}, 0, false},
+			"Write schedulerName: volcano into the spec of the pod template: " + edit + ".": {Creation{2, `pods "web-0" is forbidden: write spec.schedulerName: volcano`, false}, 0, true},
+		"A ResourceQuota of namespace lab refuses the pods": {Creation{2, `pods "web-0" is forbidden: exceeded quota: gpus`, false}, 0, true},
+		"1 pod has its place. Its controller could not create 1 pod more. It says: full.\nCorrect the pod template as the message says: " + edit + ".": {Creation{1, "full", false}, 1, true},
+		"has no pods: its controller has created none yet.\nAsk again in a few seconds.":                                                               {Creation{2, "", false}, 0, true},
+		"kubectl -n lab describe deployment web":                    {Creation{2, "", false}, 0, true},
+		"Deployment lab/web does not wait: it wants no pods now.":   {Creation{0, "", false}, 0, false},
+		"Deployment lab/web does not wait: it is suspended, so it ": {Creation{2, "", true}, 0, false},
 	} {
 		in := Input{Workload: v1alpha1.WorkloadReference{APIGroup: "apps", Kind: "Deployment", Namespace: "lab", Name: "web"}, Creation: &tc.creation, Placed: tc.placed}
 		check.Contains(t, want, textOf(in), want)
 		check.Equal(t, want+": waits", tc.waits, Explain(in).Waits)
+	}
+}
+
+// TestAdviceOnPodsThatCouldNotBeCreated: a job cannot be edited, and a template is not always the cause.
+func TestAdviceOnPodsThatCouldNotBeCreated(t *testing.T) {
+	const scheduler, denied = "pod names schedulerName default-scheduler: write schedulerName: volcano", `admission webhook "workloads.cardquota.dev" denied the request: unknown card`
+	const notAnswering = `Internal error occurred: failed calling webhook "%s": failed to call webhook: Post "https://svc:443/pods": %s`
+	cardquota, other := "workloads.cardquota.dev", "inject.example.com"
+	for name, tc := range map[string]struct {
+		group, kind string
+		failure     string
+		want        string
+	}{
+		"a Deployment":               {"apps", "Deployment", scheduler, "Write schedulerName: volcano into the spec of the pod template: kubectl -n lab edit deployment x."},
+		"a Job":                      {"batch", "Job", scheduler, "cannot be changed. Delete it, and create it again with schedulerName: volcano in the spec of the pod template: kubectl -n lab delete job.batch x."},
+		"a Volcano job":              {"batch.volcano.sh", "Job", scheduler, "create it again with spec.schedulerName: volcano: kubectl -n lab delete job.batch.volcano.sh x."},
+		"a denied Deployment":        {"apps", "Deployment", denied, "Correct the pod template as the message says: kubectl -n lab edit deployment x."},
+		"a denied Job":               {"batch", "Job", denied, "create it again with a template corrected as the message says: kubectl -n lab delete job.batch x."},
+		"a denied Volcano job":       {"batch.volcano.sh", "Job", denied, "kubectl -n lab delete job.batch.volcano.sh x."},
+		"our webhook refuses":        {"apps", "Deployment", fmt.Sprintf(notAnswering, cardquota, "dial tcp: connection refused"), "Webhook workloads.cardquota.dev does not answer: kubectl cardquota doctor says why"},
+		"our webhook has none":       {"batch", "Job", fmt.Sprintf(notAnswering, cardquota, `no endpoints available for service "svc"`), "kubectl cardquota doctor says why"},
+		"our webhook takes too long": {"batch.volcano.sh", "Job", fmt.Sprintf(notAnswering, cardquota, "context deadline exceeded"), "kubectl cardquota doctor says why"},
+		"another webhook":            {"apps", "StatefulSet", fmt.Sprintf(notAnswering, other, "exceeded quota of connections"), "Webhook inject.example.com does not answer: ask the administrator to see why."},
+		"a webhook without a name":   {"apps", "Deployment", "failed to call webhook: connection refused", "The pod template is not the cause. Webhook does not answer: ask"},
+		"the store":                  {"apps", "Deployment", "etcdserver: request timed out", "The pod template is not the cause, and the controller tries again."},
+		"an ending namespace":        {"apps", "Deployment", "unable to create new content in namespace lab because it is being terminated", "Namespace lab is being deleted"},
+		"no ServiceAccount":          {"batch", "Job", `error looking up service account lab/x: serviceaccount "x" not found`, "Create the ServiceAccount that the pod template names."},
+	} {
+		in := Input{Workload: v1alpha1.WorkloadReference{APIGroup: tc.group, Kind: tc.kind, Namespace: "lab", Name: "x"}, Creation: &Creation{Missing: 1, Failure: tc.failure}}
+		advice := Explain(in).Advice
+		check.Equal(t, name+": one advice", 1, len(advice))
+		check.Contains(t, name, strings.Join(advice, " "), tc.want)
 	}
 }
 
