@@ -25,6 +25,14 @@ var disclosureMutants = []mutant{
 	{"internal/webhook/validation/workload.go", "	if load.Truncated {", "	if load.Truncated && metav1.GetControllerOf(&load.Meta) == nil {", "no owner reference lifts the bound of tasks"},
 }
 
+// completeInputMutants write a status of the CardInventory too early.
+var completeInputMutants = []mutant{
+	{"internal/controller/cardinventory/controller.go", `areNodesRead && areDevicesRead && input`, `(areNodesRead || areDevicesRead) && input`, "no status is written before the devices are read"},
+	{"internal/controller/cardinventory/controller.go", ` && input.Count != nil
+`, `
+`, "no status is written before the pods are counted"},
+}
+
 // claimMutants are wrong rules of ResourceClaims.
 var claimMutants = []mutant{
 	{"internal/deviceclaim/drivers.go", "found = found.both(driversAllowedBy(arg))", "found = found.either(driversAllowedBy(arg))", "a condition beside device.driver does not lift it"},

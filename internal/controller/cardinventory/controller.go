@@ -51,9 +51,10 @@ type BillSource interface {
 	StorageProblems() cardinventory.Bills
 }
 
-// DeviceSource provides the devices of dynamic resource allocation, and signals changes.
+// DeviceSource provides the devices of dynamic resource allocation, false until they were read once or
+// cannot be read, and signals changes.
 type DeviceSource interface {
-	DeviceSlices() []cardinventory.DeviceSlice
+	DeviceSlices() ([]cardinventory.DeviceSlice, bool)
 	OnChange(changed func())
 }
 
@@ -157,22 +158,30 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case wait > 0: // a large fleet costs too much to compute a status that cannot be written yet
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
-	nodes, read := r.nodes.TrackedNodes()
-	cards, _ := r.nodes.Inventory()
-	count := r.counts.InventoryCount()
-	if !read || count == nil {
-		return ctrl.Result{}, nil // the first count is a signal
+	input, isComplete := r.readInput()
+	if !isComplete {
+		return ctrl.Result{}, nil // what is missing is a signal when it comes
 	}
-	input := cardinventory.Input{Nodes: nodes, Cards: cards, Count: count}
+
+	status, anomalies := cardinventory.NewStatusWithReasons(input)
+	r.metrics.latest.Store(&latestCount{status: status, anomalies: anomalies, count: input.Count})
+	return r.updateStatus(ctx, inventory, status)
+}
+
+// readInput returns what the status is made from. It is false until everything was read once: a status
+// without the devices, for example, would end their anomaly and its alert at each start.
+func (r *Reconciler) readInput() (input cardinventory.Input, isComplete bool) {
+	nodes, areNodesRead := r.nodes.TrackedNodes()
+	cards, _ := r.nodes.Inventory()
+	input = cardinventory.Input{Nodes: nodes, Cards: cards, Count: r.counts.InventoryCount()}
 	if r.bills != nil {
 		input.Bills = r.bills.StorageProblems()
 	}
+	areDevicesRead := true
 	if r.devices != nil {
-		input.DeviceSlices = r.devices.DeviceSlices()
+		input.DeviceSlices, areDevicesRead = r.devices.DeviceSlices()
 	}
-	status, anomalies := cardinventory.NewStatusWithReasons(input)
-	r.metrics.latest.Store(&latestCount{status: status, anomalies: anomalies, count: count})
-	return r.updateStatus(ctx, inventory, status)
+	return input, areNodesRead && areDevicesRead && input.Count != nil
 }
 
 // createInventory creates the CardInventory, which counts as a write.

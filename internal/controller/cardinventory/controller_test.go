@@ -124,6 +124,42 @@ func TestNothingIsWrittenBeforeTheFirstCount(t *testing.T) {
 	check.Equal(t, "summary", "", s.summary())
 }
 
+// devices are ResourceSlices of one driver, and whether they were read.
+type devices struct{ isRead bool }
+
+func (d *devices) DeviceSlices() ([]cardinventory.DeviceSlice, bool) {
+	if !d.isRead {
+		return nil, false
+	}
+	return []cardinventory.DeviceSlice{{Driver: "gpu.nvidia.com", Pool: "p", Nodes: []string{"a"}, Devices: 8}}, true
+}
+
+func (*devices) OnChange(func()) {}
+
+// TestNothingIsWrittenBeforeTheDevicesAreRead: at the start of another leader the anomaly of the last one
+// would end, and its alert would start again.
+func TestNothingIsWrittenBeforeTheDevicesAreRead(t *testing.T) {
+	before := &v1alpha1.CardInventory{}
+	before.Name = v1alpha1.InventoryName
+	before.Status.Anomalies = []v1alpha1.InventoryAnomaly{{Reason: v1alpha1.AnomalyResourceClaimCards}}
+	s := newScene(t, before)
+	claimed := &devices{}
+	s.r.devices = claimed
+	s.Update(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj())
+	anomalies := func() []v1alpha1.InventoryAnomaly {
+		inventory := &v1alpha1.CardInventory{}
+		check.NoError(t, s.client.Get(t.Context(), client.ObjectKey{Name: v1alpha1.InventoryName}, inventory))
+		return inventory.Status.Anomalies
+	}
+	check.Equal(t, "result before the devices were read", ctrl.Result{}, s.reconcile(v1alpha1.InventoryName))
+	check.Equal(t, "anomalies of the last leader", before.Status.Anomalies, anomalies())
+	check.That(t, s.r.metrics.latest.Load() == nil, "metrics before the devices were read")
+
+	claimed.isRead = true
+	s.reconcile(v1alpha1.InventoryName)
+	check.That(t, len(anomalies()) == 1 && anomalies()[0].Count == 8, "anomalies are %+v", anomalies())
+}
+
 func TestAnotherNameIsLeftAlone(t *testing.T) {
 	other := &v1alpha1.CardInventory{}
 	other.Name = "other"

@@ -41,6 +41,8 @@ type Watcher struct {
 
 	mu     sync.Mutex
 	slices map[string]cardinventory.DeviceSlice
+	// isRead is set once all slices were read, or the API server has none or did not say.
+	isRead bool
 }
 
 // Setup adds a Watcher to a manager.
@@ -68,15 +70,17 @@ func newWatcher(server discovery.ServerResourcesInterface, client dynamic.Interf
 // function must not block.
 func (w *Watcher) OnChange(changed func()) { w.callbacks = append(w.callbacks, changed) }
 
-// DeviceSlices returns what the slices say, in no order.
-func (w *Watcher) DeviceSlices() []cardinventory.DeviceSlice {
+// DeviceSlices returns what the slices say, in no order. It is false after a start until all were read, or
+// it is known that they cannot be read now.
+func (w *Watcher) DeviceSlices() ([]cardinventory.DeviceSlice, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	out := make([]cardinventory.DeviceSlice, 0, len(w.slices))
 	for _, slice := range w.slices {
 		out = append(out, slice)
 	}
-	return out
+	return out, w.isRead
 }
 
 // Start watches until the context ends. A missing API or right only delays it.
@@ -84,6 +88,8 @@ func (w *Watcher) Start(ctx context.Context) error {
 	for {
 		if version := w.servedVersion(ctx); version != "" {
 			w.watch(ctx, version)
+		} else {
+			w.markRead()
 		}
 		select {
 		case <-ctx.Done():
@@ -120,6 +126,7 @@ func (w *Watcher) watch(ctx context.Context, version string) {
 
 	informer := dynamicinformer.NewFilteredDynamicInformer(w.client, resourceIn(version), "", 0, cache.Indexers{}, nil).Informer()
 	onError := func(ctx context.Context, reflector *cache.Reflector, err error) {
+		w.markRead() // without the right to list them, the status must not wait
 		if apierrors.IsNotFound(err) {
 			cancel()
 			return
@@ -135,10 +142,16 @@ func (w *Watcher) watch(ctx context.Context, version string) {
 		return
 	}
 	handler := cache.ResourceEventHandlerFuncs{AddFunc: w.store, UpdateFunc: func(_, object any) { w.store(object) }, DeleteFunc: w.remove}
-	if _, err := informer.AddEventHandler(handler); err != nil {
+	registration, err := informer.AddEventHandler(handler)
+	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "The operator cannot watch ResourceSlices")
 		return
 	}
+	go func() {
+		if cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
+			w.markRead()
+		}
+	}()
 	informer.RunWithContext(ctx)
 	w.change(func() { clear(w.slices) })
 }
@@ -156,6 +169,16 @@ func (w *Watcher) remove(object any) {
 	}
 	if kept, ok := object.(*record); ok {
 		w.change(func() { delete(w.slices, kept.Name) })
+	}
+}
+
+// markRead says that the slices were read as far as they can be.
+func (w *Watcher) markRead() {
+	w.mu.Lock()
+	isFirst := !w.isRead
+	w.mu.Unlock()
+	if isFirst {
+		w.change(func() { w.isRead = true })
 	}
 }
 

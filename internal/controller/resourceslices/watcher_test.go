@@ -79,13 +79,31 @@ func TestSlicesOfEveryVersionAreRead(t *testing.T) {
 // waitFor waits for changes until the watcher knows as many slices.
 func waitFor(t *testing.T, w *Watcher, changes <-chan struct{}, want int) {
 	t.Helper()
-	for len(w.DeviceSlices()) != want {
-		select {
-		case <-changes:
-		case <-time.After(30 * time.Second):
-			t.Fatalf("the watcher knows %v, want %d slices", w.DeviceSlices(), want)
-		}
+	for len(knownTo(w)) != want {
+		waitForChange(t, w, changes)
 	}
+}
+
+// waitUntilRead waits for changes until the watcher has read the slices, or says that it cannot.
+func waitUntilRead(t *testing.T, w *Watcher, changes <-chan struct{}) {
+	t.Helper()
+	for _, isRead := w.DeviceSlices(); !isRead; _, isRead = w.DeviceSlices() {
+		waitForChange(t, w, changes)
+	}
+}
+
+func waitForChange(t *testing.T, w *Watcher, changes <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-changes:
+	case <-time.After(30 * time.Second):
+		t.Fatalf("no change after the watcher knows %v", knownTo(w))
+	}
+}
+
+func knownTo(w *Watcher) []cardinventory.DeviceSlice {
+	slices, _ := w.DeviceSlices()
+	return slices
 }
 
 // TestTheWatcherFollowsTheCluster: the API may come with an upgrade of the cluster, in any version.
@@ -112,7 +130,7 @@ func TestTheWatcherFollowsTheCluster(t *testing.T) {
 			ended := make(chan error, 1)
 			go func() { ended <- w.Start(ctx) }()
 
-			check.Equal(t, "slices while the API server does not answer", 0, len(w.DeviceSlices()))
+			check.Equal(t, "slices while the API server does not answer", 0, len(knownTo(w)))
 			api.fails.Store(false)
 			create := func(name string) {
 				t.Helper()
@@ -129,7 +147,63 @@ func TestTheWatcherFollowsTheCluster(t *testing.T) {
 			waitFor(t, w, changes, 1)
 			cancel()
 			check.NoError(t, <-ended)
-			check.Equal(t, "slices after the end", 0, len(w.DeviceSlices()))
+			check.Equal(t, "slices after the end", 0, len(knownTo(w)))
+		})
+	}
+}
+
+// newFakeClient returns a client of an API server with one slice, and what it answers to a list.
+func newFakeClient(t *testing.T, list clienttesting.ReactionFunc) *fake.FakeDynamicClient {
+	t.Helper()
+	kinds := map[schema.GroupVersionResource]string{resourceIn("v1"): "ResourceSliceList"}
+	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)
+	_, err := client.Resource(resourceIn("v1")).Create(t.Context(), sliceOf("v1", "s", "gpu.nvidia.com", map[string]any{}), metav1.CreateOptions{})
+	check.NoError(t, err)
+	client.PrependReactor("list", "*", list)
+	return client
+}
+
+// TestSlicesAreReadAfterTheFirstList: before it nothing is known, also not that there are none.
+func TestSlicesAreReadAfterTheFirstList(t *testing.T) {
+	isAsked, answers := make(chan struct{}), make(chan struct{})
+	client := newFakeClient(t, func(clienttesting.Action) (bool, runtime.Object, error) {
+		close(isAsked)
+		<-answers
+		return false, nil, nil
+	})
+	api := &server{}
+	api.serve("v1")
+	w := newWatcher(api, client, time.Millisecond)
+	changes := make(chan struct{}, 100)
+	w.OnChange(func() { changes <- struct{}{} })
+	go func() { _ = w.Start(t.Context()) }()
+
+	<-isAsked
+	_, isRead := w.DeviceSlices()
+	check.That(t, !isRead, "slices are read before the API server lists them")
+	close(answers)
+	waitUntilRead(t, w, changes)
+	check.Equal(t, "slices once they are read", 1, len(knownTo(w)))
+}
+
+// TestSlicesThatCannotBeReadAreNotAwaited: no status waits for them.
+func TestSlicesThatCannotBeReadAreNotAwaited(t *testing.T) {
+	for name, prepare := range map[string]func(*server){
+		"no answer":  func(api *server) { api.fails.Store(true) },
+		"not served": func(*server) {},
+		"no right":   func(api *server) { api.serve("v1") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := newFakeClient(t, func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no right"))
+			})
+			api := &server{}
+			prepare(api)
+			w := newWatcher(api, client, time.Millisecond)
+			changes := make(chan struct{}, 100)
+			w.OnChange(func() { changes <- struct{}{} })
+			go func() { _ = w.Start(t.Context()) }()
+			waitUntilRead(t, w, changes)
 		})
 	}
 }
