@@ -77,6 +77,25 @@ func labelledReplicas(labels map[string]string, base string) Count {
 	return Count(replicas)
 }
 
+// LabelsSayForm reports whether the labels of a node say that it has cards in the form of a resource: whole cards,
+// slices, or shares of one of these. Labels without a number of cards and of replicas say nothing.
+func LabelsSayForm(node *corev1.Node, resource corev1.ResourceName) bool {
+	base, isShare := strings.CutSuffix(string(resource), sharedSuffix)
+	count, err := strconv.ParseUint(node.Labels[base+countSuffix], 10, 31)
+	if err != nil || count == 0 {
+		return false
+	}
+	replicas, err := strconv.ParseUint(node.Labels[base+replicasSuffix], 10, 31)
+	if err != nil || replicas == 0 {
+		return false
+	}
+
+	whole := corev1.ResourceName(base)
+	_, offersShares := node.Status.Allocatable[whole+sharedSuffix]
+	isRenamed := replicas > 1 && offersShares && !hasSharedProduct(node.Labels, whole)
+	return isShare == isRenamed
+}
+
 // describe says that a node offers more cards than the labels say.
 func (n labelledNumber) describe(offered NodeCard) string {
 	if n.replicas == 1 {

@@ -213,8 +213,12 @@ func (l anomalyList) addUnhealthy(node card.TrackedNode) {
 
 // offersAnotherForm reports whether a node that offers 0 of a card offers cards of its vendor under
 // another name: slices, shares, or partitions that nothing names. For a while the kubelet keeps the
-// capacity of a resource that a device plugin no longer offers.
+// capacity of a resource that a device plugin no longer offers. A node can have several forms at once, so
+// one that its labels still say is broken.
 func (l anomalyList) offersAnotherForm(node card.TrackedNode, held card.NodeCard) bool {
+	if card.LabelsSayForm(node.Object, held.Resource) {
+		return false
+	}
 	vendor, _, _ := strings.Cut(string(held.Resource), "/")
 	recognised := recognisedResources(node.Node)
 	for other, quantity := range node.Object.Status.Allocatable {

@@ -154,6 +154,23 @@ func TestAnomalies(t *testing.T) {
 				mappings: card.Mappings{{Resource: "amd.com/gpu", ModelLabel: "amd.com/gpu.product-name"}}},
 			want: v1alpha1.InventoryAnomaly{Reason: "UnmappedResource", Resource: "amd.com/cpx_nps4", Count: 64, NodesTotal: 1, Nodes: []string{"a"}},
 		},
+		"all whole cards beside healthy slices": {
+			world: world{nodes: []*corev1.Node{h200("a").Label("nvidia.com/gpu.replicas", "1").MIG("1g.18gb", 28).With(stale(builder.GPU)).Obj()}},
+			want:  v1alpha1.InventoryAnomaly{Reason: "CardsUnhealthy", Resource: "nvidia.com/gpu", Card: "NVIDIA-H200", Count: 4, NodesTotal: 1, Nodes: []string{"a"}},
+		},
+		"all slices of a profile beside another one": {
+			world: world{nodes: []*corev1.Node{builder.Node("a").GPUs("NVIDIA-H200", 0).Label("nvidia.com/gpu.replicas", "0").MIG("3g.71gb", 2).
+				Label("nvidia.com/mig-1g.18gb.count", "4").Label("nvidia.com/mig-1g.18gb.replicas", "1").With(stale("nvidia.com/mig-1g.18gb")).Obj()}},
+			want: v1alpha1.InventoryAnomaly{Reason: "CardsUnhealthy", Resource: "nvidia.com/mig-1g.18gb", Card: "NVIDIA-H200/mig-1g.18gb-mixed", Count: 4, NodesTotal: 1, Nodes: []string{"a"}},
+		},
+		"all shares beside healthy slices": {
+			world: world{nodes: []*corev1.Node{h200("a").MPS(2).MIG("1g.18gb", 28).With(stale("nvidia.com/gpu.shared")).Obj()}},
+			want:  v1alpha1.InventoryAnomaly{Reason: "CardsUnhealthy", Resource: "nvidia.com/gpu.shared", Card: "NVIDIA-H200/mps-140g*1/2", Count: 4, NodesTotal: 1, Nodes: []string{"a"}},
+		},
+		"all shares of the same name beside healthy slices": {
+			world: world{nodes: []*corev1.Node{builder.Node("a").GPUs("NVIDIA-H200-SHARED", 8).Label("nvidia.com/gpu.replicas", "4").MIG("1g.18gb", 28).With(stale(builder.GPU)).Obj()}},
+			want:  v1alpha1.InventoryAnomaly{Reason: "CardsUnhealthy", Resource: "nvidia.com/gpu", Card: "NVIDIA-H200-SHARED", Count: 4, NodesTotal: 1, Nodes: []string{"a"}},
+		},
 		"a device plugin that stopped beside another vendor's": {
 			world:   world{nodes: []*corev1.Node{h200("a").Resource("amd.com/gpu", "0").Obj()}, mappings: card.Mappings{{Resource: "amd.com/gpu", Model: "MI300X"}}},
 			want:    v1alpha1.InventoryAnomaly{Reason: "CardsUnhealthy", Resource: "amd.com/gpu", Card: "MI300X", NodesTotal: 1, Nodes: []string{"a"}},
@@ -186,9 +203,12 @@ func TestAHealthyNodeHasNoAnomaly(t *testing.T) {
 	for name, node := range map[string]*builder.NodeBuilder{
 		"whole": h200("a"), "MIG": h200("a").MIG("1g.18gb", 7), "MIG of all cards": builder.Node("a").GPUs("NVIDIA-H200", 0).MIG("1g.18gb", 56), "MPS": h200("a").MPS(2), "NPU": builder.Node("a").NPUs("Ascend-910B", 8),
 		"whole cards that became shares": h200("a").MPS(2).With(stale(builder.GPU)), "shares that became whole cards": h200("a").Label("nvidia.com/gpu.replicas", "1").With(stale("nvidia.com/gpu.shared")),
-		"another MIG profile":   builder.Node("a").GPUs("NVIDIA-H200", 0).MIG("3g.71gb", 2).With(stale("nvidia.com/mig-1g.18gb")),
-		"cores of a named card": h200("a").Resource("nvidia.com/gpucores", "800").Resource("nvidia.com/gpumem", "800"),
-		"a network device":      h200("a").Resource("nvidia.com/hostdev", "8"), "no card": builder.Node("a"), "cordoned": h200("a").Cordoned(),
+		"another MIG profile":                      builder.Node("a").GPUs("NVIDIA-H200", 0).MIG("3g.71gb", 2).With(stale("nvidia.com/mig-1g.18gb")),
+		"slices that became another profile":       builder.Node("a").GPUs("NVIDIA-H200", 0).Label("nvidia.com/mig-1g.18gb.count", "0").Label("nvidia.com/mig-1g.18gb.replicas", "1").MIG("3g.71gb", 2).With(stale("nvidia.com/mig-1g.18gb")),
+		"whole cards that became slices":           h200("a").Label("nvidia.com/gpu.replicas", "0").MIG("1g.18gb", 56).With(stale(builder.GPU)),
+		"shares that kept the name of their cards": builder.Node("a").GPUs("NVIDIA-H200-SHARED", 8).Label("nvidia.com/gpu.replicas", "2").With(stale("nvidia.com/gpu.shared")),
+		"cores of a named card":                    h200("a").Resource("nvidia.com/gpucores", "800").Resource("nvidia.com/gpumem", "800"),
+		"a network device":                         h200("a").Resource("nvidia.com/hostdev", "8"), "no card": builder.Node("a"), "cordoned": h200("a").Cordoned(),
 	} {
 		check.Equal(t, name, int32(0), world{nodes: []*corev1.Node{node.Obj()}}.status().AnomaliesTotal)
 	}

@@ -111,7 +111,7 @@ func drawNode(t *rapid.T, name string) *corev1.Node {
 	if rapid.Bool().Draw(t, "counted") {
 		label(kind+".count", oneOf(t, "count", "0", "1", "2", "4", "5", "7", "8", "-1", "x"))
 	}
-	if replicas := oneOf(t, "replicas", "2", "4", "2", "", "0", "10000", "x", "02"); replicas != "" {
+	if replicas := oneOf(t, "replicas", "2", "4", "1", "", "0", "10000", "x", "02"); replicas != "" {
 		label(kind+".replicas", replicas)
 	}
 	switch drawInt(t, 0, 7, "plugin") {

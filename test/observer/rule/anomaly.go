@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -72,8 +73,12 @@ func AnomaliesOf(node *corev1.Node, mappings []Mapping, wasCard func(corev1.Reso
 	return found
 }
 
-// offersOtherCards reports whether pods can get cards of a vendor by another resource.
+// offersOtherCards reports whether pods can get cards of a vendor by another resource, and the labels do not
+// say that they should get this one, too.
 func offersOtherCards(node *corev1.Node, offers map[corev1.ResourceName]Offer, resource corev1.ResourceName) bool {
+	if isExpected(node, string(resource)) {
+		return false
+	}
 	domain, _, _ := strings.Cut(string(resource), "/")
 	for other, quantity := range node.Status.Allocatable {
 		_, isCard := offers[other]
@@ -82,6 +87,22 @@ func offersOtherCards(node *corev1.Node, offers map[corev1.ResourceName]Offer, r
 		}
 	}
 	return false
+}
+
+// isExpected reports whether the labels count cards of this resource: shares under their own name where the node
+// has such a name and the product is not marked, else whole cards or slices.
+func isExpected(node *corev1.Node, resource string) bool {
+	t := strings.TrimSuffix(resource, ".shared")
+	count, err1 := strconv.ParseUint(node.Labels[t+".count"], 10, 31)
+	replicas, err2 := strconv.ParseUint(node.Labels[t+".replicas"], 10, 31)
+	if err1 != nil || err2 != nil || count < 1 || replicas < 1 {
+		return false
+	}
+	if replicas == 1 || strings.HasSuffix(node.Labels[t+".product"], "-SHARED") {
+		return resource == t
+	}
+	_, hasShares := node.Status.Allocatable[corev1.ResourceName(t+".shared")]
+	return hasShares == (resource != t)
 }
 
 // hasCardsOfVendor reports whether a node states a number of cards under any name of a vendor, so that
