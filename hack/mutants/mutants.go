@@ -34,6 +34,7 @@ var tables = []table{
 	{tests: "./internal/scheduler/capacitycard", run: "(KeptCards|AreKept|IsKept|FreeCardsProlong|ReservationEnds|WithoutReservation|BelowItsMinimum)", mutants: awaitedCardsMutants},
 	{tests: "./internal/scheduler/cardreclaim", run: "^TestReclaimCountsNoCardsThatPreemptFreedForOthers$", mutants: keptFromReclaimMutants},
 	{tests: "./internal/scheduler/cardreclaim", run: "(SecondRun|BorrowFirst|TestGangStarts|TestCardsAreKept)", mutants: secondRunMutants},
+	{tests: "./internal/cli", run: "^(TestAJobWithPods.*|TestAGangIsCounted.*|TestOnlyTheMinimum.*)$", mutants: reservationMutants},
 	{tests: "./internal/quota", run: "^TestReplacedElasticUsageIsExact$", mutants: replacedElasticMutants},
 	{tests: "./internal/workload", run: "^TestVCJob.*$", mutants: announcedMutants},
 	{tests: "./internal/blocked", run: "^TestGroupRequest$", mutants: statedMutants},
@@ -42,7 +43,6 @@ var tables = []table{
 	{tests: "./internal/cardquota", run: "^TestAPodWithoutItsPodGroupIsBlocked$", mutants: groupAnswerMutants},
 	{tests: "./internal/card", run: "^(TestNearest|TestAnotherCard)", mutants: nearestMutants},
 	{tests: "./internal/cli/explanation", run: "^(TestNoGate.*|TestAQuotaIsInUse.*|TestARollout.*|TestARightName.*|TestRequestWithoutCardName)$", mutants: explanationMutants},
-	{tests: "./internal/cli", run: "^(TestAJobWithPods.*|TestAGangIsCounted.*)$", mutants: reservationMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "(Metrics|Shows|Scrape)", mutants: sessionMetricsMutants},
 	{tests: "./internal/scheduler/cardreclaim", run: "^(TestReclaimCounters|TestReclaimEvents)$", mutants: reclaimMetricsMutants},
 }

@@ -21,9 +21,3 @@ var explanationMutants = []mutant{
 	{"internal/cli/explanation/unknowncard.go", `a.Reason == v1alpha1.AnomalyMoreThanLabelled && a.Card == string(name)`, `a.Reason == v1alpha1.AnomalyMoreThanLabelled`, "only the cards that nodes keep from new pods are withheld"},
 	{"internal/cli/explanation/shortage.go", `case isRefusedForOthers(stated, granted):`, `case false:`, "a job may name its cards where only the scheduler reads them"},
 }
-
-// reservationMutants break which enqueued jobs have reserved the cards that a workload waits for.
-var reservationMutants = []mutant{
-	{"internal/cli/whyreservations.go", `pods = w.found.namespacePods`, `pods = w.found.pods`, "a tenant's jobs have all their pods"},
-	{"internal/cli/whytarget.go", `if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {`, `if pod != nil {`, "a pod that has ended is counted once"},
-}

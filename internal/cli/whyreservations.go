@@ -16,11 +16,26 @@ import (
 
 // gangPods are the pods of a PodGroup that have not finished.
 type gangPods struct {
-	// all and placed count them, pending the cards of those that wait.
+	// all and placed count them.
 	all, placed int
-	pending     map[string]card.Count
+	// pending is what those request that wait.
+	pending []cardDemand
 	// reference is that of one of them.
 	reference v1alpha1.WorkloadReference
+}
+
+// cardDemand is how many cards a pod requests, and which ones it may use.
+type cardDemand struct {
+	names []card.Name
+	count card.Count
+}
+
+// missingMinimum returns what the pods request that the gang lacks for its minimum: the smallest ones, as
+// the scheduler has it.
+func (g *gangPods) missingMinimum(group *v1beta1.PodGroup) []cardDemand {
+	missing := int(group.Spec.MinMember-group.Status.Succeeded) - g.placed
+	bySize := func(a, b cardDemand) int { return cmp.Compare(a.count, b.count) }
+	return slices.SortedStableFunc(slices.Values(g.pending), bySize)[:max(0, min(missing, len(g.pending)))]
 }
 
 // countGangPods returns the unfinished pods of each PodGroup. Who may not list everything gets all of the
@@ -36,7 +51,7 @@ func (w *whyReader) countGangPods() map[client.ObjectKey]*gangPods {
 		key := client.ObjectKey{Namespace: pod.Namespace, Name: workload.PodGroupName(pod)}
 		gang := gangs[key]
 		if gang == nil {
-			gang = &gangPods{pending: map[string]card.Count{}, reference: workload.ReferenceFor(pod)}
+			gang = &gangPods{reference: workload.ReferenceFor(pod)}
 			gangs[key] = gang
 		}
 		gang.all++
@@ -45,8 +60,7 @@ func (w *whyReader) countGangPods() map[client.ObjectKey]*gangPods {
 		}
 		if workload.IsPending(pod) {
 			request := w.resolver.Request(pod)
-			cards := card.NewRequest(request.Names...).String()
-			gang.pending[cards] = gang.pending[cards].Add(request.Count)
+			gang.pending = append(gang.pending, cardDemand{request.Names, request.Count})
 		}
 	}
 	return gangs
@@ -137,8 +151,8 @@ func (w *whyReader) sharesQuota(queue string) bool {
 	return queue == refusing || slices.ContainsFunc(w.pathOf(queue), isRefusing)
 }
 
-// reservationOf returns for how many cards of the request an enqueued job still waits. gang is nil for a
-// PodGroup without pods.
+// reservationOf returns for how many cards of the request an enqueued job still waits to have its minimum.
+// The scheduler reserves no more for it. gang is nil for a PodGroup without pods.
 func (w *whyReader) reservationOf(group *v1beta1.PodGroup, gang *gangPods) (explanation.Reservation, bool) {
 	found := explanation.Reservation{Workload: workload.ControllerReference(group, v1beta1.GroupName, "PodGroup"), PodGroup: group.Name, HasPods: gang != nil}
 	if gang == nil {
@@ -153,13 +167,8 @@ func (w *whyReader) reservationOf(group *v1beta1.PodGroup, gang *gangPods) (expl
 	}
 
 	found.Workload = gang.reference
-	if gang.placed >= int(group.Spec.MinMember) {
-		return found, false // only its minimum is reserved
-	}
-	for cards, count := range gang.pending {
-		if request, err := card.ParseRequest(cards); err == nil {
-			w.addReserved(&found, request.Names(), count)
-		}
+	for _, demand := range gang.missingMinimum(group) {
+		w.addReserved(&found, demand.names, demand.count)
 	}
 	return found, found.Count > 0
 }

@@ -43,10 +43,27 @@ func TestAJobWithPodsIsNotCalledEmpty(t *testing.T) {
 		"nodes are not":          explainWithoutNodes(t, reservingCluster(), "next-0"),
 	} {
 		check.Contains(t, name, text, "Job lab/works (PodGroup works)")
-		for _, wrong := range []string{"has no pods", "delete podgroup"} {
+		for _, wrong := range []string{"has no pods", "delete"} {
 			check.That(t, !strings.Contains(text, wrong), "%s: %q although its pods exist: %s", name, wrong, text)
 		}
 	}
+}
+
+// TestOnlyTheMinimumIsReserved: two pods of ten are enough for the job to start, and one of them runs.
+func TestOnlyTheMinimumIsReserved(t *testing.T) {
+	const saysReserved = "Queue <roomy> has insufficient <NVIDIA-H200> quota: requested <7>, total would be <9>, but capability is <8>"
+	worker := builder.Pod("lab", "w").Queue("roomy").Card("NVIDIA-H200").GPUs(1).PodGroup("works").Owner("batch.volcano.sh/v1alpha1", "Job", "works")
+	objects := append(busyCluster(),
+		builder.PodGroup("lab", "works").Queue("roomy").MinMember(2).Owner("batch.volcano.sh/v1alpha1", "Job", "works").Phase(v1beta1.PodGroupInqueue).Obj(),
+		builder.PodGroup("lab", "next").Queue("roomy").MinResource(builder.GPU, "7").Phase(v1beta1.PodGroupPending).Unschedulable(saysReserved).Obj(),
+		builder.Pod("lab", "next-0").Queue("roomy").Card("NVIDIA-H200").GPUs(7).PodGroup("next").Obj())
+	for _, pod := range worker.Copies(10) {
+		objects = append(objects, pod)
+	}
+	check.Contains(t, "none runs", explainLab(t, objects, "next-0"), "Job lab/works (PodGroup works) waits for 2 NVIDIA-H200.")
+
+	objects = append(objects, builder.Pod("lab", "first").Queue("roomy").Card("NVIDIA-H200").GPUs(1).PodGroup("works").Running("h200-0").Obj())
+	check.Contains(t, "one runs", explainLab(t, objects, "next-0"), "(PodGroup works) waits for 1 NVIDIA-H200.")
 }
 
 // gangCluster has a gang of four, of which these pods exist. The status of its CardQuota lists one of them.

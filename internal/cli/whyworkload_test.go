@@ -126,8 +126,8 @@ func TestWhyNamesWhoReservesTheCards(t *testing.T) {
 		builder.Pod("lab", "next-0").Queue("roomy").Card("NVIDIA-H200").GPUs(4).PodGroup("next").Obj())
 	text := explainLab(t, objects, "next-0")
 	check.Contains(t, "why", text, "the quota of the queue is reserved for jobs that the scheduler has enqueued.", "8 reserved by enqueued jobs",
-		"PodGroup lab/flow has 8 NVIDIA-H200 reserved, and has no pods: they are free again after five minutes, or when you delete it: kubectl -n lab delete podgroup.scheduling.volcano.sh flow.")
-	for _, other := range []string{"other-queue has", "pending has", "next has"} {
+		"PodGroup lab/flow waits for 8 NVIDIA-H200 and has no pods. If nothing creates them, delete it: kubectl -n lab delete podgroup.scheduling.volcano.sh flow.")
+	for _, other := range []string{"other-queue waits", "pending waits", "next waits for 4 NVIDIA-H200 and"} {
 		check.That(t, !strings.Contains(text, other), "%s: %s", other, text)
 	}
 }

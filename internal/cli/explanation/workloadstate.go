@@ -76,7 +76,7 @@ func (in *Input) adviseOrphans() []string {
 type Reservation struct {
 	Workload v1alpha1.WorkloadReference
 	PodGroup string
-	// Count is how many cards it still waits for, and Card which ones.
+	// Count is how many cards it still waits for, and Card which ones. It may have lost its reservation.
 	Count int64
 	Card  string
 	// HasPods reports whether its pods exist.
@@ -86,25 +86,37 @@ type Reservation struct {
 // maxReservations is how many reservations are named.
 const maxReservations = 3
 
-// adviseReservations names the jobs for which cards are reserved.
+// adviseReservations says how many cards are reserved, and names the jobs that wait for them. Together they
+// have no more than is reserved: who has lost its reservation is not known.
 func (in *Input) adviseReservations(reserved int64, card string) []string {
-	if len(in.Reservations) == 0 {
-		return []string{fmt.Sprintf("Enqueued jobs have reserved %d %s: they are free again when these jobs end.", reserved, card)}
-	}
-	var advice []string
+	advice := []string{fmt.Sprintf("Enqueued jobs have reserved %d %s: they are free again when these jobs end, or lose their reservation (docs/scheduler.md says when).", reserved, card)}
+	left := reserved
 	for _, r := range in.Reservations[:min(len(in.Reservations), maxReservations)] {
-		text := fmt.Sprintf("%s has %d %s reserved", in.nameReservation(r), r.Count, strings.ReplaceAll(r.Card, "|", " or "))
-		if r.HasPods {
-			advice = append(advice, text+" for its pods that wait: they are free again when it ends, or after five minutes without progress.")
-			continue
+		r.Count = min(r.Count, left)
+		if r.Count == 0 {
+			break
 		}
-		text += ", and has no pods: they are free again after five minutes"
-		if in.seesReservation(r) {
-			text += fmt.Sprintf(", or when you delete it: kubectl -n %s delete podgroup.scheduling.volcano.sh %s", r.Workload.Namespace, r.PodGroup)
-		}
-		advice = append(advice, text+".")
+		left -= r.Count
+		advice = append(advice, in.describeReservation(r))
 	}
 	return advice
+}
+
+// describeReservation says what a job waits for, and why it may have no pods. A PodGroup that a controller
+// has made would come again after its deletion.
+func (in *Input) describeReservation(r Reservation) string {
+	text := fmt.Sprintf("%s waits for %d %s", in.nameReservation(r), r.Count, strings.ReplaceAll(r.Card, "|", " or "))
+	if !r.HasPods {
+		text += " and has no pods"
+	}
+	switch {
+	case r.HasPods || !in.seesReservation(r):
+		return text + "."
+	case r.Workload.Kind == "PodGroup":
+		return fmt.Sprintf("%s. If nothing creates them, delete it: kubectl -n %s delete podgroup.scheduling.volcano.sh %s.", text, r.Workload.Namespace, r.PodGroup)
+	}
+	kind := strings.TrimSuffix(strings.ToLower(r.Workload.Kind)+"."+r.Workload.APIGroup, ".")
+	return fmt.Sprintf("%s. See why its controller creates none: kubectl -n %s describe %s %s.", text, r.Workload.Namespace, kind, r.Workload.Name)
 }
 
 func (in *Input) seesReservation(r Reservation) bool {

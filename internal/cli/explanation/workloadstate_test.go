@@ -152,14 +152,37 @@ func TestReservationsAreNamed(t *testing.T) {
 	flow := v1alpha1.WorkloadReference{APIGroup: "scheduling.volcano.sh", Kind: "PodGroup", Namespace: "lab", Name: "flow"}
 	other := ofWorkload("Job", "gang")
 	other.Namespace = "secret"
-	in.Reservations = []Reservation{{flow, "flow", 4, "NVIDIA-H200", false}, {other, "gang-1", 4, "NVIDIA-H200|NVIDIA-H800", true}}
+	in.Reservations = []Reservation{{flow, "flow", 4, "NVIDIA-H200", false}, {other, "gang-1", 3, "NVIDIA-H200|NVIDIA-H800", true}}
 	text := textOf(in)
-	check.Contains(t, "advice", text, "PodGroup lab/flow has 4 NVIDIA-H200 reserved, and has no pods: they are free again after five minutes, or when you delete it: kubectl -n lab delete podgroup.scheduling.volcano.sh flow.",
-		"Job secret/gang (PodGroup gang-1) has 4 NVIDIA-H200 or NVIDIA-H800 reserved for its pods that wait")
+	check.Contains(t, "advice", text, "Enqueued jobs have reserved 8 NVIDIA-H200: they are free again when these jobs end, or lose their reservation (docs/scheduler.md says when).",
+		"PodGroup lab/flow waits for 4 NVIDIA-H200 and has no pods. If nothing creates them, delete it: kubectl -n lab delete podgroup.scheduling.volcano.sh flow.",
+		"Job secret/gang (PodGroup gang-1) waits for 3 NVIDIA-H200 or NVIDIA-H800.")
+	check.That(t, !strings.Contains(text, "five minutes"), "it may be an hour: %s", text)
 	in.NamesOthers = false
 	text = textOf(in)
-	check.Contains(t, "to a tenant", text, "PodGroup lab/flow has 4", "A job of another namespace has 4 NVIDIA-H200")
+	check.Contains(t, "to a tenant", text, "PodGroup lab/flow waits for 4", "A job of another namespace waits for 3 NVIDIA-H200")
 	check.That(t, !strings.Contains(text, "secret"), "%s", text)
+}
+
+// TestReservationsAreNoMoreThanAll: some of the jobs that wait have lost their reservation.
+func TestReservationsAreNoMoreThanAll(t *testing.T) {
+	in := cases["QuotaExhausted-reserved"]()
+	for _, name := range []string{"a", "b", "c"} {
+		in.Reservations = append(in.Reservations, Reservation{ofWorkload("Job", name), name, 6, "NVIDIA-H200", true})
+	}
+	text := textOf(in)
+	check.Contains(t, "advice", text, "have reserved 8 NVIDIA-H200", "Job lab/a (PodGroup a) waits for 6 NVIDIA-H200.", "Job lab/b (PodGroup b) waits for 2 NVIDIA-H200.")
+	check.That(t, !strings.Contains(text, "Job lab/c"), "nothing is left for it: %s", text)
+}
+
+// TestAPodGroupThatComesAgainIsNotDeleted: its controller would make another one.
+func TestAPodGroupThatComesAgainIsNotDeleted(t *testing.T) {
+	in := cases["QuotaExhausted-reserved"]()
+	in.Reservations = []Reservation{{ofWorkload("Job", "flow"), "flow-1", 4, "NVIDIA-H200", false}}
+	in.Reservations[0].Workload.APIGroup = "batch.volcano.sh"
+	text := textOf(in)
+	check.Contains(t, "advice", text, "Job lab/flow (PodGroup flow-1) waits for 4 NVIDIA-H200 and has no pods. See why its controller creates none: kubectl -n lab describe job.batch.volcano.sh flow.")
+	check.That(t, !strings.Contains(text, "delete"), "%s", text)
 }
 
 func TestADeletedCardQuotaGivesNothing(t *testing.T) {

@@ -1,0 +1,8 @@
+package main
+
+// reservationMutants break which enqueued jobs have reserved the cards that a workload waits for.
+var reservationMutants = []mutant{
+	{"internal/cli/whyreservations.go", `pods = w.found.namespacePods`, `pods = w.found.pods`, "a tenant's jobs have all their pods"},
+	{"internal/cli/whytarget.go", `if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {`, `if pod != nil {`, "a pod that has ended is counted once"},
+	{"internal/cli/whyreservations.go", `[:max(0, min(missing, len(g.pending)))]`, `[:len(g.pending)]`, "only the minimum of a job is reserved"},
+}
