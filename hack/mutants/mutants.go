@@ -34,7 +34,7 @@ var tables = []table{
 	{tests: "./internal/scheduler/capacitycard", run: "(KeptCards|AreKept|IsKept|FreeCardsProlong|ReservationEnds|WithoutReservation|BelowItsMinimum)", mutants: awaitedCardsMutants},
 	{tests: "./internal/scheduler/cardreclaim", run: "^TestReclaimCountsNoCardsThatPreemptFreedForOthers$", mutants: keptFromReclaimMutants},
 	{tests: "./internal/scheduler/cardreclaim", run: "(SecondRun|BorrowFirst|TestGangStarts|TestCardsAreKept)", mutants: secondRunMutants},
-	{tests: "./internal/cli", run: "^(TestAJobWithPods.*|TestAGangIsCounted.*|TestOnlyTheMinimum.*)$", mutants: reservationMutants},
+	{tests: "./internal/cli", run: "^(TestAJobWithPods.*|TestAGangIsCounted.*|TestOnlyTheMinimum.*|TestAGateNames.*)$", mutants: reservationMutants},
 	{tests: "./internal/quota", run: "^TestReplacedElasticUsageIsExact$", mutants: replacedElasticMutants},
 	{tests: "./internal/workload", run: "^TestVCJob.*$", mutants: announcedMutants},
 	{tests: "./internal/blocked", run: "^TestGroupRequest$", mutants: statedMutants},

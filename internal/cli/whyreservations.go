@@ -93,10 +93,13 @@ func (w *whyReader) setOrphans() {
 		name := workload.PodGroupName(pod)
 		if isOrphan := workload.IsPending(pod) && name != "" && w.found.groups[name] == nil; isOrphan {
 			w.input.Orphans = append(w.input.Orphans, pod.Name)
-			w.input.PodGroup = name
+			w.input.OrphanGroups = append(w.input.OrphanGroups, name)
 		}
 	}
+
 	slices.Sort(w.input.Orphans)
+	slices.Sort(w.input.OrphanGroups)
+	w.input.OrphanGroups = slices.Compact(w.input.OrphanGroups)
 }
 
 // setReservations sets which enqueued jobs wait for cards that the request may use, in the queue that

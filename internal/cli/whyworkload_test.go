@@ -82,6 +82,17 @@ func TestWhyOfAPodWhosePodGroupIsGone(t *testing.T) {
 	check.That(t, !strings.Contains(r.out, "does not exist"), "who may not list PodGroups cannot know: %s", r.out)
 }
 
+// TestAGateNamesThePodGroupThatIsGone: the other pod of the job has its PodGroup.
+func TestAGateNamesThePodGroupThatIsGone(t *testing.T) {
+	objects := append(busyCluster(),
+		builder.PodGroup("lab", "exists").Queue("roomy").Owner("batch.volcano.sh/v1alpha1", "Job", "mixed").Phase(v1beta1.PodGroupInqueue).Obj(),
+		builder.Pod("lab", "mixed-0").Queue("roomy").Card("NVIDIA-H200").GPUs(1).PodGroup("gone").Owner("batch.volcano.sh/v1alpha1", "Job", "mixed").Obj(),
+		builder.Pod("lab", "mixed-1").Queue("roomy").Card("NVIDIA-H200").GPUs(1).PodGroup("exists").Owner("batch.volcano.sh/v1alpha1", "Job", "mixed").Unschedulable("0/1 nodes are unavailable: 1 Insufficient nvidia.com/gpu.").Obj())
+	text := explainLab(t, objects, "vcjob/mixed")
+	check.Contains(t, "why", text, "PodGroup gone No it does not exist")
+	check.That(t, !strings.Contains(text, "PodGroup exists No"), "it exists: %s", text)
+}
+
 // rolloutOf returns a Deployment of two pods, of which old ones hold the quota and a new one waits.
 func rolloutOf(strategy appsv1.DeploymentStrategy) []client.Object {
 	pod := func(name, hash string) *builder.PodBuilder {

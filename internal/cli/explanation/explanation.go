@@ -53,8 +53,8 @@ type Input struct {
 	Gang Gang
 	// Scale is how many pods its controller creates, nil if that is unknown.
 	Scale *Scale
-	// Orphans are its pods that name a PodGroup that does not exist.
-	Orphans []string
+	// Orphans are its pods that name a PodGroup that does not exist, OrphanGroups the names of these.
+	Orphans, OrphanGroups []string
 	// Creation says that its controller lacks pods, nil if it lacks none, or if that is unknown.
 	Creation *Creation
 	// Rollout is the rollout of a Deployment whose new pods wait beside old ones, nil for none.

@@ -20,9 +20,7 @@ import (
 func (in *Input) gates() []Gate {
 	gates := []Gate{in.enforcementGate(), in.queueGate()}
 	gates = append(gates, in.namespaceGates()...)
-	if len(in.Orphans) > 0 {
-		gates = append(gates, Gate{Name: "PodGroup " + in.PodGroup, Answer: No, Detail: "it does not exist"})
-	}
+	gates = append(gates, in.orphanGates()...)
 	for _, quota := range in.Path {
 		if in.Request.Count > 0 {
 			gates = append(gates, in.quotaGate(quota))

@@ -9,6 +9,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/cli/output"
+	"cardquota.dev/operator/internal/conditions"
 )
 
 // Rollout is a Deployment whose new pods wait while old ones run.
@@ -55,6 +56,16 @@ func (in *Input) adviseRollout(reason v1alpha1.BlockedReason) []string {
 		in.Workload.Name, held, condition, in.Workload.Namespace, in.Workload.Name, `{"spec":{"strategy":{"rollingUpdate":{"maxSurge":0,"maxUnavailable":1}}}}`)}
 }
 
+// orphanGates returns an answer for each PodGroup that does not exist.
+func (in *Input) orphanGates() []Gate {
+	const maxGroups = 3
+	var gates []Gate
+	for _, name := range in.OrphanGroups[:min(len(in.OrphanGroups), maxGroups)] {
+		gates = append(gates, Gate{Name: "PodGroup " + name, Answer: No, Detail: "it does not exist"})
+	}
+	return gates
+}
+
 // adviseOrphans says what helps pods whose PodGroup does not exist.
 func (in *Input) adviseOrphans() []string {
 	if len(in.Orphans) == 0 {
@@ -67,7 +78,7 @@ func (in *Input) adviseOrphans() []string {
 	}
 	text := fmt.Sprintf("Volcano makes no other PodGroup for a pod that names one. Delete the pod: kubectl -n %s delete pod %s%s.", in.Workload.Namespace, strings.Join(named, " "), more)
 	if in.Workload.Kind == "Pod" {
-		return []string{text + fmt.Sprintf(" Then create it again without annotation scheduling.k8s.io/group-name, or create PodGroup %s.", in.PodGroup)}
+		return []string{text + fmt.Sprintf(" Then create it again without annotation scheduling.k8s.io/group-name, or create PodGroup %s.", conditions.JoinFirst(in.OrphanGroups, 1))}
 	}
 	return []string{text + " Its controller creates another one."}
 }

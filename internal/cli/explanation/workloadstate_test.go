@@ -198,7 +198,7 @@ func TestADeletedCardQuotaGivesNothing(t *testing.T) {
 
 func TestPodsWithoutTheirPodGroup(t *testing.T) {
 	in := waiting(v1alpha1.BlockedPodGroupNotFound, "PodGroup <lab/gone> does not exist")
-	in.PodGroup, in.Orphans = "gone", []string{"train-0", "train-1"}
+	in.PodGroup, in.Orphans, in.OrphanGroups = "other", []string{"train-0", "train-1"}, []string{"gone"}
 	check.Contains(t, "explanation", textOf(in), "the PodGroup that the pod names does not exist.", "PodGroup gone: No, it does not exist",
 		"Delete the pod: kubectl -n lab delete pod train-0 train-1. Its controller creates another one.")
 	in.Workload.Kind = "Pod"
