@@ -15,7 +15,9 @@ var inventoryMutants = []mutant{
 	{"internal/card/mapping.go", `return Name(model + sliceSuffix(m.Resource, isShared))`, `return Name(model + sliceSuffix(m.Resource, !isShared))`, "a mapped slice and its share are two cards"},
 	{"internal/card/noderecognition.go", `case offered.Count < 2*labelled.number:`, `case offered.Count <= 2*labelled.number:`, "twice as many cards as labelled are shares"},
 	{"internal/card/noderecognition.go", `case !isLabelled || offered.Count <= labelled.number:`, `case !isLabelled || offered.Count < labelled.number:`, "as many cards as labelled are no anomaly"},
-	{"internal/card/sharing.go", `if err != nil || replicas == 0 {`, `if err != nil {`, "no replicas are one"},
+	{"internal/card/sharing.go", `if err != nil || replicas == 0 {
+		return 1`, `if err != nil {
+		return 1`, "no replicas are one"},
 	{"internal/card/missinglabels.go", `labels[base+productSuffix] != "" && !hasMemory`, `labels[base+productSuffix] != "" && hasMemory`, "a model without memory is one"},
 	{"internal/card/vendorresources.go", `(resource == neuronCore || !coreAmounts.MatchString(name))`, `!coreAmounts.MatchString(name)`, "cores that pods request by themselves are a card"},
 	{"internal/workload/resolver.go", `inv.CardHeldOnNode(node, held.Resource)`, `inv.CardOnNode(node, held.Resource)`, "cards that are withheld stay charged"},
