@@ -18,6 +18,7 @@ var tables = []table{
 	{tests: "./internal/scheduler/cardreclaim", run: "^(TestPrecedenceOfReclaimInTree|TestDrain.*|TestTenants.*|TestBothRules.*)$", mutants: treeReclaimMutants},
 	{tests: "./internal/workload", run: "^(TestEvictionsThatAJobSurvives|TestAnyOrderOfCountingIsTheSame|TestAJobSurvives.*)$", mutants: jobFailureMutants},
 	{tests: "./internal/deviceclaim", mutants: claimMutants},
+	{tests: "./internal/scheduler/simulator", run: "^TestRunNamesPodsWhose.*$", mutants: simulatedClaimMutants},
 	{tests: "./internal/controller/cardinventory", run: "^TestNothingIsWritten.*$", mutants: completeInputMutants},
 	{tests: "./internal/webhook/validation", run: "^(TestEntriesOfCardsWarn.*|TestWarningsOfCardNames.*)$", mutants: cardNameMutants},
 	{tests: "./internal/webhook/validation", run: "^(TestWhichJobsGetAnEvictionRule|TestWhichChangesKeepTheEvictionRule)$", mutants: jobAdmissionMutants},

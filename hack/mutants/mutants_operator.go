@@ -33,6 +33,12 @@ var completeInputMutants = []mutant{
 `, "no status is written before the pods are counted"},
 }
 
+// simulatedClaimMutants name the wrong pods whose ResourceClaims whatif does not check.
+var simulatedClaimMutants = []mutant{
+	{"internal/scheduler/simulator/simulator.go", `return plugin.Arguments["unmanagedQueues"] != string(v1alpha1.UnmanagedIgnore)`, `return true`, "the scheduler refuses no claim with unmanagedQueues: Ignore"},
+	{"internal/scheduler/simulator/outcome.go", `pod != nil && len(pod.Spec.ResourceClaims) > 0`, `pod != nil`, "only pods with claims are named"},
+}
+
 // claimMutants are wrong rules of ResourceClaims.
 var claimMutants = []mutant{
 	{"internal/deviceclaim/drivers.go", "found = found.both(driversAllowedBy(arg))", "found = found.either(driversAllowedBy(arg))", "a condition beside device.driver does not lift it"},

@@ -171,6 +171,9 @@ type Result struct {
 	Others       []Started
 	// Waiting are the workloads of the cluster that would still wait.
 	Waiting []Waiting
+	// UncheckedClaims are the pods that a session placed although they have ResourceClaims, which it did not
+	// check, sorted by name. It is empty if unmanagedQueues is Ignore.
+	UncheckedClaims []types.NamespacedName
 	// Sessions is how many sessions the scheduler ran, and IsSettled whether the last ones changed
 	// nothing.
 	Sessions  int

@@ -43,6 +43,8 @@ type Result struct {
 	Waiting []Waiting `json:"waiting"`
 	// hidesWaiting reports whether the tables leave that out, because the question is another one.
 	hidesWaiting bool
+	// UncheckedClaims are the pods that would run unless the scheduler refuses their ResourceClaims.
+	UncheckedClaims []string `json:"uncheckedClaims,omitempty"`
 	// Settled reports whether the last sessions of the scheduler changed nothing.
 	Settled bool `json:"settled"`
 }
@@ -118,6 +120,9 @@ func New(r simulation.Result) Result {
 		TypeMeta: output.NewTypeMeta("Simulation"), Runs: r.DrainedPlaced >= r.DrainedPods && r.DrainedEnded == 0, Pods: []Pod{}, Victims: []Victim{},
 		Others: []Started{}, Waiting: []Waiting{},
 		DrainedPods: r.DrainedPods, DrainedPlaced: r.DrainedPlaced, DrainedEnded: r.DrainedEnded, OthersPlaced: r.OthersPlaced, Settled: r.IsSettled,
+	}
+	for _, name := range r.UncheckedClaims {
+		out.UncheckedClaims = append(out.UncheckedClaims, name.String())
 	}
 	for _, p := range r.Pods {
 		out.Pods = append(out.Pods, newPod(p))
@@ -268,10 +273,26 @@ func (r Result) notes() []string {
 	if len(r.Victims) == 0 && r.DrainedPods+r.DrainedEnded == 0 {
 		notes = append(notes, "Nothing would be displaced.")
 	}
+	if unchecked := len(r.UncheckedClaims); unchecked > 0 {
+		notes = append(notes, fmt.Sprintf("%s ResourceClaims, which the simulation does not check. If one is for cards, the scheduler refuses its pod (%s): %s.",
+			countPods(unchecked, "that would run have", "that would run has"), v1alpha1.BlockedUnmanagedClaim, listFirst(r.UncheckedClaims)))
+	}
 	if !r.Settled {
 		notes = append(notes, "The simulation ended before the scheduler came to rest, so more may change.")
 	}
 	return notes
+}
+
+// maxUnchecked is how many pods a note names.
+const maxUnchecked = 5
+
+// listFirst joins the first names, and counts the rest.
+func listFirst(names []string) string {
+	text := strings.Join(names[:min(len(names), maxUnchecked)], ", ")
+	if rest := len(names) - maxUnchecked; rest > 0 {
+		text += fmt.Sprintf(" and %d more", rest)
+	}
+	return text
 }
 
 // cardHours returns card-seconds in hours, with the decimals of kubectl cardquota report.

@@ -198,6 +198,18 @@ func (w *world) fill(result *simulation.Result) {
 	}
 }
 
+// placedWithClaims returns the pods with ResourceClaims that a session placed, sorted.
+func (w *world) placedWithClaims() []types.NamespacedName {
+	var names []types.NamespacedName
+	for uid := range w.placed {
+		if pod := w.pods[uid]; pod != nil && len(pod.Spec.ResourceClaims) > 0 {
+			names = append(names, nameOf(pod))
+		}
+	}
+	slices.SortFunc(names, compareNames)
+	return names
+}
+
 // startedWorkloads returns the workloads of pods that a session placed, sorted by queue and name.
 func (w *world) startedWorkloads(resolver *workload.Resolver, pods []*corev1.Pod) []simulation.Started {
 	byReference := map[v1alpha1.WorkloadReference]*simulation.Started{}

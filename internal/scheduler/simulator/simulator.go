@@ -27,6 +27,7 @@ import (
 
 	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 
+	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/scheduler/capacitycard"
 	"cardquota.dev/operator/internal/scheduler/cardreclaim"
 	"cardquota.dev/operator/internal/schedulerconfig"
@@ -106,7 +107,23 @@ func run(ctx context.Context, c *simulation.Cluster, workloads []simulation.Work
 		}
 	}
 	w.fill(&result)
+	if refusesClaims(tiers) {
+		result.UncheckedClaims = w.placedWithClaims()
+	}
 	return w, result, nil
+}
+
+// refusesClaims reports whether the scheduler refuses ResourceClaims for cards, unless unmanagedQueues is
+// Ignore.
+func refusesClaims(tiers []conf.Tier) bool {
+	for _, tier := range tiers {
+		for _, plugin := range tier.Plugins {
+			if plugin.Name == capacitycard.PluginName {
+				return plugin.Arguments["unmanagedQueues"] != string(v1alpha1.UnmanagedIgnore)
+			}
+		}
+	}
+	return false
 }
 
 // runSession runs one session, applies what it decided, and reports whether that changed anything. When
