@@ -22,6 +22,8 @@ var tables = []table{
 	{tests: "./internal/controller/cardinventory", run: "^TestNothingIsWritten.*$", mutants: completeInputMutants},
 	{tests: "./internal/webhook/validation", run: "^(TestEntriesOfCardsWarn.*|TestWarningsOfCardNames.*)$", mutants: cardNameMutants},
 	{tests: "./internal/webhook/validation", run: "^(TestWhichJobsGetAnEvictionRule|TestWhichChangesKeepTheEvictionRule)$", mutants: jobAdmissionMutants},
+	{tests: "./internal/cli/explanation", run: "^(TestADeletedCardQuota.*|TestServicesDo.*)$", mutants: answerEndMutants},
+	{tests: "./internal/cli", run: "^TestWhy(SaysThatPods|Forgets).*$", mutants: creationMutants},
 	{tests: "./internal/scheduler/cardreclaim", run: "BackoffLimit", mutants: jobPriceMutants},
 	{tests: "./internal/scheduler/loss", mutants: lossMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "^(Test.*SparesAJobAtItsBackoffLimit|TestPreemptEvictsWhatCostsLeast)$", mutants: preemptPriceMutants},

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -157,7 +159,7 @@ func (w *whyReader) setCreation(controller client.Object, events workloadEvents)
 	}
 	failure := failureOf(controller)
 	isRollout := failure != "" // its old pods may still be all that it wants
-	if failure == "" && existing < desired {
+	if failure == "" && existing < desired && !w.hasCreatedSince(controller, events.failureAt) {
 		failure = events.failure
 	}
 	if failure == "" && (len(w.found.pods) > 0 || w.found.group != nil) {
@@ -170,6 +172,13 @@ func (w *whyReader) setCreation(controller client.Object, events workloadEvents)
 	if isRollout {
 		w.input.Creation.Missing = max(1, desired-existing)
 	}
+}
+
+// hasCreatedSince reports whether the controller, or one of its pods, is younger than a failure. Events stay
+// for an hour, also when the template is repaired, and some controllers have fewer pods than they want.
+func (w *whyReader) hasCreatedSince(controller client.Object, failureAt time.Time) bool {
+	isYounger := func(pod *corev1.Pod) bool { return pod.CreationTimestamp.After(failureAt) }
+	return controller.GetCreationTimestamp().After(failureAt) || slices.ContainsFunc(w.found.pods, isYounger)
 }
 
 // failureOf returns why a controller could not create pods by its own conditions, "" if they do not say so.

@@ -73,6 +73,36 @@ func TestWhySaysThatPodsCouldNotBeCreated(t *testing.T) {
 	}
 }
 
+// TestWhyForgetsAFailureAfterWhichPodsCame: events stay for an hour, and an ordered StatefulSet or a Job
+// between two attempts always has fewer pods than it wants.
+func TestWhyForgetsAFailureAfterWhichPodsCame(t *testing.T) {
+	const refused = "pods are forbidden: write schedulerName: volcano"
+	database := func() client.Object {
+		return inLab(&appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Replicas: ptr.To(int32(2))}}, "db")
+	}
+	pod := func(group, kind, owner string, ago time.Duration) *builder.PodBuilder {
+		return builder.Pod("lab", owner+"-0").Queue("roomy").Card("NVIDIA-H200").GPUs(1).Owner(group, kind, owner).Created(at.Add(-ago))
+	}
+	failed := pod("batch/v1", "Job", "a6", time.Minute).Phase(corev1.PodFailed).Obj()
+	again := &batch.Job{Spec: batch.JobSpec{Tasks: []batch.TaskSpec{{Replicas: 2}}}}
+	again.CreationTimestamp = metav1.NewTime(at.Add(-time.Minute))
+	for name, tc := range map[string]struct {
+		objects []client.Object
+		failed  *corev1.Event
+		asked   string
+		want    bool
+	}{
+		"before a pod that waits":       {[]client.Object{database(), pod("apps/v1", "StatefulSet", "db", time.Minute).Obj()}, eventOf("StatefulSet", "db", "FailedCreate", refused, 9*time.Minute), "sts/db", false},
+		"after it":                      {[]client.Object{database(), pod("apps/v1", "StatefulSet", "db", 9*time.Minute).Obj()}, eventOf("StatefulSet", "db", "FailedCreate", refused, time.Minute), "sts/db", true},
+		"with all its pods":             {[]client.Object{inLab(&appsv1.StatefulSet{}, "db"), pod("apps/v1", "StatefulSet", "db", 9*time.Minute).Obj()}, eventOf("StatefulSet", "db", "FailedCreate", refused, time.Minute), "sts/db", false},
+		"before a failed attempt":       {[]client.Object{inLab(&batchv1.Job{}, "a6"), failed}, eventOf("Job", "a6", "FailedCreate", refused, 9*time.Minute), "job.batch/a6", false},
+		"before a job of the same name": {[]client.Object{inLab(again, "v")}, eventOf("Job", "v", "FailedCreate", refused, 9*time.Minute), "vcjob/v", false},
+	} {
+		text := explainLab(t, append(append(busyCluster(), tc.objects...), tc.failed), tc.asked)
+		check.Equal(t, name+": "+text, tc.want, strings.Contains(text, refused))
+	}
+}
+
 func TestWhyOfAPodWhosePodGroupIsGone(t *testing.T) {
 	orphan := builder.Pod("lab", "orphan").Queue("roomy").Card("NVIDIA-H200").GPUs(1).PodGroup("gone").Obj()
 	check.Contains(t, "why", explainLab(t, append(busyCluster(), orphan), "orphan"), "(PodGroupNotFound): the PodGroup that the pod names does not exist.",
