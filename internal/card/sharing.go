@@ -86,7 +86,7 @@ func LabelsSayForm(node *corev1.Node, resource corev1.ResourceName) bool {
 		return false
 	}
 	replicas, err := strconv.ParseUint(node.Labels[base+replicasSuffix], 10, 31)
-	if err != nil || replicas == 0 {
+	if err != nil || replicas < 1 {
 		return false
 	}
 

@@ -18,20 +18,8 @@ import (
 var accelerators = map[string]*regexp.Regexp{
 	// NVIDIA/k8s-device-plugin: gpu, gpu.shared, mig-<profile>. kubevirt-gpu-device-plugin and the sandbox
 	// device plugin: GA100_A100_SXM4_40GB, GRID_P40-1Q, pgpu. Project-HAMi: gpu.
-	"nvidia.com": nil,
-	// Programs that share NVIDIA's cards, and those of others: Volcano, Alibaba Cloud, Tencent Cloud
-	// (GPU manager, qGPU), Volcengine, Baidu Cloud, Koordinator, Elastic GPU, 4Paradigm, AWS.
-	"volcano.sh":        regexp.MustCompile(`gpu|npu`),
-	"aliyun.com":        regexp.MustCompile(`^(gpu|npu|ppu)`),
-	"alibabacloud.com":  regexp.MustCompile(`^(gpu|npu|ppu)`), // also T-Head PPU
-	"tencent.com":       regexp.MustCompile(`gpu|npu|vcuda`),
-	"volcengine.com":    regexp.MustCompile(`gpu|npu`),
-	"baidu.com":         regexp.MustCompile(`gpu|npu|xpu`),
-	"koordinator.sh":    regexp.MustCompile(`^(gpu|npu|xpu|fpga)`),
-	"elasticgpu.io":     nil,
-	"4paradigm.com":     regexp.MustCompile(`gpu`),
-	"k8s.amazonaws.com": regexp.MustCompile(`gpu`),
-	"microsoft.com":     regexp.MustCompile(`^directx`),
+	"nvidia.com":    nil,
+	"microsoft.com": regexp.MustCompile(`^directx`),
 	// ROCm/k8s-device-plugin: gpu, <compute>_<memory partition>, gpu_vf and gpu_pf. KubeVirt: MI210.
 	"amd.com":    nil,
 	"xilinx.com": nil,
@@ -49,6 +37,22 @@ var accelerators = map[string]*regexp.Regexp{
 	"qualcomm.com":          nil, // Cloud AI 100: qaic
 	// Huawei: Ascend910, Ascend310P, Ascend910B4-…, npu. Huawei Cloud CCE: ascend-310.
 	"huawei.com": regexp.MustCompile(`(?i)^(ascend|npu)`),
+}
+
+// sharingSoftware are programs that share cards of any vendor under domains of their own, with patterns as in
+// accelerators: Volcano, Alibaba Cloud, Tencent Cloud (GPU manager, qGPU), Volcengine, Baidu Cloud, Koordinator,
+// Elastic GPU, 4Paradigm, AWS.
+var sharingSoftware = map[string]*regexp.Regexp{
+	"volcano.sh":        regexp.MustCompile(`gpu|npu`),
+	"aliyun.com":        regexp.MustCompile(`^(gpu|npu|ppu)`),
+	"alibabacloud.com":  regexp.MustCompile(`^(gpu|npu|ppu)`), // also T-Head PPU
+	"tencent.com":       regexp.MustCompile(`gpu|npu|vcuda`),
+	"volcengine.com":    regexp.MustCompile(`gpu|npu`),
+	"baidu.com":         regexp.MustCompile(`gpu|npu|xpu`),
+	"koordinator.sh":    regexp.MustCompile(`^(gpu|npu|xpu|fpga)`),
+	"elasticgpu.io":     regexp.MustCompile(`gpu`),
+	"4paradigm.com":     regexp.MustCompile(`gpu`),
+	"k8s.amazonaws.com": regexp.MustCompile(`gpu`),
 }
 
 // cardVendors are the domains of vendors that make cards only. Every resource there is a card, and every driver
@@ -130,17 +134,31 @@ func acceleratorName(resource corev1.ResourceName) (string, bool) {
 	return name, true
 }
 
-// offersCards reports whether a resource with this name is a card by accelerators or cardVendors.
+// offersCards reports whether a resource with this name is a card by the lists.
 func offersCards(domain, name string) bool {
 	names, isListed := accelerators[domain]
 	if slices.Contains(cardVendors, domain) || (isListed && names == nil) {
 		return true
 	}
+	return isNameOf(accelerators, domain, name) || isNameOf(sharingSoftware, domain, name)
+}
+
+// isNameOf reports whether the pattern of a domain, or of one that it is a subdomain of, matches a name.
+func isNameOf(list map[string]*regexp.Regexp, domain, name string) bool {
+	names, isListed := list[domain]
 	for !isListed && domain != "" {
 		_, domain, _ = strings.Cut(domain, ".")
-		names, isListed = accelerators[domain]
+		names, isListed = list[domain]
 	}
 	return names != nil && names.MatchString(name)
+}
+
+// IsOfSharingSoftware reports whether a program shares cards under a resource, or the cores of cards. They may be
+// cards of any vendor.
+func IsOfSharingSoftware(resource corev1.ResourceName) bool {
+	name, ofAccelerator := acceleratorName(resource)
+	domain, _, _ := strings.Cut(string(resource), "/")
+	return ofAccelerator && isNameOf(sharingSoftware, domain, name)
 }
 
 // networkDevices matches the resources of network device plugins: RDMA shared device plugin, SR-IOV

@@ -62,12 +62,23 @@ func TestCardsOfAccelerators(t *testing.T) {
 	for _, resource := range publicOthers {
 		check.That(t, !LooksLikeCard(resource) && !LooksLikeCores(resource), "%s is no card", resource)
 	}
-	for _, domain := range slices.Concat(slices.Collect(maps.Keys(accelerators)), cardVendors) {
+	for _, domain := range slices.Concat(slices.Collect(maps.Keys(accelerators)), slices.Collect(maps.Keys(sharingSoftware)), cardVendors) {
 		isTested := slices.ContainsFunc(append(publicCards, publicCores...), func(resource corev1.ResourceName) bool {
 			of, _, _ := strings.Cut(string(resource), "/")
 			return of == domain || strings.HasSuffix(of, "."+domain)
 		})
 		check.That(t, isTested, "no test has a resource of %s", domain)
+	}
+}
+
+// TestSharingSoftware: its resources may stand for cards of any vendor.
+func TestSharingSoftware(t *testing.T) {
+	for _, resource := range resources("volcano.sh/vgpu-number", "volcano.sh/vgpu-cores", "tencent.com/vcuda-core", "tke.cloud.tencent.com/qgpu-core", "aliyun.com/gpu-count", "alibabacloud.com/ppu",
+		"vke.volcengine.com/mgpu-core", "baidu.com/a100_80g_cgpu", "koordinator.sh/gpu", "elasticgpu.io/gpu-number", "4paradigm.com/vgpu", "k8s.amazonaws.com/vgpu") {
+		check.That(t, IsOfSharingSoftware(resource), "%s may stand for cards of any vendor", resource)
+	}
+	for _, resource := range resources("nvidia.com/gpu", "nvidia.com/gpucores", "amd.com/cpx_nps4", "volcano.sh/vgpu-memory", "koordinator.sh/batch-cpu", "koordinator.sh/rdma", "cpu") {
+		check.That(t, !IsOfSharingSoftware(resource), "%s stands for cards of its vendor, or for none", resource)
 	}
 }
 

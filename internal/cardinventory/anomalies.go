@@ -169,15 +169,31 @@ func unmappedText(resource corev1.ResourceName, looksLike string) string {
 	return text
 }
 
-// offersCardBeside reports whether a node offers a card under another name than a resource.
-func (l anomalyList) offersCardBeside(node card.TrackedNode, resource corev1.ResourceName) bool {
+// offersCardBeside reports whether a node offers the card of cores under another name: of the same vendor, or
+// anyone's where software shares cards. A card of which none is left stands for no cores that are.
+func (l anomalyList) offersCardBeside(node card.TrackedNode, cores corev1.ResourceName) bool {
+	countCards := func(resource corev1.ResourceName) card.Count {
+		return countOf(node.Object.Status.Allocatable, resource)
+	}
+	if countCards(cores) == 0 {
+		countCards = func(resource corev1.ResourceName) card.Count { return statedCount(node.Object, resource) }
+	}
 	recognised := recognisedResources(node.Node)
 	for other := range node.Object.Status.Allocatable {
-		if other != resource && (slices.Contains(recognised, other) || l.looksLikeCard(other)) && statedCount(node.Object, other) > 0 {
+		isCard := other != cores && (slices.Contains(recognised, other) || l.looksLikeCard(other))
+		mayBeSame := isCard && (isOfOneVendor(cores, other) || card.IsOfSharingSoftware(cores) || card.IsOfSharingSoftware(other))
+		if mayBeSame && countCards(other) > 0 {
 			return true
 		}
 	}
 	return false
+}
+
+// isOfOneVendor reports whether two resources have the same domain.
+func isOfOneVendor(a, b corev1.ResourceName) bool {
+	ofA, _, _ := strings.Cut(string(a), "/")
+	ofB, _, _ := strings.Cut(string(b), "/")
+	return ofA == ofB
 }
 
 // statedCount returns how many of a resource a node has, allocatable or not.
@@ -214,16 +230,20 @@ func (l anomalyList) addUnhealthy(node card.TrackedNode) {
 // offersAnotherForm reports whether a node that offers 0 of a card offers cards of its vendor under
 // another name: slices, shares, or partitions that nothing names. For a while the kubelet keeps the
 // capacity of a resource that a device plugin no longer offers. A node can have several forms at once, so
-// one that its labels still say is broken.
+// one that its labels still say is broken. They do not know of software that shares cards of any vendor.
 func (l anomalyList) offersAnotherForm(node card.TrackedNode, held card.NodeCard) bool {
-	if card.LabelsSayForm(node.Object, held.Resource) {
-		return false
-	}
-	vendor, _, _ := strings.Cut(string(held.Resource), "/")
+	isSaid := card.LabelsSayForm(node.Object, held.Resource)
 	recognised := recognisedResources(node.Node)
 	for other, quantity := range node.Object.Status.Allocatable {
-		isOfVendor := other != held.Resource && strings.HasPrefix(string(other), vendor+"/")
-		if isOfVendor && (slices.Contains(recognised, other) || l.looksLikeCard(other)) && card.NewCount(quantity) > 0 {
+		if other == held.Resource || card.NewCount(quantity) == 0 {
+			continue
+		}
+		isOfVendor := isOfOneVendor(other, held.Resource)
+		if !isOfVendor && card.IsOfSharingSoftware(other) {
+			return true
+		}
+		isCard := slices.Contains(recognised, other) || l.looksLikeCard(other)
+		if isCard && isOfVendor && !isSaid {
 			return true
 		}
 	}

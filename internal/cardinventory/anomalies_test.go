@@ -149,6 +149,18 @@ func TestAnomalies(t *testing.T) {
 			world: world{nodes: []*corev1.Node{builder.Node("a").Resource("volcano.sh/vgpu-number", "0").Resource("volcano.sh/vgpu-cores", "400").Obj()}},
 			want:  v1alpha1.InventoryAnomaly{Reason: "UnmappedResource", Resource: "volcano.sh/vgpu-cores", Count: 400, NodesTotal: 1, Nodes: []string{"a"}},
 		},
+		"cores beside another vendor's card": {
+			world: world{nodes: []*corev1.Node{h200("a").Resource("cambricon.com/mlu.smlu.vcore", "800").Obj()}},
+			want:  v1alpha1.InventoryAnomaly{Reason: "UnmappedResource", Resource: "cambricon.com/mlu.smlu.vcore", Count: 800, NodesTotal: 1, Nodes: []string{"a"}},
+		},
+		"shared cards whose whole ones went": {
+			world: world{nodes: []*corev1.Node{h200("a").Label("nvidia.com/gpu.replicas", "1").Resource("volcano.sh/vgpu-number", "80").With(stale(builder.GPU)).Obj()}},
+			want:  v1alpha1.InventoryAnomaly{Reason: "UnmappedResource", Resource: "volcano.sh/vgpu-number", Count: 80, NodesTotal: 1, Nodes: []string{"a"}},
+		},
+		"cores of shared cards whose whole ones went": {
+			world: world{nodes: []*corev1.Node{builder.Node("a").GPUs("NVIDIA-H200", 0).Resource("tencent.com/vcuda-core", "800").Obj()}},
+			want:  v1alpha1.InventoryAnomaly{Reason: "UnmappedResource", Resource: "tencent.com/vcuda-core", Count: 800, NodesTotal: 1, Nodes: []string{"a"}},
+		},
 		"partitions that nothing names": {
 			world: world{nodes: []*corev1.Node{builder.Node("a").Label("amd.com/gpu.product-name", "MI300X").Resource("amd.com/gpu", "0").Resource("amd.com/cpx_nps4", "64").Obj()},
 				mappings: card.Mappings{{Resource: "amd.com/gpu", ModelLabel: "amd.com/gpu.product-name"}}},
@@ -184,6 +196,20 @@ func TestAnomalies(t *testing.T) {
 		got.Message = ""
 		check.Equal(t, "anomaly", tc.want, got)
 	}
+}
+
+// TestCoresBesideStaleCards: the kubelet keeps the capacity of cards for a while, which stand for no cores.
+func TestCoresBesideStaleCards(t *testing.T) {
+	reasons := func(change func(*corev1.Node)) (found []v1alpha1.AnomalyReason) {
+		w := world{nodes: []*corev1.Node{builder.Node("a").Resource("volcano.sh/vgpu-number", "40").Resource("volcano.sh/vgpu-cores", "400").With(stale("volcano.sh/vgpu-number")).With(change).Obj()},
+			mappings: card.Mappings{{Resource: "volcano.sh/vgpu-number", Model: "Tenth"}}}
+		for _, anomaly := range w.status().Anomalies {
+			found = append(found, anomaly.Reason)
+		}
+		return found
+	}
+	check.Equal(t, "cores that are left", []v1alpha1.AnomalyReason{"UnmappedResource", "CardsUnhealthy"}, reasons(func(*corev1.Node) {}))
+	check.Equal(t, "cores that broke with their cards", []v1alpha1.AnomalyReason{"CardsUnhealthy"}, reasons(stale("volcano.sh/vgpu-cores")))
 }
 
 // TestACardThatOtherNodesWithhold: the scheduler sees these nodes after a restart, too.

@@ -23,7 +23,7 @@ var (
 	cards   = []string{"H200", "4090", "910B", "H200-SHARED", "H200/mig-1g.18gb-mixed", "4090/mig-1g.18gb-mixed", "H200/mig-2g.35gb-mixed",
 		"H200/mps-80g*1/2", "4090/mps-80g*1/2", "H200/mps-40g*1/4", "B300"}
 	resources = []corev1.ResourceName{"nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.18gb", "nvidia.com/mig-2g.35gb", "huawei.com/Ascend910",
-		"huawei.com/Ascend310", "huawei.com/npu", "vendor.example/ppu", "vendor.example/ppu.shared", "amd.com/gpu", "nvidia.com/hostdev", "huawei.com/rdma", "huawei.com/ai-processor", "nvidia.com/mig-1G", "rdma/hca", "cpu", "memory"}
+		"huawei.com/Ascend310", "huawei.com/npu", "vendor.example/ppu", "vendor.example/ppu.shared", "amd.com/gpu", "nvidia.com/hostdev", "huawei.com/rdma", "huawei.com/ai-processor", "nvidia.com/mig-1G", "rdma/hca", "volcano.sh/vgpu-number", "cpu", "memory"}
 	quantities = []string{"1", "1", "2", "2", "8", "0", "1500m", "1000000", "1000001", "1e30"}
 	nodeNames  = []string{"n0", "n1", "n2", "n3", "n4"}
 	queueNames = []string{"q", "r", "default"}

@@ -22,7 +22,10 @@ type Anomaly struct {
 
 // vendorCards are resources of known device plugins. The observer knows few of them, and those of
 // the tests.
-var vendorCards = []corev1.ResourceName{"nvidia.com/gpu", "nvidia.com/gpu.shared", "amd.com/gpu", "hygon.com/dcu", "huawei.com/Ascend910", "huawei.com/Ascend310", "huawei.com/npu", "gpu.intel.com/i915"}
+var vendorCards = []corev1.ResourceName{"nvidia.com/gpu", "nvidia.com/gpu.shared", "amd.com/gpu", "hygon.com/dcu", "huawei.com/Ascend910", "huawei.com/Ascend310", "huawei.com/npu", "gpu.intel.com/i915", volcanoCards}
+
+// volcanoCards are parts of cards by Volcano's own device plugin.
+const volcanoCards corev1.ResourceName = "volcano.sh/vgpu-number"
 
 // IsVendorCard reports whether a resource is a card of a device plugin that the observer knows.
 func IsVendorCard(resource corev1.ResourceName) bool {
@@ -76,7 +79,10 @@ func AnomaliesOf(node *corev1.Node, mappings []Mapping, wasCard func(corev1.Reso
 // offersOtherCards reports whether pods can get cards of a vendor by another resource, and the labels do not
 // say that they should get this one, too.
 func offersOtherCards(node *corev1.Node, offers map[corev1.ResourceName]Offer, resource corev1.ResourceName) bool {
-	if isExpected(node, string(resource)) {
+	switch {
+	case resource != volcanoCards && countOf(node.Status.Allocatable[volcanoCards]) > 0:
+		return true // Volcano shares cards of any vendor
+	case isExpected(node, string(resource)):
 		return false
 	}
 	domain, _, _ := strings.Cut(string(resource), "/")
