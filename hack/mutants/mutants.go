@@ -44,7 +44,7 @@ var tables = []table{
 	{tests: "./internal/scheduler/capacitycard", run: "^(TestEnqueueOfVCJob|TestRefusedRequestStaysRefused)$", mutants: voteMutants},
 	{tests: "./internal/scheduler/cardreclaim", run: "^(TestLabelsDecideWhichPodsConflict|TestQueuesOfOneType.*|TestActionRestsAfterLongSearch|TestPreemptRestsAfterLongSearch)$", mutants: searchMutants},
 	{tests: "./internal/cardquota", run: "^TestAPodWithoutItsPodGroupIsBlocked$", mutants: groupAnswerMutants},
-	{tests: "./internal/card", run: "^(TestNearest|TestAnotherCard)", mutants: nearestMutants},
+	{tests: "./internal/card", run: "^(TestNearest|TestMentionsCard)", mutants: nearestMutants},
 	{tests: "./internal/cli/explanation", run: "^(TestNoGate.*|TestAQuotaIsInUse.*|TestARollout.*|TestARightName.*|TestRequestWithoutCardName)$", mutants: explanationMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "(Metrics|Shows|Scrape)", mutants: sessionMetricsMutants},
 	{tests: "./internal/scheduler/cardreclaim", run: "^(TestReclaimCounters|TestReclaimEvents)$", mutants: reclaimMetricsMutants},

@@ -32,22 +32,6 @@ func Nearest(name Name, known []Name) (Name, bool) {
 	return "", false
 }
 
-// Suggest returns the known card to suggest instead of a name that no node has, false for none. While nodes
-// offer cards that no label names yet, the name may be right: then only another spelling of it counts.
-func Suggest(name Name, known []Name, areSomeUnnamed bool) (Name, bool) {
-	if !areSomeUnnamed {
-		return Nearest(name, known)
-	}
-
-	wanted := newSpelling(name)
-	for _, other := range known {
-		if newSpelling(other).model == wanted.model {
-			return other, true
-		}
-	}
-	return "", false
-}
-
 // spelling is a card name in forms that can be compared.
 type spelling struct {
 	// lower is the name in lower case, withoutVendor that without the words of vendors in front.

@@ -51,16 +51,13 @@ func TestEditDistance(t *testing.T) {
 	})
 }
 
-// TestAnotherCardIsNotSuggestedWhileSomeHaveNoName: the name may be right.
-func TestAnotherCardIsNotSuggestedWhileSomeHaveNoName(t *testing.T) {
-	known := []Name{"NVIDIA-GB10-Z", "NVIDIA-H20"}
-	for wanted, want := range map[Name]Name{"NVIDIA-GB10": "", "NVIDIA-H200": "", "H20": "NVIDIA-H20", "nvidia-h20": "NVIDIA-H20"} {
-		got, found := Suggest(wanted, known, true)
-		check.Equal(t, string(wanted), want, got)
-		check.Equal(t, string(wanted)+" has a suggestion", want != "", found)
+func TestMentionsCard(t *testing.T) {
+	const text = "no label nvidia.com/gpu.memory beside nvidia.com/gpu.product=NVIDIA-GB10; models NVIDIA-H200, A10/mig-1g.5gb-mixed"
+	for name, want := range map[Name]bool{
+		"NVIDIA-GB10": true, "NVIDIA-H200": true, "A10/mig-1g.5gb-mixed": true, "NVIDIA-GB1": false, "GB10": false, "NVIDIA-H20": false, "A10": false, "nvidia-gb10": false,
+	} {
+		check.Equal(t, string(name), want, MentionsCard(text, name))
 	}
-	got, _ := Suggest("NVIDIA-GB10", known, false)
-	check.Equal(t, "all have names", "NVIDIA-GB10-Z", got)
 }
 
 func TestNearestNameIsWithinAThird(t *testing.T) {

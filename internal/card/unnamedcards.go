@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -42,6 +43,14 @@ func (i *Inventory) UnnamedCardsFor(resource corev1.ResourceName) []UnnamedCards
 // WithheldCards returns those of a name that nodes withhold.
 func (i *Inventory) WithheldCards(name Name) []UnnamedCards {
 	return slices.DeleteFunc(slices.Clone(i.unnamed), func(u UnnamedCards) bool { return u.Card != name })
+}
+
+// MentionsCard reports whether a text about the labels of a node has a card name, as a whole word: these nodes
+// have the card, and something else is wrong.
+func MentionsCard(text string, name Name) bool {
+	isPartOfName := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_./*", r) }
+	words := strings.FieldsFunc(text, func(r rune) bool { return !isPartOfName(r) })
+	return slices.Contains(words, string(name))
 }
 
 // otherResources returns the extended resources that a node offers and that are none of its cards, sorted.

@@ -52,15 +52,15 @@ func UnknownCards(quota *v1alpha1.CardQuota, physical map[card.Name]card.Count) 
 func describeUnknown(unknown, known []card.Name, unnamed []card.UnnamedCards) string {
 	var parts []string
 	isListed, isUnexplained := false, false
-	areSomeUnnamed := slices.ContainsFunc(unnamed, func(u card.UnnamedCards) bool { return u.Card == "" })
 	for _, name := range unknown[:min(len(unknown), maxUnknownCards)] {
 		part := fmt.Sprintf("no node has %s", name)
-		if withheld := slices.IndexFunc(unnamed, func(u card.UnnamedCards) bool { return u.Card == name }); withheld >= 0 {
-			parts = append(parts, fmt.Sprintf("no new pod gets %s: %s", name, describeNodes(unnamed[withheld])))
+		isAboutIt := func(u card.UnnamedCards) bool { return u.Card == name || card.MentionsCard(u.Message, name) }
+		if cause := slices.IndexFunc(unnamed, isAboutIt); cause >= 0 {
+			parts = append(parts, fmt.Sprintf("no new pod gets %s: %s", name, describeNodes(unnamed[cause])))
 			continue
 		}
 		isUnexplained = true
-		if near, found := card.Suggest(name, known, areSomeUnnamed); found {
+		if near, found := card.Nearest(name, known); found {
 			part += fmt.Sprintf("; did you mean %s?", near)
 		} else {
 			isListed = true

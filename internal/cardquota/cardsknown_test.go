@@ -70,6 +70,15 @@ func TestACardMayNotBeNamedYet(t *testing.T) {
 	check.Contains(t, "a fleet without names", conditions.Get(NewStatus(f).Conditions, v1alpha1.ConditionCardsKnown).Message, "no node has NVIDIA-H200; or it is not named yet")
 }
 
+// TestALabelMayNameTheCard: its memory label lacks, so no other name is suggested.
+func TestALabelMayNameTheCard(t *testing.T) {
+	unnamed := []card.UnnamedCards{{Resource: "nvidia.com/gpu", Message: "no label nvidia.com/gpu.memory beside nvidia.com/gpu.product=NVIDIA-GB10", Nodes: []string{"spark"}}}
+	f := facts(nil, nil)
+	f.Quota, f.Physical, f.Unnamed = builder.CardQuota("team").Card("NVIDIA-GB10", 1).Obj(), cards{"NVIDIA-GB10-Z": 8}, unnamed
+	message := conditions.Get(NewStatus(f).Conditions, v1alpha1.ConditionCardsKnown).Message
+	check.Equal(t, "message", "no new pod gets NVIDIA-GB10: node spark: no label nvidia.com/gpu.memory beside nvidia.com/gpu.product=NVIDIA-GB10", message)
+}
+
 // TestACardMayBeWithheld: the name is right, so nothing else is suggested.
 func TestACardMayBeWithheld(t *testing.T) {
 	unnamed := []card.UnnamedCards{

@@ -75,23 +75,24 @@ func (in *Input) describeAbsence(name card.Name) string {
 // adviseUnknownCard says what helps a request for a card that no node has, or that nodes keep from new pods:
 // their labels, or another name.
 func (in *Input) adviseUnknownCard() []string {
-	var advice []string
-	known, unnamed := in.knownCards(), in.unnamedCards()
-	for _, name := range in.Request.Names {
-		if withheld := in.withheldCards(name); withheld != nil {
-			advice = append(advice, fmt.Sprintf("The name is right, and %s: %s.", in.describeAbsence(name), strings.TrimSuffix(withheld.Message, ".")))
-			continue
-		}
-		if near, found := card.Suggest(name, known, len(unnamed) > 0); found && near != name {
-			advice = append(advice, fmt.Sprintf("Did you mean %s? Write volcano.sh/card.name: %s instead of %s.", near, near, name))
-		}
-	}
-	if in.areAllWithheld() {
+	advice, isComplete := in.adviseRightNames()
+	if isComplete {
 		return advice
 	}
 
-	for _, anomaly := range unnamed {
+	known := in.knownCards()
+	for _, anomaly := range in.unnamedCards() {
 		advice = append(advice, fmt.Sprintf("The card may not be named yet: %s. The workload starts by itself when its node has the right labels.", strings.TrimSuffix(anomaly.Message, ".")))
+	}
+	for _, name := range in.Request.Names {
+		near, found := card.Nearest(name, known)
+		switch {
+		case !found || near == name || in.nodesWithCard(name) != nil:
+		case len(advice) > 0:
+			advice = append(advice, fmt.Sprintf("Or did you mean %s? Then write volcano.sh/card.name: %s instead of %s.", near, near, name))
+		default:
+			advice = append(advice, fmt.Sprintf("Did you mean %s? Write volcano.sh/card.name: %s instead of %s.", near, near, name))
+		}
 	}
 	switch {
 	case len(advice) > 0:
@@ -103,6 +104,35 @@ func (in *Input) adviseUnknownCard() []string {
 		advice = append(advice, "Correct the name. "+in.describeKnownCards(known))
 	}
 	return advice
+}
+
+// adviseRightNames says what is wrong with nodes that have the cards of the request. It reports whether that is
+// about all of them.
+func (in *Input) adviseRightNames() (advice []string, isComplete bool) {
+	isComplete = len(in.Request.Names) > 0
+	for _, name := range in.Request.Names {
+		cause := in.nodesWithCard(name)
+		if cause == nil {
+			isComplete = false
+			continue
+		}
+		advice = append(advice, fmt.Sprintf("The name %s is right: %s. The workload starts by itself when the labels are right.", name, strings.TrimSuffix(cause.Message, ".")))
+	}
+	return advice, isComplete
+}
+
+// nodesWithCard returns the anomaly of nodes that have a card, and of which no new pod gets it. It is nil for
+// none.
+func (in *Input) nodesWithCard(name card.Name) *v1alpha1.InventoryAnomaly {
+	if withheld := in.withheldCards(name); withheld != nil {
+		return withheld
+	}
+	unnamed := in.unnamedCards()
+	at := slices.IndexFunc(unnamed, func(a v1alpha1.InventoryAnomaly) bool { return card.MentionsCard(a.Message, name) })
+	if at < 0 {
+		return nil
+	}
+	return &unnamed[at]
 }
 
 // knownCards returns the cards that nodes have.

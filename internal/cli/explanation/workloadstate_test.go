@@ -225,38 +225,48 @@ func TestACardThatIsNotNamedYet(t *testing.T) {
 	check.Contains(t, "without the vendor", textOf(in), "Did you mean NVIDIA-H200? Write volcano.sh/card.name: NVIDIA-H200 instead of H200.")
 }
 
-// TestARightNameIsNotCorrected: the labels of nodes are wrong, or do not say yet which cards these are.
+// TestARightNameIsNotCorrected: the labels of nodes are wrong.
 func TestARightNameIsNotCorrected(t *testing.T) {
-	const withheld = "node a: offers 10 nvidia.com/gpu, more than label nvidia.com/gpu.count=1 says."
-	unnamed := func(reason v1alpha1.AnomalyReason, resource string) v1alpha1.InventoryAnomaly {
-		return v1alpha1.InventoryAnomaly{Reason: reason, Resource: resource, Count: 8, Message: "node new: " + string(reason)}
+	anomaly := func(reason v1alpha1.AnomalyReason, resource, card, message string) v1alpha1.InventoryAnomaly {
+		return v1alpha1.InventoryAnomaly{Reason: reason, Resource: resource, Card: card, Count: 10, Message: message}
 	}
+	const right = "The name NVIDIA-H20 is right: "
 	for t, tc := range check.Cases(t, map[string]struct {
 		anomaly v1alpha1.InventoryAnomaly
 		want    []string
 	}{
-		"withheld": {v1alpha1.InventoryAnomaly{Reason: v1alpha1.AnomalyMoreThanLabelled, Resource: "nvidia.com/gpu", Card: "NVIDIA-H20", Count: 10, Message: withheld}, []string{
-			"nodes offer more of this card than their labels say, so no new pod gets one", "free cards: No, no new pod gets one of 10 NVIDIA-H20",
-			"The name is right, and no new pod gets one of 10 NVIDIA-H20: " + withheld,
+		"withheld": {anomaly(v1alpha1.AnomalyMoreThanLabelled, "nvidia.com/gpu", "NVIDIA-H20", "node a: offers 10 nvidia.com/gpu, more than label nvidia.com/gpu.count=1 says"), []string{
+			"nodes offer more of this card than their labels say, so no new pod gets one", "free cards: No, no new pod gets one of 10 NVIDIA-H20", right + "node a: offers 10 nvidia.com/gpu",
 		}},
-		"without labels":          {unnamed(v1alpha1.AnomalyNoModelLabel, "nvidia.com/gpu"), []string{"The card may not be named yet: node new: NoModelLabel."}},
-		"labels of several cards": {unnamed(v1alpha1.AnomalySeveralModels, ""), []string{"The card may not be named yet: node new: SeveralModels."}},
-		"several resources":       {unnamed(v1alpha1.AnomalyAmbiguousResource, ""), []string{"The card may not be named yet: node new: AmbiguousResource."}},
-		"a wrong label":           {unnamed(v1alpha1.AnomalyInvalidLabel, "nvidia.com/gpu"), []string{"The card may not be named yet: node new: InvalidLabel."}},
+		"no memory label": {anomaly(v1alpha1.AnomalyNoModelLabel, "nvidia.com/gpu", "", "node a: no label nvidia.com/gpu.memory beside nvidia.com/gpu.product=NVIDIA-H20 names the card"), []string{right + "node a: no label"}},
+		"two models":      {anomaly(v1alpha1.AnomalySeveralModels, "", "", "node a: names more than one card model: NVIDIA-H20, Tesla-T4; no pod gets a card there"), []string{right + "node a: names more"}},
+		"two resources":   {anomaly(v1alpha1.AnomalyAmbiguousResource, "", "", "node a: model NVIDIA-H20 could be any of the resources [a b]"), []string{right + "node a: model"}},
 	}) {
 		in := cases["UnknownCard"]()
 		in.Request.Names, in.Request.Resource = []card.Name{"NVIDIA-H20"}, "nvidia.com/gpu" // NVIDIA-H200 is near
 		in.Inventory.Anomalies = []v1alpha1.InventoryAnomaly{tc.anomaly}
 		text := textOf(in)
 		check.Contains(t, "explanation", text, tc.want...)
-		for _, wrong := range []string{"Correct the name", "Did you mean", "instead of"} {
+		for _, wrong := range []string{"Correct the name", "id you mean", "instead of", "may not be named"} {
 			check.That(t, !strings.Contains(text, wrong), "%s: %s", wrong, text)
 		}
+	}
+}
+
+// TestACardMayHaveNoNameYet: nothing says which cards these are, so another name comes second.
+func TestACardMayHaveNoNameYet(t *testing.T) {
+	for _, reason := range reasonsOfUnnamedCards {
+		in := cases["UnknownCard"]()
+		in.Request.Names, in.Request.Resource = []card.Name{"NVIDIA-H20"}, "nvidia.com/gpu"
+		in.Inventory.Anomalies = []v1alpha1.InventoryAnomaly{{Reason: reason, Count: 8, Message: "node new: wrong labels"}}
+		text := textOf(in)
+		check.Contains(t, string(reason), text, "The card may not be named yet: node new: wrong labels. The workload starts by itself when its node has the right labels.\nOr did you mean NVIDIA-H200? Then write")
+		check.That(t, !strings.Contains(text, "Correct the name"), "%s", text)
 	}
 
 	in := cases["UnknownCard"]()
 	in.Inventory.Anomalies = []v1alpha1.InventoryAnomaly{{Reason: v1alpha1.AnomalyMoreThanLabelled, Resource: "nvidia.com/gpu", Card: "NVIDIA-H800", Count: 10}}
-	check.That(t, !strings.Contains(textOf(in), "The name is right"), "another card is withheld: %s", textOf(in))
+	check.That(t, !strings.Contains(textOf(in), " is right: "), "another card is withheld: %s", textOf(in))
 	in.Inventory = nil
 	check.Contains(t, "a tenant, who cannot know which", textOf(in), "Compare the name with those of kubectl cardquota inventory. If it is right, no label of a node names the card yet: ask the administrator.")
 }

@@ -98,7 +98,7 @@ func TestOtherKindsAreNoWorkloads(t *testing.T) {
 func TestTheWarningSuggestsAName(t *testing.T) {
 	named := card.Node{Model: "NVIDIA-H200", Cards: []card.NodeCard{{Name: "NVIDIA-H200", Resource: gpu, Count: 8}}}
 	unnamed := card.Node{Unnamed: []corev1.ResourceName{gpu}, Anomalies: []card.Anomaly{{Reason: card.NoModelLabel, Resource: gpu, Message: "offers nvidia.com/gpu but no label names it"}}}
-	twoModels := card.Node{Unnamed: []corev1.ResourceName{gpu}, Anomalies: []card.Anomaly{{Reason: card.SeveralModels, Message: "names more than one card model"}}}
+	twoModels := card.Node{Unnamed: []corev1.ResourceName{gpu}, Anomalies: []card.Anomaly{{Reason: card.SeveralModels, Message: "names more than one card model: NVIDIA-H20, Tesla-T4"}}}
 	all := card.NewInventory(map[string]card.Node{"h200": named})
 	withNew := card.NewInventory(map[string]card.Node{"h200": named, "new": unnamed})
 	withheld := card.Node{Model: "NVIDIA-A10G", Unnamed: []corev1.ResourceName{gpu}, Withheld: []card.NodeCard{{Name: "NVIDIA-A10G", Resource: gpu, Count: 10}},
@@ -114,9 +114,10 @@ func TestTheWarningSuggestsAName(t *testing.T) {
 		"one of both":                            {"H200", withNew, "did you mean NVIDIA-H200?; or it is not named yet (1 node"},
 		"nothing is like it":                     {"NVIDIA-B300", all, "names card NVIDIA-B300, which no node offers now: nodes offer NVIDIA-H200"},
 		"withheld":                               {"NVIDIA-A10G", withShares, "names card NVIDIA-A10G, which no node offers now: 1 node withholds it, such as shares: offers 10 nvidia.com/gpu"},
-		"not named yet, and another one is near": {"NVIDIA-H20", withNew, "names card NVIDIA-H20, which no node offers now: nodes offer NVIDIA-H200; or it is not named yet"},
+		"not named yet, and another one is near": {"NVIDIA-H20", withNew, "names card NVIDIA-H20, which no node offers now: did you mean NVIDIA-H200?; or it is not named yet"},
+		"the label names it":                     {"NVIDIA-H20", card.NewInventory(map[string]card.Node{"h200": named, "a": unnamed, "b": twoModels}), "names card NVIDIA-H20, which no node offers now: it is not named yet (1 node: names more than one card model: NVIDIA-H20, Tesla-T4)"},
 		"none is named yet":                      {"NVIDIA-H20", card.NewInventory(map[string]card.Node{"new": unnamed}), "names card NVIDIA-H20, which no node offers now: it is not named yet (1 node: offers nvidia.com/gpu but no label names it), then it waits"},
-		"several models":                         {"NVIDIA-H20", card.NewInventory(map[string]card.Node{"h200": named, "new": twoModels}), "or it is not named yet (1 node: names more than one card model)"},
+		"several models":                         {"NVIDIA-H20", card.NewInventory(map[string]card.Node{"h200": named, "new": twoModels}), "it is not named yet (1 node: names more than one card model"},
 		"an alternative is fine":                 {"NVIDIA-H200|h200", all, "names card h200, which no node offers now: did you mean NVIDIA-H200?"},
 	}) {
 		load, _ := WorkloadOf(requested(notes{name: tc.asked}, amounts{gpu: "1"}, nil))

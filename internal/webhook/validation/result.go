@@ -165,13 +165,18 @@ func describeOffer(name card.Name, resource corev1.ResourceName, inv *card.Inven
 		}
 		return fmt.Sprintf("%s it, such as %s: %s", who, withheld[0].Nodes[0], withheld[0].Message)
 	}
-	unnamed := inv.UnnamedCardsFor(resource)
 	text := offeredCards(inv)
-	if near, found := card.Suggest(name, inv.Names(), len(unnamed) > 0); found {
+	if near, found := card.Nearest(name, inv.Names()); found {
 		text = fmt.Sprintf("did you mean %s?", near)
 	}
+	unnamed := inv.UnnamedCardsFor(resource)
 	if len(unnamed) == 0 {
 		return text
+	}
+
+	mentioned := slices.IndexFunc(unnamed, func(u card.UnnamedCards) bool { return card.MentionsCard(u.Message, name) })
+	if mentioned >= 0 {
+		unnamed = unnamed[mentioned:]
 	}
 
 	of := "1 node"
@@ -179,7 +184,7 @@ func describeOffer(name card.Name, resource corev1.ResourceName, inv *card.Inven
 		of = fmt.Sprintf("%d nodes", n)
 	}
 	notNamed := fmt.Sprintf("it is not named yet (%s: %s), then it waits until the labels are there", of, unnamed[0].Message)
-	if len(inv.Names()) == 0 {
+	if mentioned >= 0 || len(inv.Names()) == 0 {
 		return notNamed
 	}
 	return text + "; or " + notNamed
