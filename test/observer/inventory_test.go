@@ -104,7 +104,11 @@ func TestInventory(t *testing.T) {
 		"an unmapped one":    {`write node h200-0 resource:amd.com/gpu=4`, anomalyOf(v1alpha1.AnomalyUnmappedResource, "", "amd.com/gpu", 4), ""},
 		"unmapped, not said": {`write node h200-0 resource:amd.com/gpu=4`, nil, "status"},
 		"a network device":   {`write node h200-0 resource:nvidia.com/hostdev=4`, anomalyOf(v1alpha1.AnomalyUnmappedResource, "", "nvidia.com/hostdev", 4), "status"},
-		"a new plugin":       {`write node h200-0 resource:new.example/npu=4`, anomalyOf(v1alpha1.AnomalyUnmappedResource, "", "new.example/npu", 4), ""},
+		"ResourceClaims": {"", both(anomalyOf(v1alpha1.AnomalyResourceClaimCards, "", "", 8), func(s *status) {
+			s.Anomalies[len(s.Anomalies)-1].Nodes = []string{"only-dra"}
+			s.Nodes++
+		}), ""},
+		"a new plugin": {`write node h200-0 resource:new.example/npu=4`, anomalyOf(v1alpha1.AnomalyUnmappedResource, "", "new.example/npu", 4), ""},
 		"two models": {`write node h200-0 label:huawei.com/npu.product=Ascend label:huawei.com/npu.memory=1024`, both(func(s *status) {
 			s.Cards[1].Total, s.Cards[1].Healthy, s.Cards[1].Resources, s.Cards[1].OverAllocatedBy, s.OverAllocatedCards = 0, 0, nil, 2, 1
 		}, anomalyOf(v1alpha1.AnomalySeveralModels, "", "", 0)), ""},

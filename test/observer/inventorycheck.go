@@ -216,16 +216,32 @@ func anomalyDifferences(said *v1alpha1.CardInventoryStatus, r *inventoryRecount)
 		delete(stated, key)
 	}
 	for key, entries := range stated {
-		if key.reason == v1alpha1.AnomalyBillsNotStored || key.reason == v1alpha1.AnomalyBillDaysDropped {
-			continue // the observer does not see which writes of the operator are refused
-		}
-		if key.reason != v1alpha1.AnomalyUnmappedResource || !rule.MayBeVendorCard(key.name) {
+		if !r.acceptUnseen(key, entries) {
 			out[key.format()] = "a recount finds none"
-			continue
 		}
-		r.addNodes(entries[0].Nodes) // the observer does not know every device plugin
 	}
 	return out
+}
+
+// acceptUnseen reports whether an anomaly may be right although a recount does not find it, and counts its
+// nodes then.
+func (r *inventoryRecount) acceptUnseen(key anomalyKey, entries []v1alpha1.InventoryAnomaly) bool {
+	switch key.reason {
+	case v1alpha1.AnomalyBillsNotStored, v1alpha1.AnomalyBillDaysDropped:
+		return true // the observer does not see which writes of the operator are refused
+	case v1alpha1.AnomalyResourceClaimCards: // it does not watch ResourceSlices
+	case v1alpha1.AnomalyUnmappedResource: // it does not know every device plugin
+		if !rule.MayBeVendorCard(key.name) {
+			return false
+		}
+	default:
+		return false
+	}
+
+	for _, entry := range entries {
+		r.addNodes(entry.Nodes)
+	}
+	return true
 }
 
 // addNodes adds nodes that count because of an anomaly that only the operator knows in detail.
