@@ -304,11 +304,25 @@ func shareSuffix(labels map[string]string, replicas, memory string) (string, err
 	return fmt.Sprintf("/mps-%dg*1/%d", roundToGiB(mib), parts), nil
 }
 
+// addCardsOrShares adds what has the very name of the type: whole cards, or shares that are not renamed. The
+// product of shares says so by itself, unless discovery takes them for renamed.
+func (r *nodeRecognition) addCardsOrShares(resource corev1.ResourceName) {
+	name := Name(r.out.Model)
+	if r.sharesByReplicas(resource) && !strings.HasSuffix(r.out.Model, sharedProduct) {
+		name += sharedProduct
+	}
+	if _, err := ParseName(string(name)); err != nil {
+		r.addAnomaly(InvalidLabel, resource, "offers shares of %s, which make no card name: %v", resource, err)
+		return
+	}
+	r.addCard(name, resource)
+}
+
 // addWholeCards adds whole cards.
 func (r *nodeRecognition) addWholeCards() {
 	whole := corev1.ResourceName(r.product.vendor + "/" + r.product.kind)
 	if _, ok := r.node.Status.Allocatable[whole]; ok {
-		r.addCard(Name(r.out.Model), whole)
+		r.addCardsOrShares(whole)
 		return
 	}
 	if r.partitioned > 0 {

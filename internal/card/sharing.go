@@ -34,14 +34,23 @@ func hasSharedProduct(labels map[string]string, resource corev1.ResourceName) bo
 }
 
 // sharesSlices reports whether a resource of MIG slices stands for shares of them. Either its product
-// says so, or its number of replicas while no other resource has the shares.
+// says so, or its number of replicas.
 func (r *nodeRecognition) sharesSlices(resource corev1.ResourceName) bool {
-	if hasSharedProduct(r.node.Labels, resource) {
-		return true
-	}
+	return hasSharedProduct(r.node.Labels, resource) || r.sharesByReplicas(resource)
+}
+
+// sharesByReplicas reports whether the number of replicas says that a resource stands for shares of cards,
+// while no other resource has the shares. Discovery says so where it takes the shares for renamed, and the
+// device plugin does not rename them.
+func (r *nodeRecognition) sharesByReplicas(resource corev1.ResourceName) bool {
+	return labelledReplicas(r.node.Labels, string(resource)) > 1 && !r.hasSharesOf(resource)
+}
+
+// hasSharesOf reports whether shares of cards have a resource of their own.
+func (r *nodeRecognition) hasSharesOf(resource corev1.ResourceName) bool {
 	shares := resource + sharedSuffix
 	_, isRenamed := r.node.Status.Allocatable[shares]
-	return labelledReplicas(r.node.Labels, string(resource)) > 1 && !isRenamed && !slices.Contains(r.mapped, shares)
+	return isRenamed || slices.Contains(r.mapped, shares)
 }
 
 // labelledNumber is how many cards or shares the labels of a type say that a node has.
@@ -63,6 +72,9 @@ func (r *nodeRecognition) numberInLabels(resource corev1.ResourceName) (labelled
 		return labelledNumber{}, false
 	}
 	n := labelledNumber{base: base, count: Count(count), replicas: labelledReplicas(r.node.Labels, base)}
+	if base == string(resource) && r.hasSharesOf(resource) {
+		n.replicas = 1 // they are those of the shares
+	}
 	n.number = n.count * n.replicas
 	return n, true
 }

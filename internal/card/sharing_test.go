@@ -78,22 +78,26 @@ func TestMoreCardsThanTheLabelsSay(t *testing.T) {
 		mappings Mappings
 		want     want
 	}{
-		"as many":            {counted + gpu + ":8", nil, want{cards: []NodeCard{{"NVIDIA-H800", gpu, 8}}}},
-		"fewer":              {counted + gpu + ":5", nil, want{cards: []NodeCard{{"NVIDIA-H800", gpu, 5}}}},
-		"no label":           {h800 + gpu + ":80", nil, want{cards: []NodeCard{{"NVIDIA-H800", gpu, 80}}}},
-		"no number":          {h800 + "nvidia.com/gpu.count=many " + gpu + ":80", nil, want{cards: []NodeCard{{"NVIDIA-H800", gpu, 80}}}},
-		"one more":           {counted + gpu + ":9", nil, want{cards: []NodeCard{{"NVIDIA-H800", gpu, 9}}, says: "offers 9 nvidia.com/gpu, more than label nvidia.com/gpu.count=8 says; pods get each of them as one NVIDIA-H800"}},
-		"almost twice":       {counted + gpu + ":15", nil, want{cards: []NodeCard{{"NVIDIA-H800", gpu, 15}}, says: "pods get each"}},
-		"twice":              {counted + gpu + ":16", nil, want{withheld: []NodeCard{{"NVIDIA-H800", gpu, 16}}, says: "offers 16 nvidia.com/gpu, more than label nvidia.com/gpu.count=8 says; no new pod gets one of them"}},
-		"ten times":          {counted + "nvidia.com/gpu.replicas=1 " + gpu + ":80", nil, want{withheld: []NodeCard{{"NVIDIA-H800", gpu, 80}}, says: "no new pod"}},
-		"beside slices":      {counted + "nvidia.com/gpu.replicas=0 " + gpu + ":80 " + slice + ":7", nil, want{[]NodeCard{{"NVIDIA-H800/mig-1g.10gb-mixed", slice, 7}}, []NodeCard{{"NVIDIA-H800", gpu, 80}}, "no new pod"}},
-		"no replicas":        {counted + "nvidia.com/gpu.replicas=0 " + gpu + ":8", nil, want{cards: []NodeCard{{"NVIDIA-H800", gpu, 8}}}},
-		"none is labelled":   {h800 + "nvidia.com/gpu.count=0 " + gpu + ":1", nil, want{withheld: []NodeCard{{"NVIDIA-H800", gpu, 1}}, says: "more than label nvidia.com/gpu.count=0"}},
-		"announced":          {"nvidia.com/gpu.product=A10-SHARED nvidia.com/gpu.memory=1 nvidia.com/gpu.count=2 nvidia.com/gpu.replicas=4 " + gpu + ":8", nil, want{cards: []NodeCard{{"A10-SHARED", gpu, 8}}}},
-		"many shares":        {"nvidia.com/gpu.product=L4-SHARED nvidia.com/gpu.memory=1 nvidia.com/gpu.count=8 nvidia.com/gpu.replicas=16384 " + gpu + ":131072", nil, want{cards: []NodeCard{{"L4-SHARED", gpu, 131072}}}},
-		"renamed":            {counted + "nvidia.com/gpu.replicas=2 " + shared + ":16", nil, want{cards: []NodeCard{{"NVIDIA-H800/mps-80g*1/2", shared, 16}}}},
-		"renamed, and more":  {counted + "nvidia.com/gpu.replicas=2 " + shared + ":17", nil, want{cards: []NodeCard{{"NVIDIA-H800/mps-80g*1/2", shared, 17}}, says: "offers 17 nvidia.com/gpu.shared, more than the 16 of labels nvidia.com/gpu.count=8 and nvidia.com/gpu.replicas=2"}},
-		"renamed, and twice": {counted + "nvidia.com/gpu.replicas=2 " + shared + ":32", nil, want{withheld: []NodeCard{{"NVIDIA-H800/mps-80g*1/2", shared, 32}}, says: "no new pod"}},
+		"as many":                           {counted + gpu + ":8", nil, want{cards: []NodeCard{{"NVIDIA-H800", gpu, 8}}}},
+		"fewer":                             {counted + gpu + ":5", nil, want{cards: []NodeCard{{"NVIDIA-H800", gpu, 5}}}},
+		"no label":                          {h800 + gpu + ":80", nil, want{cards: []NodeCard{{"NVIDIA-H800", gpu, 80}}}},
+		"no number":                         {h800 + "nvidia.com/gpu.count=many " + gpu + ":80", nil, want{cards: []NodeCard{{"NVIDIA-H800", gpu, 80}}}},
+		"one more":                          {counted + gpu + ":9", nil, want{cards: []NodeCard{{"NVIDIA-H800", gpu, 9}}, says: "offers 9 nvidia.com/gpu, more than label nvidia.com/gpu.count=8 says; pods get each of them as one NVIDIA-H800"}},
+		"almost twice":                      {counted + gpu + ":15", nil, want{cards: []NodeCard{{"NVIDIA-H800", gpu, 15}}, says: "pods get each"}},
+		"twice":                             {counted + gpu + ":16", nil, want{withheld: []NodeCard{{"NVIDIA-H800", gpu, 16}}, says: "offers 16 nvidia.com/gpu, more than label nvidia.com/gpu.count=8 says; no new pod gets one of them"}},
+		"ten times":                         {counted + "nvidia.com/gpu.replicas=1 " + gpu + ":80", nil, want{withheld: []NodeCard{{"NVIDIA-H800", gpu, 80}}, says: "no new pod"}},
+		"beside slices":                     {counted + "nvidia.com/gpu.replicas=0 " + gpu + ":80 " + slice + ":7", nil, want{[]NodeCard{{"NVIDIA-H800/mig-1g.10gb-mixed", slice, 7}}, []NodeCard{{"NVIDIA-H800", gpu, 80}}, "no new pod"}},
+		"no replicas":                       {counted + "nvidia.com/gpu.replicas=0 " + gpu + ":8", nil, want{cards: []NodeCard{{"NVIDIA-H800", gpu, 8}}}},
+		"none is labelled":                  {h800 + "nvidia.com/gpu.count=0 " + gpu + ":1", nil, want{withheld: []NodeCard{{"NVIDIA-H800", gpu, 1}}, says: "more than label nvidia.com/gpu.count=0"}},
+		"announced":                         {"nvidia.com/gpu.product=A10-SHARED nvidia.com/gpu.memory=1 nvidia.com/gpu.count=2 nvidia.com/gpu.replicas=4 " + gpu + ":8", nil, want{cards: []NodeCard{{"A10-SHARED", gpu, 8}}}},
+		"announced by replicas":             {"nvidia.com/gpu.product=A10G nvidia.com/gpu.memory=23028 nvidia.com/gpu.count=1 nvidia.com/gpu.replicas=10 nvidia.com/gpu.sharing-strategy=time-slicing " + gpu + ":10", nil, want{cards: []NodeCard{{"A10G-SHARED", gpu, 10}}}},
+		"announced by replicas, and twice":  {counted + "nvidia.com/gpu.replicas=2 " + gpu + ":32", nil, want{withheld: []NodeCard{{"NVIDIA-H800-SHARED", gpu, 32}}, says: "more than the 16 of labels"}},
+		"whole cards beside renamed shares": {counted + "nvidia.com/gpu.replicas=2 " + gpu + ":16 " + shared + ":0", nil, want{[]NodeCard{{"NVIDIA-H800/mps-80g*1/2", shared, 0}}, []NodeCard{{"NVIDIA-H800", gpu, 16}}, "more than label nvidia.com/gpu.count=8 says"}},
+		"whole cards beside mapped shares":  {counted + "nvidia.com/gpu.replicas=2 " + gpu + ":8 " + shared + ":16", Mappings{{Resource: shared, Model: "Half", MemoryLabel: "nvidia.com/gpu.memory"}}, want{cards: []NodeCard{{"NVIDIA-H800", gpu, 8}, {"Half/mps-80g*1/2", shared, 16}}}},
+		"many shares":                       {"nvidia.com/gpu.product=L4-SHARED nvidia.com/gpu.memory=1 nvidia.com/gpu.count=8 nvidia.com/gpu.replicas=16384 " + gpu + ":131072", nil, want{cards: []NodeCard{{"L4-SHARED", gpu, 131072}}}},
+		"renamed":                           {counted + "nvidia.com/gpu.replicas=2 " + shared + ":16", nil, want{cards: []NodeCard{{"NVIDIA-H800/mps-80g*1/2", shared, 16}}}},
+		"renamed, and more":                 {counted + "nvidia.com/gpu.replicas=2 " + shared + ":17", nil, want{cards: []NodeCard{{"NVIDIA-H800/mps-80g*1/2", shared, 17}}, says: "offers 17 nvidia.com/gpu.shared, more than the 16 of labels nvidia.com/gpu.count=8 and nvidia.com/gpu.replicas=2"}},
+		"renamed, and twice":                {counted + "nvidia.com/gpu.replicas=2 " + shared + ":32", nil, want{withheld: []NodeCard{{"NVIDIA-H800/mps-80g*1/2", shared, 32}}, says: "no new pod"}},
 		"slices": {h800 + slice + ".count=7 " + slice + ":28", nil, want{withheld: []NodeCard{{"NVIDIA-H800/mig-1g.10gb-mixed", slice, 28}},
 			says: "offers 28 nvidia.com/mig-1g.10gb, more than label nvidia.com/mig-1g.10gb.count=7 says"}},
 		"shares of slices":                    {h800 + slice + ".count=7 " + slice + ".replicas=4 " + slice + ":28", nil, want{cards: []NodeCard{{"NVIDIA-H800/mig-1g.10gb-mixed-SHARED", slice, 28}}}},
@@ -116,6 +120,14 @@ func TestMoreCardsThanTheLabelsSay(t *testing.T) {
 		check.Equal(t, "reason", MoreThanLabelled, got.Anomalies[0].Reason)
 		check.Contains(t, "the node says", got.Anomalies[0].Message, tc.want.says)
 	}
+}
+
+// TestSharesWhoseNameIsTooLong: a model has at most 63 characters.
+func TestSharesWhoseNameIsTooLong(t *testing.T) {
+	n := node("nvidia.com/gpu.product="+strings.Repeat("A", 60), "nvidia.com/gpu.memory=1", "nvidia.com/gpu.replicas=2", "nvidia.com/gpu:2")
+	got := Recognise(n, nil)
+	check.Must(t, len(got.Anomalies) == 1 && len(got.Cards) == 0, "%+v", got)
+	check.Equal(t, "reason", InvalidLabel, got.Anomalies[0].Reason)
 }
 
 func resourcesOf(cards []NodeCard) (out []corev1.ResourceName) {

@@ -131,6 +131,9 @@ func withoutMapped(node *corev1.Node, named map[corev1.ResourceName]map[string]b
 	for name := range named {
 		if _, offered := rest.Status.Allocatable[name]; offered {
 			delete(rest.Status.Allocatable, name)
+			if t, isShare := strings.CutSuffix(string(name), ".shared"); isShare {
+				delete(rest.Labels, t+".replicas") // those of the entry
+			}
 			vendor, _, _ := strings.Cut(string(name), "/")
 			vendors[vendor] = true
 		}

@@ -119,9 +119,11 @@ func nameOf(name string, types []string, model string, node *corev1.Node) string
 		return ""
 	case isSlice:
 		card = model + "/mig-" + profile + "-mixed"
-		if isSharedSlice(name, node) {
+		if strings.HasSuffix(node.Labels[name+".product"], "-SHARED") || hasReplicas(name, node) {
 			card += "-SHARED"
 		}
+	case name == types[0] && hasReplicas(name, node) && !strings.HasSuffix(model, "-SHARED"):
+		card += "-SHARED"
 	case name == types[0]+".shared":
 		memory, err1 := strconv.ParseInt(node.Labels[types[0]+".memory"], 10, 64)
 		replicas, err2 := strconv.ParseInt(node.Labels[types[0]+".replicas"], 10, 64)
@@ -138,11 +140,17 @@ func nameOf(name string, types []string, model string, node *corev1.Node) string
 	return card
 }
 
-// isSharedSlice reports whether the labels of a MIG profile say that its resource has shares of slices.
-func isSharedSlice(resource string, node *corev1.Node) bool {
+// hasReplicas reports whether the labels of a resource say that each of its cards is offered several times, and
+// not under the name of shares.
+func hasReplicas(resource string, node *corev1.Node) bool {
 	replicas, err := strconv.Atoi(node.Labels[resource+".replicas"])
+	return err == nil && replicas > 1 && !offersShares(resource, node)
+}
+
+// offersShares reports whether a node has another resource for the shares of one.
+func offersShares(resource string, node *corev1.Node) bool {
 	_, isRenamed := node.Status.Allocatable[corev1.ResourceName(resource+".shared")]
-	return strings.HasSuffix(node.Labels[resource+".product"], "-SHARED") || err == nil && replicas > 1 && !isRenamed
+	return isRenamed
 }
 
 // checkNumber compares the number of a card with the labels .count and .replicas of its resource's own
@@ -154,7 +162,7 @@ func checkNumber(resource corev1.ResourceName, offer Offer, domainAndType string
 		return offer
 	}
 	replicas, err := strconv.ParseInt(node.Labels[t+".replicas"], 10, 32)
-	if err != nil || replicas < 1 {
+	if err != nil || replicas < 1 || t == string(resource) && offersShares(t, node) {
 		replicas = 1
 	}
 	if offer.IsMore = offer.Count > count*replicas; offer.IsMore && offer.Count >= 2*count*replicas {
