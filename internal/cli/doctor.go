@@ -101,9 +101,10 @@ func readPrograms(ctx context.Context, r *reader, c *diagnosis.Cluster) (err err
 	}
 	c.HasDeployments = c.HasDeployments && mayRead
 	if len(c.Operators) == 0 && c.HasDeployments { // it may run without a Deployment
-		if c.OperatorLease, _, err = r.operatorLease(ctx, c.Namespace); err != nil {
+		if c.OperatorLease, mayRead, err = r.operatorLease(ctx, c.Namespace); err != nil {
 			return err
 		}
+		c.HidesOperatorLease = !mayRead
 	}
 	var pods []*corev1.Pod
 	_, err = listInto(ctx, r, func() client.ObjectList { return &corev1.PodList{} }, &pods, client.MatchingLabels{workload.StockSchedulerLabel: workload.StockSchedulerApp})

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -67,26 +68,13 @@ func readVersions(ctx context.Context, r *reader, namespace string, now time.Tim
 	if err != nil {
 		return versions.Document{}, err
 	}
-	operator := ""
-	for _, deployment := range deployments {
-		namespace = deployment.Namespace
-		for _, container := range deployment.Spec.Template.Spec.Containers {
-			if tag := versions.OfImage(container.Image); tag != "" && operator == "" {
-				operator = tag
-			}
-		}
+	if len(deployments) > 0 {
+		namespace = deployments[len(deployments)-1].Namespace
 	}
-	leads := false
+	operator, leads := findOperatorVersion(deployments), false
 	if mayRead && operator == "" {
-		lease, _, err := r.operatorLease(ctx, namespace)
-		if err != nil {
+		if operator, leads, mayRead, err = readLeaderVersion(ctx, r, namespace, now); err != nil {
 			return versions.Document{}, err
-		}
-		if lease != nil {
-			operator, leads = enforcement.ReadOperatorLease(lease, now)
-		}
-		if !leads { // what led once may be gone
-			operator = ""
 		}
 	}
 	scheduler, mayReadScheduler, err := readSchedulerVersion(ctx, r, namespace)
@@ -108,6 +96,32 @@ func readVersions(ctx context.Context, r *reader, namespace string, now time.Tim
 		unknown = append(unknown, "cardquota-scheduler has sent no heartbeat yet: kubectl cardquota doctor says why")
 	}
 	return versions.NewDocument(build.Version, operator, scheduler, unknown...), nil
+}
+
+// findOperatorVersion returns the version in the tag of the first image that has one, "" for none.
+func findOperatorVersion(deployments []*appsv1.Deployment) string {
+	for _, deployment := range deployments {
+		for _, container := range deployment.Spec.Template.Spec.Containers {
+			if tag := versions.OfImage(container.Image); tag != "" {
+				return tag
+			}
+		}
+	}
+	return ""
+}
+
+// readLeaderVersion returns the version of the operator that holds the Lease, "" if it does not state it,
+// whether there is one, and whether the user may read that. What led once may be gone.
+func readLeaderVersion(ctx context.Context, r *reader, namespace string, now time.Time) (version string, leads, mayRead bool, err error) {
+	lease, mayRead, err := r.operatorLease(ctx, namespace)
+	if lease == nil || err != nil {
+		return "", false, mayRead, err
+	}
+	version, leads = enforcement.ReadOperatorLease(lease, now)
+	if !leads {
+		version = ""
+	}
+	return version, leads, mayRead, nil
 }
 
 // readSchedulerVersion returns the version that the scheduler reported last: in the status of the

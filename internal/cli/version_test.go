@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -94,4 +95,23 @@ func TestTheOperatorIsFoundByItsLease(t *testing.T) {
 		r = execute(t, objects, interceptor.Funcs{}, "doctor")
 		check.That(t, strings.Contains(r.out, "volcano-system/cardquota-manager  ProgramMissing") == tc.isFoundMissed, "%s: %s", name, r.out)
 	}
+}
+
+// TestAHiddenLeaseSaysNothing: a user who may list Deployments may not read the Lease of the operator.
+func TestAHiddenLeaseSaysNothing(t *testing.T) {
+	mayNotGet := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+		if _, isLease := object.(*coordinationv1.Lease); isLease && key.Name == "cardquota-manager" {
+			return forbidden("get", schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"})
+		}
+		return c.Get(ctx, key, object, options...)
+	}}
+	objects := append(usedCluster(), operatorLease(time.Second, "v0.2.0"), policyOf("v0.2.0"))
+	r := execute(t, objects, mayNotGet, "version")
+	text := strings.Join(strings.Fields(r.out), " ")
+	check.Contains(t, "version", text, "cardquota-manager unknown", "may not get leases.coordination.k8s.io")
+	check.That(t, !strings.Contains(text, "not installed"), "that is not known: %s", text)
+
+	r = execute(t, objects, mayNotGet, "doctor")
+	check.Contains(t, "doctor", strings.Join(strings.Fields(r.out), " "), "may not get leases.coordination.k8s.io")
+	check.That(t, !strings.Contains(r.out, "cardquota-manager  ProgramMissing"), "that is not known: %s", r.out)
 }

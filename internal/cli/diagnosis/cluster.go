@@ -40,8 +40,10 @@ type Cluster struct {
 	// HasDeployments.
 	Operators, Schedulers []*appsv1.Deployment
 	HasDeployments        bool
-	// OperatorLease is the Lease of an operator without a Deployment, nil if there is none.
-	OperatorLease *coordinationv1.Lease
+	// OperatorLease is the Lease of an operator without a Deployment, nil if there is none. If
+	// HidesOperatorLease, the user may not read it.
+	OperatorLease      *coordinationv1.Lease
+	HidesOperatorLease bool
 	// OtherSchedulers are running pods with the label of Volcano's own scheduler.
 	OtherSchedulers []*corev1.Pod
 	// Validating and Mutating are the webhook configurations of the operator. OLM makes one for each

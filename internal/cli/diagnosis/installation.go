@@ -119,7 +119,7 @@ func (c *Cluster) findMissingPrograms() []Finding {
 		return nil
 	}
 	var findings []Finding
-	if len(c.Operators) == 0 && !c.hasLeadingOperator() {
+	if len(c.Operators) == 0 && !c.hasLeadingOperator() && !c.HidesOperatorLease {
 		findings = append(findings, c.addInstallation(Finding{Severity: Error, Object: "deployment/" + c.Namespace + "/cardquota-manager",
 			Problem: "The operator does not run: no Deployment has the label app.kubernetes.io/name=cardquota-manager, and nothing holds the Lease " +
 				c.Namespace + "/" + enforcement.OperatorLeaseName + ". CardQuotas have no effect on Queues."}))
