@@ -38,6 +38,8 @@ var tables = []table{
 	{tests: "./internal/scheduler/cardreclaim", run: "^TestReclaimCountsNoCardsThatPreemptFreedForOthers$", mutants: keptFromReclaimMutants},
 	{tests: "./internal/scheduler/cardreclaim", run: "(SecondRun|BorrowFirst|TestGangStarts|TestCardsAreKept)", mutants: secondRunMutants},
 	{tests: "./internal/cli", run: "^(TestAJobWithPods.*|TestAGangIsCounted.*|TestOnlyTheMinimum.*|TestAGateNames.*)$", mutants: reservationMutants},
+	{tests: "./internal/cli", run: "^(TestTheOperatorIsFound.*|TestAHiddenLease.*)$", mutants: leaseMutants},
+	{tests: "./internal/cli", run: "^(TestEventsOfAnother.*|TestWhyTellsOfEvictions)$", mutants: eventMutants},
 	{tests: "./internal/quota", run: "^TestReplacedElasticUsageIsExact$", mutants: replacedElasticMutants},
 	{tests: "./internal/workload", run: "^TestVCJob.*$", mutants: announcedMutants},
 	{tests: "./internal/blocked", run: "^TestGroupRequest$", mutants: statedMutants},

@@ -7,3 +7,15 @@ var reservationMutants = []mutant{
 	{"internal/cli/whyreservations.go", `[:max(0, min(missing, len(g.pending)))]`, `[:len(g.pending)]`, "only the minimum of a job is reserved"},
 	{"internal/cli/whyreservations.go", `w.input.OrphanGroups = append(w.input.OrphanGroups, name)`, `w.input.OrphanGroups = append(w.input.OrphanGroups, w.input.PodGroup)`, "the gate names the PodGroup that is gone"},
 }
+
+// leaseMutants break what the Lease of the operator says about it.
+var leaseMutants = []mutant{
+	{"internal/cli/diagnosis/installation.go", `&& !c.hasLeadingOperator() && !c.HidesOperatorLease {`, `&& !c.hasLeadingOperator() {`, "a Lease that is hidden is not free"},
+	{"internal/cli/version.go", `	if !leads {`, `	if false {`, "what led once has no version"},
+}
+
+// eventMutants break which events are about a workload.
+var eventMutants = []mutant{
+	{"internal/cli/whyevents.go", `object.Name == n.reference.Name && n.isOwnGroup(object.APIVersion)`, `object.Name == n.reference.Name`, "two kinds of jobs may have one name"},
+	{"internal/cli/whyevents.go", `n.pods[object.Name] && !n.uids[object.UID]`, `n.pods[object.Name] && n.uids[object.UID]`, "a pod that was evicted is another one"},
+}

@@ -7,9 +7,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/cli/explanation"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -85,8 +87,7 @@ func eventTime(event *corev1.Event) time.Time {
 
 // eventObjects are the objects whose events are about the workload.
 type eventObjects struct {
-	reference client.ObjectKey
-	kind      string
+	reference v1alpha1.WorkloadReference
 	// pods and groups are names, replicaSets the beginning of those of a Deployment, "" for none.
 	pods, groups map[string]bool
 	replicaSets  string
@@ -95,9 +96,8 @@ type eventObjects struct {
 }
 
 func (w *whyReader) eventNames() eventObjects {
-	names := eventObjects{kind: w.input.Workload.Kind, pods: map[string]bool{}, groups: map[string]bool{}, uids: map[types.UID]bool{}}
-	names.reference = client.ObjectKey{Namespace: w.input.Workload.Namespace, Name: w.input.Workload.Name}
-	if names.kind == "Deployment" {
+	names := eventObjects{reference: w.input.Workload, pods: map[string]bool{}, groups: map[string]bool{}, uids: map[types.UID]bool{}}
+	if names.reference.Kind == "Deployment" {
 		names.replicaSets = w.input.Workload.Name + "-"
 	}
 	for _, pod := range w.found.pods {
@@ -116,8 +116,8 @@ func (w *whyReader) eventNames() eventObjects {
 // has reports whether an event is about the workload.
 func (n *eventObjects) has(object *corev1.ObjectReference) bool {
 	switch object.Kind {
-	case n.kind:
-		if object.Name == n.reference.Name {
+	case n.reference.Kind:
+		if object.Name == n.reference.Name && n.isOwnGroup(object.APIVersion) {
 			return true
 		}
 	case "ReplicaSet":
@@ -127,4 +127,11 @@ func (n *eventObjects) has(object *corev1.ObjectReference) bool {
 		return n.groups[object.Name]
 	}
 	return object.Kind == "Pod" && n.pods[object.Name] && !n.uids[object.UID]
+}
+
+// isOwnGroup reports whether an API version is of the group of the workload. A Job and a Volcano job may have
+// the same name. Some writers of events leave the version out.
+func (n *eventObjects) isOwnGroup(apiVersion string) bool {
+	version, err := schema.ParseGroupVersion(apiVersion)
+	return apiVersion == "" || (err == nil && version.Group == n.reference.APIGroup)
 }
