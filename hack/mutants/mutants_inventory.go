@@ -11,7 +11,7 @@ var inventoryMutants = []mutant{
 	{"internal/card/vendorresources.go", `/(.*[^a-z])?(rdma|`, `/.*(rdma|`, "a processor is no network device"},
 	{"internal/cardinventory/anomalies.go", `countOf(node.Object.Status.Allocatable, anomaly.Resource))`, `countOf(node.Object.Status.Capacity, anomaly.Resource))`, "cards without a name are counted by allocatable"},
 	{"internal/cardinventory/anomalies.go", `		sum.nodes[node] = true`, `		sum.nodes = map[string]bool{node: true}`, "an anomaly is of all its nodes"},
-	{"internal/card/sharing.go", `string(resource)) > 1 && !r.hasSharesOf(resource)`, `string(resource)) > 1 && r.hasSharesOf(resource)`, "replicas of a profile without a resource of their own are shares"},
+	{"internal/card/sharing.go", `string(resource)) > 1 && !hasSharesOf(`, `string(resource)) > 1 && hasSharesOf(`, "replicas of a profile without a resource of their own are shares"},
 	{"internal/card/mapping.go", `return Name(model + sliceSuffix(m.Resource, isShared))`, `return Name(model + sliceSuffix(m.Resource, !isShared))`, "a mapped slice and its share are two cards"},
 	{"internal/card/noderecognition.go", `case offered.Count < 2*labelled.number:`, `case offered.Count <= 2*labelled.number:`, "twice as many cards as labelled are shares"},
 	{"internal/card/noderecognition.go", `case !isLabelled || offered.Count <= labelled.number:`, `case !isLabelled || offered.Count < labelled.number:`, "as many cards as labelled are no anomaly"},

@@ -56,7 +56,7 @@ func (m *mappedRecognition) recogniseResource(resource corev1.ResourceName, mapp
 			continue
 		}
 		isSelected = true
-		name, anomaly := mapping.nameOn(m.node.Labels)
+		name, anomaly := mapping.nameOn(m.node)
 		switch {
 		case anomaly == nil && !slices.Contains(names, name):
 			names = append(names, name)
@@ -101,15 +101,15 @@ func ParseMissingLabel(message string) (label string, ok bool) {
 	return label, ok
 }
 
-// nameOn returns the card name on a node with these labels, or why there is none.
-func (m Mapping) nameOn(labels map[string]string) (Name, *Anomaly) {
-	model := m.Model
+// nameOn returns the card name on a node, or why there is none.
+func (m Mapping) nameOn(node *corev1.Node) (Name, *Anomaly) {
+	model, labels := m.Model, node.Labels
 	if m.ModelLabel != "" {
 		if model = labels[m.ModelLabel]; model == "" {
 			return "", &Anomaly{NoModelLabel, m.Resource, "offers " + string(m.Resource) + beforeMissingLabel + m.ModelLabel + afterMissingLabel}
 		}
 	}
-	name := m.wholeOrSlice(model, labels)
+	name := m.wholeOrSlice(model, node)
 	if m.isShare() {
 		base := strings.TrimSuffix(string(m.Resource), sharedSuffix)
 		suffix, err := shareSuffix(labels, base+replicasSuffix, m.MemoryLabel)

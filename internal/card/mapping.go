@@ -179,7 +179,7 @@ func (m Mapping) checkModel() error {
 	if !modelPattern.MatchString(m.Model) {
 		return fmt.Errorf("%s makes no card name: write letters, digits, '-', '_' and '.', at most 63", quoteText(m.Model))
 	}
-	_, err := ParseName(string(m.wholeOrSlice(m.Model, nil)))
+	_, err := ParseName(string(m.wholeOrSlice(m.Model, &corev1.Node{})))
 	return err
 }
 
@@ -205,12 +205,12 @@ func (m Mapping) checkSelector() error {
 	return nil
 }
 
-// wholeOrSlice returns the name of a whole card, or of a MIG slice if the resource is one. Labels say
+// wholeOrSlice returns the name of a whole card, or of a MIG slice if the resource is one. The node says
 // whether it is a share of a slice, unless the model says so itself.
-func (m Mapping) wholeOrSlice(model string, labels map[string]string) Name {
+func (m Mapping) wholeOrSlice(model string, node *corev1.Node) Name {
 	if !strings.HasPrefix(string(m.Resource), migPrefix) {
 		return Name(model)
 	}
-	isShared := hasSharedProduct(labels, m.Resource) && !strings.HasSuffix(model, sharedProduct)
+	isShared := sharesSlices(node, m.Resource) && !strings.HasSuffix(model, sharedProduct)
 	return Name(model + sliceSuffix(m.Resource, isShared))
 }

@@ -262,7 +262,7 @@ func (r *nodeRecognition) addMIGSlices() {
 		if r.product.vendor == migVendor {
 			r.partitioned++
 		}
-		name := Name(r.out.Model + sliceSuffix(resource, r.sharesSlices(resource)))
+		name := Name(r.out.Model + sliceSuffix(resource, sharesSlices(r.node, resource, r.mapped...)))
 		switch _, err := ParseName(string(name)); {
 		case r.product.vendor != migVendor:
 			r.addAnomaly(NoModelLabel, resource, "offers %s but its model label is of %s, not %[3]s/<type>.product with %[3]s/<type>.memory", resource, r.product.vendor, migVendor)
@@ -308,7 +308,7 @@ func shareSuffix(labels map[string]string, replicas, memory string) (string, err
 // product of shares says so by itself, unless discovery takes them for renamed.
 func (r *nodeRecognition) addCardsOrShares(resource corev1.ResourceName) {
 	name := Name(r.out.Model)
-	if r.sharesByReplicas(resource) && !strings.HasSuffix(r.out.Model, sharedProduct) {
+	if sharesByReplicas(r.node, resource, r.mapped) && !strings.HasSuffix(r.out.Model, sharedProduct) {
 		name += sharedProduct
 	}
 	if _, err := ParseName(string(name)); err != nil {

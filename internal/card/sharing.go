@@ -34,23 +34,23 @@ func hasSharedProduct(labels map[string]string, resource corev1.ResourceName) bo
 }
 
 // sharesSlices reports whether a resource of MIG slices stands for shares of them. Either its product
-// says so, or its number of replicas.
-func (r *nodeRecognition) sharesSlices(resource corev1.ResourceName) bool {
-	return hasSharedProduct(r.node.Labels, resource) || r.sharesByReplicas(resource)
+// says so, or its number of replicas. Shares that a mapping names have a resource of their own, too.
+func sharesSlices(node *corev1.Node, resource corev1.ResourceName, mapped ...corev1.ResourceName) bool {
+	return hasSharedProduct(node.Labels, resource) || sharesByReplicas(node, resource, mapped)
 }
 
 // sharesByReplicas reports whether the number of replicas says that a resource stands for shares of cards,
 // while no other resource has the shares. Discovery says so where it takes the shares for renamed, and the
 // device plugin does not rename them.
-func (r *nodeRecognition) sharesByReplicas(resource corev1.ResourceName) bool {
-	return labelledReplicas(r.node.Labels, string(resource)) > 1 && !r.hasSharesOf(resource)
+func sharesByReplicas(node *corev1.Node, resource corev1.ResourceName, mapped []corev1.ResourceName) bool {
+	return labelledReplicas(node.Labels, string(resource)) > 1 && !hasSharesOf(node, resource, mapped)
 }
 
 // hasSharesOf reports whether shares of cards have a resource of their own.
-func (r *nodeRecognition) hasSharesOf(resource corev1.ResourceName) bool {
+func hasSharesOf(node *corev1.Node, resource corev1.ResourceName, mapped []corev1.ResourceName) bool {
 	shares := resource + sharedSuffix
-	_, isRenamed := r.node.Status.Allocatable[shares]
-	return isRenamed || slices.Contains(r.mapped, shares)
+	_, isRenamed := node.Status.Allocatable[shares]
+	return isRenamed || slices.Contains(mapped, shares)
 }
 
 // labelledNumber is how many cards or shares the labels of a type say that a node has.
@@ -72,7 +72,7 @@ func (r *nodeRecognition) numberInLabels(resource corev1.ResourceName) (labelled
 		return labelledNumber{}, false
 	}
 	n := labelledNumber{base: base, count: Count(count), replicas: labelledReplicas(r.node.Labels, base)}
-	if base == string(resource) && r.hasSharesOf(resource) {
+	if base == string(resource) && hasSharesOf(r.node, resource, r.mapped) {
 		n.replicas = 1 // they are those of the shares
 	}
 	n.number = n.count * n.replicas
@@ -103,8 +103,7 @@ func LabelsSayForm(node *corev1.Node, resource corev1.ResourceName) bool {
 	}
 
 	whole := corev1.ResourceName(base)
-	_, offersShares := node.Status.Allocatable[whole+sharedSuffix]
-	isRenamed := replicas > 1 && offersShares && !hasSharedProduct(node.Labels, whole)
+	isRenamed := replicas > 1 && hasSharesOf(node, whole, nil) && !hasSharedProduct(node.Labels, whole)
 	return isShare == isRenamed
 }
 

@@ -34,8 +34,11 @@ func TestSharesOfSlicesAreACardOfTheirOwn(t *testing.T) {
 			[]NodeCard{{"NVIDIA-H800/mig-1g.10gb-mixed", slice, 0}, {"Q/mps-80g*1/4", slice + ".shared", 28}}},
 		"another profile is not shared": {h800 + shared + slice + ":28 nvidia.com/mig-3g.40gb:2", nil,
 			[]NodeCard{{"NVIDIA-H800/mig-1g.10gb-mixed-SHARED", slice, 28}, {"NVIDIA-H800/mig-3g.40gb-mixed", "nvidia.com/mig-3g.40gb", 2}}},
-		"mapped, exclusive": {h800 + whole + slice + ":7", byModel, []NodeCard{{"Lab/mig-1g.10gb-mixed", slice, 7}}},
-		"mapped, shared":    {h800 + shared + slice + ":28", byModel, []NodeCard{{"Lab/mig-1g.10gb-mixed-SHARED", slice, 28}}},
+		"mapped, exclusive":                {h800 + whole + slice + ":7", byModel, []NodeCard{{"Lab/mig-1g.10gb-mixed", slice, 7}}},
+		"mapped, shared":                   {h800 + shared + slice + ":28", byModel, []NodeCard{{"Lab/mig-1g.10gb-mixed-SHARED", slice, 28}}},
+		"mapped, only the replicas say so": {h800 + whole + slice + ".replicas=4 " + slice + ":28", byModel, []NodeCard{{"Lab/mig-1g.10gb-mixed-SHARED", slice, 28}}},
+		"mapped, and its shares are renamed": {h800 + whole + slice + ".replicas=4 " + slice + ":0 " + slice + ".shared:28", append(Mappings{{Resource: slice + ".shared", Model: "Q", MemoryLabel: "nvidia.com/gpu.memory"}}, byModel...),
+			[]NodeCard{{"Lab/mig-1g.10gb-mixed", slice, 0}, {"Q/mps-80g*1/4", slice + ".shared", 28}}},
 		"mapped by a label that says so itself": {h800 + shared + slice + ":28", Mappings{{Resource: slice, ModelLabel: slice + ".product"}},
 			[]NodeCard{{"NVIDIA-H800-MIG-1g.10gb-SHARED/mig-1g.10gb-mixed", slice, 28}}},
 	}) {

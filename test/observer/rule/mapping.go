@@ -57,7 +57,7 @@ func namesByMapping(node *corev1.Node, mappings []Mapping) map[corev1.ResourceNa
 		if named[mapping.Resource] == nil {
 			named[mapping.Resource] = map[string]bool{}
 		}
-		if name, told := mapping.cardOf(node.Labels); told {
+		if name, told := mapping.cardOf(node); told {
 			named[mapping.Resource][name] = true
 		}
 	}
@@ -91,10 +91,10 @@ func matchesSelector(selector, labels map[string]string) bool {
 	return true
 }
 
-// cardOf returns the card of an entry on a node with these labels, "" if it cannot be read. It is
-// false without the label that names the model: another entry may name it.
-func (m Mapping) cardOf(labels map[string]string) (string, bool) {
-	model := m.Model
+// cardOf returns the card of an entry on a node, "" if it cannot be read. It is false without the label
+// that names the model: another entry may name it.
+func (m Mapping) cardOf(node *corev1.Node) (string, bool) {
+	model, labels := m.Model, node.Labels
 	if m.ModelLabel != "" {
 		model = labels[m.ModelLabel]
 	}
@@ -104,7 +104,7 @@ func (m Mapping) cardOf(labels map[string]string) (string, bool) {
 	card := model
 	if profile, isSlice := strings.CutPrefix(string(m.Resource), migPrefix); isSlice {
 		card = model + "/mig-" + profile + "-mixed"
-		if strings.HasSuffix(labels[string(m.Resource)+".product"], "-SHARED") && !strings.HasSuffix(model, "-SHARED") {
+		if isSharedSlice(string(m.Resource), node) && !strings.HasSuffix(model, "-SHARED") {
 			card += "-SHARED"
 		}
 	}

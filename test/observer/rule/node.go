@@ -119,7 +119,7 @@ func nameOf(name string, types []string, model string, node *corev1.Node) string
 		return ""
 	case isSlice:
 		card = model + "/mig-" + profile + "-mixed"
-		if strings.HasSuffix(node.Labels[name+".product"], "-SHARED") || hasReplicas(name, node) {
+		if isSharedSlice(name, node) {
 			card += "-SHARED"
 		}
 	case name == types[0] && hasReplicas(name, node) && !strings.HasSuffix(model, "-SHARED"):
@@ -138,6 +138,11 @@ func nameOf(name string, types []string, model string, node *corev1.Node) string
 		return ""
 	}
 	return card
+}
+
+// isSharedSlice reports whether the labels of a MIG profile say that its resource has shares of slices.
+func isSharedSlice(resource string, node *corev1.Node) bool {
+	return strings.HasSuffix(node.Labels[resource+".product"], "-SHARED") || hasReplicas(resource, node)
 }
 
 // hasReplicas reports whether the labels of a resource say that each of its cards is offered several times, and
