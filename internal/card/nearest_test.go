@@ -17,7 +17,7 @@ func TestNearestIgnoresVendorsAndCase(t *testing.T) {
 	}
 	for wanted, want := range map[Name]Name{
 		"H200": "NVIDIA-H200", "h200": "NVIDIA-H200", "nvidia-h200": "NVIDIA-H200", "NVIDIA-H20O": "NVIDIA-H200", "NVIDA-H200": "NVIDIA-H200", "NvidiaH200": "NVIDIA-H200",
-		"GeForce-RTX-4090": "NVIDIA-GeForce-RTX-4090", "RTX-4090": "NVIDIA-GeForce-RTX-4090", "RTX4090": "NVIDIA-GeForce-RTX-4090", "rtx-4090-d": "NVIDIA-GeForce-RTX-4090-D",
+		"GeForce-RTX-4090": "NVIDIA-GeForce-RTX-4090", "RTX-4090": "NVIDIA-GeForce-RTX-4090", "RTX4090": "NVIDIA-GeForce-RTX-4090", "rtx-4090-d": "NVIDIA-GeForce-RTX-4090-D", "RTX4090D": "NVIDIA-GeForce-RTX-4090-D",
 		"A100": "NVIDIA-A100-SXM4-40GB", "A100-40GB": "NVIDIA-A100-SXM4-40GB", "A100-SXM4-80GB": "NVIDIA-A100-SXM4-40GB", "T4": "Tesla-T4", "NVIDIA-T4": "Tesla-T4",
 		"NVIDIA-H200-MIG-1g.18gb": "NVIDIA-H200/mig-1g.18gb-mixed", "NVIDIA-H200-141GB": "NVIDIA-H200", "910B": "Ascend-910B", "ascend_910b": "Ascend-910B",
 		"NVIDIA-B300": "", "B300": "", "NVIDIA": "", "GeForce": "", "Gaudi3": "", "mixed": "",
