@@ -45,7 +45,7 @@ var tables = []table{
 	{tests: "./internal/blocked", run: "^TestGroupRequest$", mutants: statedMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "^(TestEnqueueOfVCJob|TestRefusedRequestStaysRefused)$", mutants: voteMutants},
 	{tests: "./internal/scheduler/cardreclaim", run: "^(TestLabelsDecideWhichPodsConflict|TestQueuesOfOneType.*|TestActionRestsAfterLongSearch|TestPreemptRestsAfterLongSearch)$", mutants: searchMutants},
-	{tests: "./internal/cardquota", run: "^TestAPodWithoutItsPodGroupIsBlocked$", mutants: groupAnswerMutants},
+	{tests: "./internal/cardquota", run: "^(TestAPodWithoutItsPodGroupIsBlocked|TestAPodGroupMayCome.*)$", mutants: groupAnswerMutants},
 	{tests: "./internal/card", run: "^(TestNearest|TestMentionsCard)", mutants: nearestMutants},
 	{tests: "./internal/cli/explanation", run: "^(TestNoGate.*|TestAQuotaIsInUse.*|TestARollout.*|TestARightName.*|TestRequestWithoutCardName)$", mutants: explanationMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "(Metrics|Shows|Scrape)", mutants: sessionMetricsMutants},

@@ -3,6 +3,7 @@ package cardquota
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,12 +15,23 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
+// podGroupLag is how long the PodGroup of a new pod may be unknown: pods and PodGroups come by watches of
+// their own, and a list of one is older than that of the other.
+const podGroupLag = 30 * time.Second
+
+// MayAwaitPodGroup reports whether a pod is so new that its PodGroup may exist although it is not known yet.
+// A count without a time has read both at once.
+func MayAwaitPodGroup(pod *corev1.Pod, now time.Time) bool {
+	return !now.IsZero() && now.Sub(pod.CreationTimestamp.Time) < podGroupLag
+}
+
 // podPendingReason returns why a pod is pending: its PodGroup does not exist, the refusal of its request,
 // its own condition, or the condition of its PodGroup. It returns false for a pod that no scheduler has
 // tried yet.
 func (c *counter) podPendingReason(pod *corev1.Pod, facts *podFacts) (workload.Refusal, bool) {
 	group, refusal := facts.groupOrNil(), facts.request.Denied
-	if facts.group != nil && group == nil && !c.input.LacksPodGroups {
+	isMissing := facts.group != nil && group == nil && !c.input.LacksPodGroups
+	if isMissing && !MayAwaitPodGroup(pod, c.input.Now) {
 		return *blocked.RefusalForMissingPodGroup(pod.Namespace, workload.PodGroupName(pod)), true
 	}
 	if refusal != nil {

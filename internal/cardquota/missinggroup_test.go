@@ -2,6 +2,7 @@ package cardquota
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
@@ -45,5 +46,25 @@ func TestAPodWithoutItsPodGroupIsBlocked(t *testing.T) {
 		check.Equal(t, name+": reason", tc.want, usage.Blocked[0].Reason)
 		check.Contains(t, name+": message", usage.Blocked[0].Message, "PodGroup <lab/gone>", "does not exist", "delete the pod")
 		check.Must(t, usage.OldestWithinQuota.IsZero(), "%s: a tenant could raise an alert by a name", name)
+	}
+}
+
+// TestAPodGroupMayComeAfterItsPod: the watch of pods may be ahead of that of PodGroups.
+func TestAPodGroupMayComeAfterItsPod(t *testing.T) {
+	for name, tc := range map[string]struct {
+		age  time.Duration
+		want int
+	}{
+		"just created":     {0, 0},
+		"seconds ago":      {29 * time.Second, 0},
+		"half a minute":    {30 * time.Second, 1},
+		"by a fast server": {-time.Second, 0},
+	} {
+		pod := builder.Pod("lab", "orphan").Queue("q").PodGroup("gone").Card("NVIDIA-H200").GPUs(1).Created(noon.Add(-tc.age)).Obj()
+		usage := CountUsage(CountInput{
+			Pods: []*corev1.Pod{pod}, Now: noon, Inventory: fleet(), Nodes: fleetNodes(), Quotas: map[string]card.Quota{"q": {"NVIDIA-H200": 3}},
+		})["q"]
+		check.Equal(t, name+": blocked", tc.want, len(usage.Blocked))
+		check.Equal(t, name+": pending", map[card.Name]card.Count{"NVIDIA-H200": 1}, usage.Pending)
 	}
 }

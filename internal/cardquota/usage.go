@@ -55,7 +55,8 @@ type CountInput struct {
 	// QueuesBelow returns a queue and those below it in a tree, QueuesAbove those above it; nil while
 	// queues are flat.
 	QueuesBelow, QueuesAbove func(queue string) []string
-	// Now is the time of the count. It only decides for how long a terminating pod counts for bills.
+	// Now is the time of the count. It only decides for how long a terminating pod counts for bills, and
+	// from when on the PodGroup of a pod is missing.
 	Now time.Time
 	// ListsAllBlocked lists all that is blocked, not only the first MaxBlocked. A status has no room
 	// for it.

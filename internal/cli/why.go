@@ -37,11 +37,10 @@ func (p *program) newWhyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			input, err := readWhy(cmd.Context(), &reader{client: c}, target)
+			input, err := readWhy(cmd.Context(), &reader{client: c}, target, p.now())
 			if err != nil {
 				return err
 			}
-			input.Now = p.now()
 			document := explanation.Explain(input)
 			if err := p.print(document, document.Write); err != nil {
 				return err

@@ -307,7 +307,7 @@ func (w *whyReader) countBlocked() []v1alpha1.BlockedStatus {
 	}
 	usage := cardquota.CountUsage(cardquota.CountInput{
 		Pods: pods, PodGroups: groups, Inventory: w.resolver.Inventory, Nodes: w.tracker.Nodes(), Quotas: quotas, Schedulers: w.resolver.Schedulers, ServiceTypes: types,
-		QueuesBelow: tree.QueuesBelow, QueuesAbove: tree.QueuesAbove, LacksPodGroups: !w.found.knowsGroups,
+		QueuesBelow: tree.QueuesBelow, QueuesAbove: tree.QueuesAbove, LacksPodGroups: !w.found.knowsGroups, Now: w.input.Now,
 	})
 	return usage[w.input.Queue].Blocked
 }

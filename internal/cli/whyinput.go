@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,9 +35,9 @@ type whyReader struct {
 }
 
 // readWhy reads what is known about a workload. What the user may not read is left out.
-func readWhy(ctx context.Context, r *reader, t target) (explanation.Input, error) {
+func readWhy(ctx context.Context, r *reader, t target, now time.Time) (explanation.Input, error) {
 	w := &whyReader{reader: r}
-	w.input.WaitLonger = -1
+	w.input.Now, w.input.WaitLonger = now, -1
 	var err error
 	if w.found, err = findTarget(ctx, r, t); err != nil {
 		return w.input, err

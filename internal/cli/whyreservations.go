@@ -10,6 +10,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/blocked"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/cli/explanation"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -91,7 +92,8 @@ func (w *whyReader) setOrphans() {
 	}
 	for _, pod := range w.found.pods {
 		name := workload.PodGroupName(pod)
-		if isOrphan := workload.IsPending(pod) && name != "" && w.found.groups[name] == nil; isOrphan {
+		isOrphan := workload.IsPending(pod) && name != "" && w.found.groups[name] == nil
+		if isOrphan && !cardquota.MayAwaitPodGroup(pod, w.input.Now) {
 			w.input.Orphans = append(w.input.Orphans, pod.Name)
 			w.input.OrphanGroups = append(w.input.OrphanGroups, name)
 		}

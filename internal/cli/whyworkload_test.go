@@ -112,6 +112,14 @@ func TestWhyOfAPodWhosePodGroupIsGone(t *testing.T) {
 	check.That(t, !strings.Contains(r.out, "does not exist"), "who may not list PodGroups cannot know: %s", r.out)
 }
 
+// TestWhyOfANewPodWhosePodGroupIsNotKnownYet: PodGroups are listed before pods.
+func TestWhyOfANewPodWhosePodGroupIsNotKnownYet(t *testing.T) {
+	isNew := builder.Pod("lab", "orphan").Queue("roomy").Card("NVIDIA-H200").GPUs(1).PodGroup("gone").Created(at.Add(-time.Second)).Obj()
+	text := explainLab(t, append(busyCluster(), isNew), "orphan")
+	check.Contains(t, "why", text, "The scheduler has not said why yet.")
+	check.That(t, !strings.Contains(text, "does not exist") && !strings.Contains(text, "delete pod"), "it may exist: %s", text)
+}
+
 // TestAGateNamesThePodGroupThatIsGone: the other pod of the job has its PodGroup.
 func TestAGateNamesThePodGroupThatIsGone(t *testing.T) {
 	objects := append(busyCluster(),
