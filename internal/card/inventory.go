@@ -195,9 +195,6 @@ type trackedNode struct {
 	recognised      Node
 	sharing         map[corev1.ResourceName]string
 	ready, cordoned bool
-	// others are the extended resources that it offers and that recognised does not list, as if they were
-	// cards.
-	others []Anomaly
 }
 
 // NodeState is the cards of a node, and whether pods can use them.
@@ -226,13 +223,13 @@ func (t *Tracker) Update(node *corev1.Node) bool {
 func (t *Tracker) recognise(node *corev1.Node) bool {
 	before, known := t.nodes[node.Name]
 	recognised := Recognise(node, t.mappings)
-	after := trackedNode{node, recognised, sharingStrategies(node, recognised.Cards), IsNodeReady(node), node.Spec.Unschedulable, otherResources(node, recognised)}
+	after := trackedNode{node, recognised, sharingStrategies(node, recognised.Cards), IsNodeReady(node), node.Spec.Unschedulable}
 	if t.nodes == nil {
 		t.nodes = map[string]trackedNode{}
 	}
 	t.nodes[node.Name] = after
 	sameCards := known && reflect.DeepEqual(before.recognised, after.recognised)
-	sameOthers := known && slices.Equal(before.others, after.others)
+	sameOthers := known && slices.Equal(t.otherCards(before.object, before.recognised), t.otherCards(node, recognised))
 	grown := (!sameCards || len(t.mappings) > 0) && t.addResourcesOf(after)
 	sameState := before.ready == after.ready && before.cordoned == after.cordoned && maps.Equal(before.sharing, after.sharing)
 	if sameCards && sameOthers && sameState && !grown {
@@ -330,15 +327,13 @@ func (t *Tracker) Inventory() *Inventory {
 		nodes, others := make(map[string]Node, len(t.nodes)), map[string][]Anomaly{}
 		for name, node := range t.nodes {
 			nodes[name] = node.recognised
-			if len(node.others) > 0 {
-				others[name] = node.others
-			}
+			others[name] = t.otherCards(node.object, node.recognised)
 		}
 		t.inventory = NewInventory(nodes, slices.Concat(t.known, t.mappings.Resources())...)
 		t.inventory.mappings = t.mappings
 		t.inventory.lasting = withoutNetworkDevices(t.known)
 		slices.Sort(t.inventory.lasting)
-		t.inventory.unnamed = listUnnamedCards(nodes, t.inventory.keepCards(others))
+		t.inventory.unnamed = listUnnamedCards(nodes, others)
 	}
 	return t.inventory
 }

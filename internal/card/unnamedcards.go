@@ -48,17 +48,21 @@ func (i *Inventory) WithheldCards(name Name) []UnnamedCards {
 // MentionsCard reports whether a text about the labels of a node has a card name, as a whole word: these nodes
 // have the card, and something else is wrong.
 func MentionsCard(text string, name Name) bool {
-	isPartOfName := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_./*", r) }
+	isPartOfName := func(r rune) bool {
+		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_./*", r)
+	}
 	words := strings.FieldsFunc(text, func(r rune) bool { return !isPartOfName(r) })
 	return slices.Contains(words, string(name))
 }
 
-// otherResources returns the extended resources that a node offers and that are none of its cards, sorted.
-func otherResources(node *corev1.Node, recognised Node) []Anomaly {
+// otherCards returns the resources that a node offers, that are cards of other nodes, and that are none of its
+// own, sorted. Most nodes offer none, but other devices, of which nothing needs to be said.
+func (t *Tracker) otherCards(node *corev1.Node, recognised Node) []Anomaly {
 	var others []Anomaly
-	cards := recognised.resources()
+	own := recognised.resources()
 	for resource, quantity := range node.Status.Allocatable {
-		if strings.Contains(string(resource), "/") && quantity.Sign() > 0 && !slices.Contains(cards, resource) {
+		isOther := quantity.Sign() > 0 && t.isCard(resource) && !slices.Contains(own, resource)
+		if isOther {
 			others = append(others, unlabelled(node, resource))
 		}
 	}
@@ -66,17 +70,9 @@ func otherResources(node *corev1.Node, recognised Node) []Anomaly {
 	return others
 }
 
-// keepCards returns the resources of nodes that are cards of other nodes.
-func (i *Inventory) keepCards(others map[string][]Anomaly) map[string][]Anomaly {
-	kept := map[string][]Anomaly{}
-	for node, resources := range others {
-		for _, other := range resources {
-			if i.IsCard(other.Resource) {
-				kept[node] = append(kept[node], other)
-			}
-		}
-	}
-	return kept
+// isCard reports whether labels of a node made a resource a card, or a mapping does.
+func (t *Tracker) isCard(resource corev1.ResourceName) bool {
+	return slices.Contains(t.known, resource) || slices.ContainsFunc(t.mappings, func(m Mapping) bool { return m.Resource == resource })
 }
 
 // unnamedList groups nodes by resource and message.

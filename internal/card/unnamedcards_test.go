@@ -1,6 +1,7 @@
 package card
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,6 +38,31 @@ func TestUnnamedCards(t *testing.T) {
 
 	tracker.Update(node("npu-1", named, npu, "8"))
 	check.Equal(t, "once it is named", 0, len(tracker.Inventory().UnnamedCardsFor(npu)))
+}
+
+// TestOtherDevicesAreNoNews: what is no card comes and goes without a new Inventory, and what is one elsewhere
+// does not.
+func TestOtherDevicesAreNoNews(t *testing.T) {
+	const other, novel = "vendor.example/novel", "vendor.example/novel.product=X vendor.example/novel.memory=1 vendor.example/novel:1"
+	named := func(name, parts string) *corev1.Node {
+		n := node(strings.Fields(parts)...)
+		n.Name = name
+		return n
+	}
+	var tracker Tracker
+	tracker.Update(named("a", h200+"nvidia.com/gpu:8 rdma/hca:0"))
+	before := tracker.Inventory()
+	isNews := tracker.Update(named("a", h200+"nvidia.com/gpu:8 rdma/hca:8 "+other+":1"))
+	check.That(t, !isNews && tracker.Inventory() == before, "devices that are no cards changed the inventory")
+
+	tracker.Update(named("b", novel))
+	check.Equal(t, "nodes that do not name it", 1, len(tracker.Inventory().UnnamedCardsFor(other)))
+	tracker.Update(named("a", h200+"nvidia.com/gpu:8 vendor.example/novel.product=X "+other+":1"))
+	unnamed := tracker.Inventory().UnnamedCardsFor(other)
+	check.Must(t, len(unnamed) == 1, "unnamed are %+v", unnamed)
+	check.Contains(t, "message", unnamed[0].Message, "no label vendor.example/novel.memory")
+	check.That(t, tracker.Update(named("a", h200+"nvidia.com/gpu:8")), "a card that goes is no news")
+	check.Equal(t, "nodes that do not name it", 0, len(tracker.Inventory().UnnamedCardsFor(other)))
 }
 
 // TestWithheldCards: their name is right, and no new pod gets them.
