@@ -24,6 +24,8 @@ var tables = []table{
 	{tests: "./internal/webhook/validation", run: "^(TestWhichJobsGetAnEvictionRule|TestWhichChangesKeepTheEvictionRule)$", mutants: jobAdmissionMutants},
 	{tests: "./internal/cli/explanation", run: "^(TestADeletedCardQuota.*|TestServicesDo.*)$", mutants: answerEndMutants},
 	{tests: "./internal/cli", run: "^TestWhy(SaysThatPods|Forgets).*$", mutants: creationMutants},
+	{tests: "./internal/cli", run: "^TestWhyOfARollout.*$", mutants: rolloutMutants},
+	{tests: "./internal/cli/explanation", run: "^(TestAdviceOnAGang.*|TestARollout.*)$", mutants: gangMutants},
 	{tests: "./internal/scheduler/cardreclaim", run: "BackoffLimit", mutants: jobPriceMutants},
 	{tests: "./internal/scheduler/loss", mutants: lossMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "^(Test.*SparesAJobAtItsBackoffLimit|TestPreemptEvictsWhatCostsLeast)$", mutants: preemptPriceMutants},

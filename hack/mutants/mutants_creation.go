@@ -13,3 +13,17 @@ var answerEndMutants = []mutant{
 	{"internal/cli/explanation/reasons.go", `if quota.DeletionTimestamp != nil {`, `if false {`, "a deleted CardQuota gives nothing"},
 	{"internal/cli/explanation/advice.go", `deleted != nil && isQuotaReason(entry.Reason)`, `deleted != nil && entry.Reason == v1alpha1.BlockedNoQuota`, "an edit of a deleted CardQuota has no effect"},
 }
+
+// rolloutMutants break which old pods a rollout waits for.
+var rolloutMutants = []mutant{
+	{"internal/cli/whyrollout.go", `if charge.Queue != w.input.Queue {`, `if false {`, "old pods of another queue do not help"},
+	{"internal/cli/whyrollout.go", `if slices.Contains(w.input.Request.Names, amount.Name) {`, `if len(w.input.Request.Names) > 0 || slices.Contains(w.input.Request.Names, amount.Name) {`, "old pods with another card do not help"},
+	{"internal/cli/whyrollout.go", `return r.number < other.number`, `return r.created.Before(other.created)`, "a rollback is a later revision"},
+}
+
+// gangMutants break what helps a gang that lacks pods, and when the end of old pods does.
+var gangMutants = []mutant{
+	{"internal/cli/explanation/gang.go", `in.Scale != nil && in.Scale.Desired < in.Gang.Minimum`, `in.Scale != nil`, "a controller that wants enough pods needs no more replicas"},
+	{"internal/cli/explanation/gang.go", `r.MaxSurge+r.MaxUnavailable < minimum`, `r.MaxSurge < minimum`, "a rollout starts pods for those that it ends, too"},
+	{"internal/cli/explanation/rollout.go", `rollout.OldCards > 0 && !in.exceedsWholeQuota()`, `rollout.OldCards > 0`, "old pods do not help a pod that is larger than the quota"},
+}

@@ -8,7 +8,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
@@ -145,6 +144,18 @@ func vcJobPods(job *batchv1alpha1.Job) (count int) {
 	return count - int(job.Status.Succeeded)
 }
 
+// podsOfWorkload returns all pods of the workload, also if the user names one of them. Of the others it has
+// those that have not finished.
+func (w *whyReader) podsOfWorkload() []*corev1.Pod {
+	pods := slices.Clone(w.found.pods)
+	for _, pod := range w.found.namespacePods {
+		if workload.ReferenceFor(pod) == w.input.Workload && !slices.Contains(w.found.pods, pod) {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
+}
+
 // setCreation sets which pods the controller could not create. events are those of the namespace.
 func (w *whyReader) setCreation(controller client.Object, events workloadEvents) {
 	if controller == nil {
@@ -152,7 +163,7 @@ func (w *whyReader) setCreation(controller client.Object, events workloadEvents)
 	}
 	desired, isSuspended := desiredPods(controller)
 	existing := 0
-	for _, pod := range w.found.pods {
+	for _, pod := range w.podsOfWorkload() {
 		if pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
 			existing++
 		}
@@ -178,7 +189,7 @@ func (w *whyReader) setCreation(controller client.Object, events workloadEvents)
 // for an hour, also when the template is repaired, and some controllers have fewer pods than they want.
 func (w *whyReader) hasCreatedSince(controller client.Object, failureAt time.Time) bool {
 	isYounger := func(pod *corev1.Pod) bool { return pod.CreationTimestamp.After(failureAt) }
-	return controller.GetCreationTimestamp().After(failureAt) || slices.ContainsFunc(w.found.pods, isYounger)
+	return controller.GetCreationTimestamp().After(failureAt) || slices.ContainsFunc(w.podsOfWorkload(), isYounger)
 }
 
 // failureOf returns why a controller could not create pods by its own conditions, "" if they do not say so.
@@ -198,49 +209,4 @@ func failureOf(controller client.Object) string {
 		}
 	}
 	return ""
-}
-
-// setRollout sets how a Deployment exchanges its pods while new ones wait beside old ones.
-func (w *whyReader) setRollout(controller client.Object) {
-	if w.input.Workload.Kind != "Deployment" || w.input.Workload.APIGroup != appsv1.GroupName || w.requester == nil {
-		return
-	}
-	revision, rollout := w.requester.Labels[workload.PodTemplateHash], explanation.Rollout{}
-	for _, pod := range w.found.pods {
-		if !workload.IsAssigned(pod) || pod.Labels[workload.PodTemplateHash] == revision {
-			continue
-		}
-		rollout.OldPods++
-		rollout.OldCards += int64(w.resolver.Request(pod).Count)
-	}
-	if rollout.OldPods == 0 {
-		return
-	}
-
-	if deployment, ok := controller.(*appsv1.Deployment); ok {
-		if deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
-			return // its old pods end first
-		}
-		rollout.IsKnown = true
-		rollout.MaxSurge, rollout.MaxUnavailable = rolloutBounds(deployment)
-	}
-	w.input.Rollout = &rollout
-}
-
-// rolloutBounds returns maxSurge and maxUnavailable as numbers of pods, as the Deployment controller does.
-func rolloutBounds(deployment *appsv1.Deployment) (surge, unavailable int) {
-	quarter := intstr.FromString("25%")
-	replicas, update := int(ptr.Deref(deployment.Spec.Replicas, 1)), ptr.Deref(deployment.Spec.Strategy.RollingUpdate, appsv1.RollingUpdateDeployment{})
-	surge, err := intstr.GetScaledValueFromIntOrPercent(ptr.To(ptr.Deref(update.MaxSurge, quarter)), replicas, true)
-	if err != nil {
-		surge = 0
-	}
-	unavailable, err = intstr.GetScaledValueFromIntOrPercent(ptr.To(ptr.Deref(update.MaxUnavailable, quarter)), replicas, false)
-	if err != nil {
-		unavailable = 0
-	}
-	if surge == 0 && unavailable == 0 {
-		unavailable = 1
-	}
-	return surge, unavailable
 }

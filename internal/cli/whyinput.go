@@ -73,7 +73,7 @@ func (w *whyReader) readSurroundings(ctx context.Context) {
 	w.input.Scale = scaleOf(controller)
 	gangs := w.countGangPods()
 	w.setGang(gangs)
-	w.setRollout(controller)
+	w.setRollout(ctx, controller)
 	w.setReservations(gangs)
 }
 

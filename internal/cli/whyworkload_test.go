@@ -95,6 +95,7 @@ func TestWhyForgetsAFailureAfterWhichPodsCame(t *testing.T) {
 		"before a pod that waits":       {[]client.Object{database(), pod("apps/v1", "StatefulSet", "db", time.Minute).Obj()}, eventOf("StatefulSet", "db", "FailedCreate", refused, 9*time.Minute), "sts/db", false},
 		"after it":                      {[]client.Object{database(), pod("apps/v1", "StatefulSet", "db", 9*time.Minute).Obj()}, eventOf("StatefulSet", "db", "FailedCreate", refused, time.Minute), "sts/db", true},
 		"with all its pods":             {[]client.Object{inLab(&appsv1.StatefulSet{}, "db"), pod("apps/v1", "StatefulSet", "db", 9*time.Minute).Obj()}, eventOf("StatefulSet", "db", "FailedCreate", refused, time.Minute), "sts/db", false},
+		"one pod of two":                {[]client.Object{database(), pod("apps/v1", "StatefulSet", "db", 9*time.Minute).Obj(), builder.Pod("lab", "db-1").Queue("roomy").GPUs(1).Owner("apps/v1", "StatefulSet", "db").Created(at.Add(-9 * time.Minute)).Obj()}, eventOf("StatefulSet", "db", "FailedCreate", refused, time.Minute), "db-0", false},
 		"before a failed attempt":       {[]client.Object{inLab(&batchv1.Job{}, "a6"), failed}, eventOf("Job", "a6", "FailedCreate", refused, 9*time.Minute), "job.batch/a6", false},
 		"before a job of the same name": {[]client.Object{inLab(again, "v")}, eventOf("Job", "v", "FailedCreate", refused, 9*time.Minute), "vcjob/v", false},
 	} {
@@ -162,6 +163,45 @@ func TestWhyOfARolloutThatAwaitsItsOldPods(t *testing.T) {
 		for _, words := range []string{"Its rollout waits for its own old pods.", "Deployment web has 2 pods with 4 cards of its earlier revision.", `"maxSurge":0,"maxUnavailable":1`} {
 			check.Equal(t, name+": "+words, tc.want, strings.Contains(text, words))
 		}
+	}
+}
+
+// TestWhyOfARolloutCountsOnlyOldPodsThatHelp: an old pod helps by the same cards of the same queue, and
+// pods of a later revision are no old ones.
+func TestWhyOfARolloutCountsOnlyOldPodsThatHelp(t *testing.T) {
+	replicaSet := func(hash, revision string, ago time.Duration) client.Object {
+		set := inLab(&appsv1.ReplicaSet{}, "web-"+hash)
+		set.SetCreationTimestamp(metav1.NewTime(at.Add(-ago)))
+		set.SetAnnotations(map[string]string{"deployment.kubernetes.io/revision": revision})
+		return set
+	}
+	first, second := replicaSet("a", "1", time.Hour), replicaSet("b", "2", time.Minute)
+	for name, tc := range map[string]struct {
+		sets   []client.Object
+		change func(*builder.PodBuilder) *builder.PodBuilder
+		want   bool
+	}{
+		"the same":      {[]client.Object{first, second}, func(old *builder.PodBuilder) *builder.PodBuilder { return old }, true},
+		"by their age":  {[]client.Object{replicaSet("a", "", time.Hour), replicaSet("b", "", time.Minute)}, func(old *builder.PodBuilder) *builder.PodBuilder { return old }, true},
+		"another card":  {[]client.Object{first, second}, func(old *builder.PodBuilder) *builder.PodBuilder { return old.Card("NVIDIA-H800").Running("h800-0") }, false},
+		"another queue": {[]client.Object{first, second}, func(old *builder.PodBuilder) *builder.PodBuilder { return old.Queue("roomy") }, false},
+		"pods that end": {[]client.Object{first, second}, func(old *builder.PodBuilder) *builder.PodBuilder {
+			return old.Deleted(at).With(func(pod *corev1.Pod) { pod.Finalizers = []string{"example.com/keep"} })
+		}, false},
+		"a later revision":         {[]client.Object{replicaSet("a", "2", time.Minute), replicaSet("b", "1", time.Hour)}, func(old *builder.PodBuilder) *builder.PodBuilder { return old }, false},
+		"a later one by its age":   {[]client.Object{replicaSet("a", "", time.Minute), replicaSet("b", "", time.Hour)}, func(old *builder.PodBuilder) *builder.PodBuilder { return old }, false},
+		"a rollback to an old one": {[]client.Object{replicaSet("a", "2", time.Minute), replicaSet("b", "3", time.Hour)}, func(old *builder.PodBuilder) *builder.PodBuilder { return old }, true},
+		"ReplicaSets not readable": {nil, func(old *builder.PodBuilder) *builder.PodBuilder { return old }, true},
+	} {
+		pod := func(name, hash string) *builder.PodBuilder {
+			return builder.Pod("lab", name).Queue("llm").Card("NVIDIA-H200").GPUs(2).Owner("apps/v1", "ReplicaSet", "web-"+hash).Label("pod-template-hash", hash)
+		}
+		objects := append(busyCluster(), builder.Node("h800-0").GPUs("NVIDIA-H800", 8).Obj(), inLab(&appsv1.Deployment{}, "web"),
+			tc.change(pod("web-a-0", "a").Running("h200-0")).Obj(), pod("web-b-0", "b").Unschedulable(saysQuota).Obj())
+		text := explainLab(t, append(objects, tc.sets...), "web-b-0")
+		check.Contains(t, name, text, "(QuotaExhausted)")
+		check.Equal(t, name+": "+text, tc.want, strings.Contains(text, "Its rollout waits for its own old pods."))
+		check.Equal(t, name+": "+text, tc.want, strings.Contains(text, "earlier revision"))
 	}
 }
 

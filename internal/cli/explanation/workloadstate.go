@@ -12,50 +12,6 @@ import (
 	"cardquota.dev/operator/internal/conditions"
 )
 
-// Rollout is a Deployment whose new pods wait while old ones run.
-type Rollout struct {
-	// OldPods are the pods of earlier revisions that have a node, OldCards their cards.
-	OldPods  int
-	OldCards int64
-	// MaxSurge and MaxUnavailable are those of its strategy, as numbers of pods. IsKnown reports whether
-	// the Deployment could be read.
-	MaxSurge, MaxUnavailable int
-	IsKnown                  bool
-}
-
-// awaitsOldPods reports whether the rollout waits for what its own old pods hold, and ends none of them
-// first, as far as that is known.
-func (in *Input) awaitsOldPods(reason v1alpha1.BlockedReason) bool {
-	rollout := in.Rollout
-	if rollout == nil || rollout.OldPods == 0 || (rollout.IsKnown && rollout.MaxUnavailable > 0) {
-		return false
-	}
-	switch reason {
-	case v1alpha1.BlockedQuotaExhausted, v1alpha1.BlockedAncestorQuotaExhausted, v1alpha1.BlockedNoFreeCard, v1alpha1.BlockedFragmented:
-		return rollout.OldCards > 0
-	case v1alpha1.BlockedCPUQuotaExhausted, v1alpha1.BlockedMemoryQuotaExhausted:
-		return true
-	}
-	return false
-}
-
-// adviseRollout says how a rollout ends that waits for its own old pods.
-func (in *Input) adviseRollout(reason v1alpha1.BlockedReason) []string {
-	if !in.awaitsOldPods(reason) {
-		return nil
-	}
-	held := countPods(in.Rollout.OldPods)
-	if in.Rollout.OldCards > 0 {
-		held += fmt.Sprintf(" with %d cards", in.Rollout.OldCards)
-	}
-	condition := "It ends no old pod before a new one runs"
-	if !in.Rollout.IsKnown {
-		condition = "If its maxUnavailable is 0, it ends no old pod before a new one runs"
-	}
-	return []string{fmt.Sprintf("Deployment %s has %s of its earlier revision. %s: let it end one first. kubectl -n %s patch deployment %s -p '%s'",
-		in.Workload.Name, held, condition, in.Workload.Namespace, in.Workload.Name, `{"spec":{"strategy":{"rollingUpdate":{"maxSurge":0,"maxUnavailable":1}}}}`)}
-}
-
 // orphanGates returns an answer for each PodGroup that does not exist.
 func (in *Input) orphanGates() []Gate {
 	const maxGroups = 3

@@ -130,13 +130,15 @@ func TestARolloutAwaitsItsOldPods(t *testing.T) {
 		reason  v1alpha1.BlockedReason
 		want    bool
 	}{
-		"default of two replicas": {Rollout{OldPods: 2, OldCards: 2, MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedQuotaExhausted, true},
-		"the cards of the nodes":  {Rollout{OldPods: 2, OldCards: 2, MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedNoFreeCard, true},
+		"default of two replicas": {Rollout{OldPods: 2, CardPods: 2, OldCards: 2, MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedQuotaExhausted, true},
+		"the cards of the nodes":  {Rollout{OldPods: 2, CardPods: 2, OldCards: 2, MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedNoFreeCard, true},
 		"CPU":                     {Rollout{OldPods: 2, MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedCPUQuotaExhausted, true},
-		"not readable":            {Rollout{OldPods: 2, OldCards: 2}, v1alpha1.BlockedQuotaExhausted, true},
-		"it ends old pods first":  {Rollout{OldPods: 2, OldCards: 2, MaxUnavailable: 1, IsKnown: true}, v1alpha1.BlockedQuotaExhausted, false},
+		"not readable":            {Rollout{OldPods: 2, CardPods: 2, OldCards: 2}, v1alpha1.BlockedQuotaExhausted, true},
+		"it ends old pods first":  {Rollout{OldPods: 2, CardPods: 2, OldCards: 2, MaxUnavailable: 1, IsKnown: true}, v1alpha1.BlockedQuotaExhausted, false},
 		"without old pods":        {Rollout{MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedQuotaExhausted, false},
-		"another reason":          {Rollout{OldPods: 2, OldCards: 2, MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedQueueStopped, false},
+		"old pods of other cards": {Rollout{OldPods: 2, MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedQuotaExhausted, false},
+		"other cards of nodes":    {Rollout{OldPods: 2, MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedNoFreeCard, false},
+		"another reason":          {Rollout{OldPods: 2, CardPods: 2, OldCards: 2, MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedQueueStopped, false},
 	} {
 		in := waiting(tc.reason, "")
 		in.Workload, in.Rollout = v1alpha1.WorkloadReference{APIGroup: "apps", Kind: "Deployment", Namespace: "lab", Name: "web"}, &tc.rollout
@@ -144,6 +146,16 @@ func TestARolloutAwaitsItsOldPods(t *testing.T) {
 		for _, words := range []string{"Its rollout waits for its own old pods.", `kubectl -n lab patch deployment web -p '{"spec":{"strategy":{"rollingUpdate":{"maxSurge":0,"maxUnavailable":1}}}}'`} {
 			check.Equal(t, name+": "+words, tc.want, strings.Contains(text, words))
 		}
+	}
+}
+
+// TestARolloutWithTooLargePodsAwaitsNoOldOnes: their end would not be enough.
+func TestARolloutWithTooLargePodsAwaitsNoOldOnes(t *testing.T) {
+	for requested, want := range map[int64]bool{8: true, 9: false} {
+		in := waiting(v1alpha1.BlockedQuotaExhausted, "")
+		in.Workload, in.Request.Count = v1alpha1.WorkloadReference{APIGroup: "apps", Kind: "Deployment", Namespace: "lab", Name: "web"}, card.Count(requested)
+		in.Rollout = &Rollout{OldPods: 2, CardPods: 2, OldCards: 2, MaxSurge: 1, IsKnown: true}
+		check.Equal(t, fmt.Sprint(requested, " of 8"), want, strings.Contains(textOf(in), "old pod"))
 	}
 }
 
