@@ -298,7 +298,7 @@ func TestWhyOfACardWithoutLabels(t *testing.T) {
 	text := explainLab(t, objects, "b300")
 	check.Contains(t, "why", text, "(UnknownCard): no node has this card, or it is not named yet.", "The card may not be named yet: node new: offers nvidia.com/gpu")
 	check.That(t, !strings.Contains(text, "Correct the name"), "the name is right: %s", text)
-	check.Contains(t, "without the vendor", explainLab(t, objects, "bare"), "Did you mean NVIDIA-H200?")
+	check.Contains(t, "without the vendor", explainLab(t, objects, "bare"), "Or did you mean NVIDIA-H200?")
 }
 
 func TestWhyOfADeletedCardQuota(t *testing.T) {
