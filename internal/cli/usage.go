@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,22 +12,37 @@ import (
 	"cardquota.dev/operator/internal/cli/output"
 )
 
-// maxMistakes is how many letters of a word may be wrong for another one to be suggested.
+// maxMistakes is how many letters of a long word may be wrong for another one to be suggested.
 const maxMistakes = 2
 
-// suggestWord returns ": did you mean X?" for the words that are most like one that does not exist, "" for
-// none.
-func suggestWord(typed string, words []string) string {
+// nearWords returns the words that are most like one that does not exist, in alphabetical order. Of a short
+// word fewer letters may be wrong, else any other short one would be like it.
+func nearWords(typed string, words []string) []string {
 	// cobra suggests commands, and any word can be the name of one.
-	known := &cobra.Command{SuggestionsMinimumDistance: maxMistakes}
+	known := &cobra.Command{SuggestionsMinimumDistance: min((len(typed)-1)/2, maxMistakes)}
+	var near []string
 	for _, word := range words {
 		known.AddCommand(&cobra.Command{Use: word, Run: func(*cobra.Command, []string) {}})
+		if hasSameLetters(typed, word) {
+			near = append(near, word)
+		}
 	}
-	found := known.SuggestionsFor(typed)
-	if len(found) == 0 {
+	near = append(near, known.SuggestionsFor(typed)...)
+	slices.Sort(near)
+	return slices.Compact(near)
+}
+
+// hasSameLetters reports whether two words differ only in the order of their letters.
+func hasSameLetters(a, b string) bool {
+	return slices.Equal(slices.Sorted(slices.Values([]byte(a))), slices.Sorted(slices.Values([]byte(b))))
+}
+
+// suggestWords returns ": did you mean X?", "" for no words.
+func suggestWords(near []string) string {
+	if len(near) == 0 {
 		return ""
 	}
-	return ": did you mean " + output.JoinWords(found, "or") + "?"
+	return ": did you mean " + output.JoinWords(near, "or") + "?"
 }
 
 // refuseArguments is the check of a command that takes no arguments.
@@ -51,7 +67,7 @@ func refuseUnknownCommand(cmd *cobra.Command, args []string) error {
 	}
 
 	text := fmt.Sprintf("%q is no command of kubectl cardquota", args[0])
-	if suggestion := suggestWord(args[0], names); suggestion != "" {
+	if suggestion := suggestWords(nearWords(args[0], names)); suggestion != "" {
 		return fmt.Errorf("%s%s", text, suggestion)
 	}
 	return fmt.Errorf("%s: it has %s", text, output.JoinWords(names, "and"))
@@ -81,11 +97,11 @@ func explainFlagError(cmd *cobra.Command, err error) error {
 
 	var names []string
 	cmd.Flags().VisitAll(func(flag *pflag.Flag) { names = append(names, flag.Name) })
-	suggestion := suggestWord(found[1], names)
-	if suggestion == "" {
-		return fmt.Errorf("%s has no flag --%s", cmd.Name(), found[1])
+	near := nearWords(found[1], names)
+	for i, name := range near {
+		near[i] = "--" + name
 	}
-	return fmt.Errorf("%s has no flag --%s%s", cmd.Name(), found[1], strings.ReplaceAll(strings.Replace(suggestion, "mean ", "mean --", 1), ", ", ", --"))
+	return fmt.Errorf("%s has no flag --%s%s", cmd.Name(), found[1], suggestWords(near))
 }
 
 // noWorkloads are kinds that people ask about and that do not wait, with the command that shows them.
@@ -123,5 +139,5 @@ func suggestKind(kind string) string {
 			kinds = append(kinds, known)
 		}
 	}
-	return suggestWord(strings.ToLower(kind), kinds)
+	return suggestWords(nearWords(strings.ToLower(kind), kinds))
 }
