@@ -178,12 +178,15 @@ func (w *whyReader) reservationOf(group *v1beta1.PodGroup, gang *gangPods) (expl
 	return found, found.Count > 0
 }
 
-// addReserved adds cards that the request may use, too.
+// addReserved adds cards that the request may use, too. It names those only: a job that names no card may have
+// any.
 func (w *whyReader) addReserved(found *explanation.Reservation, names []card.Name, count card.Count) {
-	isShared := slices.ContainsFunc(names, func(name card.Name) bool { return slices.Contains(w.input.Request.Names, name) })
-	if !isShared {
+	isOther := func(name card.Name) bool { return !slices.Contains(w.input.Request.Names, name) }
+	shared := slices.DeleteFunc(slices.Clone(names), isOther)
+	if len(shared) == 0 {
 		return
 	}
+
 	found.Count += int64(count)
-	found.Card = cmp.Or(found.Card, card.NewRequest(names...).String())
+	found.Card = cmp.Or(found.Card, card.NewRequest(shared...).String())
 }

@@ -221,6 +221,15 @@ func TestWhyNamesWhoReservesTheCards(t *testing.T) {
 	}
 }
 
+// TestAReservationNamesTheCardsOfTheRequest: a job that names no card may have any of the fleet.
+func TestAReservationNamesTheCardsOfTheRequest(t *testing.T) {
+	const saysReserved = "Queue <roomy> has insufficient <NVIDIA-H200> quota: requested <4>, total would be <12>, but capability is <8>"
+	objects := append(busyCluster(),
+		builder.PodGroup("lab", "any").Queue("roomy").MinResource(builder.GPU, "8").Phase(v1beta1.PodGroupInqueue).Obj(),
+		builder.Pod("lab", "next-0").Queue("roomy").Card("NVIDIA-H200").GPUs(4).Unschedulable(saysReserved).Obj())
+	check.Contains(t, "why", explainLab(t, objects, "next-0"), "PodGroup lab/any waits for 8 NVIDIA-H200 and has no pods.")
+}
+
 func TestWhyTellsOfEvictions(t *testing.T) {
 	waits := builder.Pod("lab", "train-worker-0").Queue("roomy").Card("NVIDIA-H200").GPUs(2).Owner("batch.volcano.sh/v1alpha1", "Job", "train").Unschedulable("0/1 nodes are unavailable: 1 Insufficient nvidia.com/gpu.").Obj()
 	reclaimed := eventOf("Job", "train", "CardsReclaimed", "4 card(s) are reclaimed for 1 job of service type inference: the whole job is evicted; 52 card-seconds of work are lost", 12*time.Minute)
