@@ -18,13 +18,8 @@ var inventoryMutants = []mutant{
 	{"internal/card/sharing.go", `if err != nil || replicas == 0 {
 		return 1`, `if err != nil {
 		return 1`, "no replicas are one"},
-	{"internal/card/missinglabels.go", `labels[base+productSuffix] != "" && !hasMemory`, `labels[base+productSuffix] != "" && hasMemory`, "a model without memory is one"},
-	{"internal/card/vendorresources.go", `(resource == neuronCore || !coreAmounts.MatchString(name))`, `!coreAmounts.MatchString(name)`, "cores that pods request by themselves are a card"},
 	{"internal/workload/resolver.go", `inv.CardHeldOnNode(node, held.Resource)`, `inv.CardOnNode(node, held.Resource)`, "cards that are withheld stay charged"},
-	{"internal/cardinventory/anomalies.go", `case card.LooksLikeCores(resource) && !l.offersCardBeside(node, resource):`, `case card.LooksLikeCores(resource):`, "cores beside their card are an amount"},
 	{"internal/cardinventory/anomalies.go", `if held.Count == 0 && l.offersAnotherForm(node, held) {`, `if held.Count < 0 {`, "a card in another form is not broken"},
-	{"internal/cardinventory/modelchanges.go", `held.now, held.isChanged = charge.Cards[0].Name, true`, `held.now, held.isChanged = charge.Cards[0].Name, charge.Cards[0].Name != held.first`, "a change back is a change"},
-	{"internal/cardinventory/modelchanges.go", `case held == nil || isRemapped && !held.isChanged:`, `case held == nil:`, "an entry of spec.cards changes no label"},
 	{"internal/card/noderecognition.go", `		for _, resource := range out.Unnamed {`, `		for _, resource := range out.Unnamed[:min(1, len(out.Unnamed))] {`, "each resource without a label is an anomaly"},
 	{"internal/card/noderecognition.go", `			r.addAnomaly(NoModelLabel, resource, "offers`, `			r.addAnomaly(InvalidLabel, resource, "offers`, "a slice beside another vendor's label has no model"},
 	{"internal/card/noderecognition.go", `			r.addAnomaly(InvalidLabel, resource, "offers %s, which makes`, `			r.addAnomaly(NoModelLabel, resource, "offers %s, which makes`, "a profile that makes no card name has an invalid label"},
