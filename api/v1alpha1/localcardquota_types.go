@@ -47,6 +47,9 @@ type LocalCardQuotaList struct {
 // QueueHeld is the state of a queue in which nothing new starts, although Volcano has it open.
 const QueueHeld = "Held"
 
+// QueueDraining is the state of a queue without quota, whose CardQuota is being deleted.
+const QueueDraining = "Draining"
+
 // LocalCardQuotaStatus is what the operator observed last. An operator writes it at most once in 10
 // seconds. Creating the view is a write of its own, and a new leader does not wait for the last one's.
 type LocalCardQuotaStatus struct {
@@ -55,8 +58,9 @@ type LocalCardQuotaStatus struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Queue string `json:"queue,omitempty"`
-	// state is the state of the queue: Open, Held, Closed, Closing or Unknown. Only an Open queue takes
-	// workloads. An administrator or the operator holds a Held one. Unset until Volcano has opened it.
+	// state is the state of the queue: Open, Held, Draining, Closed, Closing or Unknown. Only an Open queue takes
+	// workloads. An administrator or the operator holds a Held one. The CardQuota of a Draining one is being
+	// deleted. Unset until Volcano has opened it.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63

@@ -48,6 +48,7 @@ var tables = []table{
 	{tests: "./internal/cli", run: "^(TestAJobWithPods.*|TestAGangIsCounted.*|TestOnlyTheMinimum.*|TestAGateNames.*)$", mutants: reservationMutants},
 	{tests: "./internal/cli", run: "^(TestTheOperatorIsFound.*|TestAHiddenLease.*)$", mutants: leaseMutants},
 	{tests: "./internal/cli", run: "^(TestEventsOfAnother.*|TestWhyTellsOfEvictions)$", mutants: eventMutants},
+	{tests: "./internal/cli", run: "^(TestWhySaysToATenant.*|TestWhyOfADeleted.*)$", mutants: deletedQuotaMutants},
 	{tests: "./internal/quota", run: "^TestReplacedElasticUsageIsExact$", mutants: replacedElasticMutants},
 	{tests: "./internal/workload", run: "^TestVCJob.*$", mutants: announcedMutants},
 	{tests: "./internal/blocked", run: "^TestGroupRequest$", mutants: statedMutants},

@@ -19,3 +19,9 @@ var eventMutants = []mutant{
 	{"internal/cli/whyevents.go", `object.Name == n.reference.Name && n.isOwnGroup(object.APIVersion)`, `object.Name == n.reference.Name`, "two kinds of jobs may have one name"},
 	{"internal/cli/whyevents.go", `n.pods[object.Name] && !n.uids[object.UID]`, `n.pods[object.Name] && n.uids[object.UID]`, "a pod that was evicted is another one"},
 }
+
+// deletedQuotaMutants break what is said about a CardQuota that is being deleted.
+var deletedQuotaMutants = []mutant{
+	{"internal/cli/quotasource.go", `object.Status.State == v1alpha1.QueueDraining`, `object.Status.State == "deleted"`, "a tenant sees that a CardQuota is being deleted"},
+	{"internal/cli/explanation/reasons.go", `if quota.DeletionTimestamp != nil {`, `if quota.DeletionTimestamp == nil {`, "only a CardQuota that is being deleted gives nothing"},
+}

@@ -101,6 +101,9 @@ func asCardQuota(object any) *v1alpha1.CardQuota {
 				Blocked: object.Status.Blocked, BlockedTotal: object.Status.BlockedTotal + object.Status.BlockedElsewhere,
 			},
 		}
+		if object.Status.State == v1alpha1.QueueDraining {
+			quota.DeletionTimestamp = &metav1.Time{} // when, it does not say
+		}
 		if object.Status.Queue != "" {
 			quota.Status.Queue = &v1alpha1.QueueStatus{Name: object.Status.Queue, State: object.Status.State}
 		}

@@ -322,3 +322,13 @@ func TestWhyOfADeletedCardQuota(t *testing.T) {
 	check.Contains(t, "why", text, "CardQuota llm is being deleted, and its queue gives no more cards.", "quota of llm No it is being deleted and gives no more cards")
 	check.That(t, !strings.Contains(text, "kubectl edit"), "an edit has no effect: %s", text)
 }
+
+// TestWhySaysToATenantThatTheQuotaIsDeleted: a LocalCardQuota is not deleted before its CardQuota is gone.
+func TestWhySaysToATenantThatTheQuotaIsDeleted(t *testing.T) {
+	local := localQuota()
+	local.Status.State = v1alpha1.QueueDraining
+	r := execute(t, append(busyCluster(), local), forbidCluster("lab"), "why", "quota-0", "-n", "lab")
+	text := strings.Join(strings.Fields(r.out), " ")
+	check.Contains(t, "why", text, "CardQuota llm is being deleted, and its queue gives no more cards.", "queue llm No it is Draining", "name another queue, or ask the administrator whether there will be a new one.")
+	check.That(t, !strings.Contains(text, "lacks"), "more quota is no way out: %s", text)
+}

@@ -87,10 +87,13 @@ func NewStatus(q *v1alpha1.CardQuota, namespace string, waiting Waiting, total i
 }
 
 // queueState returns the state of the queue, Held if a stop policy or a broken path to the top
-// level of the tree holds it. Volcano keeps a held queue Open.
+// level of the tree holds it, and Draining if it has lost its quota for good. Volcano keeps such a queue Open.
 func queueState(q *v1alpha1.CardQuota) string {
 	if q.Status.Queue == nil || q.Status.Queue.State != string(v1beta1.QueueStateOpen) {
 		return ptr.Deref(q.Status.Queue, v1alpha1.QueueStatus{}).State
+	}
+	if conditions.Get(q.Status.Conditions, v1alpha1.ConditionQueueSynced).Reason == v1alpha1.ReasonDraining {
+		return v1alpha1.QueueDraining
 	}
 	// Another reason may hide Held in condition Ready, so the spec counts as well.
 	isStopped := q.Spec.StopPolicy == v1alpha1.StopPolicyHold || q.Spec.StopPolicy == v1alpha1.StopPolicyHoldAndDrain

@@ -95,6 +95,7 @@ func TestAViewShowsTheStateOfTheQueue(t *testing.T) {
 		"no parent":                {"Open", hierarchy, v1alpha1.ReasonParentNotFound, "Held"},
 		"a cycle of parents":       {"Open", hierarchy, v1alpha1.ReasonParentCycle, "Held"},
 		"too deep":                 {"Open", hierarchy, v1alpha1.ReasonTooDeep, "Held"},
+		"its end":                  {"Open", v1alpha1.ConditionQueueSynced, v1alpha1.ReasonDraining, "Draining"},
 		"closed":                   {"Closed", ready, v1alpha1.ReasonQueueNotOpen, "Closed"},
 		"closing without a parent": {"Closing", hierarchy, v1alpha1.ReasonParentNotFound, "Closing"},
 		"not opened yet":           {"", hierarchy, v1alpha1.ReasonParentNotFound, ""},

@@ -146,6 +146,9 @@ func (in *Input) deletedQuota() *v1alpha1.CardQuota {
 
 // adviseDeletedQuota says what helps in a queue whose CardQuota is being deleted.
 func (in *Input) adviseDeletedQuota(quota *v1alpha1.CardQuota) []string {
+	if quota.Namespace != "" { // a tenant cannot apply it again
+		return []string{fmt.Sprintf("CardQuota %s gets no more cards: name another queue, or ask the administrator whether there will be a new one.", quota.Name)}
+	}
 	return []string{
 		fmt.Sprintf("A change of CardQuota %s has no effect any more. It is gone when all pods and PodGroups of queue %s have ended, this workload included.", quota.Name, quota.QueueName()),
 		"End or delete them, scale Deployments to 0, then apply the CardQuota and the workloads again. Or name another queue.",
