@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,33 +15,71 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
+// idleListInterval is the least time between two lists of all nodes and pods by --watch.
+const idleListInterval = 10 * time.Second
+
+// idleReader reads idle cards again and again. It does not list all nodes and pods each time.
+type idleReader struct {
+	client client.Client
+	// last are the idle cards that it has read last.
+	last map[string]int64
+	// listed is when it listed nodes and pods last, zero for never.
+	listed time.Time
+	// due gets a value when it has to read again because last is older than what changed, nil otherwise.
+	due <-chan time.Time
+}
+
 // readIdleCards returns by name how many cards no pod holds on nodes that take pods. It is nil where the
 // user may not read that, or the operator has not counted yet.
 func readIdleCards(ctx context.Context, c client.Client) (map[string]int64, error) {
+	return (&idleReader{client: c}).read(ctx)
+}
+
+// read returns what readIdleCards does. An error leaves last as it is.
+func (r *idleReader) read(ctx context.Context) (map[string]int64, error) {
+	r.due = nil
 	inventory := &v1alpha1.CardInventory{}
-	err := c.Get(ctx, client.ObjectKey{Name: v1alpha1.InventoryName}, inventory)
+	err := r.client.Get(ctx, client.ObjectKey{Name: v1alpha1.InventoryName}, inventory)
 	switch {
 	case isForbidden(err), isNotInstalled(err), apierrors.IsNotFound(err):
+		r.last = nil
 		return nil, nil
 	case err != nil:
 		return nil, err
 	case inventory.Status.Summary == "":
+		r.last = nil
 		return nil, nil
 	}
 
 	// The inventory does not say which allocated cards are on nodes that take no pods.
 	takesNone := func(card v1alpha1.InventoryCard) bool { return card.Cordoned > 0 || card.Healthy < card.Total }
 	if slices.ContainsFunc(inventory.Status.Cards, takesNone) {
-		idle, mayRead, err := sumIdleCards(ctx, &reader{client: c})
-		if mayRead || err != nil {
-			return idle, err
+		if isDone, err := r.readNodes(ctx); isDone || err != nil {
+			return r.last, err
 		}
 	}
-	idle := map[string]int64{}
+	r.last = map[string]int64{}
 	for _, card := range inventory.Status.Cards {
-		idle[card.Name] = max(0, card.Healthy-card.Cordoned-card.Allocated)
+		r.last[card.Name] = max(0, card.Healthy-card.Cordoned-card.Allocated)
 	}
-	return idle, nil
+	return r.last, nil
+}
+
+// readNodes sets last from all nodes and pods, unless it has done so a moment ago. It reports whether the
+// user may read them.
+func (r *idleReader) readNodes(ctx context.Context) (bool, error) {
+	if wait := idleListInterval - time.Since(r.listed); !r.listed.IsZero() && wait > 0 {
+		r.due = time.After(wait)
+		return true, nil
+	}
+	idle, mayRead, err := sumIdleCards(ctx, &reader{client: r.client})
+	if err != nil {
+		return false, err
+	}
+	if mayRead {
+		r.last, r.listed = idle, time.Now()
+	}
+	return mayRead, nil
 }
 
 // sumIdleCards sums the free cards of all nodes that take pods, and reports whether the user may read

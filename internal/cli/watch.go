@@ -43,7 +43,7 @@ func (p *program) watchTop(ctx context.Context, c client.WithWatch, source quota
 	}()
 	var updates <-chan struct{} // nil until all CardQuotas are listed
 	last := ""
-	var idle map[string]int64
+	idle := &idleReader{client: c}
 	for {
 		select {
 		case <-ctx.Done():
@@ -57,13 +57,10 @@ func (p *program) watchTop(ctx context.Context, c client.WithWatch, source quota
 		case <-listed:
 			listed, updates = nil, changed
 		case <-updates:
+		case <-idle.due:
 		}
-		if found, err := readIdleCards(ctx, c); err != nil { // the last numbers stay
-			_, _ = fmt.Fprint(p.streams.ErrOut, output.Indent("idle cards could not be read: "+explainError(err), "", ""))
-		} else {
-			idle = found
-		}
-		text, err := p.renderTop(quotas.GetStore(), idle, names, source.note)
+		p.readIdleAgain(ctx, idle)
+		text, err := p.renderTop(quotas.GetStore(), idle.last, names, source.note)
 		if err != nil {
 			return err
 		}
@@ -78,6 +75,13 @@ func (p *program) watchTop(ctx context.Context, c client.WithWatch, source quota
 			return nil
 		case <-time.After(refreshInterval):
 		}
+	}
+}
+
+// readIdleAgain reads the idle cards for the next table. After an error the last numbers stay.
+func (p *program) readIdleAgain(ctx context.Context, idle *idleReader) {
+	if _, err := idle.read(ctx); err != nil {
+		_, _ = fmt.Fprint(p.streams.ErrOut, output.Indent("idle cards could not be read: "+explainError(err), "", ""))
 	}
 }
 
