@@ -61,12 +61,9 @@ func AnomaliesOf(node *corev1.Node, mappings []Mapping, wasCard func(corev1.Reso
 			if a := w.reasonFor(resource); !slices.Contains(found, a) {
 				found = append(found, a)
 			}
-		case isCard && offer.Count == 0 && offersOtherCards(node, offers, resource):
-		case isCard && capacity > offer.Count:
-			found = append(found, Anomaly{v1alpha1.AnomalyCardsUnhealthy, offer.Card, capacity - offer.Count})
-		case isCard && offer.Count == 0 && !hasCardsOfVendor(node, offers, resource):
-			found = append(found, Anomaly{Reason: v1alpha1.AnomalyCardsUnhealthy, Name: offer.Card})
-		case isCard || !strings.Contains(string(resource), "/"):
+		case isCard:
+			found = append(found, brokenCards(node, offers, resource)...)
+		case !strings.Contains(string(resource), "/"):
 		default:
 			if a := unnamedAnomaly(resource, max(countOf(node.Status.Allocatable[resource]), capacity), wasCard); a.Count > 0 {
 				found = append(found, a)
@@ -74,6 +71,19 @@ func AnomaliesOf(node *corev1.Node, mappings []Mapping, wasCard func(corev1.Reso
 		}
 	}
 	return found
+}
+
+// brokenCards returns what is wrong with cards that have a name, nothing for healthy ones.
+func brokenCards(node *corev1.Node, offers map[corev1.ResourceName]Offer, resource corev1.ResourceName) []Anomaly {
+	offer, capacity := offers[resource], countOf(node.Status.Capacity[resource])
+	switch {
+	case offer.Count == 0 && offersOtherCards(node, offers, resource):
+	case capacity > offer.Count:
+		return []Anomaly{{v1alpha1.AnomalyCardsUnhealthy, offer.Card, capacity - offer.Count}}
+	case offer.Count == 0 && !hasCardsOfVendor(node, offers, resource):
+		return []Anomaly{{Reason: v1alpha1.AnomalyCardsUnhealthy, Name: offer.Card}}
+	}
+	return nil
 }
 
 // offersOtherCards reports whether pods can get cards of a vendor by another resource, and the labels do not

@@ -122,7 +122,7 @@ func nameOf(name string, types []string, model string, node *corev1.Node) string
 		if isSharedSlice(name, node) {
 			card += "-SHARED"
 		}
-	case name == types[0] && hasReplicas(name, node) && !strings.HasSuffix(model, "-SHARED"):
+	case isUnmarkedShare(name, types[0], model, node):
 		card += "-SHARED"
 	case name == types[0]+".shared":
 		memory, err1 := strconv.ParseInt(node.Labels[types[0]+".memory"], 10, 64)
@@ -138,6 +138,11 @@ func nameOf(name string, types []string, model string, node *corev1.Node) string
 		return ""
 	}
 	return card
+}
+
+// isUnmarkedShare reports whether only the replicas of a type say that its resource has shares of cards.
+func isUnmarkedShare(name, domainAndType, model string, node *corev1.Node) bool {
+	return name == domainAndType && hasReplicas(name, node) && !strings.HasSuffix(model, "-SHARED")
 }
 
 // isSharedSlice reports whether the labels of a MIG profile say that its resource has shares of slices.
