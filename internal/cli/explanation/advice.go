@@ -107,6 +107,11 @@ func (in *Input) fixedAdvice(reason v1alpha1.BlockedReason) []string {
 	case len(in.Path) > 0 || in.HasQueue == nil:
 		return fixedAdvice[reason]
 	}
+	return in.adviseQueue(reason)
+}
+
+// adviseQueue returns what helps in a Queue without a CardQuota.
+func (in *Input) adviseQueue(reason v1alpha1.BlockedReason) []string {
 	switch reason {
 	case v1alpha1.BlockedCPUQuotaExhausted:
 		return []string{fmt.Sprintf("Raise spec.capability.cpu of Queue %s or of the Queue above it that refuses, or request less CPU.", in.Queue)}
