@@ -49,6 +49,8 @@ var tables = []table{
 	{tests: "./internal/cli", run: "^(TestTheOperatorIsFound.*|TestAHiddenLease.*)$", mutants: leaseMutants},
 	{tests: "./internal/cli", run: "^(TestEventsOfAnother.*|TestWhyTellsOfEvictions)$", mutants: eventMutants},
 	{tests: "./internal/cli", run: "^(TestWhySaysToATenant.*|TestWhyOfADeleted.*)$", mutants: deletedQuotaMutants},
+	{tests: "./internal/cli/quotausage", run: "^TestAQueueWithoutAPath.*$", mutants: availableMutants},
+	{tests: "./internal/enforcement", run: "Lease", mutants: operatorLeaseMutants},
 	{tests: "./internal/quota", run: "^TestReplacedElasticUsageIsExact$", mutants: replacedElasticMutants},
 	{tests: "./internal/workload", run: "^TestVCJob.*$", mutants: announcedMutants},
 	{tests: "./internal/blocked", run: "^TestGroupRequest$", mutants: statedMutants},

@@ -25,3 +25,13 @@ var deletedQuotaMutants = []mutant{
 	{"internal/cli/quotasource.go", `object.Status.State == v1alpha1.QueueDraining`, `object.Status.State == "deleted"`, "a tenant sees that a CardQuota is being deleted"},
 	{"internal/cli/explanation/reasons.go", `if quota.DeletionTimestamp != nil {`, `if quota.DeletionTimestamp == nil {`, "only a CardQuota that is being deleted gives nothing"},
 }
+
+// availableMutants break how many cards top shows as free.
+var availableMutants = []mutant{
+	{"internal/cli/quotausage/available.go", `case v1alpha1.ReasonParentNotFound, v1alpha1.ReasonParentCycle, v1alpha1.ReasonTooDeep:`, `case v1alpha1.ReasonParentNotFound:`, "no pod starts in a queue without a path to the top level"},
+}
+
+// operatorLeaseMutants break who leads by the Lease of the operator.
+var operatorLeaseMutants = []mutant{
+	{"internal/enforcement/operatorlease.go", `&& age < operatorLeaseAge`, `&& age < 99*operatorLeaseAge`, "an old Lease says nothing"},
+}

@@ -69,13 +69,21 @@ func freeIn(quota *v1alpha1.CardQuota, name string) int64 {
 	return 0
 }
 
-// takesNoPods reports whether the queue of a CardQuota is held, drained or not open, so that nothing new
-// starts in it.
+// takesNoPods reports whether the queue of a CardQuota is held, drained or not open, or its path does not lead
+// to the top level of the tree, so that nothing new starts in it.
 func takesNoPods(quota *v1alpha1.CardQuota) bool {
 	ready := meta.FindStatusCondition(quota.Status.Conditions, v1alpha1.ConditionReady)
 	if ready != nil && (ready.Reason == v1alpha1.ReasonHeld || ready.Reason == v1alpha1.ReasonQueueNotOpen) {
 		return true
 	}
+	placed := meta.FindStatusCondition(quota.Status.Conditions, v1alpha1.ConditionHierarchyValid)
+	if placed != nil {
+		switch placed.Reason {
+		case v1alpha1.ReasonParentNotFound, v1alpha1.ReasonParentCycle, v1alpha1.ReasonTooDeep:
+			return true
+		}
+	}
+
 	queue := quota.Status.Queue
 	return queue != nil && queue.State != "" && queue.State != string(v1beta1.QueueStateOpen)
 }
