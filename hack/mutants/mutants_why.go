@@ -4,7 +4,7 @@ package main
 var reservationMutants = []mutant{
 	{"internal/cli/whyreservations.go", `pods = w.found.namespacePods`, `pods = w.found.pods`, "a tenant's jobs have all their pods"},
 	{"internal/cli/whytarget.go", `if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {`, `if pod != nil {`, "a pod that has ended is counted once"},
-	{"internal/cli/whyreservations.go", `[:max(0, min(missing, len(g.pending)))]`, `[:len(g.pending)]`, "only the minimum of a job is reserved"},
+	{"internal/cli/whyreservations.go", `[:max(0, min(missing, len(g.pending)))]`, `[:max(len(g.pending), min(missing, 0))]`, "only the minimum of a job is reserved"},
 	{"internal/cli/whyreservations.go", `w.input.OrphanGroups = append(w.input.OrphanGroups, name)`, `w.input.OrphanGroups = append(w.input.OrphanGroups, w.input.PodGroup)`, "the gate names the PodGroup that is gone"},
 }
 

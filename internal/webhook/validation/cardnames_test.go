@@ -122,22 +122,7 @@ func TestWarningsOfCardNamesCountNodes(t *testing.T) {
 		}), 0, 4, func(m v1alpha1.CardMapping) string { return m.Resource + m.NodeSelector["pool"] })
 		inForce, written := entries.Draw(t, "in force"), entries.Draw(t, "written")
 
-		var nodes []*builder.NodeBuilder
-		for i := range rapid.IntRange(0, 6).Draw(t, "nodes") {
-			node := builder.Node(fmt.Sprint("n", i))
-			for _, label := range []string{"pool", "model"} {
-				if value := rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, label); value != "" {
-					node.Label(label, value)
-				}
-			}
-			switch rapid.IntRange(0, 2).Draw(t, "kind") {
-			case 0:
-				node.GPUs(rapid.SampledFrom([]string{"", "NVIDIA-H200"}).Draw(t, "product"), 8)
-			case 1:
-				node.NPUs("Ascend-910B", 8)
-			}
-			nodes = append(nodes, node)
-		}
+		nodes := drawLabelledNodes(t)
 
 		var lost, changed int
 		after := policy.CardMappings(policyOf(written, nil))
@@ -169,6 +154,26 @@ func TestWarningsOfCardNamesCountNodes(t *testing.T) {
 			t.Errorf("warnings say that %d nodes change a name, but %d do: %q", gotChanged, changed, result.Warnings)
 		}
 	})
+}
+
+// drawLabelledNodes draws nodes with labels that entries of spec.cards read.
+func drawLabelledNodes(t *rapid.T) (nodes []*builder.NodeBuilder) {
+	for i := range rapid.IntRange(0, 6).Draw(t, "nodes") {
+		node := builder.Node(fmt.Sprint("n", i))
+		for _, label := range []string{"pool", "model"} {
+			if value := rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, label); value != "" {
+				node.Label(label, value)
+			}
+		}
+		switch rapid.IntRange(0, 2).Draw(t, "kind") {
+		case 0:
+			node.GPUs(rapid.SampledFrom([]string{"", "NVIDIA-H200"}).Draw(t, "product"), 8)
+		case 1:
+			node.NPUs("Ascend-910B", 8)
+		}
+		nodes = append(nodes, node)
+	}
+	return nodes
 }
 
 // countIn adds the numbers before "node loses" or "nodes lose".

@@ -102,12 +102,7 @@ func drawNode(t *rapid.T, name string) *corev1.Node {
 	default:
 		product(kind)
 	}
-	if rapid.Bool().Draw(t, "of slices") {
-		label("nvidia.com/mig-1g.18gb.product", oneOf(t, "product of slices", "H200-MIG-1g.18gb", "H200-MIG-1g.18gb-SHARED"))
-		label("nvidia.com/mig-1g.18gb.memory", "18000")
-		label("nvidia.com/mig-1g.18gb.replicas", oneOf(t, "replicas of slices", "0", "1", "4", "x"))
-		label("nvidia.com/mig-1g.18gb.count", oneOf(t, "count of slices", "", "1", "2", "7"))
-	}
+	drawLabelsOfSlices(t, label)
 	if rapid.Bool().Draw(t, "counted") {
 		label(kind+".count", oneOf(t, "count", "0", "1", "2", "4", "5", "7", "8", "-1", "x"))
 	}
@@ -128,6 +123,18 @@ func drawNode(t *rapid.T, name string) *corev1.Node {
 		add(oneOf(t, "another resource", resources...))
 	}
 	return node
+}
+
+// drawLabelsOfSlices draws the labels of a MIG profile, or none.
+func drawLabelsOfSlices(t *rapid.T, label func(key, value string)) {
+	if !rapid.Bool().Draw(t, "of slices") {
+		return
+	}
+
+	label("nvidia.com/mig-1g.18gb.product", oneOf(t, "product of slices", "H200-MIG-1g.18gb", "H200-MIG-1g.18gb-SHARED"))
+	label("nvidia.com/mig-1g.18gb.memory", "18000")
+	label("nvidia.com/mig-1g.18gb.replicas", oneOf(t, "replicas of slices", "0", "1", "4", "x"))
+	label("nvidia.com/mig-1g.18gb.count", oneOf(t, "count of slices", "", "1", "2", "7"))
 }
 
 // inventories are both sides' inventories of the same nodes.

@@ -80,7 +80,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return stopInBackground(ctx, o.Dir)
 	}
 	o.Log = progressLogger(stderr)
+	return runInForeground(ctx, o, *withCardquota, stdout, stderr)
+}
 
+// runInForeground runs a cluster until ctx ends or a part of it crashes.
+func runInForeground(ctx context.Context, o cluster.Options, withCardquota bool, stdout, stderr io.Writer) error {
 	if o.BinDir == "" {
 		if err := buildControlPlane(ctx, stderr); err != nil {
 			return err
@@ -91,8 +95,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+
 	try := "kubectl get nodes"
-	if *withCardquota {
+	if withCardquota {
 		try = "kubectl cardquota doctor"
 		err = startCardquota(ctx, c)
 	}
@@ -102,6 +107,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return errors.Join(err, c.Stop())
 	}
+
 	select {
 	case <-ctx.Done():
 	case <-c.Crashed(): // the rest of it is no use; Stop says what ended
