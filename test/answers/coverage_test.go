@@ -20,7 +20,6 @@ import (
 // brought into such a state for long enough.
 var ofFakes = map[api.BlockedReason]string{
 	api.BlockedSchedulerNotReady: "a scheduler that has started knows all nodes and pods before its second session, and the configuration gate refuses invalid arguments",
-	api.BlockedPodGroupNotFound:  "the scheduler does not see a pod whose PodGroup is gone, so no event of the pod says what the other answers say",
 	api.BlockedUnmanagedClaim:    "a driver of dynamic resource allocation would add its cards to the anomalies of every other state",
 }
 

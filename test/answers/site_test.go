@@ -98,6 +98,9 @@ var changing = []struct {
 	{regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "<time>"},
 	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "<uid>"},
 	{summaryAge, "for <age> ("},
+	{regexp.MustCompile(`\bwas (\d+[dhms])+ ago`), "was <age> ago"},
+	{regexp.MustCompile(`\b\d+ card-seconds of work`), "<number> card-seconds of work"},
+	{regexp.MustCompile(`\bwaits-[0-9a-f]{6,10}-[0-9a-z]{5}\b`), "waits-<pod>"},
 	{regexp.MustCompile(`(?m)(\d+[dhms])+ *$`), "<age>"},
 }
 

@@ -37,6 +37,9 @@ type state struct {
 	isBrief bool
 	// hasNoView marks a state in which the tenant has no LocalCardQuota: the queue is not his.
 	hasNoView bool
+	// hasNoEvents marks a state of which no event of a pod tells, so that only why and the status of the
+	// queue do.
+	hasNoEvents bool
 }
 
 // waits is the name of the pod that each state asks about, or of the workload that has the pod.
@@ -95,9 +98,13 @@ func plain(name string, reason api.BlockedReason, quota int64, held int, waiting
 func (s state) with(change func(*state)) state { change(&s); return s }
 
 // states are all states of one cluster with a tree of quotas.
-func states() []state {
+func states() []state { return append(reasonStates(), workloadStates()...) }
+
+// reasonStates are one for each reason, or more.
+func reasonStates() []state {
 	return []state{
 		reclaimed(),
+		reserved(),
 		plain("quota", api.BlockedQuotaExhausted, 2, 2, podOf("quota", waits, 1).Obj()),
 		plain("noquota", api.BlockedNoQuota, 2, 0, podOf("noquota", waits, 1).Obj()).with(func(s *state) {
 			s.quotas[0].Spec.Cards = []api.Card{share("quota", 2, 2, 0)}
