@@ -194,7 +194,11 @@ func fieldPaths(value any, path string) []string {
 	case map[string]any:
 		for key, inner := range value {
 			below := strings.TrimPrefix(path+"."+key, ".")
-			list = append(append(list, below), fieldPaths(inner, below)...)
+			list = append(list, below)
+			if key == "matchLabels" {
+				continue // its keys are labels, and no fields
+			}
+			list = append(list, fieldPaths(inner, below)...)
 		}
 	case []any:
 		for _, item := range value {
