@@ -44,6 +44,7 @@ func reserved() state {
 	s.change = func(p *play) {
 		p.create(builder.PodGroup("reserved", "empty").Queue("reserved").MinResource("nvidia.com/gpu", "4").Obj())
 		p.awaitPhase("reserved", "empty", v1beta1.PodGroupInqueue)
+		p.awaitNextSecond() // the API server keeps no smaller times
 		p.create(podOf("reserved", waits, 2).Obj())
 	}
 	return s
