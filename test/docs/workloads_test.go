@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	team      = "team"
+	team      = "llm" // the sample llm-training selects it
 	workImage = "localhost/work:test"
 	card      = "NVIDIA-H200"
 )
