@@ -70,7 +70,7 @@ func (c *counter) countPodGroup(group *v1beta1.PodGroup) {
 	t := c.usageFor(queue)
 	isAllowed := c.allowsNamespace(queue, group.Namespace)
 	if group.Status.Running > 0 || isAllowed {
-		t.usage.Members++
+		t.usage.Members.PodGroups++
 	}
 	if !isAllowed || !c.allowsAbove(queue, group.Namespace) {
 		return

@@ -248,9 +248,9 @@ func RefusesChanges(live *v1beta1.Queue) bool {
 }
 
 // DrainingCondition is condition QueueSynced of a CardQuota that is being deleted.
-func DrainingCondition(name string, members int) metav1.Condition {
-	when := fmt.Sprintf("its %d unfinished pods and PodGroups are gone", members)
-	if members == 0 {
+func DrainingCondition(name string, members Members) metav1.Condition {
+	when := fmt.Sprintf("these are gone: %s", members)
+	if !members.Any() {
 		when = "the API server confirms that no unfinished pod and PodGroup uses it"
 	}
 	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonDraining,

@@ -47,8 +47,8 @@ func TestChargedQueueAgreesWithASimpleModel(t *testing.T) {
 		check.Must(t, counted || want == "", "queue %q pays and is not counted", want)
 		for name, queue := range queues {
 			pays := name == want
-			check.Must(t, pays == (queue.Used["NVIDIA-H200"] == 1) && pays == (queue.Members == 1),
-				"queue %q uses %v and has %d members, %q pays", name, queue.Used, queue.Members, want)
+			check.Must(t, pays == (queue.Used["NVIDIA-H200"] == 1) && pays == (queue.Members == Members{Pods: 1}),
+				"queue %q uses %v and has %s, %q pays", name, queue.Used, queue.Members, want)
 		}
 	})
 }

@@ -134,9 +134,9 @@ func TestConditions(t *testing.T) {
 			want: map[string]verdict{"QueueSynced": {"False", "QueueRefused",
 				"queue team could not be written (Volcano refuses changes of a queue that is Closing; the operator writes them when the Queue has left that state): denied"}},
 		},
-		"a queue that is drained": {facts: func(f *StatusInput) { f.Sync = DrainingCondition("team", 3) },
+		"a queue that is drained": {facts: func(f *StatusInput) { f.Sync = DrainingCondition("team", Members{Pods: 2, PodGroups: 1}) },
 			want: map[string]verdict{"Ready": {"False", "Draining",
-				"being deleted: queue team has no quota any more and is deleted when its 3 unfinished pods and PodGroups are gone"}}},
+				"being deleted: queue team has no quota any more and is deleted when these are gone: 2 unfinished pods and 1 unfinished PodGroup"}}},
 		"pods were not counted yet": {facts: func(f *StatusInput) { f.Usage = nil },
 			want: map[string]verdict{"WithinQuota": {"Unknown", "NotCounted", "pods have not been counted yet"}}},
 		"pods were counted before the restart": {

@@ -138,7 +138,7 @@ func TestSumsEqualANaiveRecount(t *testing.T) {
 				all[name].Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "lab"}}
 			}
 			if rapid.Bool().Draw(t, "used") {
-				used["queue-"+name] = Usage{Used: cards{"H200": card.Count(rapid.IntRange(0, 9).Draw(t, "H200"))}, Members: i,
+				used["queue-"+name] = Usage{Used: cards{"H200": card.Count(rapid.IntRange(0, 9).Draw(t, "H200"))}, Members: Members{Pods: i},
 					Pending: cards{"H800": 1}, MilliCPU: int64(i), BlockedTotal: i, Blocked: blockedList(name, i),
 					Local: map[string]localquota.Waiting{"lab": {Total: i, Blocked: blockedList(name, i)}}}
 			}

@@ -91,8 +91,8 @@ func (t *Tree) describeWork(q *v1alpha1.CardQuota, own *Usage) string {
 	switch {
 	case q.Spec.ServiceType != "":
 		return fmt.Sprintf("only leaves take jobs, and %s: nothing new starts in queue %s itself; remove serviceType, and give the jobs a CardQuota of their own below it", kind, q.QueueName())
-	case own != nil && own.Members > 0:
-		return fmt.Sprintf("only leaves take jobs, and %s: %d unfinished pods and PodGroups in queue %s count here, but nothing new starts; move the jobs to a child", kind, own.Members, q.QueueName())
+	case own != nil && own.Members.Any():
+		return fmt.Sprintf("only leaves take jobs, and %s: queue %s has %s, which count here, but nothing new starts; move the jobs to a child", kind, q.QueueName(), own.Members)
 	}
 	return ""
 }

@@ -91,7 +91,7 @@ type Usage struct {
 	// Members counts the unfinished pods and PodGroups that hold cards of the queue, or may
 	// get some. A queue without members can be deleted. Naming a queue does not make a pod
 	// its member, since any tenant can do that.
-	Members int
+	Members Members
 }
 
 // Equal reports whether two usages are equal.
@@ -219,7 +219,7 @@ func (c *counter) countPod(pod *corev1.Pod) {
 	t := c.usageFor(queue)
 	isAllowed := c.allowsNamespace(queue, pod.Namespace)
 	if isMember(charge, ours, isAllowed) {
-		t.usage.Members++
+		t.usage.Members.Pods++
 	}
 	switch {
 	case holds:

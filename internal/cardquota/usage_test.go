@@ -54,24 +54,24 @@ func TestCount(t *testing.T) {
 	}{
 		"a running pod is charged the card of its node, not the one it prefers": {
 			pods: pods{pod("a").Queue("q").Card(either).GPUs(2).Running("4090d")},
-			want: Usage{Used: cards{"NVIDIA-GeForce-RTX-4090-D": 2}, Members: 1}},
+			want: Usage{Used: cards{"NVIDIA-GeForce-RTX-4090-D": 2}, Members: Members{Pods: 1}}},
 		"CPU and memory of assigned pods are counted, of waiting ones not": {
 			pods: pods{
 				pod("a").Queue("q").Requests("cpu", "1500m").Requests("memory", "2Gi").Running("h200"),
 				pod("b").Queue("q").Requests("cpu", "4"),
 			},
-			want: Usage{MilliCPU: 1500, Memory: 2 << 30, Members: 2},
+			want: Usage{MilliCPU: 1500, Memory: 2 << 30, Members: Members{Pods: 2}},
 		},
 		"the queue of the PodGroup wins over the pod's annotation": {
 			pods:   pods{pod("a").Queue("other").PodGroup("g").GPUs(1).Running("h200")},
-			groups: groups{group().Queue("q").Phase(v1beta1.PodGroupRunning)}, want: Usage{Used: cards{"NVIDIA-H200": 1}, Members: 2}},
+			groups: groups{group().Queue("q").Phase(v1beta1.PodGroupRunning)}, want: Usage{Used: cards{"NVIDIA-H200": 1}, Members: Members{Pods: 1, PodGroups: 1}}},
 		"a pod whose PodGroup is gone stays in the queue it was charged to": {pods: pods{pod("a").PodGroup("gone").GPUs(1).Running("h200")},
-			last: map[types.UID]quota.Charge{"pod/lab/a": {Queue: "q"}}, want: Usage{Used: cards{"NVIDIA-H200": 1}, Members: 1}},
+			last: map[types.UID]quota.Charge{"pod/lab/a": {Queue: "q"}}, want: Usage{Used: cards{"NVIDIA-H200": 1}, Members: Members{Pods: 1}}},
 		"a pod on a node that is gone keeps the card it was charged": {pods: pods{pod("a").Queue("q").GPUs(3).Running("removed")},
 			last: map[types.UID]quota.Charge{"pod/lab/a": {Queue: "q", Cards: []card.Amount{{Name: "NVIDIA-H800", Count: 3}}}},
-			want: Usage{Used: cards{"NVIDIA-H800": 3}, Members: 1}},
+			want: Usage{Used: cards{"NVIDIA-H800": 3}, Members: Members{Pods: 1}}},
 		"a pod being deleted holds nothing but still uses the queue": {
-			pods: pods{pod("a").Queue("q").GPUs(1).Running("h200").Deleted(noon)}, want: Usage{Members: 1}},
+			pods: pods{pod("a").Queue("q").GPUs(1).Running("h200").Deleted(noon)}, want: Usage{Members: Members{Pods: 1}}},
 		"a finished pod is nothing to anybody": {pods: pods{
 			pod("a").Queue("q").GPUs(1).Running("h200").Phase(corev1.PodSucceeded),
 			pod("b").Queue("q").GPUs(1).Running("h200").Phase(corev1.PodFailed),
@@ -79,30 +79,30 @@ func TestCount(t *testing.T) {
 		"a pod without a queue is in none": {pods: pods{pod("a").GPUs(1).Running("h200"), pod("b").GPUs(1)}},
 		"a waiting request is shown under the first alternative with quota": {pods: pods{pod("a").Queue("q").Card(either).GPUs(2)},
 			quotas: map[string]card.Quota{"q": {"NVIDIA-GeForce-RTX-4090-D": 1}},
-			want:   Usage{Pending: cards{"NVIDIA-GeForce-RTX-4090-D": 2}, Members: 1}},
+			want:   Usage{Pending: cards{"NVIDIA-GeForce-RTX-4090-D": 2}, Members: Members{Pods: 1}}},
 		"a waiting request without quota is shown under its first alternative": {pods: pods{pod("a").Queue("q").Card(either).GPUs(2)},
-			want: Usage{Pending: cards{"NVIDIA-GeForce-RTX-4090": 2}, Members: 1}},
+			want: Usage{Pending: cards{"NVIDIA-GeForce-RTX-4090": 2}, Members: Members{Pods: 1}}},
 		"a gated pod waits for its gate, not for cards": {pods: pods{pod("a").Queue("q").GPUs(1).Gated().Unschedulable("gated")},
-			want: Usage{Members: 1}},
+			want: Usage{Members: Members{Pods: 1}}},
 		"a job without pods waits for what card.request says": {
 			groups: groups{group().Queue("q").Request(`{"NVIDIA-H200":8,"NVIDIA-H800":2}`).MinResource(gpu, "9")},
-			want:   Usage{Pending: cards{"NVIDIA-H200": 8, "NVIDIA-H800": 2}, Members: 1}},
+			want:   Usage{Pending: cards{"NVIDIA-H200": 8, "NVIDIA-H800": 2}, Members: Members{PodGroups: 1}}},
 		"a job without pods waits for its minimum where that is more": {
 			groups: groups{group().Queue("q").Request(`{"NVIDIA-H200":8,"NVIDIA-H800":2}`).MinResource(gpu, "99")},
-			want:   Usage{Pending: cards{"NVIDIA-H200": 80, "NVIDIA-H800": 20}, Members: 1}},
+			want:   Usage{Pending: cards{"NVIDIA-H200": 80, "NVIDIA-H800": 20}, Members: Members{PodGroups: 1}}},
 		"a job whose card.request cannot be read waits for nothing that is known": {
 			groups: groups{group().Queue("q").Request("nonsense").MinResource(gpu, "4")},
-			want: Usage{Members: 1, BlockedTotal: 1, Blocked: []v1alpha1.BlockedStatus{{Workload: waits("scheduling.volcano.sh", "PodGroup", "lab", "g"), Reason: "InvalidRequest",
+			want: Usage{Members: Members{PodGroups: 1}, BlockedTotal: 1, Blocked: []v1alpha1.BlockedStatus{{Workload: waits("scheduling.volcano.sh", "PodGroup", "lab", "g"), Reason: "InvalidRequest",
 				Message: `PodGroup annotation volcano.sh/card.request: "nonsense" is not a JSON object: write it like {"NVIDIA-H200":8}`}}}},
 		"a Deployment waits for its minimum, whatever it says": {
 			groups: groups{group().Queue("q").Request(`{"NVIDIA-H200":8}`).MinResource(gpu, "1").Owner("apps/v1", "ReplicaSet", "web-abc")},
-			quotas: map[string]card.Quota{"q": {"NVIDIA-H800": 8}}, want: Usage{Pending: cards{"NVIDIA-H800": 1}, Members: 1}},
+			quotas: map[string]card.Quota{"q": {"NVIDIA-H800": 8}}, want: Usage{Pending: cards{"NVIDIA-H800": 1}, Members: Members{PodGroups: 1}}},
 		"a job without pods and card.request waits for its minResources": {
 			groups: groups{group().Queue("q").MinResource(gpu, "4").Phase(v1beta1.PodGroupInqueue)},
-			quotas: map[string]card.Quota{"q": {"NVIDIA-H800": 8}}, want: Usage{Pending: cards{"NVIDIA-H800": 4}, Members: 1}},
+			quotas: map[string]card.Quota{"q": {"NVIDIA-H800": 8}}, want: Usage{Pending: cards{"NVIDIA-H800": 4}, Members: Members{PodGroups: 1}}},
 		"a job counts by its pods once it has some": {pods: pods{pod("a").PodGroup("g").Card("NVIDIA-H200").GPUs(1)},
 			groups: groups{group().Queue("q").Request(`{"NVIDIA-H200":8}`).Phase(v1beta1.PodGroupInqueue)},
-			want:   Usage{Pending: cards{"NVIDIA-H200": 1}, Members: 2}},
+			want:   Usage{Pending: cards{"NVIDIA-H200": 1}, Members: Members{Pods: 1, PodGroups: 1}}},
 		"a completed job uses its queue no more": {
 			groups: groups{group().Queue("q").Request(`{"NVIDIA-H200":8}`).Phase(v1beta1.PodGroupCompleted)}},
 	}) {
@@ -114,7 +114,7 @@ func TestCount(t *testing.T) {
 		check.Equal(t, "use", want, got, cmpopts.EquateEmpty())
 	}
 	got := CountUsage(CountInput{PodGroups: groups{group().Queue("")}.objects(), Inventory: fleet()})
-	check.Equal(t, "a PodGroup that names no queue is in default", map[string]Usage{"default": {Members: 1}}, got, cmpopts.EquateEmpty())
+	check.Equal(t, "a PodGroup that names no queue is in default", map[string]Usage{"default": {Members: Members{PodGroups: 1}}}, got, cmpopts.EquateEmpty())
 }
 
 // TestOldestPending: pods with scheduling gates, running pods and other queues do not count.
@@ -192,18 +192,18 @@ func TestAnnotationsAloneMakeNoMember(t *testing.T) {
 		groups []*v1beta1.PodGroup
 		want   Usage
 	}{
-		"ours waits":                                                 {pods: []*corev1.Pod{by("volcano", "lab", pod("a"))}, want: Usage{Members: 1}},
-		"our second name waits":                                      {pods: []*corev1.Pod{by("volcano-batch", "lab", pod("a"))}, want: Usage{Members: 1}},
-		"ours runs without cards":                                    {pods: []*corev1.Pod{by("volcano", "lab", pod("a").Running("h200"))}, want: Usage{Members: 1}},
+		"ours waits":                                                 {pods: []*corev1.Pod{by("volcano", "lab", pod("a"))}, want: Usage{Members: Members{Pods: 1}}},
+		"our second name waits":                                      {pods: []*corev1.Pod{by("volcano-batch", "lab", pod("a"))}, want: Usage{Members: Members{Pods: 1}}},
+		"ours runs without cards":                                    {pods: []*corev1.Pod{by("volcano", "lab", pod("a").Running("h200"))}, want: Usage{Members: Members{Pods: 1}}},
 		"another scheduler's waits":                                  {pods: []*corev1.Pod{by("default-scheduler", "lab", pod("a"))}},
 		"another scheduler's waits for cards":                        {pods: []*corev1.Pod{by("default-scheduler", "lab", pod("a").GPUs(1).Unschedulable("full"))}},
 		"another scheduler's runs without cards":                     {pods: []*corev1.Pod{by("default-scheduler", "lab", pod("a").Running("h200"))}},
 		"another scheduler's ends":                                   {pods: []*corev1.Pod{by("default-scheduler", "lab", pod("a").GPUs(1).Running("h200").Deleted(noon))}},
-		"another scheduler's holds cards":                            {pods: []*corev1.Pod{by("default-scheduler", "lab", pod("a").GPUs(1).Running("h200"))}, want: Usage{Members: 1, Used: cards{"NVIDIA-H200": 1}}},
+		"another scheduler's holds cards":                            {pods: []*corev1.Pod{by("default-scheduler", "lab", pod("a").GPUs(1).Running("h200"))}, want: Usage{Members: Members{Pods: 1}, Used: cards{"NVIDIA-H200": 1}}},
 		"of another namespace, and says why it waits":                {pods: []*corev1.Pod{by("volcano", "stranger", pod("a").GPUs(1).Unschedulable("0/4 nodes are unavailable"))}},
-		"of another namespace, was bound, and holds cards":           {pods: []*corev1.Pod{by("volcano", "stranger", pod("a").ChargedQueue("q").GPUs(1).Running("h200"))}, want: Usage{Members: 1, Used: cards{"NVIDIA-H200": 1}}},
-		"of another namespace, was bound, and runs without cards":    {pods: []*corev1.Pod{by("volcano", "stranger", pod("a").ChargedQueue("q").Running("h200"))}, want: Usage{Members: 1}},
-		"of another namespace, was charged, and holds cards":         {pods: []*corev1.Pod{by("default-scheduler", "stranger", pod("charged").GPUs(1).Running("h200"))}, want: Usage{Members: 1, Used: cards{"NVIDIA-H200": 1}}},
+		"of another namespace, was bound, and holds cards":           {pods: []*corev1.Pod{by("volcano", "stranger", pod("a").ChargedQueue("q").GPUs(1).Running("h200"))}, want: Usage{Members: Members{Pods: 1}, Used: cards{"NVIDIA-H200": 1}}},
+		"of another namespace, was bound, and runs without cards":    {pods: []*corev1.Pod{by("volcano", "stranger", pod("a").ChargedQueue("q").Running("h200"))}, want: Usage{Members: Members{Pods: 1}}},
+		"of another namespace, was charged, and holds cards":         {pods: []*corev1.Pod{by("default-scheduler", "stranger", pod("charged").GPUs(1).Running("h200"))}, want: Usage{Members: Members{Pods: 1}, Used: cards{"NVIDIA-H200": 1}}},
 		"of another namespace, and holds cards":                      {pods: []*corev1.Pod{by("volcano", "stranger", pod("a").GPUs(1).Running("h200"))}},
 		"of another namespace, and runs without cards":               {pods: []*corev1.Pod{by("volcano", "stranger", pod("a").Requests("cpu", "30").Running("h200"))}},
 		"another scheduler's of another namespace, with a record":    {pods: []*corev1.Pod{by("default-scheduler", "stranger", pod("a").ChargedQueue("q").GPUs(1).Running("h200"))}},
@@ -211,8 +211,8 @@ func TestAnnotationsAloneMakeNoMember(t *testing.T) {
 		"another scheduler's, a resource that is a card nowhere": {pods: []*corev1.Pod{by("default-scheduler", "lab", pod("a").ChargedQueue("q").
 			Card("NVIDIA-H200").GPUs(0).Requests("evil.example/x", "1000").Running("h200"))}},
 		"of another namespace, and waits":                 {pods: []*corev1.Pod{by("volcano", "stranger", pod("a"))}},
-		"a PodGroup of another namespace, whose pods run": {groups: []*v1beta1.PodGroup{runningIn("stranger")}, want: Usage{Members: 1}},
-		"a PodGroup":                      {groups: []*v1beta1.PodGroup{groupIn("lab")}, want: Usage{Members: 1, Pending: cards{"NVIDIA-H200": 8}}},
+		"a PodGroup of another namespace, whose pods run": {groups: []*v1beta1.PodGroup{runningIn("stranger")}, want: Usage{Members: Members{PodGroups: 1}}},
+		"a PodGroup":                      {groups: []*v1beta1.PodGroup{groupIn("lab")}, want: Usage{Members: Members{PodGroups: 1}, Pending: cards{"NVIDIA-H200": 8}}},
 		"a PodGroup of another namespace": {groups: []*v1beta1.PodGroup{groupIn("stranger")}},
 	}) {
 		got := CountUsage(CountInput{Pods: tc.pods, PodGroups: tc.groups, Inventory: fleet(), Nodes: fleetNodes(), Schedulers: []string{"volcano", "volcano-batch"},
@@ -243,7 +243,7 @@ func TestForgedWorkNeverEntersTheStatusOfAnotherTenant(t *testing.T) {
 			Pods: []*corev1.Pod{forged}, PodGroups: []*v1beta1.PodGroup{group}, Inventory: fleet(), Nodes: fleetNodes(), Quotas: map[string]card.Quota{"queue-of-a": {"NVIDIA-H200": 8}},
 			LocalQueues: map[string]bool{"queue-of-a": true}, AllowsNamespace: tc.allows, QueuesAbove: tc.above,
 		})["queue-of-a"]
-		usage.Members = 0 // how many may use the queue itself is another question
+		usage.Members = Members{} // how many may use the queue itself is another question
 		check.Equal(t, "usage", Usage{}, usage, cmpopts.EquateEmpty())
 	}
 }
@@ -320,7 +320,7 @@ func TestBlocked(t *testing.T) {
 
 func TestEqual(t *testing.T) {
 	base := func() Usage {
-		return Usage{Used: cards{"A": 1}, Pending: cards{"A": 2}, MilliCPU: 3, Memory: 4, Members: 5, Blocked: []v1alpha1.BlockedStatus{{Card: "w"}},
+		return Usage{Used: cards{"A": 1}, Pending: cards{"A": 2}, MilliCPU: 3, Memory: 4, Members: Members{Pods: 5}, Blocked: []v1alpha1.BlockedStatus{{Card: "w"}},
 			Local: map[string]localquota.Waiting{"lab": {Total: 1, Blocked: []v1alpha1.BlockedStatus{{Card: "w"}}}}}
 	}
 	check.That(t, base().Equal(base()), "a queue must equal itself")
@@ -329,7 +329,8 @@ func TestEqual(t *testing.T) {
 		"pending":             func(q *Usage) { q.Pending["B"] = 1 },
 		"cpu":                 func(q *Usage) { q.MilliCPU++ },
 		"memory":              func(q *Usage) { q.Memory++ },
-		"members":             func(q *Usage) { q.Members++ },
+		"member pods":         func(q *Usage) { q.Members.Pods++ },
+		"member PodGroups":    func(q *Usage) { q.Members.PodGroups++ },
 		"oldest":              func(q *Usage) { q.OldestPending = metav1.Now() },
 		"oldest within quota": func(q *Usage) { q.OldestWithinQuota = metav1.Now() },
 		"blocked":             func(q *Usage) { q.Blocked[0].Message = "new" },

@@ -74,7 +74,7 @@ func TestQueueIsNotDeletedUnderWhatWasNotCountedYet(t *testing.T) {
 	admin.CreateWithCleanup(t, group)
 	g.Expect(admin.Delete(t.Context(), quota)).To(gomega.Succeed())
 	g.Consistently(readError(queueOf(t, name))).WithTimeout(3 * time.Second).Should(gomega.Succeed())
-	g.Expect(cardQuotaCondition(t, name, "QueueSynced")()).To(gomega.ContainSubstring("its 1 unfinished pods and PodGroups"))
+	g.Expect(cardQuotaCondition(t, name, "QueueSynced")()).To(gomega.ContainSubstring("these are gone: 1 unfinished PodGroup"))
 	admin.DeleteAndWait(t, group)
 	g.Eventually(readError(queueOf(t, name))).Should(framework.NotFound())
 }
@@ -95,7 +95,7 @@ func TestQueueInUseIsDrainedFirst(t *testing.T) {
 		gomega.HaveField("Annotations", gomega.HaveKeyWithValue("volcano.sh/card.quota", "{}")),
 		gomega.HaveField("Spec.Capability", gomega.BeEmpty())))
 	g.Eventually(cardQuotaCondition(t, name, "QueueSynced")).Should(gomega.And(gomega.HavePrefix("False/Draining"),
-		gomega.ContainSubstring("its 2 unfinished pods and PodGroups")))
+		gomega.ContainSubstring("these are gone: 1 unfinished pod and 1 unfinished PodGroup")))
 	g.Expect(statusSummary(t, name)()).To(gomega.Equal("4/0 NVIDIA-H200"))
 	g.Expect(admin.EventMessages(t, quota, "OverQuota")()).To(gomega.BeEmpty(), "deleting a CardQuota is no news of over-use")
 

@@ -47,7 +47,7 @@ func TestOnlyOwnWorkloadsDelayDeletion(t *testing.T) {
 	admin.CreateWithCleanup(t, ours)
 	g.Eventually(statusOf(t, name)).Should(gomega.HaveField("PendingSummary", "2 NVIDIA-H200"), "ours, not the stranger's or another scheduler's")
 	g.Expect(admin.Delete(t.Context(), quota)).To(gomega.Succeed())
-	g.Eventually(cardQuotaCondition(t, name, "QueueSynced")).Should(gomega.ContainSubstring("its 1 unfinished pods and PodGroups"))
+	g.Eventually(cardQuotaCondition(t, name, "QueueSynced")).Should(gomega.ContainSubstring("these are gone: 1 unfinished pod"))
 	g.Consistently(readError(queueOf(t, name))).Should(gomega.Succeed())
 	admin.DeleteAndWait(t, ours)
 	g.Eventually(readError(queueOf(t, name))).Should(framework.NotFound())

@@ -56,7 +56,7 @@ func TestWhichQueuesAreImported(t *testing.T) {
 	}
 	queues = append(queues, below("above", builder.Queue("under")), builder.Queue("above").Obj())
 	usage := map[string]cardquota.Usage{
-		"used": holds("A", 2), "waiting": {Pending: map[card.Name]card.Count{"A": 1}}, "default": holds("A", 0), "above": {Members: 1},
+		"used": holds("A", 2), "waiting": {Pending: map[card.Name]card.Count{"A": 1}}, "default": holds("A", 0), "above": {Members: cardquota.Members{PodGroups: 1}},
 	}
 	owner := builder.CardQuota("owner").Queue("owned").Obj()
 	for name, tc := range map[string]struct {

@@ -74,8 +74,8 @@ func (p *planner) setOwner(i *Import, queue *v1beta1.Queue) {
 	switch {
 	case p.IsTree && p.isParent(queue.Name):
 		i.addComment("The queue has queues below it, so it has no service type and takes no jobs.")
-		if members := p.Usage[queue.Name].Members; members > 0 {
-			i.addComment("It has %d pods and PodGroups of its own: move new jobs to a queue below it.", members)
+		if members := p.Usage[queue.Name].Members; members.Any() {
+			i.addComment("It has %s of its own: move new jobs to a queue below it.", members)
 		}
 	case servicetype.IsName(written):
 		spec.ServiceType = written

@@ -18,6 +18,7 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 )
@@ -83,8 +84,8 @@ func newCounter(t *testing.T, live client.Reader, cached ...client.Object) *Reco
 }
 
 // members asks for a queue as a pass over its CardQuota does.
-func (r *Reconciler) members(ctx context.Context, queue string) (int, bool, error) {
-	return r.memberCounts.membersOf(builder.CardQuota(queue).Obj(), func(owners map[string]*v1alpha1.CardQuota) (map[string]int, error) {
+func (r *Reconciler) members(ctx context.Context, queue string) (cardquota.Members, bool, error) {
+	return r.memberCounts.membersOf(builder.CardQuota(queue).Obj(), func(owners map[string]*v1alpha1.CardQuota) (map[string]cardquota.Members, error) {
 		return r.countMembers(ctx, owners)
 	})
 }
@@ -116,8 +117,8 @@ func TestDeletingManyListsInPagesAndOnceForAll(t *testing.T) {
 						time.AfterFunc(memberRetry, func() { waiting <- queue })
 						continue
 					}
-					if err == nil && members != 0 {
-						err = fmt.Errorf("queue %s has %d members", queue, members)
+					if err == nil && members.Any() {
+						err = fmt.Errorf("queue %s has %s", queue, members)
 					}
 					answers <- err
 				}
@@ -139,14 +140,14 @@ func TestWhatIsAMemberOnTheAPIServer(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		group *v1beta1.PodGroup
 		pod   *corev1.Pod
-		want  int
+		want  cardquota.Members
 	}{
 		"nothing":                              {},
-		"a PodGroup":                           {group: builder.PodGroup("lab", "g").Queue("q").Obj(), want: 1},
+		"a PodGroup":                           {group: builder.PodGroup("lab", "g").Queue("q").Obj(), want: cardquota.Members{PodGroups: 1}},
 		"a PodGroup of another queue":          {group: other},
 		"a completed PodGroup":                 {group: builder.PodGroup("lab", "g").Queue("q").Phase(v1beta1.PodGroupCompleted).Obj()},
-		"a pod of a completed PodGroup":        {group: builder.PodGroup("lab", "g").Queue("q").Phase(v1beta1.PodGroupCompleted).Obj(), pod: builder.Pod("lab", "p").PodGroup("g").Obj(), want: 1},
-		"a pod that names the queue":           {pod: builder.Pod("lab", "p").Queue("q").Obj(), want: 1},
+		"a pod of a completed PodGroup":        {group: builder.PodGroup("lab", "g").Queue("q").Phase(v1beta1.PodGroupCompleted).Obj(), pod: builder.Pod("lab", "p").PodGroup("g").Obj(), want: cardquota.Members{Pods: 1}},
+		"a pod that names the queue":           {pod: builder.Pod("lab", "p").Queue("q").Obj(), want: cardquota.Members{Pods: 1}},
 		"a pod whose PodGroup names the other": {pod: builder.Pod("lab", "p").Queue("q").PodGroup("of-other").Obj()},
 		"a pod of the other queue":             {pod: builder.Pod("lab", "p").Queue("other").Obj()},
 	}) {
@@ -183,11 +184,11 @@ func TestACountThatFailsIsRepeated(t *testing.T) {
 			check.That(t, known && err == nil, "queue %s: known is %t, error %v", queue, known, err)
 		}
 		// An answer that nobody fetched in time proves nothing.
-		r.memberCounts.counted = map[string]memberAnswer{"c": {members: 7}}
+		r.memberCounts.counted = map[string]memberAnswer{"c": {members: cardquota.Members{Pods: 7}}}
 		time.Sleep(memberCountTTL)
 		members, _, err := r.members(t.Context(), "c")
 		check.NoError(t, err)
-		check.Equal(t, "members by a new count", 0, members)
+		check.Equal(t, "members by a new count", cardquota.Members{}, members)
 	})
 }
 
@@ -196,17 +197,17 @@ func TestACountThatFailsIsRepeated(t *testing.T) {
 func TestACountKeepsTheAnswersOfTheOneBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		counts, counted := newMemberCounts(), 0
-		count := func(asked map[string]*v1alpha1.CardQuota) (map[string]int, error) {
+		count := func(asked map[string]*v1alpha1.CardQuota) (map[string]cardquota.Members, error) {
 			counted++
-			answers := map[string]int{}
+			answers := map[string]cardquota.Members{}
 			for queue := range asked {
-				answers[queue] = 1
+				answers[queue] = cardquota.Members{Pods: 1}
 			}
 			return answers, nil
 		}
 		// While the count for a is under way, b asks for the next one.
 		ask := func(queue string, meanwhile func()) bool {
-			_, known, err := counts.membersOf(builder.CardQuota(queue).Obj(), func(asked map[string]*v1alpha1.CardQuota) (map[string]int, error) {
+			_, known, err := counts.membersOf(builder.CardQuota(queue).Obj(), func(asked map[string]*v1alpha1.CardQuota) (map[string]cardquota.Members, error) {
 				meanwhile()
 				return count(asked)
 			})

@@ -198,7 +198,7 @@ func (r *reconciliation) releaseQueue(ctx context.Context) (drained drainStatus,
 type drainStatus struct {
 	done bool
 	// members counts the pods and PodGroups that still use the queue.
-	members int
+	members cardquota.Members
 	// requeueAfter is when to check again, 0 when a watch reports the change.
 	requeueAfter time.Duration
 }
@@ -220,17 +220,17 @@ func (r *reconciliation) drainQueue(ctx context.Context) (drainStatus, error) {
 	switch {
 	case r.usage == nil:
 		return drainStatus{requeueAfter: requeueAfter}, nil
-	case r.usage.Members > 0:
+	case r.usage.Members.Any():
 		return drainStatus{members: r.usage.Members, requeueAfter: requeueAfter}, nil
 	}
 	// The last count is up to a second old, and a deletion is final.
-	members, counted, err := r.memberCounts.membersOf(r.quota, func(owners map[string]*v1alpha1.CardQuota) (map[string]int, error) {
+	members, counted, err := r.memberCounts.membersOf(r.quota, func(owners map[string]*v1alpha1.CardQuota) (map[string]cardquota.Members, error) {
 		return r.countMembers(ctx, owners)
 	})
 	if err != nil {
 		return drainStatus{}, err
 	}
-	if !counted || members > 0 {
+	if !counted || members.Any() {
 		return drainStatus{members: members, requeueAfter: memberRetry}, nil
 	}
 	uid := r.queue.UID

@@ -46,7 +46,7 @@ type memberCounts struct {
 
 // memberAnswer is how many members a queue had when a count ended.
 type memberAnswer struct {
-	members int
+	members cardquota.Members
 	at      time.Time
 }
 
@@ -55,11 +55,11 @@ func newMemberCounts() *memberCounts {
 }
 
 // countFunc counts the members of the queues of CardQuotas, by queue.
-type countFunc func(owners map[string]*v1alpha1.CardQuota) (map[string]int, error)
+type countFunc func(owners map[string]*v1alpha1.CardQuota) (map[string]cardquota.Members, error)
 
 // membersOf returns how many members the queue of a CardQuota has. It returns false while
 // another count runs: a later call returns the answer. Each answer is returned once.
-func (m *memberCounts) membersOf(quota *v1alpha1.CardQuota, count countFunc) (members int, known bool, err error) {
+func (m *memberCounts) membersOf(quota *v1alpha1.CardQuota, count countFunc) (members cardquota.Members, known bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	queue := quota.QueueName()
@@ -68,10 +68,10 @@ func (m *memberCounts) membersOf(quota *v1alpha1.CardQuota, count countFunc) (me
 	}
 	m.requested[queue] = quota
 	if m.counting {
-		return 0, false, nil
+		return cardquota.Members{}, false, nil
 	}
 	if err := m.countRequested(count); err != nil {
-		return 0, false, err
+		return cardquota.Members{}, false, err
 	}
 	members, known = m.takeAnswer(queue)
 	return members, known, nil
@@ -83,7 +83,7 @@ func (m *memberCounts) countRequested(count countFunc) error {
 	requested := m.requested
 	m.requested, m.counting = map[string]*v1alpha1.CardQuota{}, true
 	defer func() { m.counting = false }() // also when the count panics
-	counted, err := func() (map[string]int, error) {
+	counted, err := func() (map[string]cardquota.Members, error) {
 		m.mu.Unlock()
 		defer m.mu.Lock()
 		return count(requested)
@@ -101,7 +101,7 @@ func (m *memberCounts) countRequested(count countFunc) error {
 
 // takeAnswer removes an answer and returns it if it is recent enough. The caller holds
 // m.mu.
-func (m *memberCounts) takeAnswer(queue string) (int, bool) {
+func (m *memberCounts) takeAnswer(queue string) (cardquota.Members, bool) {
 	answer, ok := m.counted[queue]
 	delete(m.counted, queue)
 	return answer.members, ok && time.Since(answer.at) < memberCountTTL
@@ -121,7 +121,7 @@ type memberCounter struct {
 // bookmark, so on a quiet cluster a count in the cache would wait about a minute. It reads only the metadata of pods of our
 // schedulers, since there may be very many. The last usage count has all other pods that
 // hold cards.
-func (r *Reconciler) countMembers(ctx context.Context, owners map[string]*v1alpha1.CardQuota) (map[string]int, error) {
+func (r *Reconciler) countMembers(ctx context.Context, owners map[string]*v1alpha1.CardQuota) (map[string]cardquota.Members, error) {
 	c := memberCounter{Reconciler: r, owners: owners, groups: map[client.ObjectKey]bool{}, input: cardquota.CountInput{Inventory: card.NewInventory(nil)}}
 	_, inForce, err := r.readPolicy(ctx)
 	if err != nil {
@@ -151,7 +151,7 @@ func (r *Reconciler) countMembers(ctx context.Context, owners map[string]*v1alph
 			return nil, fmt.Errorf("list pods: %w", err)
 		}
 	}
-	counts, members := cardquota.CountUsage(c.input), make(map[string]int, len(owners))
+	counts, members := cardquota.CountUsage(c.input), make(map[string]cardquota.Members, len(owners))
 	for queue := range owners {
 		members[queue] = counts[queue].Members
 	}
