@@ -14,22 +14,27 @@ import (
 // nodes that take pods, nil if they are not known.
 func (l *List) SetAvailable(quotas []*v1alpha1.CardQuota, idle map[string]int64) {
 	known := map[string]*v1alpha1.CardQuota{}
+	isParent := map[string]bool{}
 	for _, quota := range quotas {
 		if quota.Namespace == "" { // a LocalCardQuota does not say what is above it
 			known[quota.Name] = quota
+			isParent[quota.Spec.Parent] = true
 		}
 	}
 
 	for i := range l.Items {
 		usage := &l.Items[i]
+		isClosed := usage.isClosed
 		var path []*v1alpha1.CardQuota
 		if l.Tree {
 			path = findAncestors(known, usage.Parent)
+			isLeaf := known[usage.Name] != nil && !isParent[usage.Name]
+			isClosed = isClosed || (isLeaf && usage.ServiceType == "") // nothing starts in it, and nothing below it
 		}
 		for n := range usage.Cards {
 			card := &usage.Cards[n]
 			card.Available = card.Free
-			if usage.isClosed {
+			if isClosed {
 				card.Available = 0
 			}
 			for _, above := range path {

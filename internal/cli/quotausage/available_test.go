@@ -20,3 +20,24 @@ func TestAQueueWithoutAPathTakesNoPods(t *testing.T) {
 		check.Equal(t, reason, want, takesNoPods(quota))
 	}
 }
+
+// TestALeafWithoutAServiceTypeTakesNoPods: only a parent needs none, since pods start below it.
+func TestALeafWithoutAServiceTypeTakesNoPods(t *testing.T) {
+	quotaOf := func(name, parent, serviceType string) *v1alpha1.CardQuota {
+		return builder.CardQuota(name).ServiceType(serviceType).With(func(q *v1alpha1.CardQuota) {
+			q.Spec.Parent = parent
+			q.Status.Summary = "0/4 H200"
+			q.Status.Cards = []v1alpha1.CardStatus{{Name: "H200", Quota: 4, Free: 4}}
+		}).Condition(v1alpha1.ConditionHierarchyValid, metav1.ConditionTrue, v1alpha1.ReasonReady, "said").Obj()
+	}
+	quotas := []*v1alpha1.CardQuota{quotaOf("top", "", ""), quotaOf("chat", "top", "inference"), quotaOf("empty", "top", "")}
+
+	list, _ := NewList(quotas)
+	list.SetAvailable(quotas, nil)
+
+	got := map[string]int64{}
+	for _, usage := range list.Items {
+		got[usage.Name] = usage.Cards[0].Available
+	}
+	check.Equal(t, "FREE", map[string]int64{"top": 4, "chat": 4, "empty": 0}, got)
+}
