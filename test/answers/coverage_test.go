@@ -20,7 +20,6 @@ import (
 // brought into such a state for long enough.
 var ofFakes = map[api.BlockedReason]string{
 	api.BlockedSchedulerNotReady: "a scheduler that has started knows all nodes and pods before its second session, and the configuration gate refuses invalid arguments",
-	api.BlockedUnmanagedClaim:    "a driver of dynamic resource allocation would add its cards to the anomalies of every other state",
 }
 
 // TestEveryReasonHasAGolden: a new reason needs a state.

@@ -6,7 +6,10 @@ import (
 	"github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
@@ -25,6 +28,7 @@ func workloadStates() []state {
 		deletedQuota(),
 		refusedPods(),
 		orphan(),
+		claimed(),
 		plain("misspelt", api.BlockedUnknownCard, 4, 0, podOf("misspelt", waits, 1).Card("MISSPELT").Obj()),
 		plain("withheld", api.BlockedUnknownCard, 4, 0, podOf("withheld", waits, 1).Obj()).with(func(s *state) {
 			s.nodes[0].Labels["nvidia.com/gpu.count"] = "2"
@@ -104,6 +108,33 @@ func refusedPods() state {
 func orphan() state {
 	s := plain("orphan", api.BlockedPodGroupNotFound, 4, 0, podOf("orphan", waits, 1).PodGroup("gone").Obj())
 	s.hasNoEvents = true
+	return s
+}
+
+// claimed is a pod with a ResourceClaim for a card that a driver of dynamic resource allocation hands out.
+func claimed() state {
+	const driver = "gpu.nvidia.com"
+	s := plain("claimed", api.BlockedUnmanagedClaim, 4, 0)
+	s.change = func(p *play) {
+		slice := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "claimed-0"}}
+		slice.Spec = resourcev1.ResourceSliceSpec{
+			Driver:   driver,
+			Pool:     resourcev1.ResourcePool{Name: "claimed-0", ResourceSliceCount: 1},
+			NodeName: ptr.To("claimed-0"),
+			Devices:  []resourcev1.Device{{Name: "gpu-0"}, {Name: "gpu-1"}},
+		}
+
+		class := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: driver}}
+		class.Spec.Selectors = []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: `device.driver == "` + driver + `"`}}}
+
+		claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "card"}}
+		claim.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "card", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: driver}}}
+
+		pod := podOf(s.name, waits, 0).With(func(pod *corev1.Pod) {
+			pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "card", ResourceClaimName: ptr.To(claim.Name)}}
+		})
+		p.create(slice, class, claim, pod.Obj())
+	}
 	return s
 }
 
