@@ -81,7 +81,7 @@ func (e *engineer) adoptCluster(giveBack string) {
 	e.typeCommands(quota[2])
 	e.typeCommands(giveBack)
 	e.checkStillRunning(ran)
-	e.typeCommands(`kubectl -n `+team+` delete deployment/cards deployment/plain deployment/late job.batch.volcano.sh/job pod/past --cascade=foreground`)
+	e.typeCommands(`kubectl -n ` + team + ` delete deployment/cards deployment/plain deployment/late job.batch.volcano.sh/job pod/past --cascade=foreground`)
 }
 
 // checkWhatWouldChange asks kubectl cardquota before the handover. It finds the pod past the scheduler,

@@ -50,7 +50,7 @@ func (e *engineer) waitUntilNodeFull() map[types.UID]string {
 // the quota allows, and no more although cards are free.
 func (e *engineer) checkQuotasHold(turns *schedulerRuns) {
 	e.Helper()
-	e.typeCommands(`kubectl -n `+team+` delete pods -l 'app in (patient, trainer)'`)
+	e.typeCommands(`kubectl -n ` + team + ` delete pods -l 'app in (patient, trainer)'`)
 	granted := map[string]int{patient: 1, trainer: 3}
 	e.Eventually(e.runningCounts(patient, trainer)).Should(Equal(granted))
 	told := turns.countHeartbeats()
