@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/features"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -27,10 +29,10 @@ import (
 	"cardquota.dev/operator/internal/controller/cardinventory"
 	"cardquota.dev/operator/internal/controller/cardquota"
 	"cardquota.dev/operator/internal/controller/cardseconds"
+	"cardquota.dev/operator/internal/controller/leaderlock"
 	"cardquota.dev/operator/internal/controller/localquota"
 	"cardquota.dev/operator/internal/controller/resourceslices"
 	"cardquota.dev/operator/internal/controller/servicetypepolicy"
-	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/webhook"
 	selfsigned "cardquota.dev/operator/internal/webhook/certificates"
 )
@@ -102,21 +104,9 @@ func run(f flags) error {
 	if err != nil {
 		return err
 	}
-	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme:                        scheme,
-		Cache:                         cacheOptions(f),
-		Metrics:                       metricsserver.Options{BindAddress: noAddress}, // addMetricsServer adds another one
-		WebhookServer:                 webhooks.server,
-		HealthProbeBindAddress:        noAddress, // addHealthServer adds another one
-		PprofBindAddress:              f.pprofAddress,
-		LeaderElection:                f.leaderElect,
-		LeaderElectionID:              enforcement.OperatorLeaseName,
-		LeaderElectionLabels:          enforcement.OperatorLeaseLabels(),
-		LeaderElectionNamespace:       f.operatorNamespace,
-		LeaderElectionReleaseOnCancel: true,
-	})
+	mgr, err := newManager(config, f, scheme, webhooks.server)
 	if err != nil {
-		return fmt.Errorf("make manager: %w", err)
+		return err
 	}
 	ctx := ctrl.SetupSignalHandler()
 	if err := addMetricsServer(ctx, mgr, f, newMetricsPage(metrics.Registry)); err != nil {
@@ -158,6 +148,32 @@ func run(f flags) error {
 		return fmt.Errorf("run manager: %w", err)
 	}
 	return nil
+}
+
+// newManager returns a manager whose replicas elect a leader.
+func newManager(config *rest.Config, f flags, scheme *runtime.Scheme, webhooks ctrlwebhook.Server) (ctrl.Manager, error) {
+	lock, err := leaderlock.New(config, f.operatorNamespace)
+	if err != nil {
+		return nil, err
+	}
+
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme:                              scheme,
+		Cache:                               cacheOptions(f),
+		Metrics:                             metricsserver.Options{BindAddress: noAddress}, // addMetricsServer adds another one
+		WebhookServer:                       webhooks,
+		HealthProbeBindAddress:              noAddress, // addHealthServer adds another one
+		PprofBindAddress:                    f.pprofAddress,
+		LeaderElection:                      f.leaderElect,
+		LeaderElectionReleaseOnCancel:       true,
+		LeaderElectionResourceLockInterface: lock,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make manager: %w", err)
+	}
+
+	lock.LockConfig.EventRecorder = mgr.GetEventRecorderFor(lock.Identity())
+	return mgr, nil
 }
 
 // newScheme returns a scheme with all types that the operator reads or writes.

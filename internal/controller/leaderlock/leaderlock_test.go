@@ -1,0 +1,31 @@
+package leaderlock
+
+import (
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"cardquota.dev/operator/internal/enforcement"
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// TestALeaseWithoutLabelsIsTakenOver: an operator of an earlier version wrote no labels.
+func TestALeaseWithoutLabelsIsTakenOver(t *testing.T) {
+	const namespace = "volcano-system"
+	client := fake.NewClientset(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: enforcement.OperatorLeaseName}})
+	lock, err := New(&rest.Config{}, namespace)
+	check.NoError(t, err)
+	lock.Client = leasesWithLabels{client.CoordinationV1()}
+
+	_, _, err = lock.Get(t.Context())
+	check.NoError(t, err)
+	check.NoError(t, lock.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "new"}))
+
+	lease, err := client.CoordinationV1().Leases(namespace).Get(t.Context(), enforcement.OperatorLeaseName, metav1.GetOptions{})
+	check.NoError(t, err)
+	check.Equal(t, "labels", enforcement.OperatorLeaseLabels(), lease.Labels)
+}
