@@ -4,8 +4,10 @@
 package form
 
 import (
+	"bytes"
 	"go/ast"
 	"go/token"
+	"regexp"
 )
 
 const (
@@ -19,11 +21,17 @@ const (
 type File struct {
 	*ast.File
 	Positions *token.FileSet
+	Source    []byte
 }
 
 // Line returns the line of a position.
 func (f File) Line(at token.Pos) int {
 	return f.Positions.Position(at).Line
+}
+
+// Lines returns the number of lines of the file.
+func (f File) Lines() int {
+	return bytes.Count(f.Source, []byte("\n"))
 }
 
 // BodyLines returns the number of lines between the braces of a body.
@@ -78,22 +86,41 @@ func visitLists(body *ast.BlockStmt, visit func([]ast.Stmt)) {
 	})
 }
 
-// hasBlankLine reports whether a line between two positions has neither code nor a comment.
+var blankLine = regexp.MustCompile(`\n[ \t]*\n`)
+
+// hasBlankLine reports whether a line between the statements at two positions has neither code nor
+// a comment.
 func (f File) hasBlankLine(from, to token.Pos) bool {
-	last := f.Line(from)
-	for _, group := range f.Comments {
-		for _, comment := range group.List {
-			if comment.Pos() < from || comment.Pos() > to {
-				continue
-			}
-			if f.Line(comment.Pos()) > last+1 {
-				return true
-			}
-			last = f.Line(comment.End())
+	return blankLine.Match(f.text(from, to))
+}
+
+// BlankLines returns the number of blank lines in body, without those in strings.
+func (f File) BlankLines(body *ast.BlockStmt) int {
+	count := countBlankLines(f.text(body.Pos(), body.End()))
+	ast.Inspect(body, func(node ast.Node) bool {
+		if literal, ok := node.(*ast.BasicLit); ok {
+			count -= countBlankLines([]byte(literal.Value))
+		}
+
+		return true
+	})
+
+	return count
+}
+
+func countBlankLines(text []byte) int {
+	count := 0
+	for line := range bytes.Lines(text) {
+		if len(bytes.TrimSpace(line)) == 0 {
+			count++
 		}
 	}
 
-	return f.Line(to) > last+1
+	return count
+}
+
+func (f File) text(from, to token.Pos) []byte {
+	return f.Source[f.Positions.Position(from).Offset:f.Positions.Position(to).Offset]
 }
 
 // Bodies returns the body of every function of the file, those of function literals included.

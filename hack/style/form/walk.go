@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 )
@@ -12,14 +13,18 @@ import (
 // WalkGo calls visit with the name relative to root and the syntax tree of every Go file below root
 // that is not generated.
 func WalkGo(root string, visit func(name string, file File)) error {
+	positions := token.NewFileSet()
 	return Walk(root, ".go", func(path, name string) error {
-		positions := token.NewFileSet()
-		file, err := parser.ParseFile(positions, path, nil, parser.ParseComments|parser.SkipObjectResolution)
+		source, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		file, err := parser.ParseFile(positions, path, source, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			return err
 		}
 		if !ast.IsGenerated(file) {
-			visit(name, File{File: file, Positions: positions})
+			visit(name, File{File: file, Positions: positions, Source: source})
 		}
 
 		return nil
