@@ -27,3 +27,4 @@ export -f lint
 printf '%s\0' . hack/{alerts,boards,bundle,certmanager,pictures,sbom,style} | xargs -0 -P "$(nproc)" -I{} bash -euc 'lint {}' 9>&-
 go -C hack/style test -count=1 -vet=off ./...
 go -C hack/style run . "$root"
+go -C hack/style run ./measure -root "$root" -check

@@ -1,27 +1,37 @@
 // Command style checks what linters of Go do not: that functions are named by verb and object,
-// and that docs are written in short sentences.
+// that docs are written in short sentences, and with -form that code is laid out in paragraphs.
 //
-//	go run ./hack/style ROOT
+//	go -C hack/style run . [-form] ROOT
 //
 // It prints every finding and exits with status 1 when there is one. CONTRIBUTING.md has the
 // rules and their reasons.
 package main
 
 import (
+	"flag"
 	"fmt"
 	"os"
 )
 
 func main() {
+	withForm := flag.Bool("form", false, "check the layout of code too")
+	flag.Parse()
 	root := "."
-	if len(os.Args) > 1 {
-		root = os.Args[1]
+	if flag.NArg() > 0 {
+		root = flag.Arg(0)
 	}
+
 	findings, err := checkTree(root)
+	if err == nil && *withForm {
+		var layout []string
+		layout, err = checkForm(root)
+		findings = append(findings, layout...)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "style:", err)
 		os.Exit(1)
 	}
+
 	for _, finding := range findings {
 		fmt.Println(finding)
 	}
@@ -41,5 +51,6 @@ func checkTree(root string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return append(names, pages...), nil
 }

@@ -3,14 +3,13 @@ package main
 import (
 	"fmt"
 	"go/ast"
-	"go/parser"
 	"go/token"
-	"io/fs"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode"
+
+	"cardquota.dev/operator/hack/style/form"
 )
 
 // maxOneWordShare bounds the share of unexported functions whose name is one word. Kubernetes
@@ -31,18 +30,11 @@ var avoidedPhrases = []string{
 func checkNames(root string) ([]string, error) {
 	var findings, oneWord []string
 	functions := 0
-	err := walkFiles(root, ".go", func(path, name string) error {
+	err := form.WalkGo(root, func(name string, file form.File) {
 		if strings.HasSuffix(name, "_test.go") {
-			return nil
+			return
 		}
-		files := token.NewFileSet()
-		file, err := parser.ParseFile(files, path, nil, parser.ParseComments)
-		if err != nil {
-			return err
-		}
-		if ast.IsGenerated(file) {
-			return nil
-		}
+
 		for _, declaration := range file.Decls {
 			function, ok := declaration.(*ast.FuncDecl)
 			if !ok || function.Name.IsExported() || isProgramEntry(function) {
@@ -50,38 +42,40 @@ func checkNames(root string) ([]string, error) {
 			}
 			functions++
 			if isOneWord(function.Name.Name) {
-				oneWord = append(oneWord, fmt.Sprintf("%s:%d: %s", name, files.Position(function.Pos()).Line, function.Name.Name))
+				oneWord = append(oneWord, fmt.Sprintf("%s:%d: %s", name, file.Line(function.Pos()), function.Name.Name))
 			}
 		}
-		findings = append(findings, checkPhrases(name, files, file)...)
-		return nil
+		findings = append(findings, checkPhrases(name, file)...)
 	})
 	if len(oneWord)*100 > functions*maxOneWordShare {
 		slices.Sort(oneWord)
 		findings = append(findings, oneWord...)
 		findings = append(findings, fmt.Sprintf("%d of %d unexported functions have a one-word name, more than %d of 100: name the verb and its object", len(oneWord), functions, maxOneWordShare))
 	}
+
 	return findings, err
 }
 
 // checkPhrases returns a finding for each avoided phrase in the comments and strings of a file.
-func checkPhrases(name string, files *token.FileSet, file *ast.File) (findings []string) {
+func checkPhrases(name string, file form.File) (findings []string) {
 	report := func(kind, text string, at token.Pos) {
 		for _, phrase := range findPhrases(text) {
-			findings = append(findings, fmt.Sprintf("%s:%d: the %s says %q: name the actor and what it does", name, files.Position(at).Line, kind, phrase))
+			findings = append(findings, fmt.Sprintf("%s:%d: the %s says %q: name the actor and what it does", name, file.Line(at), kind, phrase))
 		}
 	}
 	for _, group := range file.Comments {
 		report("comment", group.Text(), group.Pos())
 	}
-	ast.Inspect(file, func(node ast.Node) bool {
+	ast.Inspect(file.File, func(node ast.Node) bool {
 		if literal, ok := node.(*ast.BasicLit); ok && literal.Kind == token.STRING {
 			if text, err := strconv.Unquote(literal.Value); err == nil && !slices.Contains(avoidedPhrases, text) { // such a word alone is a name
 				report("string", text, literal.Pos())
 			}
 		}
+
 		return true
 	})
+
 	return findings
 }
 
@@ -102,30 +96,6 @@ func findPhrases(text string) []string {
 			found = append(found, phrase)
 		}
 	}
-	return found
-}
 
-// walkFiles calls visit with the path and the name relative to root of every file with the
-// given ending. It skips hidden folders, test data and what is built.
-func walkFiles(root, ending string, visit func(path, name string) error) error {
-	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		name, err := filepath.Rel(root, path)
-		if err != nil {
-			return err
-		}
-		if entry.IsDir() {
-			base := entry.Name()
-			if name != "." && (strings.HasPrefix(base, ".") || base == "testdata" || base == "bin" || base == "dist" || base == "node_modules") {
-				return filepath.SkipDir
-			}
-			return nil
-		}
-		if !strings.HasSuffix(name, ending) {
-			return nil
-		}
-		return visit(path, name)
-	})
+	return found
 }

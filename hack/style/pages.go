@@ -11,6 +11,8 @@ import (
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
 	"github.com/yuin/goldmark/text"
+
+	"cardquota.dev/operator/hack/style/form"
 )
 
 const (
@@ -23,7 +25,7 @@ const (
 // Code, tables, headings, block quotes and quoted messages do not count.
 func checkPages(root string) ([]string, error) {
 	var findings []string
-	err := walkFiles(root, ".md", func(path, name string) error {
+	err := form.Walk(root, ".md", func(path, name string) error {
 		source, err := os.ReadFile(path)
 		if err != nil {
 			return err
@@ -31,12 +33,14 @@ func checkPages(root string) ([]string, error) {
 		findings = append(findings, checkPage(name, source)...)
 		return nil
 	})
+
 	return findings, err
 }
 
 func checkPage(name string, source []byte) []string {
 	var findings []string
-	words, sentences := 0, 0
+	words := 0
+	sentences := 0
 	for _, paragraph := range paragraphs(source) {
 		for _, sentence := range splitSentences(paragraph) {
 			count := countWords(sentence)
@@ -56,6 +60,7 @@ func checkPage(name string, source []byte) []string {
 	if words > sentences*maxAverageWords {
 		findings = append(findings, fmt.Sprintf("%s: %.1f words a sentence on average, more than %d", name, float64(words)/float64(sentences), maxAverageWords))
 	}
+
 	return findings
 }
 
@@ -76,8 +81,10 @@ func paragraphs(source []byte) []string {
 		case ast.KindBlockquote, ast.KindHeading, ast.KindHTMLBlock:
 			return ast.WalkSkipChildren, nil
 		}
+
 		return ast.WalkContinue, nil
 	})
+
 	return found
 }
 
@@ -99,6 +106,7 @@ func inlineText(node ast.Node, source []byte) string {
 			b.WriteString(inlineText(child, source))
 		}
 	}
+
 	return b.String()
 }
 
@@ -122,5 +130,6 @@ func countWords(sentence string) int {
 			count++
 		}
 	}
+
 	return count
 }

@@ -19,6 +19,7 @@ func writeTree(t *testing.T, files map[string]string) string {
 			t.Fatal(err)
 		}
 	}
+
 	return root
 }
 
@@ -28,6 +29,7 @@ func checkTreeOf(t *testing.T, files map[string]string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return strings.Join(findings, "\n")
 }
 
@@ -72,6 +74,7 @@ func TestAvoidedPhrasesAreFoundInCommentsStringsAndPages(t *testing.T) {
 func TestLongSentencesAreFound(t *testing.T) {
 	long := strings.Repeat("word ", maxSentenceWords+1)
 	short := strings.Repeat("Two words. ", 20)
+
 	for name, page := range map[string]string{
 		"paragraph": short + "\n\n" + long + ".\n",
 		"list item": short + "\n\n- " + long + "\n- short\n",
