@@ -92,7 +92,7 @@ func unbounded(path string, s schema) string {
 		return "a list without an end"
 	case s.Type == "string" && s.MaxLength == nil && len(s.Enum) == 0 && s.Format != "date-time":
 		return "a text without an end"
-	case s.Type == "integer" && (s.Minimum == nil || strings.HasPrefix(path, "spec") && s.Maximum == nil):
+	case s.Type == "integer" && (s.Minimum == nil || (strings.HasPrefix(path, "spec") && s.Maximum == nil)):
 		return "a number without bounds"
 	case s.Type == "number":
 		return "a fraction: cards are whole"
@@ -127,14 +127,17 @@ func TestBoundsOfTheStatusAreThoseThatTheOperatorKeeps(t *testing.T) {
 		t.Errorf("cards: the schema says %d, the operator %d", got, cardquota.MaxStatusCards)
 	}
 	month := schemaOf(t, "localcardquotas").Properties["status"].Properties["cardHours"].Properties["thisMonth"]
-	if most, summary := month.Properties["cards"].MaxItems, month.Properties["summary"].MaxLength; *most != cardquota.MaxStatusCards || *summary != cardquota.MaxSummaryLength {
+	most := month.Properties["cards"].MaxItems
+	summary := month.Properties["summary"].MaxLength
+	if *most != cardquota.MaxStatusCards || *summary != cardquota.MaxSummaryLength {
 		t.Errorf("card-hours: the schema says %d cards and a summary of %d, the operator %d and %d", *most, *summary, cardquota.MaxStatusCards, cardquota.MaxSummaryLength)
 	}
 }
 
 func TestBoundsOfTheInventoryAreThoseThatTheOperatorKeeps(t *testing.T) {
 	status := schemaOf(t, "cardinventories").Properties["status"]
-	entry, anomaly := *status.Properties["cards"].Items.Schema, *status.Properties["anomalies"].Items.Schema
+	entry := *status.Properties["cards"].Items.Schema
+	anomaly := *status.Properties["anomalies"].Items.Schema
 	for name, l := range map[string]struct {
 		got  *int64
 		want int64

@@ -55,7 +55,8 @@ func validate(t *testing.T, plural string) func(any) error {
 // TestEveryStatusIsValid: what waits, and who holds the cards, is in a form that the API server
 // accepts, whatever a tenant and the scheduler write.
 func TestEveryStatusIsValid(t *testing.T) {
-	isValid, isValidView := validate(t, "cardquotas"), validate(t, "localcardquotas")
+	isValid := validate(t, "cardquotas")
+	isValidView := validate(t, "localcardquotas")
 	wrong := []v1alpha1.BlockedStatus{{Workload: v1alpha1.WorkloadReference{Kind: "Pod", Namespace: "lab", Name: "a"}, Holders: []v1alpha1.CardHolder{{Card: "NVIDIA-H200"}}}}
 	if isValid(v1alpha1.CardQuotaStatus{Blocked: wrong}) == nil || isValidView(v1alpha1.LocalCardQuotaStatus{Blocked: wrong}) == nil {
 		t.Error("a holder of no cards is valid")

@@ -28,11 +28,14 @@ func newAuthority(t *testing.T, dir, name string) *authority {
 	t.Helper()
 	a := &authority{dir: dir, key: newKey(t)}
 	template := certificate(name)
-	template.IsCA, template.BasicConstraintsValid, template.KeyUsage = true, true, x509.KeyUsageCertSign
+	template.IsCA = true
+	template.BasicConstraintsValid = true
+	template.KeyUsage = x509.KeyUsageCertSign
 	a.certificate = template
 	signed := a.write(t, name, template, a.key)
 	var err error
-	if a.certificate, err = x509.ParseCertificate(signed); err != nil {
+	a.certificate, err = x509.ParseCertificate(signed)
+	if err != nil {
 		t.Fatal(err)
 	}
 	return a
@@ -42,7 +45,8 @@ func newAuthority(t *testing.T, dir, name string) *authority {
 func (a *authority) sign(t *testing.T, name string, usage x509.ExtKeyUsage) {
 	t.Helper()
 	template := certificate(name)
-	template.ExtKeyUsage, template.DNSNames = []x509.ExtKeyUsage{usage}, []string{service + "." + namespace + ".svc"}
+	template.ExtKeyUsage = []x509.ExtKeyUsage{usage}
+	template.DNSNames = []string{service + "." + namespace + ".svc"}
 	key := newKey(t)
 	a.write(t, name, template, key)
 	text, err := x509.MarshalECPrivateKey(key)

@@ -21,14 +21,18 @@ import (
 )
 
 // service is what the API server calls.
-const service, namespace = "cardquota-webhook", "volcano-system"
+const (
+	service   = "cardquota-webhook"
+	namespace = "volcano-system"
+)
 
 // TestOnlyClientsOfTheAuthorityAreAnswered, with --webhook-client-ca-file; without
 // it anybody is. The API server is one of them with the kubeconfig of
 // docs/admission.md.
 func TestOnlyClientsOfTheAuthorityAreAnswered(t *testing.T) {
 	dir := t.TempDir()
-	ours, others := newAuthority(t, dir, "ours"), newAuthority(t, dir, "others")
+	ours := newAuthority(t, dir, "ours")
+	others := newAuthority(t, dir, "others")
 	ours.sign(t, "tls", x509.ExtKeyUsageServerAuth) // tls.crt and tls.key
 	ours.sign(t, "client", x509.ExtKeyUsageClientAuth)
 	others.sign(t, "stranger", x509.ExtKeyUsageClientAuth)
@@ -63,7 +67,8 @@ func TestOnlyClientsOfTheAuthorityAreAnswered(t *testing.T) {
 // link of a ConfigMap's file, as the test does.
 func TestAuthoritiesOfClientsFollowTheirFile(t *testing.T) {
 	dir := t.TempDir()
-	ours, next := newAuthority(t, dir, "ours"), newAuthority(t, dir, "next")
+	ours := newAuthority(t, dir, "ours")
+	next := newAuthority(t, dir, "next")
 	ours.sign(t, "tls", x509.ExtKeyUsageServerAuth)
 	ours.sign(t, "client", x509.ExtKeyUsageClientAuth)
 	next.sign(t, "newclient", x509.ExtKeyUsageClientAuth)
@@ -121,7 +126,8 @@ func serve(t *testing.T, f flags) (address string) {
 	})
 	started := h.startedCheck()
 	for range 200 {
-		if err = started(nil); err == nil {
+		err = started(nil)
+		if err == nil {
 			return fmt.Sprintf("127.0.0.1:%d", f.webhookPort)
 		}
 		time.Sleep(50 * time.Millisecond)
@@ -134,7 +140,8 @@ func serve(t *testing.T, f flags) (address string) {
 func ask(t *testing.T, config *rest.Config, address string) error {
 	t.Helper()
 	host := service + "." + namespace + ".svc"
-	config.ServerName, config.NextProtos = host, []string{"http/1.1"}
+	config.ServerName = host
+	config.NextProtos = []string{"http/1.1"}
 	config.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	}

@@ -70,7 +70,8 @@ func streamLists() error {
 // setUpReports adds what shows counts: the CardInventory, card-seconds and LocalCardQuotas.
 func setUpReports(ctx context.Context, mgr ctrl.Manager, f flags, nodes *controller.NodeInventory, counts *cardquota.UsageCollector) error {
 	bills := cardseconds.DefaultOptions()
-	bills.Namespace, bills.Counts = f.operatorNamespace, counts
+	bills.Namespace = f.operatorNamespace
+	bills.Counts = counts
 	keeper, err := cardseconds.Setup(mgr, bills)
 	if err != nil {
 		return err
@@ -80,12 +81,16 @@ func setUpReports(ctx context.Context, mgr ctrl.Manager, f flags, nodes *control
 		return err
 	}
 	inventory := cardinventory.DefaultOptions()
-	inventory.Nodes, inventory.Counts, inventory.Bills, inventory.Devices = nodes, counts, keeper, devices
+	inventory.Nodes = nodes
+	inventory.Counts = counts
+	inventory.Bills = keeper
+	inventory.Devices = devices
 	if err := cardinventory.Setup(mgr, inventory); err != nil {
 		return err
 	}
 	views := localquota.DefaultOptions()
-	views.Usage, views.Bills = counts, keeper
+	views.Usage = counts
+	views.Bills = keeper
 	return localquota.Setup(ctx, mgr, views)
 }
 
@@ -94,7 +99,8 @@ func run(f flags) error {
 	if err != nil {
 		return fmt.Errorf("read kubeconfig: %w", err)
 	}
-	config.QPS, config.Burst = float32(f.qps), int(2*f.qps)
+	config.QPS = float32(f.qps)
+	config.Burst = int(2 * f.qps)
 
 	scheme, err := newScheme()
 	if err != nil {
@@ -123,7 +129,8 @@ func run(f flags) error {
 	if err != nil {
 		return err
 	}
-	quotas, policies := cardquota.DefaultOptions(), servicetypepolicy.DefaultOptions()
+	quotas := cardquota.DefaultOptions()
+	policies := servicetypepolicy.DefaultOptions()
 	quotas.Inventory = nodes
 	usageCollector, err := cardquota.Setup(ctx, mgr, quotas)
 	if err != nil {
@@ -132,8 +139,11 @@ func run(f flags) error {
 	if err := setUpReports(ctx, mgr, f, nodes, usageCollector); err != nil {
 		return err
 	}
-	policies.SchedulerNamespace, policies.VolcanoNamespace = f.schedulerNamespace, f.volcanoNamespace
-	policies.Bypasses, policies.Guard, policies.InForce = usageCollector, guard, nodes.PolicyInForce
+	policies.SchedulerNamespace = f.schedulerNamespace
+	policies.VolcanoNamespace = f.volcanoNamespace
+	policies.Bypasses = usageCollector
+	policies.Guard = guard
+	policies.InForce = nodes.PolicyInForce
 	if err := servicetypepolicy.Setup(ctx, mgr, policies); err != nil {
 		return err
 	}

@@ -55,15 +55,18 @@ func addMetricsServer(ctx context.Context, mgr ctrl.Manager, f flags, page http.
 	bounded := &boundedserver.Server{Address: f.metricsAddress, Limits: metricsLimits}
 	if f.secureMetrics {
 		config := rest.CopyConfig(mgr.GetConfig())
-		config.QPS, config.Burst = reviewsPerSecond, reviewsAtOnce
+		config.QPS = reviewsPerSecond
+		config.Burst = reviewsAtOnce
 		filter, err := filters.WithAuthenticationAndAuthorization(config, mgr.GetHTTPClient())
 		if err != nil {
 			return fmt.Errorf("protect the metrics: %w", err)
 		}
-		if page, err = filter(ctrl.Log.WithName("metrics"), page); err != nil {
+		page, err = filter(ctrl.Log.WithName("metrics"), page)
+		if err != nil {
 			return fmt.Errorf("protect the metrics: %w", err)
 		}
-		if bounded.TLS, err = newSelfSigned(); err != nil {
+		bounded.TLS, err = newSelfSigned()
+		if err != nil {
 			return err
 		}
 	}
@@ -222,7 +225,8 @@ func (w *boundedWebhooks) requireClients(config *tls.Config) *tls.Config {
 			return nil, errors.New("the authorities of clients are not known")
 		}
 		current := config.Clone()
-		current.ClientAuth, current.ClientCAs = tls.RequireAndVerifyClientCert, options.Roots
+		current.ClientAuth = tls.RequireAndVerifyClientCert
+		current.ClientCAs = options.Roots
 		current.NextProtos = []string{"http/1.1"}
 		return current, nil
 	}

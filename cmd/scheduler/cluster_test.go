@@ -60,7 +60,8 @@ func startCluster(t *testing.T) *testCluster {
 	for _, file := range manifests {
 		check.NoError(t, server.ApplyFile(t.Context(), file))
 	}
-	if c.kubeconfig, err = server.KubeconfigFor(t.Context(), "volcano-system", "cardquota-scheduler"); err != nil {
+	c.kubeconfig, err = server.KubeconfigFor(t.Context(), "volcano-system", "cardquota-scheduler")
+	if err != nil {
 		t.Fatal(err)
 	}
 	node := builder.Node("node").Obj()
@@ -111,8 +112,10 @@ func (c *testCluster) takeLease(t *testing.T, g *WithT) {
 	g.Eventually(func(g Gomega) {
 		var lease coordinationv1.Lease
 		g.Expect(c.admin.Get(t.Context(), client.ObjectKey{Namespace: "volcano-system", Name: "volcano"}, &lease)).To(Succeed())
-		usurper, now := "usurper", metav1.NowMicro()
-		lease.Spec.HolderIdentity, lease.Spec.RenewTime = &usurper, &now
+		usurper := "usurper"
+		now := metav1.NowMicro()
+		lease.Spec.HolderIdentity = &usurper
+		lease.Spec.RenewTime = &now
 		g.Expect(c.admin.Update(t.Context(), &lease)).To(Succeed())
 	}, soon).Should(Succeed())
 }

@@ -86,7 +86,8 @@ func TestVolcanoAcceptsWhatValidateAccepts(t *testing.T) {
 			if err := checkAcceptedByVolcano(stamped); err != nil {
 				t.Errorf("refused by Volcano: %v", err)
 			}
-			before, after := read(t, text), read(t, stamped)
+			before := read(t, text)
+			after := read(t, stamped)
 			check.Equal[any](t, "Volcano reads hash", hash, after.card.Arguments[schedulerconfig.HashArgument])
 			delete(after.card.Arguments, schedulerconfig.HashArgument)
 			for _, plugin := range []*conf.PluginOption{before.card, after.card} {

@@ -51,7 +51,8 @@ func (e *election) run(ctx context.Context) error {
 		return err
 	}
 	defer endEvents()
-	failed, over := make(chan error, 1), make(chan struct{})
+	failed := make(chan error, 1)
+	over := make(chan struct{})
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock:          lock,
 		LeaseDuration: e.config.LeaseDuration.Duration,

@@ -14,7 +14,8 @@ import (
 
 func TestLeaseIsReleasedOnlyWhenNoWriteIsInFlight(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
-		s, e := newFakeAPIServer(t), newElectionFixture(newOtherSchedulersFixture()).startElection(t)
+		s := newFakeAPIServer(t)
+		e := newElectionFixture(newOtherSchedulersFixture()).startElection(t)
 		g.Expect(e.holder()).To(Equal("this process"))
 		sent := make(chan error, 1)
 		go func() { sent <- s.send(e.fence(), "POST") }()
@@ -35,7 +36,8 @@ func TestLeaseIsReleasedOnlyWhenNoWriteIsInFlight(t *testing.T) {
 
 func TestLeaseRunsOutWhenAWriteDoesNotEnd(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
-		s, e := newFakeAPIServer(t), newElectionFixture(newOtherSchedulersFixture()).startElection(t)
+		s := newFakeAPIServer(t)
+		e := newElectionFixture(newOtherSchedulersFixture()).startElection(t)
 		go func() { _ = s.send(e.fence(), "POST") }()
 		<-s.arrived
 		e.stop()
@@ -46,7 +48,8 @@ func TestLeaseRunsOutWhenAWriteDoesNotEnd(t *testing.T) {
 
 func TestAnotherHolderEndsTheTermAtOnce(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
-		s, e := newFakeAPIServer(t), newElectionFixture(newOtherSchedulersFixture()).startElection(t)
+		s := newFakeAPIServer(t)
+		e := newElectionFixture(newOtherSchedulersFixture()).startElection(t)
 		s.release()
 		g.Expect(s.send(e.fence(), "POST")).To(Succeed())
 		e.usurper.Store(leaseHeldBy("usurper"))
@@ -87,7 +90,8 @@ func TestWaitingReplicaStopsWithoutATrace(t *testing.T) {
 func TestFinalHeartbeatPrecedesTheReleaseOfTheLease(t *testing.T) {
 	for t, elect := range check.Cases(t, map[string]bool{"elected": true, "alone": false}) {
 		inFakeTime(t, func(t *testing.T, g *WithT) {
-			s, e := newFakeAPIServer(t), newElectionFixture(newOtherSchedulersFixture())
+			s := newFakeAPIServer(t)
+			e := newElectionFixture(newOtherSchedulersFixture())
 			s.release()
 			var holders []string
 			e.elect = elect
@@ -180,7 +184,9 @@ func TestWaitingProcessStopsOnSignal(t *testing.T) {
 // TestErrorEndsTheWaiting: without a signal the cause is returned.
 func TestErrorEndsTheWaiting(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
-		l, broken, ended := listOtherSchedulers(t, otherSchedulerPod("one", "n", "Running")), errors.New("the configuration cannot be watched"), make(chan error, 1)
+		l := listOtherSchedulers(t, otherSchedulerPod("one", "n", "Running"))
+		broken := errors.New("the configuration cannot be watched")
+		ended := make(chan error, 1)
 		ctx, end := context.WithCancelCause(t.Context())
 		go func() { ended <- runElections(t.Context(), ctx, l.otherSchedulers, nil) }()
 		synctest.Wait()

@@ -227,7 +227,8 @@ func (e *electionFixture) holder() string {
 }
 
 func leaseHeldBy(holder string) *coordinationv1.Lease {
-	seconds, now := int32(3600), metav1.NowMicro()
+	seconds := int32(3600)
+	now := metav1.NowMicro()
 	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "lease"}, Spec: coordinationv1.LeaseSpec{
 		HolderIdentity: &holder, LeaseDurationSeconds: &seconds, AcquireTime: &now, RenewTime: &now,
 	}}

@@ -100,12 +100,13 @@ func (h *heartbeatWriter) reportSession(ctx context.Context, session *capacityca
 	if err != nil && !errors.Is(err, errFenced) && ctx.Err() == nil {
 		klog.ErrorS(err, "the heartbeat is not written", "lease", h.namespace+"/"+enforcement.LeaseName)
 	}
-	h.lastReport, h.lastFailed = &report, err != nil
+	h.lastReport = &report
+	h.lastFailed = err != nil
 }
 
 // isDue reports whether a report must be written after the last one.
 func isDue(report enforcement.Report, last *enforcement.Report, failed bool) bool {
-	return last == nil || report.At.Sub(last.At) >= heartbeatInterval || !failed && !report.SameContent(*last)
+	return last == nil || report.At.Sub(last.At) >= heartbeatInterval || (!failed && !report.SameContent(*last))
 }
 
 // writeReport writes a report, and retries once on a conflict.

@@ -100,7 +100,8 @@ func (h *heartbeatFixture) countWrites() int {
 }
 
 func TestHeartbeatReportsTheConfigurationOfTheSession(t *testing.T) {
-	g, b := NewWithT(t), newHeartbeatFixture()
+	g := NewWithT(t)
+	b := newHeartbeatFixture()
 	b.reportSession(t.Context(), &capacitycard.SessionReport{ConfigHash: "a", BoundByOthers: []string{"n/p"}, At: b.began})
 	g.Expect(b.writtenReport()).To(Equal(enforcement.Report{Identity: "host_uid", Version: "v0.0.0-dev", ConfigHash: "a", SecondScheduler: []string{"n/p"}, At: b.began.Truncate(time.Microsecond)}))
 
@@ -125,7 +126,9 @@ func TestHeartbeatReportsTheConfigurationOfTheSession(t *testing.T) {
 
 func TestHeartbeatNeverBlocksASessionAndWritesTheNewestReport(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
-		b, arrived, answer := newHeartbeatFixture(), make(chan struct{}), make(chan struct{})
+		b := newHeartbeatFixture()
+		arrived := make(chan struct{})
+		answer := make(chan struct{})
 		b.client.PrependReactor("create", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 			close(arrived)
 			<-answer
@@ -149,7 +152,8 @@ func TestHeartbeatNeverBlocksASessionAndWritesTheNewestReport(t *testing.T) {
 }
 
 func TestHeartbeatIsWrittenAgainAfterFailures(t *testing.T) {
-	g, b := NewWithT(t), newHeartbeatFixture()
+	g := NewWithT(t)
+	b := newHeartbeatFixture()
 	failing := map[string]error{}
 	b.client.PrependReactor("*", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		err := failing[action.GetVerb()]
@@ -213,7 +217,8 @@ func TestOnlyTheLeaderWritesHeartbeats(t *testing.T) {
 
 // TestTheLastHeartbeat: a scheduler that stops writes that into its own heartbeat only.
 func TestTheLastHeartbeat(t *testing.T) {
-	g, b := NewWithT(t), newHeartbeatFixture()
+	g := NewWithT(t)
+	b := newHeartbeatFixture()
 	g.Expect(writeFinalHeartbeat(t.Context(), b.leases, b.identity)).To(Succeed(), "there is none")
 	g.Expect(b.countWrites()).To(BeZero())
 	b.reportSession(t.Context(), &capacitycard.SessionReport{ConfigHash: "a", At: b.began})

@@ -62,7 +62,8 @@ func (c *closeable) Close() error { c.closed = true; return nil }
 
 func TestTermEndsByItself(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
-		s, f := newFakeAPIServer(t), newFence()
+		s := newFakeAPIServer(t)
+		f := newFence()
 		s.release()
 		f.extend(time.Now().Add(10 * time.Second))
 		f.extend(time.Now().Add(5 * time.Second)) // an older renewal shortens nothing
@@ -75,7 +76,9 @@ func TestTermEndsByItself(t *testing.T) {
 
 func TestDrainWaitsForWritesInFlight(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
-		s, f, sent := newFakeAPIServer(t), newFence(), make(chan error, 2)
+		s := newFakeAPIServer(t)
+		f := newFence()
+		sent := make(chan error, 2)
 		f.extend(time.Now().Add(time.Hour))
 		for range 2 {
 			go func() { sent <- s.send(f, "POST") }()

@@ -83,7 +83,7 @@ func podsOfOtherSchedulers(pods []*corev1.Pod, ownPod string) []*corev1.Pod {
 	var found []*corev1.Pod
 	for _, pod := range pods {
 		owner := metav1.GetControllerOf(pod)
-		isReplica := pod.Name == ownPod || owner != nil && owner.UID == replicaSet
+		isReplica := pod.Name == ownPod || (owner != nil && owner.UID == replicaSet)
 		if !isReplica && workload.MayBeRunning(pod) {
 			found = append(found, pod)
 		}

@@ -77,7 +77,8 @@ func (c *testCluster) startProcess(t *testing.T) *process {
 		"--leader-elect-lease-duration="+leaseDuration.String(), "--leader-elect-renew-deadline="+renewDeadline.String(),
 		"--kubeconfig="+c.kubeconfig, "--healthz-address="+p.health, "--listen-address="+p.metrics)
 	p.command.Env = append(os.Environ(), "TMPDIR="+t.TempDir(), "DEBUG_SOCKET_DIR="+t.TempDir())
-	p.command.Stdout, p.command.Stderr = p, p
+	p.command.Stdout = p
+	p.command.Stderr = p
 	check.NoError(t, p.command.Start())
 	go func() {
 		_ = p.command.Wait() // the exit code says it all

@@ -142,12 +142,14 @@ func withAuthentication(config *rest.Config, handler http.Handler, certificate *
 		return nil, nil, fmt.Errorf("API server: %w", err)
 	}
 	config = rest.CopyConfig(config)
-	config.QPS, config.Burst = reviewsPerSecond, reviewsAtOnce
+	config.QPS = reviewsPerSecond
+	config.Burst = reviewsAtOnce
 	filter, err := filters.WithAuthenticationAndAuthorization(config, client)
 	if err != nil {
 		return nil, nil, fmt.Errorf("authentication of readers: %w", err)
 	}
-	if handler, err = filter(klog.Background().WithName("metrics"), handler); err != nil {
+	handler, err = filter(klog.Background().WithName("metrics"), handler)
+	if err != nil {
 		return nil, nil, fmt.Errorf("authentication of readers: %w", err)
 	}
 	if certificate != nil {

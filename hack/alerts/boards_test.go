@@ -89,7 +89,8 @@ func checkVariables(t *testing.T, name string, b board) {
 // counters by their increase. TestLabelsAreThoseOfTheTables checks the labels.
 func TestBoardsAskForMetricsThatThereAre(t *testing.T) {
 	known := documentedNames(t)
-	known["up"], known["process_start_time_seconds"] = true, true // of Prometheus, and of each program
+	known["up"] = true
+	known["process_start_time_seconds"] = true // of Prometheus, and of each program
 	variables := strings.NewReplacer("$__rate_interval", "5m", "$__range", "1d")
 	suffix := regexp.MustCompile(`_(bucket|count|sum)$`)
 	for name, b := range readBoards(t) {
@@ -252,7 +253,10 @@ func (w *scrapedSeries) valuesOf(expression string, at time.Duration) map[string
 // TestSeriesWithoutNumbersEnd: a queue has no series of a card whose numbers are all zero. In the rows of a
 // table, and in sums, it is as if it had never had any, and its alerts end.
 func TestSeriesWithoutNumbersEnd(t *testing.T) {
-	const before, after = 8 * time.Minute, 10 * time.Minute // the series end with the 19th scrape
+	const (
+		before = 8 * time.Minute
+		after  = 10 * time.Minute // the series end with the 19th scrape
+	)
 	world := newWorld(t, operator, enforced, sessions, ready, configured, counted,
 		`cardquota_queue_info{queue="left",tenant="lab",project="llm",service_type="training",cardquota="left",parent=""} 1x60`,
 		`cardquota_queue_info{queue="kept",tenant="lab",project="llm",service_type="training",cardquota="kept",parent=""} 1x60`,

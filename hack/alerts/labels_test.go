@@ -100,7 +100,8 @@ func (c *labelCheck) labelsOfSelector(n *promql.VectorSelector) []string {
 }
 
 func (c *labelCheck) labelsOfBinary(n *promql.BinaryExpr) []string {
-	left, right := c.labelsOf(n.LHS), c.labelsOf(n.RHS)
+	left := c.labelsOf(n.LHS)
+	right := c.labelsOf(n.RHS)
 	m := n.VectorMatching
 	if m == nil { // with a number
 		return append(slices.Clone(left), right...)

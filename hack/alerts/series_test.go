@@ -135,7 +135,8 @@ func (s *seriesSet) Next() bool {
 	if len(s.left) == 0 {
 		return false
 	}
-	s.at, s.left = s.left[0], s.left[1:]
+	s.at = s.left[0]
+	s.left = s.left[1:]
 	return true
 }
 

@@ -68,7 +68,8 @@ func (b *board) render() ([]byte, error) {
 	for i := range b.panels {
 		p := &b.panels[i]
 		if at.X+p.width > 24 {
-			at.X, at.Y = 0, at.Y+panelHeight
+			at.X = 0
+			at.Y += panelHeight
 		}
 		at.W = p.width
 		built, err := p.build(uint32(i+1), at)
@@ -87,7 +88,11 @@ func (p *panel) build(id uint32, at dashboard.GridPos) (dashboard.Panel, error) 
 	if err != nil {
 		return built, err
 	}
-	built.Id, built.Title, built.Description, built.GridPos, built.Datasource = &id, &p.title, &p.description, &at, &datasource
+	built.Id = &id
+	built.Title = &p.title
+	built.Description = &p.description
+	built.GridPos = &at
+	built.Datasource = &datasource
 	for i, q := range p.queries {
 		target := prometheus.NewDataqueryBuilder().Expr(q.expr).LegendFormat(q.legend).RefId(string(rune('A' + i))).Datasource(datasource)
 		switch p.kind {

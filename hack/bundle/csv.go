@@ -65,7 +65,8 @@ func clusterServiceVersion(src *sources, release releaseOptions) (*v1alpha1.Clus
 	if len(csv.Spec.RelatedImages) == 0 {
 		return nil, fmt.Errorf("%s has no Deployment", installationDir)
 	}
-	if csv.Spec.WebhookDefinitions, err = src.webhookDefinitions(); err != nil {
+	csv.Spec.WebhookDefinitions, err = src.webhookDefinitions()
+	if err != nil {
 		return nil, err
 	}
 	// The operator's page shows one image: the operator's, the first of the installation.
@@ -131,7 +132,8 @@ func completeCRDDescriptions(csv *v1alpha1.ClusterServiceVersion, crds []crd) er
 			owned.Kind = crd.definition.Spec.Names.Kind
 			owned.Description = firstParagraph(schema.Description)
 			var err error
-			if owned.SpecDescriptors, err = specDescriptors(schema.Properties["spec"]); err != nil {
+			owned.SpecDescriptors, err = specDescriptors(schema.Properties["spec"])
+			if err != nil {
 				return fmt.Errorf("%s %s: %w", k.name, k.version, err)
 			}
 			owned.StatusDescriptors = statusDescriptors(schema.Properties["status"])

@@ -236,7 +236,8 @@ func TestAReleaseHasItsPlaceInTheChannel(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			csv := &v1alpha1.ClusterServiceVersion{}
 			csv.Annotations = map[string]string{}
-			csv.Spec.Version.Version, csv.Spec.Replaces = semver.MustParse("0.2.0"), "cardquota.v0.1.0"
+			csv.Spec.Version.Version = semver.MustParse("0.2.0")
+			csv.Spec.Replaces = "cardquota.v0.1.0"
 			noError(t, (releaseOptions{version: tc.version, replaces: tc.replaces}).setVersion(csv))
 			if csv.Name != tc.wantName || csv.Spec.Replaces != tc.wantReplaces || csv.Annotations[skipRange] != tc.want {
 				t.Errorf("got %s, replaces %s, skips %s; want %s, %s, %s",

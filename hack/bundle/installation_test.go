@@ -106,7 +106,7 @@ func (all installation) selectedDeployment(namespace string, selector labels.Sel
 // opensPort reports whether a Deployment's container has a port of that name or number.
 func opensPort(deployment *appsv1.Deployment, port intstr.IntOrString) bool {
 	return slices.ContainsFunc(deployment.Spec.Template.Spec.Containers[0].Ports, func(p corev1.ContainerPort) bool {
-		return port.Type == intstr.String && p.Name == port.StrVal || port.Type == intstr.Int && p.ContainerPort == port.IntVal
+		return (port.Type == intstr.String && p.Name == port.StrVal) || (port.Type == intstr.Int && p.ContainerPort == port.IntVal)
 	})
 }
 
@@ -198,7 +198,8 @@ func TestAlertsAskForJobsThatThereAre(t *testing.T) {
 // A policy allows exactly the ports that a Service uses.
 func TestNetworkPoliciesLetInWhatServicesLeadTo(t *testing.T) {
 	all := fullInstallation(t)
-	allowed, wanted := map[string][]string{}, map[string][]string{}
+	allowed := map[string][]string{}
+	wanted := map[string][]string{}
 	for _, policy := range all.policies {
 		selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
 		noError(t, err)

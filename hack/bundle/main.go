@@ -26,7 +26,9 @@ func main() {
 }
 
 func run(args []string) error {
-	root, out, release := ".", "", defaultRelease()
+	root := "."
+	out := ""
+	release := defaultRelease()
 	set := flag.NewFlagSet("bundle", flag.ContinueOnError)
 	set.StringVar(&root, "root", root, "The project's root folder, with config/ in it.")
 	set.StringVar(&out, "out", "", "The folder to write the bundle to (default <root>/bundle).")

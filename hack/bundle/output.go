@@ -49,7 +49,8 @@ func generateFiles(src *sources, release releaseOptions) (map[string][]byte, err
 		}
 	}
 	for name, document := range documents {
-		if files[name], err = marshalDocument(document); err != nil {
+		files[name], err = marshalDocument(document)
+		if err != nil {
 			return nil, fmt.Errorf("write %s: %w", name, err)
 		}
 	}

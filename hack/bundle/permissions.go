@@ -17,7 +17,8 @@ import (
 // namespace, a subject other than a ServiceAccount of the installation, or a role of another
 // namespace.
 func (r *rbac) accountPermissions(namespace string) (cluster, namespaced []v1alpha1.StrategyDeploymentPermissions, err error) {
-	clusterRules, namespacedRules := map[string][]rbacv1.PolicyRule{}, map[string][]rbacv1.PolicyRule{}
+	clusterRules := map[string][]rbacv1.PolicyRule{}
+	namespacedRules := map[string][]rbacv1.PolicyRule{}
 	if names := r.unboundClusterRoles(); len(names) > 0 {
 		return nil, nil, fmt.Errorf("no account has ClusterRole %s, and OLM would never remove it: delete it in %s",
 			strings.Join(names, ", "), installationDir)

@@ -78,7 +78,8 @@ func readSources(root fs.FS) (*sources, error) {
 	if err := yaml.UnmarshalStrict(base, &src.base); err != nil {
 		return nil, fmt.Errorf("%s: %w", basePath, err)
 	}
-	if src.icon, err = fs.ReadFile(root, iconPath); err != nil {
+	src.icon, err = fs.ReadFile(root, iconPath)
+	if err != nil {
 		return nil, err
 	}
 	config, err := copyToMemory(root, "config")

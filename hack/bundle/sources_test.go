@@ -81,7 +81,8 @@ func sortedCopy(list []string) []string {
 }
 
 func TestPermissionsAreThoseOfConfig(t *testing.T) {
-	roles, bound := map[string][]rbacv1.PolicyRule{}, map[string][]string{}
+	roles := map[string][]rbacv1.PolicyRule{}
+	bound := map[string][]string{}
 	scope := map[string]string{"ClusterRole": "cluster", "Role": "namespace"}
 	for _, object := range configObjects(t, "rbac/*.yaml") {
 		switch kind := object["kind"].(string); kind {
@@ -125,8 +126,10 @@ func TestPermissionsAreThoseOfConfig(t *testing.T) {
 
 func TestDeploymentsAreThoseOfConfigWithImagesInFull(t *testing.T) {
 	csv := loadBundle(t).CSV
-	want, got := map[string]any{}, map[string]any{}
-	registry, tag := "cardquota.dev/", ":v"+csv.Spec.Version.String()
+	want := map[string]any{}
+	got := map[string]any{}
+	registry := "cardquota.dev/"
+	tag := ":v" + csv.Spec.Version.String()
 	for _, object := range append(configObjects(t, "manager/deployment.yaml"), configObjects(t, "scheduler/deployment.yaml")...) {
 		name, _, err := unstructured.NestedString(object, "metadata", "name")
 		noError(t, err)

@@ -24,7 +24,11 @@ import (
 
 // workers is the number of objects that each controller handles at the same time, as in
 // cert-manager's own program. The request limits are higher than there.
-const workers, qps, burst = 5, 100, 200
+const (
+	workers = 5
+	qps     = 100
+	burst   = 200
+)
 
 // runIssuers runs the controllers of Issuers, Certificates and CertificateRequests.
 func runIssuers(ctx context.Context, kubeconfig string) error {
@@ -41,7 +45,8 @@ func runIssuers(ctx context.Context, kubeconfig string) error {
 	}
 	controllers := map[string]controller.Interface{}
 	for name, construct := range controller.Known() {
-		if controllers[name], err = construct(factory); err != nil {
+		controllers[name], err = construct(factory)
+		if err != nil {
 			return fmt.Errorf("controller %s: %w", name, err)
 		}
 	}

@@ -38,7 +38,9 @@ func packPlatform(o options, platform string, license []byte) (archive, error) {
 	packed := archive{os: system, arch: arch, program: programName, name: fmt.Sprintf("%s_%s_%s_%s.tar.gz", programName, o.version, system, arch)}
 	pack := packTar
 	if system == "windows" {
-		packed.program, packed.name, pack = programName+".exe", strings.TrimSuffix(packed.name, ".tar.gz")+".zip", packZip
+		packed.program = programName + ".exe"
+		packed.name = strings.TrimSuffix(packed.name, ".tar.gz") + ".zip"
+		pack = packZip
 	}
 	program, err := os.ReadFile(filepath.Join(o.dist, "build", platform, packed.program))
 	if err != nil {

@@ -54,7 +54,8 @@ func writeManifest(o options, archives []archive) error {
 			URI:      strings.TrimSuffix(o.url, "/") + "/" + o.version + "/" + packed.name, SHA256: packed.sha256, Bin: packed.program,
 		})
 	}
-	if text, err = yaml.Marshal(manifest); err != nil {
+	text, err = yaml.Marshal(manifest)
+	if err != nil {
 		return err
 	}
 	return os.WriteFile(filepath.Join(o.dist, "cardquota.yaml"), text, 0o644)

@@ -141,7 +141,8 @@ func tryMutants(chosen []trial, scratch string, parallel int) ([]mutant, error) 
 			defer mu.Unlock()
 			done++
 			verdict := "caught"
-			if survived[i] = err == nil; survived[i] {
+			survived[i] = err == nil
+			if survived[i] {
 				verdict = "SURVIVED"
 			}
 			fmt.Printf("%3d/%d %-8s %-32s %s\n", done, len(chosen), verdict, m.file, m.breaks)

@@ -148,20 +148,26 @@ func (g *graph) drawAreas(all []line) {
 
 // drawLegend draws the names of the series at the bottom, and returns how many lines they need.
 func (g *graph) drawLegend(all []line) int {
-	const swatch, gap = 14, 22
+	const (
+		swatch = 14
+		gap    = 22
+	)
 	style := font(9.5, textColor)
-	lines, x := [][]int{nil}, g.left
+	lines := [][]int{nil}
+	x := g.left
 	widths := make([]int, len(all))
 	for i, one := range all {
 		widths[i] = swatch + 6 + g.MeasureText(one.name, 0, style).Width() + gap
 		if x+widths[i]-gap > g.right && len(lines[len(lines)-1]) > 0 && len(lines) < legendLimit {
-			lines, x = append(lines, nil), g.left
+			lines = append(lines, nil)
+			x = g.left
 		}
 		lines[len(lines)-1] = append(lines[len(lines)-1], i)
 		x += widths[i]
 	}
 	for n, members := range lines {
-		x, y := g.left, g.Height()-8-legendLine*(len(lines)-n-1)
+		x := g.left
+		y := g.Height() - 8 - legendLine*(len(lines)-n-1)
 		for _, i := range members {
 			color := seriesColors[i%len(seriesColors)]
 			g.FilledRect(x, y-8, x+swatch, y-4, color, color, 0)

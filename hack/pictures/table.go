@@ -80,7 +80,8 @@ func tableHeight(t *table) int { return max(numberHeight, tableTop+lineHeight*(l
 // drawTable draws texts at the left of their columns, and numbers at the right.
 func drawTable(p *charts.Painter, t *table, unit string) {
 	const padding = 14
-	head, body := font(9.5, textColor), font(10, titleColor)
+	head := font(9.5, textColor)
+	body := font(10, titleColor)
 	texts := [][]string{append(append([]string{}, t.labels...), t.queries...)}
 	for _, one := range t.lines {
 		cells := append([]string{}, one.labels...)
@@ -93,7 +94,8 @@ func drawTable(p *charts.Painter, t *table, unit string) {
 		}
 		texts = append(texts, cells)
 	}
-	widths, sum := make([]int, len(texts[0])), 0
+	widths := make([]int, len(texts[0]))
+	sum := 0
 	for i := range widths {
 		for n, cells := range texts {
 			style := body
@@ -106,7 +108,8 @@ func drawTable(p *charts.Painter, t *table, unit string) {
 	}
 	space := max(10, (p.Width()-2*padding-sum)/max(1, len(widths)-1))
 	for n, cells := range texts {
-		style, y := body, tableTop+lineHeight*n+16
+		style := body
+		y := tableTop + lineHeight*n + 16
 		if n == 0 {
 			style = head
 		}

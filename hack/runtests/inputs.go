@@ -69,7 +69,7 @@ func (f *inputFinder) addFiles(files []string) {
 
 // addFile adds a file that another one names, and the files that it names.
 func (f *inputFinder) addFile(file, namedBy string) {
-	if f.found[file] || !f.known[file] || path.Ext(file) == ".md" && path.Ext(namedBy) == ".md" {
+	if f.found[file] || !f.known[file] || (path.Ext(file) == ".md" && path.Ext(namedBy) == ".md") {
 		return // a document that another one links to is not followed
 	}
 	f.found[file] = true
@@ -244,8 +244,10 @@ var (
 // parseMakefile parses the rules with plain names, and the texts between define and endef that
 // they use. `make -n` would omit what is up to date.
 func parseMakefile(text string) map[string]makeTarget {
-	targets, texts := map[string]makeTarget{}, map[string]string{}
-	rule, defined := "", ""
+	targets := map[string]makeTarget{}
+	texts := map[string]string{}
+	rule := ""
+	defined := ""
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\n")
 		match := makeRulePattern.FindStringSubmatch(line)

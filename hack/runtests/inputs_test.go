@@ -78,7 +78,8 @@ func inputsOf(t *testing.T, files map[string]string) []string {
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		p.files, p.known[name] = append(p.files, name), true
+		p.files = append(p.files, name)
+		p.known[name] = true
 		if path.Ext(name) != ".go" {
 			continue
 		}

@@ -40,7 +40,8 @@ func (r *runner) planRun(ctx context.Context, all bool, only []string) (*plan, e
 		if err != nil {
 			return nil, err
 		}
-		made.inputs[s.name], records[s.name] = hashes, nil
+		made.inputs[s.name] = hashes
+		records[s.name] = nil
 		for _, kept := range made.records.load(s.name) {
 			// Files that tests opened beyond the derived inputs count as well.
 			for _, file := range kept.Opened {
@@ -139,7 +140,8 @@ func (p *project) changedFiles(ctx context.Context, commits int) (map[string]boo
 	if err != nil {
 		return nil, ""
 	}
-	base, name := strings.TrimSpace(head), "the merge base"
+	base := strings.TrimSpace(head)
+	name := "the merge base"
 	for _, branch := range []string{"origin/main", "main"} {
 		if text, err := runOutput(ctx, p.root, "git", "merge-base", "HEAD", branch); err == nil {
 			base = strings.TrimSpace(text)
@@ -166,7 +168,8 @@ func (p *project) changedFiles(ctx context.Context, commits int) (map[string]boo
 	for file := range strings.SplitSeq(text, "\x00") {
 		changed[file] = true
 	}
-	if text, err = runOutput(ctx, p.root, "git", "ls-files", "-z", "--others", "--exclude-standard"); err != nil {
+	text, err = runOutput(ctx, p.root, "git", "ls-files", "-z", "--others", "--exclude-standard")
+	if err != nil {
 		return nil, ""
 	}
 	for file := range strings.SplitSeq(text, "\x00") {

@@ -63,7 +63,8 @@ func loadProject(ctx context.Context) (*project, error) {
 	}
 	for file := range strings.SplitSeq(strings.TrimRight(text, "\x00"), "\x00") {
 		if _, err := os.Lstat(filepath.Join(p.root, file)); err == nil && !p.known[file] {
-			p.files, p.known[file] = append(p.files, file), true
+			p.files = append(p.files, file)
+			p.known[file] = true
 		}
 	}
 	slices.Sort(p.files)
@@ -180,7 +181,8 @@ func runOutput(ctx context.Context, dir, name string, args ...string) (string, e
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
 	var out, problems bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &problems
+	cmd.Stdout = &out
+	cmd.Stderr = &problems
 	if err := cmd.Run(); err != nil {
 		return "", fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(problems.String()))
 	}

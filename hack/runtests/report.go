@@ -16,7 +16,8 @@ const (
 	// maxSlowestTests is the number of slow tests in a report.
 	maxSlowestTests = 20
 	// maxFailureLines and maxLineBytes bound the output of a failure in the summary.
-	maxFailureLines, maxLineBytes = 12, 300
+	maxFailureLines = 12
+	maxLineBytes    = 300
 )
 
 // writeReport prints the time of every stage, the slowest tests, what was skipped, and the
@@ -43,7 +44,8 @@ func printStages(out io.Writer, outcomes []outcome, budgets map[string]time.Dura
 	var cpu time.Duration
 	var warnings []string
 	for _, o := range outcomes {
-		budget, over := "", ""
+		budget := ""
+		over := ""
 		if most := budgets[o.stage.name]; most > 0 {
 			budget = fmt.Sprintf("%.0f", most.Seconds())
 			if o.wall > most+most/4 {
@@ -151,7 +153,8 @@ func readLines(file string) ([]string, error) {
 	}
 	var lines []string
 	for line := range strings.Lines(string(text)) {
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+		line = strings.TrimSpace(line)
+		if line != "" && !strings.HasPrefix(line, "#") {
 			lines = append(lines, line)
 		}
 	}

@@ -200,7 +200,8 @@ func (r *runner) runTests(ctx context.Context, o *outcome) {
 	if o.err == nil && o.results.passed == 0 {
 		o.err = errors.New("no test ran")
 	}
-	if o.opened, err = r.project.openedFiles(logs); err != nil {
+	o.opened, err = r.project.openedFiles(logs)
+	if err != nil {
 		o.err = errors.Join(o.err, err)
 	}
 }
@@ -232,7 +233,8 @@ func (r *runner) runCommand(ctx context.Context, o *outcome, to *commandIO, name
 	cmd.Dir = r.project.root
 	cmd.Env = os.Environ()
 	out := &prefixWriter{runner: r, name: o.stage.name}
-	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Stdout = out
+	cmd.Stderr = out
 	if to != nil {
 		cmd.Stdout = to.stdout
 		cmd.Env = append(cmd.Env, to.env...)

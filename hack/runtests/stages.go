@@ -92,7 +92,9 @@ func allStages(p *project) []stage {
 	race := stage{name: "race", lane: background, timeout: 20 * time.Minute, flags: []string{"-shuffle=on"}, race: true, env: []string{"DRAWS=30"}}
 	// Their tests start API servers, which must not starve behind everything else.
 	raceClusters := race
-	raceClusters.name, raceClusters.lane, raceClusters.needs = "race-clusters", clusters, []string{"controlplane"}
+	raceClusters.name = "race-clusters"
+	raceClusters.lane = clusters
+	raceClusters.needs = []string{"controlplane"}
 	cluster := stage{name: "clusters", lane: clusters, timeout: 25 * time.Minute, needs: suite, skip: "^TestStockReclaim$"}
 	for _, dir := range slices.Sorted(maps.Keys(p.packages)) {
 		pkg := p.packages[dir]

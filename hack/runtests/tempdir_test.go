@@ -19,7 +19,8 @@ func TestTheNextRunRemovesTheTemporaryFilesOfAKilledOne(t *testing.T) {
 		}
 		return d
 	}
-	killed, used := open(), open()
+	killed := open()
+	used := open()
 	if killed.path == used.path {
 		t.Fatalf("two runs share %s", used.path)
 	}

@@ -45,7 +45,8 @@ func run(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if bom.Metadata.Component.Hashes, err = fileHashes(binary); err != nil {
+	bom.Metadata.Component.Hashes, err = fileHashes(binary)
+	if err != nil {
 		return err
 	}
 	return cdx.NewBOMEncoder(out, cdx.BOMFileFormatJSON).SetPretty(true).EncodeVersion(bom, cdx.SpecVersion1_6)

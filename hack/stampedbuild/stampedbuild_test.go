@@ -103,7 +103,9 @@ func (c clone) startScript() (*exec.Cmd, *strings.Builder) {
 	c.Helper()
 	var out strings.Builder
 	command := exec.Command("bash", c.root+"/hack/build-fake.sh")
-	command.Env, command.Stdout, command.Stderr = c.env, &out, &out
+	command.Env = c.env
+	command.Stdout = &out
+	command.Stderr = &out
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := command.Start(); err != nil {
 		c.Fatal(err)
@@ -175,7 +177,8 @@ func findEntries(t *testing.T, folder, prefix string) []string {
 
 func TestWhatIsBuiltIsKeptForEveryClone(t *testing.T) {
 	w := newWorld(t)
-	first, second := w.newClone(), w.newClone()
+	first := w.newClone()
+	second := w.newClone()
 	if said := first.runScript(); !strings.Contains(said, "build: the program ready") {
 		t.Errorf("the first build says %q", said)
 	}
@@ -234,7 +237,8 @@ func TestAKilledBuildLeavesNothing(t *testing.T) {
 
 func TestTwoClonesDoNotBuildTheSameAtOnce(t *testing.T) {
 	w := newWorld(t)
-	first, second := w.newClone(), w.newClone()
+	first := w.newClone()
+	second := w.newClone()
 	w.letBuildsHang()
 	one, saidOne := first.startScript()
 	eventually(t, "the first builds", func() bool { return w.countBuilds() == 1 })

@@ -20,17 +20,21 @@ func Truncate(entries []v1alpha1.BlockedStatus) []v1alpha1.BlockedStatus {
 	for i := range out {
 		entry := &out[i]
 		truncateReference(&entry.Workload)
-		entry.Card, entry.Message = conditions.Truncate(entry.Card, MaxCardLength), conditions.Truncate(entry.Message, conditions.MaxMessageLength)
+		entry.Card = conditions.Truncate(entry.Card, MaxCardLength)
+		entry.Message = conditions.Truncate(entry.Message, conditions.MaxMessageLength)
 		entry.Holders = slices.Clone(entry.Holders)
 		for j := range entry.Holders {
 			holder := &entry.Holders[j]
 			truncateReference(&holder.Workload)
-			holder.Queue, holder.ServiceType = conditions.Truncate(holder.Queue, maxNameLength), conditions.Truncate(holder.ServiceType, maxNameLength)
+			holder.Queue = conditions.Truncate(holder.Queue, maxNameLength)
+			holder.ServiceType = conditions.Truncate(holder.ServiceType, maxNameLength)
 		}
 	}
 	return out
 }
 
 func truncateReference(w *v1alpha1.WorkloadReference) {
-	w.APIGroup, w.Kind, w.Name = conditions.Truncate(w.APIGroup, maxNameLength), conditions.Truncate(w.Kind, maxNameLength), conditions.Truncate(w.Name, maxNameLength)
+	w.APIGroup = conditions.Truncate(w.APIGroup, maxNameLength)
+	w.Kind = conditions.Truncate(w.Kind, maxNameLength)
+	w.Name = conditions.Truncate(w.Name, maxNameLength)
 }

@@ -50,7 +50,8 @@ func NewFleet(inventory *card.Inventory, nodes []card.NodeState, held map[NodeCa
 				f.cards[offered.Name] = room
 			}
 			at := nodeRoom{node.Name, offered.Count.Sub(held[NodeCard{node.Name, offered.Name}]), node.IsCordoned}
-			room.nodes, room.most = append(room.nodes, at), max(room.most, at.free)
+			room.nodes = append(room.nodes, at)
+			room.most = max(room.most, at.free)
 			if !at.isCordoned {
 				room.free = room.free.Add(at.free)
 			}
@@ -104,7 +105,8 @@ func (f *Fleet) roomFor(name card.Name, taken *Taken) (free, most card.Count) {
 func (r *cardRoom) beside(taken map[string]card.Count) (sum leftCards) {
 	for _, node := range r.nodes {
 		left := node.free.Sub(taken[node.name])
-		if sum.most = max(sum.most, left); !node.isCordoned {
+		sum.most = max(sum.most, left)
+		if !node.isCordoned {
 			sum.free = sum.free.Add(left)
 		}
 	}
@@ -115,7 +117,8 @@ func (r *cardRoom) beside(taken map[string]card.Count) (sum leftCards) {
 func (f *Fleet) roomForAny(names []card.Name, taken *Taken) (free, most card.Count) {
 	for _, name := range names {
 		left, onNode := f.roomFor(name, taken)
-		free, most = max(free, left), max(most, onNode)
+		free = max(free, left)
+		most = max(most, onNode)
 	}
 	return free, most
 }
@@ -200,7 +203,8 @@ func (f *Fleet) reasonForNodes(s *Statement, r *Request) v1alpha1.BlockedReason 
 		return s.NodeRefusals[0].Reason
 	}
 	free, most := f.roomForAny(names, r.Taken)
-	isEnough, fitsNode := free >= r.Count, most >= r.Count
+	isEnough := free >= r.Count
+	fitsNode := most >= r.Count
 	switch {
 	case r.IsJob && isEnough:
 		return v1alpha1.BlockedOther

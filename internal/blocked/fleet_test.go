@@ -36,7 +36,8 @@ func newFleet(held map[NodeCard]card.Count, nodes ...card.NodeState) func() *Fle
 
 func TestReasons(t *testing.T) {
 	free := func(counts ...card.Count) func() *Fleet {
-		held, nodes := map[NodeCard]card.Count{}, []card.NodeState{}
+		held := map[NodeCard]card.Count{}
+		nodes := []card.NodeState{}
 		for i, count := range counts {
 			name := fmt.Sprint("h200-", i)
 			held[NodeCard{name, h200}] = 8 - count
@@ -49,7 +50,9 @@ func TestReasons(t *testing.T) {
 		return Request{Names: names, Named: names, Count: count}
 	}
 	refusedBy := func(reason v1alpha1.BlockedReason) Statement { return Statement{Refusal: refused(reason)} }
-	full, silent, otherwise := Statement{RefusedByNodes: true}, Statement{}, Statement{RefusedByNodes: true, RefusedOtherwise: true}
+	full := Statement{RefusedByNodes: true}
+	silent := Statement{}
+	otherwise := Statement{RefusedByNodes: true, RefusedOtherwise: true}
 	noQuotaOfH800 := Statement{RefusedByNodes: true, NodeRefusals: []workload.StatedRefusal{*refused("NoQuota", h800)}}
 	noQuotaOfH200 := Statement{RefusedByNodes: true, NodeRefusals: []workload.StatedRefusal{*refused("AncestorQuotaExhausted", h200)}}
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -111,10 +114,12 @@ func TestReasons(t *testing.T) {
 // TestReasonsOfNodesAgreeWithASimpleCount: counted node by node, without sums.
 func TestReasonsOfNodesAgreeWithASimpleCount(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		held, nodes := map[NodeCard]card.Count{}, []card.NodeState{}
+		held := map[NodeCard]card.Count{}
+		nodes := []card.NodeState{}
 		for i := range rapid.IntRange(1, 5).Draw(t, "nodes") {
 			node := newNode(fmt.Sprint("n", i), rapid.SampledFrom([]card.Name{h200, h800}).Draw(t, "model"))
-			node.IsReady, node.IsCordoned = rapid.IntRange(0, 3).Draw(t, "ready") > 0, rapid.IntRange(0, 3).Draw(t, "cordoned") == 0
+			node.IsReady = rapid.IntRange(0, 3).Draw(t, "ready") > 0
+			node.IsCordoned = rapid.IntRange(0, 3).Draw(t, "cordoned") == 0
 			held[NodeCard{node.Name, node.Cards[0].Name}] = card.Count(rapid.IntRange(0, 9).Draw(t, "held"))
 			nodes = append(nodes, node)
 		}
@@ -131,7 +136,8 @@ func TestReasonsOfNodesAgreeWithASimpleCount(t *testing.T) {
 		fleet := newFleet(held, nodes...)()
 		got := reason(func() *Fleet { return fleet })
 		check.Equal(t, "reason of the next pod of the gang", got, reason(func() *Fleet { return fleet }))
-		exists, fits := false, false
+		exists := false
+		fits := false
 		sums := map[card.Name]card.Count{}
 		for _, node := range nodes {
 			for _, name := range r.Names {
@@ -140,7 +146,7 @@ func TestReasonsOfNodesAgreeWithASimpleCount(t *testing.T) {
 				}
 				exists = true
 				left := max(0, max(0, 8-held[NodeCard{node.Name, name}])-taken[node.Name])
-				fits = fits || node.IsReady && left >= r.Count
+				fits = fits || (node.IsReady && left >= r.Count)
 				if node.IsReady && !node.IsCordoned {
 					sums[name] += left
 				}

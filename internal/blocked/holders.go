@@ -47,7 +47,9 @@ func (h *Holders) Add(workload v1alpha1.WorkloadReference, queue, serviceType st
 		return
 	}
 	if h.holdings == nil {
-		h.holdings, h.inQueue, h.all = map[holdingKey]*v1alpha1.CardHolder{}, map[queueCard]*holderList{}, map[card.Name]*holderList{}
+		h.holdings = map[holdingKey]*v1alpha1.CardHolder{}
+		h.inQueue = map[queueCard]*holderList{}
+		h.all = map[card.Name]*holderList{}
 	}
 	key := holdingKey{workload, queue, name}
 	known := h.holdings[key]

@@ -32,8 +32,10 @@ func TestHolders(t *testing.T) {
 	holder := func(name, queue, serviceType string, of card.Name, count int64) v1alpha1.CardHolder {
 		return v1alpha1.CardHolder{Workload: deployment(name), Queue: queue, ServiceType: serviceType, Card: string(of), Count: count}
 	}
-	large, small := holder("large", "q", "training", h200, 4), holder("small", "q", "training", h200, 1)
-	elsewhere, other := holder("elsewhere", "r", "inference", h200, 8), holder("other", "q", "training", h800, 3)
+	large := holder("large", "q", "training", h200, 4)
+	small := holder("small", "q", "training", h200, 1)
+	elsewhere := holder("elsewhere", "r", "inference", h200, 8)
+	other := holder("other", "q", "training", h800, 3)
 	check.Equal(t, "of a queue", []v1alpha1.CardHolder{large, small}, h.InQueue("q", []card.Name{h200}))
 	check.Equal(t, "of two cards", []v1alpha1.CardHolder{large, other, small}, h.InQueue("q", []card.Name{h200, h800}))
 	check.Equal(t, "of two queues", []v1alpha1.CardHolder{elsewhere, large, small}, h.InSubtree("q", below, []card.Name{h200}))
@@ -49,16 +51,20 @@ func TestHoldersAgreeWithASimpleSum(t *testing.T) {
 		var h Holders
 		sums := map[v1alpha1.CardHolder]int64{}
 		for range rapid.IntRange(0, 30).Draw(t, "pods") {
-			w, queue := deployment(fmt.Sprint(rapid.IntRange(0, 5).Draw(t, "workload"))), rapid.SampledFrom([]string{"", "q", "r", "s"}).Draw(t, "queue")
-			name, count := rapid.SampledFrom([]card.Name{h200, h800}).Draw(t, "card"), rapid.Int64Range(1, 8).Draw(t, "count")
+			w := deployment(fmt.Sprint(rapid.IntRange(0, 5).Draw(t, "workload")))
+			queue := rapid.SampledFrom([]string{"", "q", "r", "s"}).Draw(t, "queue")
+			name := rapid.SampledFrom([]card.Name{h200, h800}).Draw(t, "card")
+			count := rapid.Int64Range(1, 8).Draw(t, "count")
 			h.Add(w, queue, "", name, card.Count(count))
 			sums[v1alpha1.CardHolder{Workload: w, Queue: queue, Card: string(name)}] += count
 		}
-		names, queues := []card.Name{h200, h800}[:rapid.IntRange(1, 2).Draw(t, "names")], []string{"q", "r"}
+		names := []card.Name{h200, h800}[:rapid.IntRange(1, 2).Draw(t, "names")]
+		queues := []string{"q", "r"}
 		below := func(string) []string { return queues }
 		largest := func(of func(v1alpha1.CardHolder) bool) (out []v1alpha1.CardHolder) {
 			for holder, count := range sums {
-				if holder.Count = count; slices.Contains(names, card.Name(holder.Card)) && of(holder) {
+				holder.Count = count
+				if slices.Contains(names, card.Name(holder.Card)) && of(holder) {
 					out = append(out, holder)
 				}
 			}

@@ -29,7 +29,9 @@ func refused(reason v1alpha1.BlockedReason, cards ...card.Name) *workload.Stated
 // TestStatements: the messages are those of Volcano 1.14 and of our scheduler.
 func TestStatements(t *testing.T) {
 	quotaOfH200 := refused("QuotaExhausted", h200)
-	quotaOfH200.Requested, quotaOfH200.Total, quotaOfH200.Limit = 2, 9, 8
+	quotaOfH200.Requested = 2
+	quotaOfH200.Total = 9
+	quotaOfH200.Limit = 8
 	onNodes := func(refusals ...*workload.StatedRefusal) Statement {
 		s := Statement{RefusedByNodes: true}
 		for _, r := range refusals {
@@ -80,8 +82,10 @@ func TestStatements(t *testing.T) {
 
 // TestMessagesThatRepeatOthersComeLast: what is stated about a pod itself says most.
 func TestMessagesThatRepeatOthersComeLast(t *testing.T) {
-	own, other := "too few <NVIDIA-H200> are free", "all nodes are unavailable"
-	origin, same := "pod group is not ready, 2 Pending, 2 minAvailable. Origin reason is j-2: "+own, SameAsText(own, "j-2")
+	own := "too few <NVIDIA-H200> are free"
+	other := "all nodes are unavailable"
+	origin := "pod group is not ready, 2 Pending, 2 minAvailable. Origin reason is j-2: " + own
+	same := SameAsText(own, "j-2")
 	got := []string{same, origin, own, other}
 	slices.SortFunc(got, CompareMessages)
 	check.Equal(t, "order", []string{other, own, origin, same}, got)
@@ -97,7 +101,7 @@ func TestAnyTextIsRead(t *testing.T) {
 		}
 		s := ReadStatement("", text, gpu)
 		check.Must(t, s.Refusal == nil || s.Refusal.Reason != "", "%q is refused for nothing", text)
-		check.Must(t, s.RefusedByNodes || len(s.NodeRefusals) == 0 && !s.RefusedOtherwise, "%q: nodes refuse that were not tried", text)
+		check.Must(t, s.RefusedByNodes || (len(s.NodeRefusals) == 0 && !s.RefusedOtherwise), "%q: nodes refuse that were not tried", text)
 		ReasonFor(&s, &Request{Names: []card.Name{h200}, Count: 1}, func() *Fleet { return NewFleet(card.NewInventory(nil), nil, nil) })
 	})
 }

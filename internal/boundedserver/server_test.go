@@ -94,13 +94,15 @@ func TestIdleConnectionsEnd(t *testing.T) {
 // TestConnectionsAreLimited: no more requests are served at a time than there may be connections.
 func TestConnectionsAreLimited(t *testing.T) {
 	const connections = 2
-	running, release := make(chan struct{}, 10), make(chan struct{})
+	running := make(chan struct{}, 10)
+	release := make(chan struct{})
 	slow := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		running <- struct{}{}
 		<-release
 	})
 	limits := newLimits(connections)
-	limits.Request, limits.Response = time.Minute, time.Minute
+	limits.Request = time.Minute
+	limits.Response = time.Minute
 	address := startServer(t, &Server{Handler: slow, Limits: limits})
 	done := make(chan struct{}, 10)
 	for range connections + 1 {

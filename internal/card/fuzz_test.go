@@ -31,7 +31,9 @@ func FuzzParseName(f *testing.F) {
 		check.Must(t, string(name) == text && len(text) <= MaxNameLength && check.FitsEvent(text), "%q → %q", text, name)
 		wrong := validation.IsValidLabelValue(name.Model())
 		check.Must(t, len(wrong) == 0 && name.Model() != "", "the model of %s is no label value: %v", name, wrong)
-		if form, want := name.Form(), formOf(strings.TrimPrefix(text, name.Model())); form != want || (form == MIG) != (name.migProfile() != "") {
+		form := name.Form()
+		want := formOf(strings.TrimPrefix(text, name.Model()))
+		if form != want || (form == MIG) != (name.migProfile() != "") {
 			t.Fatalf("%s is a %s of profile %q, want a %s", name, form, name.migProfile(), want)
 		}
 		checkUse(t, name)
@@ -96,8 +98,10 @@ var absurdExponent = regexp.MustCompile(`[eE][+-]?[0-9]{4,}`)
 // fuzzedNode reads "key=value" as a label and "name:quantity" as a resource,
 // one a line, and tells whether the API server would take the node.
 func fuzzedNode(text string) (n *corev1.Node, valid bool) {
-	n, valid = &corev1.Node{}, true
-	n.Labels, n.Status.Allocatable = map[string]string{}, corev1.ResourceList{}
+	n = &corev1.Node{}
+	valid = true
+	n.Labels = map[string]string{}
+	n.Status.Allocatable = corev1.ResourceList{}
 	for _, line := range strings.Split(text, "\n") {
 		if key, value, ok := strings.Cut(line, "="); ok {
 			n.Labels[key] = value

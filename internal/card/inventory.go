@@ -165,7 +165,8 @@ func JoinResources(resources []corev1.ResourceName) string { return Join(resourc
 func SplitResources(joined string) []corev1.ResourceName {
 	var out []corev1.ResourceName
 	for _, text := range strings.Split(joined, ",") {
-		if text = strings.TrimSpace(text); text != "" {
+		text = strings.TrimSpace(text)
+		if text != "" {
 			out = append(out, corev1.ResourceName(text))
 		}
 	}
@@ -235,7 +236,8 @@ func (t *Tracker) recognise(node *corev1.Node) bool {
 	if sameCards && sameOthers && sameState && !grown {
 		return false
 	}
-	t.healthy, t.states = nil, nil
+	t.healthy = nil
+	t.states = nil
 	if !sameCards || !sameOthers {
 		t.inventory = nil
 	}
@@ -262,7 +264,9 @@ func (t *Tracker) Delete(name string) bool {
 		return false
 	}
 	delete(t.nodes, name)
-	t.inventory, t.healthy, t.states = nil, nil, nil
+	t.inventory = nil
+	t.healthy = nil
+	t.states = nil
 	return true
 }
 
@@ -292,7 +296,8 @@ func (t *Tracker) SetMappings(mappings Mappings) (changed bool) {
 		return false
 	}
 	if !slices.Equal(mappings.Resources(), t.mappings.Resources()) {
-		t.inventory, changed = nil, true
+		t.inventory = nil
+		changed = true
 	}
 	t.mappings = mappings
 	for _, node := range t.nodes {
@@ -315,7 +320,9 @@ func withoutNetworkDevices(resources []corev1.ResourceName) []corev1.ResourceNam
 func (t *Tracker) addKnown(resources []corev1.ResourceName) (grown bool) {
 	for _, resource := range resources {
 		if !slices.Contains(t.known, resource) {
-			t.known, t.inventory, grown = append(t.known, resource), nil, true
+			t.known = append(t.known, resource)
+			t.inventory = nil
+			grown = true
 		}
 	}
 	return grown
@@ -324,7 +331,8 @@ func (t *Tracker) addKnown(resources []corev1.ResourceName) (grown bool) {
 // Inventory returns the cards of all nodes, the same pointer until one of them changes.
 func (t *Tracker) Inventory() *Inventory {
 	if t.inventory == nil {
-		nodes, others := make(map[string]Node, len(t.nodes)), map[string][]Anomaly{}
+		nodes := make(map[string]Node, len(t.nodes))
+		others := map[string][]Anomaly{}
 		for name, node := range t.nodes {
 			nodes[name] = node.recognised
 			others[name] = t.otherCards(node.object, node.recognised)

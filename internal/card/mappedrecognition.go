@@ -94,7 +94,8 @@ const (
 // ParseMissingLabel returns the label of a mapping that the message of an anomaly misses, false if
 // the message is about something else.
 func ParseMissingLabel(message string) (label string, ok bool) {
-	if message, _, ok = strings.Cut(message, afterMissingLabel); !ok {
+	message, _, ok = strings.Cut(message, afterMissingLabel)
+	if !ok {
 		return "", false
 	}
 	_, label, ok = strings.Cut(message, beforeMissingLabel)
@@ -103,9 +104,11 @@ func ParseMissingLabel(message string) (label string, ok bool) {
 
 // nameOn returns the card name on a node, or why there is none.
 func (m Mapping) nameOn(node *corev1.Node) (Name, *Anomaly) {
-	model, labels := m.Model, node.Labels
+	model := m.Model
+	labels := node.Labels
 	if m.ModelLabel != "" {
-		if model = labels[m.ModelLabel]; model == "" {
+		model = labels[m.ModelLabel]
+		if model == "" {
 			return "", &Anomaly{NoModelLabel, m.Resource, "offers " + string(m.Resource) + beforeMissingLabel + m.ModelLabel + afterMissingLabel}
 		}
 	}

@@ -168,7 +168,7 @@ func drawMapped(t *rapid.T) (*corev1.Node, Mappings) {
 func nameByHand(n *corev1.Node, mappings Mappings, name corev1.ResourceName) (models map[string]bool, selected bool) {
 	models = map[string]bool{}
 	for _, m := range mappings {
-		if m.Resource != name || m.NodeSelector != nil && m.NodeSelector["pool"] != n.Labels["pool"] {
+		if m.Resource != name || (m.NodeSelector != nil && m.NodeSelector["pool"] != n.Labels["pool"]) {
 			continue
 		}
 		selected = true
@@ -271,7 +271,10 @@ func TestAMappingForgetsNoCard(t *testing.T) {
 
 	var mapped Tracker
 	mapped.SetMappings(Mappings{{Resource: "nvidia.com/gpu", Model: "H200"}})
-	mapped.Update(trackedGPUs("a", "H200", "8", func(n *corev1.Node) { n.Labels, n.Status.Allocatable = nil, nil }))
+	mapped.Update(trackedGPUs("a", "H200", "8", func(n *corev1.Node) {
+		n.Labels = nil
+		n.Status.Allocatable = nil
+	}))
 	check.Equal(t, "lasting before the labels", 0, len(mapped.Inventory().LastingResources()))
 	check.That(t, mapped.Update(trackedGPUs("a", "H200", "8")), "labels that make a lasting card are no news")
 	mapped.Delete("a")

@@ -52,7 +52,8 @@ func ParseMappings(value any) (Mappings, error) {
 	mappings := make(Mappings, len(entries))
 	for i, entry := range entries {
 		var err error
-		if mappings[i], err = parseMapping(entry); err != nil {
+		mappings[i], err = parseMapping(entry)
+		if err != nil {
 			return nil, fmt.Errorf("entry %d: %w", i+1, err)
 		}
 	}
@@ -76,7 +77,8 @@ func parseMapping(value any) (Mapping, error) {
 		into, known := texts[key]
 		switch {
 		case key == argumentNodeSelector:
-			if m.NodeSelector, err = parseSelector(fields[key]); err != nil {
+			m.NodeSelector, err = parseSelector(fields[key])
+			if err != nil {
 				return m, err
 			}
 		case !known:

@@ -108,12 +108,14 @@ func hasPartsOf(s, part spelling) bool {
 // findBySmallestDistance returns the card with the smallest edit distance, -1 if that is more than a third
 // of the length. Of two equal ones that of the same length is nearer.
 func findBySmallestDistance(wanted spelling, others []spelling) int {
-	nearest, best := -1, len(wanted.withoutVendor)/3+1
+	nearest := -1
+	best := len(wanted.withoutVendor)/3 + 1
 	for i := range others {
 		distance := distanceBetween(wanted, others[i], best+1) // a tie with the nearest one shows, too
 		isSameLength := nearest >= 0 && len(others[i].lower) == len(wanted.lower) && len(others[nearest].lower) != len(wanted.lower)
 		if distance < best || (distance == best && isSameLength) {
-			nearest, best = i, distance
+			nearest = i
+			best = distance
 		}
 	}
 	return nearest

@@ -46,7 +46,9 @@ func plainDistance(a, b string) int {
 func TestEditDistance(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		text := rapid.StringMatching(`[ab]{0,6}`)
-		a, b, limit := text.Draw(t, "a"), text.Draw(t, "b"), rapid.IntRange(1, 8).Draw(t, "limit")
+		a := text.Draw(t, "a")
+		b := text.Draw(t, "b")
+		limit := rapid.IntRange(1, 8).Draw(t, "limit")
 		check.Equal(t, a+" and "+b, min(plainDistance(a, b), limit), editDistance(a, b, limit))
 	})
 }

@@ -184,7 +184,7 @@ func unlabelledCardResources(node *corev1.Node) []corev1.ResourceName {
 	found := migResources(node)
 	for resource := range node.Status.Allocatable {
 		base := strings.TrimSuffix(string(resource), sharedSuffix)
-		if base == migVendor+"/gpu" || hasLabelWithPrefix(node.Labels, base+".") && strings.Contains(base, "/") && !isNetworkDevice(resource) {
+		if base == migVendor+"/gpu" || (hasLabelWithPrefix(node.Labels, base+".") && strings.Contains(base, "/") && !isNetworkDevice(resource)) {
 			found = append(found, resource)
 		}
 	}

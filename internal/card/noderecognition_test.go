@@ -42,7 +42,12 @@ type spoilt struct{ parts, withheld, says string }
 // What people and broken tools write on nodes, beside the nodes of testdata/nodes. The
 // resource that a mistake is about is withheld, never guessed, and the node says why.
 func TestRecogniseReportsWhatIsWrongWithANode(t *testing.T) {
-	const gpu, shared, noLabel, models = "nvidia.com/gpu", "nvidia.com/gpu.shared", " but no label", "names more than one card model"
+	const (
+		gpu     = "nvidia.com/gpu"
+		shared  = "nvidia.com/gpu.shared"
+		noLabel = " but no label"
+		models  = "names more than one card model"
+	)
 	tests := map[string]spoilt{
 		"replicas of another type of card": {h800 + "nvidia.com/vgpu.replicas=2 nvidia.com/gpu.shared:16", shared, "has no label nvidia.com/gpu.replicas"},
 

@@ -127,7 +127,8 @@ func joinMistakes(wrong []error) error {
 	size := 0
 	for i, err := range wrong {
 		text := err.Error()
-		if size += len(text); i > 0 && size > maxMistakesLength {
+		size += len(text)
+		if i > 0 && size > maxMistakesLength {
 			listed = append(listed, fmt.Sprintf("and %d more mistakes", len(wrong)-i))
 			break
 		}

@@ -37,7 +37,10 @@ func realNodes(t *testing.T) []*corev1.Node {
 
 // TestRealNodesAreRecognised: the configurations of NVIDIA's software on two real cards.
 func TestRealNodesAreRecognised(t *testing.T) {
-	const gpu, shared = "nvidia.com/gpu", "nvidia.com/gpu.shared"
+	const (
+		gpu    = "nvidia.com/gpu"
+		shared = "nvidia.com/gpu.shared"
+	)
 	want := map[string]Node{}
 	strategies := map[string]string{}
 	for short, model := range map[string]struct{ name, memory string }{"h100": {"NVIDIA-H100-80GB-HBM3", "80g"}, "h200": {"NVIDIA-H200", "140g"}} {
@@ -63,7 +66,8 @@ func TestRealNodesAreRecognised(t *testing.T) {
 		want[registered+"time-slicing-renamed"] = Node{Model: model.name, Cards: []NodeCard{{Name(model.name), gpu, 0}, {share("4"), shared, 4}}}
 		want[registered+"whole-before-labels"] = Node{Unnamed: []corev1.ResourceName{gpu}, Anomalies: []Anomaly{{NoModelLabel, gpu,
 			"offers nvidia.com/gpu but no label nvidia.com/<type>.product with nvidia.com/<type>.memory names the card"}}}
-		strategies[registered+"time-slicing"], strategies[registered+"time-slicing-renamed"] = "time-slicing", "time-slicing"
+		strategies[registered+"time-slicing"] = "time-slicing"
+		strategies[registered+"time-slicing-renamed"] = "time-slicing"
 	}
 
 	nodes := realNodes(t)

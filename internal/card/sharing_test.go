@@ -67,8 +67,10 @@ func TestASliceAndItsShareAreAlternatives(t *testing.T) {
 // like cards. A few more are no sharing.
 func TestMoreCardsThanTheLabelsSay(t *testing.T) {
 	const (
-		gpu, shared, slice = "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.10gb"
-		counted            = h800 + "nvidia.com/gpu.count=8 "
+		gpu     = "nvidia.com/gpu"
+		shared  = "nvidia.com/gpu.shared"
+		slice   = "nvidia.com/mig-1g.10gb"
+		counted = h800 + "nvidia.com/gpu.count=8 "
 	)
 	hami := Mappings{{Resource: gpu, Model: "Tenth"}}
 	elsewhere := Mappings{{Resource: gpu, Model: "Tenth", NodeSelector: map[string]string{"pool": "other"}}}

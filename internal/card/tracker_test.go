@@ -108,7 +108,9 @@ func TestTrackerIsAnInventoryMadeAnew(t *testing.T) {
 		var resources []corev1.ResourceName
 		for range rapid.IntRange(1, 30).Draw(t, "steps") {
 			name := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "node")
-			before, healthy, states := tracker.Inventory(), tracker.Healthy(), tracker.Nodes()
+			before := tracker.Inventory()
+			healthy := tracker.Healthy()
+			states := tracker.Nodes()
 			var changed bool
 			if rapid.IntRange(0, 4).Draw(t, "deleted") == 0 {
 				delete(nodes, name)
@@ -128,7 +130,7 @@ func TestTrackerIsAnInventoryMadeAnew(t *testing.T) {
 			check.Equal(t, "healthy", fresh.Healthy(), tracker.Healthy())
 			check.Equal(t, "nodes", fresh.Nodes(), tracker.Nodes())
 			check.Equal(t, "resources", resources, tracker.Inventory().Resources())
-			check.Must(t, changed || before == tracker.Inventory() && cmp.Equal(healthy, tracker.Healthy()) && cmp.Equal(states, tracker.Nodes()), "something changed and it was not told")
+			check.Must(t, changed || (before == tracker.Inventory() && cmp.Equal(healthy, tracker.Healthy()) && cmp.Equal(states, tracker.Nodes())), "something changed and it was not told")
 		}
 	})
 }

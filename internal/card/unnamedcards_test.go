@@ -43,7 +43,10 @@ func TestUnnamedCards(t *testing.T) {
 // TestOtherDevicesAreNoNews: what is no card comes and goes without a new Inventory, and what is one elsewhere
 // does not.
 func TestOtherDevicesAreNoNews(t *testing.T) {
-	const other, novel = "vendor.example/novel", "vendor.example/novel.product=X vendor.example/novel.memory=1 vendor.example/novel:1"
+	const (
+		other = "vendor.example/novel"
+		novel = "vendor.example/novel.product=X vendor.example/novel.memory=1 vendor.example/novel:1"
+	)
 	named := func(name, parts string) *corev1.Node {
 		n := node(strings.Fields(parts)...)
 		n.Name = name

@@ -100,7 +100,8 @@ func TestWhenAViewIsRefreshed(t *testing.T) {
 // TestManyViewsAreNotWrittenInTheSameMinute: all were written at the same time once.
 func TestManyViewsAreNotWrittenInTheSameMinute(t *testing.T) {
 	const views = 1000
-	shown, next := make([]*v1alpha1.CardHoursStatus, views), make([]time.Time, views)
+	shown := make([]*v1alpha1.CardHoursStatus, views)
+	next := make([]time.Time, views)
 	writes := map[time.Time]int{}
 	for at := november; at.Before(november.Add(6 * time.Hour)); at = at.Add(10 * time.Second) {
 		for i := range views {
@@ -117,9 +118,11 @@ func TestManyViewsAreNotWrittenInTheSameMinute(t *testing.T) {
 	}
 	check.Equal(t, "writes in the first minute", views, writes[november])
 	delete(writes, november)
-	sum, most := 0, 0
+	sum := 0
+	most := 0
 	for _, n := range writes {
-		sum, most = sum+n, max(most, n)
+		sum += n
+		most = max(most, n)
 	}
 	check.That(t, sum >= 3*views && sum <= 5*views, "%d writes of %d views in 6 hours", sum, views)
 	check.That(t, most <= views/15, "%d writes in one minute", most)
@@ -155,7 +158,8 @@ func TestAViewIsAtMostTwoHoursOldAndWrittenOnceAnHour(t *testing.T) {
 		}
 		slices.Reverse(refreshes)
 		for i := range len(refreshes) - 1 {
-			newer, older := refreshes[i], refreshes[i+1]
+			newer := refreshes[i]
+			older := refreshes[i+1]
 			isTurn := newer.ThisMonth.Month != older.ThisMonth.Month
 			check.That(t, isTurn || newer.CountedUntil.Sub(older.CountedUntil.Time) >= time.Hour, "refreshed at %s and at %s", older.CountedUntil, newer.CountedUntil)
 		}

@@ -144,9 +144,11 @@ func (l anomalyList) addUnnamed(node card.TrackedNode, cards *card.Inventory) {
 		}
 		switch {
 		case cards.IsCard(resource):
-			origin, effect := "a card of other nodes", "no pod gets it"
+			origin := "a card of other nodes"
+			effect := "no pod gets it"
 			if !l.recognised[resource] {
-				origin, effect = "which labels of nodes made a card", forgottenAtRestart
+				origin = "which labels of nodes made a card"
+				effect = forgottenAtRestart
 			}
 			l.add(anomalyKey{reason: v1alpha1.AnomalyNoModelLabel, resource: resource, text: fmt.Sprintf(
 				"offers %s, %s, but %s names it; %s: %s",

@@ -74,7 +74,8 @@ func NewCount(input CountInput) *Count {
 	}
 	for name, granted := range input.Totals.Granted() {
 		c := b.card(name)
-		c.granted, c.isExcessAllowed = granted, input.Totals.AllowsOverAllocation(name)
+		c.granted = granted
+		c.isExcessAllowed = input.Totals.AllowsOverAllocation(name)
 	}
 	b.addQuotas()
 	return b.count
@@ -125,7 +126,7 @@ func (b *countBuilder) addOutside() {
 	}
 	outside := map[types.UID]bool{}
 	for uid, charge := range b.Charges {
-		if len(charge.Cards) == 0 || charge.Queue != "" && (len(missing) == 1 || !missing[charge.Queue]) {
+		if len(charge.Cards) == 0 || (charge.Queue != "" && (len(missing) == 1 || !missing[charge.Queue])) {
 			continue
 		}
 		outside[uid] = true
@@ -147,8 +148,10 @@ func (b *countBuilder) addOutside() {
 }
 
 func (b *countBuilder) addUsed(name card.Name, serviceType string, count card.Count) {
-	c, t := b.card(name), b.typeOfCard(name, serviceType)
-	c.allocated, t.used = c.allocated.Add(count), t.used.Add(count)
+	c := b.card(name)
+	t := b.typeOfCard(name, serviceType)
+	c.allocated = c.allocated.Add(count)
+	t.used = t.used.Add(count)
 }
 
 func (b *countBuilder) addUsage(serviceType string, usage cardquota.Usage) {

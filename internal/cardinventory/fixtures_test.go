@@ -37,7 +37,8 @@ func (w world) status() v1alpha1.CardInventoryStatus {
 	}
 	tracker.Replace(now)
 	usage, charges := cardquota.CountUsageAndCharges(cardquota.CountInput{Pods: w.pods, Inventory: tracker.Inventory()})
-	owners, quotas := map[string]*v1alpha1.CardQuota{}, map[string]card.Quota{}
+	owners := map[string]*v1alpha1.CardQuota{}
+	quotas := map[string]card.Quota{}
 	queues := w.queues
 	for _, q := range w.quotas {
 		owners[q.QueueName()] = q
@@ -46,9 +47,12 @@ func (w world) status() v1alpha1.CardInventoryStatus {
 		queues = append(queues, object)
 	}
 	var tree *cardquota.Tree
-	totals, granting := cardquota.NewQuotaTotals, queues
+	totals := cardquota.NewQuotaTotals
+	granting := queues
 	if w.isTree {
-		tree, totals, granting = cardquota.NewTree(w.quotas, queues, v1alpha1.UnmanagedEnforce), cardquota.NewTreeTotals, cardquota.TopLevelQueues(queues)
+		tree = cardquota.NewTree(w.quotas, queues, v1alpha1.UnmanagedEnforce)
+		totals = cardquota.NewTreeTotals
+		granting = cardquota.TopLevelQueues(queues)
 	}
 	for queue, owner := range owners {
 		quotas[queue] = tree.QuotaFor(owner)

@@ -65,7 +65,8 @@ func (m *ModelChanges) Update(pods []*corev1.Pod, charges map[types.UID]quota.Ch
 		if held == nil {
 			continue
 		}
-		if held.count = m.count; held.isChanged {
+		held.count = m.count
+		if held.isChanged {
 			changed = append(changed, newChangedModel(pod, held, charge.Cards[0].Count))
 		}
 	}
@@ -82,7 +83,7 @@ func (m *ModelChanges) observe(pod *corev1.Pod, charge quota.Charge, isRemapped 
 	switch {
 	case !isNamed:
 		return held // the labels are gone, and may come back
-	case held == nil || isRemapped && !held.isChanged:
+	case held == nil || (isRemapped && !held.isChanged):
 		name := charge.Cards[0].Name
 		held = &heldName{resource: resource, first: name, now: name}
 		m.pods[pod.UID] = held
@@ -91,7 +92,8 @@ func (m *ModelChanges) observe(pod *corev1.Pod, charge quota.Charge, isRemapped 
 		if held.now != held.first && !slices.Contains(held.between, held.now) {
 			held.between = append(held.between, held.now)
 		}
-		held.now, held.isChanged = charge.Cards[0].Name, true
+		held.now = charge.Cards[0].Name
+		held.isChanged = true
 	}
 	return held
 }
@@ -100,7 +102,8 @@ func (m *ModelChanges) observe(pod *corev1.Pod, charge quota.Charge, isRemapped 
 func (m *ModelChanges) restoreChange(node string, held *heldName) {
 	for _, anomaly := range m.restored {
 		if string(held.resource) == anomaly.Resource && slices.Contains(anomaly.Nodes, node) {
-			held.first, held.isChanged = card.Name(anomaly.Card), true
+			held.first = card.Name(anomaly.Card)
+			held.isChanged = true
 			return
 		}
 	}

@@ -45,7 +45,8 @@ func station(model string) *corev1.Node { return builder.Node("station").GPUs(mo
 func TestAChangedModelIsAnAnomalyWhileItsPodsRun(t *testing.T) {
 	var o operatorCounts
 	o.tracker.Update(station("A100"))
-	old, younger := running("old", "q", "station", 4), running("younger", "q", "station", 1)
+	old := running("old", "q", "station", 4)
+	younger := running("younger", "q", "station", 1)
 	check.Equal(t, "at first", 0, len(o.changes(old)))
 
 	o.tracker.Update(station("Display"))
@@ -112,7 +113,8 @@ func TestAChangedModelIsOneAfterLabelsVanished(t *testing.T) {
 // TestAChangedModelOutlivesARestart of the operator, by what it wrote into the CardInventory.
 func TestAChangedModelOutlivesARestart(t *testing.T) {
 	var before operatorCounts
-	old, elsewhere := running("old", "q", "station", 4), running("elsewhere", "q", "other", 1)
+	old := running("old", "q", "station", 4)
+	elsewhere := running("elsewhere", "q", "other", 1)
 	before.tracker.Update(station("A100"))
 	before.changes(old)
 	before.tracker.Update(station("Display"))

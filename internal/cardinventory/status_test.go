@@ -100,7 +100,7 @@ func TestServiceTypesAreBounded(t *testing.T) {
 	var sum int64
 	for _, row := range entry.ServiceTypes {
 		sum += row.Quota
-		check.That(t, row.Name == "none" || row.Quota == 1 && strings.HasPrefix(row.Name, "t"), "type %q has a quota of %d", row.Name, row.Quota)
+		check.That(t, row.Name == "none" || (row.Quota == 1 && strings.HasPrefix(row.Name, "t")), "type %q has a quota of %d", row.Name, row.Quota)
 	}
 	check.Equal(t, "the sum by type", entry.Quota, sum)
 }
@@ -174,13 +174,18 @@ func TestStatusIsANaiveRecount(t *testing.T) {
 		w := drawWorld(t)
 		status := w.status()
 		for _, name := range []string{"NVIDIA-H200", "NVIDIA-H800"} {
-			got, want := cardOf(status, name), w.recount(name)
+			got := cardOf(status, name)
+			want := w.recount(name)
 			var used, quota int64
 			for _, row := range got.ServiceTypes {
-				used, quota = used+row.Used, quota+row.Quota
+				used += row.Used
+				quota += row.Quota
 			}
 			check.Equal(t, name+": used and quota of all service types", [2]int64{want.Allocated, want.Quota}, [2]int64{used, quota})
-			got.Resources, got.ServiceTypes, got.Name, want.Name = nil, nil, "", ""
+			got.Resources = nil
+			got.ServiceTypes = nil
+			got.Name = ""
+			want.Name = ""
 			check.Equal(t, name, want, got)
 		}
 	})

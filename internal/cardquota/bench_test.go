@@ -45,7 +45,13 @@ func BenchmarkCountUsage(b *testing.B) {
 // BenchmarkCountUnchanged counts 50,000 pods of 1,000 queues again, of which none changed: 5,000 nodes
 // with 20 models, a fifth of the pods waits.
 func BenchmarkCountUnchanged(b *testing.B) {
-	const models, nodes, queues, pods, gang = 20, 5000, 1000, 50_000, 8
+	const (
+		models = 20
+		nodes  = 5000
+		queues = 1000
+		pods   = 50_000
+		gang   = 8
+	)
 	cards := map[string]card.Node{}
 	for i := range nodes {
 		name := card.Name(fmt.Sprint("NVIDIA-BENCH-", i%models))
@@ -75,7 +81,11 @@ func BenchmarkCountUnchanged(b *testing.B) {
 // BenchmarkWaitingGang counts a gang of 10,000 waiting pods on 5,000 nodes, of which one has its place. Measured
 // on a shared 2-core machine: 35 ms, and more than a second if each pod looks at every node.
 func BenchmarkWaitingGang(b *testing.B) {
-	const nodes, pods, most = 5_000, 10_000, 200 * time.Millisecond
+	const (
+		nodes = 5_000
+		pods  = 10_000
+		most  = 200 * time.Millisecond
+	)
 	tracker := &card.Tracker{}
 	for i := range nodes {
 		tracker.Update(builder.Node(fmt.Sprintf("h200-%04d", i)).GPUs("NVIDIA-H200", 8).Obj())

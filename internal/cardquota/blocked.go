@@ -29,7 +29,8 @@ func MayAwaitPodGroup(pod *corev1.Pod, now time.Time) bool {
 // its own condition, or the condition of its PodGroup. It returns false for a pod that no scheduler has
 // tried yet.
 func (c *counter) podPendingReason(pod *corev1.Pod, facts *podFacts) (workload.Refusal, bool) {
-	group, refusal := facts.groupOrNil(), facts.request.Denied
+	group := facts.groupOrNil()
+	refusal := facts.request.Denied
 	isMissing := facts.group != nil && group == nil && !c.input.LacksPodGroups
 	if isMissing && !MayAwaitPodGroup(pod, c.input.Now) {
 		return *blocked.RefusalForMissingPodGroup(pod.Namespace, workload.PodGroupName(pod)), true
@@ -87,7 +88,8 @@ func (c *counter) countPodGroupRequest(t *queueUsage, queue string, group *v1bet
 	request, refusal := blocked.GroupRequest(&c.resolver, group, why.Message)
 	t.addPending(group.CreationTimestamp)
 	if refusal != nil {
-		why, isBlocked = *refusal, true
+		why = *refusal
+		isBlocked = true
 	}
 	statement := blocked.ReadStatement(why.Reason, why.Message, "")
 	w := waiting{
@@ -100,7 +102,8 @@ func (c *counter) countPodGroupRequest(t *queueUsage, queue string, group *v1bet
 		}
 		if isBlocked {
 			w.request = blocked.Request{Names: d.Names, Count: d.Count, IsJob: true}
-			w.entry.Card, w.entry.Count = card.NewRequest(d.Names...).String(), int64(d.Count)
+			w.entry.Card = card.NewRequest(d.Names...).String()
+			w.entry.Count = int64(d.Count)
 			if _, isWritten := workload.CardRequestAnnotation(group); !isWritten && group.Spec.MinResources != nil {
 				w.entry.Card = cmp.Or(c.resourceForCards(d.Names, *group.Spec.MinResources), w.entry.Card)
 			}

@@ -51,7 +51,8 @@ func UnknownCards(quota *v1alpha1.CardQuota, physical map[card.Name]card.Count) 
 // what nodes have. Cards that no label names yet may be the unknown ones.
 func describeUnknown(unknown, known []card.Name, unnamed []card.UnnamedCards) string {
 	var parts []string
-	isListed, isUnexplained := false, false
+	isListed := false
+	isUnexplained := false
 	for _, name := range unknown[:min(len(unknown), maxUnknownCards)] {
 		part := fmt.Sprintf("no node has %s", name)
 		isAboutIt := func(u card.UnnamedCards) bool { return u.Card == name || card.MentionsCard(u.Message, name) }

@@ -40,16 +40,18 @@ func TestCardsKnown(t *testing.T) {
 			b.Card(name, 1)
 		}
 		f := facts(nil, nil)
-		f.Quota, f.Physical = b.Obj(), tc.physical
+		f.Quota = b.Obj()
+		f.Physical = tc.physical
 		status := NewStatus(f)
 		got := conditions.Get(status.Conditions, v1alpha1.ConditionCardsKnown)
 		check.Equal(t, "condition", tc.want, string(got.Status)+"/"+got.Reason+": "+got.Message)
 		check.Equal(t, "Ready does not depend on it", metav1.ConditionTrue, conditions.Get(status.Conditions, v1alpha1.ConditionReady).Status)
-		f.Quota.Status, f.Physical = status, nil
+		f.Quota.Status = status
+		f.Physical = nil
 		check.Equal(t, "after a restart", got, conditions.Get(NewStatus(f).Conditions, v1alpha1.ConditionCardsKnown))
 		isWarned := false
 		for _, event := range Events(v1alpha1.CardQuotaStatus{}, status) {
-			isWarned = isWarned || event.Reason == v1alpha1.ReasonUnknownCard && event.Type == "Warning" && event.Message == got.Message
+			isWarned = isWarned || (event.Reason == v1alpha1.ReasonUnknownCard && event.Type == "Warning" && event.Message == got.Message)
 		}
 		check.Equal(t, "an event warns", got.Status == metav1.ConditionFalse, isWarned)
 	}
@@ -63,11 +65,15 @@ func TestACardMayNotBeNamedYet(t *testing.T) {
 		"H200":     "no node has H200; did you mean NVIDIA-H200?; or it is not named yet: nodes new-0, new-1",
 	} {
 		f := facts(nil, nil)
-		f.Quota, f.Physical, f.Unnamed = builder.CardQuota("team").Card(asked, 1).Obj(), cards{"NVIDIA-H200": 8}, unnamed
+		f.Quota = builder.CardQuota("team").Card(asked, 1).Obj()
+		f.Physical = cards{"NVIDIA-H200": 8}
+		f.Unnamed = unnamed
 		check.Contains(t, asked, conditions.Get(NewStatus(f).Conditions, v1alpha1.ConditionCardsKnown).Message, want)
 	}
 	f := facts(nil, nil)
-	f.Quota, f.Physical, f.Unnamed = builder.CardQuota("team").Card("NVIDIA-H200", 1).Obj(), cards{}, unnamed
+	f.Quota = builder.CardQuota("team").Card("NVIDIA-H200", 1).Obj()
+	f.Physical = cards{}
+	f.Unnamed = unnamed
 	check.Contains(t, "a fleet without names", conditions.Get(NewStatus(f).Conditions, v1alpha1.ConditionCardsKnown).Message, "no node has NVIDIA-H200; or it is not named yet")
 }
 
@@ -75,7 +81,9 @@ func TestACardMayNotBeNamedYet(t *testing.T) {
 func TestALabelMayNameTheCard(t *testing.T) {
 	unnamed := []card.UnnamedCards{{Resource: "nvidia.com/gpu", Message: "no label nvidia.com/gpu.memory beside nvidia.com/gpu.product=NVIDIA-GB10", Nodes: []string{"spark"}}}
 	f := facts(nil, nil)
-	f.Quota, f.Physical, f.Unnamed = builder.CardQuota("team").Card("NVIDIA-GB10", 1).Obj(), cards{"NVIDIA-GB10-Z": 8}, unnamed
+	f.Quota = builder.CardQuota("team").Card("NVIDIA-GB10", 1).Obj()
+	f.Physical = cards{"NVIDIA-GB10-Z": 8}
+	f.Unnamed = unnamed
 	message := conditions.Get(NewStatus(f).Conditions, v1alpha1.ConditionCardsKnown).Message
 	check.Equal(t, "message", "no new pod gets NVIDIA-GB10: node spark: no label nvidia.com/gpu.memory beside nvidia.com/gpu.product=NVIDIA-GB10", message)
 }
@@ -87,7 +95,9 @@ func TestACardMayBeWithheld(t *testing.T) {
 		{Resource: "nvidia.com/gpu", Card: "NVIDIA-A10G", Message: "offers 10 nvidia.com/gpu; no new pod gets one of them", Nodes: []string{"a", "b"}},
 	}
 	f := facts(nil, nil)
-	f.Quota, f.Physical, f.Unnamed = builder.CardQuota("team").Card("NVIDIA-A10G", 1).Obj(), cards{"NVIDIA-A10": 8}, unnamed
+	f.Quota = builder.CardQuota("team").Card("NVIDIA-A10G", 1).Obj()
+	f.Physical = cards{"NVIDIA-A10": 8}
+	f.Unnamed = unnamed
 	message := conditions.Get(NewStatus(f).Conditions, v1alpha1.ConditionCardsKnown).Message
 	check.Equal(t, "message", "no new pod gets NVIDIA-A10G: nodes a, b: offers 10 nvidia.com/gpu; no new pod gets one of them", message)
 	f.Quota = builder.CardQuota("team").Card("NVIDIA-A10G", 1).Card("Tesla-T4", 1).Obj()

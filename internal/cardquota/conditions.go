@@ -100,11 +100,14 @@ func inventorySatisfiedCondition(f StatusInput) metav1.Condition {
 		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonInventorySatisfied,
 			"all CardQuotas together grant no more of these cards than healthy nodes have")
 	}
-	status, reason := metav1.ConditionFalse, v1alpha1.ReasonOverAllocated
+	status := metav1.ConditionFalse
+	reason := v1alpha1.ReasonOverAllocated
 	end := ": the quotas are enforced as written; lower some, add cards, or set overAllocation to Allow"
 	switch f.Quota.Spec.OverAllocation {
 	case v1alpha1.OverAllocationAllow:
-		status, reason, end = metav1.ConditionTrue, v1alpha1.ReasonOverAllocationAllowed, ": overAllocation allows it"
+		status = metav1.ConditionTrue
+		reason = v1alpha1.ReasonOverAllocationAllowed
+		end = ": overAllocation allows it"
 	case v1alpha1.OverAllocationDeny:
 		end = ": existing quotas stay, but overAllocation denies raising them" + youngestClause(excesses)
 	}
@@ -133,7 +136,8 @@ func youngestClause(excesses []OverAllocatedCard) string {
 // still enforces the quota. Nor does a missing ServiceTypePolicy, without which enforcement
 // is unknown.
 func readyCondition(s *v1alpha1.CardQuotaStatus, f StatusInput) metav1.Condition {
-	name, no := f.Quota.QueueName(), metav1.ConditionFalse
+	name := f.Quota.QueueName()
+	no := metav1.ConditionFalse
 	enforced := conditions.Get(s.Conditions, v1alpha1.ConditionEnforced)
 	switch {
 	case f.Sync.Status != metav1.ConditionTrue:
@@ -184,7 +188,8 @@ func QueueSyncedCondition(quota *v1alpha1.CardQuota, before metav1.Condition, w 
 	if w.Wait != nil {
 		return conditions.New(metav1.ConditionFalse, w.Wait.Reason, "%s", w.Wait.Message)
 	}
-	name, replaced := quota.QueueName(), ""
+	name := quota.QueueName()
+	replaced := ""
 	if len(w.Replaced) > 0 {
 		replaced = fmt.Sprintf("%s on queue %s; replaced at %s by what this CardQuota says",
 			DescribeConflicts(w.Replaced), name, now.UTC().Format(time.RFC3339))

@@ -26,17 +26,20 @@ func checkGrowth(t *testing.T, queues int, prepare func(queues int) (work func()
 		runtime.ReadMemStats(&after)
 		return after.TotalAlloc - before.TotalAlloc
 	}
-	once, twice := measure(queues), measure(2*queues)
+	once := measure(queues)
+	twice := measure(2 * queues)
 	check.That(t, twice < 3*once, "%d queues need %d KiB, %d need %d KiB", queues, once>>10, 2*queues, twice>>10)
 }
 
 // newExhaustedTree returns queues below the queue top, whose quota is exhausted. In each queue
 // some pods run and some wait for top.
 func newExhaustedTree(queues, running, waiting int) CountInput {
-	input, below := CountInput{Inventory: fleet(), Nodes: fleetNodes(), LocalQueues: map[string]bool{}}, []string{"top"}
+	input := CountInput{Inventory: fleet(), Nodes: fleetNodes(), LocalQueues: map[string]bool{}}
+	below := []string{"top"}
 	for i := range queues {
 		queue := fmt.Sprint("q", i)
-		below, input.LocalQueues[queue] = append(below, queue), true
+		below = append(below, queue)
+		input.LocalQueues[queue] = true
 		message := fmt.Sprintf("Queue <top>, an ancestor of <%s>, has insufficient <NVIDIA-H200> quota: requested <1>, total would be <9>, but capability is <8>", queue)
 		for j := range running + waiting {
 			pod := builder.Pod("lab", fmt.Sprint(queue, "-", j)).Queue(queue).Card("NVIDIA-H200").GPUs(1).Owner("batch.volcano.sh/v1alpha1", "Job", fmt.Sprint(queue, "-", j))
@@ -91,7 +94,8 @@ func newWideTree(projects int, waits bool) (*Tree, map[string]Usage) {
 		all = append(all, node(name, "tenant", 8, 4, -1))
 		usage := Usage{Used: cards{"H200": 1}, Pending: cards{"H200": 1}}
 		if waits {
-			usage.Blocked, usage.BlockedTotal = blockedList(name, 1), 1
+			usage.Blocked = blockedList(name, 1)
+			usage.BlockedTotal = 1
 			usage.Local = map[string]localquota.Waiting{name: {Total: 1, Blocked: usage.Blocked}}
 		}
 		used[name] = usage

@@ -41,7 +41,8 @@ func (c *counter) listHeldPods() {
 			held = append(held, HeldPod{pod, charge})
 		}
 	}
-	c.facts.held, c.facts.ending = held, charges
+	c.facts.held = held
+	c.facts.ending = charges
 }
 
 // chargeOfEnding returns the charge of a terminating pod: the last one that it had stays.

@@ -131,7 +131,8 @@ func (d DesiredQueue) ServiceTypeChanged(live *v1beta1.Queue) bool {
 		return false
 	}
 	fields := compareFields(d.Config, live)
-	ours, theirs := managersByField(live.ManagedFields, isOwnApply), managersByField(live.ManagedFields, isOtherManager)
+	ours := managersByField(live.ManagedFields, isOwnApply)
+	theirs := managersByField(live.ManagedFields, isOtherManager)
 	_, fresh := ours[annotationField(v1alpha1.AnnotationCardQuota)]
 	for _, field := range []string{fieldPriority, fieldReclaimable} {
 		inPlace, planned := fields[field]
@@ -153,7 +154,8 @@ func (d DesiredQueue) TreeChanged(live *v1beta1.Queue) bool {
 		return false
 	}
 	fields := compareFields(d.Config, live)
-	ours, theirs := managersByField(live.ManagedFields, isOwnApply), managersByField(live.ManagedFields, isOtherManager)
+	ours := managersByField(live.ManagedFields, isOwnApply)
+	theirs := managersByField(live.ManagedFields, isOtherManager)
 	for field := range ours {
 		if inPlace, planned := fields[field]; isTreeField(field) && (!planned || !inPlace) {
 			return true

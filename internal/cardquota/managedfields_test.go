@@ -115,7 +115,9 @@ func TestServiceTypeChanged(t *testing.T) {
 		"there is no Queue that could be of the past": {types: means(8), gone: true},
 	}) {
 		quota, live := synced()
-		live.Spec.Priority, live.Spec.Reclaimable, live.ManagedFields = 7, ptr(false), tc.entries
+		live.Spec.Priority = 7
+		live.Spec.Reclaimable = ptr(false)
+		live.ManagedFields = tc.entries
 		if tc.gone {
 			live = nil
 		}
@@ -187,7 +189,9 @@ func TestQueueOwner(t *testing.T) {
 		}
 		return q
 	}
-	old, young, twin := at("old", time.Hour, false), at("young", 0, false), at("a-twin", time.Hour, false)
+	old := at("old", time.Hour, false)
+	young := at("young", 0, false)
+	twin := at("a-twin", time.Hour, false)
 	leaving := at("leaving", 2*time.Hour, true)
 	cases := map[string]struct {
 		rivals        []*v1alpha1.CardQuota

@@ -168,7 +168,8 @@ func (q *QuotaTotals) addDenying(granted card.Quota, quota *v1alpha1.CardQuota) 
 // isYounger reports whether a CardQuota was created after another one. Of two that were created in
 // the same second the one with the later name counts as younger.
 func isYounger(quota, other *v1alpha1.CardQuota) bool {
-	created, before := quota.CreationTimestamp, other.CreationTimestamp
+	created := quota.CreationTimestamp
+	before := other.CreationTimestamp
 	return before.Before(&created) || (before.Equal(&created) && quota.Name > other.Name)
 }
 
@@ -204,7 +205,8 @@ func (q *QuotaTotals) ChangedQueues(before *QuotaTotals) (queues []string, turne
 		for name := range side.grants {
 			cards := before.healthy[name] != q.healthy[name]
 			hasSameGrants := maps.Equal(before.grants[name], q.grants[name]) && nameOf(before.denying[name]) == nameOf(q.denying[name])
-			was, is := before.totals[name] > before.healthy[name], q.totals[name] > q.healthy[name]
+			was := before.totals[name] > before.healthy[name]
+			is := q.totals[name] > q.healthy[name]
 			turned = turned || was != is
 			if (!was && !is) || (!cards && hasSameGrants) {
 				continue

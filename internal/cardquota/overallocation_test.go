@@ -192,7 +192,8 @@ func TestChangedQueuesAreThoseWithAnotherExcess(t *testing.T) {
 		moved, _ := fresh.ChangedQueues(old)
 		for i, quota := range is {
 			if i < len(was) && cmp.Equal(was[i].Spec, quota.Spec) {
-				first, second := DescribeOverAllocation(old.OverAllocated(quota)), DescribeOverAllocation(fresh.OverAllocated(quota))
+				first := DescribeOverAllocation(old.OverAllocated(quota))
+				second := DescribeOverAllocation(fresh.OverAllocated(quota))
 				check.Must(t, first == second || slices.Contains(moved, quota.Name), "%s: %q became %q, and only %v are told", quota.Name, first, second, moved)
 			}
 		}
@@ -307,7 +308,8 @@ func TestInventorySatisfiedAtTheEdges(t *testing.T) {
 	})
 	t.Run("another one has the queue", func(t *testing.T) {
 		f := facts(nil, nil)
-		f.Sync, f.Totals = QueueConflictCondition("team", "older"), NewQuotaTotals(nil, nil, nil)
+		f.Sync = QueueConflictCondition("team", "older")
+		f.Totals = NewQuotaTotals(nil, nil, nil)
 		check.Equal(t, "condition", "Unknown/NotCounted: this CardQuota does not own its queue, so its usage is not counted", said(NewStatus(f), "InventorySatisfied"))
 	})
 	t.Run("a long list ends with what it means", func(t *testing.T) {

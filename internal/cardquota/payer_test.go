@@ -22,8 +22,10 @@ func TestChargedQueueAgreesWithASimpleModel(t *testing.T) {
 	queues := rapid.SampledFrom([]string{"", "open", "lab's"})
 	admits := func(queue, namespace string) bool { return queue != "lab's" || namespace == "lab" }
 	seed.Check(t, func(t *rapid.T) {
-		namespace, scheduler := rapid.SampledFrom([]string{"lab", "stranger"}).Draw(t, "namespace"), rapid.SampledFrom([]string{"volcano", "default-scheduler"}).Draw(t, "scheduler")
-		written, record := queues.Draw(t, "written"), queues.Draw(t, "record")
+		namespace := rapid.SampledFrom([]string{"lab", "stranger"}).Draw(t, "namespace")
+		scheduler := rapid.SampledFrom([]string{"volcano", "default-scheduler"}).Draw(t, "scheduler")
+		written := queues.Draw(t, "written")
+		record := queues.Draw(t, "record")
 		b := builder.Pod(namespace, "a").Annotation("scheduling.volcano.sh/queue-name", written).Annotation("cardquota.dev/charged-queue", record).
 			Scheduler(scheduler).GPUs(1).Running("h200")
 		world := CountInput{Inventory: fleet(), Schedulers: []string{"volcano"}, AllowsNamespace: admits, LastCharges: map[types.UID]quota.Charge{}}
@@ -37,7 +39,8 @@ func TestChargedQueueAgreesWithASimpleModel(t *testing.T) {
 			world.LastCharges[b.Obj().UID] = quota.Charge{Queue: last}
 		}
 		world.Pods = []*corev1.Pod{b.Obj()}
-		want, settled := cmp.Or(last, record, of, written), last != "" || scheduler == "volcano" && cmp.Or(record, of) != ""
+		want := cmp.Or(last, record, of, written)
+		settled := last != "" || (scheduler == "volcano" && cmp.Or(record, of) != "")
 		if !settled && !admits(want, namespace) {
 			want = ""
 		}

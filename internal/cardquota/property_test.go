@@ -84,7 +84,9 @@ func drawGroups(t *rapid.T) (groups []*v1beta1.PodGroup) {
 // TestCountsWithKeptFactsAreTheSame: pods, nodes and our schedulers change between counts.
 func TestCountsWithKeptFactsAreTheSame(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		facts, pods, last := &PodFacts{}, drawPodsOfGroups(t), map[types.UID]quota.Charge(nil)
+		facts := &PodFacts{}
+		pods := drawPodsOfGroups(t)
+		last := map[types.UID]quota.Charge(nil)
 		inventories := []*card.Inventory{fleet(), card.NewInventory(nil)}
 		schedulers := [][]string{nil, {}, {"volcano"}, {"default-scheduler"}}
 		for range rapid.IntRange(1, 6).Draw(t, "counts") {

@@ -201,7 +201,8 @@ func newDesiredQueue(quota *v1alpha1.CardQuota, live *v1beta1.Queue, cards card.
 	if live == nil {
 		config.WithResourceVersion(nonexistentVersion).WithAnnotations(map[string]string{v1alpha1.AnnotationCreatedBy: quota.Name})
 	}
-	closedByParent, manager := "", ""
+	closedByParent := ""
+	manager := ""
 	if live != nil {
 		manager = live.Labels[LabelManagedBy]
 		if live.UID != "" { // an apply must not recreate a Queue that was just deleted
@@ -219,7 +220,8 @@ func newDesiredQueue(quota *v1alpha1.CardQuota, live *v1beta1.Queue, cards card.
 		config.WithAnnotations(map[string]string{annotationClosedByParent: notClosedByParent})
 	}
 	desired := DesiredQueue{Config: config, WantedParent: parent}
-	if desired.ParentHeldBy = otherParentManager(live, parent); desired.ParentHeldBy == "" && parent != "" {
+	desired.ParentHeldBy = otherParentManager(live, parent)
+	if desired.ParentHeldBy == "" && parent != "" {
 		spec.WithParent(parent)
 	}
 	return desired
@@ -256,7 +258,8 @@ func QuotaOf(quota *v1alpha1.CardQuota) card.Quota {
 
 // capabilityList returns the CPU and memory of a flat Queue.
 func capabilityList(quota *v1alpha1.CardQuota) corev1.ResourceList {
-	limits, resources := corev1.ResourceList{}, quota.Spec.Resources
+	limits := corev1.ResourceList{}
+	resources := quota.Spec.Resources
 	if quota.Spec.ServiceType == "" {
 		return limits
 	}

@@ -28,7 +28,8 @@ func quotaOf(change func(*v1alpha1.CardQuota)) *v1alpha1.CardQuota {
 // liveQueue is a Queue on which each manager last wrote the given fields.
 func liveQueue(change func(*v1beta1.Queue), entries ...metav1.ManagedFieldsEntry) *v1beta1.Queue {
 	live := &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "team", Annotations: map[string]string{}, ManagedFields: entries}}
-	live.Spec.Weight, live.Spec.Parent = 1, "root"
+	live.Spec.Weight = 1
+	live.Spec.Parent = "root"
 	if change != nil {
 		change(live)
 	}
@@ -157,7 +158,7 @@ func TestCreatedByOperator(t *testing.T) {
 			for name, plan := range map[string]DesiredQueue{"desired": NewDesiredQueue(quotaOf(nil), PolicyInput{Types: servicetype.BuiltIn}, tc.live, "", nil), "drained": NewDrainedQueue(quotaOf(nil), tc.live, "")} {
 				check.Equal(t, fmt.Sprintf("%s says created by", name), want, plan.Config.Annotations["cardquota.dev/created-by"])
 				check.That(t, plan.Config.ResourceVersion == nil, "%s makes a Queue that is there", name)
-				check.That(t, tc.live.UID == "" || plan.Config.UID != nil && *plan.Config.UID == tc.live.UID,
+				check.That(t, tc.live.UID == "" || (plan.Config.UID != nil && *plan.Config.UID == tc.live.UID),
 					"%s may be written to another Queue than the one looked at", name)
 			}
 		})

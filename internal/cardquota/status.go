@@ -70,8 +70,13 @@ func NewStatus(f StatusInput) v1alpha1.CardQuotaStatus {
 	status.Children = int32(min(len(f.Tree.Children(f.Quota.Name)), math.MaxInt32))
 	switch {
 	case !ownsQueue(f):
-		status.Cards, status.Summary, status.PendingSummary = nil, "", ""
-		status.CPU, status.Memory, status.Blocked, status.BlockedTotal = nil, nil, nil, 0
+		status.Cards = nil
+		status.Summary = ""
+		status.PendingSummary = ""
+		status.CPU = nil
+		status.Memory = nil
+		status.Blocked = nil
+		status.BlockedTotal = 0
 	case f.Usage != nil:
 		setUsage(&status, f)
 	}
@@ -100,14 +105,16 @@ func keepPhysical(before, status *v1alpha1.CardQuotaStatus) v1alpha1.CardQuotaSt
 // setUsage sets the numbers of the status.
 func setUsage(s *v1alpha1.CardQuotaStatus, f StatusInput) {
 	s.Cards = cardStatuses(f)
-	s.Summary, s.PendingSummary = usageSummary(s.Cards), pendingSummary(s.Cards)
+	s.Summary = usageSummary(s.Cards)
+	s.PendingSummary = pendingSummary(s.Cards)
 	var limits v1alpha1.Resources
 	if f.Quota.Spec.Resources != nil && !isEmptied(f) {
 		limits = *f.Quota.Spec.Resources
 	}
 	s.CPU = &v1alpha1.ResourceStatus{Used: *resource.NewMilliQuantity(f.Usage.MilliCPU, resource.DecimalSI), Quota: limits.CPU}
 	s.Memory = &v1alpha1.ResourceStatus{Used: *resource.NewQuantity(f.Usage.Memory, resource.BinarySI), Quota: limits.Memory}
-	s.Blocked, s.BlockedTotal = blocked.Truncate(f.Usage.Blocked), int32(min(f.Usage.BlockedTotal, math.MaxInt32))
+	s.Blocked = blocked.Truncate(f.Usage.Blocked)
+	s.BlockedTotal = int32(min(f.Usage.BlockedTotal, math.MaxInt32))
 }
 
 // isEmptied reports whether the Queue of a CardQuota that is being deleted has lost its quota.

@@ -47,7 +47,8 @@ var train = v1alpha1.WorkloadReference{APIGroup: "batch.volcano.sh", Kind: "Job"
 
 func TestNumbers(t *testing.T) {
 	f := facts(cards{"NVIDIA-H200": 6, "NVIDIA-H800": 3, "Ascend-910B": 1}, cards{"NVIDIA-H200": 4, "NVIDIA-L40S": 2})
-	f.Usage.MilliCPU, f.Usage.Memory = 1500, 3<<30
+	f.Usage.MilliCPU = 1500
+	f.Usage.Memory = 3 << 30
 	f.Usage.Blocked = []v1alpha1.BlockedStatus{{Workload: train, Card: "NVIDIA-H200", Count: 4, Reason: "Unschedulable", Message: "full"}}
 	f.Usage.BlockedTotal = 1
 	got := NewStatus(f)
@@ -80,7 +81,8 @@ func TestSummary(t *testing.T) {
 		return cards
 	}
 	over := of("A-10", "B-20", "C-30")
-	over[2].Used, over[2].OverQuotaBy = 3, 1
+	over[2].Used = 3
+	over[2].OverQuotaBy = 1
 	long := strings.Repeat("x", 63)
 	for t, tc := range check.Cases(t, map[string]struct {
 		cards []v1alpha1.CardStatus
@@ -317,6 +319,6 @@ func TestTooManyNamespaces(t *testing.T) {
 		f.Quota.Status = NewStatus(f)
 		c := conditions.Get(f.Quota.Status.Conditions, v1alpha1.ConditionLocalViewsComplete)
 		check.Equal(t, fmt.Sprint(tc.selected, " namespaces"), tc.want, c.Reason)
-		check.That(t, c.Reason == "" || c.Status == metav1.ConditionFalse && strings.Contains(c.Message, "selects 51 namespaces"), "%+v", c)
+		check.That(t, c.Reason == "" || (c.Status == metav1.ConditionFalse && strings.Contains(c.Message, "selects 51 namespaces")), "%+v", c)
 	}
 }

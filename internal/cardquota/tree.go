@@ -44,7 +44,9 @@ func NewTree(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue, unmanaged v1
 	t := &Tree{quotas: make(map[string]*v1alpha1.CardQuota, len(owners)), queues: map[string]string{}, nodes: map[string]string{}, children: map[string][]string{}, parents: map[string]string{}}
 	written := make(map[string]quota.TreeQueue, len(owners))
 	for _, q := range owners {
-		t.quotas[q.Name], t.queues[q.Name], written[q.Name] = q, q.QueueName(), TreeQueueFor(q)
+		t.quotas[q.Name] = q
+		t.queues[q.Name] = q.QueueName()
+		written[q.Name] = TreeQueueFor(q)
 	}
 	for _, queue := range queues {
 		if owners[queue.Name] != nil || queue.Spec.Parent == "" || queue.Spec.Parent == workload.RootQueue {
@@ -52,16 +54,19 @@ func NewTree(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue, unmanaged v1
 		}
 		node := otherQueue(queue.Name)
 		rules := workload.QueueRulesFor(queue, unmanaged, nil)
-		if rules.Tree.Parent = otherQueue(queue.Spec.Parent); owners[queue.Spec.Parent] != nil {
+		rules.Tree.Parent = otherQueue(queue.Spec.Parent)
+		if owners[queue.Spec.Parent] != nil {
 			rules.Tree.Parent = owners[queue.Spec.Parent].Name
 		}
-		t.queues[node], written[node] = queue.Name, rules.Tree
+		t.queues[node] = queue.Name
+		written[node] = rules.Tree
 	}
 	for node, queue := range t.queues {
 		t.nodes[queue] = node
 	}
 	for node, q := range written {
-		if t.parents[node] = q.Parent; q.Parent != "" {
+		t.parents[node] = q.Parent
+		if q.Parent != "" {
 			t.children[q.Parent] = append(t.children[q.Parent], node)
 		}
 	}
@@ -204,7 +209,8 @@ func (t *Tree) QuotaFor(q *v1alpha1.CardQuota) card.Quota {
 	}
 	out := make(card.Quota, len(q.Spec.Cards))
 	for _, c := range q.Spec.Cards {
-		name, limit := card.Name(c.Name), card.MaxCount
+		name := card.Name(c.Name)
+		limit := card.MaxCount
 		for _, node := range path {
 			limit = min(limit, t.resolved[node].Limits.Cards[name])
 		}

@@ -31,7 +31,8 @@ func node(name, parent string, quota, deserved, guarantee int64, changes ...func
 				*number.field = ptr(number.count)
 			}
 		}
-		q.Spec.Parent, q.Spec.Cards = parent, []v1alpha1.Card{entry}
+		q.Spec.Parent = parent
+		q.Spec.Cards = []v1alpha1.Card{entry}
 		for _, change := range changes {
 			change(q)
 		}
@@ -127,7 +128,8 @@ func TestQueuesWithoutACardQuotaCountInTheTree(t *testing.T) {
 func TestSumsEqualANaiveRecount(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		names := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
-		all, used := map[string]*v1alpha1.CardQuota{}, map[string]Usage{}
+		all := map[string]*v1alpha1.CardQuota{}
+		used := map[string]Usage{}
 		for i, name := range names {
 			parent := rapid.SampledFrom(append([]string{"", "missing"}, names...)).Draw(t, "parent")
 			if rapid.Bool().Draw(t, "proper") {
@@ -143,11 +145,14 @@ func TestSumsEqualANaiveRecount(t *testing.T) {
 					Local: map[string]localquota.Waiting{"lab": {Total: i, Blocked: blockedList(name, i)}}}
 			}
 		}
-		tree, before := treeOf(all), fmt.Sprintf("%+v", used)
+		tree := treeOf(all)
+		before := fmt.Sprintf("%+v", used)
 		sums := tree.SumUsage(used)
 		check.Must(t, fmt.Sprintf("%+v", used) == before, "the given usage changed: %+v, before %s", used, before)
 		for _, name := range names {
-			want, total, below := card.Count(0), 0, map[string]bool{"queue-" + name: true}
+			want := card.Count(0)
+			total := 0
+			below := map[string]bool{"queue-" + name: true}
 			for _, node := range names {
 				if isBelowOrSame(all, node, name) {
 					below["queue-"+node] = true
@@ -184,9 +189,11 @@ func isBelowOrSame(all map[string]*v1alpha1.CardQuota, name, above string) bool 
 	if name == above {
 		return true
 	}
-	met, steps := false, 1
+	met := false
+	steps := 1
 	for at := all[name]; at.Spec.Parent != ""; steps++ {
-		if at = all[at.Spec.Parent]; at == nil || steps > 6 {
+		at = all[at.Spec.Parent]
+		if at == nil || steps > 6 {
 			return false
 		}
 		met = met || at.Name == above
@@ -202,7 +209,8 @@ func TestQuotaInForce(t *testing.T) {
 		all["chat"].Spec.Cards[0].Quota = ptr(int64(5))
 		all["lab"].Spec.Cards[0].Name = "H800"
 		all["lab"].Spec.Cards[0].Quota = ptr(int64(9))
-		all["other"].Spec.Parent, all["other"].Spec.Cards[0].Quota = "missing", ptr(int64(4))
+		all["other"].Spec.Parent = "missing"
+		all["other"].Spec.Cards[0].Quota = ptr(int64(4))
 	})
 	tree := treeOf(all)
 	for name, want := range map[string]cards{

@@ -63,7 +63,8 @@ func (t *Tree) holdMessage(name string) string {
 
 // explainFault returns why a path does not lead to the top level, and what would help.
 func (t *Tree) explainFault(name string) (reason, cause, help string) {
-	fault, at := t.Fault(name), "spec.parent"
+	fault := t.Fault(name)
+	at := "spec.parent"
 	if fault.Queue != name {
 		at = "its ancestor " + fault.Queue
 	}
@@ -107,7 +108,9 @@ var excessReasons = []string{
 // describeExcess returns the messages of all written numbers that are not in force, and the
 // most important reason.
 func (t *Tree) describeExcess(name string) (reason string, messages []string) {
-	first, missing, explained := len(excessReasons), map[card.Name]bool{}, map[card.Name]bool{}
+	first := len(excessReasons)
+	missing := map[card.Name]bool{}
+	explained := map[card.Name]bool{}
 	for _, e := range t.resolved[name].Excess {
 		if missing[e.Name] { // then every number of it is 0
 			continue
@@ -162,9 +165,11 @@ func describeOneExcess(e quota.Excess) (reason, message string) {
 	case quota.GuaranteeAboveDeserved:
 		return v1alpha1.ReasonGuaranteeAboveParent, fmt.Sprintf("%sguarantee is %s, but the deserved in force is %s, which counts: lower the guarantee", of, is(e.Written), is(e.Allowed))
 	}
-	reason, field := v1alpha1.ReasonDeservedAboveParent, "deserved"
+	reason = v1alpha1.ReasonDeservedAboveParent
+	field := "deserved"
 	if e.Kind == quota.GuaranteeAboveParent {
-		reason, field = v1alpha1.ReasonGuaranteeAboveParent, "guarantee"
+		reason = v1alpha1.ReasonGuaranteeAboveParent
+		field = "guarantee"
 	}
 	if e.Written > e.Limit {
 		return reason, fmt.Sprintf("%s%s is %s, but parent %s has %s, so %s is in force: lower it here, or raise the parent", of, field, is(e.Written), e.Parent, is(e.Limit), is(e.Allowed))

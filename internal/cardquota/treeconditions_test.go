@@ -85,7 +85,9 @@ func TestStatusInATree(t *testing.T) {
 	queues := map[string]Usage{"chat": {Used: cards{"H200": 5}}, "search": {Used: cards{"H200": 2, "H800": 1}, Pending: cards{"H200": 3}}}
 	sums := tree.SumUsage(queues)
 	status := func(name string, tree *Tree, change func(*StatusInput)) v1alpha1.CardQuotaStatus {
-		q, own, subtree := all[name], queues[name], sums[name]
+		q := all[name]
+		own := queues[name]
+		subtree := sums[name]
 		input := StatusInput{Quota: q, Queue: below(q.Spec.Parent, q), Usage: &subtree, Own: &own, Tree: tree, Now: noon,
 			Sync: QueueSyncedCondition(q, metav1.Condition{}, QueueWrite{}, noon), Totals: NewTreeTotals([]*v1alpha1.CardQuota{all["tenant"], q}, nil, cards{"H200": 10})}
 		input.Queue.Status.State = v1beta1.QueueStateOpen

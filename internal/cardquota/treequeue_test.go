@@ -21,7 +21,9 @@ func noTypes(string) (servicetype.Type, bool) { return servicetype.Type{}, false
 // below is a live Queue below a parent, with the annotations of a CardQuota of a tree.
 func below(parent string, q *v1alpha1.CardQuota, changes ...func(*v1beta1.Queue)) *v1beta1.Queue {
 	live := liveQueue(func(l *v1beta1.Queue) {
-		l.Name, l.Spec.Parent, l.Annotations = q.QueueName(), parent, treeAnnotations(q)
+		l.Name = q.QueueName()
+		l.Spec.Parent = parent
+		l.Annotations = treeAnnotations(q)
 	}, wrote("cardquota", "Apply", `{"f:spec":{"f:parent":{}}}`))
 	for _, change := range changes {
 		change(live)
@@ -37,7 +39,9 @@ func TestQueueOfATreeCarriesItsFields(t *testing.T) {
 		all["tenant"].Spec.Resources = &v1alpha1.Resources{CPU: ptr(resource.MustParse("32")), Memory: ptr(resource.MustParse("4Ti")),
 			Guarantee: &v1alpha1.ResourceAmounts{Memory: ptr(resource.MustParse("1Gi"))}}
 		all["web"].Spec.Resources.Guarantee = &v1alpha1.ResourceAmounts{Memory: ptr(resource.MustParse("1Gi"))}
-		all["lab"].Spec.StopPolicy, all["lab"].Spec.Weight, all["lab"].Spec.Priority = "Hold", ptr(int32(3)), ptr(int32(7))
+		all["lab"].Spec.StopPolicy = "Hold"
+		all["lab"].Spec.Weight = ptr(int32(3))
+		all["lab"].Spec.Priority = ptr(int32(7))
 	})
 	tree := treeOf(all)
 	list := func(cpu, memory string) corev1.ResourceList {
@@ -252,7 +256,8 @@ func TestTreeChanged(t *testing.T) {
 	const owned = `{"f:metadata":{"f:annotations":{"f:volcano.sh/card.quota":{},"f:volcano.sh/card.deserved":{},"f:volcano.sh/card.guarantee":{}}},"f:spec":{"f:parent":{},"f:capability":{"f:cpu":{}},"f:deserved":{"f:cpu":{}}}}`
 	synced := func() *v1beta1.Queue {
 		live := below("web", all["chat"], func(l *v1beta1.Queue) {
-			l.Spec.Capability, l.Spec.Deserved = corev1.ResourceList{"cpu": resource.MustParse("8")}, corev1.ResourceList{"cpu": resource.MustParse("8")}
+			l.Spec.Capability = corev1.ResourceList{"cpu": resource.MustParse("8")}
+			l.Spec.Deserved = corev1.ResourceList{"cpu": resource.MustParse("8")}
 			l.ManagedFields = nil
 		})
 		live.ManagedFields = append(live.ManagedFields, wrote("cardquota", "Apply", owned))
@@ -302,7 +307,10 @@ func TestCutPriority(t *testing.T) {
 		"into the next":    {"training", ptr(int32(50)), 149, true},
 		"the highest type": {"inference", ptr(int32(9999)), 10149, false},
 	}) {
-		q := node("a", "", 1, 1, -1, func(q *v1alpha1.CardQuota) { q.Spec.ServiceType, q.Spec.Priority = tc.serviceType, tc.priority })
+		q := node("a", "", 1, 1, -1, func(q *v1alpha1.CardQuota) {
+			q.Spec.ServiceType = tc.serviceType
+			q.Spec.Priority = tc.priority
+		})
 		check.Equal(t, "priority", tc.want, *NewDesiredQueue(q, input, nil, "", nil).Config.Spec.Priority)
 		check.Equal(t, "cut", tc.cut, input.CutPriority(q) != "")
 	}

@@ -101,7 +101,8 @@ func (b bounds) without(leftOut [len(amountNames)]bool) bounds {
 	for i := 1; i < len(amountNames); i++ {
 		if leftOut[i] {
 			b.least[0] = max(b.least[0], b.least[i])
-			b.least[i], b.most[i] = 0, 0
+			b.least[i] = 0
+			b.most[i] = 0
 		}
 	}
 	return b
@@ -129,7 +130,8 @@ func (f Family) boundsFor(key card.Name) bounds {
 	for _, child := range f.Children {
 		live := liveAmounts(child, key)
 		b.least[0] = max(b.least[0], live[0])
-		b.least[1], b.least[2] = quota.AddSaturating(b.least[1], live[1]), quota.AddSaturating(b.least[2], live[2])
+		b.least[1] = quota.AddSaturating(b.least[1], live[1])
+		b.least[2] = quota.AddSaturating(b.least[2], live[2])
 	}
 	if f.Parent == nil {
 		return b
@@ -145,7 +147,8 @@ func (f Family) boundsFor(key card.Name) bounds {
 	}
 	for _, sibling := range f.Siblings {
 		live := liveAmounts(sibling, key)
-		b.most[1], b.most[2] = max(0, b.most[1]-live[1]), max(0, b.most[2]-live[2])
+		b.most[1] = max(0, b.most[1]-live[1])
+		b.most[2] = max(0, b.most[2]-live[2])
 	}
 	return b
 }

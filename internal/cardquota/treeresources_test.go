@@ -22,7 +22,9 @@ func computeQueue(name string, limit, deserved, guarantee int64) *v1beta1.Queue 
 	cpu := func(n int64) corev1.ResourceList {
 		return corev1.ResourceList{"cpu": *resource.NewQuantity(n, resource.DecimalSI)}
 	}
-	queue.Spec.Capability, queue.Spec.Deserved, queue.Spec.Guarantee.Resource = cpu(limit), cpu(deserved), cpu(guarantee)
+	queue.Spec.Capability = cpu(limit)
+	queue.Spec.Deserved = cpu(deserved)
+	queue.Spec.Guarantee.Resource = cpu(guarantee)
 	return queue
 }
 
@@ -64,7 +66,8 @@ func TestAGuaranteeThatFitsNeitherParentNorChildrenIsLeftOut(t *testing.T) {
 	without := computeQueue("b", 8, 4, 0)
 	without.Spec.Guarantee.Resource = nil
 	live := map[string]*v1beta1.Queue{"a": computeQueue("a", 8, 4, 0), "b": without, "c": computeQueue("c", 8, 4, 2)}
-	live["b"].Spec.Parent, live["c"].Spec.Parent = "a", "b"
+	live["b"].Spec.Parent = "a"
+	live["c"].Spec.Parent = "b"
 	check.NoError(t, volcanoAllows(live, "c"))
 
 	milli := func(n int64) quota.Shares { return quota.Shares{quota.CPUName: 1000 * n} }
@@ -104,8 +107,10 @@ func volcanoAllows(queues map[string]*v1beta1.Queue, changed string) error {
 	}
 	q := queues[changed].Spec
 	for _, resource := range cpuAndMemory {
-		limit, deserved, guarantee := amountOf(q.Capability, resource), amountOf(q.Deserved, resource), amountOf(q.Guarantee.Resource, resource)
-		if len(q.Capability) > 0 && max(deserved, guarantee) > limit || len(q.Guarantee.Resource) > 0 && guarantee > deserved {
+		limit := amountOf(q.Capability, resource)
+		deserved := amountOf(q.Deserved, resource)
+		guarantee := amountOf(q.Guarantee.Resource, resource)
+		if (len(q.Capability) > 0 && max(deserved, guarantee) > limit) || (len(q.Guarantee.Resource) > 0 && guarantee > deserved) {
 			return fmt.Errorf("%s of %s: the guarantee, deserved and limit are not in order", resource, changed)
 		}
 	}
@@ -190,8 +195,11 @@ func (w resourceWorld) reconcile(t *rapid.T, tree *Tree, name string) *Wait {
 	}
 	place, wait := tree.Placement(w.all[name], parent).Stage(w.all[name], family)
 	next := &v1beta1.Queue{}
-	next.Name, next.Spec.Parent = name, parent
-	next.Spec.Capability, next.Spec.Deserved, next.Spec.Guarantee.Resource = resourceList(place.Limit), resourceList(place.Deserved), resourceList(place.Guarantee)
+	next.Name = name
+	next.Spec.Parent = parent
+	next.Spec.Capability = resourceList(place.Limit)
+	next.Spec.Deserved = resourceList(place.Deserved)
+	next.Spec.Guarantee.Resource = resourceList(place.Guarantee)
 	w.queues[name] = next
 	if err := volcanoAllows(w.queues, name); err != nil {
 		t.Fatalf("Volcano refuses %s: %v", name, err)
@@ -235,7 +243,8 @@ func TestEveryOrderOfWritesIsAcceptedAndEnds(t *testing.T) {
 			waits := w.reconcileAll(t, tree, names)
 			check.Must(t, waits == 0, "%d Queues still wait", waits)
 			for _, name := range names {
-				want, got := tree.Placement(w.all[name], w.all[name].Spec.Parent), w.queues[name].Spec
+				want := tree.Placement(w.all[name], w.all[name].Spec.Parent)
+				got := w.queues[name].Spec
 				check.Equal(t, "CPU and memory of "+name, fmt.Sprint(resourceList(want.Limit), resourceList(want.Deserved), resourceList(want.Guarantee)),
 					fmt.Sprint(got.Capability, got.Deserved, got.Guarantee.Resource))
 			}

@@ -23,7 +23,8 @@ func sameNode(a, b *Tree, name string) bool {
 // stop policy in two trees. They bind its queue as well.
 func sameLimitsAbove(a, b *Tree, name string) bool {
 	for _, node := range b.nodesAbove(name) {
-		was, is := a.resolved[node], b.resolved[node]
+		was := a.resolved[node]
+		is := b.resolved[node]
 		if was.Parent != is.Parent || was.Limits.MilliCPU != is.Limits.MilliCPU || was.Limits.Memory != is.Limits.Memory ||
 			!maps.Equal(was.Limits.Cards, is.Limits.Cards) || a.stopPolicyOf(node) != b.stopPolicyOf(node) {
 			return false
@@ -48,7 +49,8 @@ func (t *Tree) SumUsage(queues map[string]Usage) map[string]Usage {
 	if t == nil || len(t.children) == 0 {
 		return queues
 	}
-	sums, shown := maps.Clone(queues), map[string]bool{} // shown has the queues whose sums own their maps
+	sums := maps.Clone(queues)
+	shown := map[string]bool{} // shown has the queues whose sums own their maps
 	for _, node := range slices.Sorted(maps.Keys(t.queues)) {
 		used, exists := queues[t.queues[node]]
 		if !exists || !t.isPlaced(node) {
@@ -70,7 +72,9 @@ func (t *Tree) SumUsage(queues map[string]Usage) map[string]Usage {
 
 // copyMaps replaces the maps by copies, which addSubtree can change.
 func (u *Usage) copyMaps() {
-	u.Used, u.Pending, u.Local = copyMap(u.Used), copyMap(u.Pending), copyMap(u.Local)
+	u.Used = copyMap(u.Used)
+	u.Pending = copyMap(u.Pending)
+	u.Local = copyMap(u.Local)
 }
 
 // copyMap returns a copy that is not nil.
@@ -84,7 +88,8 @@ func copyMap[K comparable, V any](m map[K]V) map[K]V {
 func (u *Usage) addSubtree(below Usage, isShown bool) {
 	addCounts(u.Used, below.Used)
 	addCounts(u.Pending, below.Pending)
-	u.MilliCPU, u.Memory = quota.AddSaturating(u.MilliCPU, below.MilliCPU), quota.AddSaturating(u.Memory, below.Memory)
+	u.MilliCPU = quota.AddSaturating(u.MilliCPU, below.MilliCPU)
+	u.Memory = quota.AddSaturating(u.Memory, below.Memory)
 	u.BlockedTotal = min(u.BlockedTotal+below.BlockedTotal, math.MaxInt32)
 	u.Blocked = mergeBlocked(u.Blocked, below.Blocked)
 	if !isShown {
@@ -99,7 +104,7 @@ func (u *Usage) addSubtree(below Usage, isShown bool) {
 // mergeBlocked returns the entries of two lists that have waited longest. Both lists are sorted.
 // It does not change them, and may return one of them.
 func mergeBlocked(a, b []v1alpha1.BlockedStatus) []v1alpha1.BlockedStatus {
-	if len(b) == 0 || len(a) >= MaxBlocked && compareBlocked(a[len(a)-1], b[0]) <= 0 {
+	if len(b) == 0 || (len(a) >= MaxBlocked && compareBlocked(a[len(a)-1], b[0]) <= 0) {
 		return a
 	}
 	all := slices.Concat(a, b)
@@ -122,7 +127,8 @@ func (t *Tree) QueuesBelow(queue string) []string {
 		nodes = nodes[1:]
 		for _, child := range t.children[node] {
 			if t.isPlaced(child) { // so it is in no cycle
-				nodes, out = append(nodes, child), append(out, t.queues[child])
+				nodes = append(nodes, child)
+				out = append(out, t.queues[child])
 			}
 		}
 	}
@@ -154,7 +160,8 @@ func (t *Tree) setShares(entry *v1alpha1.CardStatus, name string) {
 		return
 	}
 	limits := t.resolved[name].Limits
-	entry.Deserved, entry.Guarantee = limits.Deserved[card.Name(entry.Name)], limits.Guarantee[card.Name(entry.Name)]
+	entry.Deserved = limits.Deserved[card.Name(entry.Name)]
+	entry.Guarantee = limits.Guarantee[card.Name(entry.Name)]
 	entry.Borrowed = max(0, entry.Used-entry.Deserved)
 }
 

@@ -138,9 +138,11 @@ func CountUsageAndCharges(input CountInput) (map[string]Usage, map[types.UID]quo
 	for name, t := range c.queues {
 		if len(t.waiting) > 0 {
 			set := c.explainWaiting(name, t.waiting)
-			t.usage.OldestWithinQuota, t.usage.BlockedCards = set.oldestWithinQuota(input.Quotas[name]), set.cardsByReason()
+			t.usage.OldestWithinQuota = set.oldestWithinQuota(input.Quotas[name])
+			t.usage.BlockedCards = set.cardsByReason()
 			all := slices.AppendSeq(make([]blockedEntry, 0, len(set)), maps.Values(set))
-			t.usage.Blocked, t.usage.BlockedTotal = c.oldestFirst(name, all), countWorkloads(all)
+			t.usage.Blocked = c.oldestFirst(name, all)
+			t.usage.BlockedTotal = countWorkloads(all)
 			if input.LocalQueues[name] {
 				t.usage.Local = c.waitingByNamespace(name, set)
 			}
@@ -201,7 +203,8 @@ func (c *counter) countPod(pod *corev1.Pod) {
 	if facts.group != nil {
 		facts.group.hasPods = true
 	}
-	ours, holds := c.resolver.UsesOurScheduler(pod), workload.IsAssigned(pod)
+	ours := c.resolver.UsesOurScheduler(pod)
+	holds := workload.IsAssigned(pod)
 	var charge *quota.Charge // nil for a pod that holds nothing
 	var queue string
 	if holds {
@@ -213,7 +216,7 @@ func (c *counter) countPod(pod *corev1.Pod) {
 		queue = c.resolver.Queue(pod, group, "")
 		c.addEnding(pod)
 	}
-	if queue == "" || !holds && !ours {
+	if queue == "" || (!holds && !ours) {
 		return
 	}
 	t := c.usageFor(queue)

@@ -184,7 +184,8 @@ func TestAnnotationsAloneMakeNoMember(t *testing.T) {
 	}
 	runningIn := func(namespace string) *v1beta1.PodGroup {
 		g := groupIn(namespace)
-		g.Status.Phase, g.Status.Running = v1beta1.PodGroupRunning, 1
+		g.Status.Phase = v1beta1.PodGroupRunning
+		g.Status.Running = 1
 		return g
 	}
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -265,7 +266,8 @@ func TestBlockedListsTheLongestWait(t *testing.T) {
 	for range 2 {
 		got := CountUsage(CountInput{Pods: all.objects(), Inventory: fleet()})["q"]
 		check.Must(t, len(got.Blocked) == 10 && got.BlockedTotal == 13, "%d of %d are listed", len(got.Blocked), got.BlockedTotal)
-		first, last := got.Blocked[0], got.Blocked[9]
+		first := got.Blocked[0]
+		last := got.Blocked[9]
 		check.That(t, first.Workload.Name == "web" && first.Since.Equal(&metav1.Time{Time: noon.Add(-time.Hour)}), "the first is %+v", first)
 		check.That(t, last.Workload.Name == "d", "the last is %+v", last)
 		slices.Reverse(all)

@@ -92,7 +92,7 @@ func (s blockedSet) add(b blockedEntry) {
 		if len(b.helpful) < len(had.helpful) { // a pod with fewer cards
 			b.helpful = had.helpful
 		}
-		if b.ancestor == "" || had.ancestor != "" && had.ancestor < b.ancestor {
+		if b.ancestor == "" || (had.ancestor != "" && had.ancestor < b.ancestor) {
 			b.ancestor = had.ancestor
 		}
 		if had.Since.Before(&b.Since) {
@@ -126,12 +126,15 @@ func (c *counter) explainWaiting(queue string, all []waiting) blockedSet {
 	for i := range all {
 		w := &all[i]
 		group := groups[workloadCard{w.entry.Workload, w.entry.Card}]
-		entry, statement := blockedEntry{BlockedStatus: w.entry, names: w.request.Names, helpful: c.withQuotaLeft(queue, &w.request)}, w.statement
+		entry := blockedEntry{BlockedStatus: w.entry, names: w.request.Names, helpful: c.withQuotaLeft(queue, &w.request)}
+		statement := w.statement
 		if statement.IsSilent() && group.cause != nil {
-			statement, entry.Message = group.cause.statement, group.cause.entry.Message
+			statement = group.cause.statement
+			entry.Message = group.cause.entry.Message
 		}
 		request := w.request
-		request.Names, request.Taken = entry.helpful, group.taken
+		request.Names = entry.helpful
+		request.Taken = group.taken
 		entry.Reason = blocked.ReasonFor(statement, &request, c.countFleet)
 		if entry.Reason == v1alpha1.BlockedAncestorQuotaExhausted {
 			if stated := ancestorOf(statement); c.subtreeOf(stated).has[queue] {

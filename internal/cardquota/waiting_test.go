@@ -138,12 +138,16 @@ func TestGangIncompleteComesLast(t *testing.T) {
 // do not help.
 func TestOnlyCardsWithQuotaLeftHelp(t *testing.T) {
 	const full = "0/4 nodes are unavailable: 2 Insufficient nvidia.com/gpu, 2 node(s) have another card than <NVIDIA-H200|NVIDIA-H800>."
-	h200, h800 := card.Name("NVIDIA-H200"), card.Name("NVIDIA-H800")
+	h200 := card.Name("NVIDIA-H200")
+	h800 := card.Name("NVIDIA-H800")
 	// Two nodes of H200 have two free cards each, one of H800 has none.
 	nodes := fleetNodes()
 	nodes = append(nodes, card.NodeState{Name: "h200-too", IsReady: true, Node: card.Node{Model: string(h200), Cards: []card.NodeCard{{Name: h200, Resource: gpu, Count: 2}}}})
 	held := pods{podOf("a", "r").GPUs(6).Running("h200"), podOf("b", "s").GPUs(7).Running("h800"), podOf("c", "q").GPUs(1).Running("h800")}
-	const byH200, byH800 = "q NVIDIA-H200|NVIDIA-H800 4 Fragmented: 7 s of s, 6 r of r, 1 q of q", "q NVIDIA-H200|NVIDIA-H800 4 NoFreeCard: 7 s of s, 1 q of q"
+	const (
+		byH200 = "q NVIDIA-H200|NVIDIA-H800 4 Fragmented: 7 s of s, 6 r of r, 1 q of q"
+		byH800 = "q NVIDIA-H200|NVIDIA-H800 4 NoFreeCard: 7 s of s, 1 q of q"
+	)
 	for t, tc := range check.Cases(t, map[string]struct {
 		quotas map[string]card.Quota
 		named  string
@@ -246,10 +250,12 @@ func TestWaitingByNamespace(t *testing.T) {
 
 func describeBlocked(all []v1alpha1.BlockedStatus) (lines []string) {
 	for _, b := range all {
-		line, before := fmt.Sprint(b.Workload.Name, " ", b.Card, " ", b.Count, " ", b.Reason), ": "
+		line := fmt.Sprint(b.Workload.Name, " ", b.Card, " ", b.Count, " ", b.Reason)
+		before := ": "
 		for _, h := range b.Holders {
 			line += fmt.Sprint(before, h.Count, " ", h.Workload.Name, " of ", h.Queue)
-			if before = ", "; h.ServiceType != "none" {
+			before = ", "
+			if h.ServiceType != "none" {
 				line += " (" + h.ServiceType + ")"
 			}
 		}
@@ -272,7 +278,8 @@ func TestWaitingDoesNotDependOnTheOrderOfPods(t *testing.T) {
 			}
 			input.Pods = append(input.Pods, b.Obj())
 		}
-		want, pods := CountUsage(input), slices.Clone(input.Pods)
+		want := CountUsage(input)
+		pods := slices.Clone(input.Pods)
 		from := rapid.Uint64().Draw(t, "seed")
 		rand.New(rand.NewPCG(from, from)).Shuffle(len(pods), func(i, j int) { pods[i], pods[j] = pods[j], pods[i] })
 		input.Pods = pods
@@ -288,7 +295,8 @@ func TestWaitingDoesNotDependOnTheOrderOfPods(t *testing.T) {
 // newBusyCluster returns 50,000 pods of 1,000 queues on 4 nodes. waits is how many of a hundred
 // wait.
 func newBusyCluster(waits int) CountInput {
-	input, nodes := CountInput{Inventory: fleet(), Nodes: fleetNodes()}, []string{"h200", "h800", "4090", "4090d"}
+	input := CountInput{Inventory: fleet(), Nodes: fleetNodes()}
+	nodes := []string{"h200", "h800", "4090", "4090d"}
 	for i := range 50_000 {
 		b := builder.Pod("lab", fmt.Sprint("p", i)).PodGroup(fmt.Sprint("g", i/8)).Card("NVIDIA-H200").GPUs(1).CPU("8").Memory("64Gi").Owner("batch.volcano.sh/v1alpha1", "Job", fmt.Sprint("j", i/8))
 		switch {

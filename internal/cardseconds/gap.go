@@ -59,7 +59,8 @@ func (m *Meter) countedUntil(held *Holding) (time.Time, bool) {
 		return until, false
 	}
 	p := &m.parts[s.part]
-	if until = p.countedUntil; until.IsZero() { // an empty part: another one says when a meter counted
+	until = p.countedUntil
+	if until.IsZero() { // an empty part: another one says when a meter counted
 		for i := range m.parts {
 			if other := m.parts[i].countedUntil; other.After(until) {
 				until = other

@@ -27,7 +27,8 @@ func (d *disk) store(t check.T, m *Meter, fails, entryFails func(part int) bool)
 	texts := m.Texts()
 	for i := range texts {
 		if !fails(i) {
-			d.texts[i], d.storedUntil[i] = texts[i].Text, texts[i].CountedUntil
+			d.texts[i] = texts[i].Text
+			d.storedUntil[i] = texts[i].CountedUntil
 		}
 	}
 	for i := range Parts {
@@ -172,7 +173,8 @@ func (h *history) store(fails, entryFails func(int) bool) {
 	h.disk.store(h, h.meter, fails, entryFails)
 	for series, s := range h.meter.sums {
 		if !fails(s.part) {
-			h.kept[series], h.keptUntil[series] = h.want.clone()[series], h.now
+			h.kept[series] = h.want.clone()[series]
+			h.keptUntil[series] = h.now
 		}
 	}
 }
@@ -216,7 +218,8 @@ func (h *history) wanted(months bool) map[string]Milli {
 
 // reported returns the sums of days or months that a report reads.
 func (h *history) reported(months bool) map[string]Milli {
-	stored, sums := h.disk.stored(h), map[string]Milli{}
+	stored := h.disk.stored(h)
+	sums := map[string]Milli{}
 	for period := range stored.Periods() {
 		if period.IsDay() == months {
 			continue
@@ -275,7 +278,8 @@ func TestSumsOfDaysAndMonthsAreThoseOfEachSecond(t *testing.T) {
 func TestNoChangeOfClockOrZoneLosesASecond(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		now := drawStart(t)
-		d, m := &disk{entries: map[EntryKey][]byte{}}, &Meter{}
+		d := &disk{entries: map[EntryKey][]byte{}}
+		m := &Meter{}
 		q := seriesOf("q")
 		m.SetZone(drawZone(t))
 		m.SetCounts(now, map[Series]card.Count{q: 2})
@@ -293,7 +297,8 @@ func TestNoChangeOfClockOrZoneLosesASecond(t *testing.T) {
 				m.SetZone(drawZone(t))
 			case "clock": // nothing is counted meanwhile
 				now = now.Add(time.Duration(rapid.IntRange(-50, 50).Draw(t, "hours")) * time.Hour)
-				m.countedAt, m.at = now, now
+				m.countedAt = now
+				m.at = now
 			}
 			before := maps.Clone(d.entries)
 			d.store(t, m, never, never)
@@ -302,7 +307,9 @@ func TestNoChangeOfClockOrZoneLosesASecond(t *testing.T) {
 			}
 		}
 		d.store(t, m, never, never)
-		stored, days, months := d.stored(t), Milli(0), Milli(0)
+		stored := d.stored(t)
+		days := Milli(0)
+		months := Milli(0)
 		for period := range stored.Periods() {
 			sums, err := stored.Sums(period)
 			check.NoError(t, err)

@@ -34,7 +34,8 @@ func TestReplicaThatStoodStill(t *testing.T) {
 
 // TestCountsAreNotInWholeMilliseconds: what is left of a millisecond at one count is in the sum of the next.
 func TestCountsAreNotInWholeMilliseconds(t *testing.T) {
-	m, now := &Meter{}, start
+	m := &Meter{}
+	now := start
 	for range 1001 {
 		m.SetCounts(now, map[Series]card.Count{seriesOf("q"): 8})
 		now = now.Add(time.Second + 900*time.Microsecond)
@@ -77,7 +78,8 @@ func TestDaysOnWhichClocksChange(t *testing.T) {
 		check.NoError(t, err)
 		noon, err := time.ParseInLocation(DayLayout+" 15", tc.noon+" 12", zone)
 		check.NoError(t, err)
-		begin, end := Period(tc.noon).Begin(zone), nextDay(noon)
+		begin := Period(tc.noon).Begin(zone)
+		end := nextDay(noon)
 		check.Equal(t, name+": hours", time.Duration(tc.hours)*time.Hour, end.Sub(begin))
 		check.Equal(t, name+": first second", tc.noon, begin.Format(DayLayout))
 		check.Equal(t, name+": last second", tc.noon, end.Add(-time.Second).Format(DayLayout))
@@ -192,7 +194,8 @@ func TestIdleTotalsAreDropped(t *testing.T) {
 
 // TestSumsStayInTheirPart: a writer that stops between two parts loses no sum.
 func TestSumsStayInTheirPart(t *testing.T) {
-	m, counts := &Meter{}, map[Series]card.Count{}
+	m := &Meter{}
+	counts := map[Series]card.Count{}
 	for i := range 3 * MaxPartSize / 150 {
 		counts[seriesOf(fmt.Sprintf("queue-%05d", i))] = 1
 	}
@@ -210,14 +213,16 @@ func TestSumsStayInTheirPart(t *testing.T) {
 	m.Place()
 	after := m.Texts()
 	for i := range after {
-		had, has := strings.Count(before[i].Rows, "\n"), strings.Count(after[i].Rows, "\n")
-		check.That(t, has == had || has == had+1 && strings.Contains(after[i].Rows, "a-new-one"), "part %d has %d sums, had %d", i, has, had)
+		had := strings.Count(before[i].Rows, "\n")
+		has := strings.Count(after[i].Rows, "\n")
+		check.That(t, has == had || (has == had+1 && strings.Contains(after[i].Rows, "a-new-one")), "part %d has %d sums, had %d", i, has, had)
 	}
 }
 
 // TestTenThousandQueuesHaveRoom: docs/metrics.md states how many sums there is room for.
 func TestTenThousandQueuesHaveRoom(t *testing.T) {
-	m, counts := &Meter{}, map[Series]card.Count{}
+	m := &Meter{}
+	counts := map[Series]card.Count{}
 	for i := range 10000 {
 		for _, name := range []string{"NVIDIA-H200", "NVIDIA-H800", "NVIDIA-A100", "NVIDIA-GeForce-RTX-4090"} {
 			counts[Series{Tenant: fmt.Sprintf("tenant-%04d", i/10), Project: "project", Queue: fmt.Sprintf("tenant-%04d-project-%d", i/10, i%10), Card: name, ServiceType: "inference"}] = 8
@@ -231,13 +236,15 @@ func TestTenThousandQueuesHaveRoom(t *testing.T) {
 // TestAFullPartKeepsRoomForItsRows: rows get their part while their numbers are small. The API server takes a
 // ConfigMap of 1 MiB, also when a month begins and the one before is not closed yet.
 func TestAFullPartKeepsRoomForItsRows(t *testing.T) {
-	few, many := map[Series]card.Count{}, map[Series]card.Count{}
+	few := map[Series]card.Count{}
+	many := map[Series]card.Count{}
 	for i := range 20000 {
 		series := Series{Tenant: "t", Queue: fmt.Sprintf("q%05d", i), Card: "A100", ServiceType: "training"}
 		few[series] = 1
 		many[series] = 1_000_000
 	}
-	m, monthEnd := &Meter{}, time.Date(2026, 11, 30, 23, 58, 0, 0, time.UTC)
+	m := &Meter{}
+	monthEnd := time.Date(2026, 11, 30, 23, 58, 0, 0, time.UTC)
 	m.SetCounts(monthEnd, few)
 	m.Advance(monthEnd.Add(time.Millisecond))
 	check.Equal(t, "sums without room", 0, m.Place())
@@ -254,7 +261,8 @@ func TestAFullPartKeepsRoomForItsRows(t *testing.T) {
 }
 
 func TestSumsWithoutRoomAreCounted(t *testing.T) {
-	m, counts := &Meter{}, map[Series]card.Count{}
+	m := &Meter{}
+	counts := map[Series]card.Count{}
 	long := strings.Repeat("x", MaxPartSize/2)
 	for i := range 3 * Parts {
 		counts[Series{Queue: fmt.Sprint(i), Tenant: long}] = 1

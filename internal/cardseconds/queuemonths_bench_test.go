@@ -13,12 +13,15 @@ import (
 func BenchmarkMonthlyUse(b *testing.B) {
 	for _, queues := range []int{1000, 10_000} {
 		b.Run(fmt.Sprintf("queues=%d", queues), func(b *testing.B) {
-			m, counts, lastMonth := &Meter{}, map[Series]card.Count{}, map[Series]Milli{}
+			m := &Meter{}
+			counts := map[Series]card.Count{}
+			lastMonth := map[Series]Milli{}
 			for i := range queues {
 				for _, name := range []string{"NVIDIA-H200", "NVIDIA-H800", "NVIDIA-A100", "NVIDIA-GeForce-RTX-4090"} {
 					series := seriesOf(fmt.Sprint("queue-", i))
 					series.Card = name
-					counts[series], lastMonth[series] = 8, 1e9
+					counts[series] = 8
+					lastMonth[series] = 1e9
 				}
 			}
 			at := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)

@@ -202,10 +202,13 @@ func (m *Meter) Load(part int, text string, has func(Period) bool) error {
 	if err != nil {
 		err = fmt.Errorf("part %d: %w", part, err)
 	}
-	p, h := &m.parts[part], &read.Header
-	p.closedDay, p.closedMonth = max(p.closedDay, h.ClosedDay), max(p.closedMonth, h.ClosedMonth)
+	p := &m.parts[part]
+	h := &read.Header
+	p.closedDay = max(p.closedDay, h.ClosedDay)
+	p.closedMonth = max(p.closedMonth, h.ClosedMonth)
 	p.countedUntil = h.CountedUntil
-	m.daysDropped, m.lackedRoom = max(m.daysDropped, h.DaysDropped), m.lackedRoom || h.LackedRoom
+	m.daysDropped = max(m.daysDropped, h.DaysDropped)
+	m.lackedRoom = m.lackedRoom || h.LackedRoom
 	if !h.Since.IsZero() && (m.since.IsZero() || h.Since.Before(m.since)) {
 		m.since = h.Since
 	}
@@ -348,7 +351,9 @@ func (m *Meter) Texts() [Parts]Part {
 		if err != nil { // no field can fail
 			continue
 		}
-		p.Rows, p.CountedUntil, p.DaysDropped = lines[i].String(), h.CountedUntil, h.DaysDropped
+		p.Rows = lines[i].String()
+		p.CountedUntil = h.CountedUntil
+		p.DaysDropped = h.DaysDropped
 		p.Text = string(first) + "\n" + p.Rows
 	}
 	return parts

@@ -83,12 +83,14 @@ func (s *Stored) Coverage() Coverage {
 	for i := range s.running {
 		h := &s.running[i].Header
 		if h.CountedUntil.After(newest) {
-			newest, c.TimeZone = h.CountedUntil, h.TimeZone
+			newest = h.CountedUntil
+			c.TimeZone = h.TimeZone
 		}
 		if !h.Since.IsZero() && (c.Since.IsZero() || h.Since.Before(c.Since)) {
 			c.Since = h.Since
 		}
-		c.DaysDropped, c.LackedRoom = max(c.DaysDropped, h.DaysDropped), c.LackedRoom || h.LackedRoom
+		c.DaysDropped = max(c.DaysDropped, h.DaysDropped)
+		c.LackedRoom = c.LackedRoom || h.LackedRoom
 		if len(s.running[i].Rows) > 0 && (c.CountedUntil.IsZero() || h.CountedUntil.Before(c.CountedUntil)) {
 			c.CountedUntil = h.CountedUntil
 		}

@@ -71,7 +71,8 @@ func TestEveryCommandOnABadServer(t *testing.T) {
 			t.Run(name+"/"+command.Name(), func(t *testing.T) {
 				var out, errOut bytes.Buffer
 				p := newProgram(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &errOut})
-				if p.simulate = simulator.Run; name == silentServer { // the others answer, on a busy machine later
+				p.simulate = simulator.Run
+				if name == silentServer { // the others answer, on a busy machine later
 					p.requestTimeout = 200 * time.Millisecond
 				}
 				code := p.execute(t.Context(), append([]string{command.Name(), "--kubeconfig", empty, "--server", server.URL}, arguments[command.Name()]...))

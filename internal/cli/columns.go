@@ -45,7 +45,8 @@ func (f columnsFlags) ToPrinter(format string) (printers.ResourcePrinter, error)
 		if err := parser.Parse("{." + path + "}"); err != nil {
 			return nil, fmt.Errorf("custom-columns has the column %q: %w", column, err)
 		}
-		printer.headers, printer.paths = append(printer.headers, header), append(printer.paths, parser)
+		printer.headers = append(printer.headers, header)
+		printer.paths = append(printer.paths, parser)
 	}
 	return printer, nil
 }

@@ -56,7 +56,8 @@ func (p *program) completeWith(cmd *cobra.Command, newList func() client.ObjectL
 		err = listAll(ctx, c, newList, func(object client.Object) {
 			for _, word := range words(object) {
 				if !seen[word] {
-					seen[word], found = true, append(found, word)
+					seen[word] = true
+					found = append(found, word)
 				}
 			}
 		}, options...)

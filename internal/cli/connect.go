@@ -41,7 +41,8 @@ func (p *program) connectCluster() (client.WithWatch, error) {
 	if config.Timeout == 0 && !p.watches { // a watch is one long request
 		config.Timeout = p.requestTimeout
 	}
-	config.QPS, config.Burst = requestsPerSecond, requestBurst
+	config.QPS = requestsPerSecond
+	config.Burst = requestBurst
 	config.WarningHandler = rest.NewWarningWriter(p.streams.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
 	scheme, err := newScheme()
 	if err != nil {

@@ -51,7 +51,10 @@ func serve(t *testing.T, answers map[string]string) string {
 
 // TestRealAnswers reads from servers over HTTP, with the client of the program.
 func TestRealAnswers(t *testing.T) {
-	const group, list = "/apis/cardquota.dev/v1alpha1", "/apis/cardquota.dev/v1alpha1/cardquotas"
+	const (
+		group = "/apis/cardquota.dev/v1alpha1"
+		list  = "/apis/cardquota.dev/v1alpha1/cardquotas"
+	)
 	local := "/apis/cardquota.dev/v1alpha1/namespaces/default/localcardquotas"
 	closed := httptest.NewServer(http.NotFoundHandler())
 	closed.Close()

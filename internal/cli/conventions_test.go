@@ -141,7 +141,8 @@ func TestWrongFormatsAreRefusedBeforeTheClusterIsRead(t *testing.T) {
 // TestTopOfAllNamespaces: a user of several namespaces who may not list CardQuotas sees each LocalCardQuota,
 // also two of one name.
 func TestTopOfAllNamespaces(t *testing.T) {
-	first, second := localQuota(), localQuota()
+	first := localQuota()
+	second := localQuota()
 	second.Namespace = "other"
 	objects := []client.Object{first, second}
 	may := forbid(cardQuotas, &v1alpha1.CardQuotaList{})

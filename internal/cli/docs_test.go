@@ -59,7 +59,8 @@ func TestThePageShowsWhatTheCommandsPrint(t *testing.T) {
 	check.NoError(t, err)
 	blocks := strings.Split(string(text), consolePrompt)
 	want := blocks[0]
-	shown, seen := shownClusters(t), map[string]bool{}
+	shown := shownClusters(t)
+	seen := map[string]bool{}
 	for _, block := range blocks[1:] {
 		command, rest, _ := strings.Cut(block, "\n")
 		_, after, ok := strings.Cut("\n"+rest, "\n```\n")

@@ -87,13 +87,15 @@ func readCluster(ctx context.Context, r *reader, c *diagnosis.Cluster) error {
 // readPrograms reads both programs, and other schedulers.
 func readPrograms(ctx context.Context, r *reader, c *diagnosis.Cluster) (err error) {
 	var mayRead bool
-	if c.Operators, mayRead, err = r.deploymentsOf(ctx, "cardquota-manager", c.Namespace); err != nil {
+	c.Operators, mayRead, err = r.deploymentsOf(ctx, "cardquota-manager", c.Namespace)
+	if err != nil {
 		return err
 	}
 	if len(c.Operators) > 0 {
 		c.Namespace = c.Operators[0].Namespace
 	}
-	if c.Schedulers, c.HasDeployments, err = r.deploymentsOf(ctx, "cardquota-scheduler", c.Namespace); err != nil {
+	c.Schedulers, c.HasDeployments, err = r.deploymentsOf(ctx, "cardquota-scheduler", c.Namespace)
+	if err != nil {
 		return err
 	}
 	if len(c.Operators) == 0 && len(c.Schedulers) > 0 {
@@ -101,7 +103,8 @@ func readPrograms(ctx context.Context, r *reader, c *diagnosis.Cluster) (err err
 	}
 	c.HasDeployments = c.HasDeployments && mayRead
 	if len(c.Operators) == 0 && c.HasDeployments { // it may run without a Deployment
-		if c.OperatorLease, mayRead, err = r.operatorLease(ctx, c.Namespace); err != nil {
+		c.OperatorLease, mayRead, err = r.operatorLease(ctx, c.Namespace)
+		if err != nil {
 			return err
 		}
 		c.HidesOperatorLease = !mayRead
@@ -116,7 +119,8 @@ func readPrograms(ctx context.Context, r *reader, c *diagnosis.Cluster) (err err
 	if err != nil {
 		return err
 	}
-	if c.HasLease = hasLease; exists {
+	c.HasLease = hasLease
+	if exists {
 		c.Lease = lease
 	}
 	if hasLease { // without it our own pods are not known
@@ -155,7 +159,8 @@ func readWebhooks(ctx context.Context, r *reader, c *diagnosis.Cluster) error {
 	}
 	mayRead, err := listInto(ctx, r, func() client.ObjectList { return &admissionregistrationv1.MutatingWebhookConfigurationList{} }, &c.Mutating)
 	c.HasWebhooks = mayReadAll && mayRead
-	c.Validating, c.Mutating = slices.DeleteFunc(c.Validating, isForeign), slices.DeleteFunc(c.Mutating, isForeign)
+	c.Validating = slices.DeleteFunc(c.Validating, isForeign)
+	c.Mutating = slices.DeleteFunc(c.Mutating, isForeign)
 	return err
 }
 
@@ -168,7 +173,8 @@ func isForeign[T client.Object](configuration T) bool {
 func readPolicy(ctx context.Context, r *reader, c *diagnosis.Cluster) error {
 	object := &v1alpha1.ServiceTypePolicy{}
 	exists, mayRead, err := r.lookUp(ctx, client.ObjectKey{Name: v1alpha1.PolicyName}, object)
-	if c.HasPolicy = mayRead; exists {
+	c.HasPolicy = mayRead
+	if exists {
 		c.Policy = object
 	}
 	if isNotInstalled(err) {
@@ -250,7 +256,11 @@ func readUsage(ctx context.Context, r *reader, c *diagnosis.Cluster) error {
 		spec = policy.Effective(c.Policy.Spec)
 	}
 	tracker := world.tracker()
-	c.HasUsage, c.Pods, c.PodGroups, c.Nodes, c.Cards = true, world.pods, world.podGroups, world.nodes, tracker.Inventory()
+	c.HasUsage = true
+	c.Pods = world.pods
+	c.PodGroups = world.podGroups
+	c.Nodes = world.nodes
+	c.Cards = tracker.Inventory()
 	c.Usage, c.Charges = cardquota.CountUsageAndCharges(cardquota.CountInput{
 		Pods: c.Pods, PodGroups: c.PodGroups, Inventory: c.Cards, Schedulers: spec.Scheduler.Names,
 	})

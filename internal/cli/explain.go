@@ -92,7 +92,11 @@ func parseForbidden(err error) (text, group, where string) {
 	if found == nil {
 		return output.Clean(err.Error()), "", ""
 	}
-	user, verb, resource, group, where := found[1], found[2], found[3], found[4], found[5]
+	user := found[1]
+	verb := found[2]
+	resource := found[3]
+	group = found[4]
+	where = found[5]
 	if group != "" {
 		resource += "." + group
 	}

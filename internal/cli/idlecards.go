@@ -77,7 +77,8 @@ func (r *idleReader) readNodes(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	if mayRead {
-		r.last, r.listed = idle, time.Now()
+		r.last = idle
+		r.listed = time.Now()
 	}
 	return mayRead, nil
 }

@@ -20,7 +20,8 @@ import (
 )
 
 func (p *program) newImportCommand() *cobra.Command {
-	input, format := queueimport.Input{ServiceType: servicetype.Training}, output.YAML
+	input := queueimport.Input{ServiceType: servicetype.Training}
+	format := output.YAML
 	cmd := &cobra.Command{
 		Use:   "import [QUEUE...]",
 		Short: "Print CardQuotas for the Queues that have none",
@@ -137,7 +138,8 @@ func readWorkloads(ctx context.Context, r *reader) (workloads, error) {
 func (w *workloads) readPolicy(ctx context.Context, r *reader) (knowsMappings bool, err error) {
 	p := &v1alpha1.ServiceTypePolicy{}
 	_, knowsMappings, err = r.lookUpPolicy(ctx, p, w.nodes)
-	w.mappings, w.isTree = policy.ExpectedMappings(p), policy.IsTree(p)
+	w.mappings = policy.ExpectedMappings(p)
+	w.isTree = policy.IsTree(p)
 	return knowsMappings, err
 }
 
@@ -154,9 +156,11 @@ func (w workloads) tracker() *card.Tracker {
 // showImport prints the CardQuotas, and on the error stream what is left out. JSON has no comments, so
 // they are there too.
 func (p *program) showImport(plan queueimport.Plan, format output.Format, gaps []string) error {
-	write, notes := plan.Write, append(plan.Notes(), gaps...)
+	write := plan.Write
+	notes := append(plan.Notes(), gaps...)
 	if format == output.JSON {
-		write, notes = plan.WriteJSON, append(plan.Comments(), notes...)
+		write = plan.WriteJSON
+		notes = append(plan.Comments(), notes...)
 	}
 	if err := write(p.streams.Out); err != nil {
 		return err

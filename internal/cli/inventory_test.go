@@ -80,10 +80,14 @@ func TestInventoryWithoutTheOperator(t *testing.T) {
 // TestMappedCards: cards that the labels of nodes do not name count as the policy says, in every
 // command.
 func TestMappedCards(t *testing.T) {
-	inForce, written, removed, deleted := policyOf("v0.2.0"), policyOf("v0.2.0"), policyOf("v0.2.0"), amdInventory("MI300X")
+	inForce := policyOf("v0.2.0")
+	written := policyOf("v0.2.0")
+	removed := policyOf("v0.2.0")
+	deleted := amdInventory("MI300X")
 	inForce.Status.Cards = []v1alpha1.CardMapping{{Resource: "amd.com/gpu", Model: "MI300X"}}
 	written.Spec.Cards = inForce.Status.Cards
-	removed.Status.ServiceTypes, removed.Spec.Cards = []v1alpha1.ServiceTypeStatus{{Name: "training"}}, inForce.Status.Cards
+	removed.Status.ServiceTypes = []v1alpha1.ServiceTypeStatus{{Name: "training"}}
+	removed.Spec.Cards = inForce.Status.Cards
 	for source, object := range map[string]client.Object{"in force": inForce, "written, and not in force yet": written, "kept while the policy is deleted": deleted} {
 		objects := append(amdCluster(), object)
 		for command, want := range map[string]string{"inventory --nodes": "MI300X      8     2     6", "doctor": "hold 2 MI300X", "why waits -n lab": "at most 6 MI300X", "import research": "MI300X"} {

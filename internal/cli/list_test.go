@@ -33,11 +33,18 @@ func wholePod() *corev1.Pod {
 	for _, containers := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 		for i := range containers {
 			c := &containers[i]
-			c.Image, c.Command, c.Args, c.WorkingDir = "image", []string{"unread"}, []string{"unread"}, "/unread"
-			c.Env, c.EnvFrom = []corev1.EnvVar{{Name: "A", Value: "unread"}}, []corev1.EnvFromSource{{Prefix: "unread"}}
+			c.Image = "image"
+			c.Command = []string{"unread"}
+			c.Args = []string{"unread"}
+			c.WorkingDir = "/unread"
+			c.Env = []corev1.EnvVar{{Name: "A", Value: "unread"}}
+			c.EnvFrom = []corev1.EnvFromSource{{Prefix: "unread"}}
 			c.Ports = []corev1.ContainerPort{{HostPort: 8080, ContainerPort: 80}}
-			c.VolumeMounts, c.VolumeDevices = []corev1.VolumeMount{{Name: "data", MountPath: "/unread"}}, []corev1.VolumeDevice{{Name: "unread"}}
-			c.LivenessProbe, c.ReadinessProbe, c.StartupProbe = probe, probe, probe
+			c.VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/unread"}}
+			c.VolumeDevices = []corev1.VolumeDevice{{Name: "unread"}}
+			c.LivenessProbe = probe
+			c.ReadinessProbe = probe
+			c.StartupProbe = probe
 		}
 	}
 	pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{TargetContainerName: "unread"}}
@@ -55,7 +62,8 @@ func wholePod() *corev1.Pod {
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: pod.Spec.Containers[0].Name, ImageID: "unread", ContainerID: "unread", Resources: resized, AllocatedResources: resized.Requests}, {Name: "unread"}}
 	pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "unread", Image: "unread"}}
 	pod.Status.EphemeralContainerStatuses = []corev1.ContainerStatus{{Name: "unread"}}
-	pod.Status.PodIPs, pod.Status.HostIPs = []corev1.PodIP{{IP: "unread"}}, []corev1.HostIP{{IP: "unread"}}
+	pod.Status.PodIPs = []corev1.PodIP{{IP: "unread"}}
+	pod.Status.HostIPs = []corev1.HostIP{{IP: "unread"}}
 	pod.Status.NominatedNodeName = "h200-0"
 	return pod
 }

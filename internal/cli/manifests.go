@@ -146,7 +146,8 @@ func (f *manifestFiles) readCardQuotas(stdin io.Reader) ([]*v1alpha1.CardQuota, 
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(m.Object, quota, true); err != nil {
 			return nil, nil, fmt.Errorf("read CardQuota %s of %s: %w", m.GetName(), m.file, err)
 		}
-		quotas, files[quota.Name] = append(quotas, quota), m.file
+		quotas = append(quotas, quota)
+		files[quota.Name] = m.file
 	}
 	if len(quotas) == 0 {
 		return nil, nil, errors.New("read --filename: the files have no CardQuota")

@@ -60,7 +60,8 @@ func TestManifestsOfAURL(t *testing.T) {
 	check.Refused(t, err, "/silent.yaml does not answer in time")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	silent.context, silent.timeout = func() context.Context { return ctx }, 0
+	silent.context = func() context.Context { return ctx }
+	silent.timeout = 0
 	_, err = silent.readObjects(nil)
 	check.That(t, errors.Is(err, context.Canceled), "error %v", err)
 }

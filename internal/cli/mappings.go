@@ -47,7 +47,8 @@ func (r *reader) lookUpPolicy(ctx context.Context, object *v1alpha1.ServiceTypeP
 // them. unknown are resources for which no single mapping does so.
 func inferMappings(nodes []*corev1.Node, cards []v1alpha1.InventoryCard) (entries []v1alpha1.CardMapping, unknown []corev1.ResourceName) {
 	tracker := workloads{nodes: nodes}.tracker()
-	labelled, unnamed := tracker.Inventory(), map[corev1.ResourceName][]v1alpha1.InventoryCard{}
+	labelled := tracker.Inventory()
+	unnamed := map[corev1.ResourceName][]v1alpha1.InventoryCard{}
 	for _, entry := range cards {
 		for _, text := range entry.Resources {
 			resource := corev1.ResourceName(text)

@@ -66,7 +66,8 @@ func (p *program) print(document any, show func(w io.Writer, style output.Style)
 
 // newPrinter returns kubectl's own printer of a format, nil for those that package output prints.
 func (p *program) newPrinter() (printers.ResourcePrinter, error) {
-	format, template := string(p.format), *p.templates.TemplateArgument
+	format := string(p.format)
+	template := *p.templates.TemplateArgument
 	switch {
 	case p.format == output.Table && template != "": // --template alone is enough, as in kubectl
 		format = "go-template"

@@ -14,12 +14,14 @@ import (
 // adds the scheduler, for whatif.
 func TestTheProgramLinksNoScheduler(t *testing.T) {
 	list := exec.Command("go", "list", "-deps", "./cmd/kubectl-cardquota")
-	list.Dir, list.Env = "../..", append(os.Environ(), "GOOS=windows")
+	list.Dir = "../.."
+	list.Env = append(os.Environ(), "GOOS=windows")
 	packages, err := list.Output()
 	check.NoError(t, err)
 	check.Contains(t, "packages", string(packages), "cardquota.dev/operator/internal/cli\n")
 	for name := range strings.Lines(string(packages)) {
-		if name = strings.TrimSpace(name); name == "cardquota.dev/operator/internal/webhook/validation" {
+		name = strings.TrimSpace(name)
+		if name == "cardquota.dev/operator/internal/webhook/validation" {
 			continue
 		}
 		for _, unwanted := range []string{

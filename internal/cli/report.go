@@ -59,7 +59,8 @@ func (p *program) showReport(ctx context.Context, options reportOptions) error {
 		return fmt.Errorf("--by: write %s", output.JoinWords(bill.Groupings, "or"))
 	}
 	var err error
-	if in.Prices, err = readPrices(options.prices); err != nil {
+	in.Prices, err = readPrices(options.prices)
+	if err != nil {
 		return err
 	}
 	if err := p.readSums(ctx, options, &in); err != nil {

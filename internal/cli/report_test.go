@@ -28,7 +28,8 @@ func storedSums(t *testing.T) []client.Object {
 	chat := cardseconds.Series{Tenant: "chat", Project: "assistant", Queue: "chat", ServiceType: "inference", Card: "NVIDIA-H200"}
 	slices := cardseconds.Series{Tenant: "lab", Project: "vision", Queue: "lab-vision", ServiceType: "training", Card: "NVIDIA-H200/mig-1g.18gb-mixed"}
 	outside := cardseconds.Series{Namespace: "default", ServiceType: "none", Card: "NVIDIA-H200"}
-	m, entries := &cardseconds.Meter{}, map[string][]byte{}
+	m := &cardseconds.Meter{}
+	entries := map[string][]byte{}
 	m.SetZone(zone)
 	begin := time.Date(2026, 9, 29, 12, 0, 0, 0, zone)
 	for now := begin; !now.After(at); now = now.Add(2 * time.Minute) {
@@ -56,7 +57,8 @@ func storedSums(t *testing.T) []client.Object {
 	configMap := func(number int) *corev1.ConfigMap {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "volcano-system", Name: cardseconds.ConfigMapName(number), Labels: cardseconds.ConfigMapLabels()}}
 	}
-	running, archived := configMap(0), configMap(cardseconds.Parts)
+	running := configMap(0)
+	archived := configMap(cardseconds.Parts)
 	running.Data = map[string]string{cardseconds.TextKey: m.Texts()[0].Text, cardseconds.WriterKey: "manager"}
 	archived.BinaryData = entries
 	return []client.Object{running, archived}

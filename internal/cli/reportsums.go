@@ -46,8 +46,10 @@ func (p *program) readSums(ctx context.Context, options reportOptions, in *bill.
 			in.Used[series] += amount
 		}
 	}
-	in.From, in.To = periods.first.Begin(zone), periods.end.Begin(zone)
-	in.Since, in.CountedUntil = coverage.Since, coverage.CountedUntil
+	in.From = periods.first.Begin(zone)
+	in.To = periods.end.Begin(zone)
+	in.Since = coverage.Since
+	in.CountedUntil = coverage.CountedUntil
 	in.Known = stored.Tenants()
 	for series := range in.Used { // idle for a week, so only entries have it
 		in.Known[series.Tenant] = true
@@ -57,7 +59,8 @@ func (p *program) readSums(ctx context.Context, options reportOptions, in *bill.
 
 // readStoredSums reads the ConfigMaps of the operator.
 func readStoredSums(ctx context.Context, c client.Client, namespace string) (*cardseconds.Stored, error) {
-	stored, found := &cardseconds.Stored{}, 0
+	stored := &cardseconds.Stored{}
+	found := 0
 	var unreadable error
 	err := listAll(ctx, c, func() client.ObjectList { return &corev1.ConfigMapList{} }, func(object *corev1.ConfigMap) {
 		text, isOurs := strings.CutPrefix(object.Name, strings.TrimSuffix(cardseconds.ConfigMapName(0), "0"))
@@ -105,7 +108,8 @@ func parsePeriods(options reportOptions, now time.Time, coverage cardseconds.Cov
 		month := today.Month()
 		if options.month != "" {
 			var err error
-			if month, err = cardseconds.ParseMonth(options.month); err != nil {
+			month, err = cardseconds.ParseMonth(options.month)
+			if err != nil {
 				return reportPeriods{}, fmt.Errorf("--month: %w", err)
 			}
 		}
@@ -120,12 +124,14 @@ func parsePeriods(options reportOptions, now time.Time, coverage cardseconds.Cov
 	days := reportPeriods{first: today.Month() + "-01", end: today.Add(1)}
 	var err error
 	if options.from != "" {
-		if days.first, err = cardseconds.ParseDay(options.from); err != nil {
+		days.first, err = cardseconds.ParseDay(options.from)
+		if err != nil {
 			return days, fmt.Errorf("--from: %w", err)
 		}
 	}
 	if options.to != "" {
-		if days.end, err = cardseconds.ParseDay(options.to); err != nil {
+		days.end, err = cardseconds.ParseDay(options.to)
+		if err != nil {
 			return days, fmt.Errorf("--to: %w", err)
 		}
 	}
@@ -135,9 +141,11 @@ func parsePeriods(options reportOptions, now time.Time, coverage cardseconds.Cov
 // check lists the days, or months if there are only whole ones. It refuses days that are not stored.
 func (r reportPeriods) check(today, dropped cardseconds.Period) (reportPeriods, error) {
 	isWhole := r.first == r.first.Month()+"-01" && r.end == r.end.Month()+"-01"
-	step, last := r.first, r.end
+	step := r.first
+	last := r.end
 	if isWhole {
-		step, last = r.first.Month(), r.end.Month()
+		step = r.first.Month()
+		last = r.end.Month()
 	}
 	switch {
 	case r.first > today:

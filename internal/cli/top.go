@@ -18,7 +18,9 @@ import (
 )
 
 func (p *program) newTopCommand() *cobra.Command {
-	watch, allNamespaces, selector := false, false, ""
+	watch := false
+	allNamespaces := false
+	selector := ""
 	cmd := &cobra.Command{
 		Use:   "top [NAME...]",
 		Short: "Show how much of each quota is used",
@@ -39,7 +41,8 @@ func (p *program) newTopCommand() *cobra.Command {
 				namespace = metav1.NamespaceAll
 			}
 			p.watches = watch
-			if p.selector, err = labels.Parse(selector); err != nil {
+			p.selector, err = labels.Parse(selector)
+			if err != nil {
 				return fmt.Errorf("--selector %s: %w", selector, err)
 			}
 			c, err := p.connect()
@@ -49,7 +52,9 @@ func (p *program) newTopCommand() *cobra.Command {
 			quotas, source, err := readCardQuotas(cmd.Context(), c, namespace)
 			if isForbidden(err) && len(names) > 0 { // who may not list may still get some by name
 				if named, getErr := getCardQuotas(cmd.Context(), c, names); !isForbidden(getErr) {
-					quotas, source, err = named, quotaSource{}, getErr
+					quotas = named
+					source = quotaSource{}
+					err = getErr
 				}
 			}
 			var noView *noViewError

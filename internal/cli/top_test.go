@@ -26,7 +26,9 @@ func counted(name, tenant, serviceType string, cards ...v1alpha1.CardStatus) *bu
 			quota := card.Quota
 			q.Spec.Cards = append(q.Spec.Cards, v1alpha1.Card{Name: card.Name, Quota: &quota})
 		}
-		q.Status.Cards, q.Status.Summary, q.Status.Queue = cards, "counted", &v1alpha1.QueueStatus{Name: name, State: "Open"}
+		q.Status.Cards = cards
+		q.Status.Summary = "counted"
+		q.Status.Queue = &v1alpha1.QueueStatus{Name: name, State: "Open"}
 	})
 }
 
@@ -119,7 +121,8 @@ func localQuota() *v1alpha1.LocalCardQuota {
 		Queue: "llm", State: "Open", ServiceType: "training", Summary: "3/4 NVIDIA-H200", PendingSummary: "2 NVIDIA-H200", BlockedTotal: 1, BlockedElsewhere: 2,
 		Cards: []v1alpha1.CardStatus{{Name: "NVIDIA-H200", Quota: 4, Used: 3, Pending: 2, Free: 1, Physical: 8}},
 	}}
-	local.Namespace, local.Name = "lab", "llm"
+	local.Namespace = "lab"
+	local.Name = "llm"
 	return local
 }
 
@@ -200,7 +203,8 @@ func inventoryWith(card v1alpha1.InventoryCard) *v1alpha1.CardInventory {
 // queues hold the cards, or the queue is held.
 func TestFreeCardsAreThoseThatPodsCanGet(t *testing.T) {
 	free := func(r result) map[string]string {
-		found, name := map[string]string{}, ""
+		found := map[string]string{}
+		name := ""
 		for line := range strings.Lines(r.out) {
 			switch fields := strings.Fields(line); {
 			case len(fields) == 0 || fields[0] == "CARDQUOTA,":

@@ -29,7 +29,8 @@ func (p *program) newVersionCommand() *cobra.Command {
 			var failed error // without a cluster it shows its own version, as kubectl does
 			if !clientOnly {
 				all, err := p.readAllVersions(cmd.Context(), namespace)
-				if failed = err; err == nil {
+				failed = err
+				if err == nil {
 					document = all
 				}
 			}
@@ -71,9 +72,11 @@ func readVersions(ctx context.Context, r *reader, namespace string, now time.Tim
 	if len(deployments) > 0 {
 		namespace = deployments[len(deployments)-1].Namespace
 	}
-	operator, leads := findOperatorVersion(deployments), false
+	operator := findOperatorVersion(deployments)
+	leads := false
 	if mayRead && operator == "" {
-		if operator, leads, mayRead, err = readLeaderVersion(ctx, r, namespace, now); err != nil {
+		operator, leads, mayRead, err = readLeaderVersion(ctx, r, namespace, now)
+		if err != nil {
 			return versions.Document{}, err
 		}
 	}

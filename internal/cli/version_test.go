@@ -71,7 +71,8 @@ func TestVersion(t *testing.T) {
 // operatorLease is the Lease of an operator that runs without a Deployment, as in the demo.
 func operatorLease(age time.Duration, version string) *coordinationv1.Lease {
 	lease := &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("host_1"), RenewTime: &metav1.MicroTime{Time: at.Add(-age)}}}
-	lease.Namespace, lease.Name = "volcano-system", "cardquota-manager"
+	lease.Namespace = "volcano-system"
+	lease.Name = "cardquota-manager"
 	if version != "" {
 		lease.Labels = map[string]string{"app.kubernetes.io/version": version}
 	}

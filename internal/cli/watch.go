@@ -29,7 +29,8 @@ const clearScreen = "\x1b[H\x1b[2J"
 // watchTop shows the usage again after each change, until the context ends. On a terminal a table
 // replaces the one before it. In formats for programs each change prints the whole document again.
 func (p *program) watchTop(ctx context.Context, c client.WithWatch, source quotaSource, names []string) error {
-	changed, failed := make(chan struct{}, 1), make(chan error, 1)
+	changed := make(chan struct{}, 1)
+	failed := make(chan error, 1)
 	quotas, err := newQuotaWatch(c, source, changed, failed)
 	if err != nil {
 		return err
@@ -55,7 +56,8 @@ func (p *program) watchTop(ctx context.Context, c client.WithWatch, source quota
 			_, _ = fmt.Fprint(p.streams.ErrOut, output.Indent("the watch ended and begins again: "+explainError(err), "", ""))
 			continue
 		case <-listed:
-			listed, updates = nil, changed
+			listed = nil
+			updates = changed
 		case <-updates:
 		case <-idle.due:
 		}

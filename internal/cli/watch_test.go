@@ -55,7 +55,8 @@ func TestWatchShowsEachChangeOnce(t *testing.T) {
 				quota := &v1alpha1.CardQuota{}
 				check.NoError(t, cluster.Get(ctx, client.ObjectKey{Name: "llm-chat"}, quota))
 				change := func(used int64) {
-					quota.Status.Cards[0].Used, quota.Status.Cards[0].Free = used, 8-used
+					quota.Status.Cards[0].Used = used
+					quota.Status.Cards[0].Free = 8 - used
 					check.NoError(t, cluster.Update(ctx, quota))
 				}
 				change(1)
@@ -126,7 +127,8 @@ func watchChat(t *testing.T, args ...string) (out *screen, stop func()) {
 	time.Sleep(refreshInterval * 5 / 2)
 	quota := &v1alpha1.CardQuota{}
 	check.NoError(t, cluster.Get(ctx, client.ObjectKey{Name: "llm-chat"}, quota))
-	quota.Status.Cards[0].Used, quota.Status.Cards[0].Free = 3, 5
+	quota.Status.Cards[0].Used = 3
+	quota.Status.Cards[0].Free = 5
 	check.NoError(t, cluster.Update(ctx, quota))
 	time.Sleep(3 * refreshInterval)
 	return out, func() {

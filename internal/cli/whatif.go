@@ -116,7 +116,8 @@ func (p *program) answerWhatIf(ctx context.Context, asked *whatIf) (whatifview.R
 	}
 	var added []simulation.Workload
 	if len(objects) > 0 {
-		if added, err = simulation.NewWorkloads(cluster, objects, namespace); err != nil {
+		added, err = simulation.NewWorkloads(cluster, objects, namespace)
+		if err != nil {
 			return none, err
 		}
 	}

@@ -31,10 +31,13 @@ import (
 
 // sharedFleet is two nodes of 8 cards, on one of which a job of training runs.
 func sharedFleet() []client.Object {
-	keeps, gives := false, true
+	keeps := false
+	gives := true
 	chat := builder.Queue("chat-queue").Quota(`{"NVIDIA-H200":12}`).ServiceType("inference").Capability("64", "1Ti").Priority(80000).Obj()
 	research := builder.Queue("research").Quota(`{"NVIDIA-H200":16}`).ServiceType("training").Capability("64", "1Ti").Priority(20000).Obj()
-	chat.Name, chat.Spec.Reclaimable, research.Spec.Reclaimable = "chat", &keeps, &gives
+	chat.Name = "chat"
+	chat.Spec.Reclaimable = &keeps
+	research.Spec.Reclaimable = &gives
 	objects := []client.Object{
 		builder.Namespace("lab"), builder.Node("h200-0").GPUs("NVIDIA-H200", 8).Obj(), builder.Node("h200-1").GPUs("NVIDIA-H200", 8).Obj(),
 		builder.Queue("root").Obj(), builder.Queue("default").Obj(), chat, research,
@@ -59,7 +62,9 @@ func sharedFleet() []client.Object {
 	objects = append(objects, job, made[0].Group)
 	for _, pod := range made[0].Pods {
 		began := metav1.NewTime(time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)) // longer than the minimum runtime on any clock
-		pod.Spec.NodeName, pod.Status.Phase, pod.Status.StartTime = "h200-0", corev1.PodRunning, &began
+		pod.Spec.NodeName = "h200-0"
+		pod.Status.Phase = corev1.PodRunning
+		pod.Status.StartTime = &began
 		objects = append(objects, pod)
 	}
 	return objects
@@ -122,7 +127,8 @@ func simulating(ctx context.Context, t *testing.T, isTerminal bool, simulate Sim
 	c := newCluster(t, sharedFleet(), interceptor.Funcs{})
 	p.connect = func() (client.WithWatch, error) { return c, nil }
 	p.isTerminal = func(w io.Writer) bool { return isTerminal && w == &errOut }
-	p.simulate, p.after = simulate, func(time.Duration) <-chan time.Time { return after }
+	p.simulate = simulate
+	p.after = func(time.Duration) <-chan time.Time { return after }
 	code := p.execute(ctx, []string{"whatif", "--drain", "h200-0"})
 	return result{out.String(), errOut.String(), code}
 }
@@ -221,7 +227,8 @@ func TestWhatIfFindsTheConfiguration(t *testing.T) {
 		d.SetNamespace(namespace)
 		return d
 	}
-	changed, deployments := rendered+"# changed\n", schema.GroupResource{Group: "apps", Resource: "deployments"}
+	changed := rendered + "# changed\n"
+	deployments := schema.GroupResource{Group: "apps", Resource: "deployments"}
 	for name, tc := range map[string]struct {
 		objects    []client.Object
 		intercept  interceptor.Funcs

@@ -26,7 +26,8 @@ func readConfiguration(ctx context.Context, r *reader, systemNamespace string, c
 		c.Policy = object
 	}
 	spec := policy.EffectivePolicy(object)
-	c.Mappings, c.Schedulers = policy.ExpectedMappings(object), spec.Scheduler.Names
+	c.Mappings = policy.ExpectedMappings(object)
+	c.Schedulers = spec.Scheduler.Names
 	if scheduler := object.Status.Scheduler; scheduler != nil {
 		if problem := versions.Compare(build.Version, "cardquota-scheduler", scheduler.Version); problem != "" {
 			r.notes = append(r.notes, problem+". The answer is that of the scheduler in this plugin")
@@ -37,7 +38,8 @@ func readConfiguration(ctx context.Context, r *reader, systemNamespace string, c
 		return text, err
 	}
 	if hasPolicy && mayRead {
-		if text, err = findLiveConfiguration(ctx, r.client, systemNamespace); text != "" || err != nil {
+		text, err = findLiveConfiguration(ctx, r.client, systemNamespace)
+		if text != "" || err != nil {
 			return text, err
 		}
 		r.notes = append(r.notes, fmt.Sprintf("namespace %s has no ConfigMap %s, so the answer is that of the configuration that the operator would write. "+

@@ -159,7 +159,8 @@ func parseQuotaFlag(text string) (name string, parsed card.Name, count card.Coun
 	if !ok || name == "" {
 		return "", "", 0, errors.New("write NAME:CARD=N, such as research:NVIDIA-H200=16")
 	}
-	if parsed, err = card.ParseName(named); err != nil {
+	parsed, err = card.ParseName(named)
+	if err != nil {
 		return "", "", 0, err
 	}
 	number, err := strconv.ParseInt(text[last+1:], 10, 64)

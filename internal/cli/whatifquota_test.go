@@ -24,7 +24,9 @@ import (
 func quotaTree() []client.Object {
 	quota := func(name, parent string, count int64, deserved *int64) client.Object {
 		return builder.CardQuota(name).Queue(name).With(func(q *v1alpha1.CardQuota) {
-			q.Spec.Parent, q.Spec.ServiceType, q.Spec.NamespaceSelector = parent, "inference", &metav1.LabelSelector{}
+			q.Spec.Parent = parent
+			q.Spec.ServiceType = "inference"
+			q.Spec.NamespaceSelector = &metav1.LabelSelector{}
 			if parent == "" {
 				q.Spec.ServiceType = ""
 			}
@@ -37,7 +39,8 @@ func quotaTree() []client.Object {
 		return q
 	}
 	policy := builder.ServiceTypePolicy().Obj()
-	policy.Spec.QueueHierarchy, policy.Status.QueueHierarchy = v1alpha1.QueueHierarchyTree, v1alpha1.QueueHierarchyTree
+	policy.Spec.QueueHierarchy = v1alpha1.QueueHierarchyTree
+	policy.Status.QueueHierarchy = v1alpha1.QueueHierarchyTree
 	return []client.Object{
 		policy, builder.Namespace("lab"), builder.Queue("root").Obj(), builder.Node("h200-0").GPUs("NVIDIA-H200", 16).Obj(),
 		quota("top", "", 12, ptr.To(int64(12))), queue("top", "root", `{"NVIDIA-H200":12}`),

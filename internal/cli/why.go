@@ -30,7 +30,8 @@ func (p *program) newWhyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if target.namespace, _, err = p.flags.ToRawKubeConfigLoader().Namespace(); err != nil {
+			target.namespace, _, err = p.flags.ToRawKubeConfigLoader().Namespace()
+			if err != nil {
 				return err
 			}
 			c, err := p.connect()

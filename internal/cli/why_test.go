@@ -87,7 +87,7 @@ func TestWhyReadsTheFleetOnlyForWhatWaits(t *testing.T) {
 		readsFleet := false
 		intercept := interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 			isOfFleet := sameKind(c, list, &corev1.NodeList{}) || sameKind(c, list, &corev1.PodList{}) || sameKind(c, list, &v1beta1.PodGroupList{})
-			readsFleet = readsFleet || isOfFleet && (&client.ListOptions{}).ApplyOptions(options).Namespace == ""
+			readsFleet = readsFleet || (isOfFleet && (&client.ListOptions{}).ApplyOptions(options).Namespace == "")
 			return c.List(ctx, list, options...)
 		}}
 		r := execute(t, busyCluster(), intercept, "why", "-n", "lab", asked)
@@ -146,7 +146,10 @@ func TestWhyExplainsTheWorkloadThatWaits(t *testing.T) {
 	running := func(name, apiVersion, owner string) client.Object {
 		return builder.Pod("lab", name).Queue("roomy").Card("NVIDIA-H200").GPUs(1).PodGroup("shared").Owner(apiVersion, "Job", owner).Running("h200-0").Obj()
 	}
-	const ofBatch, ofVolcano = "batch/v1", "batch.volcano.sh/v1alpha1"
+	const (
+		ofBatch   = "batch/v1"
+		ofVolcano = "batch.volcano.sh/v1alpha1"
+	)
 	podless := func(phase v1beta1.PodGroupPhase) client.Object {
 		return builder.PodGroup("lab", "podless").Queue("roomy").Owner(ofVolcano, "Job", "x").Request(`{"NVIDIA-H200":9}`).Phase(phase).
 			Unschedulable("Queue <roomy> has insufficient <NVIDIA-H200> quota: requested <9>, total would be <9>, but capability is <8>").Obj()
@@ -204,7 +207,9 @@ func TestWhyAgreesWithTheStatus(t *testing.T) {
 	check.Contains(t, "beyond the ten", beyond, "(QuotaExhausted)", "Job lab/runs")
 	stated := listed(func(s *v1alpha1.CardQuotaStatus) {
 		s.Blocked[9].Workload = v1alpha1.WorkloadReference{APIGroup: "batch.volcano.sh", Kind: "Job", Namespace: "lab", Name: "quota"}
-		s.Blocked[9].Reason, s.Blocked[9].Count, s.Blocked[9].Card = v1alpha1.BlockedCardsTerminating, 2, "NVIDIA-H200"
+		s.Blocked[9].Reason = v1alpha1.BlockedCardsTerminating
+		s.Blocked[9].Count = 2
+		s.Blocked[9].Card = "NVIDIA-H200"
 	})
 	check.Contains(t, "in the status", stated, "(CardsTerminating)")
 }
@@ -215,7 +220,10 @@ func TestWhyOfAGang(t *testing.T) {
 	pod := func(name, message string) client.Object {
 		return builder.Pod("lab", name).Queue("roomy").Card("NVIDIA-H200").GPUs(2).Owner("batch.volcano.sh/v1alpha1", "Job", "j").Created(at.Add(-5 * 60e9)).Unschedulable(message).Obj()
 	}
-	const placed, full = "Pod lab/j-0 can possibly be assigned to h200-0, once minAvailable is satisfied", "too few <NVIDIA-H200> are free, all nodes are unavailable: 1 Insufficient nvidia.com/gpu."
+	const (
+		placed = "Pod lab/j-0 can possibly be assigned to h200-0, once minAvailable is satisfied"
+		full   = "too few <NVIDIA-H200> are free, all nodes are unavailable: 1 Insufficient nvidia.com/gpu."
+	)
 	waits := []v1alpha1.BlockedStatus{
 		{Workload: gang, Card: "NVIDIA-H200", Count: 4, Reason: v1alpha1.BlockedNoFreeCard, Message: full, Holders: []v1alpha1.CardHolder{{ServiceType: "training", Card: "NVIDIA-H200", Count: 3}}},
 		{Workload: gang, Card: "NVIDIA-H200", Count: 2, Reason: v1alpha1.BlockedGangIncomplete, Message: placed},

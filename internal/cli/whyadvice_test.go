@@ -44,7 +44,10 @@ func explainChat(t *testing.T, objects []client.Object) string {
 }
 
 func TestWhyNamesTheEndOfAMinimumRuntime(t *testing.T) {
-	const full, ends = "0/1 nodes are unavailable: 1 Insufficient nvidia.com/gpu.", "Job lab/train holds 8 NVIDIA-H200 and ends its minimum runtime in 4m. It may then be reclaimed"
+	const (
+		full = "0/1 nodes are unavailable: 1 Insufficient nvidia.com/gpu."
+		ends = "Job lab/train holds 8 NVIDIA-H200 and ends its minimum runtime in 4m. It may then be reclaimed"
+	)
 	group := func() *builder.PodGroupBuilder { return builder.PodGroup("lab", "train").Queue("lab") }
 	check.Contains(t, "explanation", explainChat(t, trainingFleet(group(), full)), "(NoFreeCard)", ends)
 	text := explainChat(t, trainingFleet(group().Annotation("volcano.sh/preemptable", "false"), full))

@@ -80,7 +80,8 @@ func (w *whyReader) setRequest(asked string) {
 	best := -1
 	for _, pod := range w.found.pods {
 		if rank := w.rankOf(pod, asked); workload.IsPending(pod) && rank > best {
-			chosen, best = pod, rank
+			chosen = pod
+			best = rank
 		}
 	}
 	switch {
@@ -133,7 +134,8 @@ func (w *whyReader) setJobRequest(asked string) {
 	w.input.Request = explanation.Request{PriorityClass: w.found.group.Spec.PriorityClassName, MilliCPU: request.MilliCPU, Memory: request.Memory, IsJob: true, IsAnyCard: !isWritten}
 	for i, demand := range request.Cards {
 		if i == 0 || card.NewRequest(demand.Names...).String() == asked {
-			w.input.Request.Names, w.input.Request.Count = demand.Names, demand.Count
+			w.input.Request.Names = demand.Names
+			w.input.Request.Count = demand.Count
 		}
 	}
 }
@@ -166,16 +168,18 @@ func (w *whyReader) setObstacles() {
 // addGangRequest sets what the quota must have for the pod to start. Until the scheduler admits a
 // PodGroup, that is the request of the whole PodGroup. resource is the card resource of the pod.
 func (w *whyReader) addGangRequest(group *v1beta1.PodGroup, resource corev1.ResourceName) {
-	if group == nil || group.Status.Phase != v1beta1.PodGroupPending && group.Status.Phase != "" {
+	if group == nil || (group.Status.Phase != v1beta1.PodGroupPending && group.Status.Phase != "") {
 		return
 	}
 	total, written := workload.CardRequestAnnotation(group)
 	request, _ := w.resolver.PodGroupRequest(total, written, group.Spec.MinResources)
 	own := &w.input.Request
-	own.MilliCPU, own.Memory = max(own.MilliCPU, request.MilliCPU), max(own.Memory, request.Memory)
+	own.MilliCPU = max(own.MilliCPU, request.MilliCPU)
+	own.Memory = max(own.Memory, request.Memory)
 	for _, demand := range request.Cards {
 		if slices.Equal(demand.Names, own.Names) {
-			own.GangCount, own.MinimumCount = demand.Count, demand.Count
+			own.GangCount = demand.Count
+			own.MinimumCount = demand.Count
 			if group.Spec.MinResources != nil {
 				own.MinimumCount = min(demand.Count, card.NewCount((*group.Spec.MinResources)[resource]))
 			}
@@ -197,7 +201,7 @@ func (w *whyReader) findEntries() {
 	asked := w.pendingCards()
 	isAsked := func(b v1alpha1.BlockedStatus) bool {
 		// Without the nodes no resource is known to be a card, and the request of such a pod has none.
-		return len(asked) == 0 || slices.Contains(asked, b.Card) || !w.world.isComplete && slices.Contains(asked, "")
+		return len(asked) == 0 || slices.Contains(asked, b.Card) || (!w.world.isComplete && slices.Contains(asked, ""))
 	}
 	for _, entry := range blocked {
 		if ofWorkload(entry) {
@@ -228,7 +232,7 @@ func (w *whyReader) findEntries() {
 // last one, because the others say what would help.
 func (w *whyReader) entryRank(b v1alpha1.BlockedStatus, isAsked bool, counted []v1alpha1.BlockedStatus) int {
 	isOwn := len(w.found.pods) == 1 && slices.ContainsFunc(counted, func(own v1alpha1.BlockedStatus) bool {
-		return own.Message == b.Message || own.Card == b.Card && own.Reason == b.Reason
+		return own.Message == b.Message || (own.Card == b.Card && own.Reason == b.Reason)
 	})
 	switch {
 	case !isAsked:
@@ -266,7 +270,9 @@ func (w *whyReader) withoutGuess(entry v1alpha1.BlockedStatus) v1alpha1.BlockedS
 		if w.world.isComplete {
 			break
 		}
-		if entry.Reason, entry.Holders = v1alpha1.BlockedOther, nil; w.input.LacksFreeCards() {
+		entry.Reason = v1alpha1.BlockedOther
+		entry.Holders = nil
+		if w.input.LacksFreeCards() {
 			entry.Reason = v1alpha1.BlockedNoFreeCard
 		}
 	}
@@ -277,9 +283,12 @@ func (w *whyReader) withoutGuess(entry v1alpha1.BlockedStatus) v1alpha1.BlockedS
 // left out, because the count lists the ten oldest. Without the right to list everything, the pods of
 // the workload alone decide; then reasons that need free cards are less exact.
 func (w *whyReader) countBlocked() []v1alpha1.BlockedStatus {
-	pods, own, named := slices.Clone(w.found.pods), map[types.UID]bool{}, map[string]bool{}
+	pods := slices.Clone(w.found.pods)
+	own := map[types.UID]bool{}
+	named := map[string]bool{}
 	for _, pod := range w.found.pods {
-		own[pod.UID], named[workload.PodGroupName(pod)] = true, true
+		own[pod.UID] = true
+		named[workload.PodGroupName(pod)] = true
 	}
 	if w.world.isComplete {
 		for _, pod := range w.world.pods {
@@ -301,9 +310,11 @@ func (w *whyReader) countBlocked() []v1alpha1.BlockedStatus {
 	if policy.IsTree(w.input.Policy) {
 		tree = cardquota.NewTree(w.quotas, nil, w.input.Policy.Spec.UnmanagedQueues)
 	}
-	types, quotas := map[string]string{}, map[string]card.Quota{}
+	types := map[string]string{}
+	quotas := map[string]card.Quota{}
 	for _, q := range w.quotas {
-		types[q.QueueName()], quotas[q.QueueName()] = q.Spec.ServiceType, tree.QuotaFor(q)
+		types[q.QueueName()] = q.Spec.ServiceType
+		quotas[q.QueueName()] = tree.QuotaFor(q)
 	}
 	usage := cardquota.CountUsage(cardquota.CountInput{
 		Pods: pods, PodGroups: groups, Inventory: w.resolver.Inventory, Nodes: w.tracker.Nodes(), Quotas: quotas, Schedulers: w.resolver.Schedulers, ServiceTypes: types,

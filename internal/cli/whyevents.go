@@ -52,7 +52,8 @@ func (w *whyReader) readEvents(ctx context.Context) workloadEvents {
 			}
 		case failedEvent:
 			if at := eventTime(event); found.failure == "" || at.After(found.failureAt) {
-				found.failure, found.failureAt = event.Message, at
+				found.failure = event.Message
+				found.failureAt = at
 			}
 		}
 	}, client.InNamespace(w.input.Workload.Namespace))

@@ -37,12 +37,15 @@ type whyReader struct {
 // readWhy reads what is known about a workload. What the user may not read is left out.
 func readWhy(ctx context.Context, r *reader, t target, now time.Time) (explanation.Input, error) {
 	w := &whyReader{reader: r}
-	w.input.Now, w.input.WaitLonger = now, -1
+	w.input.Now = now
+	w.input.WaitLonger = -1
 	var err error
-	if w.found, err = findTarget(ctx, r, t); err != nil {
+	w.found, err = findTarget(ctx, r, t)
+	if err != nil {
 		return w.input, err
 	}
-	w.input.Workload, w.input.Others = w.found.ref, w.found.others
+	w.input.Workload = w.found.ref
+	w.input.Others = w.found.others
 	for _, read := range []func(context.Context) error{w.readPolicies, w.readFleet, w.readQuotaPath} {
 		if err := read(ctx); err != nil {
 			return w.input, err
@@ -64,7 +67,8 @@ func readWhy(ctx context.Context, r *reader, t target, now time.Time) (explanati
 // readSurroundings reads what else says why the workload waits: its controller, its events, its gang and
 // the jobs that have reserved cards.
 func (w *whyReader) readSurroundings(ctx context.Context) {
-	controller, events := w.getController(ctx), w.readEvents(ctx)
+	controller := w.getController(ctx)
+	events := w.readEvents(ctx)
 	w.input.Evictions = events.evictions
 	w.setCreation(controller, events)
 	if w.input.Pending == 0 {
@@ -78,7 +82,8 @@ func (w *whyReader) readSurroundings(ctx context.Context) {
 }
 
 func (w *whyReader) readPolicies(ctx context.Context) error {
-	object, inventory := &v1alpha1.ServiceTypePolicy{}, &v1alpha1.CardInventory{}
+	object := &v1alpha1.ServiceTypePolicy{}
+	inventory := &v1alpha1.CardInventory{}
 	exists, _, err := w.lookUp(ctx, client.ObjectKey{Name: v1alpha1.PolicyName}, object)
 	if err != nil && !isNotInstalled(err) {
 		return err
@@ -106,11 +111,13 @@ func (w *whyReader) schedulers() []string {
 // readFleet reads nodes and pods, if the workload waits for them. Without the right to do so, or to read
 // which cards the policy maps, the cards are those of the CardInventory.
 func (w *whyReader) readFleet(ctx context.Context) (err error) {
-	w.tracker, w.resolver = &card.Tracker{}, workload.Resolver{Inventory: card.NewInventory(nil), Schedulers: w.schedulers()}
+	w.tracker = &card.Tracker{}
+	w.resolver = workload.Resolver{Inventory: card.NewInventory(nil), Schedulers: w.schedulers()}
 	if !w.waitsForScheduler() {
 		return nil
 	}
-	if w.world, err = readWorkloads(ctx, w.reader); err != nil && !isNotInstalled(err) {
+	w.world, err = readWorkloads(ctx, w.reader)
+	if err != nil && !isNotInstalled(err) {
 		return err
 	}
 	w.tracker = w.world.tracker()
@@ -186,18 +193,21 @@ func (w *whyReader) readQuotaPath(ctx context.Context) error {
 	if _, err := w.tolerate(err); err != nil && !isNotInstalled(err) {
 		return err
 	}
-	w.quotas, w.input.Queue = quotas, w.queueName()
+	w.quotas = quotas
+	w.input.Queue = w.queueName()
 	if w.input.Queue == "" {
 		return nil // a workload without pods and PodGroup
 	}
-	if w.input.Path = w.pathOf(w.input.Queue); len(w.input.Path) == 0 {
+	w.input.Path = w.pathOf(w.input.Queue)
+	if len(w.input.Path) == 0 {
 		w.input.HidesQuota = source.isLocal()
 		queue := &v1beta1.Queue{}
 		exists, mayRead, err := w.lookUp(ctx, client.ObjectKey{Name: w.input.Queue}, queue)
 		if mayRead {
 			w.input.HasQueue = &exists
 		}
-		w.input.QueueState, w.input.QueueStop = string(queue.Status.State), queue.Annotations[v1alpha1.AnnotationStopPolicy]
+		w.input.QueueState = string(queue.Status.State)
+		w.input.QueueStop = queue.Annotations[v1alpha1.AnnotationStopPolicy]
 		if isNotInstalled(err) {
 			return nil
 		}
@@ -220,7 +230,8 @@ func (w *whyReader) pathOf(queue string) []*v1alpha1.CardQuota {
 	byName := map[string]*v1alpha1.CardQuota{}
 	var next *v1alpha1.CardQuota
 	for _, quota := range w.quotas {
-		if byName[quota.Name] = quota; quota.QueueName() == queue {
+		byName[quota.Name] = quota
+		if quota.QueueName() == queue {
 			next = quota
 		}
 	}

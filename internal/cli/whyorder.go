@@ -49,7 +49,8 @@ func readPriorities(ctx context.Context, r *reader) (priorities, bool, error) {
 	ok, err := listInto(ctx, r, func() client.ObjectList { return &schedulingv1.PriorityClassList{} }, &classes)
 	p := priorities{values: map[string]int32{}}
 	for _, class := range classes {
-		if p.values[class.Name] = class.Value; class.GlobalDefault {
+		p.values[class.Name] = class.Value
+		if class.GlobalDefault {
 			p.standard = class.Value
 		}
 	}
@@ -132,9 +133,11 @@ func (w *whyReader) waitingTurns(classes priorities) map[v1alpha1.WorkloadRefere
 	keyOf := func(pod *corev1.Pod) client.ObjectKey {
 		return client.ObjectKey{Namespace: pod.Namespace, Name: workload.PodGroupName(pod)}
 	}
-	hasPods, ready := map[client.ObjectKey]bool{}, map[client.ObjectKey]int32{}
+	hasPods := map[client.ObjectKey]bool{}
+	ready := map[client.ObjectKey]int32{}
 	for _, pod := range w.world.pods {
-		if hasPods[keyOf(pod)] = true; isReady(pod) {
+		hasPods[keyOf(pod)] = true
+		if isReady(pod) {
 			ready[keyOf(pod)]++
 		}
 	}

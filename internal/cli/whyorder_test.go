@@ -35,7 +35,8 @@ type queued struct {
 
 func (q queued) objects() []client.Object {
 	group := builder.PodGroup("lab", q.name).Queue("roomy").Owner("batch.volcano.sh/v1alpha1", "Job", q.name).Phase(v1beta1.PodGroupInqueue).Request(`{"NVIDIA-H200":2}`).Obj()
-	group.CreationTimestamp, group.Spec.PriorityClassName = timeAgo(time.Duration(q.minutes)*time.Minute), q.class
+	group.CreationTimestamp = timeAgo(time.Duration(q.minutes) * time.Minute)
+	group.Spec.PriorityClassName = q.class
 	if q.noPods {
 		return []client.Object{group}
 	}
@@ -88,7 +89,8 @@ func TestAheadIsThePlaceInTheOrder(t *testing.T) {
 		ages := rapid.Permutation([]int{0, 1, 2, 3, 4, 5}).Draw(t, "ages") // Volcano orders jobs of one age by their uid
 		text := "node n A 100; queue q -"
 		for i := range jobs {
-			pods, running := rapid.IntRange(0, 4).Draw(t, "pods"), 0
+			pods := rapid.IntRange(0, 4).Draw(t, "pods")
+			running := 0
 			text += fmt.Sprintf("; job-%d q %d: vcjob", i, rapid.IntRange(1, 4).Draw(t, "minimum"))
 			if pods > 0 {
 				running = rapid.IntRange(0, pods-1).Draw(t, "running")
@@ -156,7 +158,8 @@ func TestWhyComesFirst(t *testing.T) {
 		"higher, and its own one runs":  {at(0, true, 1), at(1, false, 2), explanation.Ahead{Higher: 1}},
 		"lower, and its minimum starts": {at(1, false, 1), at(0, true, 2), explanation.Ahead{}},
 	} {
-		own, other := v1alpha1.WorkloadReference{Name: "own"}, v1alpha1.WorkloadReference{Name: "other"}
+		own := v1alpha1.WorkloadReference{Name: "own"}
+		other := v1alpha1.WorkloadReference{Name: "other"}
 		w.input.Workload = own
 		w.setAhead(map[v1alpha1.WorkloadReference]turn{own: tc.own, other: tc.other})
 		check.Equal(t, name, tc.want, *w.input.Ahead)

@@ -77,7 +77,8 @@ func (w *whyReader) setGang(gangs map[client.ObjectKey]*gangPods) {
 		w.input.Gang.Pods, w.input.Gang.Minimum = blocked.GangCounts(w.input.Entries[0].Message)
 	}
 	name := workload.PodGroupName(w.requester)
-	group, gang := w.found.groups[name], gangs[client.ObjectKey{Namespace: w.requester.Namespace, Name: name}]
+	group := w.found.groups[name]
+	gang := gangs[client.ObjectKey{Namespace: w.requester.Namespace, Name: name}]
 	if group != nil && gang != nil {
 		w.input.Gang = explanation.Gang{Minimum: int(group.Spec.MinMember), Pods: gang.all + int(group.Status.Succeeded)}
 	}

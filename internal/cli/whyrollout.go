@@ -120,7 +120,8 @@ func (r revision) isBefore(other revision) bool {
 // rolloutBounds returns maxSurge and maxUnavailable as numbers of pods, as the Deployment controller does.
 func rolloutBounds(deployment *appsv1.Deployment) (surge, unavailable int) {
 	quarter := intstr.FromString("25%")
-	replicas, update := int(ptr.Deref(deployment.Spec.Replicas, 1)), ptr.Deref(deployment.Spec.Strategy.RollingUpdate, appsv1.RollingUpdateDeployment{})
+	replicas := int(ptr.Deref(deployment.Spec.Replicas, 1))
+	update := ptr.Deref(deployment.Spec.Strategy.RollingUpdate, appsv1.RollingUpdateDeployment{})
 	surge, err := intstr.GetScaledValueFromIntOrPercent(ptr.To(ptr.Deref(update.MaxSurge, quarter)), replicas, true)
 	if err != nil {
 		surge = 0

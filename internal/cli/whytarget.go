@@ -33,11 +33,14 @@ var targetKinds = map[string]target{
 // parseTarget parses POD, KIND/NAME and KIND NAME. Any other kind than the known ones must be written
 // as the owner of the pods has it, such as PyTorchJob/train.
 func parseTarget(args []string) (target, error) {
-	kind, name := "pod", args[0]
+	kind := "pod"
+	name := args[0]
 	if len(args) == 2 {
-		kind, name = args[0], args[1]
+		kind = args[0]
+		name = args[1]
 	} else if before, after, ok := strings.Cut(args[0], "/"); ok {
-		kind, name = before, after
+		kind = before
+		name = after
 	}
 	if kind == "" || name == "" || strings.Contains(name, "/") {
 		return target{}, fmt.Errorf("%q names no workload: write a pod, KIND/NAME or KIND NAME", strings.Join(args, " "))
@@ -96,7 +99,7 @@ type whyObjects struct {
 
 // isPending reports whether some of it waits.
 func (f *whyObjects) isPending() bool {
-	return slices.ContainsFunc(f.pods, workload.IsPending) || len(f.pods) == 0 && isJobWaiting(f.group)
+	return slices.ContainsFunc(f.pods, workload.IsPending) || (len(f.pods) == 0 && isJobWaiting(f.group))
 }
 
 // isJobWaiting reports whether a job without pods waits for the scheduler.

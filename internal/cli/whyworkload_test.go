@@ -25,7 +25,8 @@ import (
 // eventOf is an event in namespace lab.
 func eventOf(kind, name, reason, message string, ago time.Duration) *corev1.Event {
 	event := &corev1.Event{InvolvedObject: corev1.ObjectReference{Kind: kind, Namespace: "lab", Name: name}, Type: "Warning", Reason: reason, Message: message, LastTimestamp: metav1.NewTime(at.Add(-ago))}
-	event.Namespace, event.Name = "lab", fmt.Sprint(name, ".", reason, ago)
+	event.Namespace = "lab"
+	event.Name = fmt.Sprint(name, ".", reason, ago)
 	return event
 }
 
@@ -175,7 +176,8 @@ func TestWhyOfARolloutCountsOnlyOldPodsThatHelp(t *testing.T) {
 		set.SetAnnotations(map[string]string{"deployment.kubernetes.io/revision": revision})
 		return set
 	}
-	first, second := replicaSet("a", "1", time.Hour), replicaSet("b", "2", time.Minute)
+	first := replicaSet("a", "1", time.Hour)
+	second := replicaSet("b", "2", time.Minute)
 	for name, tc := range map[string]struct {
 		sets   []client.Object
 		change func(*builder.PodBuilder) *builder.PodBuilder
@@ -315,7 +317,8 @@ func TestWhyOfADeletedCardQuota(t *testing.T) {
 		Unschedulable("Queue <llm> has insufficient <NVIDIA-H200> quota: requested <1>, total would be <4>, but capability is <0>").Obj())
 	for _, object := range objects {
 		if quota, ok := object.(*v1alpha1.CardQuota); ok && quota.Name == "llm" {
-			quota.DeletionTimestamp, quota.Finalizers = ptr.To(metav1.NewTime(at)), []string{"cardquota.dev/queue"}
+			quota.DeletionTimestamp = ptr.To(metav1.NewTime(at))
+			quota.Finalizers = []string{"cardquota.dev/queue"}
 		}
 	}
 	text := explainLab(t, objects, "next")

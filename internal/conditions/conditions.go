@@ -29,7 +29,9 @@ func New(status metav1.ConditionStatus, reason, format string, values ...any) me
 // Set stores a condition in a list under a type. A condition with the same status keeps its
 // transition time.
 func Set(list *[]metav1.Condition, kind string, c metav1.Condition, generation int64, now time.Time) {
-	c.Type, c.ObservedGeneration, c.LastTransitionTime = kind, generation, metav1.NewTime(now)
+	c.Type = kind
+	c.ObservedGeneration = generation
+	c.LastTransitionTime = metav1.NewTime(now)
 	meta.SetStatusCondition(list, c)
 }
 
@@ -92,9 +94,10 @@ var CommonRules = []Rule{
 func Events(before, after []metav1.Condition, rules []Rule) []Event {
 	var events []Event
 	for _, rule := range rules {
-		was, is := Get(before, rule.Type), Get(after, rule.Type)
-		if is.Reason == "" || rule.Status != "" && is.Status != rule.Status || rule.Reason != "" && is.Reason != rule.Reason ||
-			was.Status == is.Status && was.Reason == is.Reason {
+		was := Get(before, rule.Type)
+		is := Get(after, rule.Type)
+		if is.Reason == "" || (rule.Status != "" && is.Status != rule.Status) || (rule.Reason != "" && is.Reason != rule.Reason) ||
+			(was.Status == is.Status && was.Reason == is.Reason) {
 			continue
 		}
 		event := Event{Type: rule.Kind, Reason: rule.Event, Message: is.Message}

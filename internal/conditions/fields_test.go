@@ -11,7 +11,8 @@ import (
 )
 
 func TestUnknownFields(t *testing.T) {
-	policy, quota := v1alpha1.ServiceTypePolicySpec{}, v1alpha1.CardQuotaSpec{}
+	policy := v1alpha1.ServiceTypePolicySpec{}
+	quota := v1alpha1.CardQuotaSpec{}
 	for t, tc := range check.Cases(t, map[string]struct {
 		spec any
 		raw  string

@@ -30,7 +30,8 @@ func TestTruncate(t *testing.T) {
 
 func TestTruncateIsValidAndBounded(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		text, most := rapid.String().Draw(t, "text"), rapid.IntRange(3, 40).Draw(t, "most")
+		text := rapid.String().Draw(t, "text")
+		most := rapid.IntRange(3, 40).Draw(t, "most")
 		got := Truncate(text, most)
 		check.Must(t, len(got) <= most && utf8.ValidString(got), "Truncate(%q, %d) = %q", text, most, got)
 		kept := strings.TrimSuffix(got, ellipsis)

@@ -63,7 +63,8 @@ func (s *kindServer) RESTMapping(kind schema.GroupKind, versions ...string) (*me
 	if len(s.answers) > 1 {
 		s.answers = s.answers[1:]
 	}
-	if s.listing = nil; apierrors.IsForbidden(answer) {
+	s.listing = nil
+	if apierrors.IsForbidden(answer) {
 		answer, s.listing = nil, answer
 	}
 	return nil, answer
@@ -81,7 +82,8 @@ func TestControllersWaitForTheirKind(t *testing.T) {
 		"the rights are missing for a while":   {answers: []error{errNoRight, errNoRight, nil}, wantOnStart: true},
 		"first the kind, then the rights":      {answers: []error{errNoKind, errNoRight, nil}, wantOnStart: true},
 	}) {
-		server, calls := &kindServer{answers: tc.answers}, 0
+		server := &kindServer{answers: tc.answers}
+		calls := 0
 		check.NoError(t, setUpWithKind(server, "LocalCardQuota", time.Millisecond, func() error { calls++; return nil }))
 		check.Equal(t, "set up at once", tc.wantAtOnce, calls == 1)
 		check.Equal(t, "waits", !tc.wantAtOnce, len(server.added) == 1)

@@ -59,7 +59,8 @@ func TestSelectedNamespacesAreThoseThatMatch(t *testing.T) {
 // teamQuota selects the namespaces of a team.
 func teamQuota(name, uid, team string, generation int64) v1alpha1.CardQuota {
 	return *builder.CardQuota(name).With(func(q *v1alpha1.CardQuota) {
-		q.UID, q.Generation = types.UID(uid), generation
+		q.UID = types.UID(uid)
+		q.Generation = generation
 		q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": team}}
 	}).Obj()
 }
@@ -92,7 +93,10 @@ func TestSelectorsFollowTheirCardQuota(t *testing.T) {
 // BenchmarkRequestsForNamespace asks 10,000 CardQuotas about a changed namespace. Measured on a shared 2-core
 // machine: 2 ms.
 func BenchmarkRequestsForNamespace(b *testing.B) {
-	const quotas, most = 10_000, 20 * time.Millisecond
+	const (
+		quotas = 10_000
+		most   = 20 * time.Millisecond
+	)
 	list := make([]v1alpha1.CardQuota, quotas)
 	for i := range list {
 		list[i] = teamQuota(fmt.Sprint("q", i), "1", fmt.Sprint("team", i), 1)

@@ -17,7 +17,10 @@ import (
 )
 
 func TestNodeInventory(t *testing.T) {
-	const gpu, npu = corev1.ResourceName("nvidia.com/gpu"), corev1.ResourceName("example.com/npu")
+	const (
+		gpu = corev1.ResourceName("nvidia.com/gpu")
+		npu = corev1.ResourceName("example.com/npu")
+	)
 	n := NewNodeInventory(nil)
 	told := 0
 	n.OnChange(func() { told++ })
@@ -76,7 +79,8 @@ func TestNodeChanges(t *testing.T) {
 // TestMappingsOfThePolicy: the operator recognises nodes by the policy in force.
 func TestMappingsOfThePolicy(t *testing.T) {
 	n := NewNodeInventory(nil)
-	changes, nodeChanges := 0, 0
+	changes := 0
+	nodeChanges := 0
 	n.OnChange(func() { changes++ })
 	n.OnNodeChange(func() { nodeChanges++ })
 	n.updateNode(builder.Node("a").Resource("gpu.intel.com/xe", "2").Obj())
@@ -92,7 +96,8 @@ func TestMappingsOfThePolicy(t *testing.T) {
 		{func() { n.updatePolicy(builder.ServiceTypePolicy().Obj()) }, 0, map[card.Name]card.Count{"B60": 2}},
 		{func() { n.updatePolicy(policy()) }, 1, map[card.Name]card.Count{}},
 	} {
-		changes, nodeChanges = 0, 0
+		changes = 0
+		nodeChanges = 0
 		step.apply()
 		inventory, _ := n.Inventory()
 		check.Equal(t, "cards", step.want, inventory.Physical())

@@ -60,7 +60,8 @@ func TestMappedChargesOutliveThePolicy(t *testing.T) {
 	n.updateNode(builder.Node("a").Resource("hygon.com/dcu", "8").Obj())
 	pod := builder.Pod("lab", "p").Queue("q").Requests("hygon.com/dcu", "4").Running("a").Obj()
 	entry := v1alpha1.CardMapping{Resource: "hygon.com/dcu", Model: "K100"}
-	old, created := policyInForce(entry), builder.ServiceTypePolicy().Obj()
+	old := policyInForce(entry)
+	created := builder.ServiceTypePolicy().Obj()
 	created.Spec.Cards = old.Status.Cards
 	invalid := created.DeepCopy()
 	invalid.Status.ObservedGeneration = 1

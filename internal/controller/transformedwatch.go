@@ -60,7 +60,8 @@ func transformedListerWatcher(source toolscache.ListerWatcherWithContext, transf
 				return nil, err
 			}
 			for i := range objects {
-				if objects[i], err = transformObject(objects[i], transform); err != nil {
+				objects[i], err = transformObject(objects[i], transform)
+				if err != nil {
 					return nil, err
 				}
 			}
@@ -108,7 +109,8 @@ func (w *transformedWatch) forwardEvents(transform toolscache.TransformFunc) {
 		case watch.Added, watch.Modified, watch.Deleted: // a bookmark or an error is no such object
 			object, err := transformObject(event.Object, transform)
 			if err != nil { // the reflector begins again, as after a list with this error
-				object, event.Type = &metav1.Status{Status: metav1.StatusFailure, Message: err.Error(), Reason: metav1.StatusReasonInternalError}, watch.Error
+				object = &metav1.Status{Status: metav1.StatusFailure, Message: err.Error(), Reason: metav1.StatusReasonInternalError}
+				event.Type = watch.Error
 			}
 			event.Object = object
 		}

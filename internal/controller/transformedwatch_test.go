@@ -51,7 +51,8 @@ func TestObjectsOfAWatchAreTransformed(t *testing.T) {
 		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return source, nil },
 	}, dropSpec)).WatchWithContext(t.Context(), metav1.ListOptions{})
 	check.NoError(t, err)
-	pod, end := builder.Pod("lab", "a").Node("h200").Obj(), builder.Pod("", "").Node("kept").Annotation(metav1.InitialEventsAnnotationKey, "true").Obj()
+	pod := builder.Pod("lab", "a").Node("h200").Obj()
+	end := builder.Pod("", "").Node("kept").Annotation(metav1.InitialEventsAnnotationKey, "true").Obj()
 	source.Add(pod)
 	source.Modify(pod)
 	source.Delete(pod)
@@ -93,7 +94,8 @@ func TestAStoppedWatchEnds(t *testing.T) {
 }
 
 func TestTheCacheTransformsOnce(t *testing.T) {
-	pod, node := &corev1.Pod{}, &corev1.Node{}
+	pod := &corev1.Pod{}
+	node := &corev1.Node{}
 	options := TransformWatches(cache.Options{ByObject: map[client.Object]cache.ByObject{pod: {Transform: dropSpec}, node: {}}})
 	kept, err := options.ByObject[pod].Transform(builder.Pod("lab", "a").Node("h200").Obj())
 	check.NoError(t, err)

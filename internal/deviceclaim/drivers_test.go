@@ -71,10 +71,12 @@ func drawCondition(t *rapid.T, depth int) condition {
 	case 2:
 		return condition{"true", func(string) bool { return true }}
 	case 3:
-		a, b := drawCondition(t, depth-1), drawCondition(t, depth-1)
+		a := drawCondition(t, depth-1)
+		b := drawCondition(t, depth-1)
 		return condition{"(" + a.text + ") && (" + b.text + ")", func(driver string) bool { return a.is(driver) && b.is(driver) }}
 	case 4:
-		a, b := drawCondition(t, depth-1), drawCondition(t, depth-1)
+		a := drawCondition(t, depth-1)
+		b := drawCondition(t, depth-1)
 		return condition{"(" + a.text + ") || (" + b.text + ")", func(driver string) bool { return a.is(driver) || b.is(driver) }}
 	default:
 		a := drawCondition(t, depth-1)

@@ -80,23 +80,30 @@ func TestFindBypasses(t *testing.T) {
 		want  string
 		cards []card.Amount
 	}{
-		"bound by our scheduler":   {charge: held},
-		"another scheduler's":      {[]func(*corev1.Pod){elsewhere}, held, "schedulerName is default-scheduler", held.Cards},
-		"node name of its own":     {[]func(*corev1.Pod){preset}, held, "nodeName was set by kubectl-create", held.Cards},
-		"both":                     {[]func(*corev1.Pod){preset, elsewhere}, held, "schedulerName is default-scheduler", held.Cards},
-		"our second name":          {[]func(*corev1.Pod){func(p *corev1.Pod) { p.Spec.SchedulerName = "volcano-batch" }}, held, "", nil},
-		"record taken away":        {[]func(*corev1.Pod){func(p *corev1.Pod) { p.ManagedFields = nil }}, held, "managedFields were removed, so it is unknown who placed it", held.Cards},
-		"record taken away, bound": {[]func(*corev1.Pod){func(p *corev1.Pod) { p.ManagedFields, p.Annotations = nil, record }}, held, "", nil},
+		"bound by our scheduler": {charge: held},
+		"another scheduler's":    {[]func(*corev1.Pod){elsewhere}, held, "schedulerName is default-scheduler", held.Cards},
+		"node name of its own":   {[]func(*corev1.Pod){preset}, held, "nodeName was set by kubectl-create", held.Cards},
+		"both":                   {[]func(*corev1.Pod){preset, elsewhere}, held, "schedulerName is default-scheduler", held.Cards},
+		"our second name":        {[]func(*corev1.Pod){func(p *corev1.Pod) { p.Spec.SchedulerName = "volcano-batch" }}, held, "", nil},
+		"record taken away":      {[]func(*corev1.Pod){func(p *corev1.Pod) { p.ManagedFields = nil }}, held, "managedFields were removed, so it is unknown who placed it", held.Cards},
+		"record taken away, bound": {[]func(*corev1.Pod){func(p *corev1.Pod) {
+			p.ManagedFields = nil
+			p.Annotations = record
+		}}, held, "", nil},
 		"a record of writers beats that of the binding": {[]func(*corev1.Pod){preset, func(p *corev1.Pod) { p.Annotations = record }}, held, "nodeName was set by kubectl-create", held.Cards},
-		"another scheduler's with a record":             {[]func(*corev1.Pod){elsewhere, func(p *corev1.Pod) { p.ManagedFields, p.Annotations = nil, record }}, held, "schedulerName is default-scheduler", held.Cards},
-		"without cards":                                 {[]func(*corev1.Pod){elsewhere, requests("cpu")}, quota.Charge{Queue: "team"}, "", nil},
-		"not placed yet":                                {[]func(*corev1.Pod){elsewhere, func(p *corev1.Pod) { p.Spec.NodeName = "" }}, quota.Charge{}, "", nil},
-		"finished":                                      {[]func(*corev1.Pod){elsewhere, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }}, quota.Charge{}, "", nil},
-		"being deleted":                                 {[]func(*corev1.Pod){elsewhere, func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }}, quota.Charge{}, "", nil},
-		"of no queue":                                   {[]func(*corev1.Pod){elsewhere}, quota.Charge{Cards: held.Cards}, "schedulerName is default-scheduler", held.Cards},
-		"on a node that names no card":                  {[]func(*corev1.Pod){elsewhere, requests("huawei.com/Ascend910")}, quota.Charge{Queue: "team"}, "schedulerName is default-scheduler", []card.Amount{{Name: "huawei.com/Ascend910", Count: 2}}},
+		"another scheduler's with a record": {[]func(*corev1.Pod){elsewhere, func(p *corev1.Pod) {
+			p.ManagedFields = nil
+			p.Annotations = record
+		}}, held, "schedulerName is default-scheduler", held.Cards},
+		"without cards":                {[]func(*corev1.Pod){elsewhere, requests("cpu")}, quota.Charge{Queue: "team"}, "", nil},
+		"not placed yet":               {[]func(*corev1.Pod){elsewhere, func(p *corev1.Pod) { p.Spec.NodeName = "" }}, quota.Charge{}, "", nil},
+		"finished":                     {[]func(*corev1.Pod){elsewhere, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }}, quota.Charge{}, "", nil},
+		"being deleted":                {[]func(*corev1.Pod){elsewhere, func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }}, quota.Charge{}, "", nil},
+		"of no queue":                  {[]func(*corev1.Pod){elsewhere}, quota.Charge{Cards: held.Cards}, "schedulerName is default-scheduler", held.Cards},
+		"on a node that names no card": {[]func(*corev1.Pod){elsewhere, requests("huawei.com/Ascend910")}, quota.Charge{Queue: "team"}, "schedulerName is default-scheduler", []card.Amount{{Name: "huawei.com/Ascend910", Count: 2}}},
 		"in an init container": {[]func(*corev1.Pod){elsewhere, func(p *corev1.Pod) {
-			p.Spec.InitContainers, p.Spec.Containers = p.Spec.Containers, []corev1.Container{{}}
+			p.Spec.InitContainers = p.Spec.Containers
+			p.Spec.Containers = []corev1.Container{{}}
 		}}, quota.Charge{Queue: "team"}, "schedulerName is default-scheduler", []card.Amount{{Name: "nvidia.com/gpu", Count: 2}}},
 		"known as a card by its charge alone": {[]func(*corev1.Pod){elsewhere, requests("example.com/npu")}, held, "schedulerName is default-scheduler", held.Cards},
 	}) {
@@ -133,7 +140,8 @@ func TestANodeNameSetByItsCreatorIsRemembered(t *testing.T) {
 	inv := card.NewInventory(nil, "nvidia.com/gpu")
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "a", UID: "a", ManagedFields: []metav1.ManagedFieldsEntry{entry("kubectl-create", presetText)}},
 		Spec: corev1.PodSpec{NodeName: "n", SchedulerName: "volcano"}}
-	charges, seen := map[types.UID]quota.Charge{"a": {Cards: []card.Amount{{Name: "NVIDIA-H200", Count: 1}}}}, FirstProvenance{}
+	charges := map[types.UID]quota.Charge{"a": {Cards: []card.Amount{{Name: "NVIDIA-H200", Count: 1}}}}
+	seen := FirstProvenance{}
 	look := func(pods ...*corev1.Pod) int { return len(FindBypasses(pods, charges, inv, []string{"volcano"}, seen)) }
 	check.Equal(t, "a pod with a node name of its own passes", 1, look(pod))
 	pod.ManagedFields = []metav1.ManagedFieldsEntry{entry("kubectl-create", boundText)}

@@ -73,7 +73,8 @@ type Leader struct {
 // specific: another scheduler in our place comes before what does not work.
 func Evaluate(f Observation) metav1.Condition {
 	f = f.withoutExplainedPods()
-	alive, no := f.SchedulerAlive(), func(reason, message string) metav1.Condition {
+	alive := f.SchedulerAlive()
+	no := func(reason, message string) metav1.Condition {
 		return conditions.New(metav1.ConditionFalse, reason, "%s", message)
 	}
 	switch {
@@ -131,7 +132,7 @@ func (o Observation) withoutExplainedPods() Observation {
 // IsOurs reports whether the pod runs our scheduler: it sent a report, or is a replica of the one that
 // did. heartbeatOwner is the controller of that one, "" for none.
 func (p SchedulerPod) IsOurs(report Report, heartbeatOwner types.UID) bool {
-	return p.Sent(report) || heartbeatOwner != "" && p.Owner == heartbeatOwner
+	return p.Sent(report) || (heartbeatOwner != "" && p.Owner == heartbeatOwner)
 }
 
 // NewSchedulerPod returns what matters of a pod with the label of the stock scheduler.

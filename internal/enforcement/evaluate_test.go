@@ -35,7 +35,8 @@ func working() Observation {
 
 // silentFor lets the last session and its arrival be that long ago.
 func silentFor(f *Observation, age time.Duration) {
-	f.Heartbeat.At, f.ReceivedAt = noon.Add(-age), noon.Add(-age)
+	f.Heartbeat.At = noon.Add(-age)
+	f.ReceivedAt = noon.Add(-age)
 }
 
 // led lets somebody hold the leader Lease since a while ago.
@@ -68,13 +69,25 @@ func TestEvaluate(t *testing.T) {
 	}{
 		{"everything in order", func(*Observation) {}, "True/Enforced", []string{"the scheduler enforces the quotas"}, 14 * time.Second},
 
-		{"stock scheduler's pod, never a heartbeat", func(f *Observation) { f.Heartbeat, f.OtherSchedulers, f.Leader = nil, foreign(stock), nil },
+		{"stock scheduler's pod, never a heartbeat", func(f *Observation) {
+			f.Heartbeat = nil
+			f.OtherSchedulers = foreign(stock)
+			f.Leader = nil
+		},
 			"False/StockScheduler", []string{stock, "scale it to 0"}, 0},
-		{"stock scheduler's pod, heartbeat stale", func(f *Observation) { silentFor(f, stale); f.OtherSchedulers, f.Leader = foreign(stock), nil },
+		{"stock scheduler's pod, heartbeat stale", func(f *Observation) {
+			silentFor(f, stale)
+			f.OtherSchedulers = foreign(stock)
+			f.Leader = nil
+		},
 			"False/StockScheduler", []string{stock}, 0},
 		{"somebody leads for long and gives no heartbeat", func(f *Observation) { silentFor(f, stale); f.Leader = led(theirs, time.Minute) },
 			"False/StockScheduler", []string{theirs, "since 2026-01-02T11:59:00Z", "put cardquota-scheduler in its place"}, 10 * time.Second},
-		{"somebody leads and nobody ever gave a heartbeat", func(f *Observation) { f.Heartbeat, f.ReceivedAt, f.Leader = nil, time.Time{}, led(theirs, stale) },
+		{"somebody leads and nobody ever gave a heartbeat", func(f *Observation) {
+			f.Heartbeat = nil
+			f.ReceivedAt = time.Time{}
+			f.Leader = led(theirs, stale)
+		},
 			"False/StockScheduler", []string{theirs}, 10 * time.Second},
 		{"somebody was elected a moment ago: it may be ours", func(f *Observation) { silentFor(f, time.Minute); f.Leader = led(theirs, stale-time.Second) },
 			"False/NoHeartbeat", nil, time.Second},
@@ -82,28 +95,57 @@ func TestEvaluate(t *testing.T) {
 			silentFor(f, time.Minute)
 			f.Leader = &Leader{Identity: theirs, Acquired: noon.Add(-time.Hour), Expires: noon}
 		}, "False/NoHeartbeat", nil, 0},
-		{"ended in order, and a replica may follow", func(f *Observation) { f.Heartbeat.Ended, f.Leader = true, nil }, "True/Enforced", nil, stale - time.Second},
-		{"ended in order, and nobody followed", func(f *Observation) { silentFor(f, stale); f.Heartbeat.Ended, f.Leader = true, nil },
+		{"ended in order, and a replica may follow", func(f *Observation) {
+			f.Heartbeat.Ended = true
+			f.Leader = nil
+		}, "True/Enforced", nil, stale - time.Second},
+		{"ended in order, and nobody followed", func(f *Observation) {
+			silentFor(f, stale)
+			f.Heartbeat.Ended = true
+			f.Leader = nil
+		},
 			"False/NoHeartbeat", []string{ours + " stopped cleanly after its session of 2026-01-02T11:59:40Z, and none has taken over"}, 0},
-		{"ended in order before the operator looked", func(f *Observation) { f.Heartbeat.Ended, f.ReceivedAt, f.Leader = true, time.Time{}, nil },
+		{"ended in order before the operator looked", func(f *Observation) {
+			f.Heartbeat.Ended = true
+			f.ReceivedAt = time.Time{}
+			f.Leader = nil
+		},
 			"False/NoHeartbeat", []string{"stopped cleanly"}, stale - time.Second},
-		{"ended in order, and the stock scheduler came", func(f *Observation) { f.Heartbeat.Ended, f.Leader, f.OtherSchedulers = true, nil, foreign(stock) },
+		{"ended in order, and the stock scheduler came", func(f *Observation) {
+			f.Heartbeat.Ended = true
+			f.Leader = nil
+			f.OtherSchedulers = foreign(stock)
+		},
 			"False/StockScheduler", []string{stock}, stale - time.Second},
 		{"stock goes before the configuration", func(f *Observation) {
-			f.Heartbeat, f.OtherSchedulers, f.NotConfigured = nil, foreign(stock), "key missing"
+			f.Heartbeat = nil
+			f.OtherSchedulers = foreign(stock)
+			f.NotConfigured = "key missing"
 		},
 			"False/StockScheduler", nil, 14 * time.Second},
 
 		{"configuration not written", func(f *Observation) { f.NotConfigured = "ConfigMap x does not exist" },
 			"False/NotConfigured", []string{"ConfigMap x does not exist"}, 14 * time.Second},
 		{"nothing written yet", func(f *Observation) { f.WantedHash = "" }, "False/NotConfigured", []string{"no configuration was written yet"}, 14 * time.Second},
-		{"an empty hash is never the wanted one", func(f *Observation) { f.WantedHash, f.Heartbeat.ConfigHash = "", "" }, "False/NotConfigured", nil, 14 * time.Second},
+		{"an empty hash is never the wanted one", func(f *Observation) {
+			f.WantedHash = ""
+			f.Heartbeat.ConfigHash = ""
+		}, "False/NotConfigured", nil, 14 * time.Second},
 		{"configuration goes before the heartbeat", func(f *Observation) { silentFor(f, time.Minute); f.NotConfigured = "refused" }, "False/NotConfigured", nil, 14 * time.Second},
-		{"configuration goes before a second scheduler", func(f *Observation) { f.OtherSchedulers, f.NotConfigured = foreign(stock), "refused" }, "False/NotConfigured", nil, 14 * time.Second},
+		{"configuration goes before a second scheduler", func(f *Observation) {
+			f.OtherSchedulers = foreign(stock)
+			f.NotConfigured = "refused"
+		}, "False/NotConfigured", nil, 14 * time.Second},
 
-		{"never a heartbeat", func(f *Observation) { f.Heartbeat, f.Leader = nil, nil },
+		{"never a heartbeat", func(f *Observation) {
+			f.Heartbeat = nil
+			f.Leader = nil
+		},
 			"False/NoHeartbeat", []string{"ever", "Lease cardquota-scheduler in namespace volcano-system", "/readyz"}, 0},
-		{"heartbeat that cannot be read", func(f *Observation) { f.Heartbeat, f.Unreadable = nil, "leases is forbidden" }, "False/NoHeartbeat", []string{"leases is forbidden"}, 14 * time.Second},
+		{"heartbeat that cannot be read", func(f *Observation) {
+			f.Heartbeat = nil
+			f.Unreadable = "leases is forbidden"
+		}, "False/NoHeartbeat", []string{"leases is forbidden"}, 14 * time.Second},
 		{"heartbeat of an old scheduler that leads", func(f *Observation) { silentFor(f, time.Minute) },
 			"False/NoHeartbeat", []string{"since 2026-01-02T11:59:00Z", ours}, 14 * time.Second},
 		{"just fresh", func(f *Observation) { silentFor(f, stale-time.Microsecond) }, "True/Enforced", nil, time.Microsecond},
@@ -115,12 +157,20 @@ func TestEvaluate(t *testing.T) {
 
 		{"the scheduler's clock is a little ahead", func(f *Observation) { f.Heartbeat.At = noon.Add(15 * time.Second) }, "True/Enforced", nil, 14 * time.Second},
 		{"a clock ahead does not prolong the proof", func(f *Observation) {
-			f.Heartbeat.At, f.ReceivedAt, f.Leader = noon.Add(15*time.Second), noon.Add(-stale), nil
+			f.Heartbeat.At = noon.Add(15 * time.Second)
+			f.ReceivedAt = noon.Add(-stale)
+			f.Leader = nil
 		},
 			"False/NoHeartbeat", nil, 35 * time.Second},
-		{"the scheduler's clock is an hour ahead", func(f *Observation) { f.Heartbeat.At, f.Leader = noon.Add(time.Hour), nil },
+		{"the scheduler's clock is an hour ahead", func(f *Observation) {
+			f.Heartbeat.At = noon.Add(time.Hour)
+			f.Leader = nil
+		},
 			"False/NoHeartbeat", []string{"future", "clocks"}, 19 * time.Second},
-		{"the scheduler's clock is an hour behind", func(f *Observation) { f.Heartbeat.At, f.Leader = noon.Add(-time.Hour), nil },
+		{"the scheduler's clock is an hour behind", func(f *Observation) {
+			f.Heartbeat.At = noon.Add(-time.Hour)
+			f.Leader = nil
+		},
 			"False/NoHeartbeat", []string{"past", "clocks"}, 19 * time.Second},
 
 		{"stock scheduler beside ours", func(f *Observation) { f.OtherSchedulers = foreign(stock) }, "False/SecondScheduler", []string{stock, ours}, 14 * time.Second},
@@ -130,10 +180,12 @@ func TestEvaluate(t *testing.T) {
 			f.HeartbeatOwner = "template"
 		}, "True/Enforced", nil, 14 * time.Second},
 		{"an equal that is left when the pod of the heartbeat has gone", func(f *Observation) {
-			f.OtherSchedulers, f.HeartbeatOwner = []SchedulerPod{{"volcano-system/cardquota-scheduler-7d9-y", "template"}}, "template"
+			f.OtherSchedulers = []SchedulerPod{{"volcano-system/cardquota-scheduler-7d9-y", "template"}}
+			f.HeartbeatOwner = "template"
 		}, "True/Enforced", nil, 14 * time.Second},
 		{"a pod of another template", func(f *Observation) {
-			f.OtherSchedulers, f.HeartbeatOwner = []SchedulerPod{{stock, "theirs"}}, "template"
+			f.OtherSchedulers = []SchedulerPod{{stock, "theirs"}}
+			f.HeartbeatOwner = "template"
 		},
 			"False/SecondScheduler", []string{stock}, 14 * time.Second},
 		{"a pod of no template, and neither has ours one", func(f *Observation) { f.OtherSchedulers = foreign(stock) },
@@ -145,18 +197,32 @@ func TestEvaluate(t *testing.T) {
 			f.Heartbeat.SecondScheduler = []string{"lab/a"}
 			f.Bypasses = []Bypass{bypass("lab/a", "team", 2)}
 		}, "False/CardBypass", nil, 14 * time.Second},
-		{"second scheduler goes before the hash", func(f *Observation) { f.OtherSchedulers, f.Heartbeat.ConfigHash = foreign(stock), other }, "False/SecondScheduler", nil, 14 * time.Second},
+		{"second scheduler goes before the hash", func(f *Observation) {
+			f.OtherSchedulers = foreign(stock)
+			f.Heartbeat.ConfigHash = other
+		}, "False/SecondScheduler", nil, 14 * time.Second},
 
-		{"just written", func(f *Observation) { f.Heartbeat.ConfigHash, f.WantedSince = other, noon.Add(-time.Second) },
+		{"just written", func(f *Observation) {
+			f.Heartbeat.ConfigHash = other
+			f.WantedSince = noon.Add(-time.Second)
+		},
 			"False/ConfigNotLoaded", []string{"fedcba987654", "0123456789ab", "is being loaded"}, 9 * time.Second},
-		{"written long ago and not loaded", func(f *Observation) { f.Heartbeat.ConfigHash, f.WantedSince = other, noon.Add(-configLoadTimeout) },
+		{"written long ago and not loaded", func(f *Observation) {
+			f.Heartbeat.ConfigHash = other
+			f.WantedSince = noon.Add(-configLoadTimeout)
+		},
 			"False/ConfigNotLoaded", []string{"has not loaded", "--scheduler-configmap"}, 14 * time.Second},
 		{"not loaded since before the operator", func(f *Observation) { f.Heartbeat.ConfigHash = other }, "False/ConfigNotLoaded", []string{"has not loaded"}, 14 * time.Second},
 		{"refused by the scheduler", func(f *Observation) {
-			f.Heartbeat.ConfigHash, f.Heartbeat.ConfigProblem, f.WantedSince = other, "unknown action fly", noon
+			f.Heartbeat.ConfigHash = other
+			f.Heartbeat.ConfigProblem = "unknown action fly"
+			f.WantedSince = noon
 		}, "False/ConfigNotLoaded", []string{"refuses: unknown action fly"}, 10 * time.Second},
 		{"no configuration at all", func(f *Observation) { f.Heartbeat.ConfigHash = "" }, "False/ConfigNotLoaded", []string{"configuration none"}, 14 * time.Second},
-		{"hash goes before bypass", func(f *Observation) { f.Heartbeat.ConfigHash, f.Bypasses = other, []Bypass{bypass("lab/a", "team", 2)} }, "False/ConfigNotLoaded", nil, 14 * time.Second},
+		{"hash goes before bypass", func(f *Observation) {
+			f.Heartbeat.ConfigHash = other
+			f.Bypasses = []Bypass{bypass("lab/a", "team", 2)}
+		}, "False/ConfigNotLoaded", nil, 14 * time.Second},
 
 		{"one pod past us", func(f *Observation) { f.Bypasses = []Bypass{bypass("lab/a", "team", 2)} }, "False/CardBypass",
 			[]string{"1 pod holds 2 NVIDIA-H200", "create again", "lab/a (2 NVIDIA-H200: schedulerName is default-scheduler)"}, 14 * time.Second},

@@ -82,7 +82,8 @@ func (r Report) Fresh(now time.Time) bool {
 
 // SameContent reports whether two reports differ in time only.
 func (r Report) SameContent(other Report) bool {
-	r, other = r.withinBounds(), other.withinBounds()
+	r = r.withinBounds()
+	other = other.withinBounds()
 	r.At = other.At
 	return reflect.DeepEqual(r, other)
 }
@@ -108,11 +109,13 @@ func (r Report) WriteTo(lease *coordinationv1.Lease) {
 	for key, value := range map[string]string{
 		AnnotationConfigProblem: r.ConfigProblem, AnnotationSecondScheduler: strings.Join(r.SecondScheduler, ","), AnnotationEnded: ended,
 	} {
-		if lease.Annotations[key] = value; value == "" {
+		lease.Annotations[key] = value
+		if value == "" {
 			delete(lease.Annotations, key)
 		}
 	}
-	lease.Annotations[AnnotationVersion], lease.Annotations[AnnotationConfigHash] = r.Version, r.ConfigHash
+	lease.Annotations[AnnotationVersion] = r.Version
+	lease.Annotations[AnnotationConfigHash] = r.ConfigHash
 	lease.Spec.HolderIdentity = ptr.To(r.Identity)
 	lease.Spec.LeaseDurationSeconds = ptr.To(int32(StaleAfter.Seconds()))
 	lease.Spec.RenewTime = &metav1.MicroTime{Time: r.At}
@@ -122,7 +125,8 @@ func (r Report) WriteTo(lease *coordinationv1.Lease) {
 // truncates malformed values, which only a writer of the Lease can cause.
 func ReadReport(lease *coordinationv1.Lease) (Report, error) {
 	hash, hashed := lease.Annotations[AnnotationConfigHash]
-	spec, lacks := lease.Spec, ""
+	spec := lease.Spec
+	lacks := ""
 	switch {
 	case lease.Annotations[AnnotationVersion] == "":
 		lacks = "annotation " + AnnotationVersion + " is missing"
@@ -153,7 +157,9 @@ func ReadReport(lease *coordinationv1.Lease) (Report, error) {
 
 // withinBounds returns the report as a Lease can hold it.
 func (r Report) withinBounds() Report {
-	r.Identity, r.Version, r.ConfigHash = shortLine(r.Identity), shortLine(r.Version), shortLine(r.ConfigHash)
+	r.Identity = shortLine(r.Identity)
+	r.Version = shortLine(r.Version)
+	r.ConfigHash = shortLine(r.ConfigHash)
 	r.ConfigProblem = conditions.Truncate(singleLine(r.ConfigProblem), maxProblemLength)
 	pods := slices.DeleteFunc(slices.Clone(r.SecondScheduler), func(pod string) bool { return !isPodName(pod) })
 	slices.Sort(pods)

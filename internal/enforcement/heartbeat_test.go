@@ -44,9 +44,12 @@ func TestLease(t *testing.T) {
 
 func TestWriteLeavesWhatOthersWrote(t *testing.T) {
 	lease := full().Lease("ns")
-	lease.ResourceVersion, lease.Annotations["team"], lease.Labels = "7", "infra", map[string]string{"a": "b"}
+	lease.ResourceVersion = "7"
+	lease.Annotations["team"] = "infra"
+	lease.Labels = map[string]string{"a": "b"}
 	healthy := full()
-	healthy.ConfigProblem, healthy.SecondScheduler = "", nil
+	healthy.ConfigProblem = ""
+	healthy.SecondScheduler = nil
 	healthy.WriteTo(lease)
 	want := map[string]string{"team": "infra", AnnotationVersion: "v1.2.3", AnnotationConfigHash: "abc"}
 	check.That(t, maps.Equal(lease.Annotations, want) && lease.ResourceVersion == "7" && lease.Labels["a"] == "b", "Lease is %+v", lease.ObjectMeta)
@@ -80,7 +83,8 @@ func TestTextsAreBounded(t *testing.T) {
 
 func TestReadReport(t *testing.T) {
 	ended := full()
-	ended.Ended, ended.At = true, beaten.Truncate(time.Microsecond)
+	ended.Ended = true
+	ended.At = beaten.Truncate(time.Microsecond)
 	last := ended.Lease("ns")
 	if got, err := ReadReport(last); err != nil || !got.Ended || last.Annotations[AnnotationEnded] != "2026-03-01T12:00:00.123456Z" {
 		t.Errorf("the last report is %+v, %v", got, err)

@@ -16,7 +16,8 @@ const (
 		"create one named default, an empty spec will do"
 	// maxNamedPods bounds the pods that a message names, maxNamedBypasses those with their
 	// cards.
-	maxNamedPods, maxNamedBypasses = 5, 3
+	maxNamedPods     = 5
+	maxNamedBypasses = 3
 	// maxQuotedBytes bounds a quoted text in a message, in bytes.
 	maxQuotedBytes = 600
 	// shortHashLength is enough to distinguish two hashes.

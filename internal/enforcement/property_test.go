@@ -31,7 +31,8 @@ func drawFacts(t *rapid.T) Observation {
 	}
 	f := Observation{Now: noon, Namespace: "volcano-system", WantedHash: wanted}
 	if !fine("written") {
-		f.WantedHash, f.WantedSince = rapid.SampledFrom([]string{"", other}).Draw(t, "hash"), noon.Add(-age("since"))
+		f.WantedHash = rapid.SampledFrom([]string{"", other}).Draw(t, "hash")
+		f.WantedSince = noon.Add(-age("since"))
 	}
 	if !fine("configured") {
 		f.NotConfigured = rapid.StringN(1, 2000, -1).Draw(t, "why")
@@ -112,8 +113,10 @@ func TestRenewalsAreSilent(t *testing.T) {
 		before := Evaluate(f)
 		f.Now = f.Now.Add(time.Duration(rapid.IntRange(0, 100000).Draw(t, "seconds")) * time.Second)
 		report := *f.Heartbeat
-		report.At, f.ReceivedAt = f.Now.Add(-time.Second), f.Now
-		f.Heartbeat, f.Leader = &report, led(ours, time.Hour)
+		report.At = f.Now.Add(-time.Second)
+		f.ReceivedAt = f.Now
+		f.Heartbeat = &report
+		f.Leader = led(ours, time.Hour)
 		after := Evaluate(f)
 		check.Must(t, conditions.Same(after, before), "%s became %s", before.Message, after.Message)
 	})

@@ -63,7 +63,8 @@ func TestNewStatus(t *testing.T) {
 		return h
 	}
 	q := builder.CardQuota("chat").ServiceType("inference").Card("NVIDIA-H200", 8).Queue("chat-queue").Obj()
-	q.Status.Summary, q.Status.PendingSummary = "6/8 NVIDIA-H200", "1 NVIDIA-H200"
+	q.Status.Summary = "6/8 NVIDIA-H200"
+	q.Status.PendingSummary = "1 NVIDIA-H200"
 	q.Status.Cards = []v1alpha1.CardStatus{{Name: "NVIDIA-H200", Quota: 8, Used: 6, Pending: 1}}
 	q.Status.CPU = &v1alpha1.ResourceStatus{Used: resource.MustParse("3"), Quota: ptr.To(resource.MustParse("4"))}
 	q.Status.Memory = &v1alpha1.ResourceStatus{Used: resource.MustParse("1Gi")}
@@ -86,7 +87,10 @@ func TestNewStatus(t *testing.T) {
 
 // TestAViewShowsTheStateOfTheQueue: Volcano keeps a queue Open that is held.
 func TestAViewShowsTheStateOfTheQueue(t *testing.T) {
-	const ready, hierarchy = v1alpha1.ConditionReady, v1alpha1.ConditionHierarchyValid
+	const (
+		ready     = v1alpha1.ConditionReady
+		hierarchy = v1alpha1.ConditionHierarchyValid
+	)
 	for t, tc := range check.Cases(t, map[string]struct{ queue, condition, reason, want string }{
 		"open":                     {"Open", ready, v1alpha1.ReasonReady, "Open"},
 		"not enforced":             {"Open", ready, v1alpha1.EventNotEnforced, "Open"},
@@ -106,7 +110,8 @@ func TestAViewShowsTheStateOfTheQueue(t *testing.T) {
 	}
 	for policy, want := range map[v1alpha1.StopPolicy]string{v1alpha1.StopPolicyNone: "Open", v1alpha1.StopPolicyHold: "Held", v1alpha1.StopPolicyHoldAndDrain: "Held"} {
 		q := builder.CardQuota("chat").Condition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonWaitingForChildren, "said").Obj()
-		q.Spec.StopPolicy, q.Status.Queue = policy, &v1alpha1.QueueStatus{Name: "chat", State: "Open"}
+		q.Spec.StopPolicy = policy
+		q.Status.Queue = &v1alpha1.QueueStatus{Name: "chat", State: "Open"}
 		check.Equal(t, string(policy), want, NewStatus(q, "chat-1", Waiting{}, 0).State)
 	}
 	check.Equal(t, "state without a status", "", NewStatus(selecting(nil), "chat-1", Waiting{}, 0).State)
@@ -124,11 +129,12 @@ func TestAViewNamesNoStranger(t *testing.T) {
 				Queue:    rapid.SampledFrom([]string{"", "secret"}).Draw(t, "queue"), ServiceType: rapid.SampledFrom([]string{"", "training"}).Draw(t, "type"),
 				Card: rapid.SampledFrom([]string{"A", "B"}).Draw(t, "card"), Count: rapid.Int64Range(1, 8).Draw(t, "count"),
 			}
-			entry.Holders, sums[h.Card+h.ServiceType] = append(entry.Holders, h), sums[h.Card+h.ServiceType]+h.Count
+			entry.Holders = append(entry.Holders, h)
+			sums[h.Card+h.ServiceType] = sums[h.Card+h.ServiceType] + h.Count
 		}
 		got := NewStatus(selecting(nil), "mine", Waiting{Blocked: []v1alpha1.BlockedStatus{entry}, Total: 1}, 1).Blocked[0].Holders
 		for _, h := range got {
-			check.Must(t, h.Workload.Namespace == "mine" || h.Workload == (v1alpha1.WorkloadReference{}) && h.Queue == "", "%+v is named", h)
+			check.Must(t, h.Workload.Namespace == "mine" || (h.Workload == (v1alpha1.WorkloadReference{}) && h.Queue == ""), "%+v is named", h)
 			sums[h.Card+h.ServiceType] -= h.Count
 		}
 		for key, left := range sums {

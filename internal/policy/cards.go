@@ -46,7 +46,7 @@ func HasTakenEffect(policy *v1alpha1.ServiceTypePolicy) bool {
 // one takes effect, as in the scheduler. Both may be nil.
 func InForce(read, last *v1alpha1.ServiceTypePolicy) *v1alpha1.ServiceTypePolicy {
 	switch {
-	case last == nil || read != nil && HasTakenEffect(read):
+	case last == nil || (read != nil && HasTakenEffect(read)):
 		return read
 	case read == nil:
 		return last

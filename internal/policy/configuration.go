@@ -52,12 +52,15 @@ type Configuration struct {
 // exist. written is the hash of the last text that the operator wrote. If there never was a
 // base, it uses Volcano's built-in default.
 func RenderConfiguration(spec v1alpha1.ServiceTypePolicySpec, ref v1alpha1.ConfigMapKeyReference, base, live *corev1.ConfigMap, written string) Configuration {
-	out, text := Configuration{From: describeKey(ref)}, ""
+	out := Configuration{From: describeKey(ref)}
+	text := ""
 	if base != nil {
 		text = base.Data[ref.Key]
 	}
-	if out.BuiltIn = strings.TrimSpace(text) == ""; out.BuiltIn {
-		out.From, text = renderedFromDefault, schedulerconfig.BuiltIn
+	out.BuiltIn = strings.TrimSpace(text) == ""
+	if out.BuiltIn {
+		out.From = renderedFromDefault
+		text = schedulerconfig.BuiltIn
 	}
 	rendered, replaced, err := schedulerconfig.Render(text, headerComment(out.From), OverlayFor(spec))
 	stays := "what was rendered last stays"

@@ -38,7 +38,8 @@ func written(text string) *corev1.ConfigMap {
 // from, "-" without one.
 func configured(base *corev1.ConfigMap, from, hash string) Configuration {
 	live := &corev1.ConfigMap{}
-	if live.Annotations = map[string]string{v1alpha1.AnnotationRenderedFrom: from}; from == "-" {
+	live.Annotations = map[string]string{v1alpha1.AnnotationRenderedFrom: from}
+	if from == "-" {
 		live = nil
 	}
 	return RenderConfiguration(Effective(v1alpha1.ServiceTypePolicySpec{}), ref, base, live, hash)
@@ -67,8 +68,11 @@ func TestWantedOf(t *testing.T) {
 		"victimOrder": "Loss", "priorityClasses": map[string]any{"gold": int32(9), "lead": int32(-1)},
 	}}
 	check.Equal(t, "wanted", want, OverlayFor(Effective(spec)))
-	spec.QueueHierarchy, spec.ReclaimResources, want.Tree = "Tree", "All", true
-	want.Arguments["queueHierarchy"], want.Arguments["reclaimResources"] = "Tree", "All"
+	spec.QueueHierarchy = "Tree"
+	spec.ReclaimResources = "All"
+	want.Tree = true
+	want.Arguments["queueHierarchy"] = "Tree"
+	want.Arguments["reclaimResources"] = "All"
 	check.Equal(t, "wanted of a tree", want, OverlayFor(Effective(spec)))
 	spec.Cards = []v1alpha1.CardMapping{
 		{Resource: "hygon.com/dcu", Model: "K100_AI", NodeSelector: map[string]string{"pool": "dcu"}},
@@ -85,7 +89,10 @@ func TestWantedOf(t *testing.T) {
 }
 
 func TestConfigure(t *testing.T) {
-	const from, rendered = "ConfigMap volcano-system/scheduler, key conf", "True/Synced: the scheduler's configuration is ConfigMap volcano-system/scheduler, key conf merged with this policy"
+	const (
+		from     = "ConfigMap volcano-system/scheduler, key conf"
+		rendered = "True/Synced: the scheduler's configuration is ConfigMap volcano-system/scheduler, key conf merged with this policy"
+	)
 	defaults := schedulerconfig.Hash(configured(nil, "-", "").Text)
 	outside := strings.Replace(plain, "- name: gang", "- name: gang\n  - name: proportion", 1)
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -128,7 +135,10 @@ func TestConfigure(t *testing.T) {
 // rendered, and the condition says which of its rules hold.
 func TestAHierarchyIsTakenOver(t *testing.T) {
 	const keeps = "; changed from it: plugin capacity with enableHierarchy; capacity-card keeps the CPU and memory rules of its hierarchy of queues"
-	const cards, onlyCards = ", for pods with cards only with computeQuota: Enforce", "; only cards are taken back: for CPU and memory too, set reclaimResources: All"
+	const (
+		cards     = ", for pods with cards only with computeQuota: Enforce"
+		onlyCards = "; only cards are taken back: for CPU and memory too, set reclaimResources: All"
+	)
 	hierarchical := strings.Replace(plain, "- name: gang", "- name: gang\n  - name: capacity\n    enableHierarchy: true", 1)
 	for t, tc := range check.Cases(t, map[string]struct {
 		base string

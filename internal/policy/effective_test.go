@@ -121,7 +121,8 @@ func TestTheTreeIsThatInForce(t *testing.T) {
 	policy := inForce()
 	policy.Spec.QueueHierarchy = "Tree"
 	check.That(t, !IsTree(nil) && !IsTree(policy), "a tree before the policy is in force")
-	policy.Status.QueueHierarchy, policy.Spec.QueueHierarchy = "Tree", "Flat"
+	policy.Status.QueueHierarchy = "Tree"
+	policy.Spec.QueueHierarchy = "Flat"
 	check.That(t, IsTree(policy), "no tree although it is in force")
 	policy.Status.QueueHierarchy = "Flat"
 	check.That(t, !IsTree(policy), "a tree although Flat is in force")

@@ -32,7 +32,8 @@ func TestWhatIsInForceSurvivesItsText(t *testing.T) {
 	check.Equal(t, "schedulers", p.Spec.Scheduler.Names, kept.Spec.Scheduler.Names)
 
 	p.Status.ServiceTypes[0].CardQuotas = 4
-	p.Status.ConfigHash, p.ResourceVersion = "another", "2"
+	p.Status.ConfigHash = "another"
+	p.ResourceVersion = "2"
 	same, err := EncodeKept(p)
 	check.NoError(t, err)
 	check.Equal(t, "text after changes that decide nothing", text, same)
@@ -44,7 +45,8 @@ func TestWhatIsInForceSurvivesItsText(t *testing.T) {
 
 // TestOnlyAWrittenFlatEndsTheTree: a policy is deleted, and created again without queueHierarchy.
 func TestOnlyAWrittenFlatEndsTheTree(t *testing.T) {
-	fresh, flat := &v1alpha1.ServiceTypePolicy{}, &v1alpha1.ServiceTypePolicy{}
+	fresh := &v1alpha1.ServiceTypePolicy{}
+	flat := &v1alpha1.ServiceTypePolicy{}
 	flat.Spec.QueueHierarchy = v1alpha1.QueueHierarchyFlat
 	written := inTree()
 	written.Spec.QueueHierarchy = ""

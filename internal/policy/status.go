@@ -51,9 +51,12 @@ func StatusFor(f StatusInput) v1alpha1.ServiceTypePolicyStatus {
 	if f.Hash != "" {
 		status.ConfigHash = f.Hash
 	}
-	if status.Scheduler = f.Enforced.Scheduler.DeepCopy(); status.Scheduler != nil {
+	status.Scheduler = f.Enforced.Scheduler.DeepCopy()
+	if status.Scheduler != nil {
 		s := status.Scheduler
-		s.Identity, s.Version, s.ConfigHash = conditions.Truncate(s.Identity, 253), conditions.Truncate(s.Version, 253), conditions.Truncate(s.ConfigHash, 64)
+		s.Identity = conditions.Truncate(s.Identity, 253)
+		s.Version = conditions.Truncate(s.Version, 253)
+		s.ConfigHash = conditions.Truncate(s.ConfigHash, 64)
 	}
 	set := func(kind string, v metav1.Condition, generation int64) {
 		conditions.Set(&status.Conditions, kind, v, generation, f.Now)

@@ -70,7 +70,8 @@ func TestStatusSaysWhatIsInForce(t *testing.T) {
 	} {
 		check.Equal(t, "mappings that are expected, "+name, tc.want, ExpectedMappings(tc.policy))
 	}
-	f.Policy.Status, f.Effective = got, nil
+	f.Policy.Status = got
+	f.Effective = nil
 	check.Equal(t, "mappings while the spec is invalid", got.Cards, StatusFor(f).Cards)
 	check.Equal(t, "matrix", []v1alpha1.ServiceTypeStatus{
 		{Name: "inference", Priority: 80000, ReclaimPolicy: "Never", ReclaimFrom: []string{"training"}},
@@ -90,13 +91,18 @@ func TestStatusSaysWhatIsInForce(t *testing.T) {
 func TestARefusedSpecLeavesWhatIsInForce(t *testing.T) {
 	before := StatusFor(facts(nil))
 	got := StatusFor(facts(func(f *StatusInput) {
-		f.Policy.Status, f.Policy.Generation = before, 4
-		f.Policy.Status.QueueHierarchy, f.Policy.Status.ReclaimResources = "Tree", "All"
-		f.Effective, f.Hash, f.Sync = nil, "", InvalidCondition(field.ErrorList{field.Forbidden(field.NewPath("spec"), "a takes from b")})
+		f.Policy.Status = before
+		f.Policy.Generation = 4
+		f.Policy.Status.QueueHierarchy = "Tree"
+		f.Policy.Status.ReclaimResources = "All"
+		f.Effective = nil
+		f.Hash = ""
+		f.Sync = InvalidCondition(field.ErrorList{field.Forbidden(field.NewPath("spec"), "a takes from b")})
 		f.Quotas = map[string]int32{"inference": 9}
 	}))
 	want := before.ServiceTypes
-	want[0].CardQuotas, want[1].CardQuotas = 9, 0
+	want[0].CardQuotas = 9
+	want[1].CardQuotas = 0
 	check.Equal(t, "matrix", want, got.ServiceTypes)
 	check.That(t, got.ConfigHash == "abc" && got.Reclaim == "Gangs" && got.QueueHierarchy == "Tree" && got.ReclaimResources == "All" && got.ObservedGeneration == 4, "status is %+v", got)
 	want1 := "False/InvalidPolicy: this spec is not applied, and the previous configuration stays in force: spec: Forbidden: a takes from b"
@@ -114,8 +120,11 @@ func TestReadyTellsWhatIsMissing(t *testing.T) {
 		"nobody enforces it": {func(f *StatusInput) {
 			f.Enforced.Condition = metav1.Condition{Status: metav1.ConditionFalse, Reason: "NoHeartbeat", Message: "silent"}
 		}, "False/NoHeartbeat: silent"},
-		"nobody looked":             {func(f *StatusInput) { f.Enforced = UnknownEnforcement() }, "Unknown/NotConfigured: "},
-		"first what is to be first": {func(f *StatusInput) { f.Sync, f.Enforced = missing, UnknownEnforcement() }, "False/BaseMissing: "},
+		"nobody looked": {func(f *StatusInput) { f.Enforced = UnknownEnforcement() }, "Unknown/NotConfigured: "},
+		"first what is to be first": {func(f *StatusInput) {
+			f.Sync = missing
+			f.Enforced = UnknownEnforcement()
+		}, "False/BaseMissing: "},
 	}) {
 		said := says(StatusFor(facts(tc.change)), "Ready")
 		check.That(t, strings.HasPrefix(said, tc.want), "Ready says %q, want %q…", said, tc.want)
@@ -134,7 +143,8 @@ func TestTheGuardOfAnotherObject(t *testing.T) {
 	denied := metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonBypassDenied, Message: "stands"}
 	for uid, want := range map[types.UID]string{"this": "True/Denied: stands", "the one before": ""} {
 		got := StatusFor(facts(func(f *StatusInput) {
-			f.Policy.UID, f.Guard = "this", &Guard{Condition: denied, UID: uid, Generation: 2}
+			f.Policy.UID = "this"
+			f.Guard = &Guard{Condition: denied, UID: uid, Generation: 2}
 		}))
 		check.Equal(t, fmt.Sprintf("found of %s", uid), want, says(got, "BypassGuarded"))
 		if c := meta.FindStatusCondition(got.Conditions, "BypassGuarded"); c != nil {
@@ -144,7 +154,11 @@ func TestTheGuardOfAnotherObject(t *testing.T) {
 }
 
 func TestEventsTellTransitions(t *testing.T) {
-	good, missing := StatusFor(facts(nil)), StatusFor(facts(func(f *StatusInput) { f.Sync, f.Hash = missing, "" }))
+	good := StatusFor(facts(nil))
+	missing := StatusFor(facts(func(f *StatusInput) {
+		f.Sync = missing
+		f.Hash = ""
+	}))
 	silent := StatusFor(facts(func(f *StatusInput) {
 		f.Enforced.Condition = metav1.Condition{Status: metav1.ConditionFalse, Reason: "NoHeartbeat", Message: "silent"}
 	}))
@@ -181,7 +195,9 @@ func TestInForce(t *testing.T) {
 		}
 		return p
 	}
-	tree, flat, created := of(v1alpha1.UnmanagedDeny, v1alpha1.QueueHierarchyTree), of("", v1alpha1.QueueHierarchyFlat), of(v1alpha1.UnmanagedIgnore, "")
+	tree := of(v1alpha1.UnmanagedDeny, v1alpha1.QueueHierarchyTree)
+	flat := of("", v1alpha1.QueueHierarchyFlat)
+	created := of(v1alpha1.UnmanagedIgnore, "")
 	for t, tc := range check.Cases(t, map[string]struct {
 		read, last *v1alpha1.ServiceTypePolicy
 		isTree     bool

@@ -37,7 +37,8 @@ func choosing(names []card.Name, n int, count card.Count) JobRequest {
 
 // limited is an account of one queue with so many of each card.
 func limited(names []card.Name, each card.Count) *Ledger {
-	a, quota := New(0), card.Quota{}
+	a := New(0)
+	quota := card.Quota{}
 	for _, name := range names {
 		quota[name] = each
 	}
@@ -130,7 +131,8 @@ func BenchmarkVote(b *testing.B) {
 		},
 	} {
 		b.Run(name, func(b *testing.B) {
-			a, app := limited(names, 20_000), JobRequest{Cards: []CardRequest{{Names: names[:2], Count: 8}}}
+			a := limited(names, 20_000)
+			app := JobRequest{Cards: []CardRequest{{Names: names[:2], Count: 8}}}
 			var waiting Reservations
 			fill(&waiting)
 			for range b.N {
@@ -216,7 +218,8 @@ func TestAnApplicationCoversWhatIsPartOfIt(t *testing.T) {
 	of := func(milliCPU int64, requests ...CardRequest) JobRequest {
 		return JobRequest{Cards: requests, MilliCPU: milliCPU}
 	}
-	a, b := CardRequest{Names: []card.Name{"A"}, Count: 4}, CardRequest{Names: []card.Name{"B", "C"}, Count: 1}
+	a := CardRequest{Names: []card.Name{"A"}, Count: 4}
+	b := CardRequest{Names: []card.Name{"B", "C"}, Count: 1}
 	more := CardRequest{Names: a.Names, Count: 5}
 	for name, tc := range map[string]struct {
 		whole, part JobRequest

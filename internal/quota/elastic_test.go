@@ -27,7 +27,8 @@ func drawUsage(r *rand.Rand) (elastic, all ElasticUsage) {
 func TestReplacedElasticUsageIsExact(t *testing.T) {
 	r := rand.New(rand.NewPCG(27, 1))
 	for range 500 {
-		original, want := &Reservations{}, &Reservations{}
+		original := &Reservations{}
+		want := &Reservations{}
 		var removed, added []ElasticUsage
 		for range r.IntN(6) {
 			elastic, all := drawUsage(r)
@@ -36,7 +37,8 @@ func TestReplacedElasticUsageIsExact(t *testing.T) {
 				want.AddElastic(elastic)
 				continue
 			}
-			removed, added = append(removed, elastic), append(added, all)
+			removed = append(removed, elastic)
+			added = append(added, all)
 			want.AddElastic(all)
 		}
 		before := givenByPool(original)

@@ -70,7 +70,8 @@ func (r JobRequest) coversCards(requests []CardRequest) bool {
 		for i := range remaining {
 			if len(remaining[i].Names) > 0 && len(removeNames(remaining[i].Names, func(name card.Name) bool { return slices.Contains(d.Names, name) })) == 0 {
 				met := min(d.Count, remaining[i].Count)
-				d.Count, remaining[i].Count = d.Count-met, remaining[i].Count-met
+				d.Count -= met
+				remaining[i].Count = remaining[i].Count - met
 			}
 		}
 		if d.Count > 0 {
@@ -160,7 +161,8 @@ func (l *Ledger) CheckEnqueue(queue string, reservations func(queue string) *Res
 
 	for at := q.parent; at != nil; at = at.parent {
 		if s := q.checkEnqueueAt(at, reservations(at.name), request, overCommit); s != nil {
-			s.Ancestor, s.Requester = true, queue
+			s.Ancestor = true
+			s.Requester = queue
 			return s
 		}
 	}
@@ -187,8 +189,10 @@ func (q *queueLedger) checkEnqueueStopped(reservations func(string) *Reservation
 			continue
 		}
 		if s := at.checkEnqueue(at.limits.deserved, reservations(at.name), stopped, overCommit); s != nil {
-			s.Of, s.Kind = s.Kind, RecentlyReclaimed
-			if s.Ancestor = at != q; s.Ancestor {
+			s.Of = s.Kind
+			s.Kind = RecentlyReclaimed
+			s.Ancestor = at != q
+			if s.Ancestor {
 				s.Requester = q.name
 			}
 			return s
@@ -213,7 +217,8 @@ func (q *queueLedger) checkEnqueueAt(at *queueLedger, inqueue *Reservations, req
 	}
 	if exhausted := at.checkEnqueue(at.limits.quota, inqueue, request, overCommit); exhausted != nil {
 		if at.isRoot() {
-			exhausted.Of, exhausted.Kind = exhausted.Kind, Inventory
+			exhausted.Of = exhausted.Kind
+			exhausted.Kind = Inventory
 		}
 		return exhausted
 	}
@@ -227,9 +232,11 @@ func (q *queueLedger) checkEnqueueAt(at *queueLedger, inqueue *Reservations, req
 	}
 	for _, name := range names {
 		unused := scaleLimit(at.limits.quota(name), overCommit) - scaleLimit(available(name), overCommit)
-		guaranteed.Total, guaranteed.Limit = AddSaturating(guaranteed.Total, unused), AddSaturating(guaranteed.Limit, unused)
+		guaranteed.Total = AddSaturating(guaranteed.Total, unused)
+		guaranteed.Limit = AddSaturating(guaranteed.Limit, unused)
 	}
-	guaranteed.Of, guaranteed.Kind = guaranteed.Kind, Guaranteed
+	guaranteed.Of = guaranteed.Kind
+	guaranteed.Kind = Guaranteed
 	return guaranteed
 }
 
@@ -250,8 +257,10 @@ func (q *queueLedger) checkEnqueueFixed(reservations func(string) *Reservations,
 			}
 		}
 		if s := fixed.checkEnqueue(at.limits.deserved, cmp.Or(reservations(at.name).fixed, &Reservations{}), request, overCommit); s != nil {
-			s.Of, s.Kind = s.Kind, NotReclaimable
-			if s.Ancestor = at != q; s.Ancestor {
+			s.Of = s.Kind
+			s.Kind = NotReclaimable
+			s.Ancestor = at != q
+			if s.Ancestor {
 				s.Requester = q.name
 			}
 			return s
@@ -285,8 +294,10 @@ func (q *queueLedger) checkEnqueue(limit func(card.Name) int64, inqueue *Reserva
 			return s
 		}
 	}
-	milliCPU, memory := q.used(CPUName), q.used(MemoryName)
-	milliCPU, memory = AddSaturating(max(0, milliCPU-inqueue.elasticCPU), inqueue.MilliCPU), AddSaturating(max(0, memory-inqueue.elasticMemory), inqueue.Memory)
+	milliCPU := q.used(CPUName)
+	memory := q.used(MemoryName)
+	milliCPU = AddSaturating(max(0, milliCPU-inqueue.elasticCPU), inqueue.MilliCPU)
+	memory = AddSaturating(max(0, memory-inqueue.elasticMemory), inqueue.Memory)
 	return firstInsufficient(append(insufficientAmount(CPU, q.name, milliCPU, request.MilliCPU, scaleLimit(limit(CPUName), overCommit)),
 		insufficientAmount(Memory, q.name, memory, request.Memory, scaleLimit(limit(MemoryName), overCommit))...))
 }
@@ -294,7 +305,9 @@ func (q *queueLedger) checkEnqueue(limit func(card.Name) int64, inqueue *Reserva
 // FitsAlone reports whether CheckEnqueue would accept the request if the queue held only these
 // charges, and no other queue held any.
 func (l *Ledger) FitsAlone(queue string, own []*Charge, request JobRequest, overCommit float64) bool {
-	q, total, one := l.readQueue(queue), card.Count(0), len(own) == 0
+	q := l.readQueue(queue)
+	total := card.Count(0)
+	one := len(own) == 0
 	for _, d := range request.Cards {
 		total = total.Add(d.Count)
 	}

@@ -102,7 +102,8 @@ type Released struct {
 func (r *Released) Clone() Released {
 	c := *r
 	c.Cards = maps.Clone(r.Cards)
-	c.fixed, c.offInventory = maps.Clone(r.fixed), maps.Clone(r.offInventory)
+	c.fixed = maps.Clone(r.fixed)
+	c.offInventory = maps.Clone(r.offInventory)
 	return c
 }
 
@@ -247,7 +248,7 @@ func (l *Ledger) InsufficientAfterRelease(queue string, request Request, name ca
 // terminating.
 func (q *queueLedger) fitsCard(name card.Name, count card.Count, isFixed bool) bool {
 	if q.tree == nil {
-		return q.limits.AnyCard || count == 0 || q.cards[name].Add(count) <= q.limits.Cards[name] && !q.isTerminatingOverQuota(name)
+		return q.limits.AnyCard || count == 0 || (q.cards[name].Add(count) <= q.limits.Cards[name] && !q.isTerminatingOverQuota(name))
 	}
 	if count == 0 {
 		return true
@@ -261,7 +262,7 @@ var noRelease Released
 
 // insufficientCard returns which limits of one card are exceeded.
 func (q *queueLedger) insufficientCard(name card.Name, count card.Count, isFixed bool, released Released) (all []InsufficientQuota) {
-	if count == 0 || q.tree == nil && q.limits.AnyCard {
+	if count == 0 || (q.tree == nil && q.limits.AnyCard) {
 		return nil
 	}
 	if e, isExceeded := q.checkPath(name, int64(count), isFixed, &released); isExceeded {
@@ -344,7 +345,7 @@ func (l *Limits) quota(name card.Name) int64 {
 // deserved returns how much of a name the queue deserves: its quota without a tree.
 func (l *Limits) deserved(name card.Name) int64 {
 	deserved, isWritten := l.Deserved[name]
-	if l.Deserved == nil || isCompute(name) && !isWritten || l.AnyCard && !isCompute(name) {
+	if l.Deserved == nil || (isCompute(name) && !isWritten) || (l.AnyCard && !isCompute(name)) {
 		return l.quota(name)
 	}
 	return deserved

@@ -104,7 +104,10 @@ func (r *Reservations) addCards(names []card.Name, count card.Count) {
 // splitAlternatives makes every request reserve each of its cards.
 func (r *Reservations) splitAlternatives() {
 	requests := r.Cards
-	r.Cards, r.index, r.choices, r.split = nil, cardRequestIndex{}, 0, true
+	r.Cards = nil
+	r.index = cardRequestIndex{}
+	r.choices = 0
+	r.split = true
 	for _, d := range requests {
 		r.addCards(d.Names, d.Count)
 	}
@@ -114,7 +117,8 @@ func (r *Reservations) splitAlternatives() {
 // form one pool, which is exact. With more cards only jobs that use as many of each form a
 // pool.
 func (r *Reservations) AddElastic(e ElasticUsage) {
-	r.elasticCPU, r.elasticMemory = AddSaturating(r.elasticCPU, e.MilliCPU), AddSaturating(r.elasticMemory, e.Memory)
+	r.elasticCPU = AddSaturating(r.elasticCPU, e.MilliCPU)
+	r.elasticMemory = AddSaturating(r.elasticMemory, e.Memory)
 	names, total := e.givenCards()
 	if len(names) == 0 {
 		return
@@ -126,7 +130,8 @@ func (r *Reservations) AddElastic(e ElasticUsage) {
 			r.pools = map[string]int{}
 		}
 		i = len(r.Elastic)
-		r.pools[key], r.Elastic = i, append(r.Elastic, ElasticUsage{Used: map[card.Name]card.Count{}})
+		r.pools[key] = i
+		r.Elastic = append(r.Elastic, ElasticUsage{Used: map[card.Name]card.Count{}})
 	}
 	pool := &r.Elastic[i]
 	for _, name := range names {
@@ -139,7 +144,8 @@ func (r *Reservations) AddElastic(e ElasticUsage) {
 func (e *ElasticUsage) givenCards() (names []card.Name, total card.Count) {
 	for name, used := range e.Used {
 		if give := min(used, e.Elastic); give > 0 {
-			names, total = append(names, name), total.Add(give)
+			names = append(names, name)
+			total = total.Add(give)
 		}
 	}
 	slices.Sort(names)
@@ -160,7 +166,8 @@ func (e *ElasticUsage) poolKey(names []card.Name) string {
 
 // removeElastic undoes AddElastic.
 func (r *Reservations) removeElastic(e ElasticUsage) {
-	r.elasticCPU, r.elasticMemory = max(0, r.elasticCPU-e.MilliCPU), max(0, r.elasticMemory-e.Memory)
+	r.elasticCPU = max(0, r.elasticCPU-e.MilliCPU)
+	r.elasticMemory = max(0, r.elasticMemory-e.Memory)
 	names, total := e.givenCards()
 	i, known := r.pools[e.poolKey(names)]
 	if !known {
@@ -178,7 +185,8 @@ func (r *Reservations) removeElastic(e ElasticUsage) {
 // could not reclaim. The reservations themselves are shared.
 func (r *Reservations) ReplaceElastic(removed, added, fixed []ElasticUsage) *Reservations {
 	c := *r
-	c.Elastic, c.pools = make([]ElasticUsage, len(r.Elastic), len(r.Elastic)+len(added)), maps.Clone(r.pools)
+	c.Elastic = make([]ElasticUsage, len(r.Elastic), len(r.Elastic)+len(added))
+	c.pools = maps.Clone(r.pools)
 	for i, pool := range r.Elastic {
 		pool.Used = maps.Clone(pool.Used)
 		c.Elastic[i] = pool
@@ -215,7 +223,8 @@ type JobRequestBuilder struct {
 
 // Add adds the request of one pod.
 func (j *JobRequestBuilder) Add(r Request) {
-	j.MilliCPU, j.Memory = AddSaturating(j.MilliCPU, r.MilliCPU), AddSaturating(j.Memory, r.Memory)
+	j.MilliCPU = AddSaturating(j.MilliCPU, r.MilliCPU)
+	j.Memory = AddSaturating(j.Memory, r.Memory)
 	if r.Count == 0 {
 		return
 	}

@@ -355,7 +355,8 @@ func (l *Ledger) addTerminating(c *Charge, gracePeriod time.Duration) {
 func (q *queueLedger) releaseTerminating(c *Charge) {
 	for _, amount := range c.Cards {
 		e := q.terminating[amount.Name]
-		if e.count = e.count.Sub(amount.Count); e.count == 0 {
+		e.count = e.count.Sub(amount.Count)
+		if e.count == 0 {
 			delete(q.terminating, amount.Name)
 		} else {
 			q.terminating[amount.Name] = e

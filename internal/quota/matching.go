@@ -49,7 +49,8 @@ func newMatching(elasticUsages []ElasticUsage, free func(card.Name) int64) *matc
 }
 
 func (m *matching) addVertex() int {
-	m.edgesFrom, m.parentEdge = append(m.edgesFrom, nil), append(m.parentEdge, 0)
+	m.edgesFrom = append(m.edgesFrom, nil)
+	m.parentEdge = append(m.parentEdge, 0)
 	return len(m.edgesFrom) - 1
 }
 

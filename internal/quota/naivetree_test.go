@@ -92,7 +92,8 @@ func (n naiveAmounts) resolve(queues map[string]TreeQueue, name card.Name, paren
 		if !n.inherit(queues, name, parent, child) {
 			continue
 		}
-		if named = append(named, child); naiveIsCard(name) || naiveHasShare(queues, child, name) {
+		named = append(named, child)
+		if naiveIsCard(name) || naiveHasShare(queues, child, name) {
 			scaled = append(scaled, child)
 		}
 	}
@@ -139,7 +140,7 @@ func (n naiveAmounts) inherit(queues map[string]TreeQueue, name card.Name, paren
 func naiveHasShare(queues map[string]TreeQueue, name string, key card.Name) bool {
 	for at, q := range queues {
 		path, wrong := naivePath(queues, at)
-		if _, deserves := q.Deserved[key]; (deserves || q.Guarantee[key] > 0) && (at == name || wrong == NoFault && slices.Contains(path, name)) {
+		if _, deserves := q.Deserved[key]; (deserves || q.Guarantee[key] > 0) && (at == name || (wrong == NoFault && slices.Contains(path, name))) {
 			return true
 		}
 	}
@@ -158,7 +159,8 @@ func naiveScale(amounts map[string]int64, queues []string, limit int64) {
 	if limit == Unlimited || sum.Cmp(top) <= 0 {
 		return
 	}
-	fractions, left := map[string]*big.Rat{}, limit
+	fractions := map[string]*big.Rat{}
+	left := limit
 	for _, q := range queues {
 		exact := new(big.Rat).Mul(new(big.Rat).SetInt64(amounts[q]), new(big.Rat).Quo(top, sum))
 		whole := new(big.Int).Quo(exact.Num(), exact.Denom())
@@ -218,7 +220,7 @@ func (n *naiveLedger) sum(queue string, name card.Name, pods map[string]naivePod
 
 func (n *naiveLedger) used(queue string, name card.Name) int64 {
 	return n.sum(queue, name, n.pods, func(p naivePod) bool {
-		isOff := p.isOff || p.isNotOffered && naiveIsCard(name)
+		isOff := p.isOff || (p.isNotOffered && naiveIsCard(name))
 		return !p.isEnd && (queue != "" || !isOff)
 	})
 }
@@ -285,7 +287,7 @@ func (n *naiveLedger) deservesAny(queue string, name card.Name) bool {
 
 func (n *naiveLedger) deserved(queue string, name card.Name) int64 {
 	if l := n.limits[queue]; l.Deserved != nil {
-		if deserved, isWritten := l.Deserved[name]; isWritten || name != CPUName && name != MemoryName {
+		if deserved, isWritten := l.Deserved[name]; isWritten || (name != CPUName && name != MemoryName) {
 			return deserved
 		}
 		return l.quota(name)
@@ -333,7 +335,9 @@ func (n *naiveLedger) refusalOfLimits(after *naiveLedger, at string, name card.N
 // refusalForOthers returns why one queue, or root, keeps what one more pod asks for others.
 func (n *naiveLedger) refusalForOthers(after *naiveLedger, at string, name card.Name, more naivePod) string {
 	limit, isLimited := n.limit(at, name)
-	used, held, others := after.used(at, name), n.heldAgainst(after, at, name, more), after.unusedBelow(at, name)
+	used := after.used(at, name)
+	held := n.heldAgainst(after, at, name, more)
+	others := after.unusedBelow(at, name)
 	switch {
 	case n.stopped[at][name] && !n.deservesAny(at, name) && used > n.deserved(at, name) && (n.deservesAny(more.queue, name) || after.used(more.queue, name) > n.deserved(more.queue, name)):
 		return "recently reclaimed from " + at

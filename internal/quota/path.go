@@ -20,7 +20,8 @@ type exceededLimit struct {
 // A request may use the guarantee of its own queue and ancestors that is unused after the release.
 // Otherwise it must leave all unused guarantees free.
 func (q *queueLedger) checkPath(name card.Name, count int64, isFixed bool, released *Released) (e exceededLimit, isExceeded bool) {
-	change, opened := int64(0), int64(0) // of the unused guarantees below: in all, and by the release
+	change := int64(0)
+	opened := int64(0) // of the unused guarantees below: in all, and by the release
 	for at := q; at != nil; at = at.parent {
 		gone := released.amountIn(at, name)
 		more := count - gone
@@ -69,7 +70,8 @@ func (q *queueLedger) checkForOthers(name card.Name, used, held, change, grown i
 		return e, false
 	}
 
-	limit, total := q.limits.quota(name), AddSaturating(used, held)
+	limit := q.limits.quota(name)
+	total := AddSaturating(used, held)
 	if held > 0 && total > limit && !q.isRoot() {
 		return exceededLimit{HeldForOthers, q, total, limit}, true
 	}
@@ -195,7 +197,8 @@ func (l *Ledger) PathLimits(queue string) Limits {
 	limits := Limits{AnyCard: q.limits.AnyCard, MilliCPU: q.limitOnPath(CPUName), Memory: q.limitOnPath(MemoryName), Cards: card.Quota{}}
 	cards := q.limits.Cards
 	for at := q.parent; limits.AnyCard && at != nil && !at.isRoot(); at = at.parent {
-		limits.AnyCard, cards = at.limits.AnyCard, at.limits.Cards
+		limits.AnyCard = at.limits.AnyCard
+		cards = at.limits.Cards
 	}
 	for name := range cards {
 		limits.Cards[name] = card.Count(q.limitOnPath(name))
@@ -219,6 +222,7 @@ func (q *queueLedger) deservedOnPath(limits Limits) Limits {
 	for name := range limits.Cards {
 		limits.Cards[name] = card.Count(min(q.limitAlone(name, true), int64(card.MaxCount)))
 	}
-	limits.MilliCPU, limits.Memory = q.limitAlone(CPUName, true), q.limitAlone(MemoryName, true)
+	limits.MilliCPU = q.limitAlone(CPUName, true)
+	limits.Memory = q.limitAlone(MemoryName, true)
 	return limits
 }

@@ -17,7 +17,8 @@ import (
 
 // naiveLevel counts the steps from a queue up to the lowest ancestor that both have.
 func (n *naiveLedger) naiveLevel(queue, other string) int {
-	path, otherPath := n.path(queue), n.path(other)
+	path := n.path(queue)
+	otherPath := n.path(other)
 	for steps, at := range path {
 		if slices.Contains(otherPath, at) {
 			return max(1, steps)
@@ -38,18 +39,21 @@ type naiveOrder struct {
 
 // orderOf returns the order of a queue among its siblings.
 func (h *treeTest) orderOf(queue string) naiveOrder {
-	position, limits := h.ledger.positions[queue], h.naive.limits[queue]
+	position := h.ledger.positions[queue]
+	limits := h.naive.limits[queue]
 	o := naiveOrder{created: position.Created, name: queue, weight: max(1, float64(position.Weight))}
 	o.usesNoCard = limits.AnyCard || len(limits.Cards) == 0
 	names := slices.DeleteFunc(slices.Clone(treeNames), func(name card.Name) bool {
-		return h.naive.deservesAny(queue, name) || naiveIsCard(name) && o.usesNoCard
+		return h.naive.deservesAny(queue, name) || (naiveIsCard(name) && o.usesNoCard)
 	})
-	dominant, deservesCards := 0.0, false
+	dominant := 0.0
+	deservesCards := false
 	for _, name := range names {
 		dominant = max(dominant, h.naive.fractionOfDeserved(queue, name))
-		deservesCards = deservesCards || naiveIsCard(name) && h.naive.deserved(queue, name) > 0
+		deservesCards = deservesCards || (naiveIsCard(name) && h.naive.deserved(queue, name) > 0)
 	}
-	o.isAbove, o.part = dominant >= 1 || !o.usesNoCard && !deservesCards, dominant
+	o.isAbove = dominant >= 1 || (!o.usesNoCard && !deservesCards)
+	o.part = dominant
 	if o.isAbove {
 		o.part = h.naive.borrowed(queue, names, o.usesNoCard) / o.weight
 	}
@@ -58,7 +62,8 @@ func (h *treeTest) orderOf(queue string) naiveOrder {
 
 // fractionOfDeserved returns used ÷ deserved of a name.
 func (n *naiveLedger) fractionOfDeserved(queue string, name card.Name) float64 {
-	used, deserved := float64(n.used(queue, name)), float64(n.deserved(queue, name))
+	used := float64(n.used(queue, name))
+	deserved := float64(n.deserved(queue, name))
 	switch {
 	case deserved > 0:
 		return used / deserved
@@ -85,14 +90,17 @@ func (n *naiveLedger) borrowed(queue string, names []card.Name, usesNoCard bool)
 
 // naiveCompare compares two queues by the siblings below their lowest common ancestor.
 func (h *treeTest) naiveCompare(left, right string) int {
-	a, b := h.naive.path(left), h.naive.path(right)
+	a := h.naive.path(left)
+	b := h.naive.path(right)
 	for len(a) > 0 && len(b) > 0 && a[len(a)-1] == b[len(b)-1] {
-		a, b = a[:len(a)-1], b[:len(b)-1]
+		a = a[:len(a)-1]
+		b = b[:len(b)-1]
 	}
 	if len(a) == 0 || len(b) == 0 {
 		return cmp.Compare(len(a), len(b))
 	}
-	x, y := h.orderOf(a[len(a)-1]), h.orderOf(b[len(b)-1])
+	x := h.orderOf(a[len(a)-1])
+	y := h.orderOf(b[len(b)-1])
 	if x.isAbove != y.isAbove {
 		return map[bool]int{true: 1, false: -1}[x.isAbove]
 	}
@@ -131,10 +139,12 @@ func TestPathLimitsAreTheSmallestOnThePath(t *testing.T) {
 			got := h.ledger.PathLimits(queue)
 			check.Must(t, h.ledger.FitsAlone(queue, nil, JobRequest{}, 1), "nothing does not fit")
 			for _, name := range treeNames {
-				smallest, isLimited := Unlimited, false
+				smallest := Unlimited
+				isLimited := false
 				for _, at := range h.naive.path(queue) {
 					if limit, limits := h.naive.limit(at, name); limits {
-						smallest, isLimited = min(smallest, limit), true
+						smallest = min(smallest, limit)
+						isLimited = true
 					}
 				}
 				isCard := naiveIsCard(name)

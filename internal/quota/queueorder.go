@@ -19,13 +19,16 @@ func (l *Ledger) CompareShares(left, right string) int {
 	if a == b { // one is above the other
 		return cmp.Compare(l.ensureQueue(left).depth(), l.ensureQueue(right).depth())
 	}
-	shareA, shareB := l.shareOf(a), l.shareOf(b)
-	partA, partB := shareA.ofDeserved, shareB.ofDeserved
+	shareA := l.shareOf(a)
+	shareB := l.shareOf(b)
+	partA := shareA.ofDeserved
+	partB := shareB.ofDeserved
 	if (partA < 1) != (partB < 1) {
 		return cmp.Compare(partA, partB)
 	}
 	if partA >= 1 {
-		partA, partB = shareA.borrowed, shareB.borrowed
+		partA = shareA.borrowed
+		partB = shareB.borrowed
 	}
 	return cmp.Or(cmp.Compare(partA, partB), l.positions[a.name].Created.Compare(l.positions[b.name].Created), cmp.Compare(a.name, b.name))
 }
@@ -39,8 +42,10 @@ func (l *Ledger) IsBelowDeserved(queue string) bool {
 // siblingsOf returns the ancestors of two queues, or the queues themselves, that have the same
 // parent.
 func (l *Ledger) siblingsOf(left, right string) (a, b *queueLedger) {
-	a, b = l.ensureQueue(left), l.ensureQueue(right)
-	depthA, depthB := a.depth(), b.depth()
+	a = l.ensureQueue(left)
+	b = l.ensureQueue(right)
+	depthA := a.depth()
+	depthB := b.depth()
 	for ; depthA > depthB; depthA-- {
 		a = a.parent
 	}
@@ -48,7 +53,8 @@ func (l *Ledger) siblingsOf(left, right string) (a, b *queueLedger) {
 		b = b.parent
 	}
 	for a != b && a.parent != b.parent {
-		a, b = a.parent, b.parent
+		a = a.parent
+		b = b.parent
 	}
 	return a, b
 }

@@ -76,7 +76,7 @@ func (f *lendingFleet) step(now int) {
 	}
 	for {
 		q := f.queues[0]
-		if next[q] == len(f.pending[q]) || next[f.queues[1]] < len(f.pending[f.queues[1]]) && f.ledger.CompareShares(f.queues[1], q) < 0 {
+		if next[q] == len(f.pending[q]) || (next[f.queues[1]] < len(f.pending[f.queues[1]]) && f.ledger.CompareShares(f.queues[1], q) < 0) {
 			q = f.queues[1]
 		}
 		if next[q] == len(f.pending[q]) {

@@ -43,7 +43,8 @@ func (l *Ledger) FitsDeserved(queue string, request Request, reclaimsCPU bool) *
 // beyondQuota returns why a request is more than the quota of the queue itself, nil if it is
 // not.
 func (q *queueLedger) beyondQuota(name card.Name, count int64) *InsufficientQuota {
-	total, limit := AddSaturating(q.used(name), count), q.limits.quota(name)
+	total := AddSaturating(q.used(name), count)
+	limit := q.limits.quota(name)
 	if count <= 0 || q.isUnlimited(name) || total <= limit {
 		return nil
 	}
@@ -63,15 +64,18 @@ func (q *queueLedger) beyondDeserved(name card.Name, count int64) *InsufficientQ
 	case lacksQuota:
 		e.kind = Deserved
 	case e.total > q.limits.quota(name):
-		e.kind, e.limit = Cards, q.limits.quota(name)
+		e.kind = Cards
+		e.limit = q.limits.quota(name)
 	case e.total > q.limits.deserved(name):
-		e.kind, e.limit = Deserved, q.limits.deserved(name)
+		e.kind = Deserved
+		e.limit = q.limits.deserved(name)
 	default:
 		if name == CPUName || name == MemoryName {
 			return nil
 		}
 		var isExceeded bool
-		if e, isExceeded = q.checkTerminating(name, &noRelease); !isExceeded {
+		e, isExceeded = q.checkTerminating(name, &noRelease)
+		if !isExceeded {
 			return nil
 		}
 	}
@@ -120,7 +124,11 @@ func (l *Ledger) MayUseByLevel(queue string, name card.Name) (m MayUse) {
 	q := l.readQueue(queue)
 	own := int64(0) // unused guarantee of the path below
 	for at := q; at != nil; at = at.parent {
-		free, covered, deserved, besideHolds, coverable := Unlimited, int64(0), Unlimited, Unlimited, int64(0)
+		free := Unlimited
+		covered := int64(0)
+		deserved := Unlimited
+		besideHolds := Unlimited
+		coverable := int64(0)
 		if !at.isRoot() && !at.isUnlimited(name) {
 			free = at.limits.quota(name) - at.used(name)
 		}
@@ -130,17 +138,21 @@ func (l *Ledger) MayUseByLevel(queue string, name card.Name) (m MayUse) {
 
 		if at.tree != nil && !at.isUnlimited(name) {
 			left := at.freeBesideHolds(q, name)
-			if free = min(free, left); at != q {
+			free = min(free, left)
+			if at != q {
 				besideHolds = free
 				free, covered = min(free, own+left-at.tree.unusedBelow[name]), min(free, own)
 			}
 			if at.isRoot() { // physical cards are checked node by node
-				free, covered, besideHolds = own+left-at.tree.unusedBelow[name], own, Unlimited
+				free = own + left - at.tree.unusedBelow[name]
+				covered = own
+				besideHolds = Unlimited
 			}
 		}
 
 		if at.tree != nil {
-			coverable, own = at.guaranteeBalance(own, name), at.ownUnused(own, name)
+			coverable = at.guaranteeBalance(own, name)
+			own = at.ownUnused(own, name)
 		}
 		if at == q && at.isStoppedByTerminating(name) {
 			free = 0
@@ -155,8 +167,11 @@ func (l *Ledger) MayUseByLevel(queue string, name card.Name) (m MayUse) {
 }
 
 func (m *MayUse) addLevel(quota, covered, deserved, besideHolds, coverable int64) {
-	m.Quota, m.Covered, m.Deserved = append(m.Quota, quota), append(m.Covered, covered), append(m.Deserved, deserved)
-	m.BesideHolds, m.Coverable = append(m.BesideHolds, besideHolds), append(m.Coverable, coverable)
+	m.Quota = append(m.Quota, quota)
+	m.Covered = append(m.Covered, covered)
+	m.Deserved = append(m.Deserved, deserved)
+	m.BesideHolds = append(m.BesideHolds, besideHolds)
+	m.Coverable = append(m.Coverable, coverable)
 }
 
 func (q *queueLedger) isStoppedByTerminating(name card.Name) bool {

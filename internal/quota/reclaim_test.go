@@ -58,7 +58,8 @@ func (h *treeTest) checkMayUse(t *rapid.T, queue string, name card.Name, m MayUs
 	root := len(m.Quota) - 1
 	for n := int64(1); n <= 8; n++ {
 		refusal := h.naive.refusal(queue, name, n, false)
-		fits, may := refusal == "", true
+		fits := refusal == ""
+		may := true
 		for i := range m.Quota {
 			may = may && n <= m.Limit(i, n, i)
 		}
@@ -93,7 +94,8 @@ func TestMayUseGrowsWithWhatIsReleased(t *testing.T) {
 		h.ledger.Release(victim)
 		for queue, all := range before {
 			for name, m := range all {
-				after, level := h.ledger.MayUseByLevel(queue, name), h.naive.naiveLevel(queue, p.queue)
+				after := h.ledger.MayUseByLevel(queue, name)
+				level := h.naive.naiveLevel(queue, p.queue)
 				for i := range m.Quota {
 					released := int64(0)
 					if i >= level || slices.Contains(h.naive.path(p.queue), queue) { // a deleted child frees its parent's own quota
@@ -183,10 +185,12 @@ func (l level) givesAll(reserved, requested []CardRequest, factor float64) bool 
 	most := func(requests []CardRequest) int64 {
 		smallest := Unlimited
 		for cut := range 1 << len(treeCards) {
-			total, in := int64(0), map[card.Name]bool{}
+			total := int64(0)
+			in := map[card.Name]bool{}
 			for i, name := range treeCards {
 				if cut>>i&1 == 1 {
-					in[name], total = true, AddSaturating(total, max(0, scaleLimit(l.limit(name), factor)-l.used(name)))
+					in[name] = true
+					total = AddSaturating(total, max(0, scaleLimit(l.limit(name), factor)-l.used(name)))
 				}
 			}
 			for _, r := range requests {
@@ -225,7 +229,8 @@ func drawEnqueue(t *rapid.T) *enqueueTest {
 			e.reserved[at].Add(job)
 		}
 	}
-	e.request, e.factor = drawJobRequest(t), rapid.SampledFrom([]float64{1, 1.5}).Draw(t, "over-commit")
+	e.request = drawJobRequest(t)
+	e.factor = rapid.SampledFrom([]float64{1, 1.5}).Draw(t, "over-commit")
 	return e
 }
 
@@ -234,13 +239,15 @@ func drawJobRequest(t *rapid.T) JobRequest {
 	for range rapid.IntRange(0, 2).Draw(t, "requests") {
 		job.Add(Request{Names: rapid.SampledFrom([][]card.Name{{"A"}, {"B"}, {"A", "B"}, {"A/mig-1g.18gb-mixed"}}).Draw(t, "names"), Count: card.Count(rapid.IntRange(1, 5).Draw(t, "count"))})
 	}
-	job.MilliCPU, job.Memory = int64(rapid.IntRange(0, 3).Draw(t, "cpu")), int64(rapid.IntRange(0, 3).Draw(t, "memory"))
+	job.MilliCPU = int64(rapid.IntRange(0, 3).Draw(t, "cpu"))
+	job.Memory = int64(rapid.IntRange(0, 3).Draw(t, "memory"))
 	return job.JobRequest
 }
 
 // levelGives reports whether a level of a queue gives the request beside reservations.
 func (e *enqueueTest) levelGives(at string, l level, reserved *Reservations) bool {
-	cpu, memory := scaleLimit(l.limit(CPUName), e.factor), scaleLimit(l.limit(MemoryName), e.factor)
+	cpu := scaleLimit(l.limit(CPUName), e.factor)
+	memory := scaleLimit(l.limit(MemoryName), e.factor)
 	return (e.naive.limits[at].AnyCard || l.givesAll(reserved.Cards, e.request.Cards, e.factor)) &&
 		(e.request.MilliCPU == 0 || l.used(CPUName)+reserved.MilliCPU+e.request.MilliCPU <= cpu) &&
 		(e.request.Memory == 0 || l.used(MemoryName)+reserved.Memory+e.request.Memory <= memory)
@@ -309,7 +316,8 @@ func TestEnqueueInATreeMatchesEachLevel(t *testing.T) {
 			reserved := func(at string) *Reservations { return e.reserved[at] }
 			asked := e.request
 			e.request = e.withUsableNames(queue, asked)
-			want, isEntitled := e.isWithinQuota(queue, queue), e.isEntitled(queue)
+			want := e.isWithinQuota(queue, queue)
+			isEntitled := e.isEntitled(queue)
 			for _, at := range append(e.naive.path(queue)[1:], "") {
 				want = want && (isEntitled || e.isWithinQuota(at, queue))
 			}
@@ -371,7 +379,8 @@ func TestReclaimByExample(t *testing.T) {
 		"batch":   {Cards: card.Quota{"A": 8}, Deserved: Shares{"A": 1}},
 		"other":   {Cards: card.Quota{"A": 8}, Deserved: Shares{"A": 4}, Guarantee: Shares{"A": 1}},
 	} {
-		limits.MilliCPU, limits.Memory = Unlimited, Unlimited
+		limits.MilliCPU = Unlimited
+		limits.Memory = Unlimited
 		l.SetLimits(name, limits)
 	}
 	l.SetInventory(card.Quota{"A": 8}, Unlimited, Unlimited)

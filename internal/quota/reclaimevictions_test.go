@@ -63,7 +63,8 @@ func (h *treeTest) mayUseBefore(p naivePod) (before []mayUseBefore) {
 // checkAfterEviction compares what a queue may use with what fits after the eviction of a pod.
 func (h *treeTest) checkAfterEviction(t *rapid.T, b mayUseBefore, p naivePod) {
 	for n := int64(1); n <= 8; n++ {
-		may, physical := true, int64(0)
+		may := true
+		physical := int64(0)
 		for i := range b.m.Quota {
 			physical = b.m.Limit(i, n, b.level)
 			if i >= b.level && physical != Unlimited {
@@ -92,7 +93,8 @@ func TestSiblingsGiveTheGuaranteeOfTheirParentBack(t *testing.T) {
 			"other":   {Cards: card.Quota{"A": 8}, Guarantee: Shares{"A": 1}},
 			"third":   {Cards: card.Quota{"A": 8}},
 		} {
-			limits.MilliCPU, limits.Memory = Unlimited, Unlimited
+			limits.MilliCPU = Unlimited
+			limits.Memory = Unlimited
 			l.SetLimits(name, limits)
 		}
 		l.SetInventory(card.Quota{"A": 5}, Unlimited, Unlimited)

@@ -22,7 +22,8 @@ func TestFitsAfterReleaseIsWhatFitsOnceItIsReleased(t *testing.T) {
 		for range 20 {
 			queue := rapid.SampledFrom([]string{"batch", "serving"}).Draw(t, "queue")
 			name := rapid.SampledFrom([]card.Name{"A", CPUName}).Draw(t, "name")
-			count, isFixed := int64(rapid.IntRange(1, 3).Draw(t, "count")), rapid.Bool().Draw(t, "fixed")
+			count := int64(rapid.IntRange(1, 3).Draw(t, "count"))
+			isFixed := rapid.Bool().Draw(t, "fixed")
 			released, after := h.drawReleased(t, queue)
 
 			got := h.ledger.FitsAfterRelease(queue, requestOf(name, count, isFixed), name, released)
@@ -43,19 +44,22 @@ func newGuaranteesTest(t *rapid.T) *treeTest {
 	for _, name := range slices.Sorted(maps.Keys(h.tree)) {
 		for _, of := range []card.Name{"A", CPUName} {
 			q := h.tree[name]
-			q.Quota[of], q.Guarantee[of] = int64(rapid.IntRange(4, 9).Draw(t, "quota")), int64(rapid.IntRange(0, 4).Draw(t, "guarantee"))
+			q.Quota[of] = int64(rapid.IntRange(4, 9).Draw(t, "quota"))
+			q.Guarantee[of] = int64(rapid.IntRange(0, 4).Draw(t, "guarantee"))
 			q.Deserved[of] = int64(rapid.IntRange(int(q.Guarantee[of]), 8).Draw(t, "deserved"))
 		}
 	}
 	h.setTree(t)
 
-	h.naive.inventory["A"], h.naive.inventory[CPUName] = int64(rapid.IntRange(3, 9).Draw(t, "cards")), int64(rapid.IntRange(3, 9).Draw(t, "CPU"))
+	h.naive.inventory["A"] = int64(rapid.IntRange(3, 9).Draw(t, "cards"))
+	h.naive.inventory[CPUName] = int64(rapid.IntRange(3, 9).Draw(t, "CPU"))
 	h.ledger.SetInventory(map[card.Name]card.Count{"A": card.Count(h.naive.inventory["A"])}, h.naive.inventory[CPUName], Unlimited)
 	h.naive.inventory[MemoryName] = Unlimited
 	h.ledger.Refresh()
 	for i := range rapid.IntRange(2, 6).Draw(t, "pods") {
 		p := naivePod{queue: rapid.SampledFrom([]string{"batch", "batch", "serving", "other"}).Draw(t, "queue"), amounts: map[card.Name]int64{"A": 1, CPUName: 1}}
-		p.isFixed, p.isOff = rapid.IntRange(0, 3).Draw(t, "fixed") == 0, rapid.IntRange(0, 3).Draw(t, "off inventory") == 0
+		p.isFixed = rapid.IntRange(0, 3).Draw(t, "fixed") == 0
+		p.isOff = rapid.IntRange(0, 3).Draw(t, "off inventory") == 0
 		p.isNotOffered = rapid.IntRange(0, 3).Draw(t, "not offered") == 0
 		h.naive.pods[fmt.Sprint(i)] = p
 		h.ledger.Charge(fmt.Sprint(i), p.charge())
@@ -70,7 +74,8 @@ func newGuaranteesTest(t *rapid.T) *treeTest {
 
 // drawReleased draws pods of a queue that go, and returns their charges and the ledger without them.
 func (h *treeTest) drawReleased(t *rapid.T, queue string) (Released, *naiveLedger) {
-	released, after := Released{Evicted: rapid.Bool().Draw(t, "evicted")}, *h.naive
+	released := Released{Evicted: rapid.Bool().Draw(t, "evicted")}
+	after := *h.naive
 	after.pods = maps.Clone(h.naive.pods)
 	for _, id := range slices.Sorted(maps.Keys(h.naive.pods)) {
 		p := h.naive.pods[id]
@@ -96,7 +101,8 @@ func requestOf(name card.Name, count int64, isFixed bool) Request {
 	case MemoryName:
 		request.Memory = count
 	default:
-		request.Names, request.Count = []card.Name{name}, card.Count(count)
+		request.Names = []card.Name{name}
+		request.Count = card.Count(count)
 	}
 	return request
 }

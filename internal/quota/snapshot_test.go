@@ -40,7 +40,10 @@ func recount(limits map[string]Limits, pods map[string]Charge) []QueueUsage {
 	used := map[string]map[card.Name]card.Count{}
 	for _, c := range pods {
 		b := all[c.Queue]
-		b.Queue, b.MilliCPU, b.Memory, b.Pods = c.Queue, b.MilliCPU+c.MilliCPU, b.Memory+c.Memory, b.Pods+1
+		b.Queue = c.Queue
+		b.MilliCPU += c.MilliCPU
+		b.Memory += c.Memory
+		b.Pods++
 		all[c.Queue] = b
 		if used[c.Queue] == nil {
 			used[c.Queue] = map[card.Name]card.Count{}
@@ -64,10 +67,12 @@ func recount(limits map[string]Limits, pods map[string]Charge) []QueueUsage {
 // TestSnapshotEqualsARecountAndNeverChanges takes a snapshot at every step of a random
 // sequence. It compares all earlier ones again after each step.
 func TestSnapshotEqualsARecountAndNeverChanges(t *testing.T) {
-	queues, names := []string{"q", "r", "s"}, []card.Name{"A", "B"}
+	queues := []string{"q", "r", "s"}
+	names := []card.Name{"A", "B"}
 	seed.Check(t, func(t *rapid.T) {
 		a := New(0)
-		limits, pods := map[string]Limits{}, map[string]Charge{}
+		limits := map[string]Limits{}
+		pods := map[string]Charge{}
 		type handedOut struct {
 			books []QueueUsage
 			said  string

@@ -137,9 +137,11 @@ func recountEnding(pods map[string]*lived, queue string, name card.Name) (used, 
 // checks accept them, terminate, are restored, end and return; quotas change only in size.
 // Every number equals a recount, and no queue ever holds more than twice its quota.
 func TestTerminatingEqualsARecountAndIsBounded(t *testing.T) {
-	queues, names := []string{"q", "r"}, []card.Name{"A", "B"}
+	queues := []string{"q", "r"}
+	names := []card.Name{"A", "B"}
 	seed.Check(t, func(t *rapid.T) {
-		a, pods := New(0), map[string]*lived{}
+		a := New(0)
+		pods := map[string]*lived{}
 		quota := card.Count(rapid.IntRange(0, 6).Draw(t, "quota"))
 		for _, queue := range queues {
 			a.SetLimits(queue, Limits{Cards: card.Quota{"A": quota, "B": quota}, MilliCPU: Unlimited, Memory: Unlimited})
@@ -154,7 +156,9 @@ func TestTerminatingEqualsARecountAndIsBounded(t *testing.T) {
 				if pods[name] != nil {
 					return
 				}
-				queue, on, count := rapid.SampledFrom(queues).Draw(t, "queue"), rapid.SampledFrom(names).Draw(t, "card"), card.Count(rapid.IntRange(0, 4).Draw(t, "count"))
+				queue := rapid.SampledFrom(queues).Draw(t, "queue")
+				on := rapid.SampledFrom(names).Draw(t, "card")
+				count := card.Count(rapid.IntRange(0, 4).Draw(t, "count"))
 				may := a.FitsCard(queue, on, count, false)
 				short := a.FitsAfterRelease(queue, Request{Names: []card.Name{on}, Count: count}, on, Released{})
 				check.Must(t, may == (short == nil), "two gates disagree: %v, %+v", may, short)

@@ -20,10 +20,12 @@ const (
 // CPU and memory count as in FitsDeserved. Without a tree a queue deserves its quota.
 func (l *Ledger) FitsTogether(queue string, requests []Request, reclaimsCPU bool) TogetherFit {
 	q := l.readQueue(queue)
-	sums, fit := map[card.Name]card.Count{}, WithinDeserved
+	sums := map[card.Name]card.Count{}
+	fit := WithinDeserved
 	var compute Request
 	for _, r := range requests {
-		compute.MilliCPU, compute.Memory = AddSaturating(compute.MilliCPU, r.MilliCPU), AddSaturating(compute.Memory, r.Memory)
+		compute.MilliCPU = AddSaturating(compute.MilliCPU, r.MilliCPU)
+		compute.Memory = AddSaturating(compute.Memory, r.Memory)
 		compute.IsFixed = compute.IsFixed || r.IsFixed
 		if r.Count == 0 {
 			continue
@@ -54,7 +56,8 @@ func (q *queueLedger) chooseCard(r Request, sums map[card.Name]card.Count) (chos
 		case q.tree == nil || q.beyondDeserved(name, int64(total)) == nil:
 			return name, WithinDeserved
 		case fit == ExceedsQuota:
-			chosen, fit = name, WithinQuota
+			chosen = name
+			fit = WithinQuota
 		}
 	}
 	return chosen, fit

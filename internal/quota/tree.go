@@ -188,7 +188,8 @@ func (t *treeResolver) findComputeShares() {
 // findFault returns why a queue takes no new work because of its path, and whether the path
 // leads to root.
 func (t *treeResolver) findFault(name string) (fault Fault, isRooted bool) {
-	at, seen := name, map[string]bool{}
+	at := name
+	seen := map[string]bool{}
 	for {
 		q := t.written[at]
 		seen[at] = true
@@ -223,8 +224,10 @@ func (t *treeResolver) resolveChildren(parent string, children []string) {
 		scaleChildren(parent, above.Limits, shares)
 	}
 	for i, name := range children {
-		r, c := t.resolved[name], &shares[i]
-		r.Limits, r.Excess = t.limitsFor(name, c), c.excess
+		r := t.resolved[name]
+		c := &shares[i]
+		r.Limits = t.limitsFor(name, c)
+		r.Excess = c.excess
 		slices.SortStableFunc(r.Excess, func(a, b Excess) int { return cmp.Compare(a.Name, b.Name) })
 		t.resolved[name] = r
 		below := slices.DeleteFunc(slices.Clone(t.children[name]), func(child string) bool { return t.resolved[child].Parent != name })
@@ -241,7 +244,8 @@ type childShares struct {
 
 // ownShares returns the amounts of a queue as far as its parent's quota decides them.
 func (t *treeResolver) ownShares(name, parent string) childShares {
-	q, c := t.written[name], childShares{quota: Shares{}, deserved: Shares{}, guarantee: Shares{}}
+	q := t.written[name]
+	c := childShares{quota: Shares{}, deserved: Shares{}, guarantee: Shares{}}
 	above, hasParent := t.resolved[parent]
 	for _, key := range q.Names() {
 		limit := c.ownLimit(&q, key, parent, above.Limits.quota(key), hasParent)
@@ -256,7 +260,8 @@ func (t *treeResolver) ownShares(name, parent string) childShares {
 		if q.Guarantee[key] > deserved {
 			c.report(Excess{Kind: GuaranteeAboveDeserved, Name: key, Parent: parent, Written: q.Guarantee[key], Allowed: deserved, Limit: deserved})
 		}
-		c.quota[key], c.guarantee[key] = limit, min(q.Guarantee[key], deserved)
+		c.quota[key] = limit
+		c.guarantee[key] = min(q.Guarantee[key], deserved)
 		if !isCompute(key) || t.shares[name][key] {
 			c.deserved[key] = deserved
 		}
@@ -348,14 +353,18 @@ func scaleToLimit(values []int64, limit int64) (scaled []int64, sum int64) {
 	if limit == Unlimited || total <= limit {
 		return scaled, sum
 	}
-	whole, parts, left := new(big.Int), make([]*big.Int, len(scaled)), limit
+	whole := new(big.Int)
+	parts := make([]*big.Int, len(scaled))
+	left := limit
 	for _, value := range scaled {
 		whole.Add(whole, big.NewInt(value))
 	}
 	order := make([]int, len(scaled))
 	for i, value := range scaled {
 		part, rest := new(big.Int).DivMod(new(big.Int).Mul(big.NewInt(value), big.NewInt(limit)), whole, new(big.Int))
-		scaled[i], parts[i], order[i] = part.Int64(), rest, i
+		scaled[i] = part.Int64()
+		parts[i] = rest
+		order[i] = i
 		left -= scaled[i]
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return parts[b].Cmp(parts[a]) })
@@ -389,5 +398,5 @@ func (t *treeResolver) limitsFor(name string, c *childShares) Limits {
 func (t *treeResolver) keepsNoGuarantee(name string) bool {
 	isChild := func(child string) bool { return t.resolved[child].Parent == name }
 	q := t.written[name]
-	return t.resolved[name].Fault.closesSubtree() || (q.IsParentOnly || q.IsClosed) && !slices.ContainsFunc(t.children[name], isChild)
+	return t.resolved[name].Fault.closesSubtree() || ((q.IsParentOnly || q.IsClosed) && !slices.ContainsFunc(t.children[name], isChild))
 }

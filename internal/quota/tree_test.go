@@ -30,7 +30,7 @@ func TestResolveTreeFollowsTheDocuments(t *testing.T) {
 			if path, wrong := naivePath(queues, name); fault != NoFault {
 				check.Must(t, slices.Contains(path, r.Fault.Queue), "the fault of %s names %s, which is not on its path %v", name, r.Fault.Queue, path)
 				check.Must(t, wrong == NoFault || r.Fault.Parent == queues[r.Fault.Queue].Parent, "the fault of %s names parent %s", name, r.Fault.Parent)
-				check.Must(t, wrong == NoFault || r.Parent == "" && r.Limits.IsHeld, "%s without a path to root has parent %q and keeps its unused guarantee: %v", name, r.Parent, !r.Limits.IsHeld)
+				check.Must(t, wrong == NoFault || (r.Parent == "" && r.Limits.IsHeld), "%s without a path to root has parent %q and keeps its unused guarantee: %v", name, r.Parent, !r.Limits.IsHeld)
 				check.Must(t, fault != IsHeld || r.Limits.IsHeld, "%s is held and keeps its unused guarantee", name)
 			} else {
 				check.Must(t, r.Parent == queues[name].Parent, "%s has parent %q, want %q", name, r.Parent, queues[name].Parent)
@@ -65,9 +65,10 @@ func TestResolvedAmountsAreConsistent(t *testing.T) {
 				check.Must(t, c.Fault.Kind != ParentNotFound, "%s is below %s without a path", child, q)
 			}
 			for _, name := range treeNames {
-				a, sums := amountsOf(r.Limits, name), sumAmounts(queues, children, name)
+				a := amountsOf(r.Limits, name)
+				sums := sumAmounts(queues, children, name)
 				check.Must(t, 0 <= a[2] && a[2] <= a[1] && a[1] <= a[0], "%s of %s: quota, deserved, guarantee %v", name, q, a)
-				check.Must(t, sums[1] <= a[1] || r.Limits.AnyCard && naiveIsCard(name), "the children of %s deserve %d %s, the queue %d", q, sums[1], name, a[1])
+				check.Must(t, sums[1] <= a[1] || (r.Limits.AnyCard && naiveIsCard(name)), "the children of %s deserve %d %s, the queue %d", q, sums[1], name, a[1])
 				check.Must(t, sums[2] <= a[2], "the children of %s are guaranteed %d %s, the queue %d", q, sums[2], name, a[2])
 			}
 		}

@@ -47,7 +47,8 @@ func (l *Ledger) SetTree(positions map[string]Position) {
 	for name := range positions {
 		l.ensureQueue(name)
 	}
-	l.root, l.holds = nil, nil
+	l.root = nil
+	l.holds = nil
 	if positions != nil {
 		l.root = &queueLedger{cards: map[card.Name]card.Count{}, tree: newTreeSums(), limits: Limits{AnyCard: true, MilliCPU: Unlimited, Memory: Unlimited}}
 	}
@@ -99,7 +100,8 @@ func (l *Ledger) link(q *queueLedger) {
 	if l.positions == nil {
 		return
 	}
-	q.tree, q.parent = newTreeSums(), l.root
+	q.tree = newTreeSums()
+	q.parent = l.root
 	if parent := l.positions[q.name].Parent; parent != "" {
 		q.parent = l.ensureQueue(parent)
 	}
@@ -177,7 +179,8 @@ func (q *queueLedger) updateUnused(c *Charge) {
 // updateUnusedOf updates the unused guarantees of a name in the queue and its ancestors.
 func (q *queueLedger) updateUnusedOf(name card.Name) {
 	for at := q; at.parent != nil; at = at.parent {
-		before, now := at.tree.unused[name], at.unusedAfter(name, 0, 0)
+		before := at.tree.unused[name]
+		now := at.unusedAfter(name, 0, 0)
 		if now == before {
 			continue // an ancestor may have a guarantee of its own
 		}

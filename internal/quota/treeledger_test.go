@@ -35,7 +35,8 @@ func (h *treeTest) setTree(t *rapid.T) {
 	resolved := ResolveTree(h.tree)
 	positions := map[string]Position{}
 	before := h.naive.parent
-	h.naive.parent, h.naive.limits = map[string]string{}, map[string]Limits{}
+	h.naive.parent = map[string]string{}
+	h.naive.limits = map[string]Limits{}
 	for _, p := range h.naive.pods { // the queue of a pod keeps its place when it is gone
 		for at := p.queue; at != ""; at = before[at] {
 			_, exists := resolved[at]
@@ -49,7 +50,8 @@ func (h *treeTest) setTree(t *rapid.T) {
 	maps.DeleteFunc(h.naive.holds, func(_ string, p naivePod) bool { _, exists := resolved[p.queue]; return !exists })
 	for name, r := range resolved {
 		positions[name] = Position{Parent: r.Parent, Weight: int32(rapid.IntRange(0, 3).Draw(t, "weight")), Created: time.Unix(int64(rapid.IntRange(0, 2).Draw(t, "created")), 0)}
-		h.naive.parent[name], h.naive.limits[name] = r.Parent, r.Limits
+		h.naive.parent[name] = r.Parent
+		h.naive.limits[name] = r.Limits
 	}
 	inTree := func(name string) bool { _, exists := resolved[name]; return exists }
 	isRetainedFirst := rapid.Bool().Draw(t, "retained first")
@@ -71,7 +73,8 @@ func (h *treeTest) setTree(t *rapid.T) {
 }
 
 func (h *treeTest) drawInventory(t *rapid.T) {
-	cards, inventory := map[card.Name]card.Count{}, map[card.Name]int64{}
+	cards := map[card.Name]card.Count{}
+	inventory := map[card.Name]int64{}
 	for _, name := range treeNames {
 		inventory[name] = int64(rapid.IntRange(0, 24).Draw(t, "inventory of "+string(name)))
 		if name == CPUName || name == MemoryName {
@@ -101,7 +104,8 @@ func (h *treeTest) drawPod(t *rapid.T) naivePod {
 	for range rapid.IntRange(1, 2).Draw(t, "names") {
 		p.amounts[rapid.SampledFrom(treeNames).Draw(t, "name")] = int64(rapid.IntRange(1, 4).Draw(t, "count"))
 	}
-	p.isFixed, p.isOff = rapid.IntRange(0, 3).Draw(t, "fixed") == 0, rapid.IntRange(0, 5).Draw(t, "off inventory") == 0
+	p.isFixed = rapid.IntRange(0, 3).Draw(t, "fixed") == 0
+	p.isOff = rapid.IntRange(0, 5).Draw(t, "off inventory") == 0
 	p.isNotOffered = rapid.IntRange(0, 5).Draw(t, "not offered") == 0
 	return p
 }
@@ -132,7 +136,8 @@ func (h *treeTest) step(t *rapid.T) {
 	case "terminate":
 		if id, p := h.drawCharged(t); p.queue != "" {
 			c := p.charge()
-			if p.isEnd = true; len(c.Cards) == 0 {
+			p.isEnd = true
+			if len(c.Cards) == 0 {
 				delete(h.naive.pods, id)
 			} else {
 				h.naive.pods[id] = p
@@ -161,7 +166,8 @@ func (h *treeTest) stepOfQueues(t *rapid.T, step string) {
 		delete(h.naive.holds, id)
 		h.ledger.EndHold(id)
 	case "stop":
-		queue, names := h.drawQueue(t), map[card.Name]bool{rapid.SampledFrom(treeNames).Draw(t, "name"): true}
+		queue := h.drawQueue(t)
+		names := map[card.Name]bool{rapid.SampledFrom(treeNames).Draw(t, "name"): true}
 		h.naive.stopped[queue] = names
 		h.ledger.StopBorrowing(queue, names)
 	case "reparent":
@@ -188,7 +194,8 @@ func (h *treeTest) checkSums(t *rapid.T) {
 	for name, q := range h.ledger.queues {
 		for _, of := range treeNames {
 			check.Must(t, q.used(of) == h.naive.used(name, of), "used %s of %s: %d, want %d", of, name, q.used(of), h.naive.used(name, of))
-			fixed, held := q.tree.fixedUsed(of), q.tree.held[of]
+			fixed := q.tree.fixedUsed(of)
+			held := q.tree.held[of]
 			check.Must(t, fixed == h.naive.fixed(name, of), "fixed %s of %s: %d, want %d", of, name, fixed, h.naive.fixed(name, of))
 			check.Must(t, held == h.naive.heldForOthers(name, "", of), "held %s of %s: %d, want %d", of, name, held, h.naive.heldForOthers(name, "", of))
 			check.Must(t, q.tree.unused[of] == h.naive.unused(name, of), "unused guarantee %s of %s: %d, want %d", of, name, q.tree.unused[of], h.naive.unused(name, of))
@@ -211,10 +218,12 @@ func (h *treeTest) fits(queue string, name card.Name, count int64, isFixed bool)
 
 // checkFits compares the answers about one more pod of any queue.
 func (h *treeTest) checkFits(t *rapid.T) {
-	count, isFixed := int64(rapid.IntRange(1, 6).Draw(t, "count")), rapid.Bool().Draw(t, "fixed")
+	count := int64(rapid.IntRange(1, 6).Draw(t, "count"))
+	isFixed := rapid.Bool().Draw(t, "fixed")
 	for _, queue := range h.leaves() {
 		for _, name := range treeNames {
-			got, want := h.fits(queue, name, count, isFixed), h.naive.refusal(queue, name, count, isFixed)
+			got := h.fits(queue, name, count, isFixed)
+			want := h.naive.refusal(queue, name, count, isFixed)
 			check.Must(t, (got == nil) == (want == ""), "%d more %s in %s (fixed %v): refused for %+v, want %q", count, name, queue, isFixed, got, want)
 			if name == CPUName || name == MemoryName {
 				continue
@@ -222,7 +231,7 @@ func (h *treeTest) checkFits(t *rapid.T) {
 			check.Must(t, h.ledger.FitsCard(queue, name, card.Count(count), isFixed) == (got == nil), "FitsCard and FitsAnyCard differ on %d %s in %s", count, name, queue)
 			if got != nil && got.Kind != Terminating {
 				check.Must(t, got.Requested == count && got.Total > got.Limit, "a refusal whose numbers do not say why: %+v", got)
-				check.Must(t, got.Ancestor == (got.Queue != queue) && (!got.Ancestor || got.Requester == queue && (got.Queue == "" || slices.Contains(h.naive.path(queue), got.Queue))), "a refusal of %s that names the wrong queues: %+v", queue, got)
+				check.Must(t, got.Ancestor == (got.Queue != queue) && (!got.Ancestor || (got.Requester == queue && (got.Queue == "" || slices.Contains(h.naive.path(queue), got.Queue)))), "a refusal of %s that names the wrong queues: %+v", queue, got)
 			}
 		}
 	}
@@ -250,7 +259,8 @@ func TestParentsUseWhatTheirChildrenUse(t *testing.T) {
 		}
 		for parent, q := range h.ledger.queues {
 			for _, name := range treeNames {
-				own, ownFixed := int64(0), int64(0)
+				own := int64(0)
+				ownFixed := int64(0)
 				for _, p := range h.naive.pods { // work in a parent, which is closed, still counts
 					if p.queue == parent && !p.isEnd {
 						own += p.amounts[name]
@@ -261,7 +271,8 @@ func TestParentsUseWhatTheirChildrenUse(t *testing.T) {
 				}
 				for _, child := range h.ledger.queues {
 					if child.parent == q {
-						own, ownFixed = own+child.used(name), ownFixed+child.tree.fixedUsed(name)
+						own += child.used(name)
+						ownFixed += child.tree.fixedUsed(name)
 					}
 				}
 				check.Must(t, q.used(name) == own && q.tree.fixedUsed(name) == ownFixed, "%s uses %d %s (%d fixed), its pods and children %d (%d)", parent, q.used(name), name, q.tree.fixedUsed(name), own, ownFixed)
@@ -275,7 +286,8 @@ func TestParentsUseWhatTheirChildrenUse(t *testing.T) {
 func TestPermittedPodsKeepQuotasAndGuarantees(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		h := newTreeTest(t)
-		cards, inventory := map[card.Name]card.Count{}, map[card.Name]int64{}
+		cards := map[card.Name]card.Count{}
+		inventory := map[card.Name]int64{}
 		for _, name := range treeNames {
 			inventory[name] = h.naive.unusedBelow("", name) + int64(rapid.IntRange(0, 8).Draw(t, "more than guaranteed"))
 			cards[name] = card.Count(inventory[name])
@@ -289,7 +301,8 @@ func TestPermittedPodsKeepQuotasAndGuarantees(t *testing.T) {
 				h.ledger.Release(id)
 			}
 			p := naivePod{queue: rapid.SampledFrom(leaves).Draw(t, "leaf"), amounts: map[card.Name]int64{}, isFixed: rapid.Bool().Draw(t, "fixed")}
-			name, count := rapid.SampledFrom(treeNames).Draw(t, "name"), int64(rapid.IntRange(1, 4).Draw(t, "count"))
+			name := rapid.SampledFrom(treeNames).Draw(t, "name")
+			count := int64(rapid.IntRange(1, 4).Draw(t, "count"))
 			p.amounts[name] = count
 			onNode := h.naive.used("", name)+count <= inventory[name]
 			covered := h.naive.limits[p.queue].Guarantee[name]-h.naive.used(p.queue, name) >= count && !h.naive.limits[p.queue].IsHeld
@@ -312,12 +325,14 @@ func (h *treeTest) checkLimitsHold(t *rapid.T, name card.Name) {
 		if !isLimited {
 			continue
 		}
-		used, unused := h.naive.used(at, name), h.naive.unusedBelow(at, name)
+		used := h.naive.used(at, name)
+		unused := h.naive.unusedBelow(at, name)
 		check.Must(t, used <= limit, "%s uses %d %s of %d", at, used, name, limit)
 		check.Must(t, h.naive.fixed(at, name) <= h.naive.deserved(at, name), "%s holds %d %s that cannot be reclaimed, and deserves %d", at, h.naive.fixed(at, name), name, h.naive.deserved(at, name))
 		check.Must(t, huge(limit) || used+unused <= limit, "%s uses %d of %d %s, and its children are guaranteed %d more", at, used, limit, name, unused)
 	}
-	used, unused := h.naive.used("", name), h.naive.unusedBelow("", name)
+	used := h.naive.used("", name)
+	unused := h.naive.unusedBelow("", name)
 	check.Must(t, used+unused <= h.naive.inventory[name], "%d of %d %s are free, and %d are guaranteed", h.naive.inventory[name]-used, h.naive.inventory[name], name, unused)
 }
 

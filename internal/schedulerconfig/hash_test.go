@@ -30,7 +30,8 @@ func TestWithHashGolden(t *testing.T) {
 // assertStamp checks with the plain decoder, not with the code under test, that the stamp is
 // in place, is the only difference, and stays as it is when stamped again.
 func assertStamp(t check.T, text, stamped, hash string) {
-	before, after := decode(t, text), decode(t, stamped)
+	before := decode(t, text)
+	after := decode(t, stamped)
 	arguments := cardArguments(after)
 	check.Must(t, arguments[HashArgument] == hash, "%s is %v, want %s in\n%s", HashArgument, arguments[HashArgument], hash, stamped)
 	delete(arguments, HashArgument)

@@ -114,7 +114,8 @@ func ignoredArguments(entries []*yaml.Node, kind string) []string {
 			continue
 		}
 		for i := 0; i+1 < len(arguments.Content); i += 2 {
-			key, value := arguments.Content[i].Value, arguments.Content[i+1]
+			key := arguments.Content[i].Value
+			value := arguments.Content[i+1]
 			unquoted := (&yaml.Node{Kind: yaml.ScalarNode, Value: value.Value}).ShortTag()
 			if isString(value) && slices.Contains([]string{"!!bool", "!!int", "!!float"}, unquoted) {
 				warnings = append(warnings, fmt.Sprintf("line %d: argument %s of %s %s is quoted, and Volcano ignores it: write %s: %s",
@@ -159,7 +160,8 @@ const (
 // configuration of flat queues stays valid when reclaim replaces it. In a tree reclaim is refused:
 // it takes pod by pod, and cannot keep what each level deserves.
 func (v *validator) checkEvictions(root *yaml.Node) {
-	node, actions := fieldValue(root, "actions"), actionNames(root)
+	node := fieldValue(root, "actions")
+	actions := actionNames(root)
 	if slices.Contains(actions, "reclaim") && slices.Contains(actions, CardReclaim) {
 		v.addFault(node, "reclaim and %s would both take cards back, each without regard for what the other has freed: remove one of them", CardReclaim)
 	}

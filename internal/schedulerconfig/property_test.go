@@ -62,7 +62,7 @@ func entry(t *rapid.T, b *strings.Builder, name string) {
 // oneLine makes a text fit for YAML's single quotes.
 func oneLine(s string) string {
 	s = strings.Map(func(r rune) rune {
-		if r < ' ' || (r >= 0x7f && r < 0xa0) || r == 0x2028 || r == 0x2029 || r == 0xfeff || r >= 0xfffe && r <= 0xffff || r == 0xfffd {
+		if r < ' ' || (r >= 0x7f && r < 0xa0) || r == 0x2028 || r == 0x2029 || r == 0xfeff || (r >= 0xfffe && r <= 0xffff) || r == 0xfffd {
 			return -1
 		}
 		return r

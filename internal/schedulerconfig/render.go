@@ -170,7 +170,8 @@ func (r *renderer) addCapacityCard(plugins *yaml.Node) error {
 
 // setActions replaces the actions of the base.
 func (r *renderer) setActions(node *yaml.Node) {
-	base, refused := actionNames(r.root), RefusedActions()
+	base := actionNames(r.root)
+	refused := RefusedActions()
 	now := slices.DeleteFunc(slices.Clone(base), func(action string) bool { return refused[action] != "" })
 	now = placeAction(now, r.overlay.Reclaim, reclaimActions...)
 	if r.overlay.Preempt {
@@ -181,16 +182,19 @@ func (r *renderer) setActions(node *yaml.Node) {
 			r.replaced = append(r.replaced, "action "+action)
 		}
 	}
-	node.Value, node.Style = strings.Join(now, ", "), yaml.DoubleQuotedStyle
+	node.Value = strings.Join(now, ", ")
+	node.Style = yaml.DoubleQuotedStyle
 }
 
 // placeAction replaces the first action in replaces behind the last allocate by action, or
 // appends it, since Volcano evicts last. It removes the others in replaces.
 func placeAction(actions []string, action string, replaces ...string) []string {
-	afterAllocate, position := 0, -1
+	afterAllocate := 0
+	position := -1
 	for i, a := range actions {
 		if a == "allocate" {
-			afterAllocate, position = i+1, -1
+			afterAllocate = i + 1
+			position = -1
 		} else if position < 0 && afterAllocate > 0 && slices.Contains(replaces, a) {
 			position = i
 		}
@@ -246,7 +250,9 @@ func disabledSwitches(plugin string, actions []string, elastic bool) []string {
 // stripStyle removes comments and styles from a tree. It keeps quotes: without them another
 // YAML parser might read a number or a boolean.
 func stripStyle(node *yaml.Node) {
-	node.HeadComment, node.LineComment, node.FootComment = "", "", ""
+	node.HeadComment = ""
+	node.LineComment = ""
+	node.FootComment = ""
 	if node.Kind == yaml.ScalarNode && node.Style != 0 {
 		node.Style = yaml.DoubleQuotedStyle
 	} else {

@@ -32,12 +32,14 @@ func goldens(t testing.TB) (texts map[string]string, wanted map[string]Overlay) 
 	t.Helper()
 	files, err := filepath.Glob("testdata/render/*/base.conf")
 	check.Must(t, err == nil && len(files) != 0, "no texts: %v", err)
-	texts, wanted = map[string]string{}, map[string]Overlay{}
+	texts = map[string]string{}
+	wanted = map[string]Overlay{}
 	for _, file := range files {
 		name := filepath.Base(filepath.Dir(file))
 		text, err := os.ReadFile(file)
 		check.NoError(t, err)
-		texts[name], wanted[name] = string(text), tide(CardReclaim)
+		texts[name] = string(text)
+		wanted[name] = tide(CardReclaim)
 		if raw, err := os.ReadFile(filepath.Join("testdata", "render", name, "wanted.yaml")); err == nil {
 			var w Overlay
 			check.NoError(t, yaml.Unmarshal(raw, &w))

@@ -19,7 +19,8 @@ func assertRendered(t check.T, base, rendered string, replaced []string, want Ov
 		t.Fatalf("not valid: %v\n%s", err, rendered)
 	}
 	check.Must(t, strings.HasPrefix(rendered, "# "+strings.ReplaceAll(header, "\n", "\n# ")+"\n"), "no comment above:\n%s", rendered)
-	before, after := decode(t, base), decode(t, rendered)
+	before := decode(t, base)
+	after := decode(t, rendered)
 	assertActions(t, before["actions"].(string), after["actions"].(string), want)
 	diff := cmp.Diff(expected(t, base, after["actions"].(string), want), after)
 	check.Must(t, diff == "", "meaning (-want +got):\n%s\nfrom\n%s\nto\n%s", diff, base, rendered)
@@ -31,7 +32,8 @@ func assertRendered(t check.T, base, rendered string, replaced []string, want Ov
 // assertNamed looks for everything of a base that is not in what was rendered among what is
 // named as replaced, and the other way round.
 func assertNamed(t check.T, before, after map[string]any, replaced []string) {
-	lost, now := map[string]bool{}, pluginsByName(after)
+	lost := map[string]bool{}
+	now := pluginsByName(after)
 	for name, plugin := range pluginsByName(before) {
 		if name == "capacity" && plugin["enableHierarchy"] == true {
 			lost["plugin capacity with enableHierarchy"] = true
@@ -74,16 +76,18 @@ func splitActions(value string) []string {
 }
 
 func assertActions(t check.T, before, after string, want Overlay) {
-	was, now := splitActions(before), splitActions(after)
+	was := splitActions(before)
+	now := splitActions(after)
 	behindAllocate := func(action string) {
 		i := slices.Index(now, action)
-		check.Must(t, i < 0 || slices.Contains(now[:i], "allocate") && !slices.Contains(now[i:], "allocate"), "actions %q became %q: allocate is not before %s", before, after, action)
+		check.Must(t, i < 0 || (slices.Contains(now[:i], "allocate") && !slices.Contains(now[i:], "allocate")), "actions %q became %q: allocate is not before %s", before, after, action)
 	}
 	if want.Preempt {
 		check.Must(t, slices.Contains(now, "preempt"), "actions %q became %q, want preempt", before, after)
 		behindAllocate("preempt")
 		keep := func(a string) bool { return a == "preempt" }
-		was, now = slices.DeleteFunc(was, keep), slices.DeleteFunc(now, keep)
+		was = slices.DeleteFunc(was, keep)
+		now = slices.DeleteFunc(now, keep)
 	}
 	tide := func(a string) bool { return a == "reclaim" || a == "cardreclaim" || a == "shuffle" }
 	others := slices.DeleteFunc(slices.Clone(was), tide)
@@ -119,7 +123,8 @@ func expected(t check.T, base, actions string, want Overlay) map[string]any {
 			}
 			plugins = slices.Insert(plugins, at, any(card))
 		}
-		if tier.(map[string]any)["plugins"] = plugins; len(plugins) > 0 {
+		tier.(map[string]any)["plugins"] = plugins
+		if len(plugins) > 0 {
 			kept = append(kept, tier)
 		}
 	}

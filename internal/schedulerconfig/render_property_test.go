@@ -52,8 +52,10 @@ func TestRenderIsExactOnAnyBase(t *testing.T) {
 func TestRenderingForgetsEarlierWants(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		base := configurations(false).Draw(t, "base")
-		first, second := wanteds().Draw(t, "first"), wanteds().Draw(t, "second")
-		second.Reclaim, second.Preempt = first.Reclaim, first.Preempt // what they bring into actions and switches cannot be told from the base's
+		first := wanteds().Draw(t, "first")
+		second := wanteds().Draw(t, "second")
+		second.Reclaim = first.Reclaim
+		second.Preempt = first.Preempt // what they bring into actions and switches cannot be told from the base's
 		earlier, _, err := Render(base, header, first)
 		check.Must(t, err == nil, "%v in\n%s", err, base)
 		over, replaced, err := Render(earlier, header, second)

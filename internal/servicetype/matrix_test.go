@@ -106,7 +106,8 @@ func TestValidateSaysWhatContradictsItself(t *testing.T) {
 // reaches whom, closed step by step.
 func TestValidateAcceptsExactlyWhatCanComeToRest(t *testing.T) {
 	all := []string{"a", "b", "c", "d", "e"}
-	good, bad := 0, 0
+	good := 0
+	bad := 0
 	seed.Check(t, func(t *rapid.T) {
 		matrix := Matrix{}
 		for _, name := range all {

@@ -33,7 +33,9 @@ func hashed(pod *corev1.Pod) *corev1.Pod {
 }
 
 func TestTheOwnersKindStandsForAServiceType(t *testing.T) {
-	vcjob, batch, replicas := controller("batch.volcano.sh/v1alpha1", "Job"), controller("batch/v1", "Job"), controller("apps/v1", "ReplicaSet")
+	vcjob := controller("batch.volcano.sh/v1alpha1", "Job")
+	batch := controller("batch/v1", "Job")
+	replicas := controller("apps/v1", "ReplicaSet")
 	for t, tc := range check.Cases(t, map[string]struct {
 		owners OwnerKinds
 		pod    *corev1.Pod

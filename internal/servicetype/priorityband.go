@@ -32,7 +32,9 @@ func BandFor(name string, types map[string]Type) (Band, bool) {
 	band := Band{Type: name, Lowest: own.Priority}
 	for _, other := range slices.Sorted(maps.Keys(types)) {
 		if priority := types[other].Priority; priority > own.Priority && int64(priority) <= highest {
-			highest, band.Next, band.NextPriority = int64(priority)-1, other, priority
+			highest = int64(priority) - 1
+			band.Next = other
+			band.NextPriority = priority
 		}
 	}
 	band.Highest = int32(min(highest, maxInt32))

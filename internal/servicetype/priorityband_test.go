@@ -80,7 +80,8 @@ func TestPriorityInsideABand(t *testing.T) {
 // type stand above those of a lower one.
 func TestBandsKeepTypesApart(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		types, inside := map[string]Type{}, map[string]int32{}
+		types := map[string]Type{}
+		inside := map[string]int32{}
 		number := rapid.OneOf(rapid.Int32Range(0, 30000), rapid.Int32())
 		for i := range rapid.IntRange(1, 6).Draw(t, "types") {
 			name := fmt.Sprint("t", i)
@@ -93,7 +94,8 @@ func TestBandsKeepTypesApart(t *testing.T) {
 			fits := band.Check(inside[low]) == nil
 			check.Must(t, fits != cut, "%s: refused %v, cut %v", low, !fits, cut)
 			check.Must(t, own >= types[low].Priority && int64(own) <= int64(types[low].Priority)+9999, "%s at %d: its queue is at %d", low, types[low].Priority, own)
-			wanted, blocked := int64(types[low].Priority)+int64(inside[low]), inside[low] < 0 || inside[low] > 9999
+			wanted := int64(types[low].Priority) + int64(inside[low])
+			blocked := inside[low] < 0 || inside[low] > 9999
 			for high, other := range types {
 				if other.Priority <= types[low].Priority {
 					continue

@@ -121,7 +121,8 @@ func TestDrainOfGangs(t *testing.T) {
 		c.Jobs = []*batch.Job{job}
 		for i, node := range []string{"a", "small"} {
 			pod := newTaskPod(job, &job.Spec.Tasks[0], i)
-			pod.Spec.NodeName, pod.Status.Phase = node, corev1.PodRunning
+			pod.Spec.NodeName = node
+			pod.Status.Phase = corev1.PodRunning
 			c.Pods = append(c.Pods, pod)
 		}
 		check.NoError(t, c.Drain("a"))

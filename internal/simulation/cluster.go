@@ -105,7 +105,8 @@ func (c *Cluster) AddNodes(count int, name card.Name) error {
 	for _, node := range c.Nodes {
 		for _, offered := range card.Recognise(node, c.Mappings).Cards {
 			if offered.Name == name && offered.Count > most {
-				like, most = node, offered.Count
+				like = node
+				most = offered.Count
 			}
 		}
 	}

@@ -40,7 +40,8 @@ func (c *Cluster) Drain(name string) error {
 			left = append(left, pod)
 		default:
 			again := Recreate(pod)
-			left, c.Evicted = append(left, again), append(c.Evicted, Eviction{pod, again.UID})
+			left = append(left, again)
+			c.Evicted = append(c.Evicted, Eviction{pod, again.UID})
 		}
 	}
 	c.Pods = left
@@ -58,14 +59,16 @@ func (c *Cluster) jobsOfEvicted(isEvicted func(*corev1.Pod) bool) (restarted, en
 			touched[types.NamespacedName{Namespace: pod.Namespace, Name: job}] = true
 		}
 	}
-	restarted, ended = map[types.NamespacedName]bool{}, map[types.NamespacedName]bool{}
+	restarted = map[types.NamespacedName]bool{}
+	ended = map[types.NamespacedName]bool{}
 	for _, job := range c.Jobs {
 		name := types.NamespacedName{Namespace: job.Namespace, Name: job.Name}
 		if !touched[name] {
 			continue
 		}
 		policy := workload.EvictionPolicyFor(job)
-		restarted[name], ended[name] = policy.Inelastic && !policy.Terminates, policy.Terminates
+		restarted[name] = policy.Inelastic && !policy.Terminates
+		ended[name] = policy.Terminates
 	}
 	return restarted, ended
 }
@@ -84,7 +87,8 @@ func Recreate(pod *corev1.Pod) *corev1.Pod {
 	again := pod.DeepCopy()
 	again.UID += "-again"
 	again.CreationTimestamp = metav1.Time{}
-	again.DeletionTimestamp, again.DeletionGracePeriodSeconds = nil, nil
+	again.DeletionTimestamp = nil
+	again.DeletionGracePeriodSeconds = nil
 	again.Spec.NodeName = ""
 	again.Status = corev1.PodStatus{Phase: corev1.PodPending}
 	delete(again.Annotations, v1alpha1.AnnotationChargedQueue)

@@ -34,7 +34,8 @@ func (m *maker) completePod(pod *corev1.Pod) error {
 	}
 	if class != nil {
 		priority := class.Value
-		pod.Spec.Priority, pod.Spec.PriorityClassName = &priority, class.Name
+		pod.Spec.Priority = &priority
+		pod.Spec.PriorityClassName = class.Name
 		if pod.Spec.PreemptionPolicy == nil {
 			pod.Spec.PreemptionPolicy = class.PreemptionPolicy
 		}
@@ -48,7 +49,7 @@ var systemClasses = map[string]int32{"system-cluster-critical": 2000000000, "sys
 // classOf returns a PriorityClass, the default one for "", or nil.
 func (m *maker) classOf(name string) *schedulingv1.PriorityClass {
 	for _, class := range m.cluster.PriorityClasses {
-		if name != "" && class.Name == name || name == "" && class.GlobalDefault {
+		if (name != "" && class.Name == name) || (name == "" && class.GlobalDefault) {
 			return class
 		}
 	}

@@ -51,11 +51,13 @@ func BlockedByWorkload(waiting []Waiting) map[v1alpha1.WorkloadReference][]v1alp
 
 // queuesBelow returns a queue and those below it. A cycle ends it.
 func (c *Cluster) queuesBelow(name string) []string {
-	below, isBelow := []string{name}, map[string]bool{name: true}
+	below := []string{name}
+	isBelow := map[string]bool{name: true}
 	for i := 0; i < len(below); i++ {
 		for _, queue := range c.Queues {
 			if queue.Spec.Parent == below[i] && !isBelow[queue.Name] {
-				below, isBelow[queue.Name] = append(below, queue.Name), true
+				below = append(below, queue.Name)
+				isBelow[queue.Name] = true
 			}
 		}
 	}

@@ -35,7 +35,8 @@ func newCluster() *Cluster {
 
 // podOfDeployment is a pod of the Deployment "runs" in the cluster.
 func podOfDeployment() *corev1.Pod {
-	pod, isController := builder.Pod("lab", "runs-5d9-x7").Label(workload.PodTemplateHash, "5d9").Obj(), true
+	pod := builder.Pod("lab", "runs-5d9-x7").Label(workload.PodTemplateHash, "5d9").Obj()
+	isController := true
 	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "runs-5d9", UID: "owner", Controller: &isController}}
 	return pod
 }

@@ -114,7 +114,8 @@ func (m *maker) minResources(job *batch.Job) corev1.ResourceList {
 	slices.SortStableFunc(tasks, func(a, b *batch.TaskSpec) int {
 		return cmp.Compare(m.priorityOf(b.Template.Spec.PriorityClassName), m.priorityOf(a.Template.Spec.PriorityClassName))
 	})
-	sum, left := corev1.ResourceList{}, job.Spec.MinAvailable
+	sum := corev1.ResourceList{}
+	left := job.Spec.MinAvailable
 	add := func(task *batch.TaskSpec, atMost int32) {
 		count := max(0, min(atMost, left))
 		left -= count
@@ -144,7 +145,8 @@ func taskPodName(job *batch.Job, task *batch.TaskSpec, index int) string {
 // newTaskPod returns a pod of a Volcano job.
 func newTaskPod(job *batch.Job, task *batch.TaskSpec, index int) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: *task.Template.ObjectMeta.DeepCopy(), Spec: *task.Template.Spec.DeepCopy()}
-	pod.Namespace, pod.Name = job.Namespace, taskPodName(job, task, index)
+	pod.Namespace = job.Namespace
+	pod.Name = taskPodName(job, task, index)
 	pod.OwnerReferences = []metav1.OwnerReference{jobReference(job)}
 	pod.Spec.SchedulerName = orDefault(pod.Spec.SchedulerName, job.Spec.SchedulerName)
 	pod.Spec.PriorityClassName = orDefault(pod.Spec.PriorityClassName, job.Spec.PriorityClassName)

@@ -179,7 +179,8 @@ func (m *maker) addController(c *controller, template *corev1.PodTemplateSpec) e
 	}
 	for i := range c.replicas {
 		pod := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
-		pod.Namespace, pod.Name = c.owner.GetNamespace(), fmt.Sprintf("%s-%d", c.podPrefix, i)
+		pod.Namespace = c.owner.GetNamespace()
+		pod.Name = fmt.Sprintf("%s-%d", c.podPrefix, i)
 		pod.OwnerReferences = []metav1.OwnerReference{reference}
 		w.Pods = append(w.Pods, pod)
 	}
@@ -248,7 +249,8 @@ func (m *maker) countPods(count int32) error {
 	if count < 0 {
 		return fmt.Errorf("%d pods: write a number that is not negative", count)
 	}
-	if m.pods += int(count); m.pods > MaxPods {
+	m.pods += int(count)
+	if m.pods > MaxPods {
 		return fmt.Errorf("the files have more than %d pods: whatif is for less", MaxPods)
 	}
 	return nil
@@ -294,7 +296,8 @@ func orDefault(text, otherwise string) string {
 
 // newGroupFor returns the PodGroup that Volcano creates for pods without one.
 func newGroupFor(pod *corev1.Pod, least int32, ofOwner map[string]string) *v1beta1.PodGroup {
-	uid, resources := pod.UID, timesRequests(pod, least)
+	uid := pod.UID
+	resources := timesRequests(pod, least)
 	if owner := metav1.GetControllerOf(pod); owner != nil {
 		uid = owner.UID
 	}

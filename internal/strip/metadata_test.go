@@ -116,7 +116,8 @@ func TestAHeavyPodWeighsLittleInTheCache(t *testing.T) {
 			t.Errorf("its metadata weighs %d bytes of %d, want at most %d", got, weight(whole.ObjectMeta), tc.most)
 		}
 		resolver := workload.Resolver{Inventory: inventory}
-		is, was := resolver.Request(stripped), resolver.Request(whole)
+		is := resolver.Request(stripped)
+		was := resolver.Request(whole)
 		refused := is.Denied != nil
 		check.That(t, refused == tc.refused && refused == (was.Denied != nil),
 			"it is refused: %v, as a whole: %v, want %v", is.Denied, was.Denied, tc.refused)

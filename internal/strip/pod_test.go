@@ -44,9 +44,12 @@ func TestStrippedPodsCountAlike(t *testing.T) {
 	}
 	inventory := h200()
 	for t, change := range check.Cases(t, map[string]func(*corev1.Pod){
-		"waiting":  func(*corev1.Pod) {},
-		"gated":    func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "g"}} },
-		"running":  func(p *corev1.Pod) { p.Spec.NodeName, p.Status.Phase = "node", corev1.PodRunning },
+		"waiting": func(*corev1.Pod) {},
+		"gated":   func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "g"}} },
+		"running": func(p *corev1.Pod) {
+			p.Spec.NodeName = "node"
+			p.Status.Phase = corev1.PodRunning
+		},
 		"deleting": func(p *corev1.Pod) { p.Spec.NodeName = "node"; p.DeletionTimestamp = &metav1.Time{} },
 		"bound": func(p *corev1.Pod) {
 			p.ManagedFields = entries(`{"f:spec":{"f:containers":{}}}`, `{"f:status":{"f:phase":{}}}`)
@@ -55,12 +58,14 @@ func TestStrippedPodsCountAlike(t *testing.T) {
 			p.ManagedFields = entries(`{"f:status":{"f:phase":{}}}`, `{"f:spec":{"f:containers":{},"f:nodeName":{}}}`)
 		},
 		"resized": func(p *corev1.Pod) {
-			p.Spec.NodeName, p.Status.Phase = "node", corev1.PodRunning
+			p.Spec.NodeName = "node"
+			p.Status.Phase = corev1.PodRunning
 			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", ImageID: "id", AllocatedResources: list("9", "2"),
 				Resources: &corev1.ResourceRequirements{Requests: list("9", "2")}}}
 		},
 		"with resources of its own": func(p *corev1.Pod) {
-			p.Spec.NodeName, p.Status.Phase = "node", corev1.PodRunning
+			p.Spec.NodeName = "node"
+			p.Status.Phase = corev1.PodRunning
 			p.Spec.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("12")}}
 		},
 	}) {

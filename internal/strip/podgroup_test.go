@@ -60,10 +60,15 @@ func TestStrippedPodGroupsCountAlike(t *testing.T) {
 			g.Status.Conditions = []v1beta1.PodGroupCondition{unschedulable(corev1.ConditionTrue, strings.Repeat("卡", 1000), strings.Repeat("卡", 100<<10))}
 		},
 		"running where its namespace is left out": func(g *v1beta1.PodGroup) {
-			g.Namespace, g.Status.Phase, g.Status.Running = "elsewhere", v1beta1.PodGroupRunning, 3
+			g.Namespace = "elsewhere"
+			g.Status.Phase = v1beta1.PodGroupRunning
+			g.Status.Running = 3
 		},
-		"running below its minimum": func(g *v1beta1.PodGroup) { g.Status.Phase, g.Status.Running = v1beta1.PodGroupUnknown, 1 },
-		"of no queue":               func(g *v1beta1.PodGroup) { g.Spec.Queue = "" },
+		"running below its minimum": func(g *v1beta1.PodGroup) {
+			g.Status.Phase = v1beta1.PodGroupUnknown
+			g.Status.Running = 1
+		},
+		"of no queue": func(g *v1beta1.PodGroup) { g.Spec.Queue = "" },
 	}) {
 		whole := &v1beta1.PodGroup{ObjectMeta: heavy(nil), Spec: v1beta1.PodGroupSpec{Queue: "q", MinMember: 3,
 			MinResources: &corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("4")}}, Status: v1beta1.PodGroupStatus{Phase: v1beta1.PodGroupInqueue}}
@@ -74,7 +79,8 @@ func TestStrippedPodGroupsCountAlike(t *testing.T) {
 		check.Equal(t, "the stripped PodGroup counts differently", shownOf(whole), shownOf(stripped))
 		waits := builder.Pod(whole.Namespace, "waits").PodGroup(whole.Name).Queue(whole.Spec.Queue).GPUs(2).Unschedulable("full").Obj()
 		check.Equal(t, "a pod of the stripped PodGroup counts differently", shownOf(whole, waits), shownOf(stripped, waits))
-		is, was := workload.PodGroupQueue(stripped), workload.PodGroupQueue(whole)
+		is := workload.PodGroupQueue(stripped)
+		was := workload.PodGroupQueue(whole)
 		check.That(t, is == was, "it is in queue %s, as a whole in %s", is, was)
 	}
 }

@@ -109,7 +109,8 @@ func drawPod(t *rapid.T) *corev1.Pod {
 			pod.Annotations[written.key] = value
 		}
 	}
-	pod.Spec.NodeName, pod.Spec.SchedulerName = draw(t, "node", "", "node", "gone"), draw(t, "scheduler", "volcano", "other")
+	pod.Spec.NodeName = draw(t, "node", "", "node", "gone")
+	pod.Spec.SchedulerName = draw(t, "scheduler", "volcano", "other")
 	pod.Spec.SchedulingGates = draw(t, "gates", nil, nil, []corev1.PodSchedulingGate{{Name: "a"}, {Name: "b"}})
 	pod.Status.Phase = draw(t, "phase", corev1.PodPending, corev1.PodPending, corev1.PodRunning, "", corev1.PodFailed)
 	pod.DeletionTimestamp = draw(t, "deleted", nil, nil, &metav1.Time{Time: time.Unix(5000, 0)})

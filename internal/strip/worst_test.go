@@ -21,9 +21,11 @@ import (
 
 const (
 	// maxKept is what one object may take in the operator's cache, maxListed in a list of the CLI.
-	maxKept, maxListed = 64 << 10, 256 << 10
+	maxKept   = 64 << 10
+	maxListed = 256 << 10
 	// worstCount is how many of the worst pods stand beside the operator, maxWorst what they may take.
-	worstCount, maxWorst = 200, 100 << 20
+	worstCount = 200
+	maxWorst   = 100 << 20
 )
 
 // heapPerObject returns how much of the heap one of the objects takes that newObject returns.
@@ -115,7 +117,8 @@ func TestCardsAreKeptOfTooManyResources(t *testing.T) {
 
 // TestAForeignLocalCardQuotaIsKeptAsItsName: a finalizer of a tenant keeps what the operator deletes.
 func TestAForeignLocalCardQuotaIsKeptAsItsName(t *testing.T) {
-	long, now := strings.Repeat("x", 1<<20), metav1.Now()
+	long := strings.Repeat("x", 1<<20)
+	now := metav1.Now()
 	ours := []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "CardQuota", Name: "research", UID: "u"}}
 	for t, tc := range check.Cases(t, map[string]struct {
 		owners    []metav1.OwnerReference

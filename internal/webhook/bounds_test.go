@@ -40,7 +40,8 @@ func TestHonestWorkloadsAreNotTooLarge(t *testing.T) {
 // TestConcurrentValidationsAreBounded: the others wait, and go when the API server does.
 func TestConcurrentValidationsAreBounded(t *testing.T) {
 	var now, most atomic.Int32
-	inside, leave := make(chan struct{}, 100), make(chan struct{})
+	inside := make(chan struct{}, 100)
+	leave := make(chan struct{})
 	l := newLimiter()
 	handle := l.limitConcurrency(func(context.Context, admission.Request) admission.Response {
 		most.Store(max(most.Load(), now.Add(1)))

@@ -90,7 +90,8 @@ func (h *handlers) validateServiceTypePolicy(ctx context.Context, object, before
 	input := rules.PolicyInput{Volcano: h.namespaces.Volcano, InForce: h.inventory.PolicyInForce(nil)}
 	input.Nodes, _ = h.inventory.TrackedNodes()
 	var err error
-	if input.Quotas, err = h.listCardQuotas(ctx); err != nil {
+	input.Quotas, err = h.listCardQuotas(ctx)
+	if err != nil {
 		return rules.Result{}, err
 	}
 	ref := policy.BaseFor(policy.Effective(object.Spec), h.namespaces.Volcano)
@@ -195,10 +196,12 @@ func (h *handlers) workloadInput(ctx context.Context, req admission.Request) (ru
 	inventory, _ := h.inventory.Inventory()
 	input := rules.WorkloadInput{Inventory: inventory, User: req.UserInfo.Username}
 	var err error
-	if input.Policy, err = h.readPolicy(ctx); err != nil {
+	input.Policy, err = h.readPolicy(ctx)
+	if err != nil {
 		return rules.WorkloadInput{}, err
 	}
-	if input.Namespace, err = getOrNil(ctx, h.cached, "", req.Namespace, &corev1.Namespace{}); err != nil {
+	input.Namespace, err = getOrNil(ctx, h.cached, "", req.Namespace, &corev1.Namespace{})
+	if err != nil {
 		return rules.WorkloadInput{}, err
 	}
 	queues := map[string]*v1beta1.Queue{} // all tasks of a job use the same one

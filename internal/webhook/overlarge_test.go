@@ -56,7 +56,8 @@ func jobOf(tasks int) []byte {
 // TestAJobTooLargeToRead: it is refused without being read, and nobody's memory
 // pays for it.
 func TestAJobTooLargeToRead(t *testing.T) {
-	deny, warn := &v1alpha1.ServiceTypePolicy{}, &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Admission: v1alpha1.Admission{SchedulerBypassPolicy: v1alpha1.SchedulerBypassWarn}}}
+	deny := &v1alpha1.ServiceTypePolicy{}
+	warn := &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Admission: v1alpha1.Admission{SchedulerBypassPolicy: v1alpha1.SchedulerBypassWarn}}}
 	for t, tc := range check.Cases(t, map[string]struct {
 		policy      *v1alpha1.ServiceTypePolicy
 		now, before int

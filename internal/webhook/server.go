@@ -99,7 +99,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, nodes InventorySource, namespa
 // registerWebhooks registers the webhooks by their paths. Webhooks for objects of
 // administrators do not wait for those of tenants.
 func (h *handlers) registerWebhooks(at func(path string, hook http.Handler)) {
-	tenants, administrators := newLimiter(), newLimiter()
+	tenants := newLimiter()
+	administrators := newLimiter()
 	serve := func(path string, of limiter, handler admission.Handler, onTimeout func(error) admission.Response) {
 		at(path, of.limitLargeRequests(&admission.Webhook{Handler: of.limitConcurrency(handler.Handle, onTimeout), RecoverPanic: ptr.To(true)}))
 	}

@@ -25,7 +25,11 @@ func refused(t *testing.T, refusal *Refusal, reason string, wants ...string) {
 // What people write on pods that can never be placed, beside the cases of
 // TestRequestForReadsWaitingPods.
 func TestRequestForRefusesPodsThatCannotBePlaced(t *testing.T) {
-	const slice, npu, ppu = "nvidia.com/mig-1g.18gb", "huawei.com/Ascend910", "vendor.example/ppu"
+	const (
+		slice = "nvidia.com/mig-1g.18gb"
+		npu   = "huawei.com/Ascend910"
+		ppu   = "vendor.example/ppu"
+	)
 	for t, tc := range check.Cases(t, map[string]struct {
 		pod   *builder.PodBuilder
 		wants []string

@@ -41,7 +41,10 @@ func batchPod(uid string, changes ...func(*corev1.Pod)) *corev1.Pod {
 }
 
 func TestEvictionsThatAJobSurvives(t *testing.T) {
-	const in, notIn = batchv1.PodFailurePolicyOnExitCodesOpIn, batchv1.PodFailurePolicyOnExitCodesOpNotIn
+	const (
+		in    = batchv1.PodFailurePolicyOnExitCodesOpIn
+		notIn = batchv1.PodFailurePolicyOnExitCodesOpNotIn
+	)
 	rules := func(all ...batchv1.PodFailurePolicyRule) func(*batchv1.Job) {
 		return func(job *batchv1.Job) { job.Spec.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: all} }
 	}
@@ -52,7 +55,8 @@ func TestEvictionsThatAJobSurvives(t *testing.T) {
 	hasSucceeded := func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }
 	isCounted := func(p *corev1.Pod) { p.Finalizers = nil }
 	perIndex := func(job *batchv1.Job) {
-		job.Spec.BackoffLimit, job.Spec.BackoffLimitPerIndex = ptr.To[int32](math.MaxInt32), ptr.To[int32](2)
+		job.Spec.BackoffLimit = ptr.To[int32](math.MaxInt32)
+		job.Spec.BackoffLimitPerIndex = ptr.To[int32](2)
 	}
 	const all = math.MaxInt
 	for t, tc := range check.Cases(t, map[string]struct {

@@ -40,7 +40,8 @@ func drawHeld(t *rapid.T) *Request {
 		switch count := card.Count(rapid.IntRange(0, 2).Draw(t, string(resource))); {
 		case count == 0:
 		case request.Count == 0:
-			request.Resource, request.Count = resource, count
+			request.Resource = resource
+			request.Count = count
 		default:
 			request.ExtraResources = append(request.ExtraResources, ResourceCount{resource, count})
 		}

@@ -154,7 +154,8 @@ func VCJobOwner(object metav1.Object) string {
 // that owns it. The controller reads annotations (job_controller_handler.go) and ignores a pod
 // that only names the job as its owner.
 func ManagedByVCJob(object metav1.Object) bool {
-	owner, annotations := VCJobOwner(object), object.GetAnnotations()
+	owner := VCJobOwner(object)
+	annotations := object.GetAnnotations()
 	_, err := strconv.ParseInt(annotations[batch.JobVersion], 10, 32)
 	return owner != "" && annotations[batch.JobNameKey] == owner && err == nil
 }

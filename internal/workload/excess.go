@@ -25,9 +25,11 @@ func refusalForOneExcess(queue string, e *quota.Excess) *Refusal {
 	resource := fmt.Sprintf("<%s>", e.Name)
 	switch e.Name {
 	case quota.CPUName:
-		of.Of, resource = quota.CPU, "cpu"
+		of.Of = quota.CPU
+		resource = "cpu"
 	case quota.MemoryName:
-		of.Of, resource = quota.Memory, "memory"
+		of.Of = quota.Memory
+		resource = "memory"
 	}
 	amount := func(n int64) string { return formatAmount(of, n) }
 	say := func(reason, format string, args ...any) *Refusal {
@@ -46,9 +48,13 @@ func refusalForOneExcess(queue string, e *quota.Excess) *Refusal {
 	case quota.GuaranteeAboveDeserved:
 		return say(v1alpha1.ReasonGuaranteeAboveParent, "has a guarantee of <%s> of %s, but deserves <%s>, which counts: lower the guarantee", amount(e.Written), resource, amount(e.Limit))
 	}
-	reason, has, their := v1alpha1.ReasonDeservedAboveParent, "deserves", "deserve"
+	reason := v1alpha1.ReasonDeservedAboveParent
+	has := "deserves"
+	their := "deserve"
 	if e.Kind == quota.GuaranteeAboveParent {
-		reason, has, their = v1alpha1.ReasonGuaranteeAboveParent, "is guaranteed", "are guaranteed"
+		reason = v1alpha1.ReasonGuaranteeAboveParent
+		has = "is guaranteed"
+		their = "are guaranteed"
 	}
 	if e.Written <= e.Limit {
 		reason = v1alpha1.ReasonScaled

@@ -169,7 +169,8 @@ func FuzzRulesOf(f *testing.F) {
 		if !good || !alsoGood {
 			return
 		}
-		q, unmanaged := tenant(text, capable("cpu", cpu), capable("memory", memory), in(states[int(state)%len(states)])), v1alpha1.UnmanagedEnforce
+		q := tenant(text, capable("cpu", cpu), capable("memory", memory), in(states[int(state)%len(states)]))
+		unmanaged := v1alpha1.UnmanagedEnforce
 		if ignore {
 			unmanaged = v1alpha1.UnmanagedIgnore
 		}

@@ -138,7 +138,8 @@ func StartTime(pod *corev1.Pod) time.Time {
 
 // EndsBefore reports whether the kubelet ends a pod before a time, because of its activeDeadlineSeconds.
 func EndsBefore(pod *corev1.Pod, at time.Time) bool {
-	deadline, start := pod.Spec.ActiveDeadlineSeconds, pod.Status.StartTime
+	deadline := pod.Spec.ActiveDeadlineSeconds
+	start := pod.Status.StartTime
 	if deadline == nil || start == nil || *deadline > math.MaxInt32 {
 		return false
 	}
@@ -170,7 +171,7 @@ func ConflictOnNode(a, b *corev1.Pod) bool {
 // are one, sameTopology that they have the same value of a label.
 func ConflictBetweenNodes(a, b *corev1.Pod, sameNode bool, sameTopology func(key string) bool) bool {
 	ports := HostPorts(&a.Spec)
-	return sameNode && slices.ContainsFunc(HostPorts(&b.Spec), func(port string) bool { return slices.Contains(ports, port) }) ||
+	return (sameNode && slices.ContainsFunc(HostPorts(&b.Spec), func(port string) bool { return slices.Contains(ports, port) })) ||
 		violatesAntiAffinity(a, b, sameTopology) || violatesAntiAffinity(b, a, sameTopology)
 }
 

@@ -35,7 +35,11 @@ func cardRequest(count card.Count, names ...card.Name) quota.CardRequest {
 func jobRequest(list ...quota.CardRequest) quota.JobRequest { return quota.JobRequest{Cards: list} }
 
 func TestWhatAJobWithoutPodsAnnounces(t *testing.T) {
-	const gpu, npu, slice = "nvidia.com/gpu", "huawei.com/Ascend910", "nvidia.com/mig-1g.18gb"
+	const (
+		gpu   = "nvidia.com/gpu"
+		npu   = "huawei.com/Ascend910"
+		slice = "nvidia.com/mig-1g.18gb"
+	)
 	for t, tc := range check.Cases(t, map[string]struct {
 		request string // "-" is no annotation
 		least   *corev1.ResourceList

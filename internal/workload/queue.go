@@ -70,7 +70,8 @@ func QueueRulesFor(queue *v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues, las
 
 // IsSameInTree reports whether other rules of the same queue mean the same for a tree.
 func (r *QueueRules) IsSameInTree(other *QueueRules) bool {
-	a, b := &r.Tree, &other.Tree
+	a := &r.Tree
+	b := &other.Tree
 	return a.Parent == b.Parent && a.AnyCard == b.AnyCard && a.IsHeld == b.IsHeld && a.HoldMessage == b.HoldMessage && a.IsParentOnly == b.IsParentOnly && a.IsClosed == b.IsClosed &&
 		maps.Equal(a.Quota, b.Quota) && maps.Equal(a.Deserved, b.Deserved) && maps.Equal(a.Guarantee, b.Guarantee) &&
 		(r.Namespaces == nil) == (other.Namespaces == nil)
@@ -96,7 +97,8 @@ func flatRulesFor(queue *v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues, last
 	rules := QueueRules{Managed: managed, Refusal: checkOpen(queue)}
 	rules.selector, rules.hasSelector = queue.Annotations[v1alpha1.AnnotationNamespaceSelector]
 	if last != nil && last.selector == rules.selector && last.hasSelector == rules.hasSelector {
-		rules.Namespaces, rules.selectorRefusal = last.Namespaces, last.selectorRefusal
+		rules.Namespaces = last.Namespaces
+		rules.selectorRefusal = last.selectorRefusal
 	} else {
 		rules.Namespaces, rules.selectorRefusal = NamespaceSelectorFor(queue)
 	}
@@ -105,7 +107,8 @@ func flatRulesFor(queue *v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues, last
 	}
 	managed = managed && queue.Name != RootQueue
 	rules.Denied = !managed && unmanaged == v1alpha1.UnmanagedDeny
-	milliCPU, memory := capabilityLimit(queue, corev1.ResourceCPU, resource.Milli), capabilityLimit(queue, corev1.ResourceMemory, 0)
+	milliCPU := capabilityLimit(queue, corev1.ResourceCPU, resource.Milli)
+	memory := capabilityLimit(queue, corev1.ResourceMemory, 0)
 	switch {
 	case rules.Denied && queue.Name == RootQueue:
 	case rules.Denied:

@@ -49,7 +49,11 @@ func capability(list corev1.ResourceList) func(*v1beta1.Queue) {
 // look odd are read so that nobody gets more than is written. What texts are no quota
 // is tested with card.ParseQuota.
 func TestWhatAQueueAllows(t *testing.T) {
-	const cpu, memory, endless = int64(4000), int64(4 << 30), quota.Unlimited
+	const (
+		cpu     = int64(4000)
+		memory  = int64(4 << 30)
+		endless = quota.Unlimited
+	)
 	limits := func(milliCPU, memory int64, cards ...card.Amount) quota.Limits {
 		l := quota.Limits{MilliCPU: milliCPU, Memory: memory}
 		for _, of := range cards {
@@ -61,7 +65,9 @@ func TestWhatAQueueAllows(t *testing.T) {
 	invalid := func(says ...string) []string {
 		return append([]string{ReasonInvalidQuota, " has an invalid volcano.sh/card.quota: "}, says...)
 	}
-	long, some, nothing := called(strings.Repeat("q", 253)), card.Amount{Name: "H200", Count: 8}, capability(nil)
+	long := called(strings.Repeat("q", 253))
+	some := card.Amount{Name: "H200", Count: 8}
+	nothing := capability(nil)
 	anyCard := quota.Limits{AnyCard: true, MilliCPU: endless, Memory: endless}
 	for t, tc := range check.Cases(t, map[string]struct {
 		queue *v1beta1.Queue
@@ -161,7 +167,8 @@ func TestAQueueHeldByTheOperatorSaysWhy(t *testing.T) {
 	resolved := quota.ResolveTree(map[string]quota.TreeQueue{"q": rules.Tree, "child": child.Tree})
 	below := resolved["child"]
 	check.Says(t, child.InTree("child", &below).Refusal, "Queue <child> (its ancestor <q>) is held by the operator: nothing new starts in it; CardQuota q: no path")
-	byUser, byLength := QueueRulesFor(held(""), "", nil), QueueRulesFor(held(strings.Repeat("x", 1<<20)), "", nil)
+	byUser := QueueRulesFor(held(""), "", nil)
+	byLength := QueueRulesFor(held(strings.Repeat("x", 1<<20)), "", nil)
 	check.Says(t, byUser.Refusal, "Queue <q> is held by its stop policy")
 	unprintable := QueueRulesFor(held("one\n\x1b[31mtwo\u202e"), "", nil)
 	check.Says(t, unprintable.Refusal, "nothing new starts in it; one  [31mtwo ")

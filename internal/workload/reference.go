@@ -19,7 +19,8 @@ func ReferenceFor(pod *corev1.Pod) v1alpha1.WorkloadReference {
 	out := ControllerReference(pod, "", "Pod")
 	if hash := pod.Labels[PodTemplateHash]; out.Kind == "ReplicaSet" && hash != "" {
 		if deployment, ok := strings.CutSuffix(out.Name, "-"+hash); ok {
-			out.Kind, out.Name = "Deployment", deployment
+			out.Kind = "Deployment"
+			out.Name = deployment
 		}
 	}
 	return out
@@ -30,8 +31,10 @@ func ReferenceFor(pod *corev1.Pod) v1alpha1.WorkloadReference {
 func ControllerReference(object metav1.Object, group, kind string) v1alpha1.WorkloadReference {
 	out := v1alpha1.WorkloadReference{APIGroup: group, Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()}
 	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
-		out.Kind, out.Name = owner.Kind, owner.Name
-		if out.APIGroup = ""; strings.Contains(owner.APIVersion, "/") {
+		out.Kind = owner.Kind
+		out.Name = owner.Name
+		out.APIGroup = ""
+		if strings.Contains(owner.APIVersion, "/") {
 			out.APIGroup, _, _ = strings.Cut(owner.APIVersion, "/")
 		}
 	}

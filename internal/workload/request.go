@@ -64,7 +64,8 @@ func (r *Resolver) Request(pod *corev1.Pod) Request {
 	}
 	slices.SortFunc(request.ExtraResources, func(a, b ResourceCount) int { return strings.Compare(string(a.Resource), string(b.Resource)) })
 	if len(request.ExtraResources) > 0 {
-		request.Resource, request.Count = request.ExtraResources[0].Resource, request.ExtraResources[0].Count
+		request.Resource = request.ExtraResources[0].Resource
+		request.Count = request.ExtraResources[0].Count
 		request.ExtraResources = request.ExtraResources[1:]
 	}
 	request.resolveCards(pod, r, unknown)
@@ -77,7 +78,8 @@ func (request *Request) resolveCards(pod *corev1.Pod, r *Resolver, unknown []Res
 	var named card.Request
 	if isNamed {
 		var err error
-		if named, err = card.ParseRequest(text); err != nil {
+		named, err = card.ParseRequest(text)
+		if err != nil {
 			request.Unreadable = err.Error()
 		}
 	}
@@ -96,7 +98,8 @@ func (request *Request) resolveCards(pod *corev1.Pod, r *Resolver, unknown []Res
 	case request.Count > card.MaxCount:
 		request.deny("requests more than %d of %s, which is more than any quota can give", card.MaxCount, request.Resource)
 	case request.Named.AllowsAny():
-		if request.Names = inv.NamesFor(request.Resource); len(request.Names) == 0 {
+		request.Names = inv.NamesFor(request.Resource)
+		if len(request.Names) == 0 {
 			request.deny("requests %s, but no node says which card that is: nodes need the labels <vendor>/<type>.product and .memory", request.Resource)
 		}
 	default:
@@ -117,8 +120,9 @@ func (request *Request) resolveCards(pod *corev1.Pod, r *Resolver, unknown []Res
 func (request *Request) denyUnknownResource(pod *corev1.Pod, unknown []ResourceCount, ours bool) {
 	switch {
 	case len(unknown) != 1:
-	case pod.Spec.NodeName == "" || ours && ChargedQueue(pod) != "":
-		request.Resource, request.Count = unknown[0].Resource, unknown[0].Count
+	case pod.Spec.NodeName == "" || (ours && ChargedQueue(pod) != ""):
+		request.Resource = unknown[0].Resource
+		request.Count = unknown[0].Count
 	default:
 		request.Unverified = unknown[0]
 	}
@@ -194,7 +198,8 @@ func (r *Resolver) announcedRequest(total string, written bool, minimum minimumR
 	var totals card.Totals
 	if written {
 		var err error
-		if totals, err = card.ParseTotals(total); err != nil {
+		totals, err = card.ParseTotals(total)
+		if err != nil {
 			return quota.JobRequest{}, &Refusal{
 				Reason:  ReasonGetTaskRequestFailed,
 				Message: fmt.Sprintf("PodGroup annotation %s: %v", v1alpha1.AnnotationCardRequest, err),
@@ -205,7 +210,8 @@ func (r *Resolver) announcedRequest(total string, written bool, minimum minimumR
 	for _, needed := range minimum.cards {
 		least[needed.resource] = least[needed.resource].Add(needed.count)
 	}
-	resources, requested := make([]corev1.ResourceName, len(totals)), map[corev1.ResourceName]card.Count{}
+	resources := make([]corev1.ResourceName, len(totals))
+	requested := map[corev1.ResourceName]card.Count{}
 	for i, t := range totals {
 		resources[i] = r.Inventory.ResourceForRequest(t.Request)
 		requested[resources[i]] = requested[resources[i]].Add(t.Count)

@@ -52,7 +52,7 @@ func (r *Resolver) Queue(pod *corev1.Pod, group *v1beta1.PodGroup, lastCharged s
 	default:
 		queue = pod.Annotations[batchv1alpha1.QueueNameKey]
 	}
-	trusted := pod.Spec.NodeName == "" || r.UsesOurScheduler(pod) && (group != nil || charged != "")
+	trusted := pod.Spec.NodeName == "" || (r.UsesOurScheduler(pod) && (group != nil || charged != ""))
 	if !trusted && queue != "" && r.AllowsNamespace != nil && !r.AllowsNamespace(queue, pod.Namespace) {
 		return ""
 	}

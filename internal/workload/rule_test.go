@@ -17,7 +17,8 @@ import (
 
 // ruleCluster is the cluster of the table for the observer's rules.
 func ruleCluster() *rule.Inventory {
-	inv, theirs := rule.NewInventory(), cluster()
+	inv := rule.NewInventory()
+	theirs := cluster()
 	for _, name := range []string{"h200", "4090", "ascend", "mig", "unnamed"} {
 		known, _ := theirs.Node(name)
 		node := rule.Node{Model: known.Model, Cards: map[corev1.ResourceName]rule.Offer{}}

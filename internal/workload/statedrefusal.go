@@ -121,7 +121,9 @@ func readInsufficientCards(queue, rest string, isAncestor bool) (StatedRefusal, 
 	out.Cards = readCards("<" + names + ">")
 	_, requested, _ := strings.Cut(rest, "requested <")
 	_, total, _ := strings.Cut(rest, "total would be <")
-	out.Requested, out.Total, out.Limit = readAmount(requested), readAmount(total), readAmount(limit)
+	out.Requested = readAmount(requested)
+	out.Total = readAmount(total)
+	out.Limit = readAmount(limit)
 	return out, true
 }
 

@@ -74,7 +74,7 @@ func TestEveryInsufficientQuotaIsReadAgain(t *testing.T) {
 		check.Must(t, got.Reason == insufficientReasons(s), "%q is read as %s, want %s", message, got.Reason, insufficientReasons(s))
 		switch {
 		case s.Kind == quota.Deserved:
-		case s.Kind == quota.Cards || s.Kind == quota.Terminating || s.Kind > quota.Terminating && s.Of == quota.Cards:
+		case s.Kind == quota.Cards || s.Kind == quota.Terminating || (s.Kind > quota.Terminating && s.Of == quota.Cards):
 			check.Equal(t, "cards", s.Names, got.Cards)
 		default:
 			check.Must(t, got.Cards == nil, "%q is read as of cards %v", message, got.Cards)
@@ -118,7 +118,8 @@ func refusals() map[*Refusal]v1alpha1.BlockedReason {
 	out[invalid] = "NamespaceNotAllowed"
 	for _, namespace := range []*corev1.Namespace{nil, builder.Namespace("lab")} {
 		refusal := CheckNamespace("q", labels.SelectorFromSet(labels.Set{"team": "chat"}), "lab", namespace)
-		out[refusal], out[RefusalOfAncestor("leaf", refusal)] = "NamespaceNotAllowed", "NamespaceNotAllowed"
+		out[refusal] = "NamespaceNotAllowed"
+		out[RefusalOfAncestor("leaf", refusal)] = "NamespaceNotAllowed"
 	}
 	inventory := card.NewInventory(map[string]card.Node{
 		"a": {Cards: []card.NodeCard{{Name: "NVIDIA-H200", Resource: builder.GPU, Count: 8}, {Name: "NVIDIA-H200/mig-1g.18gb-mixed", Resource: "nvidia.com/mig-1g.18gb", Count: 8}}},

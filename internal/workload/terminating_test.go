@@ -35,7 +35,8 @@ func TestWhatAPodHoldsThatEnds(t *testing.T) {
 		"charged elsewhere before":    {pod: pod().GPUs(2).Deleted(noon).Node("gone"), last: &quota.Charge{Queue: "r", Cards: held("4090", 2)}, queue: "r", cards: held("4090", 2)},
 		"of a binding":                {pod: pod().GPUs(2).Deleted(noon).ChargedQueue("first"), group: group("q"), queue: "first", cards: held("H200", 2)},
 	}) {
-		charge, ok := quota.Charge{}, IsTerminating(tc.pod.Obj())
+		charge := quota.Charge{}
+		ok := IsTerminating(tc.pod.Obj())
 		if ok {
 			charge = (&Resolver{Inventory: cluster()}).Usage(tc.pod.Obj(), tc.group, tc.last)
 		}
@@ -58,7 +59,8 @@ func TestGoodbye(t *testing.T) {
 		"less than nothing":     {seconds(-1), nil, 0},
 	} {
 		p := pod().Deleted(noon).Obj()
-		p.Spec.TerminationGracePeriodSeconds, p.DeletionGracePeriodSeconds = tc.spec, tc.deletion
+		p.Spec.TerminationGracePeriodSeconds = tc.spec
+		p.DeletionGracePeriodSeconds = tc.deletion
 		check.Equal(t, name, tc.want, TerminationGracePeriod(p))
 	}
 }

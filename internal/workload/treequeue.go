@@ -161,7 +161,8 @@ func RefusalOfAncestor(queue string, refusal *Refusal) *Refusal {
 
 // treeRefusal returns the refusal for a limit that only a tree has.
 func treeRefusal(s *quota.InsufficientQuota) *Refusal {
-	requester, amount := s.Queue, func(n int64) string { return formatAmount(s, n) }
+	requester := s.Queue
+	amount := func(n int64) string { return formatAmount(s, n) }
 	if s.Ancestor {
 		requester = s.Requester
 	}

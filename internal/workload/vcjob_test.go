@@ -71,7 +71,8 @@ func TestHabitOf(t *testing.T) {
 }
 
 func TestOwnerOf(t *testing.T) {
-	yes, no := true, false
+	yes := true
+	no := false
 	owner := func(apiVersion, kind, name string, controls *bool) metav1.OwnerReference {
 		return metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: name, Controller: controls}
 	}

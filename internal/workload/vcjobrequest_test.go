@@ -123,7 +123,7 @@ func TestVCJobMinimumIsVolcanos(t *testing.T) {
 		for _, i := range order {
 			for n := range job.Spec.Tasks[i].Replicas {
 				least := job.Spec.Tasks[i].MinAvailable
-				if job.Spec.MinAvailable < ofTasks || least != nil && n < *least {
+				if job.Spec.MinAvailable < ofTasks || (least != nil && n < *least) {
 					first = append(first, i)
 				} else {
 					rest = append(rest, i)

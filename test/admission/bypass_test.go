@@ -121,11 +121,13 @@ func bypassTests(t *testing.T, w *env) {
 	}
 	t.Run("charge", func(t *testing.T) { chargeTests(t, w, validator) })
 	t.Run("two writers of one status come to rest", func(t *testing.T) {
-		last, since := "", time.Now()
+		last := ""
+		since := time.Now()
 		framework.NewGomega(t).Eventually(func() (time.Duration, error) {
 			err := w.Get(t.Context(), client.ObjectKeyFromObject(policy), policy)
 			if policy.ResourceVersion != last {
-				last, since = policy.ResourceVersion, time.Now()
+				last = policy.ResourceVersion
+				since = time.Now()
 			}
 			return time.Since(since), err
 		}).Should(gomega.BeNumerically(">", 3*time.Second))

@@ -23,7 +23,8 @@ import (
 func (w *env) createInvalidQueue(t *testing.T) func() error {
 	return func() error {
 		return w.dryRunCreate(t, newQuota("badly-typed", func(q *v1alpha1.CardQuota) {
-			q.Spec.OverAllocation, q.Spec.Cards = v1alpha1.OverAllocationDeny, []v1alpha1.Card{{Name: "NVIDIA-H200", Quota: ptr.To(int64(1000))}}
+			q.Spec.OverAllocation = v1alpha1.OverAllocationDeny
+			q.Spec.Cards = []v1alpha1.Card{{Name: "NVIDIA-H200", Quota: ptr.To(int64(1000))}}
 		}))
 	}
 }

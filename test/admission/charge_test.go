@@ -108,7 +108,8 @@ func (w *env) createPlacedPod(t *testing.T, as client.Client, name string, spec 
 	t.Helper()
 	spec.NodeName = nodeName
 	pod := podOf("chat", spec)
-	pod.Name, pod.GenerateName = name, ""
+	pod.Name = name
+	pod.GenerateName = ""
 	pod.Annotations = map[string]string{v1beta1.KubeGroupNameAnnotationKey: "mine", v1beta1.QueueNameAnnotationKey: "paying"}
 	gomega.NewWithT(t).Expect(as.Create(t.Context(), pod)).To(gomega.Succeed())
 	t.Cleanup(func() { w.DeleteAndWait(t, pod) })
@@ -124,7 +125,8 @@ func chargeTests(t *testing.T, w *env, exempt client.Client) {
 		w.CreateWithCleanup(t, newQuota(name, nil))
 		w.openQueue(t, name)
 	}
-	held, waiting := w.createPodGroup(t, "chat", "held", v1beta1.PodGroupRunning, 1), w.createPodGroup(t, "chat", "waiting", v1beta1.PodGroupInqueue, 0)
+	held := w.createPodGroup(t, "chat", "held", v1beta1.PodGroupRunning, 1)
+	waiting := w.createPodGroup(t, "chat", "waiting", v1beta1.PodGroupInqueue, 0)
 	t.Run("groups", func(t *testing.T) { groupTests(t, p, held, waiting) })
 	t.Run("a namespace takes its groups along", func(t *testing.T) {
 		w.createNamespace(t, "leaving")
@@ -166,20 +168,25 @@ func newCommand(kind, apiVersion, name string) *unstructured.Unstructured {
 }
 
 func groupTests(t *testing.T, p chargeClients, held, waiting *v1beta1.PodGroup) {
-	const move, label = `{"spec":{"queue":"other"}}`, `{"metadata":{"labels":{"a":"b"}}}`
+	const (
+		move  = `{"spec":{"queue":"other"}}`
+		label = `{"metadata":{"labels":{"a":"b"}}}`
+	)
 	again := []string{"is in queue paying", "may not move it to queue other", "submit it again with the other queue"}
 	ended := func(as client.Client) error { // the scheduler may update, not patch
 		group := &v1beta1.PodGroup{}
 		if err := p.admin.Get(t.Context(), client.ObjectKeyFromObject(held), group); err != nil {
 			return err
 		}
-		group.Status.Phase, group.Status.Running = v1beta1.PodGroupUnknown, 0
+		group.Status.Phase = v1beta1.PodGroupUnknown
+		group.Status.Running = 0
 		return as.Update(t.Context(), group, client.DryRunAll)
 	}
 	all := func(as client.Client) error {
 		return as.DeleteAllOf(t.Context(), &v1beta1.PodGroup{}, client.InNamespace("chat"), client.DryRunAll)
 	}
-	nothingRuns, noOwner := `{"status":{"phase":"Pending","running":0}}`, `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"x","uid":"x"}]}}`
+	nothingRuns := `{"status":{"phase":"Pending","running":0}}`
+	noOwner := `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"x","uid":"x"}]}}`
 	runAttempts(t, admissionpolicy.ChargePolicyName, map[string]attempt{
 		"a tenant moves what runs":                       {p.tenant, dryRunPatch(t, held, move), append(again, "somebody@chat", "PodGroup held of namespace chat")},
 		"a tenant moves what waits":                      {p.tenant, dryRunPatch(t, waiting, move), again},
@@ -207,7 +214,9 @@ func annotationTests(t *testing.T, w *env, p chargeClients, exempt client.Client
 	free := w.createPlacedPod(t, exempt, "free", podSpecWith("volcano", gpu, 0), "h200-0")
 	past := w.createPlacedPod(t, exempt, "past", podSpecWith("", gpu, 0), "")
 	again := podOf("chat", podSpecWith("volcano", gpu, 1)) // read out of a cluster
-	again.Name, again.GenerateName, again.Annotations = "again", "", map[string]string{v1alpha1.AnnotationChargedQueue: "paying"}
+	again.Name = "again"
+	again.GenerateName = ""
+	again.Annotations = map[string]string{v1alpha1.AnnotationChargedQueue: "paying"}
 	w.CreateWithCleanup(t, again)
 	unbound := []string{"has not been placed", "may not write its annotation cardquota.dev/charged-queue", "leave the annotation out, and name the queue by scheduling.volcano.sh/queue-name"}
 	set := func(key, value string) string { return fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, key, value) }
@@ -246,7 +255,8 @@ func templateTests(t *testing.T, w *env, p chargeClients) {
 		spec := appsv1.StatefulSetSpec{Replicas: new(int32), Selector: selector, Template: podTemplate(podSpecWith("volcano", gpu, cards), paying)}
 		return &appsv1.StatefulSet{ObjectMeta: meta(name), Spec: spec}
 	}
-	set, free := stateful("set", 1), stateful("free", 0)
+	set := stateful("set", 1)
+	free := stateful("free", 0)
 	replicas := &appsv1.ReplicaSet{ObjectMeta: meta("replicas"), Spec: appsv1.ReplicaSetSpec{
 		Replicas: new(int32), Selector: selector, Template: podTemplate(podSpecWith("volcano", gpu, 1), paying)}}
 	web := deploymentOf("web", podSpecWith("volcano", gpu, 1), paying)
@@ -271,7 +281,8 @@ func templateTests(t *testing.T, w *env, p chargeClients) {
 
 func gracePeriodTests(t *testing.T, w *env, p chargeClients, exempt client.Client) {
 	const over = 3601
-	day, within := int64(86400), int64(60)
+	day := int64(86400)
+	within := int64(60)
 	late := []string{"grace period of 3601 seconds", "give it at most 3600 seconds"}
 	ending := func(cards, seconds int64) corev1.PodSpec {
 		spec := podSpecWith("volcano", gpu, cards)
@@ -292,7 +303,8 @@ func gracePeriodTests(t *testing.T, w *env, p chargeClients, exempt client.Clien
 		return as.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace("chat"), client.GracePeriodSeconds(over), client.DryRunAll)
 	}
 	seconds := func(n int64) client.DeleteOption { return client.GracePeriodSeconds(n) }
-	tooLate, tooLong := int64(over), []string{"grace period of 86401 seconds"}
+	tooLate := int64(over)
+	tooLong := []string{"grace period of 86401 seconds"}
 	cases := map[string]attempt{
 		"deleted in an hour": {p.tenant, dryRunDelete(t, on, seconds(3600)), nil},
 		// This is Kubernetes' way to remove a pod from a dead node; see docs/security.md for
@@ -317,7 +329,8 @@ func gracePeriodTests(t *testing.T, w *env, p chargeClients, exempt client.Clien
 }
 
 func commandTests(t *testing.T, w *env, p chargeClients) {
-	queue, job := newCommand("Queue", "scheduling.volcano.sh/v1beta1", "paying"), newCommand("Job", "batch.volcano.sh/v1alpha1", "mine")
+	queue := newCommand("Queue", "scheduling.volcano.sh/v1beta1", "paying")
+	job := newCommand("Job", "batch.volcano.sh/v1alpha1", "mine")
 	stored := newCommand("Job", "scheduling.volcano.sh/v1beta1", "mine") // no controller reads it
 	w.CreateWithCleanup(t, stored)
 	runAttempts(t, admissionpolicy.ChargePolicyName, map[string]attempt{

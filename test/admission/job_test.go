@@ -126,7 +126,8 @@ func jobTests(t *testing.T, w *env) {
 
 func cardsInInitContainer(s *batchv1.JobSpec) {
 	pod := &s.Template.Spec
-	pod.InitContainers, pod.Containers = pod.Containers, podSpecWith("", gpu, 0).Containers
+	pod.InitContainers = pod.Containers
+	pod.Containers = podSpecWith("", gpu, 0).Containers
 	pod.InitContainers[0].Name = "init"
 }
 
@@ -144,7 +145,8 @@ func writeFile(t *testing.T, job *batchv1.Job) string {
 // that was added. kubectl replace needs manualSelector, or it would refuse the file anyway.
 func fileAgainTests(t *testing.T, w *env) {
 	withSelector := func(s *batchv1.JobSpec) {
-		s.ManualSelector, s.Selector = ptr.To(true), &metav1.LabelSelector{MatchLabels: map[string]string{"job": "own"}}
+		s.ManualSelector = ptr.To(true)
+		s.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"job": "own"}}
 		s.Template.Labels = s.Selector.MatchLabels
 	}
 	defaulted := func(s *batchv1.JobSpec) { s.PodReplacementPolicy = ptr.To(batchv1.TerminatingOrFailed) }
@@ -165,7 +167,8 @@ func fileAgainTests(t *testing.T, w *env) {
 		t.Run(name, func(t *testing.T) {
 			g := framework.NewGomega(t)
 			job := batchJob("again", func(s *batchv1.JobSpec) {
-				s.Completions, s.Parallelism = ptr.To[int32](2), ptr.To[int32](1)
+				s.Completions = ptr.To[int32](2)
+				s.Parallelism = ptr.To[int32](1)
 				for _, change := range tc.changes {
 					change(s)
 				}

@@ -20,7 +20,8 @@ func quotaTests(t *testing.T, w *env) {
 	g := framework.NewGomega(t)
 	const card = "NVIDIA-GeForce-RTX-4090" // the fleet has 8
 	first := newQuota("first", func(q *v1alpha1.CardQuota) {
-		q.Spec.QueueName, q.Spec.Cards = "shared", []v1alpha1.Card{{Name: card, Quota: ptr.To(int64(3))}}
+		q.Spec.QueueName = "shared"
+		q.Spec.Cards = []v1alpha1.Card{{Name: card, Quota: ptr.To(int64(3))}}
 	})
 	w.CreateWithCleanup(t, first)
 	second := newQuota("second", func(q *v1alpha1.CardQuota) { q.Spec.QueueName = "shared" })

@@ -83,7 +83,8 @@ func workloadTests(t *testing.T, w *env) {
 	}
 	ending := func(annotations map[string]string) batchv1.JobSpec {
 		spec := batchv1.JobSpec{Template: of(annotations)}
-		spec.Template.Labels, spec.Template.Spec.RestartPolicy = nil, corev1.RestartPolicyNever
+		spec.Template.Labels = nil
+		spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
 		return spec
 	}
 	named := metav1.ObjectMeta{Namespace: "chat", Name: "x"}

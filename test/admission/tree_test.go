@@ -17,10 +17,12 @@ import (
 // newTreeQuota returns a CardQuota of a tree: a parent without a service type, or a child.
 func newTreeQuota(name, parent string, quota, deserved int64) *v1alpha1.CardQuota {
 	return newQuota(name, func(q *v1alpha1.CardQuota) {
-		if q.Spec.Parent = parent; parent == "" {
+		q.Spec.Parent = parent
+		if parent == "" {
 			q.Spec.ServiceType = ""
 		}
-		q.Spec.Cards[0].Quota, q.Spec.Cards[0].Deserved = &quota, &deserved
+		q.Spec.Cards[0].Quota = &quota
+		q.Spec.Cards[0].Deserved = &deserved
 	})
 }
 
@@ -30,7 +32,8 @@ func treeTests(t *testing.T, w *env) {
 	policy := builder.ServiceTypePolicy().With(func(p *v1alpha1.ServiceTypePolicy) { p.Spec.QueueHierarchy = v1alpha1.QueueHierarchyTree }).Obj()
 	w.CreateWithCleanup(t, policy)
 	t.Cleanup(func() { w.endTree(t, policy) })
-	tenant, project := newTreeQuota("tenant", "", 8, 6), newTreeQuota("project", "tenant", 8, 4)
+	tenant := newTreeQuota("tenant", "", 8, 6)
+	project := newTreeQuota("project", "tenant", 8, 4)
 	g.Eventually(func() (string, error) { // when the operator has seen the policy
 		return w.warnings.record(func() error { return w.dryRunCreate(t, project.DeepCopy()) })
 	}).Should(gomega.ContainSubstring("there is no CardQuota tenant yet"), "children may come first")
@@ -62,7 +65,8 @@ func treeTests(t *testing.T, w *env) {
 // endTree ends the tree, which would outlive its policy.
 func (w *env) endTree(t *testing.T, policy *v1alpha1.ServiceTypePolicy) {
 	t.Helper()
-	g, ctx := framework.NewGomega(t), context.WithoutCancel(t.Context())
+	g := framework.NewGomega(t)
+	ctx := context.WithoutCancel(t.Context())
 	g.Expect(w.Patch(ctx, policy, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"queueHierarchy":"Flat"}}`)))).To(gomega.Succeed())
 	g.Eventually(func() (v1alpha1.QueueHierarchy, error) {
 		err := w.Get(ctx, client.ObjectKeyFromObject(policy), policy)

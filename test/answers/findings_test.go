@@ -167,7 +167,8 @@ func anOperatorWithoutAScheduler(p *play) {
 // startWithOldRights starts the operator with the rights of a version that knew neither views nor the
 // inventory nor card-seconds. It does the rest, says what it lacks, and begins when it has the rights.
 func (p *play) startWithOldRights() {
-	g, early := newGomega(p.T), quotaOf("legacy", "early", "", share("legacy", 1, 1, 0))
+	g := newGomega(p.T)
+	early := quotaOf("legacy", "early", "", share("legacy", 1, 1, 0))
 	unknown := map[string]bool{"localcardquotas": true, "cardinventories": true}
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "cardquota-manager"}}
 	g.Expect(p.Get(p.Context(), client.ObjectKeyFromObject(role), role)).To(gomega.Succeed())
@@ -228,10 +229,12 @@ func cardSecondsThatCannotBeStored(p *play) {
 // writeConfiguration replaces the text of a scheduler's ConfigMap, and returns what it was.
 func (p *play) writeConfiguration(name, text string) (before string) {
 	p.Helper()
-	g, object := newGomega(p.T), &corev1.ConfigMap{}
+	g := newGomega(p.T)
+	object := &corev1.ConfigMap{}
 	g.Expect(p.Get(p.Context(), client.ObjectKey{Namespace: deployment.Namespace, Name: name}, object)).To(gomega.Succeed())
 	const key = "volcano-scheduler.conf"
-	before, object.Data[key] = object.Data[key], text
+	before = object.Data[key]
+	object.Data[key] = text
 	g.Expect(p.Update(p.Context(), object)).To(gomega.Succeed())
 	return before
 }

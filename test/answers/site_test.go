@@ -111,7 +111,8 @@ func normalise(text string) string {
 	for i, paragraph := range paragraphs {
 		command, rest, _ := strings.Cut(paragraph, "\n")
 		if !strings.HasPrefix(command, "$ ") {
-			command, rest = "", paragraph
+			command = ""
+			rest = paragraph
 		}
 		if joined := strings.Join(strings.Fields(rest), " "); summaryAge.MatchString(joined) {
 			paragraphs[i] = strings.TrimPrefix(command+"\n"+joined, "\n")
@@ -142,10 +143,12 @@ func compareGolden(t *testing.T, name string, answer func() string) {
 func writeGolden(t *testing.T, path string, answer func() string) {
 	t.Helper()
 	g := newGomega(t)
-	last, since := "", time.Now()
+	last := ""
+	since := time.Now()
 	g.Eventually(func() bool {
 		if got := normalise(answer()); got != last {
-			last, since = got, time.Now()
+			last = got
+			since = time.Now()
 		}
 		return last != "" && time.Since(since) > settled
 	}).Should(gomega.BeTrue(), "the answer changes, or is empty: %s", path)

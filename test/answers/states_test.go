@@ -69,7 +69,8 @@ func share(name string, quota, deserved, guarantee int64) api.Card {
 // quotaOf returns a CardQuota that the namespace of its state may use.
 func quotaOf(state, name, parent string, cards ...api.Card) *api.CardQuota {
 	return builder.CardQuota(name).Tenant(state).With(func(q *api.CardQuota) {
-		q.Spec.Cards, q.Spec.Parent = cards, parent
+		q.Spec.Cards = cards
+		q.Spec.Parent = parent
 		q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: state}}
 	}).Obj()
 }
@@ -149,9 +150,13 @@ func reasonStates() []state {
 		}),
 		plain("invalid", api.BlockedInvalidRequest, 4, 0, podOf("invalid", waits, 1).Card("NVIDIA INVALID||").Obj()),
 		plain("stopped", api.BlockedQueueStopped, 4, 0, podOf("stopped", waits, 1).Obj()).with(func(s *state) { s.quotas[0].Spec.StopPolicy = api.StopPolicyHold }),
-		plain("nowhere", api.BlockedQueueNotFound, 4, 0, podOf("nowhere", waits, 1).Obj()).with(func(s *state) { s.quotas, s.hasNoView = nil, true }),
+		plain("nowhere", api.BlockedQueueNotFound, 4, 0, podOf("nowhere", waits, 1).Obj()).with(func(s *state) {
+			s.quotas = nil
+			s.hasNoView = true
+		}),
 		plain("stranger", api.BlockedNamespaceNotAllowed, 4, 0, podOf("stranger", waits, 1).Obj()).with(func(s *state) {
-			s.quotas, s.hasNoView = []*api.CardQuota{quotaOf("stranger-host", "stranger", "", share("stranger", 4, 4, 0))}, true
+			s.quotas = []*api.CardQuota{quotaOf("stranger-host", "stranger", "", share("stranger", 4, 4, 0))}
+			s.hasNoView = true
 		}),
 		plain("gang", api.BlockedGangIncomplete, 4, 0, builder.PodGroup("gang", "gang").Queue("gang").MinMember(2).Obj(), podOf("gang", waits, 1).PodGroup("gang").Obj()),
 		crowd(),
@@ -218,7 +223,8 @@ func withoutCards(name, pod, cpu, memory string) client.Object {
 // limitCompute gives a queue two CPUs and two GiB, of which one pod holds one.
 func limitCompute(name string) func(*state) {
 	return func(s *state) {
-		cpu, memory := resource.MustParse("2"), resource.MustParse("2Gi")
+		cpu := resource.MustParse("2")
+		memory := resource.MustParse("2Gi")
 		s.quotas[0].Spec.Resources = &api.Resources{CPU: &cpu, Memory: &memory}
 		s.holders = []*corev1.Pod{builder.Pod(name, "holds").Queue(name).CPU("1").Memory("1Gi").Obj()}
 	}

@@ -59,7 +59,8 @@ func (p *play) tenantAnswers(t *testing.T, s state, pod string) (tenantAnswers, 
 		return a, err
 	}
 	a.events = warningsOf(described)
-	if a.table, err = kubectl("get", "lcq"); err != nil {
+	a.table, err = kubectl("get", "lcq")
+	if err != nil {
 		return a, err
 	}
 	listed, err := kubectl("get", "lcq", "-o", "json")

@@ -31,13 +31,16 @@ func forbidden() gomega.OmegaMatcher {
 // tenantWrites tries to change what only the operator may write: with the roles of Kubernetes, and with
 // what OLM adds to edit.
 func tenantWrites(p *play) {
-	g, edits, reads := newGomega(p.T), p.ClientAs(p.T, tenant), p.ClientAs(p.T, viewer)
+	g := newGomega(p.T)
+	edits := p.ClientAs(p.T, tenant)
+	reads := p.ClientAs(p.T, viewer)
 	p.create(&rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "quota", Name: viewer}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: viewer}},
 	})
 	key := client.ObjectKey{Namespace: "quota", Name: "quota"}
-	view, forged := &api.LocalCardQuota{}, &api.LocalCardQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "quota", Name: "forged"}}
+	view := &api.LocalCardQuota{}
+	forged := &api.LocalCardQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "quota", Name: "forged"}}
 	forged.Status = api.LocalCardQuotaStatus{Queue: "forged", Summary: "0/999 NVIDIA-QUOTA"}
 	for _, as := range []client.Client{edits, reads} {
 		g.Eventually(func() error { return as.Get(p.Context(), key, view) }).Should(gomega.Succeed())

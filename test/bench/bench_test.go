@@ -64,7 +64,8 @@ func TestImpossibleSizesAreRefused(t *testing.T) {
 
 func TestEveryModelHasCardsForItsGangs(t *testing.T) {
 	for nodes := 1; nodes <= 13; nodes++ {
-		cards, asked := map[string]int{}, map[string]int{}
+		cards := map[string]int{}
+		asked := map[string]int{}
 		for _, profile := range nodeProfiles(nodes) {
 			cards[profile.Labels["nvidia.com/gpu.product"]] += profile.Count * harness.GangSize
 		}

@@ -46,7 +46,8 @@ func (r *report) printComparison(out io.Writer) error {
 			harness.Median(harness.SortedValues(r.measurements[name], func(d measurement) int { return sumValues(d.apiWrites) })),
 			harness.Median(harness.SortedValues(r.measurements[name], func(d measurement) float64 { return sumValues(d.cpuSeconds) })))
 	}
-	theirs, own := r.medianTime(stockName), r.medianTime(ourName)
+	theirs := r.medianTime(stockName)
+	own := r.medianTime(ourName)
 	ratio := own.Seconds() / theirs.Seconds()
 	if own > theirs {
 		harness.Printf(out, "%s takes %.2f times as long as %s: it is slower.\n", ourName, ratio, stockName)

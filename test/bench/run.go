@@ -60,7 +60,9 @@ func measureRun(ctx context.Context, s size, name string) (d measurement, err er
 		return d, err
 	}
 	want := s.gangs * harness.GangSize
-	if seen, bound := w.Pods.CountPods(harness.Trainer), w.Pods.Usage().Cards; seen != want || bound > 0 {
+	seen := w.Pods.CountPods(harness.Trainer)
+	bound := w.Pods.Usage().Cards
+	if seen != want || bound > 0 {
 		return d, fmt.Errorf("%d pods wait and %d are bound before the start, expected %d and 0", seen-bound, bound, want)
 	}
 	return startAndMeasure(ctx, w, s, name, start, want)
@@ -87,7 +89,8 @@ func startAndMeasure(ctx context.Context, w *harness.Env, s size, name string, s
 	go func() { profiled <- w.WriteCPUProfile(ctx, s.profiles, name) }()
 	var times []time.Time // of the bindings, in their order
 	err = w.WaitUntil(ctx, "all pods to be bound", func(context.Context) (bool, error) {
-		if times, _ = w.Pods.PodTimes(); len(times) < want && !process.Running() {
+		times, _ = w.Pods.PodTimes()
+		if len(times) < want && !process.Running() {
 			return false, errors.New("the scheduler ended by itself")
 		}
 		return len(times) == want, nil
@@ -96,7 +99,9 @@ func startAndMeasure(ctx context.Context, w *harness.Env, s size, name string, s
 		return d, fmt.Errorf("%d of %d pods are bound: %w; its log: %s", len(times), want, err, keepLog(process))
 	}
 	since := func(n int) time.Duration { return times[n-1].Sub(began) }
-	d.first, d.half, d.all = since(1), since(want/2), since(want)
+	d.first = since(1)
+	d.half = since(want / 2)
+	d.all = since(want)
 	d.nodes, d.nodesPerGang = w.Pods.NodeSpread()
 
 	select {
@@ -112,7 +117,8 @@ func startAndMeasure(ctx context.Context, w *harness.Env, s size, name string, s
 	if err != nil {
 		return d, err
 	}
-	d.cpuSeconds, d.apiWrites = harness.Difference(usedLater, used), harness.Difference(writtenLater, written)
+	d.cpuSeconds = harness.Difference(usedLater, used)
+	d.apiWrites = harness.Difference(writtenLater, written)
 	d.otherCPUSeconds = otherCPUSeconds(d.cpuSeconds)
 	return d, <-profiled
 }

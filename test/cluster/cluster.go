@@ -102,7 +102,8 @@ func openCluster(ctx context.Context, o Options) (*Cluster, error) {
 	var turn *permit // an apiserver alone is light
 	if !o.APIServerOnly {
 		var err error
-		if turn, err = acquirePermit(ctx, func(message string) { fmt.Fprintln(os.Stderr, "cluster:", message) }); err != nil {
+		turn, err = acquirePermit(ctx, func(message string) { fmt.Fprintln(os.Stderr, "cluster:", message) })
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -115,11 +116,13 @@ func openCluster(ctx context.Context, o Options) (*Cluster, error) {
 
 func (c *Cluster) startComponents(ctx context.Context) error {
 	var err error
-	if c.ca, err = newAuthority(c.dir.pkiDir()); err != nil {
+	c.ca, err = newAuthority(c.dir.pkiDir())
+	if err != nil {
 		return err
 	}
 	if c.options.RealNode != nil {
-		if c.realNode, err = c.newRealNode(); err != nil {
+		c.realNode, err = c.newRealNode()
+		if err != nil {
 			return err
 		}
 	}
@@ -164,10 +167,12 @@ func (c *Cluster) createClients() error {
 		return err
 	}
 	c.config = config
-	if c.client, err = kubernetes.NewForConfig(config); err != nil {
+	c.client, err = kubernetes.NewForConfig(config)
+	if err != nil {
 		return fmt.Errorf("client: %w", err)
 	}
-	if c.dynamic, err = dynamic.NewForConfig(config); err != nil {
+	c.dynamic, err = dynamic.NewForConfig(config)
+	if err != nil {
 		return fmt.Errorf("dynamic client: %w", err)
 	}
 	c.mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.client.Discovery()))
@@ -337,7 +342,8 @@ func attachToRunning(ctx context.Context, dir string) (*Cluster, error) {
 		return nil, errors.New("no cluster runs there")
 	}
 	c := &Cluster{options: o, dir: d, ca: &authority{dir: d.pkiDir()}, crash: make(chan struct{})}
-	if c.ca.pem, err = os.ReadFile(c.caFile()); err != nil {
+	c.ca.pem, err = os.ReadFile(c.caFile())
+	if err != nil {
 		return nil, err
 	}
 	if err := c.createClients(); err != nil {

@@ -19,7 +19,8 @@ func (c *Cluster) startAPIServer(ctx context.Context) error {
 	ports := make([]int, 3)
 	for i := range ports {
 		var err error
-		if ports[i], err = FreePort(); err != nil {
+		ports[i], err = FreePort()
+		if err != nil {
 			return err
 		}
 	}
@@ -31,7 +32,8 @@ func (c *Cluster) startAPIServer(ctx context.Context) error {
 	// etcd is first, so that it is stopped last: it would wait for an apiserver that still
 	// runs.
 	for _, spec := range []ProcessSpec{c.etcdSpec(ports[0], ports[1]), serverSpec} {
-		spec.component, spec.Env = true, []string{rareGCEnv}
+		spec.component = true
+		spec.Env = []string{rareGCEnv}
 		if c.options.ManyObjects {
 			spec.Env = []string{manyObjectsGCEnv}
 		}

@@ -58,7 +58,8 @@ func buildProgram(ctx context.Context, goPackage, output string) error {
 		return err
 	}
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", output, goPackage)
-	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+	build.Dir = root
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	return runCommand(build)
 }
 

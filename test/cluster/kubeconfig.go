@@ -72,7 +72,8 @@ func (c *Cluster) adminConfig() (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
-	config.QPS, config.Burst = 5000, 10000
+	config.QPS = 5000
+	config.Burst = 10000
 	return config, nil
 }
 
@@ -82,7 +83,8 @@ func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, c.binaryPath("kubectl"), args...)
 	cmd.Env = append(childEnvironment(c.dir.path), "KUBECONFIG="+c.Kubeconfig())
 	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.Stdout = &stdout
+	cmd.Stderr = &stderr
 	err := startChild(cmd)
 	if err == nil {
 		err = cmd.Wait()

@@ -195,7 +195,8 @@ func TestRemainsOfEveryMomentAreRemoved(t *testing.T) {
 		for _, prefix := range []string{temporaryPrefix, unlockedPrefix} {
 			t.Run(name+"/"+prefix, func(t *testing.T) {
 				t.Setenv("TMPDIR", t.TempDir())
-				dir, made := filepath.Join(os.TempDir(), prefix+"1"), time.Now().Add(-tc.age)
+				dir := filepath.Join(os.TempDir(), prefix+"1")
+				made := time.Now().Add(-tc.age)
 				for _, err := range []error{os.Mkdir(dir, 0o700), tc.leave(dir), os.Chtimes(dir, made, made)} {
 					check.NoError(t, err)
 				}

@@ -44,7 +44,8 @@ func FreePort() (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		if portLocks.file, err = os.OpenFile(filepath.Join(dir, "ports.lock"), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
+		portLocks.file, err = os.OpenFile(filepath.Join(dir, "ports.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+		if err != nil {
 			return 0, fmt.Errorf("free port: %w", err)
 		}
 		portLocks.reserved = map[int]bool{}

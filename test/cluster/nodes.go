@@ -51,14 +51,16 @@ func (p NodeProfile) nodeObjects() []*corev1.Node {
 				maps.Copy(node.Labels, p.Labels)
 				allocatable := corev1.ResourceList{corev1.ResourcePods: node.Status.Allocatable[corev1.ResourcePods]}
 				maps.Copy(allocatable, p.Allocatable)
-				node.Status.Allocatable, node.Status.Capacity = allocatable, allocatable
+				node.Status.Allocatable = allocatable
+				node.Status.Capacity = allocatable
 				node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}}
 				node.Status.NodeInfo = corev1.NodeSystemInfo{Architecture: "amd64", OperatingSystem: "linux", KubeletVersion: "v1.34.1"}
 				for _, pressure := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
 					node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: pressure, Status: corev1.ConditionFalse})
 				}
 				for i := range node.Status.Conditions {
-					node.Status.Conditions[i].LastHeartbeatTime, node.Status.Conditions[i].LastTransitionTime = now, now
+					node.Status.Conditions[i].LastHeartbeatTime = now
+					node.Status.Conditions[i].LastTransitionTime = now
 				}
 			}).Obj())
 	}

@@ -63,7 +63,8 @@ func (o *Options) applyDefaults() error {
 		o.BinDir = filepath.Join(root, "bin", "controlplane")
 	}
 	var err error
-	if o.BinDir, err = filepath.Abs(o.BinDir); err != nil {
+	o.BinDir, err = filepath.Abs(o.BinDir)
+	if err != nil {
 		return fmt.Errorf("bin dir: %w", err)
 	}
 	needed := o.requiredFiles()

@@ -77,13 +77,16 @@ func (a *authority) issueCert(name string, template *x509.Certificate) (files ke
 	if err != nil {
 		return keyPair{}, err
 	}
-	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 100)); err != nil {
+	template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 100))
+	if err != nil {
 		return keyPair{}, err
 	}
-	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(certValidity)
+	template.NotBefore = time.Now().Add(-time.Hour)
+	template.NotAfter = time.Now().Add(certValidity)
 	template.KeyUsage |= x509.KeyUsageDigitalSignature
 	if a.cert == nil {
-		a.cert, a.key = template, key
+		a.cert = template
+		a.key = key
 	}
 	public, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
 	if err != nil {

@@ -22,7 +22,8 @@ func boundPod(t *testing.T, c *cluster.Cluster, name string, grace int64, annota
 	t.Helper()
 	pod := builder.Pod(metav1.NamespaceDefault, name).Scheduler("").Node("cpu-0").GracePeriod(grace).
 		InitContainer("", "").Container("", "").With(func(p *corev1.Pod) {
-		p.Annotations, p.Spec.RestartPolicy = annotations, corev1.RestartPolicyNever
+		p.Annotations = annotations
+		p.Spec.RestartPolicy = corev1.RestartPolicyNever
 	}).Obj()
 	created, err := c.Client().CoreV1().Pods(pod.Namespace).Create(t.Context(), pod, metav1.CreateOptions{})
 	check.NoError(t, err)
@@ -61,7 +62,8 @@ func watchUntilGone(ctx context.Context, c *cluster.Cluster, pod *corev1.Pod) (o
 			continue
 		}
 		if event.Type == watch.Deleted {
-			s.phases, s.gone = append(s.phases, "gone"), time.Now()
+			s.phases = append(s.phases, "gone")
+			s.gone = time.Now()
 			return s, nil
 		}
 		phase := string(current.Status.Phase)
@@ -72,7 +74,8 @@ func watchUntilGone(ctx context.Context, c *cluster.Cluster, pod *corev1.Pod) (o
 			}
 		}
 		if len(s.phases) == 0 || s.phases[len(s.phases)-1] != phase {
-			s.phases, s.end = append(s.phases, phase), time.Now()
+			s.phases = append(s.phases, phase)
+			s.end = time.Now()
 		}
 	}
 	return s, ctx.Err()
@@ -80,7 +83,10 @@ func watchUntilGone(ctx context.Context, c *cluster.Cluster, pod *corev1.Pod) (o
 
 func TestHowDeletedPodsEnd(t *testing.T) {
 	c := sharedCluster(t)
-	const failed, succeeded = "Failed Error 143", "Succeeded Completed"
+	const (
+		failed    = "Failed Error 143"
+		succeeded = "Succeeded Completed"
+	)
 	for name, tc := range map[string]struct {
 		grace             int64
 		annotation, value string

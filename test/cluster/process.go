@@ -63,7 +63,8 @@ func startChild(cmd *exec.Cmd) error {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
-	cmd.SysProcAttr.Setpgid, cmd.SysProcAttr.Pdeathsig = true, syscall.SIGKILL
+	cmd.SysProcAttr.Setpgid = true
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	return childprocess.Start(cmd)
 }
 
@@ -76,7 +77,8 @@ func startProcess(spec ProcessSpec, logFile, home string) (*Process, error) {
 	defer func() { _ = out.Close() }() // the child has its own descriptor
 	cmd := exec.Command(spec.Path, spec.Args...)
 	cmd.Env = append(childEnvironment(home), spec.Env...)
-	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Stdout = out
+	cmd.Stderr = out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: spec.cloneFlags}
 	if err := startChild(cmd); err != nil {
 		return nil, fmt.Errorf("start %s: %w", spec.Name, err)

@@ -43,14 +43,15 @@ func (c *Cluster) startNamespaces(ctx context.Context, n *realNode) error {
 	if _, err := n.writeFile("init.sh", script); err != nil {
 		return err
 	}
-	if n.initProcess, err = c.StartProcess(ctx, ProcessSpec{
+	n.initProcess, err = c.StartProcess(ctx, ProcessSpec{
 		Name: "real-node", Path: "/bin/sh", Args: []string{filepath.Join(n.dir, "init.sh"), n.dir},
 		cloneFlags: realNodeCloneFlags, component: true,
 		Ready: func(context.Context) error {
 			_, err := os.Stat(filepath.Join(n.dir, "ready"))
 			return err
 		},
-	}); err != nil {
+	})
+	if err != nil {
 		return err
 	}
 	if err := n.slot.makeCgroups(); err != nil {
@@ -101,7 +102,9 @@ func (c *Cluster) startInNode(ctx context.Context, n *realNode, spec ProcessSpec
 	if err != nil {
 		return err
 	}
-	spec.Path, spec.Args, spec.component = nsenter, command[1:], true
+	spec.Path = nsenter
+	spec.Args = command[1:]
+	spec.component = true
 	_, err = c.StartProcess(ctx, spec)
 	return err
 }

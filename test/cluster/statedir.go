@@ -54,10 +54,12 @@ func openStateDir(path string) (d stateDir, err error) {
 	if err != nil {
 		return stateDir{}, err
 	}
-	if d.lock, err = lockFile(filepath.Join(d.path, lockName)); err != nil {
+	d.lock, err = lockFile(filepath.Join(d.path, lockName))
+	if err != nil {
 		return stateDir{}, fmt.Errorf("%s is in use by another cluster: %w", d.path, err)
 	}
-	if err = writeOwner(d.lock); err != nil {
+	err = writeOwner(d.lock)
+	if err != nil {
 		return stateDir{}, errors.Join(err, d.close())
 	}
 	defer func() {
@@ -143,7 +145,7 @@ func removeAbandoned() {
 		}
 		for _, dir := range found {
 			// A new folder gets its lock a moment after its creation.
-			if info, err := os.Stat(dir); err != nil || prefix == unlockedPrefix && time.Since(info.ModTime()) < time.Minute {
+			if info, err := os.Stat(dir); err != nil || (prefix == unlockedPrefix && time.Since(info.ModTime()) < time.Minute) {
 				continue
 			}
 			if os.Remove(dir) == nil {

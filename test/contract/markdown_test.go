@@ -50,7 +50,10 @@ func TestTheColumnsOfCardQuotasFitATerminal(t *testing.T) {
 
 	// The longest usual value of each column. A sum of cards has no longest one.
 	longest := map[string]int{"Tenant": 20, "Type": 10, "Blocked": 5, "Enforced": 7, "Ready": 7, "Age": 5}
-	const name, gap = 40, 3
+	const (
+		name = 40
+		gap  = 3
+	)
 	columns := name
 	for _, column := range definition.Spec.Versions[0].Columns {
 		if column.Priority > 0 {

@@ -166,9 +166,11 @@ func callsOf(t *testing.T, isWanted func(name, receiver string) bool) (calls []s
 				if !isCall || len(call.Args) == 0 || textOf(files, call.Args[0]) != "ctx" {
 					return true
 				}
-				name, receiver := textOf(files, call.Fun), ""
+				name := textOf(files, call.Fun)
+				receiver := ""
 				if dot := strings.LastIndex(name, "."); dot >= 0 {
-					receiver, name = name[:dot], name[dot+1:]
+					receiver = name[:dot]
+					name = name[dot+1:]
 				}
 				if isWanted(name, receiver) {
 					calls = append(calls, short+" "+textOf(files, call))

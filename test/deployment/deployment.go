@@ -116,7 +116,8 @@ func Install(ctx context.Context, c *cluster.Cluster, o Options) (*Deployment, e
 		return d, nil
 	}
 	if o.Configuration == "" {
-		if o.Configuration, err = ShippedConfiguration(); err != nil {
+		o.Configuration, err = ShippedConfiguration()
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -141,7 +142,8 @@ func (d *Deployment) StartManager(ctx context.Context) (err error) {
 	var at *metricsEndpoint
 	flags := []string{"--metrics-bind-address=0"}
 	if d.options.SecureMetrics {
-		if at, flags, err = d.newMetricsEndpoint("metrics-bind-address"); err != nil {
+		at, flags, err = d.newMetricsEndpoint("metrics-bind-address")
+		if err != nil {
 			return err
 		}
 	}

@@ -42,11 +42,13 @@ func ProgramPath(ctx context.Context, name string) (string, error) {
 		}
 		return path, nil
 	}
-	target, dir := "test-programs", filepath.Join(root, "bin", "test")
+	target := "test-programs"
+	dir := filepath.Join(root, "bin", "test")
 	switch clocks := os.Getenv(clocksVariable); clocks {
 	case "":
 	case shippedClocks:
-		target, dir = "programs", filepath.Join(root, "bin")
+		target = "programs"
+		dir = filepath.Join(root, "bin")
 	default:
 		return "", fmt.Errorf("%s is %q, want %q or nothing", clocksVariable, clocks, shippedClocks)
 	}

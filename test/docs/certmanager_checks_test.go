@@ -35,10 +35,13 @@ func (e *engineer) dryRunCardQuota(ctx context.Context, cards int64) error {
 // busy machine may be slow, which is no denial: an untrusted certificate fails at once.
 func (e *engineer) dryRunContinuously() (stop func()) {
 	e.Helper()
-	ctx, ended, stopping := e.ctx, make(chan struct{}), make(chan struct{})
-	asked, refused := 0, []string{}
+	ctx := e.ctx
+	ended := make(chan struct{})
+	stopping := make(chan struct{})
+	asked := 0
+	refused := []string{}
 	note := func(err error) {
-		slow := errors.Is(err, context.DeadlineExceeded) || err != nil && strings.Contains(err.Error(), context.DeadlineExceeded.Error())
+		slow := errors.Is(err, context.DeadlineExceeded) || (err != nil && strings.Contains(err.Error(), context.DeadlineExceeded.Error()))
 		if err != nil && !slow {
 			refused = append(refused, fmt.Sprintf("%s: %v", time.Now().Format(time.StampMilli), err))
 		}
@@ -72,7 +75,8 @@ func (e *engineer) dryRunContinuously() (stop func()) {
 
 // caBundle returns the CA that the API server trusts, the same for every webhook.
 func (e *engineer) caBundle() ([]byte, error) {
-	validating, mutating := &admissionv1.ValidatingWebhookConfiguration{}, &admissionv1.MutatingWebhookConfiguration{}
+	validating := &admissionv1.ValidatingWebhookConfiguration{}
+	mutating := &admissionv1.MutatingWebhookConfiguration{}
 	name := client.ObjectKey{Name: "cardquota"}
 	if err := errors.Join(e.Get(e.ctx, name, validating), e.Get(e.ctx, name, mutating)); err != nil {
 		return nil, err
@@ -94,7 +98,8 @@ func (e *engineer) caBundle() ([]byte, error) {
 // servingCertificate returns the certificate of a new connection to the webhooks, verified as
 // the API server does.
 func (e *engineer) servingCertificate(ctx context.Context) (*x509.Certificate, error) {
-	service, configuration := &corev1.Service{}, &admissionv1.ValidatingWebhookConfiguration{}
+	service := &corev1.Service{}
+	configuration := &admissionv1.ValidatingWebhookConfiguration{}
 	if err := errors.Join(
 		e.Get(ctx, client.ObjectKey{Name: "cardquota"}, configuration),
 		e.Get(ctx, client.ObjectKey{Namespace: cluster.VolcanoNamespace, Name: "cardquota-webhook"}, service),

@@ -34,7 +34,8 @@ func TestCertificatesOfCertManager(t *testing.T) {
 	e.Expect(e.dryRunCardQuota(e.ctx, 8)).To(Succeed())
 	first, err := e.servingCertificate(e.ctx)
 	e.Expect(err).NotTo(HaveOccurred())
-	authority, pods := e.readSecret("cardquota-webhook-tls")["ca.crt"], e.managerRestarts()
+	authority := e.readSecret("cardquota-webhook-tls")["ca.crt"]
+	pods := e.managerRestarts()
 
 	stop := e.dryRunContinuously()
 	issued := e.waitUntilIssued("cardquota-webhook")

@@ -18,7 +18,10 @@ func Commands(markdown, heading string) ([]string, error) {
 func blocksOf(markdown, heading, language string) ([]string, error) {
 	level := strings.IndexFunc(heading, func(r rune) bool { return r != '#' })
 	var blocks []string
-	inside, code, found, indent := false, false, false, ""
+	inside := false
+	code := false
+	found := false
+	indent := ""
 	for line := range strings.Lines(markdown) {
 		trimmed := strings.TrimSpace(line)
 		switch {
@@ -27,11 +30,13 @@ func blocksOf(markdown, heading, language string) ([]string, error) {
 		case code:
 			blocks[len(blocks)-1] += strings.TrimPrefix(line, indent)
 		case trimmed == heading:
-			inside, found = true, true
+			inside = true
+			found = true
 		case inside && endsSection(trimmed, level):
 			inside = false
 		case inside && trimmed == "```"+language:
-			code, indent = true, line[:strings.Index(line, "`")]
+			code = true
+			indent = line[:strings.Index(line, "`")]
 			blocks = append(blocks, "")
 		}
 	}

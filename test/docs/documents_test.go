@@ -88,7 +88,8 @@ func constantsOf(t *testing.T, file, prefix string) map[string]string {
 // TestBreakGlassUsesCommandsOfAdopting tests that docs/break-glass.md has commands that
 // TestADayOfAPlatformEngineer types from docs/adopt.md.
 func TestBreakGlassUsesCommandsOfAdopting(t *testing.T) {
-	breakGlass, adopt := readDocument(t, "docs/break-glass.md"), readDocument(t, "docs/adopt.md")
+	breakGlass := readDocument(t, "docs/break-glass.md")
+	adopt := readDocument(t, "docs/adopt.md")
 	for heading, step := range map[string]string{
 		"## Stop evictions":                   "## Cards are taken back",
 		"## Let pods bypass the scheduler":    "## No bypass of the scheduler",

@@ -92,9 +92,13 @@ func TestOtherNamesReachThePrograms(t *testing.T) {
 // the output is Volcano's installer with our image in the scheduler's Deployment and in no
 // other.
 func TestPostRendererChangesTheOneImage(t *testing.T) {
-	const document, section = "docs/helm.md", "## With only the image"
+	const (
+		document = "docs/helm.md"
+		section  = "## With only the image"
+	)
 	folder := t.TempDir()
-	script, objects := sectionBlocks(t, document, section, "bash"), sectionBlocks(t, document, section, "yaml")
+	script := sectionBlocks(t, document, section, "bash")
+	objects := sectionBlocks(t, document, section, "yaml")
 	if len(script) != 1 || len(objects) != 2 {
 		t.Fatalf("%d scripts, %d YAML blocks: want render.sh; kustomization.yaml, plugin.yaml", len(script), len(objects))
 	}
@@ -118,7 +122,8 @@ func TestPostRendererChangesTheOneImage(t *testing.T) {
 	command.Env = append(os.Environ(), "PATH="+tools+":"+os.Getenv("PATH"))
 	out, err := command.Output()
 	check.NoError(t, err)
-	before, after := parseDeployments(t, installer), parseDeployments(t, string(out))
+	before := parseDeployments(t, installer)
+	after := parseDeployments(t, string(out))
 	if len(before) < 3 || len(after) != len(before) {
 		t.Fatalf("%d Deployments of %d", len(after), len(before))
 	}

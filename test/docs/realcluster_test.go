@@ -31,7 +31,8 @@ func TestADayOfAPlatformEngineer(t *testing.T) {
 	e.startStock()
 	e.createDeployment("before", "default", 2, 1)
 	e.Eventually(e.countRunning("before")).Should(Equal(2))
-	before, configuration := e.runningPods("before"), e.volcanoConfig()
+	before := e.runningPods("before")
+	configuration := e.volcanoConfig()
 
 	readme := e.sectionCommands("README.md", "## On a real cluster")
 	e.Expect(readme).To(HaveLen(4), "images, installation, handover, a quota")

@@ -31,7 +31,8 @@ func (e *engineer) createDeployment(name, queue string, replicas int32, cards in
 
 // useTestImage makes a pod run the image that was built for it.
 func useTestImage(pod *corev1.Pod) {
-	pod.Spec.Containers[0].Image, pod.Spec.Containers[0].ImagePullPolicy = workImage, corev1.PullIfNotPresent
+	pod.Spec.Containers[0].Image = workImage
+	pod.Spec.Containers[0].ImagePullPolicy = corev1.PullIfNotPresent
 }
 
 // listObjects lists objects and retries when the API server does not answer: one failed request

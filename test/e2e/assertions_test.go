@@ -343,7 +343,8 @@ func (s *scene) wantAllocated(queue string) {
 // podsIn returns the pods of a queue: those whose PodGroup is in it.
 func (s *scene) podsIn(queue string) []corev1.Pod {
 	s.Helper()
-	groups, pods := &v1beta1.PodGroupList{}, &corev1.PodList{}
+	groups := &v1beta1.PodGroupList{}
+	pods := &corev1.PodList{}
 	s.listObjects(groups, client.InNamespace(s.namespace))
 	s.listObjects(pods, client.InNamespace(s.namespace))
 	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {

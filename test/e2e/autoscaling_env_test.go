@@ -81,7 +81,10 @@ func (s *scene) serveLoad() *loadServer {
 // registerMetrics lets the API server forward the API of external metrics to a port of this process.
 func (s *scene) registerMetrics(port int) {
 	s.Helper()
-	const service, servicePort = "metrics", 443
+	const (
+		service     = "metrics"
+		servicePort = 443
+	)
 	s.createObjects(&corev1.Service{ObjectMeta: s.objectMeta(service), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: servicePort}}}})
 	s.Expect(s.cluster.ExposeService(s.ctx, s.namespace, service, port)).To(Succeed())
 

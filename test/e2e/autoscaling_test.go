@@ -17,7 +17,11 @@ import (
 func TestAnAutoscalerUsesNoMoreThanTheQuota(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, "autoscaling")
-	const queue, quota, most = "autoscaling", 4, 6
+	const (
+		queue = "autoscaling"
+		quota = 4
+		most  = 6
+	)
 	s.createAndAwaitOpen(builder.CardQuota(queue).ServiceType("inference").Card(h200, quota).With(func(q *api.CardQuota) {
 		q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: s.namespace}}
 	}).Obj())
@@ -69,6 +73,7 @@ func (s *scene) describeView(queue string) string {
 	if len(status.Cards) == 0 || len(status.Blocked) == 0 {
 		return fmt.Sprintf("%+v", status)
 	}
-	card, blocked := status.Cards[0], status.Blocked[0]
+	card := status.Cards[0]
+	blocked := status.Blocked[0]
 	return fmt.Sprintf("used %d/%d, pending %d, %s/%s %s", card.Used, card.Quota, card.Pending, blocked.Workload.Kind, blocked.Workload.Name, blocked.Reason)
 }

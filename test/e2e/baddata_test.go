@@ -49,7 +49,10 @@ func TestBadWorkloadsDoNotDisturbOthers(t *testing.T) {
 		"no-such":     {card: "NVIDIA-H9000"},
 		"job-request": {card: h200, annotations: map[string]string{api.AnnotationCardRequest: "nonsense"}},
 	} {
-		w.name, w.queue, w.count, w.pods = name, "badwork", 1, 1
+		w.name = name
+		w.queue = "badwork"
+		w.count = 1
+		w.pods = 1
 		s.createPods(w)
 	}
 	job := s.newVCJob(podSet{name: "bad-request", queue: "badwork", card: h200, count: 1, pods: 1})

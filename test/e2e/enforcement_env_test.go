@@ -21,7 +21,10 @@ import (
 )
 
 // The tenant's queue, and another one that must not be affected.
-const tenant, neighbour = "enforced", "enforced-other"
+const (
+	tenant    = "enforced"
+	neighbour = "enforced-other"
+)
 
 // enforcementTest is the environment of the test of enforcement: a cluster with Volcano's
 // configuration as its installer creates it.

@@ -282,7 +282,8 @@ func withTotal(sentence string, n int) string {
 // without a quota.
 func (s *scene) sixCards() {
 	s.Helper()
-	queue, want := s.clusterName("cr-queue1"), map[string]string{}
+	queue := s.clusterName("cr-queue1")
+	want := map[string]string{}
 	quotas := map[string]int{h200: 3, h800: 2, rtx4090: 2, mpsHalf: 2, migSlice: 3, migLarge: 1, ascend: 0}
 	name := func(card string) string {
 		return strings.ToLower(strings.NewReplacer("/", "-", "*", "-", ".", "-").Replace(card))

@@ -20,7 +20,8 @@ func TestACardQuotaIsDeletedAndRecreated(t *testing.T) {
 	s.wantRunning("web", 2, 0)
 
 	// Running pods continue, no new ones start, and the queue stays until then.
-	quota, queue := s.cardQuota("recreated"), s.readQueue("recreated")
+	quota := s.cardQuota("recreated")
+	queue := s.readQueue("recreated")
 	s.Expect(s.Delete(s.ctx, quota)).To(Succeed())
 	s.Eventually(func() string { return s.quotaOfQueue("recreated") }).Should(Equal("{}"))
 	s.scaleDeployment("web", 3)

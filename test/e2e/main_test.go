@@ -106,7 +106,8 @@ func runTests(m *testing.M) int {
 
 func setUp(ctx context.Context) error {
 	var err error
-	if suite.root, err = cluster.ModuleRoot(); err != nil {
+	suite.root, err = cluster.ModuleRoot()
+	if err != nil {
 		return err
 	}
 	var c *cluster.Cluster
@@ -119,10 +120,12 @@ func setUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if suite.testCluster, err = newTestCluster(c); err != nil {
+	suite.testCluster, err = newTestCluster(c)
+	if err != nil {
 		return errors.Join(err, c.Stop())
 	}
-	if suite.deployment, err = deployment.Start(ctx, c, programs); err == nil && dir != "" {
+	suite.deployment, err = deployment.Start(ctx, c, programs)
+	if err == nil && dir != "" {
 		err = suite.removeLeftovers(ctx)
 	}
 	return err
@@ -144,7 +147,8 @@ func startTestCluster(t *testing.T, nodes []cluster.NodeProfile, configuration s
 	st, err := newTestCluster(c)
 	g.Expect(err).NotTo(HaveOccurred())
 	options := programs
-	options.Configuration, options.ManagerArgs = configuration, slices.Concat(options.ManagerArgs, managerArgs)
+	options.Configuration = configuration
+	options.ManagerArgs = slices.Concat(options.ManagerArgs, managerArgs)
 	st.deployment, err = deployment.Install(t.Context(), c, options)
 	g.Expect(err).NotTo(HaveOccurred())
 	return st

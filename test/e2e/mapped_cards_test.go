@@ -101,7 +101,8 @@ func quotasHoldForMappedCards(s *scene) {
 	s.Eventually(view).Should(ContainElement(And(HaveField("Name", mi300x), HaveField("Used", int64(3)), HaveField("Pending", int64(2)))))
 
 	greedy := builder.CardQuota("mapped-greedy").With(func(q *api.CardQuota) {
-		q.Spec.Cards, q.Spec.OverAllocation = []api.Card{{Name: mi300x, Quota: ptr.To[int64](9)}}, api.OverAllocationDeny
+		q.Spec.Cards = []api.Card{{Name: mi300x, Quota: ptr.To[int64](9)}}
+		q.Spec.OverAllocation = api.OverAllocationDeny
 	}).Obj()
 	s.Expect(s.Create(s.ctx, greedy)).To(MatchError(ContainSubstring(mi300x)), "the webhook counts the mapped cards")
 	bypass := s.barePods(podSet{name: "bypass", queue: "mapped", card: mi300x, count: 1, pods: 1})[0]

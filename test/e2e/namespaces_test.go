@@ -70,14 +70,16 @@ func TestAQueueAllowsOnlySelectedNamespaces(t *testing.T) {
 	s.createPods(podSet{name: "late", queue: "tenancy", card: h200, count: 1, pods: 1})
 	s.createObjects(s.deploymentOf(podSet{name: "later", queue: "tenancy", card: h200, count: 1, pods: 1}))
 	s.wantReason("late", s.notAllowedMessage("tenancy"))
-	in["late"], in["later"] = podCounts(0, 1), podCounts(0, 1)
+	in["late"] = podCounts(0, 1)
+	in["later"] = podCounts(0, 1)
 	s.wantPods(in)
 	s.wantCard("tenancy", h200, 6, 0, 0)
 
 	// A changed selector has the same effect as a changed label.
 	s.mergePatch(builder.CardQuota("tenancy").Obj(), `{"spec":{"namespaceSelector":{"matchLabels":null,"matchExpressions":[%s]}}}`,
 		`{"key":"kubernetes.io/metadata.name","operator":"In","values":["tenancy"]}`)
-	in["late"], in["later"] = podCounts(1, 0), podCounts(1, 0)
+	in["late"] = podCounts(1, 0)
+	in["later"] = podCounts(1, 0)
 	s.wantPods(in)
 }
 

@@ -98,7 +98,8 @@ func (s *scene) preemptInsideJob(queue string, prefer func(template *corev1.PodT
 	job.Spec.Policies = nil
 	workers := job.Spec.Tasks[0]
 	leaders := *workers.DeepCopy()
-	leaders.Name, leaders.Replicas = "leader", 1
+	leaders.Name = "leader"
+	leaders.Replicas = 1
 	prefer(&workers.Template, "pc-low", "1")
 	prefer(&leaders.Template, "pc-high", "10")
 	job.Spec.Tasks = []batchv1alpha1.TaskSpec{workers, leaders}
@@ -152,7 +153,8 @@ func gangsSurvivePreemption(s *scene) {
 	for round := range 4 {
 		name := fmt.Sprintf("high-%d", round)
 		high := s.newVCJob(podSet{name: name, queue: "gangs", card: h200, count: 1, pods: 2, gang: 2})
-		high.Spec.PriorityClassName, high.Spec.Policies = "pc-high", nil
+		high.Spec.PriorityClassName = "pc-high"
+		high.Spec.Policies = nil
 		s.createObjects(high)
 		s.wantPods(map[string]string{name: podCounts(2, 0), "low": podCounts(0, 10), "other": podCounts(6, 0)})
 		s.Expect(s.Delete(s.ctx, high, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())

@@ -49,7 +49,9 @@ func aGangWithAProtectedPodStays(t *reclaimTest) {
 	guarded := t.trainingJob("guarded", 4)
 	worker := guarded.Spec.Tasks[0]
 	leader := *worker.DeepCopy()
-	leader.Name, leader.Replicas, worker.Replicas = "leader", 1, 3
+	leader.Name = "leader"
+	leader.Replicas = 1
+	worker.Replicas = 3
 	leader.Template.Annotations[v1beta1.PodPreemptable] = "false"
 	guarded.Spec.Tasks = []batchv1alpha1.TaskSpec{leader, worker}
 	t.startOneAfterTheOther(t.trainingJob("open", 4), guarded)
@@ -63,7 +65,8 @@ func aGangWithAProtectedPodStays(t *reclaimTest) {
 // elasticJob returns a training job that can run with fewer pods.
 func (t *reclaimTest) elasticJob(name string, pods, least int) *batchv1alpha1.Job {
 	job := t.trainingJob(name, pods)
-	job.Spec.MinAvailable, job.Spec.Policies = int32(least), nil
+	job.Spec.MinAvailable = int32(least)
+	job.Spec.Policies = nil
 	return job
 }
 
@@ -116,8 +119,10 @@ func everyTaskKeepsItsMinimum(t *reclaimTest) {
 	job := t.elasticJob("job", 3, 2)
 	worker := job.Spec.Tasks[0]
 	leader := *worker.DeepCopy()
-	leader.Name, leader.Replicas = "leader", 1
-	leader.MinAvailable, worker.MinAvailable = ptr.To[int32](1), ptr.To[int32](1)
+	leader.Name = "leader"
+	leader.Replicas = 1
+	leader.MinAvailable = ptr.To[int32](1)
+	worker.MinAvailable = ptr.To[int32](1)
 	job.Spec.Tasks = []batchv1alpha1.TaskSpec{worker, leader}
 	t.startJob(job)
 	leaders := t.runningOfTask("job", "leader")

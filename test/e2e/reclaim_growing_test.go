@@ -30,7 +30,8 @@ func aGangReclaimsAllOrNothing(t *reclaimTest) {
 	t.startTraining("low", 4)
 	t.occupyCards(4)
 	gang := t.newWorkload("gang", t.queueName("inference"), 4)
-	gang.gang, gang.count = 4, 2
+	gang.gang = 4
+	gang.count = 2
 	job := t.newVCJob(gang)
 	t.createObjects(job)
 	t.checkGangWaits("gang")

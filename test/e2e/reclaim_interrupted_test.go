@@ -46,7 +46,8 @@ func setSlowTermination(template *corev1.PodTemplateSpec) {
 // countTerminating counts the pods that are evicted, by deletion or recreation.
 func (s *scene) countTerminating() int {
 	s.Helper()
-	list, n := &corev1.PodList{}, 0
+	list := &corev1.PodList{}
+	n := 0
 	s.listObjects(list, client.InNamespace(s.namespace))
 	for _, pod := range list.Items {
 		if _, told := pod.Annotations[workload.AnnotationOutOfSync]; told || pod.DeletionTimestamp != nil {

@@ -73,8 +73,10 @@ func theGangWithAFutureCheckpointIsEvicted(t *reclaimTest) {
 
 // The older gang loses more, and has the lower priority.
 func theGangOfLowerPriorityIsEvicted(t *reclaimTest) {
-	older, younger := t.trainingJob("older", 4), t.trainingJob("younger", 4)
-	firstTaskTemplate(older).Spec.PriorityClassName, firstTaskTemplate(younger).Spec.PriorityClassName = "pc-low", "pc-high"
+	older := t.trainingJob("older", 4)
+	younger := t.trainingJob("younger", 4)
+	firstTaskTemplate(older).Spec.PriorityClassName = "pc-low"
+	firstTaskTemplate(younger).Spec.PriorityClassName = "pc-high"
 	t.startOneAfterTheOther(older, younger)
 	t.wantEvicted("older", "younger")
 }

@@ -16,10 +16,12 @@ func inferenceReclaimsFromTrainingOnly(t *reclaimTest) {
 	waiting := map[string]string{"greedy": podCounts(0, 1), "notebook": podCounts(0, 1), "untyped": podCounts(0, 1), "low": podCounts(8, 0)}
 	t.wantPods(waiting)
 	t.createInference("service", 1)
-	waiting["low"], waiting["service"] = podCounts(7, 1), podCounts(1, 0)
+	waiting["low"] = podCounts(7, 1)
+	waiting["service"] = podCounts(1, 0)
 	t.wantPods(waiting)
 	t.scaleDeployment("service", 3)
-	waiting["low"], waiting["service"] = podCounts(6, 2), podCounts(2, 1)
+	waiting["low"] = podCounts(6, 2)
+	waiting["service"] = podCounts(2, 1)
 	t.wantPods(waiting)
 	t.wantReason("service", insufficientMessage(t.queueName("inference"), t.card, 1, 2))
 }

@@ -57,7 +57,8 @@ func (t *reclaimTest) wantNoEviction(waiting ...string) {
 	}
 	t.wantPods(want)
 	t.createInference("service", 1)
-	want["low"], want["service"] = podCounts(7, 1), podCounts(1, 0)
+	want["low"] = podCounts(7, 1)
+	want["service"] = podCounts(1, 0)
 	t.wantPods(want)
 }
 

@@ -70,7 +70,8 @@ func aJobThatAbortsEnds(t *reclaimTest) {
 func aJobWithoutPoliciesReturnsAndWaits(t *reclaimTest) {
 	t.createQuotas(8)
 	job := t.trainingJob("job", 8)
-	job.Spec.Policies, job.Spec.PriorityClassName = nil, "pc-high"
+	job.Spec.Policies = nil
+	job.Spec.PriorityClassName = "pc-high"
 	t.startJob(job)
 	t.createInference("service", 1)
 	t.wantPods(map[string]string{"job": podCounts(0, 8), "service": podCounts(1, 0)})

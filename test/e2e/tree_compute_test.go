@@ -24,7 +24,8 @@ func reclaimsCPU(t *treeTest) {
 	onCores := func(w podSet, cpu string) *appsv1.Deployment {
 		d := t.deploymentOf(w)
 		resources := &d.Spec.Template.Spec.Containers[0].Resources
-		resources.Requests[corev1.ResourceCPU], resources.Limits[corev1.ResourceCPU] = resource.MustParse(cpu), resource.MustParse(cpu)
+		resources.Requests[corev1.ResourceCPU] = resource.MustParse(cpu)
+		resources.Limits[corev1.ResourceCPU] = resource.MustParse(cpu)
 		d.Spec.Template.Spec.NodeSelector = map[string]string{wholeCardsLabel: t.namespace}
 		return d
 	}

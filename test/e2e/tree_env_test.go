@@ -132,7 +132,8 @@ func (t *treeTest) createTree(quotas ...treeQuota) {
 	t.Helper()
 	for _, q := range quotas {
 		made := builder.CardQuota(t.queueName(q.name)).ServiceType(q.serviceType).Obj()
-		made.Spec.Cards, made.Spec.Resources = q.cards, q.resources
+		made.Spec.Cards = q.cards
+		made.Spec.Resources = q.resources
 		if q.parent != "" {
 			made.Spec.Parent = t.queueName(q.parent)
 		}

@@ -168,7 +168,8 @@ func (t *whatIfTest) predicted(p *proof, result whatifview.Result) []string {
 		}
 	}
 	if moved := result.DrainedPods + result.DrainedEnded; moved > 0 {
-		o.lost["of the node"], o.again["of the node"] = moved, result.DrainedPlaced
+		o.lost["of the node"] = moved
+		o.again["of the node"] = result.DrainedPlaced
 	}
 	return o.lines()
 }
@@ -177,7 +178,8 @@ func (t *whatIfTest) predicted(p *proof, result whatifview.Result) []string {
 // workloads.
 func (t *whatIfTest) observed(p *proof, before map[types.UID]corev1.Pod, total map[string]int) []string {
 	t.Helper()
-	o, now := newOutcome(), t.holders()
+	o := newOutcome()
+	now := t.holders()
 	isSubmitted := map[string]bool{}
 	for _, object := range p.submitted {
 		isSubmitted[workloadName(object)] = true
@@ -210,7 +212,8 @@ func (t *whatIfTest) observed(p *proof, before map[types.UID]corev1.Pod, total m
 	}
 	for name, left := range total {
 		if left > 0 {
-			o.waits[name], o.reasons[name] = left, t.statedReasons(p, name)
+			o.waits[name] = left
+			o.reasons[name] = t.statedReasons(p, name)
 		}
 	}
 	return o.lines()
@@ -242,7 +245,8 @@ func (t *whatIfTest) ownerName(pod *corev1.Pod) string {
 func (t *whatIfTest) cardsHeld(pod *corev1.Pod) (count int64, name string) {
 	t.Helper()
 	for card, held := range t.usedCards([]corev1.Pod{*pod}) {
-		count, name = held, card
+		count = held
+		name = card
 	}
 	return count, name
 }

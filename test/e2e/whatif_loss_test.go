@@ -56,8 +56,10 @@ func (t *whatIfTest) countedLoss(queue string) float64 {
 // scheduler counts the same and what they did until it evicted them. Both count whole seconds of each pod.
 func (t *whatIfTest) wantLoss(l lostWork, before map[types.UID]corev1.Pod) {
 	t.Helper()
-	now, total := t.holders(), int64(0)
-	least, most := int64(0), int64(0)
+	now := t.holders()
+	total := int64(0)
+	least := int64(0)
+	most := int64(0)
 	for uid, pod := range before {
 		if _, stays := now[uid]; stays || len(l.cards) == 0 {
 			continue

@@ -85,7 +85,9 @@ func (t *whatIfTest) startOn(name, node string, pods int) {
 
 func whatIfOfEachKind(t *whatIfTest) {
 	t.createTraining(8)
-	ofSet, ofJob, own := t.of("set", 2, 1), t.of("run", 1, 1), t.of("own", 2, 2)
+	ofSet := t.of("set", 2, 1)
+	ofJob := t.of("run", 1, 1)
+	own := t.of("own", 2, 2)
 	own.card = t.other
 	set := &appsv1.StatefulSet{ObjectMeta: t.objectMeta(ofSet.name), Spec: appsv1.StatefulSetSpec{
 		Replicas: ptr.To[int32](2), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{app: ofSet.name}}, Template: ofSet.podTemplate("", "").Template(),
@@ -209,7 +211,8 @@ func whatIfReclaimsAGang(t *whatIfTest) {
 func whatIfVictimsRunAgain(t *whatIfTest) {
 	t.createTree(treeQuota{name: "q", serviceType: "training", cards: []api.Card{share(t.card, 8, 8, 0), share(t.other, 4, 4, 0)}},
 		treeQuota{name: "serve", serviceType: "inference", cards: []api.Card{share(t.card, 4, 4, 0)}})
-	rolls, serve := t.of("rolls", 8, 1), t.of("serve", 2, 2)
+	rolls := t.of("rolls", 8, 1)
+	serve := t.of("serve", 2, 2)
 	rolls.card += "|" + t.other
 	serve.queue = t.queueName("serve")
 	t.createObjects(t.deploymentOf(rolls))

@@ -89,7 +89,8 @@ func (p *imageContent) addLayer(layer []byte, mediaType string) error {
 	var content io.Reader = bytes.NewReader(layer)
 	if strings.HasSuffix(mediaType, "+gzip") {
 		var err error
-		if content, err = gzip.NewReader(content); err != nil {
+		content, err = gzip.NewReader(content)
+		if err != nil {
 			return err
 		}
 	}

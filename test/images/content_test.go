@@ -47,7 +47,8 @@ func TestAnImageHoldsOneStaticProgramAndNothingElse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			p := openImage(t, name)
-			path, files := strings.TrimPrefix(program, "/"), maps.Clone(p.files)
+			path := strings.TrimPrefix(program, "/")
+			files := maps.Clone(p.files)
 			if name == "cardquota-scheduler" {
 				// Any user may write its private files there, even when nothing is mounted.
 				g.Expect(slices.Collect(maps.Keys(p.files))).To(ContainElement("tmp"))

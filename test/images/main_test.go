@@ -32,7 +32,8 @@ var (
 
 func TestMain(m *testing.M) {
 	var err error
-	if folder, err = os.MkdirTemp("", "cardquota-images-*"); err != nil {
+	folder, err = os.MkdirTemp("", "cardquota-images-*")
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

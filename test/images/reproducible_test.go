@@ -16,7 +16,8 @@ import (
 func TestTheSameSourcesGiveTheSameImages(t *testing.T) {
 	g := NewWithT(t)
 	first := imagesDir(t)
-	tree, second := t.TempDir(), t.TempDir()
+	tree := t.TempDir()
+	second := t.TempDir()
 	for _, path := range append(buildContext(t), "Dockerfile", "hack/images.sh", "hack/stamped-build.sh", "hack/folders.sh", "hack/sbom") {
 		g.Expect(os.MkdirAll(filepath.Dir(filepath.Join(tree, path)), 0o755)).To(Succeed())
 		output, err := exec.Command("cp", "-r", filepath.Join("../..", path), filepath.Join(tree, path)).CombinedOutput()

@@ -50,7 +50,8 @@ func TestAPIRules(t *testing.T) {
 		}
 		return cardsOf(entries...)
 	}
-	name63, name64 := strings.Repeat("n", 63), strings.Repeat("n", 64)
+	name63 := strings.Repeat("n", 63)
+	name64 := strings.Repeat("n", 64)
 	cases := map[string]struct {
 		name string
 		spec map[string]any

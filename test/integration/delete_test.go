@@ -163,7 +163,8 @@ func TestDefaultQueueIsReleased(t *testing.T) {
 	t.Parallel()
 	g := requireControlPlane(t)
 	queue := &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "default", Annotations: map[string]string{"example.com/cost-centre": "1"}}}
-	queue.Spec.Weight, queue.Spec.Parent = 1, "root"
+	queue.Spec.Weight = 1
+	queue.Spec.Parent = "root"
 	g.Expect(admin.Create(t.Context(), queue, client.FieldOwner("vc-scheduler"))).To(gomega.Succeed())
 	t.Cleanup(func() { admin.DeleteAndWait(t, queue) })
 	quota := newQuota(uniqueName(t, ""), func(q *v1alpha1.CardQuota) { q.Spec.QueueName = "default" })

@@ -53,7 +53,8 @@ func TestEnforcedFollowsTheHeartbeat(t *testing.T) {
 	enforced := metricSeries(t, "cardquota_enforced", "reason", "")
 	g.Expect(enforced()).To(gomega.Equal(map[string]float64{"Enforced": 1}))
 
-	writes, policyWrites := countWrites(t, &v1alpha1.CardQuotaList{}, name), countWrites(t, &v1alpha1.ServiceTypePolicyList{}, v1alpha1.PolicyName)
+	writes := countWrites(t, &v1alpha1.CardQuotaList{}, name)
+	policyWrites := countWrites(t, &v1alpha1.ServiceTypePolicyList{}, v1alpha1.PolicyName)
 	from := s.countSessions()
 	g.Eventually(s.countSessions).Should(gomega.BeNumerically(">=", from+15))
 	g.Expect(writes()).To(gomega.BeZero(), "writes of the CardQuota in 15 heartbeats")
@@ -105,10 +106,15 @@ func TestStockSchedulerInPlaceOfOurs(t *testing.T) {
 
 	// Ours reports that it uses another text, and that another scheduler binds its pods.
 	right := s.report.ConfigHash
-	s.changeReport(func(r *enforcement.Report) { r.ConfigHash, r.ConfigProblem = "another", "unknown action fly" })
+	s.changeReport(func(r *enforcement.Report) {
+		r.ConfigHash = "another"
+		r.ConfigProblem = "unknown action fly"
+	})
 	expectEnforced(t, name, gomega.And(gomega.HavePrefix("False/ConfigNotLoaded"), gomega.ContainSubstring("unknown action fly")))
 	s.changeReport(func(r *enforcement.Report) {
-		r.ConfigHash, r.ConfigProblem, r.SecondScheduler = right, "", []string{"lab/a", "lab/b"}
+		r.ConfigHash = right
+		r.ConfigProblem = ""
+		r.SecondScheduler = []string{"lab/a", "lab/b"}
 	})
 	expectEnforced(t, name, gomega.And(gomega.HavePrefix("False/SecondScheduler"), gomega.ContainSubstring("pods lab/a, lab/b")))
 	s.changeReport(func(r *enforcement.Report) { r.SecondScheduler = nil })

@@ -77,7 +77,10 @@ func TestTheInventoryFollowsNodesQuotasAndPods(t *testing.T) {
 	base := node.DeepCopy()
 	node.Status.Allocatable[builder.GPU] = resource.MustParse("7")
 	g.Expect(admin.Status().Patch(t.Context(), node, client.MergeFrom(base))).To(gomega.Succeed())
-	want.Total, want.Healthy, want.Cordoned, want.OverAllocatedBy = 7, 7, 7, 1
+	want.Total = 7
+	want.Healthy = 7
+	want.Cordoned = 7
+	want.OverAllocatedBy = 1
 	g.Eventually(entry, inventoryDelay).Should(gomega.Equal(want))
 	g.Eventually(anomaliesOf(t, name), inventoryDelay).Should(gomega.ConsistOf(gomega.HavePrefix("CardsUnhealthy: node " + name + ": 1 " + model)))
 

@@ -79,7 +79,8 @@ func requireControlPlane(t *testing.T) *gomega.WithT {
 }
 
 func runTests(m *testing.M) (code int, err error) {
-	if root, err = cluster.ModuleRoot(); err != nil {
+	root, err = cluster.ModuleRoot()
+	if err != nil {
 		return 1, err
 	}
 	ctrl.SetLogger(testLogger())
@@ -94,7 +95,8 @@ func runTests(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, server.Stop()) }()
-	if admin, err = framework.New(server.Config()); err != nil {
+	admin, err = framework.New(server.Config())
+	if err != nil {
 		return 1, err
 	}
 	if err := installPrerequisites(ctx, server, admin); err != nil {
@@ -172,7 +174,8 @@ func newOperator(ctx context.Context, admin framework.Framework, metrics *promet
 	config.Impersonate = rest.ImpersonationConfig{UserName: operatorUser, Groups: []string{
 		"system:serviceaccounts", "system:serviceaccounts:" + systemNamespace, "system:authenticated",
 	}}
-	config.QPS, config.Burst = 500, 1000
+	config.QPS = 500
+	config.Burst = 1000
 	options := cardquota.CacheOptions()
 	maps.Copy(options.ByObject, admissionpolicy.CacheOptions())
 	maps.Copy(options.ByObject, servicetypepolicy.CacheOptions(systemNamespace))
@@ -199,29 +202,41 @@ func newOperator(ctx context.Context, admin framework.Framework, metrics *promet
 		return nil, err
 	}
 	quotas := cardquota.DefaultOptions()
-	quotas.Metrics, quotas.Inventory, quotas.SkipNameValidation = metrics, nodes, true
+	quotas.Metrics = metrics
+	quotas.Inventory = nodes
+	quotas.SkipNameValidation = true
 	usageCollector, err := cardquota.Setup(ctx, mgr, quotas)
 	if err != nil {
 		return nil, err
 	}
 	inventory := cardinventory.DefaultOptions()
-	inventory.Metrics, inventory.Nodes, inventory.Counts, inventory.SkipNameValidation = metrics, nodes, usageCollector, true
+	inventory.Metrics = metrics
+	inventory.Nodes = nodes
+	inventory.Counts = usageCollector
+	inventory.SkipNameValidation = true
 	if err := cardinventory.Setup(mgr, inventory); err != nil {
 		return nil, err
 	}
 	bills := cardseconds.DefaultOptions()
-	bills.Metrics, bills.Namespace, bills.Counts = metrics, systemNamespace, usageCollector
+	bills.Metrics = metrics
+	bills.Namespace = systemNamespace
+	bills.Counts = usageCollector
 	if _, err := cardseconds.Setup(mgr, bills); err != nil {
 		return nil, err
 	}
 	views := localquota.DefaultOptions()
-	views.Usage, views.SkipNameValidation = usageCollector, true
+	views.Usage = usageCollector
+	views.SkipNameValidation = true
 	if err := localquota.Setup(ctx, mgr, views); err != nil {
 		return nil, err
 	}
 	policies := servicetypepolicy.DefaultOptions()
-	policies.Metrics, policies.SchedulerNamespace, policies.VolcanoNamespace = metrics, systemNamespace, systemNamespace
-	policies.Bypasses, policies.InForce, policies.SkipNameValidation = usageCollector, nodes.PolicyInForce, true
+	policies.Metrics = metrics
+	policies.SchedulerNamespace = systemNamespace
+	policies.VolcanoNamespace = systemNamespace
+	policies.Bypasses = usageCollector
+	policies.InForce = nodes.PolicyInForce
+	policies.SkipNameValidation = true
 	return mgr, servicetypepolicy.Setup(ctx, mgr, policies)
 }
 

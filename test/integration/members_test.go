@@ -28,7 +28,8 @@ func TestOnlyOwnWorkloadsDelayDeletion(t *testing.T) {
 	})
 	createReady(t, quota)
 	other := newPod(name+"-other", name, name, 0)
-	other.Spec.SchedulerName, other.Spec.Containers[0].Resources = corev1.DefaultSchedulerName, corev1.ResourceRequirements{}
+	other.Spec.SchedulerName = corev1.DefaultSchedulerName
+	other.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
 	delete(other.Annotations, v1alpha1.AnnotationCardName)
 	admin.CreateWithCleanup(t, other)
 	setPod(t, other, setRunning)

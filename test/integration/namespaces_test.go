@@ -82,7 +82,10 @@ func TestAPIRulesOfTheNamespaceSelector(t *testing.T) {
 	}
 }
 
-const selectorKey, quotaKey = "volcano.sh/namespace-selector", "volcano.sh/card.quota"
+const (
+	selectorKey = "volcano.sh/namespace-selector"
+	quotaKey    = "volcano.sh/card.quota"
+)
 
 // withTeamSelector restricts a CardQuota's queue to a team.
 func withTeamSelector(team string) func(*v1alpha1.CardQuota) {
@@ -130,7 +133,8 @@ func TestWhatOthersWriteIsReplacedAndTheWriterNamed(t *testing.T) {
 			framework.NewGomega(t).Expect(admin.Apply(t.Context(), config, client.FieldOwner("argocd"), client.ForceOwnership)).To(gomega.Succeed())
 		}, "argocd wrote spec.reclaimable, volcano.sh/service.type"},
 	}) {
-		g, name := framework.NewGomega(t), uniqueName(t, "")
+		g := framework.NewGomega(t)
+		name := uniqueName(t, "")
 		createReady(t, newQuota(name, withTeamSelector("chat")))
 		before, err := queueOf(t, name)()
 		g.Expect(err).NotTo(gomega.HaveOccurred())
@@ -190,7 +194,8 @@ func TestQuotasAreBalancedAgainstHealthyCards(t *testing.T) {
 			q.Spec.OverAllocation = over
 		})
 	}
-	warns, allows := of("-a", 6, v1alpha1.OverAllocationWarn), of("-b", 2, v1alpha1.OverAllocationAllow)
+	warns := of("-a", 6, v1alpha1.OverAllocationWarn)
+	allows := of("-b", 2, v1alpha1.OverAllocationAllow)
 	satisfied := func(suffix string) func() (string, error) {
 		return cardQuotaCondition(t, name+suffix, "InventorySatisfied")
 	}

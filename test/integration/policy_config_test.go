@@ -47,7 +47,10 @@ func TestVolcanosConfigurationIsOnlyRead(t *testing.T) {
 	g.Eventually(policyStatus(t)).Should(gomega.HaveField("ConfigHash", schedulerconfig.Hash(text)))
 	g.Consistently(func() string { return configMap(t, schedulerConfigMap).ResourceVersion }).Should(gomega.Equal(written.ResourceVersion), "written once")
 
-	patchAs(t, policy, "user", func(p *v1alpha1.ServiceTypePolicy) { p.Spec.Reclaim, p.Spec.OverCommitPercent = "Pods", 150 })
+	patchAs(t, policy, "user", func(p *v1alpha1.ServiceTypePolicy) {
+		p.Spec.Reclaim = "Pods"
+		p.Spec.OverCommitPercent = 150
+	})
 	g.Eventually(schedulerText(t, schedulerConfigMap)).Should(gomega.And(
 		gomega.ContainSubstring("overCommitFactor: 1.5"), gomega.Not(gomega.ContainSubstring("cardreclaim"))))
 	g.Eventually(policyStatus(t)).Should(gomega.HaveField("Reclaim", v1alpha1.ReclaimMode("Pods")))

@@ -57,12 +57,14 @@ func TestQueuesFollowThePolicy(t *testing.T) {
 		v1alpha1.ServiceTypeStatus{Name: "training", Priority: 20000, ReclaimPolicy: "WhenNeeded", CardQuotas: 1})))
 
 	patchAs(t, policy, "user", func(p *v1alpha1.ServiceTypePolicy) {
-		p.Spec.ServiceTypes[1].ReclaimPolicy, p.Spec.ServiceTypes[0].ReclaimFrom = v1alpha1.ReclaimNever, nil
+		p.Spec.ServiceTypes[1].ReclaimPolicy = v1alpha1.ReclaimNever
+		p.Spec.ServiceTypes[0].ReclaimFrom = nil
 	})
 	expect("by the changed policy", "90000/false", "20000/true", "500/false")
 
 	patchAs(t, policy, "user", func(p *v1alpha1.ServiceTypePolicy) {
-		p.Spec.ServiceTypes[0].Priority, p.Spec.ServiceTypes[0].ReclaimFrom = 1, []string{"notebook"}
+		p.Spec.ServiceTypes[0].Priority = 1
+		p.Spec.ServiceTypes[0].ReclaimFrom = []string{"notebook"}
 	})
 	g.Eventually(configSynced(t)).Should(gomega.SatisfyAll(gomega.HavePrefix("False/InvalidPolicy"),
 		gomega.ContainSubstring(`"notebook", which is not reclaimable`), gomega.ContainSubstring("lower priority")))

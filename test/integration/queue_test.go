@@ -133,7 +133,10 @@ func TestRepeatedDriftIsRevertedOnceASecond(t *testing.T) {
 	const model = "NVIDIA-WAR" // of this test alone: other tests change what there is of a model
 	g, name, quota := startQuotaTest(t, func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Name = model })
 	statuses := countWrites(t, &v1alpha1.CardQuotaList{}, name)
-	const ours, theirs = `{"` + model + `":8}`, `{"` + model + `":800}`
+	const (
+		ours   = `{"` + model + `":8}`
+		theirs = `{"` + model + `":800}`
+	)
 	began := time.Now()
 	for range 4 {
 		patchAs(t, builder.Queue(name).UID("").Obj(), "rival", func(q *v1beta1.Queue) { q.Annotations[quotaKey] = theirs })

@@ -26,7 +26,11 @@ import (
 // Measured on two cores: p99 107 to 130 ms; 385 ms at a load of 11.
 func TestTwoHundredCardQuotas(t *testing.T) {
 	g := requireControlPlane(t)
-	const quotas, changes, least = 200, 300, time.Second
+	const (
+		quotas  = 200
+		changes = 300
+		least   = time.Second
+	)
 	const model = "NVIDIA-SPEED" // without nodes, so that no test changes the status of these 200 later
 	prefix := uniqueName(t, "-")
 	list := make([]*v1alpha1.CardQuota, quotas)
@@ -69,7 +73,8 @@ func TestTwoHundredCardQuotas(t *testing.T) {
 		quota.Spec.Cards[0].Quota = ptr.To(int64(100 + i))
 		c := change{quota.Name, text(int64(100 + i)), time.Now()}
 		g.Expect(admin.Patch(t.Context(), quota, client.MergeFrom(base))).To(gomega.Succeed())
-		sent, last[c.name] = append(sent, c), c
+		sent = append(sent, c)
+		last[c.name] = c
 	}
 	// A value that the next one of the same CardQuota replaces need not be seen; the last one
 	// of each must be.
@@ -87,7 +92,8 @@ func TestTwoHundredCardQuotas(t *testing.T) {
 		return took
 	}
 	p99 := func(took []time.Duration) time.Duration { return took[len(took)*99/100] }
-	took, waited := times(onQueue), p99(times(plain))
+	took := times(onQueue)
+	waited := p99(times(plain))
 	t.Logf("%d of %d changes seen on the Queue: p50 %s, p99 %s, max %s; a plain client waits %s (p99)", len(took), changes,
 		took[len(took)/2].Round(time.Millisecond), p99(took).Round(time.Millisecond), took[len(took)-1].Round(time.Millisecond), waited.Round(time.Millisecond))
 	g.Expect(p99(took)).To(gomega.BeNumerically("<", max(least, 12*waited)))
@@ -111,7 +117,8 @@ func (a *firstSeen) timeOf(name, text string) func() time.Time {
 // too slowly; a new one begins with what exists.
 func watchArrivals(t *testing.T, list client.ObjectList, text func(client.Object) string) *firstSeen {
 	t.Helper()
-	ctx, a := t.Context(), &firstSeen{seen: map[string]time.Time{}}
+	ctx := t.Context()
+	a := &firstSeen{seen: map[string]time.Time{}}
 	watcher, err := admin.Watch(ctx, list)
 	gomega.NewWithT(t).Expect(err).NotTo(gomega.HaveOccurred())
 	go func() {

@@ -46,7 +46,8 @@ func TestStatusFollowsPods(t *testing.T) {
 	createReady(t, quota)
 	g.Expect(statusSummary(t, name)()).To(gomega.Equal("0/8 NVIDIA-A1, 0/4 NVIDIA-A2"))
 
-	first, second := newPod(name+"-1", name, name+"-h200", 3), newPod(name+"-2", name, name+"-h800", 1)
+	first := newPod(name+"-1", name, name+"-h200", 3)
+	second := newPod(name+"-2", name, name+"-h800", 1)
 	waiting := newPod(name+"-3", name, "", 2)
 	for _, pod := range []*corev1.Pod{first, second, waiting} {
 		pod.Annotations[v1alpha1.AnnotationCardName] = "NVIDIA-A1|NVIDIA-A2"

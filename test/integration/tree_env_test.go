@@ -100,7 +100,8 @@ type branch struct {
 
 func (b branch) object() *v1alpha1.CardQuota {
 	q := builder.CardQuota(b.name).Resources(fmt.Sprint(b.quota), "64Gi").Obj()
-	q.Spec.Parent, q.Spec.NamespaceSelector = b.parent, &metav1.LabelSelector{}
+	q.Spec.Parent = b.parent
+	q.Spec.NamespaceSelector = &metav1.LabelSelector{}
 	q.Spec.Cards = []v1alpha1.Card{{Name: "NVIDIA-H200", Quota: ptr.To(b.quota), Deserved: ptr.To(b.deserved), Guarantee: ptr.To(b.guarantee)}}
 	q.Spec.Resources.Deserved = &v1alpha1.ResourceAmounts{CPU: parseQuantity(fmt.Sprint(b.deserved)), Memory: parseQuantity("1Gi")}
 	q.Spec.Resources.Guarantee = &v1alpha1.ResourceAmounts{CPU: parseQuantity(fmt.Sprint(b.guarantee))}
@@ -189,7 +190,8 @@ func (e *treeEnv) expectQuiet(t *testing.T, branches []branch) {
 	versions := func() (string, error) {
 		var all []string
 		for _, b := range branches {
-			q, queue := b.object(), &v1beta1.Queue{}
+			q := b.object()
+			queue := &v1beta1.Queue{}
 			if err := errors.Join(e.Get(t.Context(), client.ObjectKeyFromObject(q), q), e.Get(t.Context(), client.ObjectKeyFromObject(q), queue)); err != nil {
 				return "", err
 			}

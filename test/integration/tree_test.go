@@ -76,8 +76,10 @@ func testRaisingAndLowering(t *testing.T, e *treeEnv) {
 		for _, b := range order {
 			e.change(t, b.name, func(q *v1alpha1.CardQuota) {
 				r := q.Spec.Resources
-				r.CPU, r.Memory = resource.NewQuantity(b.quota*cpu, resource.DecimalSI), resource.NewQuantity(64*memory, resource.BinarySI)
-				r.Deserved.CPU, r.Deserved.Memory = resource.NewQuantity(b.deserved*cpu, resource.DecimalSI), resource.NewQuantity(memory, resource.BinarySI)
+				r.CPU = resource.NewQuantity(b.quota*cpu, resource.DecimalSI)
+				r.Memory = resource.NewQuantity(64*memory, resource.BinarySI)
+				r.Deserved.CPU = resource.NewQuantity(b.deserved*cpu, resource.DecimalSI)
+				r.Deserved.Memory = resource.NewQuantity(memory, resource.BinarySI)
 				r.Guarantee.CPU = resource.NewQuantity(b.guarantee*cpu, resource.DecimalSI)
 				switch {
 				case b.parent == "":
@@ -258,8 +260,12 @@ func testExcess(t *testing.T, e *treeEnv) {
 	e.create(t, branches)
 	e.expectPlaced(t, branches)
 	e.change(t, "excess-web", func(q *v1alpha1.CardQuota) {
-		q.Spec.Cards[0].Quota, q.Spec.Cards[0].Deserved, q.Spec.Cards[0].Guarantee = ptr.To(int64(6)), ptr.To(int64(6)), ptr.To(int64(3))
-		q.Spec.Resources.CPU, q.Spec.Resources.Deserved.CPU, q.Spec.Resources.Guarantee.CPU = parseQuantity("6"), parseQuantity("6"), parseQuantity("3")
+		q.Spec.Cards[0].Quota = ptr.To(int64(6))
+		q.Spec.Cards[0].Deserved = ptr.To(int64(6))
+		q.Spec.Cards[0].Guarantee = ptr.To(int64(3))
+		q.Spec.Resources.CPU = parseQuantity("6")
+		q.Spec.Resources.Deserved.CPU = parseQuantity("6")
+		q.Spec.Resources.Guarantee.CPU = parseQuantity("3")
 	})
 	e.g.Eventually(e.describeQueue(t, "excess-chat")).Should(gomega.Equal(`below excess-web: {"NVIDIA-H200":8} {"NVIDIA-H200":4} {"NVIDIA-H200":4}, CPU 6 3 3`))
 	e.g.Eventually(e.describeQueue(t, "excess-web")).Should(gomega.Equal(`below excess-tenant: {"NVIDIA-H200":6} {"NVIDIA-H200":6} {"NVIDIA-H200":3}, CPU 6 6 3`))
@@ -277,7 +283,8 @@ func testQueueByHand(t *testing.T, e *treeEnv) {
 	e.create(t, []branch{parent, child})
 	e.expectPlaced(t, []branch{parent, child})
 	queue := builder.Queue("hand-queue").Quota(`{"NVIDIA-H200":8}`).Annotation(v1alpha1.AnnotationCardDeserved, `{"NVIDIA-H200":8}`).Obj()
-	queue.Spec.Parent, queue.Spec.Weight = "hand-parent", 1
+	queue.Spec.Parent = "hand-parent"
+	queue.Spec.Weight = 1
 	e.CreateWithCleanup(t, queue)
 	e.g.Eventually(e.quotaCondition(t, "hand-child", "HierarchyValid")).Should(gomega.HavePrefix(
 		"False/Scaled: NVIDIA-H200: deserved is 8, but the children of hand-parent have 16 together and it has 8, so 4 is in force"))

@@ -146,14 +146,14 @@ func (s *apiServer) answerPods(action clienttesting.Action) (bool, runtime.Objec
 	case clienttesting.UpdateActionImpl:
 		pod = a.Object.(*corev1.Pod)
 		err = withFault(k.drawFault("update", pod.Name), func() error { return s.updateStatus(pod) })
-		s.resync[pod.Name] = s.resync[pod.Name] || err != nil && pod.Spec.NodeName != ""
+		s.resync[pod.Name] = s.resync[pod.Name] || (err != nil && pod.Spec.NodeName != "")
 	case clienttesting.PatchActionImpl:
 		err = withFault(k.drawFault("patch", a.Name), func() error { return s.patchStatus(a.Name, a.Patch) })
 		pod = &corev1.Pod{}
 	case clienttesting.DeleteActionImpl:
 		err = withFault(k.drawFault("delete", a.Name), func() error { return s.deleteFor(a.Name, a.DeleteOptions.Preconditions) })
 		pod = &corev1.Pod{}
-		s.resync[a.Name] = s.resync[a.Name] || err != nil && a.DeleteOptions.Preconditions == nil
+		s.resync[a.Name] = s.resync[a.Name] || (err != nil && a.DeleteOptions.Preconditions == nil)
 	default:
 		return true, nil, fmt.Errorf("no answer is implemented for %v", action)
 	}

@@ -94,7 +94,8 @@ func (w *simulation) victimGroups() map[string]int {
 		}
 		for _, task := range j.TaskStatusIndex[api.Releasing] {
 			if uid := string(task.Pod.UID); task.Pod.DeletionTimestamp == nil && !w.evicted[uid] {
-				w.evicted[uid], w.taken[uid] = true, true
+				w.evicted[uid] = true
+				w.taken[uid] = true
 				victims[j.Name]++
 			}
 		}
@@ -164,7 +165,7 @@ func (w *simulation) checkPipelinedPods() string {
 		for _, p := range g.promised {
 			n := nodes[p.node]
 			alone := !p.apart || n.apart[g.name] <= 1
-			if n.cards < 0 || n.cpu < 0 || !alone || n.tainted && !p.tolerates || p.cards > 0 && len(p.names) > 0 && !slices.Contains(p.names, n.card) {
+			if n.cards < 0 || n.cpu < 0 || !alone || (n.tainted && !p.tolerates) || (p.cards > 0 && len(p.names) > 0 && !slices.Contains(p.names, n.card)) {
 				return fmt.Sprintf("promised in vain: %s cannot be on node %s", p.name, p.node)
 			}
 		}
@@ -195,7 +196,8 @@ func (w *simulation) reclaimedFrom(now *sessionView, by *group, victims map[stri
 
 // mayTake reports whether pods of one group may be evicted for another one.
 func (w *simulation) mayTake(now *sessionView, by, of *group) bool {
-	reclaimer, victim := now.queues[by.queue], now.queues[of.queue]
+	reclaimer := now.queues[by.queue]
+	victim := now.queues[of.queue]
 	switch {
 	case of.isProtected:
 		return false
@@ -321,7 +323,7 @@ func (v *sessionView) placedPods() map[string]bool {
 // queue.
 func (v *sessionView) isOvertaken(reclaimer *group, since reclaimRecord) bool {
 	return slices.ContainsFunc(v.groups, func(g *group) bool {
-		ahead := v.queues[g.queue].priority > v.queues[reclaimer.queue].priority || g.queue == reclaimer.queue && g.priority > reclaimer.priority
+		ahead := v.queues[g.queue].priority > v.queues[reclaimer.queue].priority || (g.queue == reclaimer.queue && g.priority > reclaimer.priority)
 		return ahead && slices.ContainsFunc(g.placed, func(p *pod) bool { return !since.placed[p.uid] })
 	})
 }
@@ -343,7 +345,8 @@ func (w *simulation) countFitting(v *sessionView) string {
 	counted := map[string]int{}
 	if w.quiet && waits == 1 && len(units) == 1 && !v.leaves && !w.coolsDown(v, units[0].queue) && v.unitFits(units[0]) {
 		name := units[0].name + "/" + units[0].pods[0].uid
-		if counted[name] = w.fitsAlone[name] + 1; counted[name] > startsWithin {
+		counted[name] = w.fitsAlone[name] + 1
+		if counted[name] > startsWithin {
 			return fmt.Sprintf("fits and waits: %s, for %d sessions in which nothing else waited", w.describeUnit(units[0]), startsWithin)
 		}
 	}
@@ -417,7 +420,7 @@ func (w *simulation) checkWaitingAtRest() string {
 func (w *simulation) runsEnough(g *group) bool {
 	return len(g.placed) > 0 && !slices.ContainsFunc(g.placed, func(p *pod) bool {
 		start := p.object.Status.StartTime
-		return start == nil || time.Since(start.Time) < w.minimumRuntime+10*time.Minute && w.minimumRuntime > 0
+		return start == nil || (time.Since(start.Time) < w.minimumRuntime+10*time.Minute && w.minimumRuntime > 0)
 	})
 }
 

@@ -55,7 +55,8 @@ func TestKeptCardsAreChecked(t *testing.T) {
 		"who was promised the same has a want": {placedGroup("y", "other", 9), time.Second, true, ""},
 	}) {
 		w := &simulation{sessionMemory: newSessionMemory()}
-		w.wants["hi"], w.wants["y"] = wantOf(tc.since, tc.preempts), wantOf(time.Hour, true)
+		w.wants["hi"] = wantOf(tc.since, tc.preempts)
+		w.wants["y"] = wantOf(time.Hour, true)
 		wrong := w.checkKeptCards(preempted(), preempted(tc.other))
 		check.Equal(t, "wrong", tc.wrong, failureKind(wrong))
 	}
@@ -63,7 +64,8 @@ func TestKeptCardsAreChecked(t *testing.T) {
 	w := &simulation{sessionMemory: newSessionMemory()}
 	w.wants["hi"] = wantOf(time.Second, true)
 	both := preempted(placedGroup("x", "other", 9), placedGroup("y", "q", 10))
-	both.nodes[0].cards, both.nodes[0].total = 0, 2
+	both.nodes[0].cards = 0
+	both.nodes[0].total = 2
 	check.Equal(t, "beside a job of higher priority", "", failureKind(w.checkKeptCards(preempted(), both)))
 }
 
@@ -82,7 +84,8 @@ func TestWantsAreServedOnce(t *testing.T) {
 		"because its node is closed": {time.Second, "hi-0", true, ""},
 	}) {
 		w := &simulation{sessionMemory: newSessionMemory()}
-		w.wants["hi"], w.last = wantOf(tc.since, true), preempted()
+		w.wants["hi"] = wantOf(tc.since, true)
+		w.last = preempted()
 		w.last.nodes[0].closed = tc.closed
 		by := &group{name: "hi", queue: "q", promised: []*pod{{uid: tc.promised}}}
 		check.Equal(t, "wrong", tc.wrong, failureKind(w.checkWantedTwice(w.last, by, &group{name: "lo"})))

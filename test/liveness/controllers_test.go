@@ -37,7 +37,8 @@ func (w *simulation) actOn(name string, pod *corev1.Pod) {
 	case pod.Spec.NodeName != "" && pod.Status.Phase == corev1.PodPending && works:
 		s.changePod(name, func(p *corev1.Pod) {
 			now := metav1.Now()
-			p.Status.Phase, p.Status.StartTime = corev1.PodRunning, &now
+			p.Status.Phase = corev1.PodRunning
+			p.Status.StartTime = &now
 		})
 	}
 }
@@ -58,9 +59,10 @@ func (w *simulation) recreatePods(j *job) {
 			w.server.deletePod(template.Name)
 		}
 	}
-	if j.restarts = j.restarts && slices.ContainsFunc(j.pods, func(template *corev1.Pod) bool {
+	j.restarts = j.restarts && slices.ContainsFunc(j.pods, func(template *corev1.Pod) bool {
 		return w.server.pods.objects[template.Name] != nil
-	}); j.restarts {
+	})
+	if j.restarts {
 		return
 	}
 	for _, template := range j.pods {
@@ -69,7 +71,8 @@ func (w *simulation) recreatePods(j *job) {
 		}
 		w.born++
 		pod := template.DeepCopy()
-		pod.UID, pod.CreationTimestamp = types.UID(fmt.Sprintf("%s#%d", template.UID, w.born)), metav1.Now()
+		pod.UID = types.UID(fmt.Sprintf("%s#%d", template.UID, w.born))
+		pod.CreationTimestamp = metav1.Now()
 		pod.Spec.NodeName = ""
 		pod.Status = corev1.PodStatus{Phase: corev1.PodPending}
 		w.server.pods.store(pod)

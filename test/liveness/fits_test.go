@@ -23,7 +23,7 @@ func (v *sessionView) waitingUnits() []*startUnit {
 		lacks := g.min - len(g.placed)
 		switch {
 		case len(g.waiting) == 0 || g.strange || v.isHeld[g.queue] || len(g.leaving)+len(g.promised) > 0:
-		case lacks > len(g.waiting) || lacks > 0 && lacks < len(g.waiting) && !haveSameRequest(g.waiting):
+		case lacks > len(g.waiting) || (lacks > 0 && lacks < len(g.waiting) && !haveSameRequest(g.waiting)):
 		default:
 			units = append(units, &startUnit{g, g.waiting[:max(1, lacks)]})
 		}
@@ -43,7 +43,7 @@ func kindOf(p *pod) string {
 
 // fitsPod reports whether a pod fits a node and its queue's quota.
 func (n *nodeView) fitsPod(p *pod, room map[string]int) bool {
-	if n.closed || n.tainted && !p.tolerates || n.cpu < p.cpu || p.apart && n.apart[p.group] > 0 {
+	if n.closed || (n.tainted && !p.tolerates) || n.cpu < p.cpu || (p.apart && n.apart[p.group] > 0) {
 		return false
 	}
 	if p.cards == 0 {
@@ -127,7 +127,8 @@ func (v *sessionView) waitsForQuota(g *group) bool {
 	if !haveSameRequest(g.waiting) {
 		return true
 	}
-	p, of := g.waiting[0], v.queues[g.queue]
+	p := g.waiting[0]
+	of := v.queues[g.queue]
 	lacks := max(1, g.min-len(g.placed))
 	return p.cards > 0 && v.podsWithinQuota(p, of.room) < lacks && v.podsWithinQuota(p, of.quota) >= max(g.min, 1)
 }
@@ -138,7 +139,7 @@ func (v *sessionView) podsWithinQuota(p *pod, room map[string]int) int {
 	sum := 0
 	for card, n := range room {
 		isOfNode := slices.ContainsFunc(v.nodes, func(node *nodeView) bool { return node.card == card })
-		if len(p.names) == 0 && isOfNode || slices.Contains(p.names, card) {
+		if (len(p.names) == 0 && isOfNode) || slices.Contains(p.names, card) {
 			sum += max(0, n) / p.cards
 		}
 	}

@@ -56,7 +56,8 @@ func generateSequence(r *rand.Rand) sequence {
 
 func (g *generator) drawNode(name string) string {
 	g.nodes = append(g.nodes, name)
-	g.free[name], g.card[name] = 1+g.IntN(4), pick(g, "A", "A", "A", "A", "B")
+	g.free[name] = 1 + g.IntN(4)
+	g.card[name] = pick(g, "A", "A", "A", "A", "B")
 	if g.draw(8) {
 		text := fmt.Sprintf("mig %s %s %d", name, g.card[name], g.free[name])
 		g.card[name] += "/mig"
@@ -162,7 +163,9 @@ func (g *generator) drawDisturbance() []string {
 	step := func(after int, format string, args ...any) string {
 		return fmt.Sprintf("at %d: ", at+after) + fmt.Sprintf(format, args...)
 	}
-	node, job, queue := pick(g, g.nodes...), pick(g, g.all...), pick(g, "inf", "inf2", "tra", "tra2", "plain")
+	node := pick(g, g.nodes...)
+	job := pick(g, g.all...)
+	queue := pick(g, "inf", "inf2", "tra", "tra2", "plain")
 	switch g.IntN(10) {
 	case 0:
 		return []string{step(0, "cordon %s", node), step(1+g.IntN(3), "uncordon %s", node)}

@@ -67,7 +67,8 @@ func (m *schedulerCache) warmUp() {
 // playSequence runs a sequence and returns what was wrong and what happened.
 func (m *schedulerCache) playSequence(s sequence) (wrong string, trace []string) {
 	w := m.newSimulation(s)
-	if wrong = w.run(synctest.Wait); wrong != "" {
+	wrong = w.run(synctest.Wait)
+	if wrong != "" {
 		w.traceReasons()
 	}
 	time.Sleep(5 * time.Minute) // pending writers give up
@@ -91,7 +92,8 @@ func TestWhatFitsStartsBehindOthers(t *testing.T) {
 // playRandomSequences runs random sequences, and reports the first failure as a short one.
 func playRandomSequences(t *testing.T, number int, generate func(*rand.Rand) sequence) {
 	t.Helper()
-	r, draws := seed.Rand(t), numberOfSequences(t, number)
+	r := seed.Rand(t)
+	draws := numberOfSequences(t, number)
 	inBubble(t, func(t *testing.T, m *schedulerCache) {
 		for range draws {
 			s := generate(r)
@@ -108,7 +110,10 @@ func playRandomSequences(t *testing.T, number int, generate func(*rand.Rand) seq
 // TestStarvationIsNoticed runs schedulers with a part missing.
 func TestStarvationIsNoticed(t *testing.T) {
 	const fleet = "node n A 2\nqueue inf {\"A\":2} 80000 inference\nqueue tra {\"A\":2} 20000 training\n"
-	const waits, runs = "job i inf 2: -*2\n", "job t tra 2: n*2 ran=1h\n"
+	const (
+		waits = "job i inf 2: -*2\n"
+		runs  = "job t tra 2: n*2 ran=1h\n"
+	)
 	sequences := map[string]struct{ text, wrong string }{
 		"what fits starts":                       {fleet + waits, ""},
 		"what fits is not started":               {fleet + waits + "policy without=allocate", "fits and waits"},
@@ -147,7 +152,10 @@ func (m *schedulerCache) shrink(s sequence, wrong string) (sequence, string, []s
 				continue
 			}
 			if again, happened := m.playSequence(without); again != "" && failureKind(again) == failureKind(wrong) {
-				s, wrong, trace, shorter = without, again, happened, true
+				s = without
+				wrong = again
+				trace = happened
+				shorter = true
 				i--
 			}
 		}

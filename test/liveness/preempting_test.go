@@ -23,7 +23,7 @@ func (w *simulation) mayPreempt(name string) bool {
 
 // canPreemptJobs reports whether pods of a group may take the place of other jobs of its queue.
 func (g *group) canPreemptJobs() bool {
-	return len(g.placed) < g.min || g.min <= 1 && !g.isVCJob
+	return len(g.placed) < g.min || (g.min <= 1 && !g.isVCJob)
 }
 
 // fitsByPreempting reports whether a unit would certainly fit without the jobs of lower priority in its
@@ -59,7 +59,8 @@ func (v *sessionView) newPreemptionTrial(u *startUnit, victims []*group) *preemp
 	for i, n := range v.nodes {
 		gone := slices.DeleteFunc(slices.Clone(victims), func(g *group) bool { return !goesWhole(g, n) })
 		nodes, room := v.without(u, gone)
-		t.certain, t.rooms = append(t.certain, nodes[i]), append(t.rooms, room)
+		t.certain = append(t.certain, nodes[i])
+		t.rooms = append(t.rooms, room)
 	}
 	t.possible, t.possibleRoom = v.without(u, victims)
 	return t
@@ -196,13 +197,14 @@ func (v *sessionView) waitsWithOthers(u *startUnit) bool {
 		if g.name == u.name || g.queue != u.queue || len(g.waiting)+len(g.promised) == 0 {
 			return false
 		}
-		return g.priority >= u.priority || g.phase != scheduling.PodGroupPending && g.phase != ""
+		return g.priority >= u.priority || (g.phase != scheduling.PodGroupPending && g.phase != "")
 	})
 }
 
 // takeAway removes the placed pods of a group until the returned function is called.
 func (v *sessionView) takeAway(g *group) (back func()) {
-	placed, returned := g.placed, v.withdraw(g.placed)
+	placed := g.placed
+	returned := v.withdraw(g.placed)
 	charge := func(sign int) {
 		for _, p := range placed {
 			if p.cards > 0 {

@@ -48,7 +48,8 @@ type sequence []string
 func parseSequence(text string) sequence {
 	var lines sequence
 	for _, line := range strings.Split(text, "\n") {
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+		line = strings.TrimSpace(line)
+		if line != "" && !strings.HasPrefix(line, "#") {
 			lines = append(lines, line)
 		}
 	}
@@ -151,9 +152,13 @@ func podChangeFor(word, job string) func(*corev1.Pod) {
 
 // parseJob parses a job statement without the word job.
 func parseJob(id int64, line string) *job {
-	j, kept, changes := &job{}, []string{}, []func(*corev1.Pod){}
+	j := &job{}
+	kept := []string{}
+	changes := []func(*corev1.Pod){}
 	words := strings.Fields(line)
-	cards, isMIG, runs := "1", false, false
+	cards := "1"
+	isMIG := false
+	runs := false
 	for _, word := range words {
 		if change := podChangeFor(word, words[0]); change != nil {
 			changes = append(changes, change)
@@ -165,11 +170,12 @@ func parseJob(id int64, line string) *job {
 			isMIG = true
 			continue
 		case "vcjob":
-			j.isVCJob, j.inelastic = true, value == "inelastic"
+			j.isVCJob = true
+			j.inelastic = value == "inelastic"
 		case "cards":
 			cards = value
 		}
-		runs = runs || !strings.HasPrefix(word, "-") && !strings.Contains(word, "=") && len(kept) > 2
+		runs = runs || (!strings.HasPrefix(word, "-") && !strings.Contains(word, "=") && len(kept) > 2)
 		kept = append(kept, word)
 	}
 	least := mustParseInt(strings.TrimSuffix(words[2], ":")) * mustParseInt(cards)
@@ -181,7 +187,8 @@ func parseJob(id int64, line string) *job {
 		changes = append(changes, useSlices)
 	}
 	made := (&session.Cluster{ID: id, Now: time.Now()}).Add(strings.Join(kept, " "), changes...)
-	j.group, j.pods = made.Groups[0], made.Pods
+	j.group = made.Groups[0]
+	j.pods = made.Pods
 	j.group.CreationTimestamp = metav1.Now()
 	if isMIG {
 		sliceOf(*j.group.Spec.MinResources)
@@ -219,7 +226,8 @@ func setCards(p *corev1.Pod, text string) {
 		if p.Annotations["volcano.sh/task-spec"] != task {
 			continue
 		}
-		if p.Spec.Containers[0].Resources.Requests[session.GPU] = resource.MustParse(cards); cards == "0" {
+		p.Spec.Containers[0].Resources.Requests[session.GPU] = resource.MustParse(cards)
+		if cards == "0" {
 			delete(p.Spec.Containers[0].Resources.Requests, session.GPU)
 			delete(p.Annotations, "volcano.sh/card.name")
 		}

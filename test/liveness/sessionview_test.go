@@ -96,8 +96,11 @@ func (w *simulation) recount() *sessionView {
 	byName := map[string]*nodeView{}
 	for _, n := range w.ssn.Nodes {
 		p := &nodeView{name: n.Name, card: n.Node.Labels["nvidia.com/gpu.product"], closed: n.Node.Spec.Unschedulable, down: w.down[n.Name], tainted: len(n.Node.Spec.Taints) > 0, apart: map[string]int{}}
-		gpus, slices, cpu := n.Node.Status.Allocatable[session.GPU], n.Node.Status.Allocatable[slice], n.Node.Status.Allocatable["cpu"]
-		p.cards, p.cpu = int(gpus.Value()+slices.Value()), cpu.MilliValue()
+		gpus := n.Node.Status.Allocatable[session.GPU]
+		slices := n.Node.Status.Allocatable[slice]
+		cpu := n.Node.Status.Allocatable["cpu"]
+		p.cards = int(gpus.Value() + slices.Value())
+		p.cpu = cpu.MilliValue()
 		p.total = p.cards
 		if slices.Value() > 0 {
 			p.card += "/mig-1g.18gb-mixed"
@@ -107,7 +110,8 @@ func (w *simulation) recount() *sessionView {
 		for _, task := range n.Tasks {
 			of := readPod(task.Pod)
 			if p.addPod(of); task.Status == api.Releasing {
-				p.leaving, v.leaves = append(p.leaving, of), true
+				p.leaving = append(p.leaving, of)
+				v.leaves = true
 			}
 		}
 	}
@@ -134,7 +138,8 @@ func (v *sessionView) groupOf(j *api.JobInfo, nodes map[string]*nodeView) *group
 	g := &group{name: j.Name, queue: string(j.Queue), min: int(j.PodGroup.Spec.MinMember), phase: j.PodGroup.Status.Phase, priority: j.Priority}
 	for _, task := range j.Tasks {
 		p := readPod(task.Pod)
-		p.group, p.node = j.Name, task.NodeName
+		p.group = j.Name
+		p.node = task.NodeName
 		g.isVCJob = g.isVCJob || len(task.Pod.OwnerReferences) > 0
 		g.isProtected = g.isProtected || task.Pod.Annotations["volcano.sh/preemptable"] == "false"
 		switch task.Status {
@@ -167,7 +172,9 @@ func (v *sessionView) groupOf(j *api.JobInfo, nodes map[string]*nodeView) *group
 // readPod reads a pod.
 func readPod(object *corev1.Pod) *pod {
 	requests := object.Spec.Containers[0].Resources.Requests
-	gpus, mig, cpu := requests[session.GPU], requests[slice], requests["cpu"]
+	gpus := requests[session.GPU]
+	mig := requests[slice]
+	cpu := requests["cpu"]
 	p := &pod{
 		name: object.Name, uid: string(object.UID), cards: int(gpus.Value() + mig.Value()), cpu: cpu.MilliValue(), isMIG: mig.Value() > 0,
 		tolerates: len(object.Spec.Tolerations) > 0, apart: object.Spec.Affinity != nil, object: object,

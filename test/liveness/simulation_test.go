@@ -86,7 +86,10 @@ func (m *schedulerCache) newSimulation(script sequence) *simulation {
 	m.cache.Client().(*fake.Clientset).ClearActions()
 	m.cache.VCClient().(*vcfake.Clientset).ClearActions()
 	c := m.cache
-	c.Jobs, c.Nodes, c.Queues, c.NodeList = map[api.JobID]*api.JobInfo{}, map[string]*api.NodeInfo{}, map[api.QueueID]*api.QueueInfo{}, nil
+	c.Jobs = map[api.JobID]*api.JobInfo{}
+	c.Nodes = map[string]*api.NodeInfo{}
+	c.Queues = map[api.QueueID]*api.QueueInfo{}
+	c.NodeList = nil
 	for name, value := range map[string]int32{"low": 20000, "high": 80000} {
 		c.AddPriorityClass(builder.PriorityClass(name, value))
 	}
@@ -109,7 +112,8 @@ func (w *simulation) loadConfiguration() {
 	if err != nil {
 		panic(err)
 	}
-	text, least := string(shipped), "minimumRuntime: 0s"
+	text := string(shipped)
+	least := "minimumRuntime: 0s"
 	for _, line := range w.script {
 		if options, is := strings.CutPrefix(line, "policy"); is {
 			for _, option := range strings.Fields(options) {
@@ -118,19 +122,24 @@ func (w *simulation) loadConfiguration() {
 				case "asks": // checked as a tree, scheduled flat
 					w.isTree = true
 				case "tree":
-					w.isTree, text = true, strings.Replace(text, "          cardUnlimitedCpuMemory", "          queueHierarchy: Tree\n          cardUnlimitedCpuMemory", 1)
+					w.isTree = true
+					text = strings.Replace(text, "          cardUnlimitedCpuMemory", "          queueHierarchy: Tree\n          cardUnlimitedCpuMemory", 1)
 				case "preempt":
-					w.preempts, text = true, addPreempt(text, value == "first")
+					w.preempts = true
+					text = addPreempt(text, value == "first")
 				case "reclaim":
-					w.reclaimsNothing, text = true, removeAction(text, "cardreclaim")
+					w.reclaimsNothing = true
+					text = removeAction(text, "cardreclaim")
 				case "without":
 					text = removeAction(text, value)
 				case "period":
-					if w.period, err = time.ParseDuration(value); err != nil {
+					w.period, err = time.ParseDuration(value)
+					if err != nil {
 						panic(err)
 					}
 				default:
-					if w.minimumRuntime, err = time.ParseDuration(value); err != nil {
+					w.minimumRuntime, err = time.ParseDuration(value)
+					if err != nil {
 						panic(err)
 					}
 					least = "minimumRuntime: " + value
@@ -146,7 +155,8 @@ func (w *simulation) loadConfiguration() {
 	framework.RegisterAction(cardreclaim.NewAllocate(reclaim))
 	w.cache.Evictor = preempt.Evictor().Use(w.cache.Client(), w.cache.Recorder)
 	text = strings.Replace(text, "minimumRuntime: 10m0s", least, 1)
-	if w.actions, w.plugins, w.configurations, _, err = scheduler.UnmarshalSchedulerConf(text); err != nil {
+	w.actions, w.plugins, w.configurations, _, err = scheduler.UnmarshalSchedulerConf(text)
+	if err != nil {
 		panic(err)
 	}
 }
@@ -218,7 +228,8 @@ func (w *simulation) run(wait func()) string {
 			w.applyStep(step)
 			w.tracef("%s", step)
 		}
-		if w.quiet = session > last; w.quiet {
+		w.quiet = session > last
+		if w.quiet {
 			w.endFaults()
 		}
 		w.runControllers()
@@ -246,8 +257,10 @@ func (w *simulation) actBetweenSessions(wait func()) {
 
 // endFaults ends all faults: the API server answers at once.
 func (w *simulation) endFaults() {
-	w.server.pods.percent, w.server.groups.percent = 0, 0
-	w.holdPods, w.holdGroups = 0, 0
+	w.server.pods.percent = 0
+	w.server.groups.percent = 0
+	w.holdPods = 0
+	w.holdGroups = 0
 }
 
 // isAtRest reports whether nothing has changed for long enough.
@@ -266,7 +279,8 @@ func (w *simulation) isAtRest() bool {
 		state.WriteString(name + " " + string(w.server.groups.objects[name].Status.Phase) + "\n")
 	}
 	if state.String() != w.state {
-		w.state, w.changed = state.String(), time.Now()
+		w.state = state.String()
+		w.changed = time.Now()
 	}
 	return time.Since(w.changed) > restPeriod
 }

@@ -53,8 +53,10 @@ func (w *simulation) applyStep(line string) {
 			w.holdGroups = mustParseInt(words[2])
 		}
 	case "faults":
-		w.server.pods.percent, w.server.pods.seed = mustParseInt(words[1]), words[2]
-		w.server.groups.percent, w.server.groups.seed = mustParseInt(words[1]), words[2]
+		w.server.pods.percent = mustParseInt(words[1])
+		w.server.pods.seed = words[2]
+		w.server.groups.percent = mustParseInt(words[1])
+		w.server.groups.seed = words[2]
 	}
 }
 
@@ -75,7 +77,8 @@ func (w *simulation) endJob(name string) {
 // longestRunningJob returns the job of a queue whose first pod has run for the longest time, "" if none
 // runs.
 func (w *simulation) longestRunningJob(queue string) string {
-	longest, began := "", time.Time{}
+	longest := ""
+	began := time.Time{}
 	for _, name := range slices.Sorted(maps.Keys(w.jobs)) {
 		j := w.jobs[name]
 		pod := w.server.pods.objects[j.pods[0].Name]
@@ -83,7 +86,8 @@ func (w *simulation) longestRunningJob(queue string) string {
 			continue
 		}
 		if start := pod.Status.StartTime.Time; longest == "" || start.Before(began) {
-			longest, began = name, start
+			longest = name
+			began = start
 		}
 	}
 	return longest

@@ -27,7 +27,10 @@ func TestTreesAreChecked(t *testing.T) {
 	const fleet = "node n A 4\nqueue top {\"A\":3} keeps parentonly=true deserved={\"A\":2}\n" +
 		"queue a {\"A\":4} 20000 training parent=top deserved={\"A\":1}\nqueue b {\"A\":4} 20000 training parent=top deserved={\"A\":1}\n" +
 		"queue c {\"A\":4} 20000 training deserved={\"A\":2}\n"
-	const tree, borrows = "policy tree\n", "job r c 4: n*4 ran=1h\n"
+	const (
+		tree    = "policy tree\n"
+		borrows = "job r c 4: n*4 ran=1h\n"
+	)
 	sequences := map[string]struct{ text, wrong string }{
 		"within every quota":                      {tree + fleet + "job x a 3: -*3\n", ""},
 		"a flat scheduler exceeds the parent":     {"policy asks\n" + fleet + "job x a 4: -*4\n", "placed above a quota"},

@@ -93,16 +93,18 @@ func (v *sessionView) checkTreePlacements(before *sessionView) string {
 // mayTakeInTree reports whether the types and the kinds of queues let one group reclaim from
 // another: by the matrix, or by the tree. The amounts are checked for the session as a whole.
 func (v *sessionView) mayTakeInTree(by, of *group) bool {
-	reclaimer, victim := v.queues[by.queue], v.queues[of.queue]
+	reclaimer := v.queues[by.queue]
+	victim := v.queues[of.queue]
 	if !victim.gives || v.tree.WhyClosed(by.queue) != "" {
 		return false
 	}
-	return v.byMatrix(by.queue, of.queue) || isKnownType(reclaimer.kind) && isKnownType(victim.kind)
+	return v.byMatrix(by.queue, of.queue) || (isKnownType(reclaimer.kind) && isKnownType(victim.kind))
 }
 
 // byMatrix reports whether a queue may reclaim from another by the reclaim matrix.
 func (v *sessionView) byMatrix(by, of string) bool {
-	reclaimer, victim := v.queues[by], v.queues[of]
+	reclaimer := v.queues[by]
+	victim := v.queues[of]
 	return reclaimer.kind == "inference" && victim.kind == "training" && victim.gives && victim.priority < reclaimer.priority
 }
 
@@ -134,7 +136,8 @@ func (w *simulation) checkTakenFrom(v *sessionView, queue string) string {
 		byMatrix := slices.ContainsFunc(reclaimers, func(by string) bool { return v.byMatrix(by, queue) })
 		for _, card := range v.cards() {
 			taken, largest := w.takenIn(v, name, card)
-			left, q := v.tree.UsedIn(name, v.treeUse(card, claimedPods)), v.tree.Queue(name)
+			left := v.tree.UsedIn(name, v.treeUse(card, claimedPods))
+			q := v.tree.Queue(name)
 			switch {
 			case taken == 0:
 			case left < q.Guarantee[card]:
@@ -180,7 +183,8 @@ func (w *simulation) takenIn(v *sessionView, queue, card string) (sum, largest i
 // the queue needed each of them for what it deserves, some of them go only as whole gangs, and only elastic
 // pods borrow what that leaves.
 func (w *simulation) isLeftOver(v *sessionView, card string, needed, beyond, elastic int64) bool {
-	sum, least := int64(0), int64(math.MaxInt64)
+	sum := int64(0)
+	least := int64(math.MaxInt64)
 	for _, g := range v.groups {
 		unit := int64(0)
 		for _, p := range g.leaving {
@@ -233,7 +237,8 @@ func (w *simulation) checkTreeReclaimers(v *sessionView, victims map[string]int)
 		for i, name := range v.tree.PathOf(by.queue)[:farthest] {
 			taken, _ := w.takenIn(v, name, card)
 			before := v.tree.UsedIn(name, v.treeUse(card, placedPods)) + taken
-			holds, deserved := v.tree.UsedIn(name, claimed), v.tree.Queue(name).Deserved[card]
+			holds := v.tree.UsedIn(name, claimed)
+			deserved := v.tree.Queue(name).Deserved[card]
 			needed := deserved - (before - taken)
 			if holds > deserved && (i == 0 || holds > before) && !w.isLeftOver(v, card, needed, holds-deserved, by.elasticCards()) {
 				return fmt.Sprintf("evicted in order to borrow: queue %s will hold %d of %s for %s, and deserves %d", name, holds, card, by.name, deserved)
@@ -312,7 +317,9 @@ func (v *sessionView) canTakeWhole(u *startUnit, g *group, pods func(*group) []*
 	if !plain || g.isProtected || g.strange || len(g.leaving)+len(g.promised) > 0 || !v.mayTakeInTree(u.group, g) {
 		return false
 	}
-	use, whole, largest := v.treeUse(card, pods), int64(0), int64(0)
+	use := v.treeUse(card, pods)
+	whole := int64(0)
+	largest := int64(0)
 	for _, p := range g.placed {
 		if v.cardOf(p) != card {
 			return false
@@ -322,8 +329,9 @@ func (v *sessionView) canTakeWhole(u *startUnit, g *group, pods func(*group) []*
 	}
 	elastic := largest * int64(max(0, len(g.placed)-max(g.min, 1))) // may be taken first, pod by pod
 	return whole > 0 && !slices.ContainsFunc(v.tree.Below(g.queue, u.queue), func(name string) bool {
-		used, q := v.tree.UsedIn(name, use), v.tree.Queue(name)
-		return used-whole < q.Guarantee[card] || !v.byMatrix(u.queue, g.queue) && used-elastic <= q.Deserved[card]
+		used := v.tree.UsedIn(name, use)
+		q := v.tree.Queue(name)
+		return used-whole < q.Guarantee[card] || (!v.byMatrix(u.queue, g.queue) && used-elastic <= q.Deserved[card])
 	})
 }
 
@@ -348,7 +356,9 @@ func (v *sessionView) fitsAfter(u *startUnit, gone []*group, pods func(*group) [
 		farthest = max(farthest, len(v.tree.Below(u.queue, g.queue)))
 	}
 	for i, name := range v.tree.PathOf(u.queue)[:farthest] {
-		if used, deserved := v.tree.UsedIn(name, after), v.tree.Queue(name).Deserved[card]; used > deserved && (i == 0 || used > v.tree.UsedIn(name, before)) {
+		used := v.tree.UsedIn(name, after)
+		deserved := v.tree.Queue(name).Deserved[card]
+		if used > deserved && (i == 0 || used > v.tree.UsedIn(name, before)) {
 			return false
 		}
 	}

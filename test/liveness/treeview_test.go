@@ -59,9 +59,11 @@ func isKnownType(kind string) bool { return kind == "inference" || kind == "trai
 
 // schedulable returns the cards of nodes that take pods, and what pods hold on the others.
 func (v *sessionView) schedulable(card string, pods func(*group) []*pod) int64 {
-	sum, closed := int64(0), map[string]bool{}
+	sum := int64(0)
+	closed := map[string]bool{}
 	for _, n := range v.nodes {
-		if closed[n.name] = n.closed || n.down; n.card == card && !closed[n.name] {
+		closed[n.name] = n.closed || n.down
+		if n.card == card && !closed[n.name] {
 			sum += int64(n.total)
 		}
 	}
@@ -88,7 +90,8 @@ func (v *sessionView) treeRoom(u *startUnit) map[string]int {
 }
 
 func (v *sessionView) treeRoomFor(u *startUnit, card string) int64 {
-	t, leaf := v.tree, v.tree.Queue(u.queue)
+	t := v.tree
+	leaf := v.tree.Queue(u.queue)
 	use := v.treeUse(card, heldPods)
 	reserved := v.reservedFor(u, card)
 	own := max(0, leaf.Guarantee[card]-use[u.queue]-reserved[u.queue])
@@ -96,7 +99,8 @@ func (v *sessionView) treeRoomFor(u *startUnit, card string) int64 {
 	isFixed := slices.ContainsFunc(u.pods, func(p *pod) bool { return v.isFixed(u.group, p) })
 	fixed := v.treeUse(card, v.fixedOf(heldPods))
 	for _, name := range leaf.Path {
-		q, claims := t.Queue(name), t.UsedIn(name, reserved)
+		q := t.Queue(name)
+		claims := t.UsedIn(name, reserved)
 		room = min(room, q.Cards[card]-t.UsedIn(name, use)-claims)
 		if name != u.queue {
 			room = min(room, own+max(0, q.Cards[card]-t.Occupied(name, card, use)-claims))
@@ -147,7 +151,8 @@ func (w *simulation) coolsDown(v *sessionView, queue string) bool {
 	}
 	path := v.tree.PathOf(queue)
 	for name, times := range w.lostCards {
-		others, last := v.tree.PathOf(name), times[len(times)-1]
+		others := v.tree.PathOf(name)
+		last := times[len(times)-1]
 		if others[len(others)-1] == path[len(path)-1] && time.Since(last) < minRestartInterval+2*time.Second {
 			return true
 		}

@@ -29,7 +29,8 @@ func generateTreeTurns(r *rand.Rand) sequence {
 		return append(s, g.drawSteadyTurns()...)
 	}
 	s := sequence{g.drawTurnPolicy("policy tree")}
-	deserved, above := 1+g.IntN(4), []string{"", ""}
+	deserved := 1 + g.IntN(4)
+	above := []string{"", ""}
 	if g.draw(50) {
 		s = append(s, fmt.Sprintf("queue t0 {\"A\":20} keeps parentonly=true deserved={\"A\":%d}", deserved+g.IntN(2)),
 			"queue t1 {\"A\":20} keeps parentonly=true deserved={\"A\":3}")

@@ -43,7 +43,8 @@ func (w *simulation) checkTurns(v *sessionView) string {
 		}
 	}
 	for _, u := range v.waitingUnits() {
-		of, hasTurn := w.turns[u.name], w.hasTurn(v, u)
+		of := w.turns[u.name]
+		hasTurn := w.hasTurn(v, u)
 		isOver := len(u.placed) > 0 || (of == nil && !hasTurn)
 		if counted[u.name] != nil || isOver {
 			continue
@@ -53,7 +54,8 @@ func (w *simulation) checkTurns(v *sessionView) string {
 			of = &turn{allowed: len(others) + cardsOf(u.pods), began: time.Now(), last: time.Now()}
 		}
 		of.follow(others, hasTurn)
-		if counted[u.name] = of; of.ends > of.allowed {
+		counted[u.name] = of
+		if of.ends > of.allowed {
 			return fmt.Sprintf("does not get its turn: %s, after %d ends of other pods", w.describeUnit(u), of.ends)
 		}
 	}
@@ -66,7 +68,8 @@ func (w *simulation) checkTurns(v *sessionView) string {
 func (of *turn) follow(others map[string]bool, hasTurn bool) {
 	for uid := range of.others {
 		if hasTurn && !others[uid] {
-			of.ends, of.last = of.ends+1, time.Now()
+			of.ends++
+			of.last = time.Now()
 		}
 	}
 	for uid := range others {
@@ -122,7 +125,8 @@ func (w *simulation) isLate() bool {
 // standsBehind reports whether the waiting pods of a group must leave cards to a unit.
 func (v *sessionView) standsBehind(u *startUnit, g *group, card string) bool {
 	if v.tree == nil {
-		own, other := v.queues[u.queue], v.queues[g.queue]
+		own := v.queues[u.queue]
+		other := v.queues[g.queue]
 		return other.kind == "training" && other.gives && other.priority < own.priority
 	}
 	used := v.tree.UsedIn(g.queue, v.treeUse(card, placedPods))

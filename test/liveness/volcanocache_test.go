@@ -36,7 +36,8 @@ type schedulerCache struct {
 // newSchedulerCache returns a cache whose clients call the API server of the current sequence.
 func newSchedulerCache() *schedulerCache {
 	m := &schedulerCache{cards: capacitycard.NewCache(), cache: cache.NewCustomMockSchedulerCache("volcano", nil, nil, nil, nil, &record.FakeRecorder{})}
-	kube, volcano := m.cache.Client().(*fake.Clientset), m.cache.VCClient().(*vcfake.Clientset)
+	kube := m.cache.Client().(*fake.Clientset)
+	volcano := m.cache.VCClient().(*vcfake.Clientset)
 	kube.PrependReactor("*", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) { return m.world.server.answerPods(a) })
 	kube.PrependReactor("*", "events", func(clienttesting.Action) (bool, runtime.Object, error) { return true, &corev1.Event{}, nil })
 	volcano.PrependReactor("update", "podgroups", func(a clienttesting.Action) (bool, runtime.Object, error) {
@@ -69,13 +70,15 @@ func (w *simulation) bindAll() {
 
 // syncCache delivers changes to Volcano's cache.
 func (w *simulation) syncCache() {
-	if w.holdPods--; w.holdPods < 0 {
+	w.holdPods--
+	if w.holdPods < 0 {
 		for _, c := range w.server.pods.unseen {
 			w.syncPod(c)
 		}
 		w.server.pods.unseen = nil
 	}
-	if w.holdGroups--; w.holdGroups < 0 {
+	w.holdGroups--
+	if w.holdGroups < 0 {
 		for _, c := range w.server.groups.unseen {
 			if c.gone {
 				w.cache.DeletePodGroupV1beta1((&session.Cluster{ID: w.id}).Add(c.name + " q 1:").Groups[0])

@@ -172,10 +172,12 @@ func (w *simulation) isWithdrawn(v *sessionView, of *want) bool {
 	if len(pods) == 0 || len(g.waiting)+len(g.promised)+len(g.placed) < g.min || w.coolsDown(v, g.queue) {
 		return true
 	}
-	sum, room := map[string]int{}, v.roomFor(&startUnit{g, pods})
+	sum := map[string]int{}
+	room := v.roomFor(&startUnit{g, pods})
 	for _, p := range pods {
 		at := v.nodeNamed(of.nodes[p.uid])
-		if sum[at.card] += p.cards; at.closed || at.down || sum[at.card] > room[at.card] {
+		sum[at.card] += p.cards
+		if at.closed || at.down || sum[at.card] > room[at.card] {
 			return true
 		}
 	}

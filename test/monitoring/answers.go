@@ -27,7 +27,8 @@ func (e *Env) Record(ctx context.Context, tenant string, from, to time.Time) (*R
 		for _, panel := range board.Panels {
 			for i := range panel.Targets {
 				target := &panel.Targets[i]
-				if target.Answer, err = e.Prometheus.AskTarget(ctx, *target, tenant, from, to); err != nil {
+				target.Answer, err = e.Prometheus.AskTarget(ctx, *target, tenant, from, to)
+				if err != nil {
 					return nil, err
 				}
 			}

@@ -187,7 +187,8 @@ func scaleRanker(replicas int) func(ctx context.Context, e *Env) error {
 // what is in use.
 func breakThings(ctx context.Context, e *Env) error {
 	nodes := fleet()
-	nodes[0].Name, nodes[0].Count = "unlabelled", 1
+	nodes[0].Name = "unlabelled"
+	nodes[0].Count = 1
 	delete(nodes[0].Labels, "nvidia.com/gpu.product")
 	unmapped := cluster.NodeProfile{Name: "unmapped", Allocatable: corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("32Gi"), "gpu.intel.com/xe": resource.MustParse("4"),

@@ -63,17 +63,20 @@ type Env struct {
 func Start(ctx context.Context, interval time.Duration) (e *Env, err error) {
 	e = &Env{}
 	// POSIX names the hours west of Greenwich.
-	if e.zone, err = time.LoadLocation(fmt.Sprintf("Etc/GMT%+d", time.Now().UTC().Hour()-12)); err != nil {
+	e.zone, err = time.LoadLocation(fmt.Sprintf("Etc/GMT%+d", time.Now().UTC().Hour()-12))
+	if err != nil {
 		return nil, err
 	}
-	if e.Root, err = cluster.ModuleRoot(); err != nil {
+	e.Root, err = cluster.ModuleRoot()
+	if err != nil {
 		return nil, err
 	}
 	program, err := programPath(e.Root)
 	if err != nil {
 		return nil, err
 	}
-	if e.cluster, err = cluster.Start(ctx, cluster.Options{Nodes: fleet()}); err != nil {
+	e.cluster, err = cluster.Start(ctx, cluster.Options{Nodes: fleet()})
+	if err != nil {
 		return nil, err
 	}
 	if err := e.startPrograms(ctx, program, interval); err != nil {
@@ -97,12 +100,14 @@ func fleet() []cluster.NodeProfile {
 }
 
 func (e *Env) startPrograms(ctx context.Context, program string, interval time.Duration) (err error) {
-	if e.Framework, err = framework.New(e.cluster.Config()); err != nil {
+	e.Framework, err = framework.New(e.cluster.Config())
+	if err != nil {
 		return err
 	}
 	s := scrape{interval: interval}
 	for _, address := range []*string{&s.manager, &s.scheduler} {
-		if *address, err = cluster.FreeAddress(); err != nil {
+		*address, err = cluster.FreeAddress()
+		if err != nil {
 			return err
 		}
 	}
@@ -114,13 +119,16 @@ func (e *Env) startPrograms(ctx context.Context, program string, interval time.D
 	if err != nil {
 		return err
 	}
-	if s.token, err = e.createReader(ctx); err != nil {
+	s.token, err = e.createReader(ctx)
+	if err != nil {
 		return err
 	}
-	if s.rules, e.Rules, err = readRules(e.Root); err != nil {
+	s.rules, e.Rules, err = readRules(e.Root)
+	if err != nil {
 		return err
 	}
-	if e.Prometheus, err = startPrometheus(ctx, e.cluster, program, s); err != nil {
+	e.Prometheus, err = startPrometheus(ctx, e.cluster, program, s)
+	if err != nil {
 		return err
 	}
 	return e.programs.StartManager(ctx)

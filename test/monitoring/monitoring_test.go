@@ -33,7 +33,8 @@ func TestADayIsSeen(t *testing.T) {
 	t.Cleanup(func() { check.NoError(t, e.Stop()) })
 	t.Logf("cluster, operator and Prometheus ready after %.1f s", time.Since(began).Seconds())
 
-	dawn, seen := time.Now(), map[string]bool{}
+	dawn := time.Now()
+	seen := map[string]bool{}
 	play := func(scenes []Scene) {
 		for _, scene := range scenes {
 			begin := time.Now()
@@ -137,11 +138,17 @@ func (e *Env) checkSelectors(t *testing.T, rule Rule, from time.Time) {
 // checkCards compares with the pods, the nodes and the status of the CardQuotas.
 func (e *Env) checkCards(t *testing.T) {
 	t.Helper()
-	pods, nodes, quotas := &corev1.PodList{}, &corev1.NodeList{}, &v1alpha1.CardQuotaList{}
+	pods := &corev1.PodList{}
+	nodes := &corev1.NodeList{}
+	quotas := &v1alpha1.CardQuotaList{}
 	check.NoError(t, errors.Join(e.List(t.Context(), pods), e.List(t.Context(), nodes), e.List(t.Context(), quotas)))
-	models, physical, held, status := map[string]string{}, map[string]float64{}, map[string]float64{}, map[string]float64{}
+	models := map[string]string{}
+	physical := map[string]float64{}
+	held := map[string]float64{}
+	status := map[string]float64{}
 	for _, node := range nodes.Items {
-		if models[node.Name] = node.Labels["nvidia.com/gpu.product"]; models[node.Name] != "" {
+		models[node.Name] = node.Labels["nvidia.com/gpu.product"]
+		if models[node.Name] != "" {
 			count := node.Status.Allocatable[builder.GPU]
 			physical[models[node.Name]] += count.AsApproximateFloat64()
 		}

@@ -110,7 +110,8 @@ func (s scrape) configuration(folder string) string {
 // Ask returns the series that a query has at one time. A warning is an error.
 func (p *Prometheus) Ask(ctx context.Context, query string, at time.Time) (model.Vector, error) {
 	answer, warnings, err := p.Query(ctx, query, at)
-	if err = withWarnings(query, warnings, err); err != nil {
+	err = withWarnings(query, warnings, err)
+	if err != nil {
 		return nil, err
 	}
 	vector, ok := answer.(model.Vector)
@@ -124,7 +125,8 @@ func (p *Prometheus) Ask(ctx context.Context, query string, at time.Time) (model
 // scrape. Values that are no number are left out. A warning is an error.
 func (p *Prometheus) AskRange(ctx context.Context, query string, from, to time.Time) (model.Matrix, error) {
 	answer, warnings, err := p.QueryRange(ctx, query, prometheusv1.Range{Start: from, End: to, Step: p.Interval})
-	if err = withWarnings(query, warnings, err); err != nil {
+	err = withWarnings(query, warnings, err)
+	if err != nil {
 		return nil, err
 	}
 	matrix, ok := answer.(model.Matrix)

@@ -61,7 +61,8 @@ func (e *Env) checkReport(t *testing.T) dayBill {
 		check.That(t, want > 0 && math.Abs(got-want) <= slack, "%q: billed %.0f card-seconds, by scrapes %.0f", queue, got, want)
 		check.Equal(t, fmt.Sprintf("whether %q is billed by namespace", queue), queue == "", line.namespace == namespace)
 
-		hours, price := exact(t, line.hours), exact(t, line.price)
+		hours := exact(t, line.hours)
+		price := exact(t, line.price)
 		check.Equal(t, "price for "+queue, exact(t, priceOf[queue]).FloatString(3), price.FloatString(3))
 		check.Equal(t, "card-hours of "+queue, new(big.Rat).Quo(exact(t, line.seconds), big.NewRat(3600, 1)).FloatString(3), line.hours)
 		check.Equal(t, "amount of "+queue, new(big.Rat).Mul(hours, price).FloatString(2), line.amount)
@@ -89,7 +90,9 @@ func (e *Env) bypassed() (want, slack float64) {
 // checkTable compares the table of a month, in which each queue has one row, with a bill of its only day.
 func (e *Env) checkTable(t *testing.T, whole dayBill) {
 	t.Helper()
-	table, hours, amounts := e.report(t, "-o", "wide"), new(big.Rat), new(big.Rat)
+	table := e.report(t, "-o", "wide")
+	hours := new(big.Rat)
+	amounts := new(big.Rat)
 	rows := map[string]bool{}
 	for line := range strings.Lines(table) {
 		rows[strings.Join(strings.Fields(line), " ")] = true

@@ -59,9 +59,12 @@ func (m *clusterState) recordUnbound(state *podState, at time.Time) {
 // checkBindings compares how many pods the operator saw bound since the first page that it served as the
 // leader. It may miss a pod that ends soon.
 func (c *metricsComparison) checkBindings(page *samplePages) {
-	b, counts := &c.state.bindings, bindingsOn(page.operator)
+	b := &c.state.bindings
+	counts := bindingsOn(page.operator)
 	if b.since.IsZero() || b.process != page.operatorProcess {
-		b.since, b.process, b.before = page.answered, page.operatorProcess, counts
+		b.since = page.answered
+		b.process = page.operatorProcess
+		b.before = counts
 		return
 	}
 	for key := range c.state.countBindings(page) {
@@ -73,7 +76,8 @@ func (c *metricsComparison) checkBindings(page *samplePages) {
 		if !c.concerns(&s) {
 			continue
 		}
-		want, difference := expected[key], ""
+		want := expected[key]
+		difference := ""
 		if s.value < want[0] || s.value > want[1] {
 			difference = fmt.Sprintf("%g more than at %s, a recount gives %g to %g", s.value, b.since.Format("15:04:05"), want[0], want[1])
 		}
@@ -89,7 +93,8 @@ func (m *clusterState) countBindings(page *samplePages) map[typeCard][2]float64 
 		if b.seen.Before(m.bindings.since.Add(-maxWatchLag)) {
 			continue
 		}
-		sums, lasted := counts[b.key], b.seen.Add(m.options.StatusWithin)
+		sums := counts[b.key]
+		lasted := b.seen.Add(m.options.StatusWithin)
 		sums[1]++
 		isSure := b.isSure && !boundAt(b.state.pod).IsZero() && b.seen.After(m.bindings.since.Add(m.options.StatusWithin))
 		if isSure && !lasted.After(page.asked) && (b.ended.IsZero() || !b.ended.Before(lasted)) {

@@ -107,7 +107,7 @@ func nodeReasonDifference(reason v1alpha1.BlockedReason, free freeCount, waits i
 	// Free cards may be pledged to a pod that waits for terminating ones on the same node.
 	case reason == v1alpha1.BlockedNoFreeCard && waits > 0 && free.sum >= waits && free.ending == 0:
 		return fmt.Sprintf("%d are free, and it waits for %d", free.sum, waits)
-	case reason == v1alpha1.BlockedFragmented && (free.sum == 0 || waits > 0 && free.most >= waits):
+	case reason == v1alpha1.BlockedFragmented && (free.sum == 0 || (waits > 0 && free.most >= waits)):
 		return fmt.Sprintf("%d are free, %d of them on one node, and it waits for %d", free.sum, free.most, waits)
 	case reason == v1alpha1.BlockedNodesUnsuitable && free.mostReady == 0:
 		return "no ready node has a free card"
@@ -122,7 +122,8 @@ func (m *clusterState) queueReasonDifference(quota *v1alpha1.CardQuota, reason v
 	if m.options.Tree || queue == nil {
 		return ""
 	}
-	limits, stop := rule.LimitsOf(queue, m.options.Unmanaged), queue.Annotations[v1alpha1.AnnotationStopPolicy]
+	limits := rule.LimitsOf(queue, m.options.Unmanaged)
+	stop := queue.Annotations[v1alpha1.AnnotationStopPolicy]
 	switch {
 	case reason == v1alpha1.BlockedNoQuota && len(cards) > 0 && !slices.ContainsFunc(cards, func(card string) bool { return limits.Cards[card] == 0 }):
 		return "the queue has quota of each card"
@@ -163,7 +164,8 @@ type freeCount struct{ sum, most, mostReady, ending int64 }
 // freeCards recounts the free cards, for the card of which most are free.
 func (m *clusterState) freeCards(cards []string) (best freeCount) {
 	for _, card := range cards {
-		of, held := freeCount{}, map[string]int64{}
+		of := freeCount{}
+		held := map[string]int64{}
 		for _, state := range m.pods {
 			ending := cardsOfCharge(state.terminating)[card]
 			of.ending += ending
@@ -172,7 +174,8 @@ func (m *clusterState) freeCards(cards []string) (best freeCount) {
 		for name, node := range m.nodes {
 			free := max(0, offeredCards(node, card)-held[name])
 			if !m.tree.unschedulable[name] {
-				of.sum, of.most = of.sum+free, max(of.most, free)
+				of.sum += free
+				of.most = max(of.most, free)
 			}
 			if stopped := m.notReady[name]; stopped == nil || !stopped.current() {
 				of.mostReady = max(of.mostReady, free)
@@ -203,18 +206,21 @@ func cardsOfCharge(charge *rule.Charge) rule.Quota {
 // holdersDifference compares the holders of an entry with the largest sums of a recount. A
 // parent repeats the holders of other queues.
 func (m *clusterState) holdersDifference(quota *v1alpha1.CardQuota, entry *v1alpha1.BlockedStatus) string {
-	queue, cards := quota.QueueName(), m.cardsOfEntry(entry)
+	queue := quota.QueueName()
+	cards := m.cardsOfEntry(entry)
 	switch {
 	case entry.Reason == v1alpha1.BlockedNoFreeCard || entry.Reason == v1alpha1.BlockedFragmented:
-		queue, cards = "", m.withQuotaLeft(entry, cards)
-	case entry.Reason != v1alpha1.BlockedQuotaExhausted || m.options.Tree && m.currentTree().IsParent(queue):
+		queue = ""
+		cards = m.withQuotaLeft(entry, cards)
+	case entry.Reason != v1alpha1.BlockedQuotaExhausted || (m.options.Tree && m.currentTree().IsParent(queue)):
 		return ""
 	}
 	sums := m.heldByWorkload(queue, cards)
 	var said, counted []int64
 	for _, h := range entry.Holders {
 		name := fmt.Sprintf("%s %s/%s of %s: %s", h.Workload.Kind, h.Workload.Namespace, h.Workload.Name, h.Queue, h.Card)
-		if said = append(said, h.Count); sums[name] != h.Count {
+		said = append(said, h.Count)
+		if sums[name] != h.Count {
 			return fmt.Sprintf("it says that %s holds %d, a recount gives %d", name, h.Count, sums[name])
 		}
 		if want := shownType(m.ownerOf(h.Queue), m.queues[h.Queue]); h.ServiceType != want {
@@ -225,7 +231,8 @@ func (m *clusterState) holdersDifference(quota *v1alpha1.CardQuota, entry *v1alp
 		counted = append(counted, count)
 	}
 	slices.SortFunc(counted, func(a, b int64) int { return cmp.Compare(b, a) })
-	if counted = counted[:min(3, len(counted))]; !slices.Equal(said, counted) {
+	counted = counted[:min(3, len(counted))]
+	if !slices.Equal(said, counted) {
 		return fmt.Sprintf("its holders hold %v, the largest hold %v", said, counted)
 	}
 	return ""
@@ -235,7 +242,7 @@ func (m *clusterState) holdersDifference(quota *v1alpha1.CardQuota, entry *v1alp
 func (m *clusterState) heldByWorkload(queue string, cards []string) map[string]int64 {
 	sums := map[string]int64{}
 	for _, state := range m.pods {
-		if state.charge == nil || queue != "" && state.charge.Queue != queue {
+		if state.charge == nil || (queue != "" && state.charge.Queue != queue) {
 			continue
 		}
 		for _, card := range cards {

@@ -24,7 +24,8 @@ func (w *world) evictAs(name, by string) {
 // createReclaimQueues creates a reclaimable queue and one that may reclaim.
 func (w *world) createReclaimQueues() (training, inference string) {
 	w.Helper()
-	training, inference = w.name+"-training", w.name+"-inference"
+	training = w.name + "-training"
+	inference = w.name + "-inference"
 	for _, q := range []struct {
 		name, kind  string
 		priority    int

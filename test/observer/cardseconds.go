@@ -69,12 +69,14 @@ func (s *cardSeconds) setExcused(excused bool, now time.Time) {
 // recordUse records that a pod holds other cards from now on, nil for none that count as used. Pods without a
 // queue are not recorded.
 func (m *clusterState) recordUse(state *podState, before, now *rule.Charge, at time.Time) {
-	if m.options.Metrics == nil || before != nil && now != nil && before.String() == now.String() {
+	if m.options.Metrics == nil || (before != nil && now != nil && before.String() == now.String()) {
 		return
 	}
-	s, runs := &m.seconds, m.pods[state.pod.UID] == state && rule.IsTerminating(state.pod)
+	s := &m.seconds
+	runs := m.pods[state.pod.UID] == state && rule.IsTerminating(state.pod)
 	for _, use := range s.open[state] {
-		use.to, use.isTerminating = at, runs
+		use.to = at
+		use.isTerminating = runs
 		if runs {
 			s.terminating[state] = append(s.terminating[state], use)
 		}
@@ -91,7 +93,8 @@ func (m *clusterState) recordUse(state *podState, before, now *rule.Charge, at t
 	}
 	s.open[state] = map[string]*cardUse{}
 	for card, count := range now.Cards {
-		use, key := &cardUse{count: count, earliest: earliestUse(state.pod, at), from: at, state: state}, queueCard{now.Queue, card}
+		use := &cardUse{count: count, earliest: earliestUse(state.pod, at), from: at, state: state}
+		key := queueCard{now.Queue, card}
 		s.open[state][card] = use
 		s.uses[key] = append(s.uses[key], use)
 	}
@@ -138,7 +141,8 @@ func (u *cardUse) lostBy(restart, certain window, within time.Duration) time.Dur
 // creditedSince returns since when an operator that begins may credit a use: by the binding of the pod,
 // also if it held another card, or was in another queue, at that time.
 func (u *cardUse) creditedSince(restarts []window, within time.Duration) time.Time {
-	since, bound := u.earliest, boundAt(u.state.pod)
+	since := u.earliest
+	bound := boundAt(u.state.pod)
 	for _, restart := range restarts {
 		from := restart.from.Add(-lostWithin)
 		if bound.IsZero() || u.from.Before(from) || u.from.After(restart.to.Add(within)) {
@@ -156,9 +160,13 @@ func (u *cardUse) creditedSince(restarts []window, within time.Duration) time.Ti
 
 // recordQueueLabels records whose queue a queue is now.
 func (m *clusterState) recordQueueLabels(queue string) {
-	tenant, project, serviceType := "", "", ""
+	tenant := ""
+	project := ""
+	serviceType := ""
 	if owner := m.ownerOf(queue); owner != nil {
-		tenant, project, serviceType = owner.Spec.Tenant, owner.Spec.Project, owner.Spec.ServiceType
+		tenant = owner.Spec.Tenant
+		project = owner.Spec.Project
+		serviceType = owner.Spec.ServiceType
 	} else if object := m.queues[queue]; object != nil {
 		serviceType = object.Annotations[v1alpha1.AnnotationServiceType]
 	}
@@ -199,7 +207,8 @@ func (c *metricsComparison) checkCardSeconds(page *samplePages) {
 		}
 		key := queueCard{s.labels["queue"], s.labels["card"]}
 		sums[key] += s.value
-		labels, difference := billLabels(s.labels["tenant"], s.labels["project"], s.labels["service_type"]), ""
+		labels := billLabels(s.labels["tenant"], s.labels["project"], s.labels["service_type"])
+		difference := ""
 		if !m.seconds.labels[key.queue][labels] {
 			difference = "its queue never had " + labels
 		}

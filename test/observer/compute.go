@@ -81,9 +81,10 @@ func (m *clusterState) freesCompute(reclaimer, victim *podState) bool {
 	if !m.options.ReclaimsAll {
 		return false
 	}
-	ask, holds := rule.RequestOf(reclaimer.pod, m.inventory), rule.RequestOf(victim.pod, m.inventory)
+	ask := rule.RequestOf(reclaimer.pod, m.inventory)
+	holds := rule.RequestOf(victim.pod, m.inventory)
 	mayRun := ask.Count == 0 || ask.Allows(m.inventory.CardOn(victim.pod.Spec.NodeName, ask.Resource))
-	if mayRun && (ask.MilliCPU > 0 && holds.MilliCPU > 0 || ask.Memory > 0 && holds.Memory > 0) {
+	if mayRun && ((ask.MilliCPU > 0 && holds.MilliCPU > 0) || (ask.Memory > 0 && holds.Memory > 0)) {
 		return true
 	}
 	return slices.ContainsFunc(computeNames, func(name string) bool { return m.requested(ask, name) > 0 && m.requested(holds, name) > 0 })

@@ -125,7 +125,7 @@ func (m *clusterState) evictionForbidden(e *eviction, victim *podState) string {
 			along = true
 		}
 	}
-	if len(e.reclaimers) > 0 || along && e.mayBeForGang() {
+	if len(e.reclaimers) > 0 || (along && e.mayBeForGang()) {
 		return ""
 	}
 	slices.Sort(refused)

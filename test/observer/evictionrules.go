@@ -84,8 +84,10 @@ func (m *clusterState) preemptionForbidden(reclaimer, victim *podState) string {
 // queueReclaimForbidden checks reclaim across queues: the reclaim matrix decides, then the
 // priority of the queues.
 func (m *clusterState) queueReclaimForbidden(reclaimer, victim *podState) string {
-	mine, theirs := m.queues[m.queueOf(reclaimer)], m.queues[m.queueOf(victim)]
-	from, of := m.serviceType(reclaimer), m.serviceType(victim)
+	mine := m.queues[m.queueOf(reclaimer)]
+	theirs := m.queues[m.queueOf(victim)]
+	from := m.serviceType(reclaimer)
+	of := m.serviceType(victim)
 	switch {
 	case mine == nil || theirs == nil:
 		return fmt.Sprintf("is in queue <%s>, which does not exist", m.queueOf(reclaimer))

@@ -56,25 +56,29 @@ func (m *clusterState) checkGangs(now time.Time) []string {
 // the PodGroup has enough or none at all. Minimums of tasks count when their sum does not
 // exceed the total, as in Volcano (pkg/scheduler/api/job_info.go, CheckTaskReady).
 func (m *clusterState) missingPods(group *v1beta1.PodGroup, now time.Time) string {
-	stay, ofTask := 0, map[string]int32{}
+	stay := 0
+	ofTask := map[string]int32{}
 	for _, state := range m.pods {
 		if state.pod.Namespace == group.Namespace && rule.PodGroupName(state.pod) == group.Name && rule.IsCharged(state.pod) && !m.isLeaving(state, now) {
 			stay++
 			ofTask[state.pod.Annotations[batchv1alpha1.TaskSpecKey]]++
 		}
 	}
-	least, needed := group.Spec.MinMember, int32(0)
+	least := group.Spec.MinMember
+	needed := int32(0)
 	for _, n := range group.Spec.MinTaskMember {
 		needed += n
 	}
-	if stay == 0 || stay >= int(least) && least < needed {
+	if stay == 0 || (stay >= int(least) && least < needed) {
 		return ""
 	}
 	if stay < int(least) {
 		return fmt.Sprintf("%d of %d pods", stay, least)
 	}
 	for _, task := range slices.Sorted(maps.Keys(group.Spec.MinTaskMember)) {
-		if has, needs := ofTask[task], group.Spec.MinTaskMember[task]; has < needs {
+		has := ofTask[task]
+		needs := group.Spec.MinTaskMember[task]
+		if has < needs {
 			return fmt.Sprintf("%d of %d pods of its task %s", has, needs, task)
 		}
 	}

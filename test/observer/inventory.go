@@ -76,7 +76,8 @@ func (r *inventoryRecount) addAnomaly(node string, anomaly rule.Anomaly) *recoun
 		r.anomalies[key] = &recountedAnomaly{nodes: map[string]bool{}}
 	}
 	r.anomalies[key].count += anomaly.Count
-	r.anomalies[key].nodes[node], r.nodes[node] = true, true
+	r.anomalies[key].nodes[node] = true
+	r.nodes[node] = true
 	return r.anomalies[key]
 }
 
@@ -171,7 +172,8 @@ func (m *clusterState) recountCharges(r *inventoryRecount, typeOf func(string) s
 		if state.charge == nil {
 			continue
 		}
-		queue, node := state.charge.Queue, state.pod.Spec.NodeName
+		queue := state.charge.Queue
+		node := state.pod.Spec.NodeName
 		isOutside := m.queues[queue] == nil
 		for card, count := range state.charge.Cards {
 			c := r.card(card)
@@ -284,7 +286,7 @@ func addGranted(r *inventoryRecount, granted map[string]int64) {
 
 // addAllowances counts what a CardQuota says of over-allocation, for the cards that it grants.
 func (m *clusterState) addAllowances(r *inventoryRecount, quota *v1alpha1.CardQuota) {
-	if m.options.Tree && quota.Spec.Parent != "" || !m.options.Tree && quota.Spec.ServiceType == "" {
+	if (m.options.Tree && quota.Spec.Parent != "") || (!m.options.Tree && quota.Spec.ServiceType == "") {
 		return // another one grants its cards
 	}
 	for _, c := range quota.Spec.Cards {

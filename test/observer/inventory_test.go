@@ -39,9 +39,10 @@ func inventoryOf(change ...func(*v1alpha1.CardInventoryStatus)) *v1alpha1.CardIn
 // anomalyOf adds an anomaly of a card on the H200 node.
 func anomalyOf(reason v1alpha1.AnomalyReason, card, resource string, count int64) func(*v1alpha1.CardInventoryStatus) {
 	return func(s *v1alpha1.CardInventoryStatus) {
-		s.Anomalies, s.AnomaliesTotal = append(s.Anomalies, v1alpha1.InventoryAnomaly{
+		s.Anomalies = append(s.Anomalies, v1alpha1.InventoryAnomaly{
 			Reason: reason, Card: card, Resource: resource, Count: count, NodesTotal: 1, Nodes: []string{"h200-0"}, Message: "node h200-0",
-		}), s.AnomaliesTotal+1
+		})
+		s.AnomaliesTotal++
 	}
 }
 
@@ -75,26 +76,36 @@ func TestInventory(t *testing.T) {
 		said func(*status)
 		want string
 	}{
-		"right":              {"", nil, ""},
-		"another total":      {"", cardOf(func(c *v1alpha1.InventoryCard) { c.Total = 9 }), "status"},
-		"another resource":   {"", cardOf(func(c *v1alpha1.InventoryCard) { c.Resources = []string{"nvidia.com/other"} }), "status"},
-		"another quota sum":  {"", cardOf(func(c *v1alpha1.InventoryCard) { c.Quota = 3 }), "status"},
-		"a deserved sum":     {"", cardOf(func(c *v1alpha1.InventoryCard) { c.Deserved = 1 }), "status"},
-		"over-allocated":     {"", cardOf(func(c *v1alpha1.InventoryCard) { c.OverAllocatedBy = 1 }), "status"},
-		"other nodes":        {"", func(s *status) { s.Nodes = 2 }, "status"},
-		"a missing card":     {"", func(s *status) { s.Cards = s.Cards[1:] }, "status"},
-		"a card too many":    {"", func(s *status) { s.Cards = append(s.Cards, v1alpha1.InventoryCard{Name: "NVIDIA-H800"}) }, "status"},
-		"held":               {`place a h200-0 cards=1; write quota q used=1 free=1; write queue q allocated=H200:1`, held, ""},
-		"held, not said":     {`place a h200-0 cards=1; write quota q used=1 free=1; write queue q allocated=H200:1`, nil, "status"},
-		"pending":            {`write pod a cards=1 says=x; write quota q pending=1 blocked=a:H200:1:QuotaExhausted`, typed("training", 2, 0, 1), ""},
-		"pending, not said":  {`write pod a cards=1 says=x; write quota q pending=1 blocked=a:H200:1:QuotaExhausted`, nil, "status"},
-		"unready":            {`write node h200-0 ready=False`, cardOf(func(c *v1alpha1.InventoryCard) { c.Healthy, c.OverAllocatedBy = 0, 2 }), "status"},
-		"unready, both said": {`write node h200-0 ready=False`, func(s *status) { s.Cards[1].Healthy, s.Cards[1].OverAllocatedBy, s.OverAllocatedCards = 0, 2, 1 }, ""},
+		"right":             {"", nil, ""},
+		"another total":     {"", cardOf(func(c *v1alpha1.InventoryCard) { c.Total = 9 }), "status"},
+		"another resource":  {"", cardOf(func(c *v1alpha1.InventoryCard) { c.Resources = []string{"nvidia.com/other"} }), "status"},
+		"another quota sum": {"", cardOf(func(c *v1alpha1.InventoryCard) { c.Quota = 3 }), "status"},
+		"a deserved sum":    {"", cardOf(func(c *v1alpha1.InventoryCard) { c.Deserved = 1 }), "status"},
+		"over-allocated":    {"", cardOf(func(c *v1alpha1.InventoryCard) { c.OverAllocatedBy = 1 }), "status"},
+		"other nodes":       {"", func(s *status) { s.Nodes = 2 }, "status"},
+		"a missing card":    {"", func(s *status) { s.Cards = s.Cards[1:] }, "status"},
+		"a card too many":   {"", func(s *status) { s.Cards = append(s.Cards, v1alpha1.InventoryCard{Name: "NVIDIA-H800"}) }, "status"},
+		"held":              {`place a h200-0 cards=1; write quota q used=1 free=1; write queue q allocated=H200:1`, held, ""},
+		"held, not said":    {`place a h200-0 cards=1; write quota q used=1 free=1; write queue q allocated=H200:1`, nil, "status"},
+		"pending":           {`write pod a cards=1 says=x; write quota q pending=1 blocked=a:H200:1:QuotaExhausted`, typed("training", 2, 0, 1), ""},
+		"pending, not said": {`write pod a cards=1 says=x; write quota q pending=1 blocked=a:H200:1:QuotaExhausted`, nil, "status"},
+		"unready": {`write node h200-0 ready=False`, cardOf(func(c *v1alpha1.InventoryCard) {
+			c.Healthy = 0
+			c.OverAllocatedBy = 2
+		}), "status"},
+		"unready, both said": {`write node h200-0 ready=False`, func(s *status) {
+			s.Cards[1].Healthy = 0
+			s.Cards[1].OverAllocatedBy = 2
+			s.OverAllocatedCards = 1
+		}, ""},
 		"cordoned":           {`write node h200-0 cordoned`, cardOf(func(c *v1alpha1.InventoryCard) { c.Cordoned = 8 }), ""},
 		"cordoned, not said": {`write node h200-0 cordoned`, nil, "status"},
 		"outside queues":     {`place a h200-0 cards=3 in=nowhere scheduler=other`, outside, "quota"},
 		"outside, not said":  {`place a h200-0 cards=3 in=nowhere scheduler=other`, nil, "quota status status"},
-		"no anomaly said":    {"", func(s *status) { s.Anomalies, s.AnomaliesTotal = nil, 0 }, "status"},
+		"no anomaly said": {"", func(s *status) {
+			s.Anomalies = nil
+			s.AnomaliesTotal = 0
+		}, "status"},
 		"another count":      {"", func(s *status) { s.Anomalies[0].Count = 7 }, "status"},
 		"another node":       {"", func(s *status) { s.Anomalies[0].Nodes = []string{"h200-0"} }, "status"},
 		"no node named":      {"", func(s *status) { s.Anomalies[0].Message = "" }, "status"},
@@ -110,7 +121,11 @@ func TestInventory(t *testing.T) {
 		}), ""},
 		"a new plugin": {`write node h200-0 resource:new.example/npu=4`, anomalyOf(v1alpha1.AnomalyUnmappedResource, "", "new.example/npu", 4), ""},
 		"two models": {`write node h200-0 label:huawei.com/npu.product=Ascend label:huawei.com/npu.memory=1024`, both(func(s *status) {
-			s.Cards[1].Total, s.Cards[1].Healthy, s.Cards[1].Resources, s.Cards[1].OverAllocatedBy, s.OverAllocatedCards = 0, 0, nil, 2, 1
+			s.Cards[1].Total = 0
+			s.Cards[1].Healthy = 0
+			s.Cards[1].Resources = nil
+			s.Cards[1].OverAllocatedBy = 2
+			s.OverAllocatedCards = 1
 		}, anomalyOf(v1alpha1.AnomalySeveralModels, "", "", 0)), ""},
 	}) {
 		w := newWorld().playScript(`load quota q used=0 free=2`).playScript(tc.text)
@@ -186,7 +201,11 @@ func TestAnomaliesOfNodes(t *testing.T) {
 	anomaly := func(reason v1alpha1.AnomalyReason, name string, count int64) []rule.Anomaly {
 		return []rule.Anomaly{{Reason: reason, Name: name, Count: count}}
 	}
-	const gpu, mig, shared = "nvidia.com/gpu", "nvidia.com/mig-1g.18gb", "nvidia.com/gpu.shared"
+	const (
+		gpu    = "nvidia.com/gpu"
+		mig    = "nvidia.com/mig-1g.18gb"
+		shared = "nvidia.com/gpu.shared"
+	)
 	mapped := []rule.Mapping{{Resource: "amd.com/gpu", ModelLabel: "amd.com/model"}, {Resource: "amd.com/gpu", Model: "MI300X", NodeSelector: map[string]string{"zone": "a"}}}
 	for t, tc := range check.Cases(t, map[string]struct {
 		labels    map[string]string
@@ -204,7 +223,8 @@ func TestAnomaliesOfNodes(t *testing.T) {
 		"an entry by a bad label":     {map[string]string{"amd.com/model": "-"}, map[corev1.ResourceName]string{"amd.com/gpu": "2"}, anomaly(v1alpha1.AnomalyInvalidLabel, "amd.com/gpu", 2)},
 	}) {
 		node := builder.Node("n").With(func(n *corev1.Node) {
-			n.Labels, n.Status.Allocatable = tc.labels, corev1.ResourceList{}
+			n.Labels = tc.labels
+			n.Status.Allocatable = corev1.ResourceList{}
 			for name, count := range tc.resources {
 				n.Status.Allocatable[name] = resource.MustParse(count)
 			}

@@ -57,7 +57,9 @@ func (m *clusterState) checkEntries(states map[string]*entryState, seen []string
 			states[key] = state
 		}
 		if state.wrong != wrong[key] {
-			state.wrong, state.since, state.reported = wrong[key], now, false
+			state.wrong = wrong[key]
+			state.since = now
+			state.reported = false
 		}
 		switch {
 		case state.reported:
@@ -80,7 +82,8 @@ func (m *clusterState) checkInventory(now time.Time) (open []string) {
 	if m.stated == nil && !m.operatorWrote() {
 		return nil
 	}
-	seen, wrong := []string{"cluster"}, map[string]string{}
+	seen := []string{"cluster"}
+	wrong := map[string]string{}
 	if m.stated == nil {
 		wrong["cluster"] = "it does not exist"
 	} else {
@@ -119,7 +122,8 @@ func inventoryDifferences(said *v1alpha1.CardInventoryStatus, r *inventoryRecoun
 	for i := range said.Cards {
 		stated[said.Cards[i].Name] = &said.Cards[i]
 	}
-	listed, over := r.sortedCards(), int32(0)
+	listed := r.sortedCards()
+	over := int32(0)
 	for _, name := range listed {
 		if c := r.cards[name]; c.quota > c.healthy {
 			over++
@@ -172,9 +176,12 @@ func cardDifference(said *v1alpha1.InventoryCard, c *recountedCard) string {
 		stated.types[t.Name] = typeSums{t.Quota, t.Used, t.Pending}
 	}
 	if c.isUncertain {
-		stated.allocated, stated.types = c.allocated, c.types
+		stated.allocated = c.allocated
+		stated.types = c.types
 	}
-	if a, b := stated.format(), c.format(); a != b {
+	a := stated.format()
+	b := c.format()
+	if a != b {
 		return fmt.Sprintf("it is %s, a recount gives %s", a, b)
 	}
 	return addPrefix("overAllocatedBy: ", numberDifference(said.OverAllocatedBy, max(0, c.quota-c.healthy)))
@@ -257,9 +264,12 @@ func (k anomalyKey) format() string {
 
 // difference returns how the entries of an anomaly differ from a recount.
 func (a *recountedAnomaly) difference(said []v1alpha1.InventoryAnomaly) string {
-	count, total, nodes := int64(0), 0, map[string]bool{}
+	count := int64(0)
+	total := 0
+	nodes := map[string]bool{}
 	for _, entry := range said {
-		count, total = count+entry.Count, total+int(entry.NodesTotal)
+		count += entry.Count
+		total += int(entry.NodesTotal)
 		for _, node := range entry.Nodes {
 			nodes[node] = true
 		}

@@ -40,7 +40,7 @@ func (m *clusterState) expectUnownedQuotas(add gauge) {
 	for name, queue := range m.queues {
 		quota, err := rule.ParseQuota(queue.Annotations[v1alpha1.AnnotationCardQuota])
 		isTop := queue.Spec.Parent == "" || queue.Spec.Parent == "root"
-		if err != nil || m.ownerOf(name) != nil || m.options.Tree && !isTop {
+		if err != nil || m.ownerOf(name) != nil || (m.options.Tree && !isTop) {
 			continue
 		}
 		for card, count := range quota {
@@ -90,7 +90,8 @@ const (
 // expectAnomalies adds the number of anomalies by reason. A status that does not list all of them may
 // have any.
 func (m *clusterState) expectAnomalies(status v1alpha1.CardInventoryStatus, add gauge) {
-	name, counts := anomaliesMetric, map[v1alpha1.AnomalyReason]int{}
+	name := anomaliesMetric
+	counts := map[v1alpha1.AnomalyReason]int{}
 	if int(status.AnomaliesTotal) > len(status.Anomalies) {
 		name = ignoredSeries + name
 	}
@@ -110,7 +111,8 @@ func (m *clusterState) expectAnomalies(status v1alpha1.CardInventoryStatus, add 
 // expectQuotaMetrics adds the series of a CardQuota's queue. The cards of a parent are those of the
 // queues below it.
 func (m *clusterState) expectQuotaMetrics(quota *v1alpha1.CardQuota, add gauge) {
-	queue, status := quota.QueueName(), m.expectedStatus(quota)
+	queue := quota.QueueName()
+	status := m.expectedStatus(quota)
 	serviceType := quota.Spec.ServiceType
 	if serviceType == "" {
 		serviceType = "none"
@@ -237,7 +239,8 @@ func (m *clusterState) expectSchedulerMetrics(add gauge) []string {
 		add("cardquota_scheduler_physical_cards", float64(count), map[string]string{"card": name})
 	}
 	add("cardquota_nodes_anomalous", float64(m.anomalousNodes()), map[string]string{})
-	unowned, uncertain := map[string]int64{}, map[string]bool{}
+	unowned := map[string]int64{}
+	uncertain := map[string]bool{}
 	for _, state := range m.pods {
 		if state.charge == nil {
 			continue
@@ -296,15 +299,19 @@ func (m *clusterState) withholdsCard(node, card string) bool {
 
 func (m *clusterState) expectSchedulerQueue(queue, text string, limits rule.Limits, add gauge) {
 	used := m.usageOf(m.subtreeOf(queue)).Cards
-	quota, deserved, guarantee := limits.Cards, rule.Quota(nil), rule.Quota(nil)
+	quota := limits.Cards
+	deserved := rule.Quota(nil)
+	guarantee := rule.Quota(nil)
 	if m.options.Tree && queue != "root" {
 		if q := m.currentTree().Queue(queue); q != nil && len(q.Path) > 0 && !q.AnyCard {
-			quota, deserved, guarantee = q.Cards, q.Deserved, q.Guarantee
+			quota = q.Cards
+			deserved = q.Deserved
+			guarantee = q.Guarantee
 		}
 	}
 	_, err := rule.ParseQuota(text)
 	prefix := ""
-	if err != nil && text != "" || limits.AnyCard || queue == "root" {
+	if (err != nil && text != "") || limits.AnyCard || queue == "root" {
 		prefix = ignoredSeries // nothing or zero: the queue takes no cards, or any
 	}
 	granted := quota

@@ -174,7 +174,10 @@ func reclaimedFrom(reclaimer string, pods, jobs int, seconds float64) string {
 }
 
 func TestEvictionsAreCounted(t *testing.T) {
-	const evicted, gone = holdCard + `evict a cardreclaim; `, `write quota q used=0 free=2; write queue q allocated=;`
+	const (
+		evicted = holdCard + `evict a cardreclaim; `
+		gone    = `write quota q used=0 free=2; write queue q allocated=;`
+	)
 	group := `load group g queue=q members=1; ` + strings.ReplaceAll(holdCard, "place a h200-0 cards=1;", "place a h200-0 cards=1 group=g started=-600; place b h200-0 group=g;")
 	for t, tc := range check.Cases(t, map[string]struct{ text, pages, want string }{
 		"a pod, which is its job":         {evicted + gone, reclaimedFrom("inference", 1, 1, 0), ""},
@@ -283,7 +286,10 @@ func TestCardSeconds(t *testing.T) {
 }
 
 func TestCardSecondsOverARestart(t *testing.T) {
-	const dated, ends = `write pod a scheduled=0;`, `remove pod a; write quota q used=0 free=2; write queue q allocated=;`
+	const (
+		dated = `write pod a scheduled=0;`
+		ends  = `remove pod a; write quota q used=0 free=2; write queue q allocated=;`
+	)
 	for t, tc := range check.Cases(t, map[string]struct {
 		text, ends string
 		after      int
@@ -302,12 +308,14 @@ func TestCardSecondsOverARestart(t *testing.T) {
 	}) {
 		w := newMeasuredWorld().playScript(holdCard + tc.text)
 		w.clock = w.clock.Add(10 * time.Minute)
-		first, last := 600.0, held
+		first := 600.0
+		last := held
 		w.servePages(t, 1, held, secondsOf(470))
 		w.checkNow()
 		w.playScript(tc.ends)
 		if tc.ends != "" { // what was stored last
-			first, last = 470, ""
+			first = 470
+			last = ""
 		}
 		w.clock = w.clock.Add(5 * time.Second)
 		w.servePages(t, tc.after, last, secondsOf(first))

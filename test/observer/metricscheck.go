@@ -46,10 +46,12 @@ func newMetricsState() metricsState {
 func (m *clusterState) recordPages(pages Pages) error {
 	now := &samplePages{operatorProcess: pages.Operator.Process, schedulerProcess: pages.Scheduler.Process, asked: pages.Operator.Asked, answered: pages.Operator.Answered}
 	var err error
-	if now.operator, err = readSamples(pages.Operator.Text); err != nil {
+	now.operator, err = readSamples(pages.Operator.Text)
+	if err != nil {
 		return err
 	}
-	if now.scheduler, err = readSamples(pages.Scheduler.Text); err != nil {
+	now.scheduler, err = readSamples(pages.Scheduler.Text)
+	if err != nil {
 		return err
 	}
 	if m.firstScheduler == 0 {
@@ -61,7 +63,8 @@ func (m *clusterState) recordPages(pages Pages) error {
 		m.restarts[n-1].to = now.asked // the next operator did not lead yet
 	}
 	m.recordServedSeconds(now)
-	m.pages, m.pageError = now, ""
+	m.pages = now
+	m.pageError = ""
 	return nil
 }
 
@@ -72,7 +75,7 @@ func hasSample(page []sample, name string) bool {
 
 // checkMetrics compares the metrics of both programs with a recount.
 func (m *clusterState) checkMetrics(now time.Time) (open []string) {
-	if m.options.Metrics == nil || m.excused[Metrics] > 0 || m.excused[Status] > 0 && m.excused[Reason] > 0 {
+	if m.options.Metrics == nil || m.excused[Metrics] > 0 || (m.excused[Status] > 0 && m.excused[Reason] > 0) {
 		clear(m.errors)
 		return nil
 	}
@@ -146,14 +149,17 @@ func (c *metricsComparison) checkScheduler(pages *samplePages) {
 // checkSeries compares the series of a page. Each expected one must be there. One that is not expected
 // may be 0.
 func (c *metricsComparison) checkSeries(page []sample, expect func(gauge) []string) {
-	served, expected, ignored := map[string]float64{}, map[string]float64{}, map[string]bool{}
+	served := map[string]float64{}
+	expected := map[string]float64{}
+	ignored := map[string]bool{}
 	names := expect(func(name string, value float64, labels map[string]string) {
 		name, isIgnored := strings.CutPrefix(name, ignoredSeries)
 		s := sample{name, labels, value}
 		if !c.concerns(&s) {
 			return
 		}
-		expected[s.key()], ignored[s.key()] = value, isIgnored
+		expected[s.key()] = value
+		ignored[s.key()] = isIgnored
 	})
 	for _, s := range page {
 		if slices.Contains(names, s.name) && c.concerns(&s) {

@@ -28,7 +28,8 @@ func (m *clusterState) originOf(pod *corev1.Pod) rule.Origin {
 // allowsNamespace reports whether a queue takes work of a namespace now. An unknown queue takes
 // any.
 func (m *clusterState) allowsNamespace(queue, namespace string) bool {
-	selectors, labels := m.selectors[queue], map[string]string(nil)
+	selectors := m.selectors[queue]
+	labels := map[string]string(nil)
 	if known := m.namespaces[namespace]; known != nil {
 		labels = known.current()
 	}

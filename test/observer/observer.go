@@ -144,7 +144,8 @@ func Start(ctx context.Context, config *rest.Config, options Options) (*Observer
 		return nil, err
 	}
 	o := &Observer{client: c, kinds: served, state: newClusterState(options)}
-	o.state.ignoresViews, o.state.ignoresInventory = !isServed(served, viewKind), !isServed(served, inventoryKind)
+	o.state.ignoresViews = !isServed(served, viewKind)
+	o.state.ignoresInventory = !isServed(served, inventoryKind)
 	o.arrived = sync.NewCond(&o.mu)
 	for _, process := range options.Processes {
 		if _, err := o.Follow(process); err != nil {

@@ -44,7 +44,8 @@ func TestHolds(t *testing.T) {
 }
 
 func TestMergeOrdersByRevisionAndKeepsTheRest(t *testing.T) {
-	one, two := newStream(listing{objects: map[types.UID]int64{}}), newStream(listing{objects: map[types.UID]int64{}})
+	one := newStream(listing{objects: map[types.UID]int64{}})
+	two := newStream(listing{objects: map[types.UID]int64{}})
 	for _, revision := range []int64{1, 4, 7} {
 		one.addChange(changeAt(revision, "a", false))
 	}
@@ -80,7 +81,8 @@ func TestAChangeThatComesTooLateIsNoticed(t *testing.T) {
 }
 
 func TestOnlyWhatHoldsSomethingHasItsPlaceInTheOrder(t *testing.T) {
-	waits, placed := builder.Pod("test", "waits").GPUs(2).Obj(), builder.Pod("test", "placed").GPUs(2).Node("h200-0").Obj()
+	waits := builder.Pod("test", "waits").GPUs(2).Obj()
+	placed := builder.Pod("test", "placed").GPUs(2).Node("h200-0").Obj()
 	for name, c := range map[string]struct {
 		change
 		want bool
@@ -103,7 +105,8 @@ func TestADeletionSeenLateRaisesNoAlarm(t *testing.T) {
 		return change{revision: revision, deleted: deleted, seen: began.Add(time.Second), object: object}
 	}
 	old := w.Pod("old")
-	pods, queues := newStream(listing{objects: map[types.UID]int64{old.UID: 1}}), newStream(listing{objects: map[types.UID]int64{}})
+	pods := newStream(listing{objects: map[types.UID]int64{old.UID: 1}})
+	queues := newStream(listing{objects: map[types.UID]int64{}})
 	// What happened: old is deleted (2), fresh is placed (3), the quota is
 	// raised (4), another is placed (5), the quota is lowered (6). The queue's
 	// changes arrive first.

@@ -84,7 +84,8 @@ func readSamples(page []byte) ([]sample, error) {
 			case dto.MetricType_COUNTER:
 				s.value = metric.GetCounter().GetValue()
 			case dto.MetricType_HISTOGRAM:
-				s.name, s.value = name+"_count", float64(metric.GetHistogram().GetSampleCount())
+				s.name = name + "_count"
+				s.value = float64(metric.GetHistogram().GetSampleCount())
 			default:
 				continue
 			}
@@ -109,6 +110,7 @@ func (o *Observer) scrape(ctx context.Context) {
 		err = o.state.recordPages(pages)
 	}
 	if err != nil {
-		o.state.pages, o.state.pageError = nil, err.Error()
+		o.state.pages = nil
+		o.state.pageError = err.Error()
 	}
 }

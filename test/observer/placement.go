@@ -36,7 +36,8 @@ func (m *clusterState) checkPlacement(state *podState, c change) {
 		return
 	}
 	for _, card := range slices.Sorted(maps.Keys(state.charge.Cards)) {
-		use, count := m.usage(queue).Cards[card], state.charge.Cards[card]
+		use := m.usage(queue).Cards[card]
+		count := state.charge.Cards[card]
 		if state.charge.Queue != queue {
 			use += count // not believed, and placed all the same
 		}
@@ -105,7 +106,8 @@ func (m *clusterState) recordNodeReadiness(node *corev1.Node, c change) {
 // terminating cards together never exceed twice the quota.
 func (m *clusterState) checkTerminating(object, queue, card string, count int64, c change) {
 	most, limited := m.maxQuota(queue, card, c.seen)
-	use, ending := m.usage(queue).Cards[card], m.terminatingIn(queue, card, c.seen)
+	use := m.usage(queue).Cards[card]
+	ending := m.terminatingIn(queue, card, c.seen)
 	if limited && use <= most && use+ending > most+most {
 		m.addViolation(Quota, c.seen, object, "was placed with %d of <%s>: queue <%s> now holds %d and %d more by pods that are being deleted, and its quota was at most %d in the %s before (revision %d)",
 			count, card, queue, use, ending, most, c.seen.Sub(m.windowStart(c.seen)), c.revision)

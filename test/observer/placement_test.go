@@ -88,7 +88,10 @@ func TestTerminatingCardsAreBounded(t *testing.T) {
 // TestTenancy tests that a queue with a namespace selector gives cards to no other namespace.
 func TestTenancy(t *testing.T) {
 	const chooses = `load queue q for={"matchLabels":{"team":"chat"}};`
-	const chat, lab = chooses + `load namespace test team=chat; wait 1m;`, chooses + `load namespace test team=lab; wait 1m;`
+	const (
+		chat = chooses + `load namespace test team=chat; wait 1m;`
+		lab  = chooses + `load namespace test team=lab; wait 1m;`
+	)
 	runScripts(t, newWorld, map[string]scriptCase{
 		"a chosen namespace is fine":                         {chat + `place a h200-0 cards=1`, ""},
 		"a queue that does not choose takes every namespace": {`load namespace test team=lab; place a h200-0 cards=1`, ""},

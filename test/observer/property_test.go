@@ -133,14 +133,18 @@ func TestTheMachineFindsWhatTheOracleFinds(t *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(t, "acts") {
 			randomStep(t, s, o, pods)
 		}
-		if got, want := fmt.Sprint(violationKeys(s.machine.violations)), fmt.Sprint(o.wrong); got != want {
+		got := fmt.Sprint(violationKeys(s.machine.violations))
+		want := fmt.Sprint(o.wrong)
+		if got != want {
 			t.Fatalf("the machine blames %s, the oracle %s", got, want)
 		}
 		// The same changes must give the same violations, whatever the order in which two
 		// watches deliver them and whenever the observer checks. The exception is a change that
 		// is noticed as too late.
 		found, late := replayDelayed(t, s.log)
-		if got, want := fmt.Sprint(violationKeys(found)), fmt.Sprint(o.wrong); got != want && !late {
+		got = fmt.Sprint(violationKeys(found))
+		want = fmt.Sprint(o.wrong)
+		if got != want && !late {
 			t.Fatalf("out of order the machine blames %s, the oracle %s", got, want)
 		}
 	})

@@ -46,7 +46,8 @@ func (m *clusterState) recordReclaimed(state *podState, by evictionAction, seen 
 	if !m.hasOtherPods(state) {
 		sums.jobs++
 	}
-	count, at := float64(rule.RequestOf(state.pod, m.inventory).Count), markedAt(state.pod, seen)
+	count := float64(rule.RequestOf(state.pod, m.inventory).Count)
+	at := markedAt(state.pod, seen)
 	if begun := m.workSince(state); !begun.IsZero() {
 		sums.leastLoss += count * max(0, at.Add(-decisionLag).Sub(begun).Seconds()-1)
 		sums.mostLoss += count * max(0, at.Add(markSlack).Sub(begun).Seconds())
@@ -139,7 +140,8 @@ func (c *metricsComparison) checkLoss(page []sample) {
 		if c.state.queues[queue] == nil || !c.concerns(&s) {
 			continue
 		}
-		difference, sums := "", c.state.reclaimed[queue]
+		difference := ""
+		sums := c.state.reclaimed[queue]
 		if sums == nil {
 			sums = &reclaimedWork{}
 		}

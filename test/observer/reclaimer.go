@@ -86,7 +86,7 @@ func (m *clusterState) isEvictedWithGang(e *eviction, served map[*eviction]*serv
 }
 
 // mayBeForGang reports whether an eviction may be part of the eviction of its gang.
-func (e *eviction) mayBeForGang() bool { return e.by == cardReclaim || e.by == preempt && e.isGang }
+func (e *eviction) mayBeForGang() bool { return e.by == cardReclaim || (e.by == preempt && e.isGang) }
 
 // isGang reports whether the pods of a PodGroup run all or not at all: its minimum is more than
 // one pod, or it belongs to a Volcano job, whose policies may end all of its pods.
@@ -96,7 +96,7 @@ func (m *clusterState) isGang(group types.NamespacedName) bool {
 		return false
 	}
 	owner := metav1.GetControllerOfNoCopy(state.group)
-	return state.group.Spec.MinMember > 1 || owner != nil && owner.Kind == "Job" && strings.HasPrefix(owner.APIVersion, "batch.volcano.sh/")
+	return state.group.Spec.MinMember > 1 || (owner != nil && owner.Kind == "Job" && strings.HasPrefix(owner.APIVersion, "batch.volcano.sh/"))
 }
 
 // forgetEvictions drops evictions and pods that are too old to matter. A pod stays while an

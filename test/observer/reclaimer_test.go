@@ -13,7 +13,10 @@ import (
 const comes = `write pod p in=inference cards=1 priority=0 says=waits;`
 
 func TestEveryVictimHasAReclaimer(t *testing.T) {
-	const two, placed = `runs g 1 a b;`, `write pod p on=h200-0; wait 1m`
+	const (
+		two    = `runs g 1 a b;`
+		placed = `write pod p on=h200-0; wait 1m`
+	)
 	runScripts(t, reclaimWorld, map[string]scriptCase{
 		"the reclaimer is placed":    {comes + `runs g 1 a; evict a reclaim; wait 10s;` + placed, ""},
 		"it may take twenty seconds": {comes + `runs g 1 a; evict a reclaim; wait 19s`, "open"},

@@ -23,7 +23,8 @@ func (m *clusterState) expectPods(add gauge) (names []string) {
 // other queues, and package sessioncheck checks it.
 func (m *clusterState) expectQueueCompute(add gauge) (names []string) {
 	for name, queue := range m.queues {
-		labels, sums := map[string]string{"queue": name}, map[string]int64{}
+		labels := map[string]string{"queue": name}
+		sums := map[string]int64{}
 		below := m.subtreeOf(name)
 		for _, state := range m.pods {
 			if state.charge == nil || !slices.Contains(below, state.charge.Queue) {
@@ -35,7 +36,8 @@ func (m *clusterState) expectQueueCompute(add gauge) (names []string) {
 		}
 		add("cardquota_queue_cpu_allocated_cores", float64(sums[rule.CPU])/1000, labels)
 		add("cardquota_queue_memory_allocated_bytes", float64(sums[rule.Memory]), labels)
-		limits, prefix := rule.LimitsOf(queue, m.options.Unmanaged), ""
+		limits := rule.LimitsOf(queue, m.options.Unmanaged)
+		prefix := ""
 		if m.options.Tree || name == "root" || strings.HasPrefix(limits.Closed, "its quota cannot be read") {
 			prefix = ignoredSeries
 		}
@@ -66,7 +68,8 @@ func (m *clusterState) expectQueueRequests(add gauge) (names []string) {
 				granted = q.Cards
 			}
 		}
-		below, sums := m.subtreeOf(name), map[string]int64{}
+		below := m.subtreeOf(name)
+		sums := map[string]int64{}
 		for card, count := range m.usageOf(below).Cards {
 			sums[card] += count
 		}

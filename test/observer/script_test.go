@@ -51,7 +51,9 @@ func newWorld() *world {
 //	judge
 func (w *world) playScript(text string) *world {
 	for _, words := range script.Steps(text) {
-		switch step, words := words[0], words[1:]; step {
+		step := words[0]
+		words := words[1:]
+		switch step {
 		case "load":
 			w.machine.loadObject(w.Object(words[0], words[1], words[2:]...), w.clock)
 		case "make":

@@ -182,11 +182,13 @@ func (m *clusterState) recordChange(c change, happened bool) {
 			delete(m.classes, object.Name)
 		}
 	case *v1alpha1.LocalCardQuota:
-		if m.views[client.ObjectKeyFromObject(object)] = object; c.deleted {
+		m.views[client.ObjectKeyFromObject(object)] = object
+		if c.deleted {
 			delete(m.views, client.ObjectKeyFromObject(object))
 		}
 	case *v1alpha1.CardInventory:
-		if m.stated = object; c.deleted {
+		m.stated = object
+		if c.deleted {
 			m.stated = nil
 		}
 	case *v1alpha1.CardQuota:
@@ -217,7 +219,9 @@ func (m *clusterState) recordPod(pod *corev1.Pod, c change, happened bool) {
 		m.pods[pod.UID] = state
 	}
 	placed := pod.Spec.NodeName != "" && state.pod.Spec.NodeName == ""
-	waited, before, nominated := m.isWaiting(state), state.charge, state.nominated
+	waited := m.isWaiting(state)
+	before := state.charge
+	nominated := state.nominated
 	state.pod = pod
 	m.recordNomination(state, c.seen)
 	m.updateCharge(state)
@@ -298,7 +302,8 @@ func (m *clusterState) recordQueue(queue *v1beta1.Queue, c change) {
 func (m *clusterState) recordNode(node *corev1.Node, c change) {
 	m.recordNodeReadiness(node, c)
 	m.recordNodeSpec(node, c)
-	if m.nodeObjects[node.Name] = node; c.deleted {
+	m.nodeObjects[node.Name] = node
+	if c.deleted {
 		delete(m.nodeObjects, node.Name)
 	}
 	defer m.recordSchedulable(c.seen)
@@ -347,7 +352,7 @@ func (m *clusterState) groupOf(pod *corev1.Pod) *v1beta1.PodGroup {
 }
 
 func (m *clusterState) addViolation(invariant Invariant, at time.Time, object, format string, args ...any) {
-	if m.excused[invariant] > 0 || invariant != Sight && !m.options.Concerns(object) {
+	if m.excused[invariant] > 0 || (invariant != Sight && !m.options.Concerns(object)) {
 		return
 	}
 	m.violations = append(m.violations, Violation{Invariant: invariant, Time: at, Object: object, Message: fmt.Sprintf(format, args...)})

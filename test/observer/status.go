@@ -54,7 +54,8 @@ func (m *clusterState) recordContribution(before *contribution, now contribution
 	if *before == now {
 		return
 	}
-	m.numbersChanged[before.queue], m.numbersChanged[now.queue] = m.lastChange, m.lastChange
+	m.numbersChanged[before.queue] = m.lastChange
+	m.numbersChanged[now.queue] = m.lastChange
 	*before = now
 }
 
@@ -70,15 +71,19 @@ func (m *clusterState) checkStatus(now time.Time) []string {
 	for _, state := range m.quotas {
 		quota := state.quota
 		if !m.options.Concerns("cardquota/"+quota.Name) || quota.DeletionTimestamp != nil || m.ownerOf(quota.QueueName()) != quota {
-			state.expected, state.reported = nil, false
+			state.expected = nil
+			state.reported = false
 			continue
 		}
 		expected := m.expectedStatus(quota)
 		if state.expected == nil || !maps.Equal(expected, state.expected) {
-			state.expected, state.since, state.reported = expected, m.lastChange, false
+			state.expected = expected
+			state.since = m.lastChange
+			state.reported = false
 		}
 		if touched := m.touchedSince(quota.QueueName(), state.since); touched.After(state.since) {
-			state.since, state.reported = touched, false // the numbers may have moved and come back
+			state.since = touched
+			state.reported = false // the numbers may have moved and come back
 		}
 		wrong := m.statusDifference(quota, expected)
 		switch {
@@ -200,7 +205,8 @@ func (m *clusterState) announcedRequests(group *v1beta1.PodGroup) []announcedReq
 	var totals []rule.Total
 	if ok {
 		var err error
-		if totals, err = rule.ParseTotals(text); err != nil {
+		totals, err = rule.ParseTotals(text)
+		if err != nil {
 			return nil
 		}
 	}
@@ -217,7 +223,8 @@ func (m *clusterState) announcedRequests(group *v1beta1.PodGroup) []announcedReq
 		return quantity.Value()
 	}
 	for _, total := range totals {
-		count, resource := total.Count, m.resourceOf(total.Cards)
+		count := total.Count
+		resource := m.resourceOf(total.Cards)
 		if sum := sums[resource]; least(resource) > sum && sum > 0 {
 			count = (least(resource)*count + sum - 1) / sum
 		}
@@ -353,11 +360,12 @@ func (m *clusterState) checkAllocated(now time.Time) []string {
 	for name, queue := range m.queues {
 		owner := m.ownerOf(name)
 		_, written := queue.Annotations[v1alpha1.AnnotationCardAllocated]
-		if !written || !m.options.Concerns("queue/"+name) || owner != nil && owner.DeletionTimestamp == nil {
+		if !written || !m.options.Concerns("queue/"+name) || (owner != nil && owner.DeletionTimestamp == nil) {
 			delete(m.allocated, name)
 			continue
 		}
-		state, held := m.allocated[name], m.usageOf(m.subtreeOf(name)).Cards.String()
+		state := m.allocated[name]
+		held := m.usageOf(m.subtreeOf(name)).Cards.String()
 		if state == nil {
 			state = &allocatedState{used: held, since: now}
 			m.allocated[name] = state

@@ -64,7 +64,8 @@ func (m *clusterState) isTreeSince(moment time.Time) (always, sometimes bool) {
 	}
 	always = true
 	for _, tree := range m.tree.isTree.valuesSince(moment) {
-		always, sometimes = always && tree, sometimes || tree
+		always = always && tree
+		sometimes = sometimes || tree
 	}
 	return always, sometimes
 }
@@ -113,7 +114,7 @@ func (m *clusterState) recordNodeSpec(node *corev1.Node, c change) {
 
 // recordEnd remembers a pod that no longer holds cards and was not evicted.
 func (m *clusterState) recordEnd(before *rule.Charge, state *podState, c change) {
-	if !m.knowsTree() || before == nil || state.charge != nil && !c.deleted || state.evicted != nil {
+	if !m.knowsTree() || before == nil || (state.charge != nil && !c.deleted) || state.evicted != nil {
 		return
 	}
 	m.tree.ended = append(m.tree.ended, endedCharge{*before, c.seen})

@@ -42,7 +42,8 @@ func (m *clusterState) drainForbidden(victim *podState, at time.Time) string {
 func (m *clusterState) treeReclaimForbidden(reclaimer, victim *podState) string {
 	why := ""
 	for _, t := range m.tree.trees.valuesSince(m.windowStart(m.lastChange)) {
-		if why = m.reclaimForbiddenIn(t, reclaimer, victim); why == "" {
+		why = m.reclaimForbiddenIn(t, reclaimer, victim)
+		if why == "" {
 			return ""
 		}
 	}
@@ -50,7 +51,8 @@ func (m *clusterState) treeReclaimForbidden(reclaimer, victim *podState) string 
 }
 
 func (m *clusterState) reclaimForbiddenIn(t *rule.Tree, reclaimer, victim *podState) string {
-	mine, theirs := m.queueOf(reclaimer), m.queueOf(victim)
+	mine := m.queueOf(reclaimer)
+	theirs := m.queueOf(victim)
 	switch {
 	case t.Queue(mine) == nil || t.Queue(theirs) == nil:
 		return fmt.Sprintf("is in queue <%s>, which does not exist", mine)
@@ -65,7 +67,9 @@ func (m *clusterState) reclaimForbiddenIn(t *rule.Tree, reclaimer, victim *podSt
 	for _, name := range m.reclaimedNames(victim) {
 		remaining := m.useAfterEvictions(name, victim)
 		for _, queue := range below {
-			if left, guarantee := t.UsedIn(queue, remaining), t.Queue(queue).GuaranteeOf(name); left < guarantee {
+			left := t.UsedIn(queue, remaining)
+			guarantee := t.Queue(queue).GuaranteeOf(name)
+			if left < guarantee {
 				return fmt.Sprintf("may leave queue <%s> its guarantee of %d of <%s>, and %d are left", queue, guarantee, name, left)
 			}
 		}
@@ -93,7 +97,8 @@ func (m *clusterState) reclaimForbiddenIn(t *rule.Tree, reclaimer, victim *podSt
 // All of CPU and memory.
 func (m *clusterState) borrowsByEviction(t *rule.Tree, queue string, ask rule.Request, held []string) string {
 	exceeds := func(name string) string {
-		count, deserved := m.requested(ask, name), t.Queue(queue).DeservedOf(name)
+		count := m.requested(ask, name)
+		deserved := t.Queue(queue).DeservedOf(name)
 		if used := m.settledUse(queue, name) + count; count > 0 && used > deserved {
 			return fmt.Sprintf("would hold %d of <%s> in queue <%s>, which deserves %d: no queue evicts in order to borrow", used, name, queue, deserved)
 		}
@@ -132,7 +137,8 @@ func (m *clusterState) treeForbids(t *rule.Tree, below []string, reclaimer, vict
 	}
 	why := "it holds no CPU or memory that counts"
 	for _, name := range m.computeOf(victim.charge) {
-		if why = m.borrowsNot(t, below, victim, name); why == "" {
+		why = m.borrowsNot(t, below, victim, name)
+		if why == "" {
 			return ""
 		}
 	}
@@ -192,7 +198,7 @@ const unitPeriod = 10 * time.Second
 func (m *clusterState) largestUnit(t *rule.Tree, queue, name string, victim *podState) int64 {
 	units := map[string]int64{}
 	for _, state := range m.pods {
-		recent := state == victim || state.evicted != nil && state.evicted.seen.After(m.lastChange.Add(-unitPeriod))
+		recent := state == victim || (state.evicted != nil && state.evicted.seen.After(m.lastChange.Add(-unitPeriod)))
 		held := cmp.Or(state.charge, state.terminating)
 		if !recent || held == nil || !slices.Contains(t.PathOf(held.Queue), queue) {
 			continue

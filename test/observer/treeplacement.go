@@ -14,7 +14,7 @@ import (
 // reclaimed, holds, and inner queues. Any tree of the window may have been in force.
 func (m *clusterState) checkTreePlacement(state *podState, c change) {
 	queue := m.namedQueue(state)
-	if queue == "" || len(state.charge.Cards) == 0 && len(m.computeOf(state.charge)) == 0 {
+	if queue == "" || (len(state.charge.Cards) == 0 && len(m.computeOf(state.charge)) == 0) {
 		return
 	}
 	object := "pod/" + state.pod.Namespace + "/" + state.pod.Name
@@ -83,7 +83,9 @@ func (m *clusterState) checkTreeTerminating(object, queue, card string, count in
 			ending[state.terminating.Queue] = m.terminatingIn(state.terminating.Queue, card, c.seen)
 		}
 	}
-	used, leaving, most := now.UsedIn(queue, m.treeUse(card, everyPod)), now.UsedIn(queue, ending), int64(0)
+	used := now.UsedIn(queue, m.treeUse(card, everyPod))
+	leaving := now.UsedIn(queue, ending)
+	most := int64(0)
 	for _, t := range trees {
 		q := t.Queue(queue)
 		if q == nil || q.AnyCard {
@@ -101,7 +103,8 @@ func (m *clusterState) checkTreeTerminating(object, queue, card string, count in
 func inEveryTree(trees []*rule.Tree, wrong func(*rule.Tree) string) string {
 	why := ""
 	for _, t := range trees {
-		if why = wrong(t); why == "" {
+		why = wrong(t)
+		if why == "" {
 			return ""
 		}
 	}

@@ -26,7 +26,9 @@ func (m *clusterState) expectTreeValues(queue string, entry *v1alpha1.CardStatus
 		return
 	}
 	if q := m.currentTree().Queue(queue); q != nil && len(q.Path) > 0 {
-		entry.Quota, entry.Deserved, entry.Guarantee = m.quotaInForce(q)[entry.Name], q.Deserved[entry.Name], q.Guarantee[entry.Name]
+		entry.Quota = m.quotaInForce(q)[entry.Name]
+		entry.Deserved = q.Deserved[entry.Name]
+		entry.Guarantee = q.Guarantee[entry.Name]
 		entry.Borrowed = max(0, entry.Used-entry.Deserved)
 	}
 }

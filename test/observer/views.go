@@ -52,7 +52,8 @@ func (m *clusterState) checkViews(now time.Time) (open []string) {
 
 // wrongViews returns what is wrong with LocalCardQuotas that exist or should exist.
 func (m *clusterState) wrongViews() map[types.NamespacedName]string {
-	wrong, selected := map[types.NamespacedName]string{}, map[types.NamespacedName]bool{}
+	wrong := map[types.NamespacedName]string{}
+	selected := map[types.NamespacedName]bool{}
 	for _, state := range m.quotas {
 		quota := state.quota
 		if quota.DeletionTimestamp != nil || m.ownerOf(quota.QueueName()) != quota {
@@ -125,7 +126,7 @@ func (m *clusterState) queueDifferences(view *v1alpha1.LocalCardQuota, quota *v1
 		if said.Used.Cmp(*r.want) != 0 {
 			wrong = append(wrong, fmt.Sprintf("%s is %s used, a recount gives %s", r.name, said.Used.String(), r.want))
 		}
-		if (said.Quota == nil) != (r.limit == nil) || r.limit != nil && said.Quota.Cmp(*r.limit) != 0 {
+		if (said.Quota == nil) != (r.limit == nil) || (r.limit != nil && said.Quota.Cmp(*r.limit) != 0) {
 			wrong = append(wrong, fmt.Sprintf("the quota of %s is %s, the CardQuota has %s", r.name, said.Quota, r.limit))
 		}
 	}
@@ -138,7 +139,10 @@ func (m *clusterState) queueDifferences(view *v1alpha1.LocalCardQuota, quota *v1
 // statesOf returns what a view may say of the state of a queue. Volcano keeps a queue Open that a stop
 // policy holds. A policy of a queue above counts only in a tree.
 func (m *clusterState) statesOf(queue *v1beta1.Queue) []string {
-	const stopPolicy, held = "volcano.sh/stop-policy", "Held"
+	const (
+		stopPolicy = "volcano.sh/stop-policy"
+		held       = "Held"
+	)
 	stops := func(queue *v1beta1.Queue) bool {
 		return queue.Annotations[stopPolicy] != "" && queue.Annotations[stopPolicy] != "None"
 	}
@@ -172,7 +176,8 @@ func viewDifferences(view *v1alpha1.LocalCardQuota, expected expectation) (wrong
 	for _, entry := range view.Status.Blocked {
 		named := []string{entry.Workload.Namespace}
 		for _, h := range entry.Holders {
-			if named = append(named, h.Workload.Namespace); h.Workload.Namespace == "" && h.Queue != "" {
+			named = append(named, h.Workload.Namespace)
+			if h.Workload.Namespace == "" && h.Queue != "" {
 				wrong = append(wrong, "it names queue "+h.Queue)
 			}
 		}

@@ -104,12 +104,15 @@ func referenceTo(object metav1.Object, group, kind string) v1alpha1.WorkloadRefe
 	if owner == nil {
 		return out
 	}
-	out.APIGroup, out.Kind, out.Name = "", owner.Kind, owner.Name
+	out.APIGroup = ""
+	out.Kind = owner.Kind
+	out.Name = owner.Name
 	if before, _, ok := strings.Cut(owner.APIVersion, "/"); ok {
 		out.APIGroup = before
 	}
 	if hash := object.GetLabels()["pod-template-hash"]; owner.Kind == "ReplicaSet" && hash != "" && strings.HasSuffix(owner.Name, "-"+hash) {
-		out.Kind, out.Name = "Deployment", strings.TrimSuffix(owner.Name, "-"+hash)
+		out.Kind = "Deployment"
+		out.Name = strings.TrimSuffix(owner.Name, "-"+hash)
 	}
 	return out
 }
@@ -131,7 +134,8 @@ func (m *clusterState) recountWaiting(queue string) waitingRecount {
 				out.workloads.add(workload, cards, count, waiting.isStated)
 			}
 			for _, namespace := range []string{"", workload.Namespace} {
-				if out.most[namespace]++; waiting.isStated {
+				out.most[namespace]++
+				if waiting.isStated {
 					out.least[namespace]++
 				}
 			}
@@ -143,7 +147,9 @@ func (m *clusterState) recountWaiting(queue string) waitingRecount {
 // totalDifference returns how a total of what waits in a namespace, or in all for "", differs from the
 // recount.
 func (r *waitingRecount) totalDifference(what string, said int32, namespace string) string {
-	if least, most := r.least[namespace], r.most[namespace]; int(said) < least || int(said) > most {
+	least := r.least[namespace]
+	most := r.most[namespace]
+	if int(said) < least || int(said) > most {
 		return fmt.Sprintf("%s is %d, a recount gives %d to %d", what, said, least, most)
 	}
 	return ""
@@ -168,7 +174,8 @@ func (r *waitingRecount) listDifference(entries []v1alpha1.BlockedStatus, namesp
 		return ""
 	}
 	for _, workload := range sortedWorkloads(r.workloads) {
-		waits, said := r.workloads[workload], listed[workload]
+		waits := r.workloads[workload]
+		said := listed[workload]
 		switch {
 		case namespace != "" && workload.Namespace != namespace:
 		case said == nil && waits.isStated:
@@ -185,12 +192,14 @@ func (r *waitingRecount) listDifference(entries []v1alpha1.BlockedStatus, namesp
 // countDifference compares for how many cards a workload waits. Only the sum is known of a job without
 // pods, and of pods that can never run.
 func countDifference(said, counted map[string]int64) string {
-	saidSum, sum := int64(0), int64(0)
+	saidSum := int64(0)
+	sum := int64(0)
 	for _, count := range said {
 		saidSum += count
 	}
 	for cards, count := range counted {
-		if sum += count; cards != "" && said[cards] < count {
+		sum += count
+		if cards != "" && said[cards] < count {
 			return fmt.Sprintf("it waits for %d %s, a recount gives %d", said[cards], cards, count)
 		}
 	}
@@ -225,7 +234,8 @@ func (m *clusterState) waitingDifferences(view *v1alpha1.LocalCardQuota, quota *
 	if m.ignoresWaiting {
 		return nil
 	}
-	counted, status := m.recountWaiting(quota.QueueName()), view.Status
+	counted := m.recountWaiting(quota.QueueName())
+	status := view.Status
 	for _, difference := range []string{
 		counted.totalDifference("blockedTotal", status.BlockedTotal, view.Namespace),
 		counted.totalDifference("the sum of blockedTotal and blockedElsewhere", status.BlockedTotal+status.BlockedElsewhere, ""),

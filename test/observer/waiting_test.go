@@ -68,17 +68,27 @@ func TestTheTotalCountsWhatIsNotListed(t *testing.T) {
 // TestViewsSayWhatWaits: a pod waits in the namespace mine, and two elsewhere.
 func TestViewsSayWhatWaits(t *testing.T) {
 	waits := func(s *v1alpha1.LocalCardQuotaStatus) {
-		s.Cards[0].Pending, s.BlockedTotal, s.BlockedElsewhere = 3, 1, 2
+		s.Cards[0].Pending = 3
+		s.BlockedTotal = 1
+		s.BlockedElsewhere = 2
 		s.Blocked = []v1alpha1.BlockedStatus{{Workload: v1alpha1.WorkloadReference{Kind: "Pod", Namespace: "mine", Name: "a"}, Card: h200, Count: 1, Reason: v1alpha1.BlockedQuotaExhausted}}
 	}
 	for t, tc := range check.Cases(t, map[string]struct {
 		change func(*v1alpha1.LocalCardQuotaStatus)
 		want   string
 	}{
-		"right":                  {func(*v1alpha1.LocalCardQuotaStatus) {}, ""},
-		"nothing is listed":      {func(s *v1alpha1.LocalCardQuotaStatus) { s.Blocked = nil }, "status"},
-		"nothing waits here":     {func(s *v1alpha1.LocalCardQuotaStatus) { s.Blocked, s.BlockedTotal, s.BlockedElsewhere = nil, 0, 3 }, "status"},
-		"nothing waits":          {func(s *v1alpha1.LocalCardQuotaStatus) { s.Blocked, s.BlockedTotal, s.BlockedElsewhere = nil, 0, 0 }, "status"},
+		"right":             {func(*v1alpha1.LocalCardQuotaStatus) {}, ""},
+		"nothing is listed": {func(s *v1alpha1.LocalCardQuotaStatus) { s.Blocked = nil }, "status"},
+		"nothing waits here": {func(s *v1alpha1.LocalCardQuotaStatus) {
+			s.Blocked = nil
+			s.BlockedTotal = 0
+			s.BlockedElsewhere = 3
+		}, "status"},
+		"nothing waits": {func(s *v1alpha1.LocalCardQuotaStatus) {
+			s.Blocked = nil
+			s.BlockedTotal = 0
+			s.BlockedElsewhere = 0
+		}, "status"},
 		"nothing waits there":    {func(s *v1alpha1.LocalCardQuotaStatus) { s.BlockedElsewhere = 0 }, "status"},
 		"all of it waits there":  {func(s *v1alpha1.LocalCardQuotaStatus) { s.BlockedElsewhere = 3 }, "status"},
 		"for another number":     {func(s *v1alpha1.LocalCardQuotaStatus) { s.Blocked[0].Count = 2 }, "status"},

@@ -78,7 +78,7 @@ func (m *clusterState) evictionFor(state *podState, now time.Time) *eviction {
 // hasQuotaChanged reports whether what a queue may use has changed since a moment.
 func (m *clusterState) hasQuotaChanged(queue string, since time.Time) bool {
 	limits := m.limits[queue]
-	return limits == nil || len(limits.valuesSince(since)) > 1 || m.knowsTree() && len(m.tree.trees.valuesSince(since)) > 1
+	return limits == nil || len(limits.valuesSince(since)) > 1 || (m.knowsTree() && len(m.tree.trees.valuesSince(since)) > 1)
 }
 
 // freeOn returns the cards of a resource, the CPU and the memory of a node that are free once all
@@ -103,11 +103,13 @@ func (m *clusterState) freeOn(node string, ask rule.Request, before time.Time) a
 // checkKeptCards checks a pod that was just placed: it must not use cards that were freed for a pod
 // which still waits for them. Who preempts gets the card.
 func (m *clusterState) checkKeptCards(state *podState, before nomination, c change) {
-	node, ask := state.pod.Spec.NodeName, rule.RequestOf(state.pod, m.inventory)
+	node := state.pod.Spec.NodeName
+	ask := rule.RequestOf(state.pod, m.inventory)
 	if ask.Count == 0 || before.node == node {
 		return
 	}
-	needed, wants := int64(0), []*podState{}
+	needed := int64(0)
+	wants := []*podState{}
 	for _, other := range m.pods {
 		e := m.evictionFor(other, c.seen)
 		if e == nil || other.nominated.node != node || m.goesFirst(state, other, e) {
@@ -135,7 +137,8 @@ func (m *clusterState) checkKeptCards(state *podState, before nomination, c chan
 // has the higher priority in the same queue. What was reclaimed is kept only from pods from which the
 // other one may reclaim, and in a tree from those that borrow: others could reclaim cards themselves.
 func (m *clusterState) goesFirst(state, other *podState, e *eviction) bool {
-	mine, theirs := m.queueOf(state), m.queueOf(other)
+	mine := m.queueOf(state)
+	theirs := m.queueOf(other)
 	if rule.PodGroupName(state.pod) != "" && groupKeyOf(state) == groupKeyOf(other) {
 		return true
 	}
@@ -192,9 +195,12 @@ func (m *clusterState) isServedBefore(state *podState, now time.Time) bool {
 	if first == nil || !first.seen.Before(known) || !state.nominated.since.Before(known) {
 		return false
 	}
-	node, ask := state.nominated.node, rule.RequestOf(state.pod, m.inventory)
-	needed, queue := amount{}, m.queueOf(state)
-	card, ofQueue := m.inventory.CardOn(node, ask.Resource), int64(0)
+	node := state.nominated.node
+	ask := rule.RequestOf(state.pod, m.inventory)
+	needed := amount{}
+	queue := m.queueOf(state)
+	card := m.inventory.CardOn(node, ask.Resource)
+	ofQueue := int64(0)
 	for _, other := range m.pods {
 		if m.evictionFor(other, now) == nil {
 			continue

@@ -53,7 +53,7 @@ func servedKinds(mapper meta.RESTMapper) ([]kind, error) {
 		switch {
 		case err == nil:
 			served = append(served, k)
-		case !meta.IsNoMatchError(err) || k.gvk.Kind != viewKind && k.gvk.Kind != inventoryKind:
+		case !meta.IsNoMatchError(err) || (k.gvk.Kind != viewKind && k.gvk.Kind != inventoryKind):
 			return nil, fmt.Errorf("observer: %w", err)
 		}
 	}

@@ -136,7 +136,8 @@ func (a *administrator) awaitRest() {
 	const quiet = 2 * time.Second
 	a.mustKubectl("-n", namespace, "wait", "installplans.operators.coreos.com", "--all", "--timeout=2m", "--for=condition=Installed")
 	plans := strings.Fields(a.mustKubectl("-n", namespace, "get", "installplans.operators.coreos.com", "-o", "jsonpath={.items[*].metadata.name}"))
-	last, since := "", time.Now()
+	last := ""
+	since := time.Now()
 	a.Eventually(func() error {
 		said := a.processLog("catalog-operator")
 		for _, plan := range plans {
@@ -144,8 +145,10 @@ func (a *administrator) awaitRest() {
 				return fmt.Errorf("OLM has not looked again at plan %s since it was complete", plan)
 			}
 		}
-		if said += a.processLog("olm-operator"); said != last {
-			last, since = said, time.Now()
+		said += a.processLog("olm-operator")
+		if said != last {
+			last = said
+			since = time.Now()
 		}
 		if time.Since(since) < quiet {
 			return errors.New("OLM has not finished")

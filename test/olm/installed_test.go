@@ -81,7 +81,8 @@ func (a *administrator) csvObjects(content []byte) []string {
 
 // installedObjects returns the objects of the cluster in the same form.
 func (a *administrator) installedObjects() ([]string, error) {
-	client, all := a.cluster.Client(), metav1.ListOptions{}
+	client := a.cluster.Client()
+	all := metav1.ListOptions{}
 	deployments, err := client.AppsV1().Deployments(namespace).List(a.ctx, all)
 	if err != nil {
 		return nil, err

@@ -17,9 +17,12 @@ import (
 // missing. TestLifecycleInContainers covers them. The catalog, the installation and the removal
 // follow the documents.
 func TestLifecycleOnTheFleet(t *testing.T) {
-	a, previous, this := newAdministrator(t), suite.previous, suite.this
+	a := newAdministrator(t)
+	previous := suite.previous
+	this := suite.this
 	a.runStockScheduler()
-	before, project := a.snapshot(), a.copyProject()
+	before := a.snapshot()
+	project := a.copyProject()
 
 	a.addCatalog(a.publishCatalog("catalog-previous", previous))
 	a.subscribeAndWait(previous)
@@ -68,10 +71,13 @@ func TestLifecycleInContainers(t *testing.T) {
 	if suite.noRealNode != nil {
 		missing.Skip(t, suite.noRealNode)
 	}
-	a, previous := newAdministrator(t), suite.previous
-	this, next := a.withImages(suite.this), a.withImages(suite.next)
+	a := newAdministrator(t)
+	previous := suite.previous
+	this := a.withImages(suite.this)
+	next := a.withImages(suite.next)
 	a.runStockScheduler()
-	before, project := a.snapshot(), a.copyProject()
+	before := a.snapshot()
+	project := a.copyProject()
 
 	a.addCatalog(a.publishCatalog("containers-previous", previous))
 	a.subscribeAndWait(previous)
@@ -90,7 +96,9 @@ func TestLifecycleInContainers(t *testing.T) {
 	// No program reports usage and reasons yet.
 	resume := watch.Excuse(observer.Status, observer.Reason)
 
-	told, pods, queues := a.userState(), a.runningWorkers(), a.queueQuotas()
+	told := a.userState()
+	pods := a.runningWorkers()
+	queues := a.queueQuotas()
 	a.addCatalog(a.publishCatalog("containers-this", previous, this))
 	a.awaitUpgrade(previous, this)
 	a.setSubscriptionConfig(onRealNode)
@@ -110,7 +118,8 @@ func TestLifecycleInContainers(t *testing.T) {
 	}
 	a.wantWrongQuotaRefused()
 
-	pods, queues = a.workloadIdentities(), a.queueQuotas()
+	pods = a.workloadIdentities()
+	queues = a.queueQuotas()
 	a.upgradeAsDocumented(project, a.publishCatalog("containers-next", this, next))
 	a.awaitUpgrade(this, next)
 	a.wantContainers(next)
@@ -122,7 +131,8 @@ func TestLifecycleInContainers(t *testing.T) {
 
 	watch.Check(t)
 	watch.Stop()
-	pods, queues = a.workloadIdentities(), a.queueQuotas()
+	pods = a.workloadIdentities()
+	queues = a.queueQuotas()
 	a.removeAsDocumented(project, next)
 	a.Expect(a.workloadIdentities()).To(Equal(pods), "the pods of workloads during the removal")
 	a.Expect(a.queueQuotas()).To(Equal(queues), "deletionPolicy Retain keeps Queues with their quota")

@@ -62,20 +62,25 @@ func runTests(m *testing.M) int {
 
 func setUp(ctx context.Context) error {
 	var err error
-	if suite.root, err = cluster.ModuleRoot(); err != nil {
+	suite.root, err = cluster.ModuleRoot()
+	if err != nil {
 		return err
 	}
-	if suite.tools, err = findTools(filepath.Join(suite.root, "bin", "olm")); err != nil {
+	suite.tools, err = findTools(filepath.Join(suite.root, "bin", "olm"))
+	if err != nil {
 		return err
 	}
-	if suite.previous, suite.this, suite.next, err = loadVersions(); err != nil {
+	suite.previous, suite.this, suite.next, err = loadVersions()
+	if err != nil {
 		return err
 	}
 	options := cluster.Options{Fleet: "testdata/fleet.yaml", WithKubeScheduler: true}
-	if suite.noRealNode = cluster.CanRunRealNode(); suite.noRealNode == nil {
+	suite.noRealNode = cluster.CanRunRealNode()
+	if suite.noRealNode == nil {
 		options.RealNode = &node
 	}
-	if suite.cluster, err = cluster.Start(ctx, options); err != nil {
+	suite.cluster, err = cluster.Start(ctx, options)
+	if err != nil {
 		return err
 	}
 	if suite.noRealNode == nil {

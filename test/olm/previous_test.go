@@ -103,7 +103,8 @@ func (a *administrator) userState() map[string]any {
 	a.Helper()
 	client, err := dynamic.NewForConfig(a.cluster.Config())
 	a.Expect(err).NotTo(HaveOccurred())
-	ours, volcanos := schema.GroupVersion{Group: "cardquota.dev", Version: "v1alpha1"}, schema.GroupVersion{Group: "scheduling.volcano.sh", Version: "v1beta1"}
+	ours := schema.GroupVersion{Group: "cardquota.dev", Version: "v1alpha1"}
+	volcanos := schema.GroupVersion{Group: "scheduling.volcano.sh", Version: "v1beta1"}
 	all := map[string]any{}
 	for _, resource := range []schema.GroupVersionResource{
 		ours.WithResource("cardquotas"), volcanos.WithResource("queues"),

@@ -69,7 +69,8 @@ func TestAKilledClusterLeavesNothingThatOutlivesTheNextStart(t *testing.T) {
 	var output bytes.Buffer
 	parent := exec.Command(os.Args[0])
 	parent.Env = append(os.Environ(), parentMode+"="+dir)
-	parent.Stdout, parent.Stderr = &output, &output
+	parent.Stdout = &output
+	parent.Stderr = &output
 	g.Expect(parent.Start()).To(Succeed())
 	ended := make(chan error, 1)
 	go func() { ended <- parent.Wait() }()

@@ -22,9 +22,10 @@ import (
 func TestWhatWasHandedOutStaysCharged(t *testing.T) {
 	createReadyQuota(t, newCardQuota("handed-out", nil))
 	createReadyQuota(t, newCardQuota("handed-to", nil))
-	first, second := newPod("holder", "handed-out", func(p *corev1.Pod) {
+	first := newPod("holder", "handed-out", func(p *corev1.Pod) {
 		p.Annotations[v1alpha1.AnnotationChargedQueue] = "handed-to" // its maker's word
-	}), newPod("holder-2", "handed-out", nil)
+	})
+	second := newPod("holder-2", "handed-out", nil)
 	createAsTenant(t, first)
 	g := newGomega(t)
 	g.Eventually(nodeOf(t, first)).ShouldNot(BeEmpty())
@@ -57,7 +58,10 @@ func TestWhatWasHandedOutStaysCharged(t *testing.T) {
 	// the same name in the other queue.
 	g.Expect(suite.admin.Delete(t.Context(), group.DeepCopy())).To(Succeed())
 	anew := group.DeepCopy()
-	anew.ResourceVersion, anew.UID, anew.OwnerReferences, anew.Spec.Queue = "", "", nil, "handed-to"
+	anew.ResourceVersion = ""
+	anew.UID = ""
+	anew.OwnerReferences = nil
+	anew.Spec.Queue = "handed-to"
 	g.Eventually(func() error { return tessClient(t).Create(t.Context(), anew) }).Should(Succeed())
 	createAsTenant(t, second)
 	g.Eventually(unschedulableMessages(t)).Should(ContainSubstring("Queue <handed-out> has insufficient <NVIDIA-H200> quota"))

@@ -59,10 +59,12 @@ func runTests(m *testing.M) int {
 
 func setUp(ctx context.Context) error {
 	var err error
-	if suite.cluster, err = cluster.Start(ctx, cluster.Options{Fleet: "testdata/fleet.yaml"}); err != nil {
+	suite.cluster, err = cluster.Start(ctx, cluster.Options{Fleet: "testdata/fleet.yaml"})
+	if err != nil {
 		return err
 	}
-	if suite.admin, err = framework.New(suite.cluster.Config()); err != nil {
+	suite.admin, err = framework.New(suite.cluster.Config())
+	if err != nil {
 		return err
 	}
 	for _, address := range []*string{&suite.managerMetrics, &suite.schedulerMetrics} {
@@ -87,7 +89,8 @@ func setUp(ctx context.Context) error {
 		},
 		SchedulerArgs: []string{"--listen-address=" + suite.schedulerMetrics, "--secure-metrics=true"},
 	}
-	if suite.deployment, err = deployment.Start(ctx, suite.cluster, programs); err != nil {
+	suite.deployment, err = deployment.Start(ctx, suite.cluster, programs)
+	if err != nil {
 		return err
 	}
 	if err := createNamespaces(ctx); err != nil {

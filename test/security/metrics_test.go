@@ -21,7 +21,8 @@ import (
 // TestMetricsAreForReadersOnly tests that only authorised readers see the names of tenants,
 // their quotas and workloads.
 func TestMetricsAreForReadersOnly(t *testing.T) {
-	snoop, reader := newToken(t, tenant, "snoop"), newToken(t, neighbour, "prometheus")
+	snoop := newToken(t, tenant, "snoop")
+	reader := newToken(t, neighbour, "prometheus")
 	createForTest(t, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "prometheus-cardquota"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cardquota-metrics-reader"},

@@ -133,7 +133,8 @@ func (c *caller) expectDenied(t *testing.T, rights []permission) {
 // for two verbs without a request, for which it asks for a review.
 func (c *caller) isAllowed(t *testing.T, r permission) bool {
 	t.Helper()
-	config, verb := rest.CopyConfig(c.config), r.verb
+	config := rest.CopyConfig(c.config)
+	verb := r.verb
 	config.QPS = -1
 	switch {
 	case r.verb == "escalate" || r.verb == "bind":

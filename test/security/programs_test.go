@@ -27,7 +27,8 @@ func withoutWebhooks(t *testing.T, do func()) {
 	// check in time.
 	tooMany := func() error {
 		return suite.admin.Create(t.Context(), newCardQuota("too-many", func(q *v1alpha1.CardQuota) {
-			q.Spec.OverAllocation, q.Spec.Cards[0].Quota = v1alpha1.OverAllocationDeny, ptr.To[int64](1000)
+			q.Spec.OverAllocation = v1alpha1.OverAllocationDeny
+			q.Spec.Cards[0].Quota = ptr.To[int64](1000)
 		}), client.DryRunAll)
 	}
 	configuration := &admissionv1.ValidatingWebhookConfiguration{}
@@ -86,7 +87,8 @@ func TestWorkloadsRunWithoutTheOperator(t *testing.T) {
 	g.Expect(suite.deployment.Manager.Stop()).To(Succeed())
 	defer func() { g.Expect(suite.deployment.StartManager(t.Context())).To(Succeed()) }()
 
-	first, second := newPod("orphan-1", "orphaned", nil), newPod("orphan-2", "orphaned", nil)
+	first := newPod("orphan-1", "orphaned", nil)
+	second := newPod("orphan-2", "orphaned", nil)
 	createAsTenant(t, first)
 	g.Eventually(nodeOf(t, first)).ShouldNot(BeEmpty(), "pods are created and placed")
 	createAsTenant(t, second)

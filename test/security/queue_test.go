@@ -41,7 +41,8 @@ func TestAQueueOfOthersIsRefusedByTheScheduler(t *testing.T) {
 func TestLeavingOutTheCardIsNoWayAround(t *testing.T) {
 	createReadyQuota(t, newCardQuota("unnamed", nil))
 	unnamed := func(p *corev1.Pod) { delete(p.Annotations, v1alpha1.AnnotationCardName) }
-	first, second := newPod("unnamed-1", "unnamed", unnamed), newPod("unnamed-2", "unnamed", unnamed)
+	first := newPod("unnamed-1", "unnamed", unnamed)
+	second := newPod("unnamed-2", "unnamed", unnamed)
 	createAsTenant(t, first)
 	g := newGomega(t)
 	g.Eventually(nodeOf(t, first)).Should(HavePrefix("h200-"), "the only card that the queue may use")

@@ -209,7 +209,8 @@ func TestTheAccountOfVolcanosDeployment(t *testing.T) {
 // an API adds.
 func TestNoRuleIsOpen(t *testing.T) {
 	for _, account := range []string{manager, scheduler} {
-		cluster, namespaced := &rbacv1.ClusterRole{}, &rbacv1.Role{}
+		cluster := &rbacv1.ClusterRole{}
+		namespaced := &rbacv1.Role{}
 		check.NoError(t, suite.admin.Get(t.Context(), client.ObjectKey{Name: account}, cluster))
 		check.NoError(t, suite.admin.Get(t.Context(), client.ObjectKey{Namespace: system, Name: account}, namespaced))
 		for _, rule := range append(cluster.Rules, namespaced.Rules...) {

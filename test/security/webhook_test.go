@@ -36,7 +36,8 @@ func TestTheOpenPortOfTheWebhooks(t *testing.T) {
 			newCardQuota("made-up", func(q *v1alpha1.CardQuota) { q.Spec.QueueName = "readable" }), "queue readable belongs to CardQuota readable of tenant team"},
 		"what others were granted": {"/validate-cardquota", "cardquota.dev/v1alpha1", "CardQuota",
 			newCardQuota("made-up", func(q *v1alpha1.CardQuota) {
-				q.Spec.OverAllocation, q.Spec.Cards[0].Quota = v1alpha1.OverAllocationDeny, ptr.To[int64](1_000_000)
+				q.Spec.OverAllocation = v1alpha1.OverAllocationDeny
+				q.Spec.Cards[0].Quota = ptr.To[int64](1_000_000)
 			}), "8 by readable"},
 		"whom a queue takes": {"/validate-workload", "v1", "Pod", newPod("made-up", "readable", nil), "Namespace <tenant> may not use queue <readable>"},
 	} {

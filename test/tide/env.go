@@ -54,7 +54,8 @@ type Env struct {
 // Start starts a cluster with empty queues.
 func Start(ctx context.Context, s Setup) (w *Env, err error) {
 	w = &Env{Setup: s}
-	if w.Env, err = harness.Start(ctx, harness.GangNodes(nodePrefix, model, s.Nodes)); err != nil {
+	w.Env, err = harness.Start(ctx, harness.GangNodes(nodePrefix, model, s.Nodes))
+	if err != nil {
 		return nil, err
 	}
 	random := rand.New(rand.NewPCG(1, 2)) // the same in every run

@@ -109,7 +109,8 @@ func (w *Env) measure(ctx context.Context, pods, least int, play func(*Result) e
 	if err != nil {
 		return nil, err
 	}
-	s.Loss.Least, s.Loss.Partial = least, w.Pods.Usage().Partial
+	s.Loss.Least = least
+	s.Loss.Partial = w.Pods.Usage().Partial
 	after, err := w.CountRetries(ctx)
 	s.Loss.Retries = after - before
 	return s, err
@@ -121,9 +122,11 @@ func (w *Env) waitUntilServed(ctx context.Context, s *Result, began time.Time, p
 	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, ServeTimeout, true, func(context.Context) (bool, error) {
 		bound, running := w.Pods.PodTimes(names...)
 		if len(bound) > 0 {
-			s.First, s.Bound = bound[0].Sub(began), bound[len(bound)-1].Sub(began)
+			s.First = bound[0].Sub(began)
+			s.Bound = bound[len(bound)-1].Sub(began)
 		}
-		if served = min(len(running), pods); served == pods {
+		served = min(len(running), pods)
+		if served == pods {
 			s.Running = running[pods-1].Sub(began)
 		}
 		return served == pods, nil

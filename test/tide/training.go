@@ -39,7 +39,8 @@ func (w *Env) trainingGang(i int) *batch.Job {
 	job.Spec.Tasks = nil
 	for k, nodes := range w.preferredNodes {
 		task := *one.DeepCopy()
-		task.Name, task.Replicas = fmt.Sprintf("worker%d", k), 1
+		task.Name = fmt.Sprintf("worker%d", k)
+		task.Replicas = 1
 		task.Template.Spec.Affinity = preferNode(fmt.Sprintf("%s-%d", nodePrefix, nodes[i]))
 		job.Spec.Tasks = append(job.Spec.Tasks, task)
 	}
@@ -83,10 +84,12 @@ func (w *Env) ReturnToTraining(ctx context.Context) (*Return, error) {
 			return nil, fmt.Errorf("delete inference: %w", err)
 		}
 	}
-	r, last := &Return{}, -1
+	r := &Return{}
+	last := -1
 	err := w.WaitUntil(ctx, "all gangs to run", func(context.Context) (bool, error) {
 		if now := w.Pods.Usage().Gangs; now != last {
-			last, r.After = now, time.Since(began)
+			last = now
+			r.After = time.Since(began)
 		}
 		return last == w.Nodes || time.Since(began)-r.After > stuck, nil
 	})
@@ -125,7 +128,9 @@ func (w *Env) recreateGang(ctx context.Context, name string) error {
 const (
 	model = "NVIDIA-H200"
 	// The queues of training gangs, of single training pods, and of inference.
-	gangQueue, singleQueue, inferenceQueue = "training", "experiments", "inference"
+	gangQueue      = "training"
+	singleQueue    = "experiments"
+	inferenceQueue = "inference"
 	// nodePrefix is the prefix of the nodes' names.
 	nodePrefix = "h200"
 	// gangNameFormat formats the name of a training gang by its number.

@@ -41,7 +41,8 @@ func run(args []string) error {
 	bundles := make([]*manifests.Bundle, set.NArg())
 	for i, dir := range set.Args() {
 		var err error
-		if bundles[i], err = loadBundle(dir); err != nil {
+		bundles[i], err = loadBundle(dir)
+		if err != nil {
 			return fmt.Errorf("bundle %s: %w", dir, err)
 		}
 	}
@@ -98,7 +99,8 @@ func loadBundle(dir string) (*manifests.Bundle, error) {
 func runOutput(program string, args ...string) ([]byte, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.Command(program, args...)
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.Stdout = &stdout
+	cmd.Stderr = &stderr
 	if err := cmd.Run(); err != nil {
 		return nil, fmt.Errorf("%s %s: %w: %s", program, strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
 	}

@@ -45,7 +45,8 @@ var decimalPattern = regexp.MustCompile(`^[0-9]{1,12}(\.[0-9]{1,9})?$`)
 
 // UnmarshalYAML reads the digits as they are written: a float would change them.
 func (d *decimal) UnmarshalYAML(node *yaml.Node) error {
-	value, ok := new(big.Rat), false
+	value := new(big.Rat)
+	ok := false
 	if node.Kind == yaml.ScalarNode && decimalPattern.MatchString(node.Value) {
 		value, ok = value.SetString(node.Value)
 	}
@@ -124,10 +125,12 @@ func (e price) name() string {
 // find returns the price of a card-hour, -1 if there is none. The price of a tenant and service type
 // wins over that of the tenant, that over the one of the service type, and that over the card's.
 func (p *Prices) find(series cardseconds.Series) int {
-	best, rank := -1, -1
+	best := -1
+	rank := -1
 	for i, entry := range p.prices {
-		ofTenant, ofType := entry.Tenant == series.Tenant, entry.ServiceType == series.ServiceType
-		if entry.Card != series.Card || entry.Tenant != "" && !ofTenant || entry.ServiceType != "" && !ofType {
+		ofTenant := entry.Tenant == series.Tenant
+		ofType := entry.ServiceType == series.ServiceType
+		if entry.Card != series.Card || (entry.Tenant != "" && !ofTenant) || (entry.ServiceType != "" && !ofType) {
 			continue
 		}
 		own := 0
@@ -138,7 +141,8 @@ func (p *Prices) find(series cardseconds.Series) int {
 			own++
 		}
 		if cmp.Compare(own, rank) > 0 {
-			best, rank = i, own
+			best = i
+			rank = own
 		}
 	}
 	return best

@@ -101,8 +101,10 @@ func NewDocument(in Input) Document {
 		TypeMeta: output.NewTypeMeta("CardBill"), From: in.From, To: in.countedEnd(), GroupedBy: in.By, Items: []Row{},
 	}
 	sums := in.sumRows()
-	totalHours, totalAmount := new(big.Rat), new(big.Rat)
-	unpriced, used := map[string]*big.Rat{}, map[int]bool{}
+	totalHours := new(big.Rat)
+	totalAmount := new(big.Rat)
+	unpriced := map[string]*big.Rat{}
+	used := map[int]bool{}
 	for _, series := range slices.SortedFunc(maps.Keys(sums), compareSeries) {
 		milli := sums[series]
 		hours := roundTo(new(big.Rat).Quo(new(big.Rat).SetInt64(int64(milli)), milliPerHour), hourDecimals)
@@ -116,7 +118,8 @@ func NewDocument(in Input) Document {
 				used[i] = true
 				perHour := in.Prices.prices[i].PerCardHour.Rat
 				amount := roundTo(new(big.Rat).Mul(hours, perHour), in.Prices.Decimals)
-				row.PerCardHour, row.Amount = formatPrice(perHour, in.Prices.Decimals), amount.FloatString(in.Prices.Decimals)
+				row.PerCardHour = formatPrice(perHour, in.Prices.Decimals)
+				row.Amount = amount.FloatString(in.Prices.Decimals)
 				totalAmount.Add(totalAmount, amount)
 			} else {
 				if unpriced[series.Card] == nil {
@@ -129,7 +132,8 @@ func NewDocument(in Input) Document {
 	}
 	d.Total.CardHours = totalHours.FloatString(hourDecimals)
 	if in.Prices != nil {
-		d.Currency, d.Total.Amount = in.Prices.Currency, totalAmount.FloatString(in.Prices.Decimals)
+		d.Currency = in.Prices.Currency
+		d.Total.Amount = totalAmount.FloatString(in.Prices.Decimals)
 		d.Notes = append(d.Notes, unpricedNotes(unpriced)...)
 		if len(in.Tenants) == 0 {
 			d.Notes = append(d.Notes, in.Prices.unusedNotes(used)...)
@@ -159,7 +163,8 @@ func (in Input) countedEnd() time.Time {
 
 // coverageNotes say which part of the time was not counted.
 func (in Input) coverageNotes() []string {
-	since, until := in.Since.In(in.From.Location()), in.CountedUntil.In(in.From.Location())
+	since := in.Since.In(in.From.Location())
+	until := in.CountedUntil.In(in.From.Location())
 	switch {
 	case in.Since.IsZero():
 		return []string{"The operator has stored no sums yet. It does so when the first card is used."}
@@ -176,7 +181,7 @@ func (in Input) coverageNotes() []string {
 func (in Input) sumRows() map[cardseconds.Series]cardseconds.Milli {
 	sums := map[cardseconds.Series]cardseconds.Milli{}
 	for series, milli := range in.Used {
-		if len(in.Tenants) > 0 && !slices.Contains(in.Tenants, series.Tenant) || milli == 0 {
+		if (len(in.Tenants) > 0 && !slices.Contains(in.Tenants, series.Tenant)) || milli == 0 {
 			continue
 		}
 		if in.By != ByQueue {

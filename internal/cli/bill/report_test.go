@@ -50,14 +50,16 @@ func TestAmountsAreExact(t *testing.T) {
 		prices, err := ParsePrices([]byte(fmt.Sprintf("currency: EUR\ndecimals: %d\nprices: [{card: A, perCardHour: %s}]", decimals, price)))
 		check.NoError(t, err)
 		in := inputOf(map[cardseconds.Series]cardseconds.Milli{})
-		in.Prices, in.By = prices, ByQueue
+		in.Prices = prices
+		in.By = ByQueue
 		for i := range rapid.IntRange(1, 8).Draw(t, "rows") {
 			series, milli := used(rapid.Int64Range(1, 1<<50).Draw(t, "use"), "t", "", fmt.Sprint("q", i), "none", "A")
 			in.Used[series] = milli
 		}
 		d := NewDocument(in)
 		nano := centsOf(t, price, 9)
-		totalHours, totalAmount := new(big.Int), new(big.Int)
+		totalHours := new(big.Int)
+		totalAmount := new(big.Int)
 		// divide rounds half away from zero.
 		divide := func(value, by *big.Int) *big.Int {
 			doubled := new(big.Int).Add(new(big.Int).Lsh(value, 1), by)
@@ -134,7 +136,10 @@ func TestNotes(t *testing.T) {
 		"counted until, before": {func(in *Input) { in.CountedUntil = hours(-5) }, []string{
 			"The operator has counted until 2026-09-30T19:00:00Z only. kubectl cardquota doctor finds out why."}},
 		"counted until, within": {func(in *Input) { in.CountedUntil = hours(5) }, nil}, // the report ends then
-		"nothing stored": {func(in *Input) { in.Since, in.CountedUntil = time.Time{}, time.Time{} }, []string{
+		"nothing stored": {func(in *Input) {
+			in.Since = time.Time{}
+			in.CountedUntil = time.Time{}
+		}, []string{
 			"The operator has stored no sums yet. It does so when the first card is used."}},
 		"unknown tenants": {func(in *Input) { in.Tenants = []string{"chat", "labb"} }, []string{
 			`There is no sum of tenant "labb" in this time. Check how --tenant is written.`}},
@@ -147,7 +152,10 @@ func TestNotes(t *testing.T) {
 
 // TestEmptyReports: that no card was used is said only where it is known.
 func TestEmptyReports(t *testing.T) {
-	const none, unknown = "\nNo card was used.\n", "\nNothing is known of the cards that were used.\n"
+	const (
+		none    = "\nNo card was used.\n"
+		unknown = "\nNothing is known of the cards that were used.\n"
+	)
 	idle, nothing := used(0, "idle", "", "q", "none", "A")
 	for name, tc := range map[string]struct {
 		change func(*Input)
@@ -158,7 +166,10 @@ func TestEmptyReports(t *testing.T) {
 		"a misspelt tenant":          {func(in *Input) { in.Tenants = []string{"labb"} }, unknown},
 		"counted from then on":       {func(in *Input) { in.Since = hours(48) }, unknown},
 		"counted until then":         {func(in *Input) { in.CountedUntil = begin }, unknown},
-		"nothing stored":             {func(in *Input) { in.Since, in.CountedUntil = time.Time{}, time.Time{} }, unknown},
+		"nothing stored": {func(in *Input) {
+			in.Since = time.Time{}
+			in.CountedUntil = time.Time{}
+		}, unknown},
 	} {
 		in := inputOf(map[cardseconds.Series]cardseconds.Milli{idle: nothing})
 		tc.change(&in)
@@ -195,7 +206,8 @@ func TestTableHas80Columns(t *testing.T) {
 	series.Namespace = strings.Repeat("n", 63)
 	for _, by := range Groupings {
 		in := inputOf(map[cardseconds.Series]cardseconds.Milli{series: milli})
-		in.Prices, in.By = prices, by
+		in.Prices = prices
+		in.By = by
 		var text bytes.Buffer
 		check.NoError(t, NewDocument(in).Write(&text, output.Style{}))
 		for line := range strings.Lines(text.String()) {

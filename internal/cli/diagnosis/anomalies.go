@@ -35,7 +35,9 @@ func (c *Cluster) findAnomalies() []Finding {
 		}
 		findings = append(findings, finding)
 	}
-	if listed, all := len(c.Inventory.Anomalies), int(c.Inventory.AnomaliesTotal); listed < all {
+	listed := len(c.Inventory.Anomalies)
+	all := int(c.Inventory.AnomaliesTotal)
+	if listed < all {
 		findings = append(findings, Finding{Severity: Warning, Object: "cardinventory/" + v1alpha1.InventoryName,
 			Problem: fmt.Sprintf("It lists %d of %s. Mend these first; then it lists others.", listed, countThings(all, "anomaly"))})
 	}
@@ -114,7 +116,8 @@ func missingLabels(anomaly v1alpha1.InventoryAnomaly, labels map[string]string) 
 	}
 	base, isShare := strings.CutSuffix(anomaly.Resource, ".shared")
 	if strings.HasPrefix(base, "nvidia.com/mig-") {
-		base, isShare = "nvidia.com/gpu", false // a slice has the labels of its card
+		base = "nvidia.com/gpu"
+		isShare = false // a slice has the labels of its card
 	}
 	base = labelledType(base, labels)
 	add(base+".product", modelWord)

@@ -9,8 +9,13 @@ import (
 )
 
 func TestMissingLabelsNameTheCard(t *testing.T) {
-	const product, memory, replicas = "nvidia.com/gpu.product", "nvidia.com/gpu.memory", "nvidia.com/gpu.replicas"
-	model, size := missingLabel{product, "MODEL"}, missingLabel{memory, "MIB"}
+	const (
+		product  = "nvidia.com/gpu.product"
+		memory   = "nvidia.com/gpu.memory"
+		replicas = "nvidia.com/gpu.replicas"
+	)
+	model := missingLabel{product, "MODEL"}
+	size := missingLabel{memory, "MIB"}
 	for name, tc := range map[string]struct {
 		resource string
 		labels   map[string]string

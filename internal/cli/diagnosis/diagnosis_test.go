@@ -112,7 +112,8 @@ func count(c *Cluster, pods ...*corev1.Pod) {
 	for _, pod := range pods { // as the API server records it for a pod that a scheduler bound
 		pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:containers":{}}}`)}}}
 	}
-	c.HasUsage, c.Pods = true, pods
+	c.HasUsage = true
+	c.Pods = pods
 	c.Cards = card.NewInventory(map[string]card.Node{"h200-0": card.Recognise(builder.Node("h200-0").GPUs("NVIDIA-H200", 8).Obj(), nil)})
 	c.Usage, c.Charges = cardquota.CountUsageAndCharges(cardquota.CountInput{Pods: pods, Inventory: c.Cards})
 }
@@ -138,16 +139,21 @@ var cases = map[string]func(t *testing.T, c *Cluster){
 		delete(spec.Properties["status"].Properties["cards"].Items.Schema.Properties, "borrowed")
 	},
 	"KindMissing-olm": func(_ *testing.T, c *Cluster) {
-		c.Operators[0].Labels[OLMOwnerLabel], c.MissingKinds = "cardquota.v0.2.0", []string{"CardInventory"}
+		c.Operators[0].Labels[OLMOwnerLabel] = "cardquota.v0.2.0"
+		c.MissingKinds = []string{"CardInventory"}
 	},
 	"SchemaOutdated-olm": func(_ *testing.T, c *Cluster) {
 		c.Operators[0].Labels[OLMOwnerLabel] = "cardquota.v0.2.0"
 		delete(c.Definitions[0].Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties, "stopPolicy")
 	},
 	"ProgramNotReady-olm": func(_ *testing.T, c *Cluster) {
-		c.Operators[0].Labels[OLMOwnerLabel], *c.Operators[0].Spec.Replicas = "cardquota.v0.2.0", 0
+		c.Operators[0].Labels[OLMOwnerLabel] = "cardquota.v0.2.0"
+		*c.Operators[0].Spec.Replicas = 0
 	},
-	"ProgramMissing":  func(_ *testing.T, c *Cluster) { c.Operators, c.HasWebhooks = nil, false },
+	"ProgramMissing": func(_ *testing.T, c *Cluster) {
+		c.Operators = nil
+		c.HasWebhooks = false
+	},
 	"ProgramNotReady": func(_ *testing.T, c *Cluster) { c.Operators[0].Status.ReadyReplicas = 0 },
 	"ProgramNotReady-some": func(_ *testing.T, c *Cluster) {
 		c.Schedulers[0].Status.ReadyReplicas = 1
@@ -161,14 +167,17 @@ var cases = map[string]func(t *testing.T, c *Cluster){
 	},
 	"WebhookCertificate-broken": func(_ *testing.T, c *Cluster) { c.Mutating[0].Webhooks[0].ClientConfig.CABundle = []byte("none") },
 	"WebhookMissing-cert-manager": func(_ *testing.T, c *Cluster) {
-		c.Mutating[0].Annotations, c.Validating = map[string]string{certManagerAnnotation: "cards/cardquota-webhook"}, nil
+		c.Mutating[0].Annotations = map[string]string{certManagerAnnotation: "cards/cardquota-webhook"}
+		c.Validating = nil
 	},
 	"WebhookMissing-olm": func(_ *testing.T, c *Cluster) {
-		c.Operators[0].Labels[OLMOwnerLabel], c.Validating = "cardquota.v0.2.0", nil
+		c.Operators[0].Labels[OLMOwnerLabel] = "cardquota.v0.2.0"
+		c.Validating = nil
 	},
 	"WebhookCertificate-olm": func(_ *testing.T, c *Cluster) {
 		c.Operators[0].Labels[OLMOwnerLabel] = "cardquota.v0.2.0"
-		c.Validating[0].Name, c.Validating[0].Webhooks[0].ClientConfig.CABundle = "cardquotas-x7k2p", nil
+		c.Validating[0].Name = "cardquotas-x7k2p"
+		c.Validating[0].Webhooks[0].ClientConfig.CABundle = nil
 	},
 	"WebhookCertificate-cert-manager": func(_ *testing.T, c *Cluster) {
 		c.Mutating[0].Annotations = map[string]string{certManagerAnnotation: "cards/cardquota-webhook"}
@@ -180,7 +189,8 @@ var cases = map[string]func(t *testing.T, c *Cluster){
 	},
 	"WebhookMissing-files": func(_ *testing.T, c *Cluster) {
 		c.Operators[0].Spec.Template.Spec.Containers[0].Args = []string{"--webhook-certificates=Files"}
-		c.Validating, c.Mutating = nil, nil
+		c.Validating = nil
+		c.Mutating = nil
 	},
 	"ProgramMissing-image": func(_ *testing.T, c *Cluster) {
 		c.Schedulers = nil
@@ -207,7 +217,8 @@ var cases = map[string]func(t *testing.T, c *Cluster){
 	},
 	"NotEnforced-early": func(_ *testing.T, c *Cluster) {
 		setPolicyCondition(c, v1alpha1.ConditionEnforced, v1alpha1.ReasonStockScheduler, "pod volcano-system/volcano-scheduler-0 schedules instead")
-		*c.Schedulers[0].Spec.Replicas, c.Schedulers[0].Status.ReadyReplicas = 0, 0
+		*c.Schedulers[0].Spec.Replicas = 0
+		c.Schedulers[0].Status.ReadyReplicas = 0
 	},
 	"BypassNotGuarded-early": func(_ *testing.T, c *Cluster) {
 		setPolicyCondition(c, v1alpha1.ConditionBypassGuarded, v1alpha1.ReasonBypassWarned, "schedulerBypassPolicy is Warn")
@@ -243,7 +254,8 @@ var cases = map[string]func(t *testing.T, c *Cluster){
 		c.Quotas[0].Status.Cards = []v1alpha1.CardStatus{{Name: "NVIDIA-H200", Quota: 8, Used: 10, OverQuotaBy: 2}}
 	},
 	"OverAllocated": func(_ *testing.T, c *Cluster) {
-		c.Inventory.Cards[0].Quota, c.Inventory.Cards[0].OverAllocatedBy = 12, 4
+		c.Inventory.Cards[0].Quota = 12
+		c.Inventory.Cards[0].OverAllocatedBy = 4
 	},
 	"UnknownCard": func(_ *testing.T, c *Cluster) {
 		planTo(c, builder.CardQuota("team").Card("NVIDIA-H2000", 2).Card("NVIDIA-H200", 2).Resources("64", "1Ti").Obj())
@@ -282,7 +294,8 @@ var cases = map[string]func(t *testing.T, c *Cluster){
 			DaysDropped: "2026-10-05",
 		}
 		status := cardinventory.NewStatus(cardinventory.Input{Count: cardinventory.NewCount(cardinventory.CountInput{}), Bills: problems})
-		c.Inventory.Anomalies, c.Inventory.AnomaliesTotal = status.Anomalies, status.AnomaliesTotal
+		c.Inventory.Anomalies = status.Anomalies
+		c.Inventory.AnomaliesTotal = status.AnomaliesTotal
 	},
 	"QueueWithoutQuota": func(_ *testing.T, c *Cluster) {
 		count(c, builder.Pod("lab", "p").Queue("default").GPUs(3).Running("h200-0").Obj())

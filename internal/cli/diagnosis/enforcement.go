@@ -47,7 +47,7 @@ var enforcementCommands = map[string]string{
 func (c *Cluster) findMissingEnforcement() []Finding {
 	condition := c.policyCondition(v1alpha1.ConditionEnforced)
 	switch {
-	case c.Policy == nil || condition != nil && condition.Status == metav1.ConditionTrue:
+	case c.Policy == nil || (condition != nil && condition.Status == metav1.ConditionTrue):
 		return nil
 	case condition == nil:
 		return []Finding{{Severity: Error, Object: policyObject, Command: "kubectl -n " + c.Namespace + " logs deployment/cardquota-manager --tail=50",
@@ -75,7 +75,8 @@ func (c *Cluster) addHandover(finding Finding) Finding {
 		finding.Problem = strings.TrimSuffix(finding.Problem, ".") + ". A ServiceTypePolicy with ConfigSynced and ready replicas of our scheduler come before its end: docs/adopt.md has the steps."
 		return finding
 	}
-	namespace, deployment := c.Namespace, "-l "+workload.StockSchedulerLabel+"="+workload.StockSchedulerApp
+	namespace := c.Namespace
+	deployment := "-l " + workload.StockSchedulerLabel + "=" + workload.StockSchedulerApp
 	if len(c.OtherSchedulers) > 0 {
 		namespace = c.OtherSchedulers[0].Namespace
 		if name := deploymentOf(c.OtherSchedulers[0]); name != "" {
@@ -126,7 +127,7 @@ func (c *Cluster) findUnguardedBypass() []Finding {
 // may still use cards, or pods that would be refused hold some.
 func (c *Cluster) isAdopting() bool {
 	enforced := c.policyCondition(v1alpha1.ConditionEnforced)
-	return c.spec().UnmanagedQueues == v1alpha1.UnmanagedIgnore || enforced != nil && enforced.Reason == v1alpha1.ReasonCardBypass || len(c.findBypasses()) > 0
+	return c.spec().UnmanagedQueues == v1alpha1.UnmanagedIgnore || (enforced != nil && enforced.Reason == v1alpha1.ReasonCardBypass) || len(c.findBypasses()) > 0
 }
 
 // findStaleHeartbeat finds a heartbeat that ended although the operator does not say so, because the
@@ -166,7 +167,7 @@ func (c *Cluster) findRefusedConfiguration() []Finding {
 // findOtherSchedulers finds Volcano's own scheduler while the policy does not report it, as before
 // the handover.
 func (c *Cluster) findOtherSchedulers() []Finding {
-	if condition := c.policyCondition(v1alpha1.ConditionEnforced); condition != nil && condition.Status != metav1.ConditionTrue || len(c.OtherSchedulers) == 0 {
+	if condition := c.policyCondition(v1alpha1.ConditionEnforced); (condition != nil && condition.Status != metav1.ConditionTrue) || len(c.OtherSchedulers) == 0 {
 		return nil
 	}
 	pod := c.OtherSchedulers[0]
@@ -175,7 +176,8 @@ func (c *Cluster) findOtherSchedulers() []Finding {
 	if !c.isEnforced() {
 		return []Finding{c.addHandover(finding)}
 	}
-	finding.Severity, finding.Command = Warning, "kubectl -n "+pod.Namespace+" describe pod "+pod.Name
+	finding.Severity = Warning
+	finding.Command = "kubectl -n " + pod.Namespace + " describe pod " + pod.Name
 	finding.Problem = "A pod has the label of Volcano's own scheduler while our scheduler is active. If it schedules, it places pods without looking at quotas."
 	return []Finding{finding}
 }

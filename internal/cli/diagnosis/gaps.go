@@ -38,7 +38,11 @@ func describeGaps(gaps []string) string {
 			texts = append(texts, gap)
 			continue
 		}
-		user, verb, resource, where, hint := found[1], found[2], found[3], found[4], found[5]
+		user := found[1]
+		verb := found[2]
+		resource := found[3]
+		where := found[4]
+		hint := found[5]
 		at := slices.IndexFunc(all, func(m *missingRights) bool { return m.user == user && m.verb == verb && m.where == where })
 		if at < 0 {
 			at = len(all)
@@ -47,7 +51,8 @@ func describeGaps(gaps []string) string {
 		if !slices.Contains(all[at].resources, resource) {
 			all[at].resources = append(all[at].resources, resource)
 		}
-		if hint = describeHint(hint); hint != "" && !slices.Contains(hints, hint) {
+		hint = describeHint(hint)
+		if hint != "" && !slices.Contains(hints, hint) {
 			hints = append(hints, hint)
 		}
 	}

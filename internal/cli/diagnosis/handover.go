@@ -23,8 +23,9 @@ func (c *Cluster) findQueuesWithoutQuota() []Finding {
 	var findings []Finding
 	for _, queue := range slices.Sorted(maps.Keys(c.Usage)) {
 		usage := c.Usage[queue]
-		used, pending := describeCounts(usage.Used), describeCounts(usage.Pending)
-		if _, ok := c.plan.limits[queue]; ok || used == "" && pending == "" || !exists[queue] {
+		used := describeCounts(usage.Used)
+		pending := describeCounts(usage.Pending)
+		if _, ok := c.plan.limits[queue]; ok || (used == "" && pending == "") || !exists[queue] {
 			continue
 		}
 		finding := Finding{Severity: Warning, Object: "queue/" + queue, Command: "kubectl cardquota import " + queue + " > " + queue + ".yaml"}
@@ -45,7 +46,7 @@ func (c *Cluster) findQueuesWithoutQuota() []Finding {
 
 // findBypasses finds pods that hold cards and that our scheduler would not have placed.
 func (c *Cluster) findBypasses() []Finding {
-	if condition := c.policyCondition(v1alpha1.ConditionEnforced); !c.HasUsage || condition != nil && condition.Reason == v1alpha1.ReasonCardBypass {
+	if condition := c.policyCondition(v1alpha1.ConditionEnforced); !c.HasUsage || (condition != nil && condition.Reason == v1alpha1.ReasonCardBypass) {
 		return nil
 	}
 	byReason := map[string][]string{}
@@ -112,11 +113,13 @@ func (c *Cluster) countUsedBelow() map[string]map[card.Name]card.Count {
 // findMissingLimits finds CardQuotas without a limit of CPU or memory whose pods need some: an unset
 // limit is 0.
 func (c *Cluster) findMissingLimits() []Finding {
-	isTree, uses := c.plan.tree != nil, c.computeUses()
+	isTree := c.plan.tree != nil
+	uses := c.computeUses()
 	var findings []Finding
 	for _, queue := range slices.Sorted(maps.Keys(c.plan.owners)) {
-		owner, use := c.plan.owners[queue], uses[queue]
-		if owner.Spec.ServiceType == "" || isTree && owner.Spec.Parent != "" {
+		owner := c.plan.owners[queue]
+		use := uses[queue]
+		if owner.Spec.ServiceType == "" || (isTree && owner.Spec.Parent != "") {
 			continue
 		}
 		resources := owner.Spec.Resources

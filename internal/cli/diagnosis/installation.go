@@ -38,7 +38,8 @@ func (c *Cluster) repairCommand(command string) string { return cmp.Or(c.olmComm
 // addInstallation adds to a finding the command that applies the installed overlay, as far as the rest
 // of it shows which one that is.
 func (c *Cluster) addInstallation(finding Finding) Finding {
-	if finding.Command = c.installCommand(); finding.Command == "" {
+	finding.Command = c.installCommand()
+	if finding.Command == "" {
 		finding.Problem += " Apply the overlay that you installed."
 	}
 	return finding
@@ -55,7 +56,7 @@ func (c *Cluster) installCommand() string {
 		return command
 	case replacesImage && isKnown && !usesCertManager:
 		return overlayCommand + "scheduler-image"
-	case replacesImage || len(c.Schedulers) == 0 && !usesCertManager || !isKnown:
+	case replacesImage || (len(c.Schedulers) == 0 && !usesCertManager) || !isKnown:
 		return ""
 	case usesCertManager:
 		return overlayCommand + "cert-manager"
@@ -67,10 +68,12 @@ func (c *Cluster) installCommand() string {
 // certificateSource reports whether cert-manager creates the certificate of the webhooks, and whether
 // anything shows that.
 func (c *Cluster) certificateSource() (isKnown, usesCertManager bool) {
-	isKnown, usesCertManager = len(c.webhookConfigurations()) > 0, c.certificate() != ""
+	isKnown = len(c.webhookConfigurations()) > 0
+	usesCertManager = c.certificate() != ""
 	for _, deployment := range c.Operators {
 		for _, container := range deployment.Spec.Template.Spec.Containers {
-			isKnown, usesCertManager = true, usesCertManager || slices.Contains(container.Args, "--webhook-certificates=Files")
+			isKnown = true
+			usesCertManager = usesCertManager || slices.Contains(container.Args, "--webhook-certificates=Files")
 		}
 	}
 	return isKnown, usesCertManager
@@ -135,7 +138,8 @@ func (c *Cluster) findMissingPrograms() []Finding {
 func (c *Cluster) findUnreadyPrograms() []Finding {
 	var findings []Finding
 	for _, deployment := range append(append([]*appsv1.Deployment{}, c.Operators...), c.Schedulers...) {
-		wanted, ready := int32(1), deployment.Status.ReadyReplicas
+		wanted := int32(1)
+		ready := deployment.Status.ReadyReplicas
 		if deployment.Spec.Replicas != nil {
 			wanted = *deployment.Spec.Replicas
 		}

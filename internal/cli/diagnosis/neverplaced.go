@@ -90,16 +90,18 @@ func (p *placements) checkPod(pod *corev1.Pod) {
 		p.gangs[key] = own
 	}
 	own.pods++
-	if !p.resolver.UsesOurScheduler(pod) || !workload.IsAssigned(pod) && !workload.IsPending(pod) {
+	if !p.resolver.UsesOurScheduler(pod) || (!workload.IsAssigned(pod) && !workload.IsPending(pod)) {
 		return
 	}
 	own.queue = p.resolver.Queue(pod, p.groups[key], p.Charges[pod.UID].Queue)
 	limits, isLimited := p.plan.limits[own.queue]
 	request, invalid := p.requestOf(pod)
 	why := obstacle{queue: own.queue, noun: "pod"}
-	if why.advice = cmp.Or(p.refusalFor(own.queue, pod.Namespace), invalid); why.advice == "" && isLimited {
+	why.advice = cmp.Or(p.refusalFor(own.queue, pod.Namespace), invalid)
+	if why.advice == "" && isLimited {
 		if text := requestBeyond(request, limits); text != "" {
-			why.because, why.advice = ", because one of them requests "+text, "Raise the quota, or change the request"
+			why.because = ", because one of them requests " + text
+			why.advice = "Raise the quota, or change the request"
 		}
 	}
 	if why.advice == "" {
@@ -141,20 +143,24 @@ func requestBeyond(request quota.CardRequest, limits card.Quota) string {
 // checkGang checks the pods of a PodGroup together, or its own request if it waits without pods.
 func (p *placements) checkGang(group *v1beta1.PodGroup) {
 	key := group.Namespace + "/" + group.Name
-	requests, queue, spare := []quota.CardRequest(nil), workload.PodGroupQueue(group), 0
+	requests := []quota.CardRequest(nil)
+	queue := workload.PodGroupQueue(group)
+	spare := 0
 	why := obstacle{noun: "gang"}
 	switch own := p.gangs[key]; {
 	case own != nil && own.isReported:
 		return
 	case own != nil:
-		requests, queue = own.requests, own.queue
+		requests = own.requests
+		queue = own.queue
 		spare = own.pods - max(0, int(group.Spec.MinMember)-int(group.Status.Succeeded))
 	case !workload.IsPodGroupPending(group):
 		return
 	default:
 		stated, _ := cardquota.PodGroupPendingReason(group)
 		request, refusal := blocked.GroupRequest(&p.resolver, group, stated.Message)
-		requests, why.advice = request.Cards, p.refusalFor(queue, group.Namespace)
+		requests = request.Cards
+		why.advice = p.refusalFor(queue, group.Namespace)
 		if why.advice == "" && refusal != nil {
 			why.advice = refusal.Message
 		}
@@ -162,7 +168,8 @@ func (p *placements) checkGang(group *v1beta1.PodGroup) {
 	why.queue = queue
 	if limits, isLimited := p.plan.limits[queue]; why.advice == "" && isLimited {
 		if text := gangBeyond(requests, max(0, spare), limits); text != "" {
-			why.because, why.advice = ", because its pods run together and request "+text, "Raise the quota, or lower minMember"
+			why.because = ", because its pods run together and request " + text
+			why.advice = "Raise the quota, or lower minMember"
 		}
 	}
 	if why.advice != "" {

@@ -84,9 +84,13 @@ func (c *Cluster) healthyCards() map[card.Name]card.Count {
 func (c *Cluster) applyQuota(written, before *v1alpha1.CardQuota) *v1alpha1.CardQuota {
 	after := written.DeepCopy()
 	after.Status = v1alpha1.CardQuotaStatus{}
-	after.UID, after.DeletionTimestamp, after.CreationTimestamp = "", nil, metav1.NewTime(c.Now)
+	after.UID = ""
+	after.DeletionTimestamp = nil
+	after.CreationTimestamp = metav1.NewTime(c.Now)
 	if before != nil {
-		after.UID, after.DeletionTimestamp, after.CreationTimestamp = before.UID, before.DeletionTimestamp, before.CreationTimestamp
+		after.UID = before.UID
+		after.DeletionTimestamp = before.DeletionTimestamp
+		after.CreationTimestamp = before.CreationTimestamp
 	}
 	if after.Spec.StopPolicy == "" {
 		after.Spec.StopPolicy = v1alpha1.StopPolicyNone
@@ -103,7 +107,7 @@ func (c *Cluster) applyQuota(written, before *v1alpha1.CardQuota) *v1alpha1.Card
 // validatePlanned returns why the operator refuses a CardQuota. It refuses nothing because of what the
 // user may not read.
 func (c *Cluster) validatePlanned(after, before *v1alpha1.CardQuota, all []*v1alpha1.CardQuota, healthy map[card.Name]card.Count) field.ErrorList {
-	if !c.HasQuotas || !c.HasPolicy && !c.isMissing("ServiceTypePolicy") {
+	if !c.HasQuotas || (!c.HasPolicy && !c.isMissing("ServiceTypePolicy")) {
 		return nil
 	}
 	if c.Inventory == nil || after.Spec.OverAllocation == v1alpha1.OverAllocationWarn { // warnings are of no use here
@@ -118,7 +122,8 @@ func (p *plan) resolve(c *Cluster) {
 	if c.spec().QueueHierarchy == v1alpha1.QueueHierarchyTree {
 		p.tree = cardquota.NewTree(p.quotas, c.Queues, c.spec().UnmanagedQueues)
 	}
-	p.owners, p.limits = map[string]*v1alpha1.CardQuota{}, map[string]card.Quota{}
+	p.owners = map[string]*v1alpha1.CardQuota{}
+	p.limits = map[string]card.Quota{}
 	for _, queue := range c.Queues {
 		if text, written := queue.Annotations[v1alpha1.AnnotationCardQuota]; written {
 			p.limits[queue.Name], _ = card.ParseQuota(text) // a quota that cannot be read grants nothing

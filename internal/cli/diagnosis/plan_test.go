@@ -22,7 +22,8 @@ import (
 
 // planTo plans CardQuotas in the file quotas.yaml.
 func planTo(c *Cluster, quotas ...*v1alpha1.CardQuota) {
-	c.Planned, c.Files = append(c.Planned, quotas...), map[string]string{}
+	c.Planned = append(c.Planned, quotas...)
+	c.Files = map[string]string{}
 	for _, planned := range c.Planned {
 		c.Files[planned.Name] = "quotas.yaml"
 	}
@@ -31,7 +32,9 @@ func planTo(c *Cluster, quotas ...*v1alpha1.CardQuota) {
 // inTree returns a CardQuota below another, "" for none, that deserves its quota.
 func inTree(name, parent, serviceType string) *v1alpha1.CardQuota {
 	return builder.CardQuota(name).Card("NVIDIA-H200", 8).Resources("64", "1Ti").With(func(q *v1alpha1.CardQuota) {
-		q.Spec.Parent, q.Spec.ServiceType, q.Spec.Cards[0].Deserved = parent, serviceType, ptr.To[int64](8)
+		q.Spec.Parent = parent
+		q.Spec.ServiceType = serviceType
+		q.Spec.Cards[0].Deserved = ptr.To[int64](8)
 	}).Obj()
 }
 
@@ -72,7 +75,8 @@ var plannedCases = map[string]func(t *testing.T, c *Cluster){
 		}
 		count(c, append(builder.Pod("lab", "p").Queue("team").GPUs(1).Running("h200-0").Copies(2), builder.Pod("lab", "q").Queue("other").GPUs(1).Running("h200-0").Obj())...)
 		lowered := inTree("above", "", "")
-		lowered.Spec.Cards[0].Quota, lowered.Spec.Cards[0].Deserved = ptr.To[int64](2), ptr.To[int64](2)
+		lowered.Spec.Cards[0].Quota = ptr.To[int64](2)
+		lowered.Spec.Cards[0].Deserved = ptr.To[int64](2)
 		planTo(c, lowered)
 	},
 	"OverAllocated-planned": func(_ *testing.T, c *Cluster) {
@@ -135,7 +139,8 @@ func TestRefusedPlansHaveNoEffect(t *testing.T) {
 func TestPlansAreAppliedInTheirOrder(t *testing.T) {
 	c := healthy(t)
 	planTo(c, readyQuota("first"), readyQuota("second"))
-	c.Planned[0].Spec.QueueName, c.Planned[1].Spec.QueueName = "shared", "shared"
+	c.Planned[0].Spec.QueueName = "shared"
+	c.Planned[1].Spec.QueueName = "shared"
 	check.That(t, !hasFinding(c, "PlannedRefused", "cardquota/first") && hasFinding(c, "PlannedRefused", "cardquota/second"), "the second of a queue is refused")
 	c = healthy(t)
 	c.Policy.Spec.QueueHierarchy = v1alpha1.QueueHierarchyTree
@@ -147,9 +152,15 @@ func TestPlansAreAppliedInTheirOrder(t *testing.T) {
 // What the user may not read refuses nothing, and says nothing about a parent.
 func TestPlansAreNotRefusedForWhatIsUnknown(t *testing.T) {
 	for name, change := range map[string]func(*Cluster){
-		"CardQuotas": func(c *Cluster) { c.Quotas, c.HasQuotas = nil, false },
-		"policy":     func(c *Cluster) { c.Policy, c.HasPolicy = nil, false },
-		"inventory":  func(c *Cluster) { c.Inventory = nil },
+		"CardQuotas": func(c *Cluster) {
+			c.Quotas = nil
+			c.HasQuotas = false
+		},
+		"policy": func(c *Cluster) {
+			c.Policy = nil
+			c.HasPolicy = false
+		},
+		"inventory": func(c *Cluster) { c.Inventory = nil },
 	} {
 		c := healthy(t)
 		denied := builder.CardQuota("team").Card("NVIDIA-H200", 1).Resources("64", "1Ti").Obj()
@@ -171,8 +182,11 @@ func TestUnchangedPlansAreNoPlans(t *testing.T) {
 	unchanged := readyQuota("team")
 	unchanged.Status = v1alpha1.CardQuotaStatus{}
 	planTo(c, unchanged)
-	c.Quotas[0].Spec.StopPolicy, c.Quotas[0].Spec.OverAllocation, c.Quotas[0].Spec.DeletionPolicy = v1alpha1.StopPolicyNone, v1alpha1.OverAllocationWarn, v1alpha1.DeletionPolicyDelete
-	c.Inventory.Cards[0].Quota, c.Inventory.Cards[0].OverAllocatedBy = 12, 4
+	c.Quotas[0].Spec.StopPolicy = v1alpha1.StopPolicyNone
+	c.Quotas[0].Spec.OverAllocation = v1alpha1.OverAllocationWarn
+	c.Quotas[0].Spec.DeletionPolicy = v1alpha1.DeletionPolicyDelete
+	c.Inventory.Cards[0].Quota = 12
+	c.Inventory.Cards[0].OverAllocatedBy = 4
 	check.That(t, len(Diagnose(c).Items) == 1 && hasFinding(c, "OverAllocated", "card/NVIDIA-H200"), "the count of the operator stays: %+v", Diagnose(c).Items)
 }
 
@@ -257,14 +271,16 @@ func canRun(requests []quota.CardRequest, spare int, limits card.Quota) bool {
 // pods everything that cannot run is reported.
 func TestGangsThatCanRunAreNotReported(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		requests, limits := drawRequests(t), card.Quota{}
+		requests := drawRequests(t)
+		limits := card.Quota{}
 		for _, name := range []card.Name{"A", "B", "C"} {
 			limits[name] = card.Count(rapid.Int64Range(0, 8).Draw(t, string(name)))
 		}
 		spare := rapid.IntRange(0, 2).Draw(t, "spare")
-		isReported, runs := gangBeyond(requests, spare, limits) != "", canRun(requests, spare, limits)
+		isReported := gangBeyond(requests, spare, limits) != ""
+		runs := canRun(requests, spare, limits)
 		isSimple := spare == 0 && !slices.ContainsFunc(requests, func(r quota.CardRequest) bool { return len(r.Names) > 1 })
-		if isReported && runs || isSimple && !isReported && !runs {
+		if (isReported && runs) || (isSimple && !isReported && !runs) {
 			t.Fatalf("reported %t, can run %t: %+v, spare %d, limits %v", isReported, runs, requests, spare, limits)
 		}
 	})

@@ -20,7 +20,7 @@ func (c *Cluster) findUnreadyQuotas() []Finding {
 	cause := c.policyCondition(v1alpha1.ConditionEnforced)
 	for _, quota := range c.Quotas {
 		ready := meta.FindStatusCondition(quota.Status.Conditions, v1alpha1.ConditionReady)
-		if ready == nil || ready.Status == metav1.ConditionTrue || cause != nil && cause.Status != metav1.ConditionTrue && ready.Reason == cause.Reason {
+		if ready == nil || ready.Status == metav1.ConditionTrue || (cause != nil && cause.Status != metav1.ConditionTrue && ready.Reason == cause.Reason) {
 			continue
 		}
 		severity := Error
@@ -101,7 +101,8 @@ func (c *Cluster) findUnknownCards() []Finding {
 	exists := map[string]bool{}
 	for _, entry := range c.Inventory.Cards {
 		if entry.Total > 0 {
-			known, exists[entry.Name] = append(known, entry.Name), true
+			known = append(known, entry.Name)
+			exists[entry.Name] = true
 		}
 	}
 	var findings []Finding

@@ -47,7 +47,7 @@ func missingBelow(path string, known reflect.Type, schema *apiextensionsv1.JSONS
 	for i := range known.NumField() {
 		field := known.Field(i)
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if name == "" || name == "-" || path == "" && name == "metadata" {
+		if name == "" || name == "-" || (path == "" && name == "metadata") {
 			continue
 		}
 		property, ok := schema.Properties[name]

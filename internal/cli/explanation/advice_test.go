@@ -40,7 +40,8 @@ func TestRequestWithoutCardName(t *testing.T) {
 	request := func(count card.Count) Input {
 		in := waiting(v1alpha1.BlockedQuotaExhausted, "")
 		in.Request = Request{Names: fleet, Count: count, IsAnyCard: true}
-		in.Entries[0].Card, in.Entries[0].Count = "nvidia.com/gpu", int64(count)
+		in.Entries[0].Card = "nvidia.com/gpu"
+		in.Entries[0].Count = int64(count)
 		in.Inventory.Cards = append(in.Inventory.Cards, v1alpha1.InventoryCard{Name: "A-4090", Total: 8, Healthy: 8})
 		return in
 	}
@@ -64,14 +65,17 @@ func TestRequestWithoutCardName(t *testing.T) {
 	check.Contains(t, "advice with quota of one card", text(in), "CardQuota llm lacks 1 NVIDIA-H800 for the next pod")
 
 	none := request(3)
-	none.Entries[0].Reason, none.Path[0].Status.Cards = v1alpha1.BlockedNoQuota, nil
+	none.Entries[0].Reason = v1alpha1.BlockedNoQuota
+	none.Path[0].Status.Cards = nil
 	check.Contains(t, "advice without any quota", text(none),
 		"CardQuota llm has quota for no card that the next pod may use: A-4090, B-4090, NVIDIA-H200 and 2 more. Give it quota for one of them: kubectl edit cardq llm.")
 	none.ChangesQuotas = false
 	check.Contains(t, "advice to a tenant", text(none), "NVIDIA-H200 and 2 more. Ask the administrator for quota of one of them.")
 
 	hidden := request(3)
-	hidden.Path, hidden.HidesQuota, hidden.ChangesQuotas = nil, true, false
+	hidden.Path = nil
+	hidden.HidesQuota = true
+	hidden.ChangesQuotas = false
 	hidden.Entries[0].Message = "Queue <llm> has insufficient <NVIDIA-H800> quota: requested <3>, total would be <3>, but capability is <2>"
 	ofHidden := text(hidden)
 	for _, name := range []string{"A-4090", "B-4090", "NVIDIA-H200", "Z-100"} {
@@ -94,7 +98,8 @@ func TestRequestWithoutCardName(t *testing.T) {
 // TestAnUnknownCardWithoutName: there is no name to correct.
 func TestAnUnknownCardWithoutName(t *testing.T) {
 	in := waiting(v1alpha1.BlockedUnknownCard, "Pod requests nvidia.com/gpu, but no node says which card that is")
-	in.Request.Names, in.Request.IsAnyCard = nil, true
+	in.Request.Names = nil
+	in.Request.IsAnyCard = true
 	advice := strings.Join(Explain(in).Advice, "\n")
 	check.Contains(t, "advice", advice, "need the labels <vendor>/<type>.product and .memory")
 	check.That(t, !strings.Contains(advice, "Correct the name"), "%s", advice)
@@ -102,13 +107,28 @@ func TestAnUnknownCardWithoutName(t *testing.T) {
 
 // readers change an input to what another user sees.
 var readers = map[string]func(*Input){
-	"administrator":             func(*Input) {},
-	"reader of all":             func(in *Input) { in.ChangesQuotas, in.ChangesNodes = false, false },
-	"reader of LocalCardQuotas": func(in *Input) { in.ChangesQuotas, in.Nodes, in.Path[0].Namespace = false, nil, "lab" },
-	"reader without any":        func(in *Input) { in.ChangesQuotas, in.Nodes, in.Path, in.HidesQuota = false, nil, nil, true },
+	"administrator": func(*Input) {},
+	"reader of all": func(in *Input) {
+		in.ChangesQuotas = false
+		in.ChangesNodes = false
+	},
+	"reader of LocalCardQuotas": func(in *Input) {
+		in.ChangesQuotas = false
+		in.Nodes = nil
+		in.Path[0].Namespace = "lab"
+	},
+	"reader without any": func(in *Input) {
+		in.ChangesQuotas = false
+		in.Nodes = nil
+		in.Path = nil
+		in.HidesQuota = true
+	},
 	"reader of a plain Queue": func(in *Input) {
 		exists := true
-		in.ChangesQuotas, in.Path, in.HasQueue, in.QueueState = false, nil, &exists, "Open"
+		in.ChangesQuotas = false
+		in.Path = nil
+		in.HasQueue = &exists
+		in.QueueState = "Open"
 	},
 }
 
@@ -129,7 +149,7 @@ func TestAdviceNamesObjectsAndWhatItsReaderMay(t *testing.T) {
 					check.That(t, in.ChangesQuotas || !strings.Contains(advice, words), "%s, %s: %s", name, reason, advice)
 				}
 				check.That(t, in.Nodes != nil || !strings.Contains(advice, "--nodes"), "%s, %s: %s", name, reason, advice)
-				check.That(t, len(in.Path) > 0 && in.Path[0].Namespace == "" || !strings.Contains(advice, "cardq llm"), "%s, %s: %s", name, reason, advice)
+				check.That(t, (len(in.Path) > 0 && in.Path[0].Namespace == "") || !strings.Contains(advice, "cardq llm"), "%s, %s: %s", name, reason, advice)
 			}
 		}
 	}

@@ -212,7 +212,8 @@ func (in *Input) explainWorkload() Document {
 	what := output.DescribeWorkload(in.Workload)
 	switch {
 	case in.lacksAllPods():
-		d.Waits, d.Summary = in.Creation.Missing > 0 && !in.Creation.IsSuspended, in.Creation.describe(what)
+		d.Waits = in.Creation.Missing > 0 && !in.Creation.IsSuspended
+		d.Summary = in.Creation.describe(what)
 		return d
 	case !d.Waits:
 		d.Summary = fmt.Sprintf("%s does not wait: %s.", what, placedPods(in.Placed))
@@ -236,7 +237,9 @@ func (in *Input) explainWorkload() Document {
 		return d
 	}
 	entry := in.Entries[0]
-	d.Reason, d.Message, d.Holders = entry.Reason, entry.Message, append(d.Holders, in.visibleHolders(entry)...)
+	d.Reason = entry.Reason
+	d.Message = entry.Message
+	d.Holders = append(d.Holders, in.visibleHolders(entry)...)
 	d.Summary = in.summarize(what, entry)
 	d.Advice = append(d.Advice, in.advise(entry)...)
 	return d

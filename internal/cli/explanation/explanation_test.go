@@ -36,7 +36,8 @@ func count(n int64) *int64 { return &n }
 // granted is a CardQuota with the usage of H200, and of the H800 that may take their place.
 func granted(name string, quota, used int64) *v1alpha1.CardQuota {
 	return builder.CardQuota(name).Condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady, "ok").With(func(q *v1alpha1.CardQuota) {
-		q.Status.Summary, q.Status.Queue = "counted", &v1alpha1.QueueStatus{Name: name, State: "Open"}
+		q.Status.Summary = "counted"
+		q.Status.Queue = &v1alpha1.QueueStatus{Name: name, State: "Open"}
 		q.Status.Cards = []v1alpha1.CardStatus{{Name: "NVIDIA-H200", Quota: quota, Used: used, Free: max(0, quota-used)}, {Name: "NVIDIA-H800", Quota: 4, Free: 4}}
 	}).Obj()
 }
@@ -75,18 +76,25 @@ var cases = map[string]func() Input{
 	},
 	"QuotaExhausted-overused": func() Input { // the quota was lowered
 		in := waiting(v1alpha1.BlockedQuotaExhausted, "Queue <llm> has insufficient <NVIDIA-H200> quota: requested <4>, total would be <16>, but capability is <6>")
-		in.Request.Count, in.Path, in.Entries[0].Count = 4, []*v1alpha1.CardQuota{granted("llm", 6, 12)}, 4
+		in.Request.Count = 4
+		in.Path = []*v1alpha1.CardQuota{granted("llm", 6, 12)}
+		in.Entries[0].Count = 4
 		in.Path[0].Status.Cards[0].OverQuotaBy = 6
 		return in
 	},
 	"QuotaExhausted-reserved": func() Input { // another gang is enqueued, and its pods do not run yet
 		in := waiting(v1alpha1.BlockedQuotaExhausted, "Queue <llm> has insufficient <NVIDIA-H200> quota: requested <6>, total would be <14>, but capability is <8>")
-		in.Request.GangCount, in.Request.MinimumCount, in.Path, in.Entries[0].Count = 6, 6, []*v1alpha1.CardQuota{granted("llm", 8, 0)}, 6
+		in.Request.GangCount = 6
+		in.Request.MinimumCount = 6
+		in.Path = []*v1alpha1.CardQuota{granted("llm", 8, 0)}
+		in.Entries[0].Count = 6
 		return in
 	},
 	"AncestorQuotaExhausted-hidden": func() Input { // a LocalCardQuota shows nothing above it
 		in := waiting(v1alpha1.BlockedAncestorQuotaExhausted, "Queue <institute>, an ancestor of <llm>, has insufficient <NVIDIA-H200> quota: requested <2>, total would be <13>, but capability is <12>")
-		in.Path, in.ChangesQuotas, in.Nodes = []*v1alpha1.CardQuota{granted("llm", 8, 4)}, false, nil
+		in.Path = []*v1alpha1.CardQuota{granted("llm", 8, 4)}
+		in.ChangesQuotas = false
+		in.Nodes = nil
 		in.Path[0].Namespace = "lab"
 		return in
 	},
@@ -98,19 +106,25 @@ var cases = map[string]func() Input{
 	"NoQuota-unmanaged": func() Input {
 		in := waiting(v1alpha1.BlockedNoQuota, "Queue <llm> has no card quota")
 		exists := true
-		in.Path, in.HasQueue, in.QueueState = nil, &exists, "Open"
+		in.Path = nil
+		in.HasQueue = &exists
+		in.QueueState = "Open"
 		return in
 	},
 	"QueueStopped-unmanaged": func() Input {
 		in := waiting(v1alpha1.BlockedQueueStopped, "Queue <llm> is Closed, not Open")
 		exists := true
-		in.Path, in.HasQueue, in.QueueState = nil, &exists, "Closed"
+		in.Path = nil
+		in.HasQueue = &exists
+		in.QueueState = "Closed"
 		return in
 	},
 	"CPUQuotaExhausted-unmanaged": func() Input {
 		in := waiting(v1alpha1.BlockedCPUQuotaExhausted, "Queue <llm> has insufficient CPU quota")
 		exists := true
-		in.Path, in.HasQueue, in.QueueState = nil, &exists, "Open"
+		in.Path = nil
+		in.HasQueue = &exists
+		in.QueueState = "Open"
 		return in
 	},
 	"AncestorQuotaExhausted": func() Input {
@@ -132,7 +146,8 @@ var cases = map[string]func() Input{
 	},
 	"UnknownCard": func() Input {
 		in := waiting(v1alpha1.BlockedUnknownCard, "Pod names card <NVIDIA-H2000> but requests nvidia.com/gpu, which no node offers as a card")
-		in.Request.Names, in.Entries[0].Card = []card.Name{"NVIDIA-H2000"}, "NVIDIA-H2000"
+		in.Request.Names = []card.Name{"NVIDIA-H2000"}
+		in.Entries[0].Card = "NVIDIA-H2000"
 		return in
 	},
 	"QueueStopped": func() Input {
@@ -143,7 +158,8 @@ var cases = map[string]func() Input{
 	"QueueNotFound": func() Input {
 		in := waiting(v1alpha1.BlockedQueueNotFound, "Queue <llm> not found")
 		missing := false
-		in.Path, in.HasQueue = nil, &missing
+		in.Path = nil
+		in.HasQueue = &missing
 		return in
 	},
 	"NamespaceNotAllowed": func() Input {
@@ -181,10 +197,16 @@ var cases = map[string]func() Input{
 	},
 	"none-tenant": func() Input { // what a user without rights on nodes sees
 		in := waiting(v1alpha1.BlockedQuotaExhausted, "Queue <llm> has insufficient <NVIDIA-H200> quota")
-		in.ChangesQuotas, in.ChangesNodes = false, false
-		in.Nodes, in.Policy, in.NamesOthers, in.Gaps = nil, nil, false, []string{`user "tina" may not list nodes at the cluster scope`}
-		secret, also := holder("secret", "ads", 4), holder("secret-too", "search", 1)
-		secret.Workload.Namespace, also.Workload.Namespace = "ads", "search"
+		in.ChangesQuotas = false
+		in.ChangesNodes = false
+		in.Nodes = nil
+		in.Policy = nil
+		in.NamesOthers = false
+		in.Gaps = []string{`user "tina" may not list nodes at the cluster scope`}
+		secret := holder("secret", "ads", 4)
+		also := holder("secret-too", "search", 1)
+		secret.Workload.Namespace = "ads"
+		also.Workload.Namespace = "search"
 		in.Entries[0].Holders = []v1alpha1.CardHolder{secret, holder("other", "llm", 2), also}
 		return in
 	},
@@ -274,7 +296,10 @@ func TestUnmanagedQueuesAnswerByTheirState(t *testing.T) {
 	} {
 		for _, reason := range []v1alpha1.BlockedReason{v1alpha1.BlockedQueueStopped, v1alpha1.BlockedCPUQuotaExhausted, v1alpha1.BlockedMemoryQuotaExhausted} {
 			in := waiting(reason, "")
-			in.Path, in.HasQueue, in.QueueState, in.QueueStop = nil, &exists, tc.state, tc.stop
+			in.Path = nil
+			in.HasQueue = &exists
+			in.QueueState = tc.state
+			in.QueueStop = tc.stop
 			document := Explain(in)
 			gate := document.Gates[1]
 			check.That(t, gate.Answer == tc.want && strings.Contains(gate.Detail, tc.detail), "%s: %+v", name, gate)
@@ -308,10 +333,13 @@ func TestTheShortageOfAQuota(t *testing.T) {
 	} {
 		for _, isGang := range []bool{false, true} {
 			in := waiting(v1alpha1.BlockedQuotaExhausted, tc.message)
-			in.Path, in.Request.Count = []*v1alpha1.CardQuota{granted("llm", tc.quota, tc.used)}, card.Count(tc.requested)
+			in.Path = []*v1alpha1.CardQuota{granted("llm", tc.quota, tc.used)}
+			in.Request.Count = card.Count(tc.requested)
 			gang := ""
 			if isGang {
-				in.Request.Count, in.Request.GangCount, gang = 1, card.Count(tc.requested), fmt.Sprintf("; the whole gang requests %d", tc.requested)
+				in.Request.Count = 1
+				in.Request.GangCount = card.Count(tc.requested)
+				gang = fmt.Sprintf("; the whole gang requests %d", tc.requested)
 			}
 			gate := in.quotaGate(in.Path[0])
 			counted, doubt, _ := strings.Cut(tc.gate, "; ")
@@ -352,7 +380,9 @@ func TestAGangNeedsFreeCardsForItsMinimum(t *testing.T) {
 		"a small gang":    {3, 3, Yes, "3 of 16 healthy NVIDIA-H200; its gang needs 3 to start"},
 	} {
 		in := waiting(v1alpha1.BlockedQuotaExhausted, "")
-		in.Nodes[0].Free, in.Request.GangCount, in.Request.MinimumCount = count(3), tc.gang, tc.minimum
+		in.Nodes[0].Free = count(3)
+		in.Request.GangCount = tc.gang
+		in.Request.MinimumCount = tc.minimum
 		gate := in.fleetGate()
 		check.That(t, gate.Answer == tc.want && gate.Detail == tc.detail, "%s: %+v", name, gate)
 		lacks := fmt.Sprintf("More quota alone does not help now: %d requested, 3 NVIDIA-H200 free.", tc.minimum)
@@ -387,7 +417,8 @@ func TestAGateIsClosedForEachReason(t *testing.T) {
 
 func TestCPUAndMemoryOfTheQuota(t *testing.T) {
 	in := waiting(v1alpha1.BlockedCPUQuotaExhausted, "")
-	in.Request.MilliCPU, in.Request.Memory = 4000, 2<<30
+	in.Request.MilliCPU = 4000
+	in.Request.Memory = 2 << 30
 	quantity := func(text string) *resource.Quantity { q := resource.MustParse(text); return &q }
 	in.Path[0].Status.CPU = &v1alpha1.ResourceStatus{Used: resource.MustParse("13"), Quota: quantity("16")}
 	in.Path[0].Status.Memory = &v1alpha1.ResourceStatus{Used: resource.MustParse("14Gi"), Quota: quantity("16Gi")}
@@ -423,7 +454,10 @@ func TestFreeCardsOfTheInventory(t *testing.T) {
 		in := waiting(v1alpha1.BlockedOther, "")
 		in.Nodes = nil
 		card := &in.Inventory.Cards[0]
-		card.Total, card.Healthy, card.Cordoned, card.Allocated = tc.total, tc.healthy, tc.cordoned, tc.allocated
+		card.Total = tc.total
+		card.Healthy = tc.healthy
+		card.Cordoned = tc.cordoned
+		card.Allocated = tc.allocated
 		gate := in.fleetGate()
 		check.That(t, gate.Answer == tc.want && gate.Detail == tc.detail, "%s: %+v", name, gate)
 		check.Equal(t, name, tc.want == No, in.LacksFreeCards())

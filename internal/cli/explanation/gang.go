@@ -60,7 +60,8 @@ func (in *Input) isVCJob() bool {
 
 // adviseGang says what helps a gang that lacks pods.
 func (in *Input) adviseGang() []string {
-	what, missing := output.DescribeWorkload(in.Workload), countPods(in.Gang.Minimum-in.Gang.Pods)
+	what := output.DescribeWorkload(in.Workload)
+	missing := countPods(in.Gang.Minimum - in.Gang.Pods)
 	switch {
 	case in.Creation != nil && in.Creation.Failure != "":
 		return nil // its controller wants them, and the failure has its own advice

@@ -43,16 +43,20 @@ func (in *Input) gates() []Gate {
 func (in *Input) enforcementGate() Gate {
 	gate := Gate{Name: "scheduler"}
 	if in.Policy == nil {
-		gate.Answer, gate.Detail = Unknown, "there is no ServiceTypePolicy, or you may not read it"
+		gate.Answer = Unknown
+		gate.Detail = "there is no ServiceTypePolicy, or you may not read it"
 		return gate
 	}
 	switch enforced := meta.FindStatusCondition(in.Policy.Status.Conditions, v1alpha1.ConditionEnforced); {
 	case enforced == nil:
-		gate.Answer, gate.Detail = Unknown, "the operator has not seen the policy yet"
+		gate.Answer = Unknown
+		gate.Detail = "the operator has not seen the policy yet"
 	case enforced.Status == metav1.ConditionTrue || enforced.Reason == v1alpha1.ReasonCardBypass:
-		gate.Answer, gate.Detail = Yes, "it runs and enforces quotas"
+		gate.Answer = Yes
+		gate.Detail = "it runs and enforces quotas"
 	default:
-		gate.Answer, gate.Detail = No, enforced.Reason+": "+enforced.Message
+		gate.Answer = No
+		gate.Detail = enforced.Reason + ": " + enforced.Message
 	}
 	return gate
 }
@@ -61,18 +65,23 @@ func (in *Input) queueGate() Gate {
 	gate := Gate{Name: "queue " + in.Queue, Answer: Yes, Detail: "it is Open"}
 	switch {
 	case in.HasQueue != nil && !*in.HasQueue:
-		gate.Answer, gate.Detail = No, "it does not exist"
+		gate.Answer = No
+		gate.Detail = "it does not exist"
 	case len(in.Path) == 0 && in.HasQueue == nil:
-		gate.Answer, gate.Detail = Unknown, in.describeUnmanaged()+", and you may not read Queues"
+		gate.Answer = Unknown
+		gate.Detail = in.describeUnmanaged() + ", and you may not read Queues"
 	case len(in.Path) == 0:
 		gate.Answer, gate.Detail = in.unmanagedQueueAnswer()
 	default:
 		if ready := meta.FindStatusCondition(in.Path[0].Status.Conditions, v1alpha1.ConditionReady); ready != nil && (ready.Reason == v1alpha1.ReasonHeld || ready.Reason == v1alpha1.ReasonQueueNotOpen) {
-			gate.Answer, gate.Detail = No, ready.Reason+": "+ready.Message
+			gate.Answer = No
+			gate.Detail = ready.Reason + ": " + ready.Message
 		} else if queue := in.Path[0].Status.Queue; queue == nil || queue.State == "" {
-			gate.Answer, gate.Detail = Unknown, "its state is not known"
+			gate.Answer = Unknown
+			gate.Detail = "its state is not known"
 		} else if queue.State != "Open" {
-			gate.Answer, gate.Detail = No, "it is "+queue.State
+			gate.Answer = No
+			gate.Detail = "it is " + queue.State
 		}
 	}
 	return gate
@@ -115,11 +124,14 @@ func (in *Input) namespaceGates() []Gate {
 		gate := Gate{Name: "namespace for " + quota.Name, Answer: Yes, Detail: in.Workload.Namespace + " is selected"}
 		switch {
 		case err != nil:
-			gate.Answer, gate.Detail = No, err.Error()
+			gate.Answer = No
+			gate.Detail = err.Error()
 		case in.Namespace == nil:
-			gate.Answer, gate.Detail = Unknown, "it must have "+selector.String()
+			gate.Answer = Unknown
+			gate.Detail = "it must have " + selector.String()
 		case !selector.Matches(labels.Set(in.Namespace)):
-			gate.Answer, gate.Detail = No, in.Workload.Namespace+" does not have "+selector.String()
+			gate.Answer = No
+			gate.Detail = in.Workload.Namespace + " does not have " + selector.String()
 		}
 		gates = append(gates, gate)
 	}
@@ -134,7 +146,8 @@ func (in *Input) quotaGate(quota *v1alpha1.CardQuota) Gate {
 		gate.Detail = "it is being deleted and gives no more cards"
 		return gate
 	case quota.Status.Summary == "":
-		gate.Answer, gate.Detail = Unknown, "the operator has not counted it yet"
+		gate.Answer = Unknown
+		gate.Detail = "the operator has not counted it yet"
 		return gate
 	}
 	var details []string
@@ -144,7 +157,7 @@ func (in *Input) quotaGate(quota *v1alpha1.CardQuota) Gate {
 		if found.room >= in.Request.quotaCount() {
 			gate.Answer = Yes
 		}
-		isRefused = isRefused || found.isStated && found.room < in.Request.quotaCount() // not of an earlier, larger request
+		isRefused = isRefused || (found.isStated && found.room < in.Request.quotaCount()) // not of an earlier, larger request
 		details = append(details, found.describe(cardStatus(quota, name)))
 	}
 	if isRefused { // the scheduler states the card that has most
@@ -156,7 +169,8 @@ func (in *Input) quotaGate(quota *v1alpha1.CardQuota) Gate {
 	}
 	if gate.Answer == Yes && in.isRefusing(quota) {
 		answer, why := in.doubt(quota)
-		gate.Answer, gate.Detail = answer, gate.Detail+why
+		gate.Answer = answer
+		gate.Detail += why
 	}
 	return gate
 }
@@ -175,7 +189,8 @@ func cardStatus(quota *v1alpha1.CardQuota, name card.Name) v1alpha1.CardStatus {
 func (in *Input) fleetGate() Gate {
 	gate := Gate{Name: "free cards", Answer: No}
 	if in.Inventory == nil {
-		gate.Answer, gate.Detail = Unknown, "there is no CardInventory, or you may not read it"
+		gate.Answer = Unknown
+		gate.Detail = "there is no CardInventory, or you may not read it"
 		return gate
 	}
 	var details []string
@@ -228,7 +243,8 @@ func (in *Input) LacksFreeCards() bool {
 func (in *Input) nodeGate() Gate {
 	gate := Gate{Name: "one node", Answer: No}
 	if in.Nodes == nil {
-		gate.Answer, gate.Detail = Unknown, "you may not read nodes and pods"
+		gate.Answer = Unknown
+		gate.Detail = "you may not read nodes and pods"
 		return gate
 	}
 	var details []string
@@ -264,7 +280,8 @@ func (in *Input) orderGate() Gate {
 	case in.Ahead != nil:
 		gate.Detail = priority + in.Ahead.describe()
 	case in.WaitLonger < 0:
-		gate.Answer, gate.Detail = Unknown, priority
+		gate.Answer = Unknown
+		gate.Detail = priority
 	case in.WaitLonger == 0:
 		gate.Detail = priority + ", nothing in the queue waits longer"
 	case in.WaitLonger == 1:
@@ -277,7 +294,8 @@ func (in *Input) orderGate() Gate {
 
 // describe counts what comes first, as the end of a sentence.
 func (a Ahead) describe() string {
-	all, verb := a.Higher+a.Incomplete+a.Older, "come first"
+	all := a.Higher + a.Incomplete + a.Older
+	verb := "come first"
 	if all == 1 {
 		verb = "comes first"
 	}

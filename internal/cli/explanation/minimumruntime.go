@@ -49,7 +49,8 @@ func (in *Input) minimumRuntime(holderType string) time.Duration {
 	if in.Policy == nil || in.Policy.Status.Reclaim == v1alpha1.ReclaimOff || in.Request.TakesNone {
 		return 0
 	}
-	by, from := in.effectiveType(in.serviceType()), in.effectiveType(holderType)
+	by := in.effectiveType(in.serviceType())
+	from := in.effectiveType(holderType)
 	if by == nil || from == nil || from.ReclaimPolicy != v1alpha1.ReclaimWhenNeeded || from.Priority >= by.Priority || !slices.Contains(by.ReclaimFrom, from.Name) {
 		return 0
 	}

@@ -49,7 +49,10 @@ func TestMinimumRuntimeIsNamedOnlyIfItsEndHelps(t *testing.T) {
 		"its pods are unknown":    func(in *Input) { in.Running = nil },
 		"quota is missing":        func(in *Input) { in.Entries[0].Reason = v1alpha1.BlockedQuotaExhausted },
 		"it is the one":           func(in *Input) { in.Workload = early },
-		"another namespace":       func(in *Input) { in.NamesOthers, in.Workload.Namespace = false, "other" },
+		"another namespace": func(in *Input) {
+			in.NamesOthers = false
+			in.Workload.Namespace = "other"
+		},
 	} {
 		in := withMinimumRuntime()
 		change(&in)

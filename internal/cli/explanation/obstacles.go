@@ -82,7 +82,8 @@ func requestsByNode(pods []*corev1.Pod) map[string]corev1.ResourceList {
 func describeLacking(requested, used, allocatable corev1.ResourceList) string {
 	var lacking []string
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods} {
-		wanted, left := requested[name], allocatable[name].DeepCopy()
+		wanted := requested[name]
+		left := allocatable[name].DeepCopy()
 		left.Sub(used[name])
 		if wanted.Sign() <= 0 || wanted.Cmp(left) <= 0 {
 			continue
@@ -153,7 +154,8 @@ func (in *Input) obstacleGates() []Gate {
 	for _, node := range nodes {
 		obstacle, any := in.Obstacles[node.Name]
 		if !any {
-			gate.Answer, gate.Detail = Yes, fmt.Sprintf("%s has %d free and takes such pods", node.Name, *node.Free)
+			gate.Answer = Yes
+			gate.Detail = fmt.Sprintf("%s has %d free and takes such pods", node.Name, *node.Free)
 			return []Gate{gate}
 		}
 		text := fmt.Sprintf("%s has %d free and %s", node.Name, *node.Free, obstacle.Detail)
@@ -165,10 +167,12 @@ func (in *Input) obstacleGates() []Gate {
 		}
 	}
 	if len(lacking) == 0 {
-		gate.Answer, gate.Detail = No, joinNodes(refusing)
+		gate.Answer = No
+		gate.Detail = joinNodes(refusing)
 		return []Gate{gate}
 	}
-	gate.Answer, gate.Detail = Yes, open
+	gate.Answer = Yes
+	gate.Detail = open
 	return []Gate{gate, {Name: "CPU and memory", Answer: No, Detail: joinNodes(lacking)}}
 }
 

@@ -72,7 +72,8 @@ func TestOneNodeWithoutObstacleIsEnough(t *testing.T) {
 	check.That(t, len(gates) == 0 && advice == "", "no node has enough cards, but %v, %s", gates, advice)
 	in.Request.Count = 1
 	in.Nodes = append(in.Nodes, inventoryview.Node{Name: "d", Card: "NVIDIA-H200", Free: count(8), Ready: true, Cordoned: true})
-	in.Obstacles["c"], in.Obstacles["d"] = in.Obstacles["a"], in.Obstacles["a"]
+	in.Obstacles["c"] = in.Obstacles["a"]
+	in.Obstacles["d"] = in.Obstacles["a"]
 	gates, _ = answers()
 	check.That(t, strings.HasPrefix(gates[0].Detail, "a has 4") && strings.HasSuffix(gates[0].Detail, "c has 1 free and is cordoned; more nodes refuse it: 1"), "%v", gates)
 	in.Obstacles["b"] = Obstacle{Detail: "has too little left: 1 cpu of 2 requested", Remedy: "request less", LacksCompute: true}

@@ -81,12 +81,15 @@ func (in *Input) exhaustedAmounts() (requested int64, found exhaustedAmounts) {
 	}
 
 	for _, name := range in.quotaCards(stated) {
-		status, lacking := cardStatus(in.Path[at], name), in.shortageOf(in.Path[at], name)
+		status := cardStatus(in.Path[at], name)
+		lacking := in.shortageOf(in.Path[at], name)
 		next := exhaustedAmounts{status.Quota, status.Used, lacking.reserved, status.Quota, true}
 		largest := max(found.largest, next.largest)
 		switch {
 		case in.Request.awaitsEnqueue() && found.isKnown: // its pods may use all of them
-			found.quota, found.used, found.reserved = found.quota+next.quota, found.used+next.used, max(found.reserved, next.reserved)
+			found.quota += next.quota
+			found.used += next.used
+			found.reserved = max(found.reserved, next.reserved)
 			largest = found.quota
 		case !found.isKnown || next.quota-next.used > found.quota-found.used:
 			found = next

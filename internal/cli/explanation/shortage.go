@@ -58,9 +58,11 @@ func (in *Input) shortageOf(quota *v1alpha1.CardQuota, name card.Name) shortage 
 	if stated == nil || stated.Queue != quota.QueueName() || stated.Total == 0 || !slices.Contains(stated.Cards, name) {
 		return found
 	}
-	limit, used := int64(0), int64(0)
+	limit := int64(0)
+	used := int64(0)
 	for _, refused := range stated.Cards {
-		limit, used = limit+cardStatus(quota, refused).Quota, used+cardStatus(quota, refused).Used
+		limit += cardStatus(quota, refused).Quota
+		used += cardStatus(quota, refused).Used
 	}
 	if stated.Limit < limit { // the quota was raised since
 		return found
@@ -182,7 +184,8 @@ func (in *Input) adviseQuotaOf(name card.Name, entry v1alpha1.BlockedStatus) (ad
 	wanted := in.Request.quotaCount()
 	for _, quota := range in.Path {
 		found := in.shortageOf(quota, name)
-		missing, all := wanted-found.room, entry.Count-found.room
+		missing := wanted - found.room
+		all := entry.Count - found.room
 		if missing <= 0 || quota.Status.Summary == "" {
 			continue
 		}
@@ -209,7 +212,8 @@ func (in *Input) adviseUncountedQuota(entry v1alpha1.BlockedStatus) []string {
 		}
 		return []string{fmt.Sprintf("Ask again in a few seconds. If this stays, ask the administrator for quota of queue %s.", in.Queue)}
 	}
-	stated, missing := in.statedShortage(), int64(0)
+	stated := in.statedShortage()
+	missing := int64(0)
 	if stated != nil && stated.Total != 0 && len(in.Request.Names) > 0 {
 		missing = in.Request.quotaCount() - (stated.Limit - (stated.Total - stated.Requested))
 	}

@@ -25,12 +25,15 @@ var statedNames = map[v1alpha1.BlockedReason]string{
 // statedGates returns the gate that the reason stands for, unless another gate shows it. So the gates of
 // a workload that waits are never all open.
 func (in *Input) statedGates(reason v1alpha1.BlockedReason, gates []Gate) []Gate {
-	name, prefix := statedNames[reason], ""
+	name := statedNames[reason]
+	prefix := ""
 	switch reason {
 	case v1alpha1.BlockedCPUQuotaExhausted:
-		name, prefix = "CPU quota", "CPU of "
+		name = "CPU quota"
+		prefix = "CPU of "
 	case v1alpha1.BlockedMemoryQuotaExhausted:
-		name, prefix = "memory quota", "memory of "
+		name = "memory quota"
+		prefix = "memory of "
 	case v1alpha1.BlockedOther, "":
 		return nil
 	}

@@ -58,7 +58,8 @@ func (in *Input) describeAbsence(name card.Name) string {
 		return fmt.Sprintf("no new pod gets one of %d %s", withheld.Count, name)
 	}
 
-	count, resource := int64(0), ""
+	count := int64(0)
+	resource := ""
 	for _, anomaly := range in.unnamedCards() {
 		if anomaly.Resource != "" {
 			count += anomaly.Count

@@ -28,7 +28,8 @@ func (in *Input) adviseOrphans() []string {
 		return []string{"Delete the pod: its controller creates another one, with a PodGroup of its own."}
 	}
 	const maxPods = 5
-	named, more := in.Orphans[:min(len(in.Orphans), maxPods)], ""
+	named := in.Orphans[:min(len(in.Orphans), maxPods)]
+	more := ""
 	if len(in.Orphans) > maxPods {
 		more = fmt.Sprintf(" (and %d more)", len(in.Orphans)-maxPods)
 	}

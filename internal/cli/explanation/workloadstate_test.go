@@ -38,7 +38,8 @@ func TestAQuotaIsInUseOnlyIfItIs(t *testing.T) {
 		"QuotaExhausted): it requests more than the whole quota of the queue. 1 pod has": {2, 1, 3, ""},
 	} {
 		in := waiting(v1alpha1.BlockedQuotaExhausted, tc.message)
-		in.Path, in.Request.Count = []*v1alpha1.CardQuota{granted("llm", tc.quota, tc.used)}, card.Count(tc.requested)
+		in.Path = []*v1alpha1.CardQuota{granted("llm", tc.quota, tc.used)}
+		in.Request.Count = card.Count(tc.requested)
 		in.Entries[0].Holders = []v1alpha1.CardHolder{holder("other", "llm", 8)}
 		text := textOf(in)
 		check.Contains(t, want, text, want)
@@ -46,7 +47,8 @@ func TestAQuotaIsInUseOnlyIfItIs(t *testing.T) {
 		check.Equal(t, want+": the end of another helps", !isTooMuch, strings.Contains(text, "When Job lab/other ends"))
 	}
 	other := waiting(v1alpha1.BlockedQuotaExhausted, "") // one card has a large quota, another one more left
-	other.Request.Names, other.Request.Count = []card.Name{"NVIDIA-H200", "NVIDIA-H800"}, 6
+	other.Request.Names = []card.Name{"NVIDIA-H200", "NVIDIA-H800"}
+	other.Request.Count = 6
 	check.That(t, !strings.Contains(textOf(other), "more than the whole quota"), "it fits the quota of H200: %s", textOf(other))
 }
 
@@ -72,20 +74,26 @@ func TestNoGateContradictsTheReason(t *testing.T) {
 
 func TestAGangOfTooFewPods(t *testing.T) {
 	in := waiting(v1alpha1.BlockedGangIncomplete, "pod group is not ready, 1 Pending, 2 minAvailable; Pending: 1 Unschedulable")
-	in.Gang, in.PodGroup = Gang{Minimum: 2, Pods: 1}, "train-group"
+	in.Gang = Gang{Minimum: 2, Pods: 1}
+	in.PodGroup = "train-group"
 	check.Contains(t, "explanation", textOf(in), "(GangIncomplete): the gang needs 2 pods, 1 exists.", "gang: No, the gang needs 2 pods, 1 exists",
 		"Job lab/train has to create 1 pod more. Its events say why it has not: kubectl -n lab describe job.batch.volcano.sh train.")
 	check.That(t, !strings.Contains(textOf(in), "See why the other pods"), "there are no others: %s", textOf(in))
 
-	in.Workload.Kind, in.Rollout = "Deployment", &Rollout{OldPods: 2, MaxSurge: 1, IsKnown: true}
-	in.Gang, in.Rollout = Gang{Minimum: 2, Pods: 2}, nil
+	in.Workload.Kind = "Deployment"
+	in.Rollout = &Rollout{OldPods: 2, MaxSurge: 1, IsKnown: true}
+	in.Gang = Gang{Minimum: 2, Pods: 2}
+	in.Rollout = nil
 	check.Contains(t, "enough pods", textOf(in), "its pods fit, but others of its gang do not.", "See why the other pods of the gang wait")
 }
 
 // TestAdviceOnAGangFollowsItsController: each kind has its own field, and more replicas do not help where
 // the controller wants enough.
 func TestAdviceOnAGangFollowsItsController(t *testing.T) {
-	const surge, lower = "spec.strategy.rollingUpdate.maxSurge to 4 or more", "lower its annotation scheduling.volcano.sh/group-min-member to 2"
+	const (
+		surge = "spec.strategy.rollingUpdate.maxSurge to 4 or more"
+		lower = "lower its annotation scheduling.volcano.sh/group-min-member to 2"
+	)
 	rollout := func(surge, unavailable int) *Rollout {
 		return &Rollout{OldPods: 4, MaxSurge: surge, MaxUnavailable: unavailable, IsKnown: true}
 	}
@@ -114,7 +122,10 @@ func TestAdviceOnAGangFollowsItsController(t *testing.T) {
 	} {
 		in := waiting(v1alpha1.BlockedGangIncomplete, "")
 		in.Workload = v1alpha1.WorkloadReference{APIGroup: tc.group, Kind: tc.kind, Namespace: "lab", Name: "x"}
-		in.Gang, in.PodGroup, in.Scale, in.Rollout = Gang{Minimum: 4, Pods: 2}, "g", tc.scale, tc.rollout
+		in.Gang = Gang{Minimum: 4, Pods: 2}
+		in.PodGroup = "g"
+		in.Scale = tc.scale
+		in.Rollout = tc.rollout
 		if tc.failure != "" {
 			in.Creation = &Creation{Missing: 2, Failure: tc.failure}
 		}
@@ -141,7 +152,8 @@ func TestARolloutAwaitsItsOldPods(t *testing.T) {
 		"another reason":          {Rollout{OldPods: 2, CardPods: 2, OldCards: 2, MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedQueueStopped, false},
 	} {
 		in := waiting(tc.reason, "")
-		in.Workload, in.Rollout = v1alpha1.WorkloadReference{APIGroup: "apps", Kind: "Deployment", Namespace: "lab", Name: "web"}, &tc.rollout
+		in.Workload = v1alpha1.WorkloadReference{APIGroup: "apps", Kind: "Deployment", Namespace: "lab", Name: "web"}
+		in.Rollout = &tc.rollout
 		text := textOf(in)
 		for _, words := range []string{"Its rollout waits for its own old pods.", `kubectl -n lab patch deployment web -p '{"spec":{"strategy":{"rollingUpdate":{"maxSurge":0,"maxUnavailable":1}}}}'`} {
 			check.Equal(t, name+": "+words, tc.want, strings.Contains(text, words))
@@ -153,7 +165,8 @@ func TestARolloutAwaitsItsOldPods(t *testing.T) {
 func TestARolloutWithTooLargePodsAwaitsNoOldOnes(t *testing.T) {
 	for requested, want := range map[int64]bool{8: true, 9: false} {
 		in := waiting(v1alpha1.BlockedQuotaExhausted, "")
-		in.Workload, in.Request.Count = v1alpha1.WorkloadReference{APIGroup: "apps", Kind: "Deployment", Namespace: "lab", Name: "web"}, card.Count(requested)
+		in.Workload = v1alpha1.WorkloadReference{APIGroup: "apps", Kind: "Deployment", Namespace: "lab", Name: "web"}
+		in.Request.Count = card.Count(requested)
 		in.Rollout = &Rollout{OldPods: 2, CardPods: 2, OldCards: 2, MaxSurge: 1, IsKnown: true}
 		check.Equal(t, fmt.Sprint(requested, " of 8"), want, strings.Contains(textOf(in), "old pod"))
 	}
@@ -210,7 +223,9 @@ func TestADeletedCardQuotaGivesNothing(t *testing.T) {
 
 func TestPodsWithoutTheirPodGroup(t *testing.T) {
 	in := waiting(v1alpha1.BlockedPodGroupNotFound, "PodGroup <lab/gone> does not exist")
-	in.PodGroup, in.Orphans, in.OrphanGroups = "other", []string{"train-0", "train-1"}, []string{"gone"}
+	in.PodGroup = "other"
+	in.Orphans = []string{"train-0", "train-1"}
+	in.OrphanGroups = []string{"gone"}
 	check.Contains(t, "explanation", textOf(in), "the PodGroup that the pod names does not exist.", "PodGroup gone: No, it does not exist",
 		"Delete the pod: kubectl -n lab delete pod train-0 train-1. Its controller creates another one.")
 	in.Workload.Kind = "Pod"
@@ -220,7 +235,8 @@ func TestPodsWithoutTheirPodGroup(t *testing.T) {
 // TestACardThatIsNotNamedYet: correcting the name would not help.
 func TestACardThatIsNotNamedYet(t *testing.T) {
 	in := cases["UnknownCard"]()
-	in.Request.Names, in.Request.Resource = []card.Name{"NVIDIA-B300"}, "nvidia.com/gpu"
+	in.Request.Names = []card.Name{"NVIDIA-B300"}
+	in.Request.Resource = "nvidia.com/gpu"
 	in.Inventory.Anomalies = []v1alpha1.InventoryAnomaly{
 		{Reason: v1alpha1.AnomalyNoModelLabel, Resource: "nvidia.com/gpu", Count: 8, Message: "node new: offers nvidia.com/gpu but no label names it; add the labels"},
 		{Reason: v1alpha1.AnomalyNoModelLabel, Resource: "huawei.com/Ascend910", Count: 8, Message: "node npu: offers another resource"},
@@ -255,7 +271,8 @@ func TestARightNameIsNotCorrected(t *testing.T) {
 		"two resources":   {anomaly(v1alpha1.AnomalyAmbiguousResource, "", "", "node a: model NVIDIA-H20 could be any of the resources [a b]"), []string{right + "node a: model"}},
 	}) {
 		in := cases["UnknownCard"]()
-		in.Request.Names, in.Request.Resource = []card.Name{"NVIDIA-H20"}, "nvidia.com/gpu" // NVIDIA-H200 is near
+		in.Request.Names = []card.Name{"NVIDIA-H20"}
+		in.Request.Resource = "nvidia.com/gpu" // NVIDIA-H200 is near
 		in.Inventory.Anomalies = []v1alpha1.InventoryAnomaly{tc.anomaly}
 		text := textOf(in)
 		check.Contains(t, "explanation", text, tc.want...)
@@ -269,7 +286,8 @@ func TestARightNameIsNotCorrected(t *testing.T) {
 func TestACardMayHaveNoNameYet(t *testing.T) {
 	for _, reason := range reasonsOfUnnamedCards {
 		in := cases["UnknownCard"]()
-		in.Request.Names, in.Request.Resource = []card.Name{"NVIDIA-H20"}, "nvidia.com/gpu"
+		in.Request.Names = []card.Name{"NVIDIA-H20"}
+		in.Request.Resource = "nvidia.com/gpu"
 		in.Inventory.Anomalies = []v1alpha1.InventoryAnomaly{{Reason: reason, Count: 8, Message: "node new: wrong labels"}}
 		text := textOf(in)
 		check.Contains(t, string(reason), text, "The card may not be named yet: node new: wrong labels. The workload starts by itself when its node has the right labels.\nOr did you mean NVIDIA-H200? Then write")
@@ -307,9 +325,13 @@ func TestPodsThatCouldNotBeCreated(t *testing.T) {
 
 // TestAdviceOnPodsThatCouldNotBeCreated: a job cannot be edited, and a template is not always the cause.
 func TestAdviceOnPodsThatCouldNotBeCreated(t *testing.T) {
-	const scheduler, denied = "pod names schedulerName default-scheduler: write schedulerName: volcano", `admission webhook "workloads.cardquota.dev" denied the request: unknown card`
+	const (
+		scheduler = "pod names schedulerName default-scheduler: write schedulerName: volcano"
+		denied    = `admission webhook "workloads.cardquota.dev" denied the request: unknown card`
+	)
 	const notAnswering = `Internal error occurred: failed calling webhook "%s": failed to call webhook: Post "https://svc:443/pods": %s`
-	cardquota, other := "workloads.cardquota.dev", "inject.example.com"
+	cardquota := "workloads.cardquota.dev"
+	other := "inject.example.com"
 	for name, tc := range map[string]struct {
 		group, kind string
 		failure     string
@@ -348,7 +370,8 @@ func TestEvictionsAreTold(t *testing.T) {
 
 func TestASchedulerThatStaysSilent(t *testing.T) {
 	in := waiting("", "")
-	in.Entries, in.Created = nil, at.Add(-10*time.Second)
+	in.Entries = nil
+	in.Created = at.Add(-10 * time.Second)
 	check.Contains(t, "at first", textOf(in), "Ask again in a few seconds.")
 	in.Created = at.Add(-75 * time.Second)
 	check.Contains(t, "later", textOf(in), "The scheduler is silent since the pod was created 75s ago: kubectl cardquota doctor says whether it runs.")

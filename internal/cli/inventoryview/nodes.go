@@ -56,12 +56,16 @@ func NewNodeList(nodes []card.NodeState, pods []*corev1.Pod, charge func(*corev1
 		}
 		for _, offered := range node.Cards {
 			item := base
-			item.Card, item.Resource, item.Total = string(offered.Name), string(offered.Resource), int64(offered.Count)
+			item.Card = string(offered.Name)
+			item.Resource = string(offered.Resource)
+			item.Total = int64(offered.Count)
 			item.Sharing = node.Sharing[offered.Resource]
 			if hasPods {
 				held := used[types.NamespacedName{Namespace: node.Name, Name: string(offered.Name)}]
-				taken, free := int64(held), int64(offered.Count.Sub(held))
-				item.Used, item.Free = &taken, &free
+				taken := int64(held)
+				free := int64(offered.Count.Sub(held))
+				item.Used = &taken
+				item.Free = &free
 			}
 			list.Items = append(list.Items, item)
 		}
@@ -126,7 +130,8 @@ func (l NodeList) Write(w io.Writer, style output.Style) error {
 		if i > 0 && l.Items[i-1].Name == name {
 			name = ""
 		}
-		state, anomalies := item.state(), output.Colored(strings.Join(item.Anomalies, "; "), output.Red)
+		state := item.state()
+		anomalies := output.Colored(strings.Join(item.Anomalies, "; "), output.Red)
 		if item.Card == "" {
 			grid.AddRow(output.Text(name), anomalies)
 			continue

@@ -11,7 +11,7 @@ type Share struct {
 // quota, and "!" at the end if more is used than the quota. The characters differ, so that the bar
 // needs no colors. A bar is full only when the quota is used up, and empty only when nothing is used.
 func Bar(share Share, columns int) Cell {
-	if columns < 1 || share.Quota <= 0 && share.Used <= 0 {
+	if columns < 1 || (share.Quota <= 0 && share.Used <= 0) {
 		return Cell{{Text: strings.Repeat(".", max(columns, 0)), Color: Faint}}
 	}
 	over := share.Used > share.Quota

@@ -42,7 +42,7 @@ func TestABarIsFullOnlyAtTheQuota(t *testing.T) {
 		bar := barText(share, columns)
 		check.That(t, len(bar) == columns, "%+v in %d columns: %q", share, columns, bar)
 		if columns > 1 {
-			check.That(t, strings.Contains(bar, ".") == (share.Used < share.Quota || share.Used == 0 && share.Quota == 0), "%+v: %q", share, bar)
+			check.That(t, strings.Contains(bar, ".") == (share.Used < share.Quota || (share.Used == 0 && share.Quota == 0)), "%+v: %q", share, bar)
 		}
 		check.That(t, strings.Contains(bar, "!") == (share.Used > share.Quota), "%+v: %q", share, bar)
 		if share.Used > 0 {
@@ -70,7 +70,8 @@ func TestATableFitsATerminal(t *testing.T) {
 
 func TestNoTextIsCutOff(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		text, columns := Clean(rapid.String().Draw(t, "text")), rapid.IntRange(2, 20).Draw(t, "columns")
+		text := Clean(rapid.String().Draw(t, "text"))
+		columns := rapid.IntRange(2, 20).Draw(t, "columns")
 		lines := Break(text, columns)
 		for _, line := range lines {
 			check.That(t, Width(line) <= columns, "%d columns: %q", Width(line), line)

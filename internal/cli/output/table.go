@@ -193,7 +193,8 @@ func (g *Grid) narrowWidest(widths []int, least int) bool {
 // writeRow writes a row. It has as many lines as its longest cell needs.
 func (g *Grid) writeRow(b *strings.Builder, style Style, widths []int, row []Cell) {
 	cells := make([][]Cell, len(row))
-	height, used := 1, 0
+	height := 1
+	used := 0
 	for i, cell := range row {
 		room := widths[i]
 		if g.isHeading(row, i) {

@@ -99,7 +99,8 @@ func Wrap(text string, columns int) []string {
 		case Width(line)+1+Width(word) <= columns:
 			line += " " + word
 		default:
-			lines, line = append(lines, line), word
+			lines = append(lines, line)
+			line = word
 		}
 	}
 	if line != "" {
@@ -116,10 +117,14 @@ func breakWide(words []string, columns int) []string {
 			all = append(all, word)
 			continue
 		}
-		begin, used := 0, 0
+		begin := 0
+		used := 0
 		for at, r := range word {
-			if used += runeWidth(r); used > columns && at > begin {
-				all, begin, used = append(all, word[begin:at]), at, runeWidth(r)
+			used += runeWidth(r)
+			if used > columns && at > begin {
+				all = append(all, word[begin:at])
+				begin = at
+				used = runeWidth(r)
 			}
 		}
 		all = append(all, word[begin:])

@@ -65,7 +65,8 @@ func NewPlan(in Input) Plan {
 	p := planner{Input: in, queues: map[string]*v1beta1.Queue{}, owners: map[string]string{}, children: map[string][]string{}, wanted: map[string]bool{},
 		quotas: map[string]*v1alpha1.CardQuota{}, comments: map[string][]string{}}
 	for _, quota := range in.Quotas {
-		p.owners[quota.QueueName()], p.quotas[quota.QueueName()] = quota.Name, quota
+		p.owners[quota.QueueName()] = quota.Name
+		p.quotas[quota.QueueName()] = quota
 	}
 	for _, queue := range in.Queues {
 		p.queues[queue.Name] = queue
@@ -87,7 +88,7 @@ func NewPlan(in Input) Plan {
 		}
 	}
 	for _, name := range p.inOrder() {
-		plan.DropsParents = plan.DropsParents || !p.IsTree && parentOf(p.queues[name]) != ""
+		plan.DropsParents = plan.DropsParents || (!p.IsTree && parentOf(p.queues[name]) != "")
 		plan.Imports = append(plan.Imports, p.importOf(name))
 	}
 	p.commentOwnedParents(plan.Imports)

@@ -170,7 +170,8 @@ func TestTheAPIServerTakesThePlan(t *testing.T) {
 				applied = append(applied, imported.Quota)
 			}
 			for _, imported := range imports {
-				name, isCommented := imported.Quota.Name, strings.Contains(strings.Join(imported.Comments, " "), "too little for the ")
+				name := imported.Quota.Name
+				isCommented := strings.Contains(strings.Join(imported.Comments, " "), "too little for the ")
 				check.That(t, refused[name] == nil || isCommented, "below %s, without a comment: %v", name, refused[name])
 				check.That(t, refused[name] != nil || !isCommented || queues != nil, "%s has a comment, and nothing is refused: %v", name, imported.Comments)
 			}
@@ -181,7 +182,8 @@ func TestTheAPIServerTakesThePlan(t *testing.T) {
 
 // TestAllQueuesAreCovered: only if all is known, and no queue with cards is left out.
 func TestAllQueuesAreCovered(t *testing.T) {
-	owned, owner := builder.Queue("owned").Quota(`{"A":1}`).Obj(), builder.CardQuota("owned").Obj()
+	owned := builder.Queue("owned").Quota(`{"A":1}`).Obj()
+	owner := builder.CardQuota("owned").Obj()
 	long := builder.Queue(strings.Repeat("q", 64)).Obj()
 	usage := map[string]cardquota.Usage{"owned": holds("A", 1), long.Name: holds("A", 1)}
 	for name, tc := range map[string]struct {
@@ -203,7 +205,8 @@ func TestAllQueuesAreCovered(t *testing.T) {
 func TestAnExistingParentThatIsTooSmall(t *testing.T) {
 	queues := []*v1beta1.Queue{builder.Queue("top").Obj(), below("top", builder.Queue("a")), below("top", builder.Queue("b"))}
 	parent := builder.CardQuota("above").Queue("top").ServiceType("").Card("A", 3).Card("B", 2).Resources("1000000", "1Ei").With(func(q *v1alpha1.CardQuota) {
-		q.Spec.Cards[1].Quota, q.Spec.Cards[1].Deserved = nil, ptr.To[int64](0) // inherited
+		q.Spec.Cards[1].Quota = nil
+		q.Spec.Cards[1].Deserved = ptr.To[int64](0) // inherited
 	}).Obj()
 	got, _ := planFor(t, Input{Queues: queues, Quotas: []*v1alpha1.CardQuota{parent}, Usage: map[string]cardquota.Usage{"a": holds("A", 2, "B", 1), "b": holds("A", 2)}, IsTree: true})
 	check.Equal(t, "parent", "above", got["a"].Quota.Spec.Parent)
@@ -224,7 +227,9 @@ func TestThePlanIsAFileToApply(t *testing.T) {
 		builder.Queue("gpu").Quota(`{"A":1}`).With(func(q *v1beta1.Queue) {
 			q.Spec.Capability = corev1.ResourceList{"nvidia.com/gpu": builder.Resources("8", "")["cpu"]}
 			no := false
-			q.Spec.Priority, q.Spec.Reclaimable, q.Status.State = 5, &no, v1beta1.QueueStateClosed
+			q.Spec.Priority = 5
+			q.Spec.Reclaimable = &no
+			q.Status.State = v1beta1.QueueStateClosed
 		}).Obj(),
 	}
 	_, plan := planFor(t, Input{Queues: queues, Usage: map[string]cardquota.Usage{}})
@@ -258,7 +263,9 @@ func TestAnyQueuesCanBeImported(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		names := []string{"a", "b", "c", "default"}
 		var in Input
-		in.ServiceType, in.Usage, in.IsTree = "training", map[string]cardquota.Usage{}, rapid.Bool().Draw(t, "tree")
+		in.ServiceType = "training"
+		in.Usage = map[string]cardquota.Usage{}
+		in.IsTree = rapid.Bool().Draw(t, "tree")
 		for _, name := range names {
 			quota := rapid.SampledFrom([]string{"", `{}`, `{"A":3}`, `{"A":1,"B/mig-1g.18gb-mixed":2}`, `{"A":-1}`, "no"}).Draw(t, "quota of "+name)
 			parent := rapid.SampledFrom(append(names, "", "root", "gone")).Draw(t, "parent of "+name)

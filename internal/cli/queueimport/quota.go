@@ -90,7 +90,8 @@ func (p *planner) setOwner(i *Import, queue *v1beta1.Queue) {
 func (p *planner) setCards(i *Import, queue *v1beta1.Queue, below []*v1alpha1.CardQuota) {
 	usage := p.Usage[queue.Name]
 	text, isWritten := queue.Annotations[v1alpha1.AnnotationCardQuota]
-	counts, err := card.Quota{}, error(nil)
+	counts := card.Quota{}
+	err := error(nil)
 	if isWritten {
 		counts, err = card.ParseQuota(text)
 	}
@@ -98,7 +99,8 @@ func (p *planner) setCards(i *Import, queue *v1beta1.Queue, below []*v1alpha1.Ca
 	switch {
 	case isWritten && err == nil:
 		i.addComment("cards: as in %s of the Queue.", v1alpha1.AnnotationCardQuota)
-		deserved, guarantee = i.readShares(queue, v1alpha1.AnnotationCardDeserved), i.readShares(queue, v1alpha1.AnnotationCardGuarantee)
+		deserved = i.readShares(queue, v1alpha1.AnnotationCardDeserved)
+		guarantee = i.readShares(queue, v1alpha1.AnnotationCardGuarantee)
 	case p.Usage == nil:
 		counts, guarantee = sumBelow(below)
 		i.addComment("cards: what the pods of the queue hold could not be counted. Write the quotas.")
@@ -194,7 +196,8 @@ func (p *planner) heldBelow(name string, seen map[string]bool) card.Quota {
 // setResources sets the limits of CPU and memory: those of the Queue, else of the queues above it,
 // else more than the cluster has. A limit that is left out would be 0.
 func (p *planner) setResources(i *Import, queue *v1beta1.Queue, below []*v1alpha1.CardQuota) {
-	cpu, memory := resource.MustParse(anyCPU), resource.MustParse(anyMemory)
+	cpu := resource.MustParse(anyCPU)
+	memory := resource.MustParse(anyMemory)
 	for _, limit := range []struct {
 		name    corev1.ResourceName
 		value   *resource.Quantity
@@ -242,7 +245,8 @@ func (p *planner) capabilityOf(queue *v1beta1.Queue, name corev1.ResourceName) (
 		if quantity := queue.Spec.Capability[name]; quantity.Sign() > 0 {
 			return queue.Name, quantity
 		}
-		if queue = p.queues[parentOf(queue)]; queue == nil {
+		queue = p.queues[parentOf(queue)]
+		if queue == nil {
 			break
 		}
 	}

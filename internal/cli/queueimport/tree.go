@@ -18,7 +18,8 @@ func (p *planner) importOf(queue string) Import {
 	if _, isMade := p.quotas[queue]; !isMade {
 		p.quotas[queue] = nil // until it is made, so that a cycle ends
 		imported := p.newImport(p.queues[queue])
-		p.quotas[queue], p.comments[queue] = imported.Quota, imported.Comments
+		p.quotas[queue] = imported.Quota
+		p.comments[queue] = imported.Comments
 	}
 	return Import{p.quotas[queue], p.comments[queue]}
 }
@@ -55,7 +56,8 @@ func (p *planner) commentOwnedParents(imports []Import) {
 
 // sumBelow returns the sums of what some CardQuotas say about cards.
 func sumBelow(below []*v1alpha1.CardQuota) (quotas, guarantee card.Quota) {
-	quotas, guarantee = card.Quota{}, card.Quota{}
+	quotas = card.Quota{}
+	guarantee = card.Quota{}
 	for _, child := range below {
 		for _, entry := range child.Spec.Cards {
 			name := card.Name(entry.Name)
@@ -81,7 +83,10 @@ func largestBelow(below []*v1alpha1.CardQuota, name card.Name) int64 {
 // each may have the quota of its parent at most, and all together what the parent deserves and what it
 // is guaranteed.
 func findShortages(above *v1alpha1.CardQuota, below []*v1alpha1.CardQuota) []string {
-	here, quotas, deserved, guarantee := sharesOf(above), quota.Shares{}, quota.Shares{}, quota.Shares{}
+	here := sharesOf(above)
+	quotas := quota.Shares{}
+	deserved := quota.Shares{}
+	guarantee := quota.Shares{}
 	for _, child := range below {
 		written := sharesOf(child)
 		for name, count := range written.Quota {

@@ -97,7 +97,8 @@ func (l List) cells(usage Usage, card Card, level int, style output.Style) []out
 	cells = append(cells, number(card.Pending), number(card.Available))
 	bar := barColumns
 	if style.Wide {
-		cells, bar = append(cells, number(card.Deserved), number(card.Physical)), wideBarColumns
+		cells = append(cells, number(card.Deserved), number(card.Physical))
+		bar = wideBarColumns
 	}
 	if !usage.Counted {
 		return append(cells, output.Colored("not counted", output.Faint))

@@ -175,7 +175,8 @@ func compareQuotas(a, b *v1alpha1.CardQuota) int {
 }
 
 func newUsage(quota *v1alpha1.CardQuota, level int) Usage {
-	spec, status := quota.Spec, quota.Status
+	spec := quota.Spec
+	status := quota.Status
 	usage := Usage{
 		Name: quota.Name, Namespace: quota.Namespace, Tenant: spec.Tenant, Project: spec.Project, ServiceType: spec.ServiceType, Parent: spec.Parent,
 		Queue: quota.QueueName(), Level: level, Counted: status.Summary != "", Cards: []Card{}, Blocked: status.BlockedTotal,
@@ -185,11 +186,13 @@ func newUsage(quota *v1alpha1.CardQuota, level int) Usage {
 	case ready == nil && quota.Namespace != "":
 		usage.Ready = true
 	case ready == nil:
-		usage.Reason, usage.Message = "NotObserved", "the operator has not seen this CardQuota yet: see kubectl cardquota doctor"
+		usage.Reason = "NotObserved"
+		usage.Message = "the operator has not seen this CardQuota yet: see kubectl cardquota doctor"
 	case ready.Status == metav1.ConditionTrue:
 		usage.Ready = true
 	default:
-		usage.Reason, usage.Message = ready.Reason, ready.Message
+		usage.Reason = ready.Reason
+		usage.Message = ready.Message
 	}
 	if !usage.Counted {
 		for _, card := range spec.Cards {

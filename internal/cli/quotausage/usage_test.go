@@ -82,7 +82,8 @@ func TestEveryCardQuotaIsShownOnce(t *testing.T) {
 
 func TestQuotasBeforeTheFirstCount(t *testing.T) {
 	q := quota("a", "x", "", false)
-	three, two := int64(3), int64(2)
+	three := int64(3)
+	two := int64(2)
 	q.Spec.Cards = []v1alpha1.Card{{Name: "A", Quota: &three, Deserved: &two}, {Name: "B", Deserved: &two}, {Name: "C"}}
 	list, _ := NewList([]*v1alpha1.CardQuota{q})
 	check.Equal(t, "cards", []Card{{Name: "A", Quota: 3}, {Name: "B", Quota: 2}, {Name: "C"}}, list.Items[0].Cards)

@@ -215,7 +215,8 @@ func reasonsOf(pods []Pod) []string {
 			continue
 		}
 		text := fmt.Sprintf("%s: %s", pod.Reason, pod.Message)
-		if count[text]++; count[text] == 1 {
+		count[text]++
+		if count[text] == 1 {
 			texts = append(texts, text)
 		}
 	}

@@ -26,7 +26,8 @@ func BypassPolicy(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePo
 	if len(resources) == 0 {
 		return nil
 	}
-	schedulers, longest := spec.Scheduler.Names, strconv.FormatInt(spec.Admission.MaxTerminationGracePeriodSeconds, 10)
+	schedulers := spec.Scheduler.Names
+	longest := strconv.FormatInt(spec.Admission.MaxTerminationGracePeriodSeconds, 10)
 	return failClosedPolicy(objectMeta(owner, BypassPolicyName, "keeps pods that request a card from bypassing the scheduler",
 		map[string]string{v1alpha1.AnnotationCardResources: card.JoinResources(resources)}),
 		admissionv1.ValidatingAdmissionPolicySpec{

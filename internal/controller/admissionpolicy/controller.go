@@ -111,7 +111,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if !shared.IsRefused(err) && !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
 			return ctrl.Result{}, err
 		}
-		condition, result.RequeueAfter = GuardRefusedCondition(err), refusedRetry
+		condition = GuardRefusedCondition(err)
+		result.RequeueAfter = refusedRetry
 	}
 	r.guard.setLatest(policy.Guard{Condition: condition, UID: object.UID, Generation: object.Generation})
 	return result, nil

@@ -48,7 +48,8 @@ func rememberResources(policies []*admissionv1.ValidatingAdmissionPolicy, lastin
 
 // failClosedPolicy returns a policy that fails closed and refuses with reason Forbidden.
 func failClosedPolicy(meta metav1.ObjectMeta, spec admissionv1.ValidatingAdmissionPolicySpec) *admissionv1.ValidatingAdmissionPolicy {
-	fail, forbidden := admissionv1.Fail, metav1.StatusReasonForbidden
+	fail := admissionv1.Fail
+	forbidden := metav1.StatusReasonForbidden
 	spec.FailurePolicy = &fail
 	for i := range spec.Validations {
 		spec.Validations[i].Reason = &forbidden
@@ -85,7 +86,8 @@ func Binding(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicyS
 // blockOwnerDeletion stays false: on some clusters it would need a permission on the
 // policy's finalizers.
 func objectMeta(owner *v1alpha1.ServiceTypePolicy, name, what string, annotations map[string]string) metav1.ObjectMeta {
-	controls, blocks := true, false
+	controls := true
+	blocks := false
 	all := map[string]string{v1alpha1.AnnotationDescription: "Created by ServiceTypePolicy " + owner.Name +
 		": " + what + ". Change spec.admission there; the operator reverts changes here."}
 	maps.Copy(all, annotations)

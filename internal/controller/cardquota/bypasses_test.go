@@ -25,7 +25,8 @@ func podsOfScheduler(pods int, scheduler string) (objectStores, *tracked) {
 	s := objectStores{pods: newStore(), groups: newStore(), queues: newStore(), namespaces: newStore(), quotas: newStore(), policies: newStore(policy)}
 	add := func(store toolscache.Store, object metav1.Object) { _ = store.Add(object) }
 	for i := range pods {
-		node, group := fmt.Sprint("n", i/8), fmt.Sprint("g", i/8)
+		node := fmt.Sprint("n", i/8)
+		group := fmt.Sprint("g", i/8)
 		if i%8 == 0 {
 			nodes.Update(builder.Node(node).GPUs("NVIDIA-H200", 8).Obj())
 			add(s.groups, builder.PodGroup("lab", group).Queue(fmt.Sprint("q", i/80)).Phase(v1beta1.PodGroupRunning).Obj())
@@ -53,12 +54,16 @@ func TestBypassesWakeTheirQueue(t *testing.T) {
 // BenchmarkCountBypasses says how much longer a count takes if all pods name a scheduler that is none of ours.
 // Measured on a shared 2-core machine: 8 ms.
 func BenchmarkCountBypasses(b *testing.B) {
-	const pods, most = 10_000, 50 * time.Millisecond
+	const (
+		pods = 10_000
+		most = 50 * time.Millisecond
+	)
 	var collectors [2]*UsageCollector
 	var stores [2]objectStores
 	for i, scheduler := range []string{"volcano", "volcano-prod"} {
 		s, nodes := podsOfScheduler(pods, scheduler)
-		collectors[i], stores[i] = newUsageCollector(nil, 0, nodes), s
+		collectors[i] = newUsageCollector(nil, 0, nodes)
+		stores[i] = s
 		for range 3 { // as long as pods are new, a count takes longer
 			collectors[i].countUsage(s)
 		}

@@ -74,7 +74,8 @@ func (b *bills) payerOf(held cardquota.HeldPod) payer {
 func (b *bills) seriesOf(p payer, name card.Name) cardseconds.Series {
 	series := cardseconds.Series{Queue: p.queue, Namespace: p.namespace, Card: string(name), ServiceType: servicetype.DisplayName(b.queueTypes[p.queue])}
 	if owner := b.owners[p.queue]; owner != nil {
-		series.Tenant, series.Project = owner.Spec.Tenant, owner.Spec.Project
+		series.Tenant = owner.Spec.Tenant
+		series.Project = owner.Spec.Project
 	}
 	return series
 }

@@ -25,12 +25,14 @@ func TestACardThatMayBeOneOfTwoIsBilledOnce(t *testing.T) {
 	tracker.Update(builder.Node("b").GPUs("H800", 8).Obj())
 	tracker.Update(builder.Node("bare").Resource("nvidia.com/gpu", "8").Obj())
 	pods := []*corev1.Pod{builder.Pod("lab", "p").Queue("q").GPUs(8).Running("bare").Obj(), builder.Pod("lab", "none").GPUs(2).Running("bare").Obj()}
-	pods[0].UID, pods[1].UID = "p", "none"
+	pods[0].UID = "p"
+	pods[1].UID = "none"
 	facts := cardquota.PodFacts{}
 	usage, charges := cardquota.CountUsageAndCharges(cardquota.CountInput{Pods: pods, Inventory: tracker.Inventory(), Facts: &facts})
 	check.Equal(t, "used", map[card.Name]card.Count{"H200": 8, "H800": 8}, usage["q"].Used)
 	payers := bills{queueTypes: map[string]string{"q": "none"}}
-	inQueue, outside := cardseconds.Series{Queue: "q", Card: "H200", ServiceType: "none"}, cardseconds.Series{Namespace: "lab", Card: "H200", ServiceType: "none"}
+	inQueue := cardseconds.Series{Queue: "q", Card: "H200", ServiceType: "none"}
+	outside := cardseconds.Series{Namespace: "lab", Card: "H200", ServiceType: "none"}
 	check.Equal(t, "billed", map[cardseconds.Series]card.Count{inQueue: 8, outside: 2}, payers.cardsInUse(facts.HeldPods()))
 	start := metav1.NewTime(time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC))
 	pods[0].Status.StartTime = &start

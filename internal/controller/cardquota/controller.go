@@ -109,7 +109,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	p := reconciliation{Reconciler: r, quota: quota, statusDelay: r.throttle.Wait(req.Name), now: time.Now()}
 	var err error
-	if p.policy, p.inForce, err = r.readPolicy(ctx); err != nil {
+	p.policy, p.inForce, err = r.readPolicy(ctx)
+	if err != nil {
 		return ctrl.Result{}, err
 	}
 	p.types = cardquota.PolicyInput{Types: policy.ServiceTypes(p.inForce), Bands: policy.PriorityBands(p.inForce)}
@@ -121,13 +122,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if p.queue, err = getQueue(ctx, r.client, name); err != nil {
+	p.queue, err = getQueue(ctx, r.client, name)
+	if err != nil {
 		return ctrl.Result{}, err
 	}
 	if own, subtree, counted := r.usage.QueueUsage(name); counted {
-		p.usage, p.subtree = &own, &subtree
+		p.usage = &own
+		p.subtree = &subtree
 	}
-	if p.tree, err = p.treeAround(ctx); err != nil {
+	p.tree, err = p.treeAround(ctx)
+	if err != nil {
 		return ctrl.Result{}, err
 	}
 	owner := cardquota.QueueOwner(candidates)
@@ -209,11 +213,14 @@ func (r *reconciliation) syncPlacedQueue(ctx context.Context, place *cardquota.P
 	}
 	written := cardquota.QueueWrite{WeightHeldBy: now.WeightHeldBy, ParentHeldBy: now.ParentHeldBy}
 	if !inSync {
-		if written, err = r.writeQueue(ctx, desired, wasInSync); err != nil {
+		written, err = r.writeQueue(ctx, desired, wasInSync)
+		if err != nil {
 			return r.reportWriteError(ctx, err)
 		}
 	}
-	written.IsFlat, written.Wait, written.CutPriority = place == nil, wait, r.types.CutPriority(r.quota)
+	written.IsFlat = place == nil
+	written.Wait = wait
+	written.CutPriority = r.types.CutPriority(r.quota)
 	if place == nil {
 		written.ParentHeldBy = ""
 	} else {
@@ -304,11 +311,13 @@ func (r *reconciliation) updateMetrics(status *v1alpha1.CardQuotaStatus) {
 		return
 	}
 	numbers := newQueueMetrics(r.quota)
-	isParent := status.Children > 0 || r.tree != nil && r.quota.Spec.ServiceType == ""
+	isParent := status.Children > 0 || (r.tree != nil && r.quota.Spec.ServiceType == "")
 	if !isParent { // the children of a parent report its cards
-		numbers.cards, numbers.isInTree = status.Cards, r.tree != nil
+		numbers.cards = status.Cards
+		numbers.isInTree = r.tree != nil
 		if r.usage != nil {
-			numbers.oldest, numbers.oldestWithinQuota = r.usage.OldestPending.Time, r.usage.OldestWithinQuota.Time
+			numbers.oldest = r.usage.OldestPending.Time
+			numbers.oldestWithinQuota = r.usage.OldestWithinQuota.Time
 			numbers.blocked = r.usage.BlockedCards
 		}
 	}
@@ -321,7 +330,8 @@ func (r *reconciliation) enforcedCondition() *metav1.Condition {
 	var policyCondition *metav1.Condition
 	bypasses, counted := r.Reconciler.usage.bypassesByQueue()
 	if r.policy != nil {
-		if policyCondition = meta.FindStatusCondition(r.policy.Status.Conditions, v1alpha1.ConditionEnforced); policyCondition == nil || !counted {
+		policyCondition = meta.FindStatusCondition(r.policy.Status.Conditions, v1alpha1.ConditionEnforced)
+		if policyCondition == nil || !counted {
 			return nil
 		}
 	}

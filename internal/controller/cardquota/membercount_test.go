@@ -94,7 +94,10 @@ func (r *Reconciler) members(ctx context.Context, queue string) (cardquota.Membe
 // 3,000 pods, by eight workers.
 func TestDeletingManyListsInPagesAndOnceForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const quotas, pods = 200, 3000
+		const (
+			quotas = 200
+			pods   = 3000
+		)
 		api := &pages{}
 		for i := range pods {
 			group := builder.PodGroup("lab", fmt.Sprint("g", i/8)).Queue("other").Obj()
@@ -196,7 +199,8 @@ func TestACountThatFailsIsRepeated(t *testing.T) {
 // finds it after the next one, and need not ask again.
 func TestACountKeepsTheAnswersOfTheOneBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		counts, counted := newMemberCounts(), 0
+		counts := newMemberCounts()
+		counted := 0
 		count := func(asked map[string]*v1alpha1.CardQuota) (map[string]cardquota.Members, error) {
 			counted++
 			answers := map[string]cardquota.Members{}

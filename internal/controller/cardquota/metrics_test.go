@@ -30,7 +30,8 @@ func TestMetrics(t *testing.T) {
 	check.Equal(t, "one card is over its quota", 1, testutil.CollectAndCount(s, "cardquota_over_quota_cards"))
 	check.Equal(t, "flat queues deserve nothing", 0, testutil.CollectAndCount(s, "cardquota_deserved_cards"))
 	both[0].Deserved = 4
-	team.cards, team.isInTree = both[:1], true
+	team.cards = both[:1]
+	team.isInTree = true
 	s.setQueue("q", team)
 	want := `
 cardquota_blocked_cards{queue="q",reason="NoFreeCard"} 2
@@ -105,7 +106,8 @@ func TestSeriesEndWithTheirNumbers(t *testing.T) {
 	numbers := v1alpha1.CardStatus{Name: "NVIDIA-H200", Physical: 8, Quota: 0, Used: 2, OverQuotaBy: 2}
 	s.setQueue("q", queueMetrics{cards: []v1alpha1.CardStatus{numbers}})
 	check.Equal(t, "cards over the quota", 1, testutil.CollectAndCount(s, "cardquota_over_quota_cards"))
-	numbers.Used, numbers.OverQuotaBy = 0, 0
+	numbers.Used = 0
+	numbers.OverQuotaBy = 0
 	s.setQueue("q", queueMetrics{cards: []v1alpha1.CardStatus{numbers}})
 	check.Equal(t, "series of a queue that uses nothing", 1, testutil.CollectAndCount(s))
 }
@@ -126,7 +128,8 @@ func TestSeriesComeInTheOrderOfThePage(t *testing.T) {
 	sent := make(chan prometheus.Metric, 10_000)
 	newFleet(20, listedCards).Collect(sent)
 	close(sent)
-	last, compared := map[*prometheus.Desc]string{}, 0
+	last := map[*prometheus.Desc]string{}
+	compared := 0
 	for metric := range sent {
 		gauge, isByCard := metric.(*cardGauge)
 		if !isByCard {

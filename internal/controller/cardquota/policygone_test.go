@@ -68,7 +68,8 @@ func (r *Reconciler) reconcileAll(t *testing.T) {
 func newFamily() []client.Object {
 	quota := func(name, parent, serviceType string, deserved int64) *v1alpha1.CardQuota {
 		return builder.CardQuota(name).With(func(q *v1alpha1.CardQuota) {
-			q.Spec.Parent, q.Spec.ServiceType = parent, serviceType
+			q.Spec.Parent = parent
+			q.Spec.ServiceType = serviceType
 			q.Spec.Cards = []v1alpha1.Card{{Name: "H200", Quota: ptr.To[int64](8), Deserved: ptr.To(deserved)}}
 		}).Obj()
 	}
@@ -82,7 +83,8 @@ func newFamily() []client.Object {
 // describe returns what the Queue and the conditions of a CardQuota say.
 func (r *Reconciler) describe(t *testing.T, name string) string {
 	t.Helper()
-	queue, q := &v1beta1.Queue{}, &v1alpha1.CardQuota{}
+	queue := &v1beta1.Queue{}
+	q := &v1alpha1.CardQuota{}
 	check.NoError(t, r.client.Get(t.Context(), client.ObjectKey{Name: name}, queue))
 	check.NoError(t, r.client.Get(t.Context(), client.ObjectKey{Name: name}, q))
 	synced := conditions.Get(q.Status.Conditions, v1alpha1.ConditionQueueSynced)
@@ -94,7 +96,8 @@ func (r *Reconciler) describe(t *testing.T, name string) string {
 // policyInForce returns a policy that has taken effect.
 func policyInForce(hierarchy v1alpha1.QueueHierarchy, priority int32) *v1alpha1.ServiceTypePolicy {
 	p := builder.ServiceTypePolicy().Obj()
-	p.Status.QueueHierarchy, p.Status.ServiceTypes = hierarchy, []v1alpha1.ServiceTypeStatus{{Name: "training", Priority: priority}}
+	p.Status.QueueHierarchy = hierarchy
+	p.Status.ServiceTypes = []v1alpha1.ServiceTypeStatus{{Name: "training", Priority: priority}}
 	return p
 }
 
@@ -149,7 +152,8 @@ func TestCountsOutliveThePolicy(t *testing.T) {
 		pods: newStore(builder.Pod("lab", "p").Queue("web").Card("H200").GPUs(2).Scheduler("other").Obj()),
 	}
 	u := newUsageCollector(nil, 0, nodes)
-	isTree, created := policyInForce(v1alpha1.QueueHierarchyTree, 500), builder.ServiceTypePolicy().Obj()
+	isTree := policyInForce(v1alpha1.QueueHierarchyTree, 500)
+	created := builder.ServiceTypePolicy().Obj()
 	for _, step := range []struct {
 		name   string
 		change func() error

@@ -83,7 +83,8 @@ var isLowered = predicate.Funcs{
 		if before.DeletionTimestamp == nil && after.DeletionTimestamp != nil {
 			return true
 		}
-		had, has := cardquota.QuotaOf(before), cardquota.QuotaOf(after)
+		had := cardquota.QuotaOf(before)
+		has := cardquota.QuotaOf(after)
 		for name, count := range had {
 			if has[name] < count {
 				return true

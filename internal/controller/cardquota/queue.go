@@ -46,7 +46,8 @@ func (r *reconciliation) inSync(ctx context.Context, desired queueBuilder) (bool
 		return false, nil
 	}
 	var err error
-	if r.queue, err = getQueue(ctx, r.live, r.quota.QueueName()); err != nil {
+	r.queue, err = getQueue(ctx, r.live, r.quota.QueueName())
+	if err != nil {
 		return false, err
 	}
 	return desired(r.queue).InSync(r.queue), nil
@@ -151,7 +152,8 @@ func (r *reconciliation) finalizeQueue(ctx context.Context, owner *v1alpha1.Card
 	// Read the API server, not the cache: a Queue that was just created would be left
 	// behind.
 	var err error
-	if r.queue, err = getQueue(ctx, r.live, r.quota.QueueName()); err != nil {
+	r.queue, err = getQueue(ctx, r.live, r.quota.QueueName())
+	if err != nil {
 		return ctrl.Result{}, err
 	}
 	if r.queue == nil || inherited {

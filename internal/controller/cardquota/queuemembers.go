@@ -63,7 +63,8 @@ func (m *memberCounts) membersOf(quota *v1alpha1.CardQuota, count countFunc) (me
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	queue := quota.QueueName()
-	if members, known = m.takeAnswer(queue); known {
+	members, known = m.takeAnswer(queue)
+	if known {
 		return members, true, nil
 	}
 	m.requested[queue] = quota
@@ -81,7 +82,8 @@ func (m *memberCounts) membersOf(quota *v1alpha1.CardQuota, count countFunc) (me
 // released during the count.
 func (m *memberCounts) countRequested(count countFunc) error {
 	requested := m.requested
-	m.requested, m.counting = map[string]*v1alpha1.CardQuota{}, true
+	m.requested = map[string]*v1alpha1.CardQuota{}
+	m.counting = true
 	defer func() { m.counting = false }() // also when the count panics
 	counted, err := func() (map[string]cardquota.Members, error) {
 		m.mu.Unlock()
@@ -151,7 +153,8 @@ func (r *Reconciler) countMembers(ctx context.Context, owners map[string]*v1alph
 			return nil, fmt.Errorf("list pods: %w", err)
 		}
 	}
-	counts, members := cardquota.CountUsage(c.input), make(map[string]cardquota.Members, len(owners))
+	counts := cardquota.CountUsage(c.input)
+	members := make(map[string]cardquota.Members, len(owners))
 	for queue := range owners {
 		members[queue] = counts[queue].Members
 	}
@@ -206,7 +209,9 @@ func (r *Reconciler) listLive(ctx context.Context, list client.ObjectList, selec
 		return page, r.live.List(ctx, page, &client.ListOptions{FieldSelector: selector, Limit: options.Limit, Continue: options.Continue})
 	})
 	// The next retry restarts a list that expires; a full list without pages is never read.
-	pages.PageSize, pages.PageBufferSize, pages.FullListIfExpired = memberPageSize, 0, false
+	pages.PageSize = memberPageSize
+	pages.PageBufferSize = 0
+	pages.FullListIfExpired = false
 	return pages.EachListItem(ctx, metav1.ListOptions{}, visit)
 }
 
@@ -235,12 +240,14 @@ func namespaceCheck(owners map[string]*v1alpha1.CardQuota, namespaces []*corev1.
 	for _, namespace := range namespaces {
 		known[namespace.Name] = namespace
 	}
-	selectors, answers := map[string]apilabels.Selector{}, map[[2]string]bool{} // of queue and namespace
+	selectors := map[string]apilabels.Selector{}
+	answers := map[[2]string]bool{} // of queue and namespace
 	matches := func(queue, namespace string, owner *v1alpha1.CardQuota) bool {
 		selector, read := selectors[queue]
 		if !read {
 			var err error
-			if selector, err = workload.NewNamespaceSelector(owner.Spec.NamespaceSelector); err != nil {
+			selector, err = workload.NewNamespaceSelector(owner.Spec.NamespaceSelector)
+			if err != nil {
 				selector = apilabels.Everything()
 			}
 			selectors[queue] = selector

@@ -161,7 +161,8 @@ func (r *Reconciler) requestsForQueue(ctx context.Context, name string) []reconc
 // queueChanged selects changes of a Queue, except the numbers in its status, which the
 // scheduler writes all the time.
 var queueChanged = predicate.TypedFuncs[*v1beta1.Queue]{UpdateFunc: func(e event.TypedUpdateEvent[*v1beta1.Queue]) bool {
-	before, after := e.ObjectOld, e.ObjectNew
+	before := e.ObjectOld
+	after := e.ObjectNew
 	return shared.SpecChanged.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) || before.Status.State != after.Status.State ||
 		!maps.Equal(before.Annotations, after.Annotations) || !maps.Equal(before.Labels, after.Labels)
 }}

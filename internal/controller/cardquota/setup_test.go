@@ -67,7 +67,8 @@ func TestPolicyChanged(t *testing.T) {
 	other := usual()
 	other.Status.ServiceTypes[1].Priority = 5
 	counted := usual()
-	counted.Status.ServiceTypes[1].CardQuotas, counted.Status.ConfigHash = 7, "x"
+	counted.Status.ServiceTypes[1].CardQuotas = 7
+	counted.Status.ConfigHash = "x"
 	refused := usual()
 	refused.Spec.ServiceTypes = []v1alpha1.ServiceType{{Name: "other"}}
 	enforced := func(status, reason, message string) *v1alpha1.ServiceTypePolicy {

@@ -55,7 +55,8 @@ func TestStatusIsRightAfterALateWatch(t *testing.T) {
 	request := ctrl.Request{NamespacedName: client.ObjectKey{Name: "llm"}}
 	count := func(used card.Count, milliCPU int64) {
 		u := cardquota.Usage{Used: map[card.Name]card.Count{"H200": used}, Pending: map[card.Name]card.Count{}, MilliCPU: milliCPU}
-		r.usage.queues, r.usage.subtrees = map[string]cardquota.Usage{"llm": u}, map[string]cardquota.Usage{"llm": u}
+		r.usage.queues = map[string]cardquota.Usage{"llm": u}
+		r.usage.subtrees = map[string]cardquota.Usage{"llm": u}
 	}
 	// reconcile reconciles until nothing asks for more, 20 times at most while the cache is late.
 	reconcile := func() {
@@ -115,7 +116,8 @@ func TestQueueIsReadOnlyFromALateCache(t *testing.T) {
 	}
 	count := func(used card.Count) {
 		u := cardquota.Usage{Used: map[card.Name]card.Count{"H200": used}, Pending: map[card.Name]card.Count{}}
-		r.usage.queues, r.usage.subtrees = map[string]cardquota.Usage{"llm": u}, map[string]cardquota.Usage{"llm": u}
+		r.usage.queues = map[string]cardquota.Usage{"llm": u}
+		r.usage.subtrees = map[string]cardquota.Usage{"llm": u}
 		r.reconcileAll(t)
 	}
 	count(1)
@@ -127,7 +129,8 @@ func TestQueueIsReadOnlyFromALateCache(t *testing.T) {
 	check.Equal(t, "allocated", `{"H200":2}`, queue().Annotations[v1alpha1.AnnotationCardAllocated])
 	quota := &v1alpha1.CardQuota{}
 	check.NoError(t, api.Get(t.Context(), client.ObjectKey{Name: "llm"}, quota))
-	quota.Spec.StopPolicy, quota.Generation = v1alpha1.StopPolicyHold, quota.Generation+1
+	quota.Spec.StopPolicy = v1alpha1.StopPolicyHold
+	quota.Generation++
 	check.NoError(t, api.Update(t.Context(), quota))
 	r.reconcileAll(t)
 	check.Equal(t, "reads of a Queue with the last write after a change of the spec", 0, reads)
@@ -210,7 +213,8 @@ func TestTheWriteOfAGoneCardQuotaIsForgotten(t *testing.T) {
 		if hasSuccessor {
 			rest = newFakeReconciler(t, builder.Queue("llm").Obj(), builder.CardQuota("next").Card("H200", 8).With(func(q *v1alpha1.CardQuota) { q.Spec.QueueName = "llm" }).Obj())
 		}
-		r.client, r.live = rest.client, rest.live // without CardQuota llm
+		r.client = rest.client
+		r.live = rest.live // without CardQuota llm
 		_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "llm"}})
 		check.NoError(t, err)
 		check.Equal(t, "known", hasSuccessor, r.queueWrites.CacheHasWrite("llm", "999999"))

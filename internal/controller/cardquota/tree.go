@@ -101,7 +101,8 @@ func addBelow(members map[string]*v1alpha1.CardQuota, addChildren func(parent st
 // treeOfOwners returns the tree of the CardQuotas that own their queues, and of the Queues
 // below those that no CardQuota owns.
 func (r *reconciliation) treeOfOwners(ctx context.Context, members map[string]*v1alpha1.CardQuota) (*cardquota.Tree, error) {
-	owners, queues := make([]*v1alpha1.CardQuota, 0, len(members)), make([]string, 0, len(members))
+	owners := make([]*v1alpha1.CardQuota, 0, len(members))
+	queues := make([]string, 0, len(members))
 	for _, member := range members {
 		owner, err := r.ownerOfQueue(ctx, member.QueueName())
 		if err != nil {
@@ -110,13 +111,15 @@ func (r *reconciliation) treeOfOwners(ctx context.Context, members map[string]*v
 		if member.Name != r.quota.Name && owner != nil && owner.Name != member.Name {
 			continue
 		}
-		owners, queues = append(owners, member), append(queues, member.QueueName())
+		owners = append(owners, member)
+		queues = append(queues, member.QueueName())
 	}
 	others, err := unownedBelow(queues, func(queue string) ([]*v1beta1.Queue, error) {
 		children, err := r.childQueues(ctx, queue)
 		for i := len(children) - 1; i >= 0 && err == nil; i-- {
 			var owner *v1alpha1.CardQuota
-			if owner, err = r.ownerOfQueue(ctx, children[i].Name); owner != nil {
+			owner, err = r.ownerOfQueue(ctx, children[i].Name)
+			if owner != nil {
 				children = slices.Delete(children, i, i+1)
 			}
 		}
@@ -142,7 +145,8 @@ func unownedBelow(queues []string, children func(queue string) ([]*v1beta1.Queue
 			return nil, err
 		}
 		for _, queue := range below {
-			found, next = append(found, queue), append(next, queue.Name)
+			found = append(found, queue)
+			next = append(next, queue.Name)
 		}
 	}
 	return found, nil
@@ -231,7 +235,8 @@ func (r *reconciliation) readNeighbors(ctx context.Context) (cardquota.Neighbors
 		return neighbors, nil
 	}
 	var err error
-	if neighbors.Parent, err = getQueue(ctx, r.live, wanted); err != nil || neighbors.Parent == nil {
+	neighbors.Parent, err = getQueue(ctx, r.live, wanted)
+	if err != nil || neighbors.Parent == nil {
 		return neighbors, err
 	}
 	for at := neighbors.Parent; at != nil && len(neighbors.AboveParent) < maxPath; {
@@ -240,7 +245,8 @@ func (r *reconciliation) readNeighbors(ctx context.Context) (cardquota.Neighbors
 			break
 		}
 		neighbors.AboveParent = append(neighbors.AboveParent, above)
-		if at, err = getQueue(ctx, r.live, above); err != nil {
+		at, err = getQueue(ctx, r.live, above)
+		if err != nil {
 			return neighbors, err
 		}
 	}
@@ -250,10 +256,12 @@ func (r *reconciliation) readNeighbors(ctx context.Context) (cardquota.Neighbors
 // readFamily returns the Queues whose CPU and memory bound those of the Queue below a parent.
 func (r *reconciliation) readFamily(ctx context.Context, parent string) (family cardquota.Family, err error) {
 	name := r.quota.QueueName()
-	if family.Children, err = r.childQueues(ctx, name); err != nil || parent == workload.RootQueue {
+	family.Children, err = r.childQueues(ctx, name)
+	if err != nil || parent == workload.RootQueue {
 		return family, err
 	}
-	if family.Parent, err = getQueue(ctx, r.client, parent); err != nil {
+	family.Parent, err = getQueue(ctx, r.client, parent)
+	if err != nil {
 		return family, err
 	}
 	family.Siblings, err = r.childQueues(ctx, parent)

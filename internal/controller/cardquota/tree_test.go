@@ -79,7 +79,8 @@ func TestTreeAroundOneHasTheNumbersOfTheWholeTree(t *testing.T) {
 	add := func(name, parent, cpu string, deserved *v1alpha1.ResourceAmounts) {
 		all[name] = builder.CardQuota(name).With(func(q *v1alpha1.CardQuota) {
 			limit := resource.MustParse(cpu)
-			q.Spec.Parent, q.Spec.Resources = parent, &v1alpha1.Resources{CPU: &limit, Deserved: deserved}
+			q.Spec.Parent = parent
+			q.Spec.Resources = &v1alpha1.Resources{CPU: &limit, Deserved: deserved}
 		}).Obj()
 	}
 	add("tenant", "", "10", nil)

@@ -298,16 +298,20 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 	if !known {
 		return nil
 	}
-	specChanges, inForce := u.specChanges.Load(), u.policyInForce(s.policies)
-	pods, granted := storedObjects[corev1.Pod](s.pods), storedObjects[v1alpha1.CardQuota](s.quotas)
-	owners, schedulers := ownersByQueue(granted), ourSchedulers(inForce)
+	specChanges := u.specChanges.Load()
+	inForce := u.policyInForce(s.policies)
+	pods := storedObjects[corev1.Pod](s.pods)
+	granted := storedObjects[v1alpha1.CardQuota](s.quotas)
+	owners := ownersByQueue(granted)
+	schedulers := ourSchedulers(inForce)
 	queueObjects := storedObjects[v1beta1.Queue](s.queues)
 	tree := treeOfAll(inForce, granted, queueObjects)
 	quotas := make(map[string]card.Quota, len(owners))
 	for queue, owner := range owners {
 		quotas[queue] = tree.QuotaFor(owner)
 	}
-	types, now := cardquota.ServiceTypesByQueue(owners, queueObjects), time.Now()
+	types := cardquota.ServiceTypesByQueue(owners, queueObjects)
+	now := time.Now()
 	var queues map[string]cardquota.Usage
 	queues, u.lastCharges = cardquota.CountUsageAndCharges(cardquota.CountInput{
 		Pods:            pods,
@@ -331,14 +335,17 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 	if len(schedulers) > 0 { // without a policy, our schedulers are unknown
 		bypasses = enforcement.FindBypasses(pods, u.lastCharges, inventory, schedulers, u.provenance)
 	}
-	totals, physical := u.compareWithInventory(tree, granted, queueObjects), inventory.Physical()
+	totals := u.compareWithInventory(tree, granted, queueObjects)
+	physical := inventory.Physical()
 	unnamed := inventory.UnnamedCards()
 	sameUnnamed := slices.EqualFunc(u.unnamed, unnamed, card.UnnamedCards.Equal)
-	subtrees, inventoryCount := tree.SumUsage(queues), cardinventory.NewCount(cardinventory.CountInput{
+	subtrees := tree.SumUsage(queues)
+	inventoryCount := cardinventory.NewCount(cardinventory.CountInput{
 		Pods: pods, Charges: u.lastCharges, Usage: queues, Owners: owners, ServiceTypes: types, Quotas: quotas, Queues: queueObjects, Tree: tree, Totals: totals,
 		Changed: u.models.Update(pods, u.lastCharges, inventory),
 	})
-	payers, held := bills{owners, types}, u.facts.HeldPods()
+	payers := bills{owners, types}
+	held := u.facts.HeldPods()
 	inUse := payers.cardsInUse(held)
 	u.recountAtNextEnd(now)
 
@@ -359,7 +366,8 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 			u.totalsUpdatedAt = now
 		default:
 			u.recountForTotals(wait)
-			moved, totals = nil, u.totals
+			moved = nil
+			totals = u.totals
 		}
 		wakeups = slices.Concat(changedKeys(u.queues, queues, cardquota.Usage.Equal), u.changedSubtrees(tree, subtrees),
 			queuesWithCards(changedKeys(u.physical, physical, bothOrNone), queues, quotas), queuesWithUnknownCards(u.physical, physical, sameUnnamed, granted))
@@ -377,10 +385,18 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.unnamed = unnamed
-	u.queues, u.physical, u.totals, u.bypasses, u.queueBypasses = queues, physical, totals, bypasses, queueBypasses
-	u.tree, u.treeChanges, u.subtrees, u.inventoryCount = tree, specChanges, subtrees, inventoryCount
+	u.queues = queues
+	u.physical = physical
+	u.totals = totals
+	u.bypasses = bypasses
+	u.queueBypasses = queueBypasses
+	u.tree = tree
+	u.treeChanges = specChanges
+	u.subtrees = subtrees
+	u.inventoryCount = inventoryCount
 	u.zone = zoneInForce(inForce, u.zone)
-	u.inUse, u.listHoldings = inUse, func() []cardseconds.Holding { return payers.listHoldings(held) }
+	u.inUse = inUse
+	u.listHoldings = func() []cardseconds.Holding { return payers.listHoldings(held) }
 	if bypassesChanged {
 		select {
 		case u.bypassesChanged <- event.TypedGenericEvent[string]{}:

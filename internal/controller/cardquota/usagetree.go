@@ -29,7 +29,8 @@ func (u *UsageCollector) FreshTree() *cardquota.Tree {
 func (u *UsageCollector) compareWithInventory(tree *cardquota.Tree, granted []*v1alpha1.CardQuota, queues []*v1beta1.Queue) *cardquota.QuotaTotals {
 	compare := cardquota.NewQuotaTotals
 	if tree != nil {
-		compare, queues = cardquota.NewTreeTotals, cardquota.TopLevelQueues(queues)
+		compare = cardquota.NewTreeTotals
+		queues = cardquota.TopLevelQueues(queues)
 	}
 	unowned := cardquota.UnownedQuotas(granted, queues)
 	u.metrics.setUnowned(unowned)

@@ -29,7 +29,8 @@ func (s *scene) count(minutes int) {
 
 // sums returns the sum of each day and month that a report reads.
 func (s *scene) sums() map[string]string {
-	stored, all := s.report(), map[string]string{}
+	stored := s.report()
+	all := map[string]string{}
 	for period := range stored.Periods() {
 		sums, err := stored.Sums(period)
 		check.NoError(s.T, err)
@@ -54,7 +55,8 @@ func TestADayAndAMonthAreWrittenOnce(t *testing.T) {
 	s := newScene(t)
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	check.NoError(t, err)
-	s.zone, s.at = berlin, time.Date(2026, 11, 29, 23, 58, 0, 0, berlin)
+	s.zone = berlin
+	s.at = time.Date(2026, 11, 29, 23, 58, 0, 0, berlin)
 	s.use(1)
 	s.count(3)
 	check.Equal(t, "a minute after midnight", map[string]string{"2026-11-29": "120", "2026-11-30": "60", "2026-11": "180"}, s.sums())

@@ -326,7 +326,8 @@ func (k *Keeper) Collect(ch chan<- prometheus.Metric) {
 	k.mu.Lock()
 	served := k.counter.served(k.now())
 	storedUntil, isStored := k.earliestStored()
-	room, isLeader := k.room, k.isLoaded
+	room := k.room
+	isLeader := k.isLoaded
 	k.mu.Unlock()
 
 	for s, total := range served {

@@ -50,19 +50,22 @@ func (s *fakeStore) write(_ context.Context, i int, version string, c change) (s
 	if version != o.version {
 		return "", apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, cardseconds.ConfigMapName(i), errors.New("another version"))
 	}
-	if s.left--; s.left == 0 {
+	s.left--
+	if s.left == 0 {
 		s.fails = errors.New("killed")
 	}
 	s.writes++
 	o.version = fmt.Sprint(s.writes)
 	if c.text != nil {
-		o.text, o.writer = *c.text, *c.writer
+		o.text = *c.text
+		o.writer = *c.writer
 	}
 	for key, packed := range c.entries {
 		if o.entries == nil {
 			o.entries = map[string][]byte{}
 		}
-		if o.entries[key] = packed; packed == nil {
+		o.entries[key] = packed
+		if packed == nil {
 			delete(o.entries, key)
 		}
 	}

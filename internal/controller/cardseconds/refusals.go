@@ -93,7 +93,8 @@ func (k *Keeper) StorageProblems() cardinventory.Bills {
 		return problems
 	}
 
-	problems.SumsWithoutRoom, problems.MonthsWithoutRoom = k.room.sums, k.room.months
+	problems.SumsWithoutRoom = k.room.sums
+	problems.MonthsWithoutRoom = k.room.months
 	problems.DaysDropped = string(k.room.daysDropped)
 	return problems
 }

@@ -71,11 +71,13 @@ func BenchmarkStore(b *testing.B) {
 					counts = map[cardseconds.Series]card.Count{}
 					run(counts)
 				}
-				writes, bytes := store.writes, store.bytes
+				writes := store.writes
+				bytes := store.bytes
 				for range 20 { // ten minutes
 					run(counts)
 				}
-				writes, bytes = 6*(store.writes-writes), 6*(store.bytes-bytes)
+				writes = 6 * (store.writes - writes)
+				bytes = 6 * (store.bytes - bytes)
 				parts, size := store.sizes()
 				at = at.Add(24 * time.Hour)
 				run(counts)

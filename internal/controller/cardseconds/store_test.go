@@ -18,7 +18,11 @@ func TestConfigMapsStoreObjects(t *testing.T) {
 	existing := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "volcano-system", Name: "cardquota-card-seconds-7"}}
 	api := fake.NewClientBuilder().WithObjects(existing).Build()
 	store := &configMaps{client: api, live: api, namespace: "volcano-system"}
-	one, two, three, a, b := "one\n", "two\n", "three\n", "a", "b"
+	one := "one\n"
+	two := "two\n"
+	three := "three\n"
+	a := "a"
+	b := "b"
 	empty, err := store.read(t.Context(), last)
 	check.NoError(t, err)
 	check.That(t, empty.version == "" && empty.isEmpty(), "a ConfigMap that does not exist is %v", empty)

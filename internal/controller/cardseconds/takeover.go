@@ -45,7 +45,8 @@ func (k *Keeper) loadOnce(ctx context.Context) error {
 
 	k.mu.Lock()
 	err := k.loadMeter()
-	k.isLoaded, k.lacksStored = true, lacksStored
+	k.isLoaded = true
+	k.lacksStored = lacksStored
 	k.mu.Unlock()
 	if err != nil { // an edit by hand; what can be read counts
 		k.log.Error(err, "Some stored card-seconds cannot be read and are lost")
@@ -87,7 +88,9 @@ func (k *Keeper) claimPart(ctx context.Context, i int) (isRead bool, err error) 
 		version, writeErr := k.write(ctx, i, p.version, change{text: &p.text, writer: &k.identity})
 		switch {
 		case writeErr == nil:
-			p.version, p.writer, p.isClaimed = version, k.identity, true
+			p.version = version
+			p.writer = k.identity
+			p.isClaimed = true
 			return isRead, nil
 		case apierrors.IsConflict(writeErr):
 			continue
@@ -118,7 +121,8 @@ func (k *Keeper) writePart(ctx context.Context, i int, part *cardseconds.Part) e
 			k.giveUp()
 			return fmt.Errorf("%s stores them now", stored.writer)
 		}
-		p.version, p.isUncertain = stored.version, false
+		p.version = stored.version
+		p.isUncertain = false
 	}
 
 	version, err := k.write(ctx, i, p.version, change{text: &part.Text, writer: &k.identity})
@@ -126,7 +130,9 @@ func (k *Keeper) writePart(ctx context.Context, i int, part *cardseconds.Part) e
 		p.isUncertain = true
 		return err
 	}
-	p.version, p.rows, p.isClaimed = version, part.Rows, true
+	p.version = version
+	p.rows = part.Rows
+	p.isClaimed = true
 	k.confirmPart(i, part, true)
 	return nil
 }
@@ -149,8 +155,10 @@ func (k *Keeper) giveUp() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.meter.DropSums(k.now())
-	k.isLoaded, k.gap = false, gap{}
-	k.monthlyUse, k.refusals = nil, nil
+	k.isLoaded = false
+	k.gap = gap{}
+	k.monthlyUse = nil
+	k.refusals = nil
 }
 
 // gap is what a new leader needs to credit the time in which no replica counted.
@@ -163,7 +171,8 @@ type gap struct {
 // setHoldings keeps what pods hold by the first count.
 func (g *gap) setHoldings(holdings func() []cardseconds.Holding) {
 	if !g.isCounted {
-		g.holdings, g.isCounted = holdings(), true
+		g.holdings = holdings()
+		g.isCounted = true
 	}
 }
 
@@ -171,6 +180,7 @@ func (g *gap) setHoldings(holdings func() []cardseconds.Holding) {
 func (g *gap) credit(meter *cardseconds.Meter) {
 	if g.isCounted && !g.isCredited {
 		meter.CreditGap(g.holdings)
-		g.holdings, g.isCredited = nil, true
+		g.holdings = nil
+		g.isCredited = true
 	}
 }

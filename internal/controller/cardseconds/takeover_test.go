@@ -91,7 +91,8 @@ func TestSumsWithoutRoomAreReportedAsSuch(t *testing.T) {
 	s := newScene(t)
 	var logged []string
 	s.k.log = funcr.New(func(_, text string) { logged = append(logged, text) }, funcr.Options{})
-	counts, long := map[cardseconds.Series]card.Count{training: 1}, strings.Repeat("x", 500<<10)
+	counts := map[cardseconds.Series]card.Count{training: 1}
+	long := strings.Repeat("x", 500<<10)
 	for i := range cardseconds.Parts + 1 {
 		counts[cardseconds.Series{Tenant: long, Queue: fmt.Sprint("z", i), Card: "A"}] = 1
 	}
@@ -152,13 +153,17 @@ func (l *leaders) advance(now time.Time) {
 	}
 	if now.After(l.advanced) {
 		l.summed += int(now.Sub(l.advanced).Seconds())
-		l.advanced, l.sumsUntil = now, now
+		l.advanced = now
+		l.sumsUntil = now
 	}
 }
 
 // takeOver begins with what is stored, and with a count.
 func (l *leaders) takeOver(now time.Time) {
-	l.summed, l.sumsUntil, l.countedAt, l.advanced = l.stored, l.storedUntil, now, now
+	l.summed = l.stored
+	l.sumsUntil = l.storedUntil
+	l.countedAt = now
+	l.advanced = now
 	if l.isCredited && now.After(l.storedUntil) {
 		l.summed += int(now.Sub(l.storedUntil).Seconds())
 		l.sumsUntil = now
@@ -183,11 +188,13 @@ func TestFrozenLeaderStoresNothing(t *testing.T) {
 			case "store":
 				check.NoError(t, s.k.storeSums(t.Context()))
 				naive.advance(s.at)
-				naive.stored, naive.storedUntil = naive.summed, naive.sumsUntil
+				naive.stored = naive.summed
+				naive.storedUntil = naive.sumsUntil
 			case "count":
 				s.use(1)
 				naive.advance(s.at)
-				naive.countedAt, naive.advanced = s.at, s.at
+				naive.countedAt = s.at
+				naive.advanced = s.at
 			case "take over":
 				frozen = append(frozen, s.k)
 				s.restart()

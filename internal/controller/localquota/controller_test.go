@@ -208,7 +208,8 @@ func TestRequestsForNamespaces(t *testing.T) {
 func TestANamespaceThatRefusesItsViewDelaysNoOther(t *testing.T) {
 	team := []string{"team", "chat"}
 	f := newFixture(t, 0, chatQuota(chatNamespaces), builder.Namespace("a", team...), builder.Namespace("b", team...), builder.Namespace("c", team...))
-	refused, refusal := "create", errors.New("exceeded quota")
+	refused := "create"
+	refusal := errors.New("exceeded quota")
 	refuse := func(verb string, view client.Object) error {
 		if view.GetNamespace() == "a" && verb == refused {
 			return refusal

@@ -165,7 +165,8 @@ func newFakeClient(t *testing.T, list clienttesting.ReactionFunc) *fake.FakeDyna
 
 // TestSlicesAreReadAfterTheFirstList: before it nothing is known, also not that there are none.
 func TestSlicesAreReadAfterTheFirstList(t *testing.T) {
-	isAsked, answers := make(chan struct{}), make(chan struct{})
+	isAsked := make(chan struct{})
+	answers := make(chan struct{})
 	client := newFakeClient(t, func(clienttesting.Action) (bool, runtime.Object, error) {
 		close(isAsked)
 		<-answers

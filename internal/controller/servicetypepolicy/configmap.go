@@ -58,7 +58,8 @@ func (r *reconciliation) isUpToDate(live *corev1.ConfigMap, wanted policy.Config
 // writeConfigMap applies the configuration, also over another manager's change, which it
 // reports in an event.
 func (r *reconciliation) writeConfigMap(ctx context.Context, live *corev1.ConfigMap, wanted policy.Configuration) error {
-	by, displaced := "another client deleted it", live == nil && r.history.existed
+	by := "another client deleted it"
+	displaced := live == nil && r.history.existed
 	if live != nil && live.Data[policy.ConfigMapKey] != wanted.Text {
 		by, displaced = policy.DriftedBy(live)
 		by += " wrote it"
@@ -177,7 +178,8 @@ func (w *configMapWatch) watchConfigMap(name types.NamespacedName) {
 		return
 	}
 	w.stop()
-	w.name, w.stop = name, func() {}
+	w.name = name
+	w.stop = func() {}
 	if name.Name == "" {
 		return
 	}

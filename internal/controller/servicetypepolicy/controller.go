@@ -167,7 +167,8 @@ func (r *reconciliation) applyAndReport(ctx context.Context) (ctrl.Result, error
 		final := isRefused(writeErr)
 		out = configResult{Condition: policy.RefusedCondition(writeErr, final)}
 		if final {
-			requeueAfter, writeErr = refusedRetry, nil
+			requeueAfter = refusedRetry
+			writeErr = nil
 		}
 	}
 	if out.hash == "" && live != nil && schedulerconfig.Hash(live.Data[policy.ConfigMapKey]) == r.policy.Status.ConfigHash {

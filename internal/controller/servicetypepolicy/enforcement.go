@@ -87,14 +87,17 @@ func (e *evidence) evaluateEnforcement(ctx context.Context, p *v1alpha1.ServiceT
 		r.hash = p.Status.ConfigHash
 	}
 	if r.hash != hash {
-		r.hash, r.since = hash, now
+		r.hash = hash
+		r.since = now
 	}
-	r.started, observed.WantedSince = true, r.since
+	r.started = true
+	observed.WantedSince = r.since
 	if err := e.findOtherSchedulers(ctx, &observed); err != nil {
 		return policy.Enforcement{}, err
 	}
 	var counted bool
-	if observed.Bypasses, counted = e.bypasses.Bypasses(); !counted {
+	observed.Bypasses, counted = e.bypasses.Bypasses()
+	if !counted {
 		if before := conditions.Get(p.Status.Conditions, v1alpha1.ConditionEnforced); before.Reason != "" {
 			return policy.Enforcement{Condition: before, Scheduler: p.Status.Scheduler}, nil
 		}
@@ -129,12 +132,15 @@ func (e *evidence) readHeartbeat(ctx context.Context, observed *enforcement.Obse
 			if r.started && !report.At.Equal(r.report) {
 				r.arrived = observed.Now
 			}
-			r.report, observed.Heartbeat, observed.ReceivedAt = report.At, &report, r.arrived
+			r.report = report.At
+			observed.Heartbeat = &report
+			observed.ReceivedAt = r.arrived
 			return nil
 		}
 		observed.Unreadable = fault.Error()
 	}
-	r.report, r.arrived = time.Time{}, time.Time{}
+	r.report = time.Time{}
+	r.arrived = time.Time{}
 	return nil
 }
 
@@ -144,7 +150,8 @@ func (e *evidence) readHeartbeat(ctx context.Context, observed *enforcement.Obse
 func (e *evidence) findOtherSchedulers(ctx context.Context, observed *enforcement.Observation) error {
 	r := &e.remembered
 	if observed.Heartbeat != nil && r.identity != observed.Heartbeat.Identity {
-		r.identity, r.heartbeatOwner = observed.Heartbeat.Identity, ""
+		r.identity = observed.Heartbeat.Identity
+		r.heartbeatOwner = ""
 	}
 	for _, namespace := range slices.Compact(slices.Sorted(slices.Values([]string{e.schedulerNamespace, e.volcanoNamespace}))) {
 		var pods corev1.PodList

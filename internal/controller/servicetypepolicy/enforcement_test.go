@@ -76,7 +76,8 @@ func (c *court) beat(report enforcement.Report) {
 	if report.Identity == "" {
 		report.Identity = "ours_1"
 	}
-	report.Version, report.ConfigHash = "v1", "aa"
+	report.Version = "v1"
+	report.ConfigHash = "aa"
 	c.put(report.Lease(system))
 }
 
@@ -101,9 +102,12 @@ func TestEvidence(t *testing.T) {
 		want   string
 		words  string
 	}{
-		"in order":          {func(*court) {}, "True/Enforced", "the scheduler enforces the quotas"},
-		"just written":      {func(c *court) { c.verdict(); c.hash = "bb" }, "False/ConfigNotLoaded", "bb was written and is being loaded"},
-		"written long ago":  {func(c *court) { c.hash, c.policy.Status.ConfigHash = "bb", "bb" }, "False/ConfigNotLoaded", "has not loaded"},
+		"in order":     {func(*court) {}, "True/Enforced", "the scheduler enforces the quotas"},
+		"just written": {func(c *court) { c.verdict(); c.hash = "bb" }, "False/ConfigNotLoaded", "bb was written and is being loaded"},
+		"written long ago": {func(c *court) {
+			c.hash = "bb"
+			c.policy.Status.ConfigHash = "bb"
+		}, "False/ConfigNotLoaded", "has not loaded"},
 		"just found spoilt": {func(c *court) { c.spoilt = "no key" }, "False/NotConfigured", "no key"},
 		"past the scheduler": {func(c *court) {
 			c.past.pods = []enforcement.Bypass{{Pod: "lab/a", Cards: []card.Amount{{Name: "H200", Count: 1}}, Reason: "so"}}
@@ -150,7 +154,8 @@ func TestArrival(t *testing.T) {
 
 // series is the metric by reason.
 func series(c *court) map[string]float64 {
-	found, all := make(chan prometheus.Metric, 10), map[string]float64{}
+	found := make(chan prometheus.Metric, 10)
+	all := map[string]float64{}
 	c.metric.Collect(found)
 	close(found)
 	for metric := range found {

@@ -163,7 +163,8 @@ func TestManualChangesAreReverted(t *testing.T) {
 		check.Contains(t, "event", events[0], "Warning ConfigCorrected", "ConfigMap cards/cardquota-scheduler-configmap: "+[]string{"kubectl-edit wrote it", "kubectl-edit wrote it", "another client deleted it"}[i])
 	}
 	cm := w.rendered()
-	cm.OwnerReferences, cm.Annotations = nil, nil
+	cm.OwnerReferences = nil
+	cm.Annotations = nil
 	w.must(w.client.Update(w.Context(), cm))
 	w.settle()
 	check.That(t, len(w.rendered().OwnerReferences) == 1 && w.rendered().Annotations[v1alpha1.AnnotationRenderedFrom] != "", "it is not ours any more: %+v", w.rendered())
@@ -243,8 +244,11 @@ func TestAnErrorIsReportedAndRetried(t *testing.T) {
 func TestReconcileResumesAfterACrashAnywhere(t *testing.T) {
 	other := newConfigMap("other", strings.Replace(plain, "nodeorder", "binpack", 1))
 	for t, change := range check.Cases(t, map[string]func(*v1alpha1.ServiceTypePolicySpec){
-		"making it":    nil,
-		"another spec": func(s *v1alpha1.ServiceTypePolicySpec) { s.Reclaim, s.OverCommitPercent = v1alpha1.ReclaimPods, 150 },
+		"making it": nil,
+		"another spec": func(s *v1alpha1.ServiceTypePolicySpec) {
+			s.Reclaim = v1alpha1.ReclaimPods
+			s.OverCommitPercent = 150
+		},
 		"another base": func(s *v1alpha1.ServiceTypePolicySpec) { s.Scheduler.BaseConfigMap.Name = "other" },
 	}) {
 		run := func(kill int) (string, int) {

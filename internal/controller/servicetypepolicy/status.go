@@ -23,10 +23,12 @@ func (r *reconciliation) updateStatus(ctx context.Context, out configResult) (ct
 		input.Effective = &r.spec
 	}
 	var err error
-	if input.Quotas, err = r.quotasByServiceType(ctx); err != nil {
+	input.Quotas, err = r.quotasByServiceType(ctx)
+	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if input.Enforced, err = r.evaluateEnforcement(ctx, out); err != nil {
+	input.Enforced, err = r.evaluateEnforcement(ctx, out)
+	if err != nil {
 		return ctrl.Result{}, err
 	}
 	if r.guard != nil {

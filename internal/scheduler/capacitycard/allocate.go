@@ -22,9 +22,12 @@ import (
 // that need not borrow first, whatever this order, and after them the queues below what they
 // deserve: of those, jobs may wait behind one that borrows.
 func (p *plugin) queueOrder(l, r any) int {
-	left, right := l.(*api.QueueInfo), r.(*api.QueueInfo)
+	left := l.(*api.QueueInfo)
+	right := r.(*api.QueueInfo)
 	if p.deservedFirst != nil && p.deservedFirst.borrows {
-		switch below, otherBelow := p.ledger.IsBelowDeserved(left.Name), p.ledger.IsBelowDeserved(right.Name); {
+		below := p.ledger.IsBelowDeserved(left.Name)
+		otherBelow := p.ledger.IsBelowDeserved(right.Name)
+		switch {
 		case below && !otherBelow:
 			return -1
 		case otherBelow && !below:
@@ -93,7 +96,7 @@ func (p *plugin) waitsForQuota(job *api.JobInfo, request *workload.Request) bool
 	return !slices.ContainsFunc(names, func(name card.Name) bool {
 		insufficient := p.ledger.FitsAfterRelease(string(job.Queue), request.Request, name, own)
 		// An inventory that others are guaranteed is no quota, and may be too small for ever.
-		return insufficient == nil || insufficient.Kind == quota.Guaranteed && insufficient.Queue == ""
+		return insufficient == nil || (insufficient.Kind == quota.Guaranteed && insufficient.Queue == "")
 	})
 }
 
@@ -101,7 +104,8 @@ func (p *plugin) waitsForQuota(job *api.JobInfo, request *workload.Request) bool
 // binding: Volcano undoes a placement that exceeds the quota. A task whose eviction failed was
 // placed before and is never refused.
 func (p *plugin) onAllocate(event *framework.Event) {
-	task, status := event.Task, event.Task.Status
+	task := event.Task
+	status := event.Task.Status
 	p.prices.forgetJob(task.Job)
 	if status == api.Allocated {
 		p.cache.otherBindings.assume(task.Pod.UID, task.NodeName)
@@ -110,7 +114,8 @@ func (p *plugin) onAllocate(event *framework.Event) {
 	if !ok {
 		return
 	}
-	state, queue := p.cache.observePod(task.Pod), string(job.Queue)
+	state := p.cache.observePod(task.Pod)
+	queue := string(job.Queue)
 	state.assumedNodeInvalid = false
 	if status == api.Allocated || status == api.Pipelined {
 		event.Err = p.checkPlacement(task, task.NodeName, p.releasedBy(job.Queue, append(p.preemption.tasksToComplete(), task)...))
@@ -132,7 +137,8 @@ func (p *plugin) checkPlacement(task *api.TaskInfo, node string, released quota.
 	if !known {
 		return fmt.Errorf("job %s is not in this session", task.Job)
 	}
-	r.node, r.released = node, &released
+	r.node = node
+	r.released = &released
 	if refusal := p.runChecks(placeChecks, r); refusal != nil {
 		return refusal
 	}
@@ -150,10 +156,12 @@ func (p *plugin) checkConflicts(task *api.TaskInfo, node *api.NodeInfo) error {
 // onDeallocate releases the charge of a task. An evicted pod releases its quota at once, and
 // its cards when it has ended.
 func (p *plugin) onDeallocate(event *framework.Event) {
-	task, state := event.Task, p.cache.observePod(event.Task.Pod)
+	task := event.Task
+	state := p.cache.observePod(event.Task.Pod)
 	p.refusedRequests = nil // quota is released
 	p.prices.forgetJob(task.Job)
-	if state.assumedNodeInvalid = task.Status == api.Pending; state.assumedNodeInvalid {
+	state.assumedNodeInvalid = task.Status == api.Pending
+	if state.assumedNodeInvalid {
 		p.cache.otherBindings.forgetAssumed(task.Pod.UID, task.NodeName)
 	}
 	if task.Status != api.Releasing {

@@ -28,7 +28,8 @@ var quotaAmounts = map[quota.LimitKind]string{quota.Cards: quotaCards, quota.CPU
 // releasedByEach returns what the eviction of each victim on a node releases. The first one that
 // breaks a gang also releases the quota of the gang's pods on other nodes, since they go too.
 func (p *plugin) releasedByEach(victims []*api.TaskInfo, breaks map[api.TaskID]bool, queue api.QueueID, name card.Name) []amounts {
-	released, broken := make([]amounts, len(victims)), map[api.JobID]bool{}
+	released := make([]amounts, len(victims))
+	broken := map[api.JobID]bool{}
 	for i, victim := range victims {
 		released[i] = p.releasedAmounts(victim, queue, name)
 		if !breaks[victim.UID] || broken[victim.Job] {
@@ -81,7 +82,8 @@ const tolerance = 0.1
 // missingResources returns what a node lacks for a request, including what terminating pods
 // release; empty if it fits.
 func missingResources(request, futureIdle *api.Resource) amounts {
-	idle, missing := resourceAmounts(futureIdle), amounts{}
+	idle := resourceAmounts(futureIdle)
+	missing := amounts{}
 	for what, asked := range resourceAmounts(request) {
 		if shortfall := asked - idle[what]; asked > 0 && shortfall > tolerance {
 			missing[what] = shortfall
@@ -93,7 +95,8 @@ func missingResources(request, futureIdle *api.Resource) amounts {
 // resourceAmounts returns the resources that are counted on a node.
 func resourceAmounts(r *api.Resource) amounts {
 	list := make(amounts, 2+len(r.ScalarResources))
-	list["cpu"], list["memory"] = r.MilliCPU, r.Memory
+	list["cpu"] = r.MilliCPU
+	list["memory"] = r.Memory
 	for name, quantity := range r.ScalarResources {
 		if !api.IsIgnoredScalarResource(name) {
 			list[string(name)] = quantity

@@ -70,7 +70,8 @@ var argumentParsers = map[string]func(*arguments, any) error{
 		return nil
 	},
 	"maxReservation": func(a *arguments, v any) (err error) {
-		if a.maxReservation, err = parseDuration(v); err != nil {
+		a.maxReservation, err = parseDuration(v)
+		if err != nil {
 			return err
 		}
 		if a.maxReservation < reservationTimeout || a.maxReservation > maxMaxReservation {
@@ -132,7 +133,8 @@ var argumentParsers = map[string]func(*arguments, any) error{
 	},
 	"configHash": func(a *arguments, v any) error {
 		var ok bool
-		if a.configHash, ok = v.(string); !ok {
+		a.configHash, ok = v.(string)
+		if !ok {
 			return errors.New("it is written by the scheduler itself: remove it")
 		}
 		return nil
@@ -251,15 +253,18 @@ func parseRule(value any) (servicetype.Rule, error) {
 		var ok bool
 		switch key {
 		case "reclaimable":
-			if rule.Reclaimable, err = parseBool(entries[key]); err != nil {
+			rule.Reclaimable, err = parseBool(entries[key])
+			if err != nil {
 				return rule, fmt.Errorf("reclaimable: %w", err)
 			}
 		case "reclaimFrom":
-			if rule.ReclaimFrom, ok = parseStrings(entries[key]); !ok {
+			rule.ReclaimFrom, ok = parseStrings(entries[key])
+			if !ok {
 				return rule, errors.New("reclaimFrom: write a list of service types, for example [training]")
 			}
 		case "minimumRuntime":
-			if rule.MinimumRuntime, err = parseDuration(entries[key]); err != nil {
+			rule.MinimumRuntime, err = parseDuration(entries[key])
+			if err != nil {
 				return rule, fmt.Errorf("minimumRuntime: %w", err)
 			}
 		default:
@@ -305,7 +310,8 @@ func parseEntries[V any](value any, usage string, read func(key string, value an
 	}
 	all := make(map[string]V, len(entries))
 	for _, key := range slices.Sorted(maps.Keys(entries)) {
-		if all[key], err = read(key, entries[key]); err != nil {
+		all[key], err = read(key, entries[key])
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -342,7 +348,8 @@ func parseStrings(value any) ([]string, bool) {
 	}
 	names := make([]string, len(list))
 	for i, entry := range list {
-		if names[i], ok = entry.(string); !ok {
+		names[i], ok = entry.(string)
+		if !ok {
 			return nil, false
 		}
 	}

@@ -71,17 +71,25 @@ func mustRefuse(t *testing.T, raw map[string]any, wants ...string) {
 // wanted for the value as it was read.
 func TestArgumentsRefuseTypicalMistakes(t *testing.T) {
 	const (
-		flag, factor, weight   = "write true or false", "write a number from 1 to 100", "write a number above 0, at most 1000"
-		queues                 = "write Enforce, Ignore or Deny"
-		order                  = "write Priority or Loss"
-		classes, aClass        = "write PriorityClasses and their values, for example pc-high: 80000", "is no name of a PriorityClass"
-		owners, aKind, aType   = "write kinds and service types, for example Job: training", "is no kind: write for example Job or Job.batch.volcano.sh", "is no name: write lower-case letters"
-		types, below, fromList = "write service types with reclaimable and reclaimFrom", "write reclaimable and reclaimFrom below it", "reclaimFrom: write a list of service types"
-		duration               = "minimumRuntime: write a duration, for example 10m"
-		kind                   = "podOwnerReferenceToServiceType: {%}"
-		ofType                 = "serviceTypes: {%}"
-		training               = ", training: {reclaimable: true}"
-		long, longKind         = "tttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttt", "Kttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttt" // 64 letters
+		flag     = "write true or false"
+		factor   = "write a number from 1 to 100"
+		weight   = "write a number above 0, at most 1000"
+		queues   = "write Enforce, Ignore or Deny"
+		order    = "write Priority or Loss"
+		classes  = "write PriorityClasses and their values, for example pc-high: 80000"
+		aClass   = "is no name of a PriorityClass"
+		owners   = "write kinds and service types, for example Job: training"
+		aKind    = "is no kind: write for example Job or Job.batch.volcano.sh"
+		aType    = "is no name: write lower-case letters"
+		types    = "write service types with reclaimable and reclaimFrom"
+		below    = "write reclaimable and reclaimFrom below it"
+		fromList = "reclaimFrom: write a list of service types"
+		duration = "minimumRuntime: write a duration, for example 10m"
+		kind     = "podOwnerReferenceToServiceType: {%}"
+		ofType   = "serviceTypes: {%}"
+		training = ", training: {reclaimable: true}"
+		long     = "tttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttt"
+		longKind = "Kttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttt" // 64 letters
 	)
 	list := func(values ...string) []string { return values }
 	for _, tc := range []struct {

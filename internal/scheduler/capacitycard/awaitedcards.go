@@ -49,7 +49,8 @@ func (p *plugin) reloadAwaitedCards() {
 	if !p.hasWaitingReservations() {
 		return
 	}
-	before, free := p.awaited, p.newFreeCards()
+	before := p.awaited
+	free := p.newFreeCards()
 	waiting := p.listWaitingJobs(free)
 	p.orderJobsBelowMinimum(waiting)
 	p.awaited = nil // the checks of nodes read it
@@ -71,7 +72,8 @@ func (p *plugin) hasWaitingReservations() bool {
 
 // keepAwaitedCards keeps free cards for waiting jobs with a reservation.
 func (p *plugin) keepAwaitedCards(waiting []*waitingJob, free *freeCards) {
-	now, kept := p.cache.now(), &awaitedCards{byNode: map[string][]awaitingPod{}}
+	now := p.cache.now()
+	kept := &awaitedCards{byNode: map[string][]awaitingPod{}}
 	for _, w := range waiting {
 		if !p.cache.reservations[w.job.PgUID].isReserved(now) {
 			continue
@@ -131,8 +133,10 @@ func (p *plugin) keepForPod(kept *awaitedCards, w *waitingJob, task *api.TaskInf
 // nodeToKeep returns the node that has most of the cards for a pod, nil if none of them has a free card and
 // would fit the pod once others leave.
 func (p *plugin) nodeToKeep(task *api.TaskInfo, nodes []*freeNode, free *freeCards) (best *freeNode) {
-	count, kind := p.RequestFor(task).Count, free.kindOf(task)
-	until, most := p.cache.now().Add(p.args.maxReservation), card.Count(0)
+	count := p.RequestFor(task).Count
+	kind := free.kindOf(task)
+	until := p.cache.now().Add(p.args.maxReservation)
+	most := card.Count(0)
 	for _, node := range nodes {
 		left := node.future.Sub(node.kept)
 		if min(left, count) <= most {
@@ -140,7 +144,8 @@ func (p *plugin) nodeToKeep(task *api.TaskInfo, nodes []*freeNode, free *freeCar
 		}
 		leaving, fits := free.fitsOnceOthersLeave(kind, node, until)
 		if fits && left.Add(leaving) >= count {
-			best, most = node, min(left, count)
+			best = node
+			most = min(left, count)
 		}
 	}
 	return best

@@ -25,11 +25,13 @@ func newFleet(t testing.TB, nodes, pods, queues, models int) *scene {
 	for i := range nodes {
 		s.addObjects(fmt.Sprintf("node node-%d MODEL-%d 64", i, i%models))
 		node := s.Nodes[i].Status.Allocatable
-		node["pods"], node["cpu"] = amount("1000"), amount("1000")
+		node["pods"] = amount("1000")
+		node["cpu"] = amount("1000")
 	}
 	for i := range queues {
 		s.addObjects(fmt.Sprintf("queue queue-%d {%s} cpu=100000", i, strings.Join(quota, ",")))
-		s.Queues[i].Spec.Capability["memory"], s.Queues[i].Spec.Capability[gpu] = amount("1000Ti"), amount("100000")
+		s.Queues[i].Spec.Capability["memory"] = amount("1000Ti")
+		s.Queues[i].Spec.Capability[gpu] = amount("100000")
 	}
 	for i := range pods / 8 {
 		at := fmt.Sprintf("node-%d", i%nodes)
@@ -64,7 +66,10 @@ func BenchmarkGates(b *testing.B) {
 	p := s.reopen().p
 	// As Volcano does before it looks for a node.
 	check.NoError(b, p.prePredicate(s.Task("job-0-0")))
-	task, node, other, queue := s.Task("job-0-0"), s.Ssn.Nodes["node-0"], s.Ssn.Nodes["node-1"], s.Ssn.Queues["queue-0"]
+	task := s.Task("job-0-0")
+	node := s.Ssn.Nodes["node-0"]
+	other := s.Ssn.Nodes["node-1"]
+	queue := s.Ssn.Queues["queue-0"]
 	if !p.allocatable(queue, task) || p.predicate(task, node) != nil || p.predicate(task, other) == nil {
 		b.Fatal("the gates do not answer as they should")
 	}
@@ -78,7 +83,10 @@ func BenchmarkGates(b *testing.B) {
 		{"allocatable-permits", func() { _ = p.allocatable(queue, task) }, 500 * time.Nanosecond},
 	} {
 		b.Run(gate.name, func(b *testing.B) {
-			const batches, calls = 21, 100_000
+			const (
+				batches = 21
+				calls   = 100_000
+			)
 			var took []time.Duration
 			for range batches {
 				began := time.Now()
@@ -87,7 +95,8 @@ func BenchmarkGates(b *testing.B) {
 				}
 				took = append(took, time.Since(began)/calls)
 			}
-			median, allocs := quantile(took, .5), testing.AllocsPerRun(1000, gate.ask)
+			median := quantile(took, .5)
+			allocs := testing.AllocsPerRun(1000, gate.ask)
 			b.ReportMetric(median, "ns/op")
 			b.ReportMetric(quantile(took, .1), "ns-p10")
 			b.ReportMetric(quantile(took, .9), "ns-p90")

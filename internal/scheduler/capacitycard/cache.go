@@ -185,10 +185,15 @@ func (c *Cache) sawThisSession(pod *corev1.Pod) bool {
 // refreshPod reads a changed pod again and keeps its charge.
 func (c *Cache) refreshPod(pod *corev1.Pod) *podState {
 	fresh := c.newPodState(pod)
-	fresh.generation, fresh.unassigned = c.requestGeneration, pod.Spec.NodeName == ""
+	fresh.generation = c.requestGeneration
+	fresh.unassigned = pod.Spec.NodeName == ""
 	if old, ok := c.pods[pod.UID]; ok {
-		fresh.request.IsFixed, fresh.treeGeneration = old.request.IsFixed, old.treeGeneration
-		fresh.charge, fresh.chargedNode, fresh.chargedAs, fresh.lastSession = old.charge, old.chargedNode, old.chargedAs, old.lastSession
+		fresh.request.IsFixed = old.request.IsFixed
+		fresh.treeGeneration = old.treeGeneration
+		fresh.charge = old.charge
+		fresh.chargedNode = old.chargedNode
+		fresh.chargedAs = old.chargedAs
+		fresh.lastSession = old.lastSession
 		fresh.unassigned = old.unassigned && (old.object == pod || fresh.unassigned)
 		fresh.assumedNodeInvalid = old.assumedNodeInvalid && old.object == pod
 		if old.unassigned && !fresh.unassigned {
@@ -199,7 +204,8 @@ func (c *Cache) refreshPod(pod *corev1.Pod) *podState {
 	if !fresh.unassigned { // else Volcano may have set the node, and the pod's creator the annotation
 		fresh.annotatedQueue = workload.ChargedQueue(pod)
 	}
-	c.pods[pod.UID], c.podsByObject[pod] = fresh, fresh
+	c.pods[pod.UID] = fresh
+	c.podsByObject[pod] = fresh
 	return fresh
 }
 
@@ -209,10 +215,12 @@ func (c *Cache) newPodState(pod *corev1.Pod) *podState {
 	}
 	if c.tree.isTree {
 		state.isProtected = !workload.IsEvictable(pod, nil)
-		state.serviceType, state.ownerType = workload.ServiceTypeFor(nil, pod.Annotations, nil, ""), c.tree.owners.TypeFor(pod)
+		state.serviceType = workload.ServiceTypeFor(nil, pod.Annotations, nil, "")
+		state.ownerType = c.tree.owners.TypeFor(pod)
 	}
 	if c.cardUnlimitedCPUMemory && state.request.Count > 0 {
-		state.request.MilliCPU, state.request.Memory = 0, 0
+		state.request.MilliCPU = 0
+		state.request.Memory = 0
 	}
 	return state
 }

@@ -67,7 +67,8 @@ func (p *plugin) checkInputFor(task *api.TaskInfo) (checkInput, bool) {
 	r := checkInput{task: task, request: p.RequestFor(task)}
 	job, known := p.ssn.Jobs[task.Job]
 	if known {
-		r.job, r.rules = job, p.queueRules[job.Queue]
+		r.job = job
+		r.rules = p.queueRules[job.Queue]
 	}
 	return r, known
 }
@@ -78,7 +79,8 @@ func (p *plugin) checkedInput(task *api.TaskInfo) (r checkInput, refusal *worklo
 	if s := p.search.Load(); s != nil && s.task == task {
 		return s.checkInput, s.refusal, s.known
 	}
-	if r, known = p.checkInputFor(task); known {
+	r, known = p.checkInputFor(task)
+	if known {
 		refusal = p.runChecks(podChecks, r)
 	}
 	return r, refusal, known
@@ -171,8 +173,8 @@ func queueHasQuota(p *plugin, r checkInput) *workload.Refusal {
 // without cards may reclaim too.
 func mayReclaim(p *plugin, r checkInput) *workload.Refusal {
 	serviceType := p.ServiceType(r.task)
-	hasRule := p.args.serviceTypes.Reclaims(serviceType) || p.cache.tree.isTree && p.knowsServiceType(serviceType)
-	if r.request.Count == 0 && !p.ReclaimsAll() || !hasRule {
+	hasRule := p.args.serviceTypes.Reclaims(serviceType) || (p.cache.tree.isTree && p.knowsServiceType(serviceType))
+	if (r.request.Count == 0 && !p.ReclaimsAll()) || !hasRule {
 		return &workload.Refusal{Message: fmt.Sprintf("pods of service type %q may not reclaim cards", serviceType)}
 	}
 	return nil

@@ -32,7 +32,8 @@ func (s *scene) checkInputFor(task, node string) checkInput {
 	r, known := s.p.checkInputFor(s.Task(task))
 	check.Must(s.t, known, "pod %s has no job", task)
 	ask := *r.request
-	r.request, r.node = &ask, node
+	r.request = &ask
+	r.node = node
 	return r
 }
 
@@ -81,9 +82,12 @@ func TestEachCheckRefuses(t *testing.T) {
 		spoil func(*scene, *checkInput)
 		says  string
 	}{
-		"argumentsAreValid":    {func(s *scene, _ *checkInput) { s.p.argumentsErr = errors.New("wrong") }, "Arguments of capacity-card are invalid: wrong"},
-		"cacheIsSynced":        {func(s *scene, _ *checkInput) { s.p.notReadyReason = "not yet" }, "not yet"},
-		"queueExists":          {func(_ *scene, r *checkInput) { r.job, r.rules = &api.JobInfo{Queue: "gone"}, nil }, "Queue <gone> does not exist"},
+		"argumentsAreValid": {func(s *scene, _ *checkInput) { s.p.argumentsErr = errors.New("wrong") }, "Arguments of capacity-card are invalid: wrong"},
+		"cacheIsSynced":     {func(s *scene, _ *checkInput) { s.p.notReadyReason = "not yet" }, "not yet"},
+		"queueExists": {func(_ *scene, r *checkInput) {
+			r.job = &api.JobInfo{Queue: "gone"}
+			r.rules = nil
+		}, "Queue <gone> does not exist"},
 		"queueIsUsable":        {rule(func(rules *workload.QueueRules) { rules.Refusal = &workload.Refusal{Message: "closed"} }), "closed"},
 		"namespaceIsAllowed":   {rule(func(rules *workload.QueueRules) { rules.Namespaces = labels.Nothing() }), "namespace"},
 		"requestIsValid":       {func(_ *scene, r *checkInput) { r.request.Denied = &workload.Refusal{Message: "unreadable"} }, "unreadable"},

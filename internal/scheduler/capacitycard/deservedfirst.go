@@ -133,7 +133,8 @@ func (p *plugin) isTurnOf(r checkInput) bool {
 	if mustBorrow {
 		d.putOff(r)
 	}
-	d.borrowers[r.job.UID], d.later[r.job.UID] = true, true
+	d.borrowers[r.job.UID] = true
+	d.later[r.job.UID] = true
 	return false
 }
 
@@ -161,7 +162,8 @@ func (d *deservedFirst) putOff(r checkInput) {
 // listDeservedCards lists the cards of a request that the queue deserves and some node has.
 func (p *plugin) listDeservedCards(r checkInput) {
 	d := p.deservedFirst
-	d.tried, d.deserved = r.task.UID, d.deserved[:0]
+	d.tried = r.task.UID
+	d.deserved = d.deserved[:0]
 	for _, name := range r.request.Names {
 		if p.deservesCard(r, name) && len(p.inventory.ResourcesFor(name)) > 0 {
 			d.deserved = append(d.deserved, name)

@@ -21,7 +21,8 @@ func (p *preemption) allowanceFor(job *api.JobInfo) *evictionAllowance {
 	p.allowances.Lock()
 	defer p.allowances.Unlock()
 	if p.allowances.jobs == nil || p.allowances.evictions != p.evictions {
-		p.allowances.jobs, p.allowances.evictions = map[api.JobID]*evictionAllowance{}, p.evictions
+		p.allowances.jobs = map[api.JobID]*evictionAllowance{}
+		p.allowances.evictions = p.evictions
 	}
 	known := p.allowances.jobs[job.UID]
 	if known == nil {
@@ -57,7 +58,7 @@ func (p *plugin) elasticPods(job *api.JobInfo) (all int32, roles map[string]int3
 
 // takeElastic uses up one elastic pod, and reports whether there was one.
 func (e *evictionAllowance) takeElastic(task *api.TaskInfo) bool {
-	if e.elastic <= 0 || e.elasticByRole != nil && e.elasticByRole[task.TaskRole] <= 0 {
+	if e.elastic <= 0 || (e.elasticByRole != nil && e.elasticByRole[task.TaskRole] <= 0) {
 		return false
 	}
 	e.elastic--

@@ -65,7 +65,8 @@ func (p *plugin) missingTasks(job *api.JobInfo) []*api.TaskInfo {
 		}
 	}
 	slices.SortFunc(pending, func(a, b *api.TaskInfo) int {
-		x, y := p.RequestFor(a), p.RequestFor(b)
+		x := p.RequestFor(a)
+		y := p.RequestFor(b)
 		return cmp.Or(cmp.Compare(x.Count, y.Count), cmp.Compare(x.MilliCPU, y.MilliCPU), cmp.Compare(x.Memory, y.Memory), cmp.Compare(a.UID, b.UID))
 	})
 	return SelectToMinimum(job, have, ready, pending)
@@ -76,7 +77,7 @@ func (p *plugin) missingTasks(job *api.JobInfo) []*api.TaskInfo {
 func CountByRole(job *api.JobInfo, pipelined bool) (all int32, roles map[string]int32) {
 	roles = map[string]int32{}
 	for status, tasks := range job.TaskStatusIndex {
-		if api.AllocatedStatus(status) || status == api.Succeeded || pipelined && status == api.Pipelined {
+		if api.AllocatedStatus(status) || status == api.Succeeded || (pipelined && status == api.Pipelined) {
 			all += int32(len(tasks))
 			for _, task := range tasks {
 				roles[task.TaskRole]++
@@ -133,7 +134,8 @@ func (p *plugin) podGroupRequestFor(job *api.JobInfo) *podGroupRequest {
 		generation: p.cache.requestGeneration, lastSession: p.cache.session,
 	}
 	if owner := workload.VCJobOwner(&job.PodGroup.PodGroup); owner != "" {
-		if read.vcJob = p.findVCJob(job, owner); read.vcJob == nil {
+		read.vcJob = p.findVCJob(job, owner)
+		if read.vcJob == nil {
 			read.refusal = workload.RefusalForUnknownVCJob(job.Namespace, owner)
 			return &read // it may be known in the next session
 		}
@@ -150,7 +152,8 @@ func (p *plugin) podGroupRequestFor(job *api.JobInfo) *podGroupRequest {
 	if p.cache.cardUnlimitedCPUMemory && len(read.jobRequest.Cards) > 0 {
 		// minResources does not say which pods the CPU is for. The pods are checked one by one
 		// when they exist.
-		read.jobRequest.MilliCPU, read.jobRequest.Memory = 0, 0
+		read.jobRequest.MilliCPU = 0
+		read.jobRequest.Memory = 0
 	}
 	p.cache.podGroupRequests[job.PgUID] = &read
 	return &read
@@ -210,7 +213,8 @@ func (p *plugin) withTotalHint(job *api.JobInfo, refusal *workload.Refusal) *wor
 	}
 	hinted := *refusal
 	hint := fmt.Sprintf(" (%s requests %d cards in all, the job's minimum is %d)", v1alpha1.AnnotationCardRequest, total, announced.minimumCards)
-	hinted.Message, hinted.Topic = hinted.Message+hint, hinted.Topic+hint
+	hinted.Message += hint
+	hinted.Topic += hint
 	return &hinted
 }
 
@@ -316,7 +320,8 @@ func (p *plugin) nameOneOfAny(insufficient *quota.InsufficientQuota) {
 	}
 	isAll := func(resource corev1.ResourceName) bool { return slices.Equal(p.inventory.NamesFor(resource), names) }
 	if slices.ContainsFunc(p.inventory.ResourcesFor(names[0]), isAll) {
-		insufficient.Names, insufficient.OtherCards = names[:1], len(names)-1
+		insufficient.Names = names[:1]
+		insufficient.OtherCards = len(names) - 1
 	}
 }
 

@@ -55,10 +55,12 @@ func (p *plugin) recordIfNew(uid types.UID, job *api.JobInfo, pod *corev1.Pod, r
 // recordPodUnschedulable reports on a pod why it is refused: by event, and through Volcano in
 // the condition PodScheduled.
 func (p *plugin) recordPodUnschedulable(task *api.TaskInfo, refusal *workload.Refusal) {
-	job, fit := p.ssn.Jobs[task.Job], api.NewFitErrors()
+	job := p.ssn.Jobs[task.Job]
+	fit := api.NewFitErrors()
 	fit.SetError(p.recordIfNew(task.Pod.UID, job, task.Pod, refusal))
 	if job != nil {
-		job.NodesFitErrors[task.UID], p.ownFitErrors[task.UID] = fit, fit
+		job.NodesFitErrors[task.UID] = fit
+		p.ownFitErrors[task.UID] = fit
 	}
 }
 
@@ -122,12 +124,15 @@ func (p *plugin) reparentOrphanQueues() {
 		}
 	}
 	for _, info := range orphans {
-		name, parent := info.Queue.Name, info.Queue.Spec.Parent
-		newParent, message := workload.RootQueue, fmt.Sprintf(
+		name := info.Queue.Name
+		parent := info.Queue.Spec.Parent
+		newParent := workload.RootQueue
+		message := fmt.Sprintf(
 			"Queue <%s> names parent <%s>, which does not exist or leads back to it: it is treated as a child of <%s>; set spec.parent to an existing queue",
 			name, parent, workload.RootQueue)
 		if name == workload.RootQueue {
-			newParent, message = "", fmt.Sprintf("Queue <%s> names parent <%s>, which the scheduler ignores: it can have no parent; remove spec.parent", workload.RootQueue, parent)
+			newParent = ""
+			message = fmt.Sprintf("Queue <%s> names parent <%s>, which the scheduler ignores: it can have no parent; remove spec.parent", workload.RootQueue, parent)
 		}
 		if !p.IsTree() || name == workload.RootQueue {
 			p.recordOnQueue(info.Queue, &workload.Refusal{Reason: workload.ReasonParentNotFound, Message: message})

@@ -18,7 +18,8 @@ import (
 
 func vcjobPod(p *corev1.Pod) {
 	session.OwnedBy("batch.volcano.sh/v1alpha1", "Job", "t", "t")(p)
-	p.Annotations["volcano.sh/job-name"], p.Annotations["volcano.sh/job-version"] = "t", "0"
+	p.Annotations["volcano.sh/job-name"] = "t"
+	p.Annotations["volcano.sh/job-version"] = "0"
 }
 
 func outOfSync(p *corev1.Pod) { annotate("volcano.sh/controller-out-of-sync", "true")(p) }
@@ -224,8 +225,11 @@ func (s *bindingScript) runSteps(script string) {
 		default:
 			if words[0] != "again" {
 				s.last = &corev1.Pod{}
-				s.last.Namespace, s.last.Name, s.last.UID = "ns", "p", "p"
-				s.last.Spec.SchedulerName, s.last.Spec.NodeName = s.scheduler, strings.TrimPrefix(words[0], "waits")
+				s.last.Namespace = "ns"
+				s.last.Name = "p"
+				s.last.UID = "p"
+				s.last.Spec.SchedulerName = s.scheduler
+				s.last.Spec.NodeName = strings.TrimPrefix(words[0], "waits")
 			}
 			s.runSession(words[1:], s.last)
 		}
@@ -235,7 +239,8 @@ func (s *bindingScript) runSteps(script string) {
 // runSession opens a session that sees a pod, or none, and closes it after what it
 // does.
 func (s *bindingScript) runSession(does []string, pod *corev1.Pod) {
-	s.session, s.podsSeen = s.session+1, 0
+	s.session++
+	s.podsSeen = 0
 	s.otherBindings.openSession(s.session, s.cacheSync.synced, s.at)
 	if pod != nil {
 		s.observePod(pod)

@@ -57,7 +57,8 @@ func countByState(tasks []*api.TaskInfo) string {
 		if placed {
 			job += "@" + node
 		}
-		if count[job]++; count[job] == 1 {
+		count[job]++
+		if count[job] == 1 {
 			order = append(order, job)
 		}
 	}
@@ -68,7 +69,10 @@ func countByState(tasks []*api.TaskInfo) string {
 }
 
 func TestPreemptStaysWithinTheQueueAndItsQuota(t *testing.T) {
-	const old, wants = "old q 1: a*4 class=low;", "new q 1: - class=high"
+	const (
+		old   = "old q 1: a*4 class=low;"
+		wants = "new q 1: - class=high"
+	)
 	for t, tc := range check.Cases(t, map[string]struct {
 		quota, jobs, goes, promised string
 		change                      func(*corev1.Pod)
@@ -250,7 +254,7 @@ func TestReclaimWaitsForTerminatingPods(t *testing.T) {
 			}
 			got := countByState(taken)
 			check.Must(t, got == want, "taken are %q, want %q", got, want)
-			check.That(t, want != "" || s.reclaimPolicy().FreeQuota("inf", "A") == 0 && !s.reclaimPolicy().CanReclaim(s.Task("i-0")),
+			check.That(t, want != "" || (s.reclaimPolicy().FreeQuota("inf", "A") == 0 && !s.reclaimPolicy().CanReclaim(s.Task("i-0"))),
 				"there is room, or its pod takes from others")
 		})
 	}

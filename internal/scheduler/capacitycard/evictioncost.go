@@ -27,7 +27,8 @@ func (p *plugin) costOf(victims []*api.TaskInfo, breaks map[api.TaskID]bool) *ev
 	broken := map[api.JobID]bool{}
 	for _, victim := range victims {
 		if priority := p.ssn.Jobs[victim.Job].Priority; priority > cost.job {
-			cost.job, cost.pod = priority, victim.Priority
+			cost.job = priority
+			cost.pod = victim.Priority
 		} else if priority == cost.job {
 			cost.pod = max(cost.pod, victim.Priority)
 		}
@@ -79,7 +80,8 @@ func (p *plugin) cheapestEvictions(preemptor *api.TaskInfo) (least *evictionCost
 // evictionCostOn returns what it costs to evict pods of other jobs from a node for a pod, nil if that does
 // not help.
 func (p *plugin) evictionCostOn(preemptor *api.TaskInfo, node *api.NodeInfo) *evictionCost {
-	request, queue := p.RequestFor(preemptor), p.ssn.Jobs[preemptor.Job].Queue
+	request := p.RequestFor(preemptor)
+	queue := p.ssn.Jobs[preemptor.Job].Queue
 	name, allowed := p.cardFor(request, node.Name)
 	if !allowed || p.ledger.IsTerminatingOverQuota(string(queue), name) {
 		return nil

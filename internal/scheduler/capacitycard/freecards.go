@@ -135,7 +135,8 @@ func (f *freeCards) kindOf(task *api.TaskInfo) *podKind {
 
 // fitSameNodes reports whether two pods of a job certainly fit the same nodes.
 func (p *plugin) fitSameNodes(a, b *api.TaskInfo) bool {
-	x, y := &a.Pod.Spec, &b.Pod.Spec
+	x := &a.Pod.Spec
+	y := &b.Pod.Spec
 	return a.TaskRole == b.TaskRole && a.InitResreq.Equal(b.InitResreq, api.Zero) && p.RequestFor(a).Named.String() == p.RequestFor(b).Named.String() &&
 		equality.Semantic.DeepEqual(x.NodeSelector, y.NodeSelector) && equality.Semantic.DeepEqual(x.Affinity, y.Affinity) && equality.Semantic.DeepEqual(x.Tolerations, y.Tolerations)
 }
@@ -156,7 +157,8 @@ func (f *freeCards) useOf(kind *podKind, node *freeNode) *nodeUse {
 // countFor returns how many free cards the missing pods of a job could use, if others on their nodes were
 // gone.
 func (f *freeCards) countFor(w *waitingJob) (count card.Count) {
-	counted, kinds := map[*freeNode]bool{}, map[*podKind]bool{}
+	counted := map[*freeNode]bool{}
+	kinds := map[*podKind]bool{}
 	for _, task := range w.missing {
 		kind := f.kindOf(task)
 		if kinds[kind] {
@@ -220,7 +222,8 @@ func (p *plugin) leavingTasks(task *api.TaskInfo, node *freeNode, until time.Tim
 // mayTake reports whether a pod may take the cards of another one beside what it takes of each queue. In a
 // tree it takes what queues have borrowed, and by the service types what is beyond their guarantee.
 func (p *plugin) mayTake(task, other *api.TaskInfo, name card.Name, taken map[api.QueueID]int64) bool {
-	rule, count := p.ReclaimRule(task, other), int64(p.RequestFor(other).Count)
+	rule := p.ReclaimRule(task, other)
+	count := int64(p.RequestFor(other).Count)
 	if rule == NotReclaimable || !p.IsTree() {
 		return rule != NotReclaimable
 	}

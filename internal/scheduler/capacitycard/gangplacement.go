@@ -67,7 +67,8 @@ func (g *gangPlacement) place(task *api.TaskInfo) bool {
 
 // placeOnCard finds a node with a card for a pod, first among those with free cards.
 func (g *gangPlacement) placeOnCard(task *api.TaskInfo, name card.Name) bool {
-	free, full := g.free.byName[name], g.free.fullByName[name]
+	free := g.free.byName[name]
+	full := g.free.fullByName[name]
 	key := kindAndCard{g.free.kindOf(task), name}
 
 	for i := g.next[key]; i < len(free)+len(full); i++ {

@@ -50,7 +50,8 @@ func (w *waitScene) runMinute() {
 	w.Close()
 	for name, node := range placed {
 		pod := w.Pod(name)
-		pod.Spec.NodeName, pod.Status.Phase = node, corev1.PodRunning
+		pod.Spec.NodeName = node
+		pod.Status.Phase = corev1.PodRunning
 	}
 }
 

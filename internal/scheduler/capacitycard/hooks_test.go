@@ -93,7 +93,8 @@ func TestBindingCarriesTheChargedQueue(t *testing.T) {
 		task := s.Task("j-0").Clone()
 		task.Pod = task.Pod.DeepCopy()
 		tc.change(task)
-		binding, before := &cache.BindContext{TaskInfo: task}, maps.Clone(task.Pod.Annotations)
+		binding := &cache.BindContext{TaskInfo: task}
+		before := maps.Clone(task.Pod.Annotations)
 		s.p.SetupBindContextExtension(nil, binding)
 		check.That(t, maps.Equal(task.Pod.Annotations, before), "the informer's pod bears %v now", task.Pod.Annotations)
 		bound := binding.TaskInfo

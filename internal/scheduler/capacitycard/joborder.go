@@ -10,7 +10,8 @@ import (
 // comes one whose reservation ended for good. Volcano asks after the plugins priority and gang, so it
 // orders jobs of equal priority.
 func (p *plugin) jobOrder(l, r any) int {
-	left, right := l.(*api.JobInfo), r.(*api.JobInfo)
+	left := l.(*api.JobInfo)
+	right := r.(*api.JobInfo)
 	return p.jobRank(left) - p.jobRank(right)
 }
 
@@ -48,7 +49,8 @@ func (p *plugin) orderJobsBelowMinimum(waiting []*waitingJob) {
 	if !slices.ContainsFunc(waiting, func(w *waitingJob) bool { return w.isBelowMinimum }) {
 		return
 	}
-	ahead, highest := &jobsAhead{map[api.JobID]bool{}, map[api.QueueID]int{}}, p.highestWaitingPriorities()
+	ahead := &jobsAhead{map[api.JobID]bool{}, map[api.QueueID]int{}}
+	highest := p.highestWaitingPriorities()
 	for _, w := range waiting {
 		isTried := p.deservedFirst == nil || !p.deservedFirst.borrows || p.deservedFirst.borrowers[w.job.UID]
 		if isTried && w.isBelowMinimum && w.job.Priority >= highest[w.job.Queue] {

@@ -251,7 +251,8 @@ func (p *plugin) keptInQueue(r checkInput, released quota.Released) quota.Releas
 			continue
 		}
 		if !isCopy {
-			released, isCopy = released.Clone(), true
+			released = released.Clone()
+			isCopy = true
 		}
 		released.Remove(w.charge)
 	}

@@ -114,7 +114,8 @@ func (p *plugin) findEvictedPod(victim evictedPod) *api.TaskInfo {
 // isVictimOverdue reports whether an evicted pod should have ended: its grace period is over, or it was not
 // even deleted for longer than an eviction may take. So a pod that never ends keeps cards for a bounded time.
 func (p *plugin) isVictimOverdue(task *api.TaskInfo, plan *evictionPlan) bool {
-	now, deleted := p.cache.now(), task.Pod.DeletionTimestamp
+	now := p.cache.now()
+	deleted := task.Pod.DeletionTimestamp
 	if deleted == nil {
 		return now.Sub(plan.began) >= evictionTimeout
 	}

@@ -68,7 +68,8 @@ func newKeptScene(t *testing.T, action string, isPlannedAnew bool) *keptScene {
 	k := &keptScene{scene: s, now: s.Now, began: s.Now}
 	s.m.now = func() time.Time { return k.now }
 	s.openSession()
-	waiting, plans := []*api.TaskInfo{s.Task("i-0")}, [][]*api.TaskInfo{{s.Task("old-0")}}
+	waiting := []*api.TaskInfo{s.Task("i-0")}
+	plans := [][]*api.TaskInfo{{s.Task("old-0")}}
 	waiting[0].NodeName = "a"
 	if isPlannedAnew {
 		plans = append(plans, nil)

@@ -61,7 +61,8 @@ func (l *lifecycle) queueOf(task *api.TaskInfo) string {
 // places it; then the one that paid for it on its node, else the one of its
 // binding, else that of its PodGroup, as far as they exist.
 func (l *lifecycle) chargedQueue(task *api.TaskInfo) string {
-	uid, queue := task.Pod.UID, l.queueOf(task)
+	uid := task.Pod.UID
+	queue := l.queueOf(task)
 	switch last := l.paid[uid]; {
 	case task.Status == api.Allocated || task.Status == api.Pipelined:
 	case last.node == task.NodeName && l.queues[last.queue] != nil:
@@ -89,7 +90,9 @@ func (l *lifecycle) used() map[use]int {
 		if task.Status == api.Pending {
 			delete(l.paid, task.Pod.UID) // it is placed anew
 		}
-		if holds, ends := l.holdsCards(task), l.isTerminating(task); holds || ends {
+		holds := l.holdsCards(task)
+		ends := l.isTerminating(task)
+		if holds || ends {
 			cards, _ := asked(task.Pod)
 			sums[use{l.chargedQueue(task), l.modelOf(task), ends}] += cards
 		}
@@ -106,7 +109,8 @@ type use struct {
 // mayUse reports whether a task may be placed on a node with this usage.
 func (l *lifecycle) mayUse(task *api.TaskInfo, node string, used map[use]int) bool {
 	cards, names := asked(task.Pod)
-	queue, model := l.queueOf(task), l.models[node]
+	queue := l.queueOf(task)
+	model := l.models[node]
 	if l.quotas[queue] == nil || cards == 0 {
 		return l.quotas[queue] != nil
 	}
@@ -116,7 +120,8 @@ func (l *lifecycle) mayUse(task *api.TaskInfo, node string, used map[use]int) bo
 
 // check compares the ledger with the recount.
 func (l *lifecycle) check(t *rapid.T) {
-	pods, used := map[string]int{}, l.used()
+	pods := map[string]int{}
+	used := l.used()
 	for _, task := range l.tasks() {
 		charge := l.plugin.ledger.Charged(string(task.UID))
 		if l.holdsCards(task) != (charge != nil) {
@@ -130,7 +135,9 @@ func (l *lifecycle) check(t *rapid.T) {
 		limits := l.plugin.ledger.PathLimits(queue)
 		check.Must(t, len(limits.Cards) == len(l.quotas[queue]), "queue %s is limited to %v, its quota is %v", queue, limits.Cards, l.quotas[queue])
 		for _, model := range []string{"A", "B"} {
-			if got, want := int(l.plugin.ledger.Used(queue, card.Name(model))), used[use{queue, model, false}]; got != want {
+			got := int(l.plugin.ledger.Used(queue, card.Name(model)))
+			want := used[use{queue, model, false}]
+			if got != want {
 				t.Fatalf("queue %s uses %d of %s, a recount says %d", queue, got, model, want)
 			}
 			if got, _ := l.plugin.ledger.Terminating(queue, card.Name(model)); int(got) != used[use{queue, model, true}] {

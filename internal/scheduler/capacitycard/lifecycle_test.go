@@ -141,9 +141,11 @@ func (l *lifecycle) create(t *rapid.T, job, place, node string) {
 	names := rapid.SampledFrom([]string{"A", "B", "A|B", "B|A", "-", "-"}).Draw(t, "card.name")
 	pod := session.New(fmt.Sprintf("%s q 1: %s cards=%d card=%s", job, cmp.Or(node, "-"), cards, names)).Pods[0]
 	l.born++
-	pod.Name, pod.UID = job+"-"+place, types.UID(fmt.Sprint(job, "-", place, "#", l.born))
+	pod.Name = job + "-" + place
+	pod.UID = types.UID(fmt.Sprint(job, "-", place, "#", l.born))
 	pod.Annotations["cardquota.dev/charged-queue"] = rapid.SampledFrom([]string{"", "", "q", "r", "gone"}).Draw(t, "written")
-	if l.pods[pod.Name] = pod; node != "" { // a scheduler before wrote it
+	l.pods[pod.Name] = pod
+	if node != "" { // a scheduler before wrote it
 		l.written[pod.UID] = pod.Annotations["cardquota.dev/charged-queue"]
 	}
 	if l.ssn != nil {
@@ -155,10 +157,15 @@ func (l *lifecycle) create(t *rapid.T, job, place, node string) {
 func (l *lifecycle) restart() {
 	l.m = NewCache()
 	l.m.messages.recorder = &record.FakeRecorder{}
-	l.binding, l.evicting, l.last, l.paid = map[string]string{}, map[string]bool{}, map[types.UID]string{}, map[types.UID]payment{}
+	l.binding = map[string]string{}
+	l.evicting = map[string]bool{}
+	l.last = map[types.UID]string{}
+	l.paid = map[types.UID]payment{}
 	l.evicted = make(evictor, len(l.pods))
 	l.cache.Evictor = l.evicted
-	l.cache.Jobs, l.cache.Nodes, l.cache.Queues = map[api.JobID]*api.JobInfo{}, map[string]*api.NodeInfo{}, map[api.QueueID]*api.QueueInfo{}
+	l.cache.Jobs = map[api.JobID]*api.JobInfo{}
+	l.cache.Nodes = map[string]*api.NodeInfo{}
+	l.cache.Queues = map[api.QueueID]*api.QueueInfo{}
 	l.cache.NodeList = nil
 	for _, node := range slices.Sorted(maps.Keys(l.models)) {
 		l.tellNode(node)
@@ -184,10 +191,12 @@ func (l *lifecycle) tellNode(name string) {
 // requota writes another quota to a queue, which may be new.
 func (l *lifecycle) requota(t *rapid.T, name string) {
 	quota := quotas[rapid.IntRange(0, len(quotas)-1).Draw(t, "quota of "+name)]
-	old, queue := l.queues[name], session.Queue(name, quota.text)
+	old := l.queues[name]
+	queue := session.Queue(name, quota.text)
 	l.born++
 	queue.ResourceVersion = fmt.Sprint(l.born) // Volcano looks whether it changed
-	l.queues[name], l.quotas[name] = queue, quota.allows
+	l.queues[name] = queue
+	l.quotas[name] = quota.allows
 	switch {
 	case l.ssn == nil:
 	case old == nil:
@@ -200,8 +209,10 @@ func (l *lifecycle) requota(t *rapid.T, name string) {
 // movePodGroup puts a PodGroup into a queue that exists, and takes away one in which there
 // is none.
 func (l *lifecycle) movePodGroup(t *rapid.T) {
-	name, queue := rapid.SampledFrom([]string{"one", "two", "three"}).Draw(t, "PodGroup"), rapid.SampledFrom(slices.Sorted(maps.Keys(l.queues))).Draw(t, "to")
-	old, group := l.groups[name], l.groups[name].DeepCopy()
+	name := rapid.SampledFrom([]string{"one", "two", "three"}).Draw(t, "PodGroup")
+	queue := rapid.SampledFrom(slices.Sorted(maps.Keys(l.queues))).Draw(t, "to")
+	old := l.groups[name]
+	group := l.groups[name].DeepCopy()
 	group.Spec.Queue = queue
 	group.ResourceVersion += "x"
 	l.groups[name] = group
@@ -219,11 +230,16 @@ func (l *lifecycle) movePodGroup(t *rapid.T) {
 // openSession opens the next session, of which the metrics say what a recount says.
 func (l *lifecycle) openSession(t *rapid.T) {
 	l.ssn = framework.OpenSession(l.cache, l.tiers, nil)
-	l.undecided, l.saved, l.replayed, l.leaving = nil, nil, false, map[types.UID]bool{}
+	l.undecided = nil
+	l.saved = nil
+	l.replayed = false
+	l.leaving = map[types.UID]bool{}
 	for name := range l.evicting {
 		l.leaving[l.pods[name].UID] = true
 	}
-	used, pending, shown := l.used(), map[use]int{}, l.m.scrape(t)
+	used := l.used()
+	pending := map[use]int{}
+	shown := l.m.scrape(t)
 	models := slices.Collect(maps.Values(l.models))
 	both := slices.Contains(models, "A") && slices.Contains(models, "B") // else a pod that names no card asks for one of them
 	for _, task := range l.tasks(api.Pending) {
@@ -234,8 +250,10 @@ func (l *lifecycle) openSession(t *rapid.T) {
 	for queue := range l.queues {
 		for _, card := range []string{"A", "B", "A|B"} {
 			key := fmt.Sprintf(`{card=%q,queue=%q}`, card, queue)
-			held, waits := used[use{queue, card, false}], pending[use{queue, card, false}]
-			allocated, request := shown["cardquota_scheduler_used_cards"+key], shown["cardquota_queue_card_request"+key]
+			held := used[use{queue, card, false}]
+			waits := pending[use{queue, card, false}]
+			allocated := shown["cardquota_scheduler_used_cards"+key]
+			request := shown["cardquota_queue_card_request"+key]
 			check.Must(t, int(allocated) == held, "queue %s is shown with %v of %s, a recount says %d", queue, allocated, card, held)
 			check.Must(t, !both || int(request) == held+waits,
 				"queue %s is shown to ask for %v of %s, a recount says %d", queue, request, card, held+waits)
@@ -291,7 +309,8 @@ func (l *lifecycle) podsChange(t *rapid.T) {
 // answerBindings lets the API server answer, late or never, what it was asked.
 func (l *lifecycle) answerBindings(t *rapid.T) {
 	for _, name := range slices.Sorted(maps.Keys(l.pods)) {
-		pod, node := l.pods[name], l.binding[name]
+		pod := l.pods[name]
+		node := l.binding[name]
 		answer := rapid.IntRange(0, 3).Draw(t, "answer about "+name)
 		switch {
 		case answer == 0: // none yet

@@ -94,7 +94,8 @@ func (q *queueMetrics) queueID() api.QueueID { return api.QueueID(q.usage.Queue)
 // newMetricsSnapshot copies the state at the opening of the session. Then ledger and
 // reservations agree. Later in the session a placed pod is in both.
 func (p *plugin) newMetricsSnapshot() *metricsSnapshot {
-	usages, pending := p.ledger.Snapshot(), p.pendingCards()
+	usages := p.ledger.Snapshot()
+	pending := p.pendingCards()
 	v := &metricsSnapshot{
 		at: p.cache.now(), ready: p.notReadyReason == "" && p.argumentsErr == nil, inventory: p.inventory,
 		queues: make([]queueMetrics, 0, len(usages)), unowned: map[card.Name]card.Count{},
@@ -108,7 +109,8 @@ func (p *plugin) newMetricsSnapshot() *metricsSnapshot {
 			}
 			continue
 		}
-		queue.inqueue, queue.pending = slices.Clone(p.inqueue[queue.queueID()].Cards), pending[queue.queueID()]
+		queue.inqueue = slices.Clone(p.inqueue[queue.queueID()].Cards)
+		queue.pending = pending[queue.queueID()]
 		v.queues = append(v.queues, queue)
 	}
 	return v
@@ -193,7 +195,8 @@ func (m *pluginMetrics) Collect(ch chan<- prometheus.Metric) {
 	if v == nil {
 		return
 	}
-	to, physical := sender(ch), v.inventory.Physical()
+	to := sender(ch)
+	physical := v.inventory.Physical()
 	for i := range v.queues {
 		v.queues[i].sendMetrics(to, physical)
 	}
@@ -221,8 +224,10 @@ func (s sender) sendGauge(desc *prometheus.Desc, value float64, labels ...string
 // sendMetrics sends the gauges of one queue: all four of every card with quota or usage, so
 // that they can be compared, and the requests for one of several cards.
 func (q *queueMetrics) sendMetrics(ch sender, physical map[card.Name]card.Count) {
-	queue, limits := q.usage.Queue, q.usage.Limits
-	used, waiting := map[card.Name]card.Count{}, map[string]*[2]card.Count{}
+	queue := q.usage.Queue
+	limits := q.usage.Limits
+	used := map[card.Name]card.Count{}
+	waiting := map[string]*[2]card.Count{}
 	at := func(label string) *[2]card.Count {
 		if waiting[label] == nil {
 			waiting[label] = &[2]card.Count{}

@@ -82,7 +82,8 @@ func TestMetricsShowTheSnapshot(t *testing.T) {
 		for of, want := range values {
 			queue, name, other := strings.Cut(of, " ")
 			if !other {
-				queue, name = "busy", of
+				queue = "busy"
+				name = of
 			}
 			key := fmt.Sprintf(`%s{card=%q,queue=%q}`, series, name, queue)
 			if name == "" {
@@ -153,7 +154,8 @@ func TestRepeatedRefusalCountsOnce(t *testing.T) {
 	count := func() float64 {
 		return s.m.scrape(t)[`cardquota_refusals_total{queue="busy",reason="InsufficientScalarQuota"}`]
 	}
-	first, task := count(), s.Task("waits-0")
+	first := count()
+	task := s.Task("waits-0")
 	check.Must(t, first >= 3, "%v refusals counted, want at least one per waiting gang's pod that was tried", first)
 	for _, step := range []struct {
 		what string
@@ -190,7 +192,8 @@ func TestScrapeReadsOneSession(t *testing.T) {
 		scrapers.Go(func() {
 			for {
 				got := s.m.scrape(t)
-				q, r := got[`cardquota_scheduler_used_cards{card="A",queue="q"}`], got[`cardquota_scheduler_used_cards{card="A",queue="r"}`]
+				q := got[`cardquota_scheduler_used_cards{card="A",queue="q"}`]
+				r := got[`cardquota_scheduler_used_cards{card="A",queue="r"}`]
 				check.That(t, q+r == 2, "a scrape sees %v cards of q and %v of r, want 2 together", q, r)
 				select {
 				case <-over:

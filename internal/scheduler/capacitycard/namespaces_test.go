@@ -48,7 +48,8 @@ func TestQueueAllowsSelectedNamespaces(t *testing.T) {
 		for phase, pods := range map[string]string{"Pending": "", " Pending": " -*2", "Inqueue": " -*2"} {
 			t.Run(name+"/"+phase+pods, func(t *testing.T) {
 				s := newScene(t, fmt.Sprintf("node a A; %s; j q 1: phase=%s least=0 cards=%d", tc.text, strings.TrimSpace(phase), tc.cards)+pods).enqueueAndAllocate()
-				job, want := s.Job("j"), ""
+				job := s.Job("j")
+				want := ""
 				if pods != "" && tc.why == "" {
 					want = "a:2"
 				}
@@ -69,11 +70,18 @@ func TestEachHookChecksTheNamespace(t *testing.T) {
 	for team, want := range map[string]bool{"lab": true, "chat": false} {
 		t.Run(team, func(t *testing.T) {
 			s := newReclaimScene(t, `ns ns lab; queue inf {"A":16} 80000 inference for={"matchLabels":{"team":"`+team+`"}}; t tra 1: a*4; low inf 1: a*4; i inf 1: - cards=2 phase=Pending least=1`).enqueueAndAllocate()
-			p, ssn, job, task := s.p, s.Ssn, s.Job("i"), s.Task("i-0")
-			queue, node := ssn.Queues["inf"], ssn.Nodes["a"]
+			p := s.p
+			ssn := s.Ssn
+			job := s.Job("i")
+			task := s.Task("i-0")
+			queue := ssn.Queues["inf"]
+			node := ssn.Nodes["a"]
 			job.Priority = 10
-			victims, own := []*api.TaskInfo{s.Task("t-0"), s.Task("t-1")}, []*api.TaskInfo{s.Task("low-0"), s.Task("low-1")}
-			rules, state, ctx := s.reclaimPolicy(), k8sframework.NewCycleState(), context.Background()
+			victims := []*api.TaskInfo{s.Task("t-0"), s.Task("t-1")}
+			own := []*api.TaskInfo{s.Task("low-0"), s.Task("low-1")}
+			rules := s.reclaimPolicy()
+			state := k8sframework.NewCycleState()
+			ctx := context.Background()
 			_ = p.simulationHook((*quota.Released).Add)(ctx, state, task, own[0], node)
 			for _, hook := range []struct {
 				name    string
@@ -212,7 +220,8 @@ func TestOperatorChargesTheSameQueue(t *testing.T) {
 	agree("at first")
 	queue := s.Ssn.Queues["q"].Queue.DeepCopy()
 	queue.Annotations["volcano.sh/namespace-selector"] = `{"matchLabels":{"team":"evil"}}`
-	s.Ssn.Queues["q"].Queue, taken = queue, "evil"
+	s.Ssn.Queues["q"].Queue = queue
+	taken = "evil"
 	s.p.buildSnapshot()
 	agree("when the queue chooses another namespace")
 }

@@ -85,19 +85,23 @@ func (p *plugin) bestNode(task *api.TaskInfo, scored map[float64][]*api.NodeInfo
 // bestScoredNode returns the node with the first alternative and the highest score. Among
 // equals it takes the first name, so the choice does not depend on map order.
 func (p *plugin) bestScoredNode(request *workload.Request, scored map[float64][]*api.NodeInfo) (best *api.NodeInfo, bestScore float64) {
-	alternatives, bestAlternative := request.Named.Names(), 0
+	alternatives := request.Named.Names()
+	bestAlternative := 0
 	for score, nodes := range scored {
 		for _, node := range nodes {
 			alternative := 0
 			if len(alternatives) > 1 { // else all nodes have the one card, or any will do
 				name, _ := p.inventory.CardOnNode(node.Name, request.Resource)
-				if alternative = slices.Index(alternatives, name); alternative < 0 {
+				alternative = slices.Index(alternatives, name)
+				if alternative < 0 {
 					continue
 				}
 			}
 			if best == nil || alternative < bestAlternative ||
-				alternative == bestAlternative && (score > bestScore || score == bestScore && node.Name < best.Name) {
-				best, bestAlternative, bestScore = node, alternative, score
+				(alternative == bestAlternative && (score > bestScore || (score == bestScore && node.Name < best.Name))) {
+				best = node
+				bestAlternative = alternative
+				bestScore = score
 			}
 		}
 	}
@@ -115,7 +119,7 @@ func hasUntoleratedSoftTaint(task *api.TaskInfo, node *api.NodeInfo) bool {
 // hasNodePreferences reports whether a pod, its job or its queue prefers some nodes.
 func (p *plugin) hasNodePreferences(task *api.TaskInfo) bool {
 	job, ok := p.ssn.Jobs[task.Job]
-	return ok && (job.ContainsNetworkTopology() || hasTaskTopology(job) || p.queueHasNodeGroupPreferences(job.Queue)) || podHasNodePreferences(&task.Pod.Spec)
+	return (ok && (job.ContainsNetworkTopology() || hasTaskTopology(job) || p.queueHasNodeGroupPreferences(job.Queue))) || podHasNodePreferences(&task.Pod.Spec)
 }
 
 // hasTaskTopology reports whether a job has affinity or anti-affinity between its tasks.
@@ -130,18 +134,19 @@ func (p *plugin) queueHasNodeGroupPreferences(id api.QueueID) bool {
 	if !ok || queue.Queue == nil || queue.Queue.Spec.Affinity == nil {
 		return false
 	}
-	near, far := queue.Queue.Spec.Affinity.NodeGroupAffinity, queue.Queue.Spec.Affinity.NodeGroupAntiAffinity
-	return near != nil && len(near.PreferredDuringSchedulingIgnoredDuringExecution) > 0 ||
-		far != nil && len(far.PreferredDuringSchedulingIgnoredDuringExecution) > 0
+	near := queue.Queue.Spec.Affinity.NodeGroupAffinity
+	far := queue.Queue.Spec.Affinity.NodeGroupAntiAffinity
+	return (near != nil && len(near.PreferredDuringSchedulingIgnoredDuringExecution) > 0) ||
+		(far != nil && len(far.PreferredDuringSchedulingIgnoredDuringExecution) > 0)
 }
 
 // podHasNodePreferences reports whether a pod has preferred affinities, or spread constraints
 // that are not required.
 func podHasNodePreferences(pod *corev1.PodSpec) bool {
 	a := ptr.Deref(pod.Affinity, corev1.Affinity{})
-	return a.NodeAffinity != nil && len(a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0 ||
-		a.PodAffinity != nil && len(a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0 ||
-		a.PodAntiAffinity != nil && len(a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0 ||
+	return (a.NodeAffinity != nil && len(a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0) ||
+		(a.PodAffinity != nil && len(a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0) ||
+		(a.PodAntiAffinity != nil && len(a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0) ||
 		slices.ContainsFunc(pod.TopologySpreadConstraints, func(spread corev1.TopologySpreadConstraint) bool {
 			return spread.WhenUnsatisfiable == corev1.ScheduleAnyway
 		})

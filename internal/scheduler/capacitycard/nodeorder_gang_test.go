@@ -30,7 +30,8 @@ func (s *scene) placeWith(queuePlugin string, more []string, args map[string]fra
 	framework.RegisterPluginBuilder(capacity.PluginName, capacity.New)
 	framework.RegisterPluginBuilder(PluginName, func(a framework.Arguments) framework.Plugin { return buildPlugin(NewCache(), a) })
 	c := *s.Cluster
-	c.Cache, c.Ssn = nil, nil
+	c.Cache = nil
+	c.Ssn = nil
 	c.Open([][]string{{"priority", "gang", queuePlugin}, slices.Concat(scoring, more)}, args)
 	defer c.Close()
 	c.Run(allocate.New())
@@ -131,7 +132,8 @@ func TestHeavierScoresOfVolcanoDecide(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := tc.scene
-			stock, ours := newlyPlaced(s, s.placeWith(capacity.PluginName, tc.more, tc.args)), newlyPlaced(s, s.placeWith(PluginName, tc.more, tc.args))
+			stock := newlyPlaced(s, s.placeWith(capacity.PluginName, tc.more, tc.args))
+			ours := newlyPlaced(s, s.placeWith(PluginName, tc.more, tc.args))
 			check.Equal(t, "with capacity", tc.want, stock)
 			check.Equal(t, "with capacity-card", tc.want, ours)
 			if tc.packed != "" {
@@ -235,9 +237,11 @@ func TestFirstAlternativeIsPreferred(t *testing.T) {
 		s := newScene(t, `queue q {"A":999,"B":999} cpu=100000`)
 		roomy := false
 		for i := range 2 + random.IntN(5) {
-			model, used, cpu := []string{"A", "B"}[random.IntN(2)], 5+random.IntN(4), 1+random.IntN(62)
+			model := []string{"A", "B"}[random.IntN(2)]
+			used := 5 + random.IntN(4)
+			cpu := 1 + random.IntN(62)
 			s.addObjects(fmt.Sprintf("node n%d %s; r%d q 1: n%d cards=%d card=%s", i, model, i, i, used, model)).requestCPU(fmt.Sprint("r", i), fmt.Sprint(cpu))
-			roomy = roomy || model == "A" && used <= 6
+			roomy = roomy || (model == "A" && used <= 6)
 		}
 		s.addObjects("node z B; j q 1: - cards=2 card=A|B")
 		on := s.placeWith(PluginName, nil, heavy)["j-0"]
@@ -314,9 +318,12 @@ func TestDefaultWeightPacks(t *testing.T) {
 			}
 		}
 		for i := range 14 {
-			name, pods, cards := fmt.Sprint("j", i), "1: -", 1+random.IntN(4)
+			name := fmt.Sprint("j", i)
+			pods := "1: -"
+			cards := 1 + random.IntN(4)
 			if i%3 == 0 {
-				pods, cards = "4: -*4", 1+random.IntN(2)
+				pods = "4: -*4"
+				cards = 1 + random.IntN(2)
 			}
 			s.addObjects(fmt.Sprintf("%s q %s cards=%d", name, pods, cards)).requestCPU(name, fmt.Sprint(1+random.IntN(4)))
 		}
@@ -343,7 +350,8 @@ func varyRequests(s *scene, random *rand.Rand) {
 	for _, pod := range s.Pods {
 		if strings.HasPrefix(pod.Name, "j-") {
 			cards := resource.MustParse(fmt.Sprint(1 + random.IntN(4)))
-			pod.Spec.Containers[0].Resources.Requests[gpu], pod.Spec.Containers[0].Resources.Limits[gpu] = cards, cards
+			pod.Spec.Containers[0].Resources.Requests[gpu] = cards
+			pod.Spec.Containers[0].Resources.Limits[gpu] = cards
 		}
 	}
 }

@@ -12,7 +12,8 @@ import (
 
 // TestPackingPrefersFullerNodes compares nodes for one pod, the better one first.
 func TestPackingPrefersFullerNodes(t *testing.T) {
-	one, gang := [2]float64{1, 1}, [2]float64{2, 8}
+	one := [2]float64{1, 1}
+	gang := [2]float64{2, 8}
 	for name, tc := range map[string]struct {
 		pod           [2]float64 // cards of the pod, and of the rest of its gang
 		better, worse placement
@@ -29,7 +30,8 @@ func TestPackingPrefersFullerNodes(t *testing.T) {
 		"waiting where most is used": {one, placement{total: 8, idle: 1}, placement{total: 8, idle: 4}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			better, worse := scoreWith(tc.better, tc.pod), scoreWith(tc.worse, tc.pod)
+			better := scoreWith(tc.better, tc.pod)
+			worse := scoreWith(tc.worse, tc.pod)
 			check.That(t, better > worse, "%v for %+v, want more than %v for %+v", better, tc.better, worse, tc.worse)
 		})
 	}
@@ -48,8 +50,10 @@ func TestScoreStepsDoNotOverlap(t *testing.T) {
 		}
 		cards := float64(rapid.IntRange(1, 8).Draw(t, "cards"))
 		pod := [2]float64{cards, cards * float64(rapid.IntRange(1, 8).Draw(t, "pods"))}
-		a, b := node("a"), node("b")
-		scoreA, scoreB := scoreWith(a, pod), scoreWith(b, pod)
+		a := node("a")
+		b := node("b")
+		scoreA := scoreWith(a, pod)
+		scoreB := scoreWith(b, pod)
 		for _, score := range []float64{scoreA, scoreB} {
 			if score < 0 || score > 1 {
 				t.Fatalf("score %v is not from 0 to 1", score)
@@ -72,6 +76,7 @@ func stepOf(n placement) int {
 }
 
 func scoreWith(p placement, cards [2]float64) float64 {
-	p.cards, p.restCards = cards[0], cards[1]
+	p.cards = cards[0]
+	p.restCards = cards[1]
 	return p.score()
 }

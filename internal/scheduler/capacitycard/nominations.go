@@ -144,7 +144,7 @@ func (p *plugin) isBeingEvicted(task *api.TaskInfo) bool {
 	if task.Pod.DeletionTimestamp != nil {
 		return evicted && !p.IsStuckTerminating(task)
 	}
-	return isEvictionPending(task, task.Status) || evicted && p.cache.now().Sub(since) < evictionTimeout
+	return isEvictionPending(task, task.Status) || (evicted && p.cache.now().Sub(since) < evictionTimeout)
 }
 
 // roomOwner is a pod for which reclaimed cards are kept on a node.
@@ -162,7 +162,8 @@ type roomOwner struct {
 // plans another eviction, with other victims, when a gang loses one of its nodes. The cards of its other nodes
 // stay kept from the queues that lost them.
 func (p *plugin) KeepReclaimedRoom(tasks, victims []*api.TaskInfo) {
-	from, plan := map[api.QueueID]bool{}, p.newEvictionPlan(victims, tasks, p.cache.reclaimedRoom)
+	from := map[api.QueueID]bool{}
+	plan := p.newEvictionPlan(victims, tasks, p.cache.reclaimedRoom)
 	for _, made := range keptOnSameNode(tasks, p.cache.reclaimedRoom) {
 		maps.Copy(from, made.from)
 	}
@@ -178,7 +179,8 @@ func (p *plugin) KeepReclaimedRoom(tasks, victims []*api.TaskInfo) {
 
 // loadReclaimedRoom finds the pending pods for which cards are kept, and forgets all others.
 func (p *plugin) loadReclaimedRoom() {
-	p.reclaimedRoom, p.roomCharges = nil, nil
+	p.reclaimedRoom = nil
+	p.roomCharges = nil
 	kept := map[queueCard]card.Count{}
 	defer p.loadPreemptedCards(kept)
 	if len(p.cache.reclaimedRoom) == 0 {
@@ -247,7 +249,8 @@ func (p *plugin) tasksKeepingRoom(job *api.JobInfo, pending []*api.TaskInfo, kep
 // deserves beside the amounts. They come after all pods that keep theirs, in whatever order the
 // session has them.
 func (p *plugin) countWithoutCard(tasks []*api.TaskInfo, queue api.QueueID, amounts map[queueCard]card.Count) int {
-	refused, all := 0, maps.Clone(amounts)
+	refused := 0
+	all := maps.Clone(amounts)
 	for _, task := range tasks {
 		request := p.RequestFor(task)
 		if !slices.ContainsFunc(request.Names, func(name card.Name) bool { return p.addDeserved(queueCard{queue, name}, request.Count, all) }) {
@@ -291,7 +294,10 @@ func reclaimedRoomStaysFree(p *plugin, r checkInput, node *api.NodeInfo) int {
 	if len(p.reclaimedRoom[node.Name]) == 0 {
 		return nodeFits
 	}
-	needed, found, serviceType, queue := r.task.InitResreq.Clone(), false, p.ServiceType(r.task), p.ssn.Queues[r.job.Queue]
+	needed := r.task.InitResreq.Clone()
+	found := false
+	serviceType := p.ServiceType(r.task)
+	queue := p.ssn.Queues[r.job.Queue]
 	room := p.reclaimedRoom[node.Name]
 	for i := range room {
 		h := &room[i]
@@ -314,7 +320,8 @@ func (p *plugin) wouldBorrowFrom(owner *roomOwner, r checkInput, node *api.NodeI
 	if !p.cache.tree.isTree || owner.task.Job == r.task.Job {
 		return false
 	}
-	name, count := quota.CPUName, r.request.MilliCPU
+	name := quota.CPUName
+	count := r.request.MilliCPU
 	if r.request.Count > 0 {
 		name, _ = p.inventory.CardOnNode(node.Name, r.request.Resource)
 		count = int64(r.request.Count)

@@ -93,7 +93,8 @@ func TestPreemptWaitsForANominationForABoundedTime(t *testing.T) {
 			}
 			s.evict(preempt.New())
 			check.Equal(t, "evicted at first", 1, len(s.In(api.Releasing)))
-			if now = now.Add(tc.after); tc.cordons {
+			now = now.Add(tc.after)
+			if tc.cordons {
 				node := session.Node(first.NodeName, "A", 8)
 				node.Spec.Unschedulable = true
 				check.NoError(t, s.Cache.AddOrUpdateNode(node))
@@ -222,7 +223,8 @@ func TestPreemptEvictsConflictingPods(t *testing.T) {
 			s := newConflictScene(t, tc.quota, tc.high, tc.change)
 			preempting := conf.Configuration{Name: "preempt", Arguments: map[string]any{preempt.EnableTopologyAwarePreemptionKey: topologyAware}}
 			s.evict(preempt.New(), preempting)
-			goes, promised := len(s.In(api.Releasing)), len(s.In(api.Pipelined))
+			goes := len(s.In(api.Releasing))
+			promised := len(s.In(api.Pipelined))
 			check.That(t, goes == tc.goes && promised == tc.promised, "topology-aware %v: %d go and %d are promised nodes, want %d and %d", topologyAware, goes, promised, tc.goes, tc.promised)
 			for range 3 {
 				s.evict(preempt.New(), preempting)

@@ -129,8 +129,10 @@ func (p *plugin) Name() string { return PluginName }
 // OnSessionOpen builds the snapshot and registers the hooks.
 func (p *plugin) OnSessionOpen(ssn *framework.Session) {
 	defer p.cache.metrics.startTimer("open")()
-	p.ssn, p.percentageOfNodes = ssn, options.ServerOpts.PercentageOfNodesToFind
-	p.triedTasks, p.ownFitErrors = map[api.TaskID]bool{}, map[api.TaskID]*api.FitErrors{}
+	p.ssn = ssn
+	p.percentageOfNodes = options.ServerOpts.PercentageOfNodesToFind
+	p.triedTasks = map[api.TaskID]bool{}
+	p.ownFitErrors = map[api.TaskID]*api.FitErrors{}
 	p.elasticUsages = map[api.JobID]quota.ElasticUsage{}
 	p.cache.lastReport = p.cache.now()
 	p.buildSnapshot()
@@ -187,10 +189,25 @@ func (p *plugin) OnSessionClose(*framework.Session) {
 	p.saveNominations()
 	p.cache.closeOtherBindings()
 	p.reportSession()
-	p.ssn, p.inventory, p.ledger, p.queueRules, p.inqueue, p.evictingTasks, p.namespaceLister, p.namespaceRefusals, p.reclaimedRoom, p.stuckPods = nil, nil, nil, nil, nil, nil, nil, nil, nil, nil
-	p.triedTasks, p.ownFitErrors, p.preemptedCards = nil, nil, preemptedCards{}
-	p.elasticUsages, p.preemptableUsages, p.placedJobs = nil, nil, nil
-	p.awaited, p.belowMinimum, p.exhausted = nil, nil, nil
+	p.ssn = nil
+	p.inventory = nil
+	p.ledger = nil
+	p.queueRules = nil
+	p.inqueue = nil
+	p.evictingTasks = nil
+	p.namespaceLister = nil
+	p.namespaceRefusals = nil
+	p.reclaimedRoom = nil
+	p.stuckPods = nil
+	p.triedTasks = nil
+	p.ownFitErrors = nil
+	p.preemptedCards = preemptedCards{}
+	p.elasticUsages = nil
+	p.preemptableUsages = nil
+	p.placedJobs = nil
+	p.awaited = nil
+	p.belowMinimum = nil
+	p.exhausted = nil
 }
 
 // SetupBindContextExtension adds the charged queue to the annotations of the binding. The API
@@ -254,7 +271,8 @@ func (p *plugin) reportSession() {
 	}
 	report := SessionReport{ConfigHash: p.args.configHash, BoundByOthers: p.cache.otherBindings.boundByOthersNames(), At: p.cache.now()}
 	if p.argumentsErr != nil {
-		report.ConfigHash, report.Problem = "", p.argumentsErr.Error()
+		report.ConfigHash = ""
+		report.Problem = p.argumentsErr.Error()
 	}
 	p.cache.sessionObserver(report)
 }

@@ -213,8 +213,10 @@ func requests(name corev1.ResourceName, quantity string) func(*corev1.Pod) {
 
 // deleted has a pod end within an hour.
 func deleted(p *corev1.Pod) {
-	now, hour := metav1.Now(), int64(3600)
-	p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &now, &hour
+	now := metav1.Now()
+	hour := int64(3600)
+	p.DeletionTimestamp = &now
+	p.DeletionGracePeriodSeconds = &hour
 }
 
 func oneJob(t testing.TB) *scene {

@@ -55,7 +55,8 @@ func (i *quotaIgnorer) begin(pod api.TaskID) {
 func (i *quotaIgnorer) end() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.checks--; i.checks == 0 {
+	i.checks--
+	if i.checks == 0 {
 		i.pod.Store(nil)
 	}
 }
@@ -162,12 +163,14 @@ func (p *plugin) fitErrorKeyFor(reason int, r checkInput, node *api.NodeInfo) fi
 		key.queue = r.job.Queue
 		key.name, _ = p.inventory.CardOnNode(node.Name, r.request.Resource)
 		key.limit = r.rules.Limits.Cards[key.name]
-		if key.count = r.request.Count; reason == quotaTerminating {
+		key.count = r.request.Count
+		if reason == quotaTerminating {
 			key.count = 0 // the message does not contain it
 			_, key.gracePeriod = p.ledger.Terminating(string(key.queue), key.name)
 		}
 		if insufficient := p.insufficientInTree(r, key.name); insufficient != nil {
-			key.inTree, key.gracePeriod = treeLimitKey{insufficient.Kind, insufficient.Queue, insufficient.Limit}, insufficient.GracePeriod
+			key.inTree = treeLimitKey{insufficient.Kind, insufficient.Queue, insufficient.Limit}
+			key.gracePeriod = insufficient.GracePeriod
 		}
 	}
 	return key
@@ -329,7 +332,8 @@ func (p *plugin) prePredicate(task *api.TaskInfo) error {
 	p.triedTasks[task.UID] = true
 	p.preemption.completeGangs()
 	s := p.newSearch(task)
-	s.mayReclaim, p.reclaimerCandidate = p.reclaimerCandidate == task.UID, ""
+	s.mayReclaim = p.reclaimerCandidate == task.UID
+	p.reclaimerCandidate = ""
 	p.search.Store(s)
 	p.attempt.Store(nil)
 	if p.preemption != nil {

@@ -36,7 +36,8 @@ func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 	attempt := &preemptionAttempt{pod: preemptor.UID}
 	defer p.attempt.Store(attempt)
 	job, known := p.ssn.Jobs[preemptor.Job]
-	if attempt.refused = p.awaitsNominatedNode(preemptor); attempt.refused || len(preemptees) == 0 || !known || p.checkQueue(job) != nil {
+	attempt.refused = p.awaitsNominatedNode(preemptor)
+	if attempt.refused || len(preemptees) == 0 || !known || p.checkQueue(job) != nil {
 		return nil, util.Permit
 	}
 
@@ -50,15 +51,17 @@ func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 
 	candidates, breaks := p.preemptionCandidates(preemptor, preemptees)
 	conflicting, victims, useful := p.selectVictims(preemptor, node, name, candidates, breaks)
-	attempt.refused = !useful || len(victims) > 0 && p.fitsOnGangNode(preemptor, job, attempt.node)
-	if attempt.conflicting = conflicting; len(p.stuckPods[node.Name]) > 0 || p.keepsCardsOn(preemptor, node) {
+	attempt.refused = !useful || (len(victims) > 0 && p.fitsOnGangNode(preemptor, job, attempt.node))
+	attempt.conflicting = conflicting
+	if len(p.stuckPods[node.Name]) > 0 || p.keepsCardsOn(preemptor, node) {
 		attempt.conflicting = victims // Volcano counts what is stuck or kept, and would evict too few
 	}
 
 	if attempt.refused || p.exceedsEvictionHeadroom(job.Queue, name, victims) {
 		return nil, util.Permit
 	}
-	if attempt.refused = p.wouldEvictInVain(preemptor, node, victims, breaks); attempt.refused {
+	attempt.refused = p.wouldEvictInVain(preemptor, node, victims, breaks)
+	if attempt.refused {
 		return nil, util.Permit
 	}
 	return victims, util.Permit
@@ -82,7 +85,8 @@ func (p *plugin) selectVictims(preemptor *api.TaskInfo, node *api.NodeInfo, name
 		missing.add(give, -1)
 	}
 
-	needed, broken := map[api.TaskID]bool{}, map[api.JobID]bool{}
+	needed := map[api.TaskID]bool{}
+	broken := map[api.JobID]bool{}
 	for _, i := range irreducibleSubset(missing, released[len(conflicting):]) {
 		needed[rest[i].UID] = true
 		broken[rest[i].Job] = broken[rest[i].Job] || breaks[rest[i].UID]
@@ -116,7 +120,8 @@ func (p *plugin) preemptionCandidates(preemptor *api.TaskInfo, preemptees []*api
 
 // missingAmounts returns what the node and the quota lack for a pod.
 func (p *plugin) missingAmounts(task *api.TaskInfo, node *api.NodeInfo) amounts {
-	request, job := p.RequestFor(task), p.ssn.Jobs[task.Job]
+	request := p.RequestFor(task)
+	job := p.ssn.Jobs[task.Job]
 	name, _ := p.cardFor(request, node.Name)
 	missing := missingResources(task.InitResreq, p.IdleFor(task, node))
 	kept := p.keptInQueue(checkInput{job: job, task: task}, quota.Released{})
@@ -277,7 +282,8 @@ func (p *plugin) compareByPriority(a, b *api.TaskInfo) int {
 
 // comparePriorities puts the lowest priority first, of the job and then of the pod.
 func (p *plugin) comparePriorities(a, b *api.TaskInfo) int {
-	x, y := p.ssn.Jobs[a.Job], p.ssn.Jobs[b.Job]
+	x := p.ssn.Jobs[a.Job]
+	y := p.ssn.Jobs[b.Job]
 	return cmp.Or(cmp.Compare(x.Priority, y.Priority), cmp.Compare(a.Priority, b.Priority))
 }
 
@@ -300,7 +306,8 @@ func (p *plugin) hasHigherPriority(preemptor, preemptee *api.TaskInfo) bool {
 	if preemptor.Job == preemptee.Job {
 		return preemptor.Priority > preemptee.Priority
 	}
-	preemptorJob, preempteeJob := p.ssn.Jobs[preemptor.Job], p.ssn.Jobs[preemptee.Job]
+	preemptorJob := p.ssn.Jobs[preemptor.Job]
+	preempteeJob := p.ssn.Jobs[preemptee.Job]
 	return preemptorJob != nil && preempteeJob != nil && preemptorJob.Priority > preempteeJob.Priority
 }
 
@@ -374,7 +381,8 @@ func (p *plugin) allocatableInAttempt(r checkInput, attempt *preemptionAttempt) 
 // Volcano tries now. Nodes whose card has no quota for the pod come last, see nodeOrder: others that fit
 // would have been taken before.
 func (p *plugin) fitsNodeWithoutVictims(r checkInput) bool {
-	queue, request := string(r.job.Queue), r.request.Request
+	queue := string(r.job.Queue)
+	request := r.request.Request
 	isFull := func(name card.Name) bool {
 		return !p.ledger.FitsCard(queue, name, request.Count, request.IsFixed) || p.cardsBorrowedTooMany(r, name) > 0
 	}

@@ -104,7 +104,8 @@ func newPreemption(p *plugin, hooks PreemptHooks) *preemption {
 // victimsByPreemptor returns the pods that are evicted, by the job for which they are. The rest of a gang
 // is evicted for each job for which a pod of it is.
 func (p *preemption) victimsByPreemptor() map[api.JobID][]*api.TaskInfo {
-	victims, withRest := map[api.JobID][]*api.TaskInfo{}, map[[2]api.JobID]bool{}
+	victims := map[api.JobID][]*api.TaskInfo{}
+	withRest := map[[2]api.JobID]bool{}
 	for id, evicted := range p.evicted {
 		for _, task := range evicted {
 			by, known := p.evictedFor[task.UID]
@@ -283,7 +284,8 @@ func isOnNode(status api.TaskStatus) bool { return status == api.Running || stat
 // protectGangs removes from candidates the pods whose eviction breaks a gang that cannot be
 // evicted as a whole. breaks are the remaining ones that break a gang.
 func (p *plugin) protectGangs(preemptor *api.TaskInfo, candidates []*api.TaskInfo) (kept []*api.TaskInfo, breaks map[api.TaskID]bool) {
-	g, allowances := p.preemption, map[api.JobID]*evictionAllowance{}
+	g := p.preemption
+	allowances := map[api.JobID]*evictionAllowance{}
 	if g == nil {
 		g = &preemption{p: p} // Volcano's own action runs, which does not complete gangs
 	}

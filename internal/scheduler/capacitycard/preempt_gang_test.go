@@ -80,7 +80,7 @@ func TestPreemptEvictsWholeGangs(t *testing.T) {
 		check.Equal(t, "promised a node", tc.promised, len(s.In(api.Pipelined)))
 		for _, job := range s.Ssn.Jobs {
 			running := len(job.TaskStatusIndex[api.Running])
-			check.That(t, running == 0 || int32(running) >= job.MinAvailable && job.CheckTaskReady(), "of %s %d pods are left running, its minimum is %d", job.Name, running, job.MinAvailable)
+			check.That(t, running == 0 || (int32(running) >= job.MinAvailable && job.CheckTaskReady()), "of %s %d pods are left running, its minimum is %d", job.Name, running, job.MinAvailable)
 		}
 	}
 }

@@ -130,7 +130,8 @@ func (p *plugin) preemptableUsageFor(key queuePriority) *preemptableUsage {
 		}
 	}
 	for _, task := range p.evictingTasks {
-		charge, state := p.chargeInQueue(key.queue, task), p.cache.pods[task.Pod.UID]
+		charge := p.chargeInQueue(key.queue, task)
+		state := p.cache.pods[task.Pod.UID]
 		if charge != nil && state != nil && state.chargedAs == chargedAsUsed {
 			usage.add(quota.ElasticUsage{}, quota.ElasticUsageOf(charge))
 			usage.addFixed(charge)

@@ -34,7 +34,8 @@ var (
 // the order of queues. In one run for all queues, Volcano takes them in random order. After
 // the first queue it skips a pending pod of each job.
 func (p *plugin) executeByQueue(execute func()) {
-	all, byQueue := p.ssn.Jobs, map[api.QueueID]map[api.JobID]*api.JobInfo{}
+	all := p.ssn.Jobs
+	byQueue := map[api.QueueID]map[api.JobID]*api.JobInfo{}
 	defer func() { p.ssn.Jobs = all }()
 	for id, job := range all {
 		if byQueue[job.Queue] == nil {
@@ -101,7 +102,8 @@ func (g *preemption) hasPreemptor(jobs map[api.JobID]*api.JobInfo) bool {
 // may preempt other jobs. Plugin gang is switched off here: it stops at the minimum of each
 // job, also for pods that are each a job of their own.
 func (p *plugin) jobStarving(obj any) bool {
-	job, g := obj.(*api.JobInfo), p.preemption
+	job := obj.(*api.JobInfo)
+	g := p.preemption
 	if g == nil {
 		return len(job.TaskStatusIndex[api.Pending]) > 0
 	}
@@ -185,7 +187,8 @@ func completesMinimum(job *api.JobInfo, task *api.TaskInfo) bool {
 // checkPreemptor returns why preempt searches no node for a pod, nil if it does. A search in
 // vain costs as much as one that helps.
 func (p *plugin) checkPreemptor(task *api.TaskInfo) error {
-	g, job := p.preemption, p.ssn.Jobs[task.Job]
+	g := p.preemption
+	job := p.ssn.Jobs[task.Job]
 	if job == nil {
 		return errNothingToPreempt
 	}

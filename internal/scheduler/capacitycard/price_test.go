@@ -129,7 +129,9 @@ func (j *pricedJob) text() string {
 
 // cost is priority, whether the job breaks, and the lost hours, if one pod of it goes.
 func (j *pricedJob) cost() [3]int {
-	lost, elastic, priority := j.ran, len(j.pods)-j.minimum, 0
+	lost := j.ran
+	elastic := len(j.pods) - j.minimum
+	priority := 0
 	if j.saved >= 0 {
 		lost = min(lost, j.saved)
 	}
@@ -154,19 +156,26 @@ func (j *pricedJob) cost() [3]int {
 // as cardreclaim does: by the hours that are lost.
 func TestPreemptEvictsWhatCostsLeast(t *testing.T) {
 	seed.Check(t, func(rt *rapid.T) {
-		text, jobs, limits, saved := `queue q {"A":99} cpu=1000;`, []*pricedJob{}, map[string]int32{}, map[string]string{}
+		text := `queue q {"A":99} cpu=1000;`
+		jobs := []*pricedJob{}
+		limits := map[string]int32{}
+		saved := map[string]string{}
 		free := rapid.Permutation([]string{"a", "a", "a", "b", "b", "b", "c", "c", "c"}).Draw(rt, "cards")
 		for i := 0; len(free) > 0; i++ {
 			j := &pricedJob{name: fmt.Sprintf("j%d", i), isLow: rapid.Bool().Draw(rt, "low"), isBatch: rapid.Bool().Draw(rt, "batch"), saved: -1}
 			n := rapid.IntRange(1, min(4, len(free))).Draw(rt, "pods")
-			j.pods, free = free[:n], free[n:]
-			j.minimum, j.ran, j.max = rapid.IntRange(1, n).Draw(rt, "minimum"), rapid.IntRange(1, 9).Draw(rt, "ran"), rapid.IntRange(0, 4).Draw(rt, "limit")
+			j.pods = free[:n]
+			free = free[n:]
+			j.minimum = rapid.IntRange(1, n).Draw(rt, "minimum")
+			j.ran = rapid.IntRange(1, 9).Draw(rt, "ran")
+			j.max = rapid.IntRange(0, 4).Draw(rt, "limit")
 			limits[j.name] = int32(j.max)
 			if rapid.Bool().Draw(rt, "has saved") {
 				j.saved = rapid.IntRange(0, 9).Draw(rt, "saved")
 				saved[j.name] = time.Now().Add(-time.Duration(j.saved) * time.Hour).UTC().Format(time.RFC3339)
 			}
-			jobs, text = append(jobs, j), text+j.text()
+			jobs = append(jobs, j)
+			text += j.text()
 		}
 		s := newScene(t, "node a,b,c A 3;"+text+"high q 1: - class=high", func(p *corev1.Pod) {
 			name, _, _ := strings.Cut(p.Name, "-")
@@ -185,7 +194,8 @@ func TestPreemptEvictsWhatCostsLeast(t *testing.T) {
 		name, _, _ := strings.Cut(gone[0].Name, "-")
 		evicted := jobs[slices.IndexFunc(jobs, func(j *pricedJob) bool { return j.name == name })]
 		node := s.In(api.Pipelined)[0].NodeName
-		want, cost := 1, evicted.cost()
+		want := 1
+		cost := evicted.cost()
 		if cost[1] == 1 {
 			want = len(evicted.pods)
 		}

@@ -29,6 +29,7 @@ func TestWeightsDivideCardsAmongFlatQueues(t *testing.T) {
 // TestWeightsComeAfterPriority: queueOrder is asked for both orders of a pair.
 func TestWeightsComeAfterPriority(t *testing.T) {
 	s := newScene(t, `node a A 9; queue x {"A":4} 1; queue y {"A":4} weight=2; i x 1: a; j y 1: a`).openSession()
-	x, y := s.Ssn.Queues[api.QueueID("x")], s.Ssn.Queues[api.QueueID("y")]
+	x := s.Ssn.Queues[api.QueueID("x")]
+	y := s.Ssn.Queues[api.QueueID("y")]
 	check.That(t, s.p.queueOrder(x, y) < 0 && s.p.queueOrder(y, x) > 0, "a heavier queue comes before one of higher priority")
 }

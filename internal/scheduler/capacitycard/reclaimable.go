@@ -159,7 +159,8 @@ func (p *plugin) sortByVictimOrder(candidates []*api.TaskInfo) {
 // compareBetweenQueues puts the lowest priority first, as far as it counts between queues: of the queue,
 // the job and the pod.
 func (p *plugin) compareBetweenQueues(a, b *api.TaskInfo) int {
-	x, y := p.ssn.Jobs[a.Job], p.ssn.Jobs[b.Job]
+	x := p.ssn.Jobs[a.Job]
+	y := p.ssn.Jobs[b.Job]
 	return cmp.Or(
 		cmp.Compare(p.ssn.Queues[x.Queue].Queue.Spec.Priority, p.ssn.Queues[y.Queue].Queue.Spec.Priority),
 		cmp.Compare(p.JobPriority(x), p.JobPriority(y)),
@@ -170,7 +171,8 @@ func (p *plugin) compareBetweenQueues(a, b *api.TaskInfo) int {
 // compareByLoss puts first the smallest loss of a single pod, then the lowest priority of queue, job and
 // pod, then the youngest.
 func (p *plugin) compareByLoss(a, b *api.TaskInfo) int {
-	x, y := p.ssn.Jobs[a.Job], p.ssn.Jobs[b.Job]
+	x := p.ssn.Jobs[a.Job]
+	y := p.ssn.Jobs[b.Job]
 	return cmp.Or(
 		cmp.Compare(p.lossOfPod(a), p.lossOfPod(b)),
 		cmp.Compare(p.ssn.Queues[x.Queue].Queue.Spec.Priority, p.ssn.Queues[y.Queue].Queue.Spec.Priority),
@@ -362,10 +364,12 @@ func (p *plugin) markReleasing(found []*api.TaskInfo) {
 	since := make(map[types.UID]time.Time, len(found))
 	for _, task := range found {
 		uid := task.Pod.UID
-		if since[uid] = p.cache.evictingSince[uid]; since[uid].IsZero() {
+		since[uid] = p.cache.evictingSince[uid]
+		if since[uid].IsZero() {
 			since[uid] = p.cache.now()
 		}
-		job, node := p.ssn.Jobs[task.Job], p.ssn.Nodes[task.NodeName]
+		job := p.ssn.Jobs[task.Job]
+		node := p.ssn.Nodes[task.NodeName]
 		if err := job.UpdateTaskStatus(task, api.Releasing); err == nil && node != nil {
 			_ = node.UpdateTask(task)
 		}

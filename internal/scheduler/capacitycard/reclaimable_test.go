@@ -44,7 +44,9 @@ func TestReclaimPolicyBelongsToTheOpenSession(t *testing.T) {
 // in internal/scheduler/cardreclaim.
 func TestPodWithoutJob(t *testing.T) {
 	s := newReclaimScene(t, tidal).enqueueAndAllocate()
-	rules, waits, runs := s.reclaimPolicy(), s.Task("i-0"), s.Task("t-0")
+	rules := s.reclaimPolicy()
+	waits := s.Task("i-0")
+	runs := s.Task("t-0")
 	check.That(t, rules.CanReclaim(waits) && rules.CanReclaimFrom(waits, runs) && !rules.CanReclaimFrom(runs, waits) && !rules.CanReclaimFrom(runs, runs),
 		"inference takes nothing, or training takes something")
 	stray := waits.Clone()
@@ -68,7 +70,9 @@ func TestReclaimPolicyOfPods(t *testing.T) {
 	if got := rules.FreeQuota("tra", "A"); got != card.MaxCount {
 		t.Errorf("a queue that is not limited has room for %d", got)
 	}
-	waits, runs, without := s.Task("i-0"), s.Task("t-0"), s.Task("other-0")
+	waits := s.Task("i-0")
+	runs := s.Task("t-0")
+	without := s.Task("other-0")
 	for node, want := range map[string]card.Name{"a": "A", "b": "", "none": ""} {
 		got, ok := rules.CardOn(waits, node)
 		check.That(t, ok == (want != "") && (!ok || got == want), "on node %s the pod uses %q (%v), want %q", node, got, ok, want)
@@ -102,7 +106,11 @@ func TestFitsCPUMemory(t *testing.T) {
 // TestClaimedPriorityDoesNotBeatQueuePriority: whatever a workload of a training queue claims,
 // it reclaims nothing, and inference may reclaim from it.
 func TestClaimedPriorityDoesNotBeatQueuePriority(t *testing.T) {
-	const onPod, onGroup, byOwner = 1, 2, 4
+	const (
+		onPod   = 1
+		onGroup = 2
+		byOwner = 4
+	)
 	for t, claims := range check.Cases(t, map[string]int{"on the pod": onPod, "on the PodGroup": onGroup, "by its owner": byOwner, "in all three ways": onPod | onGroup | byOwner}) {
 		// The other queue is of training too, and served first.
 		s := newReclaimScene(t, "queue other FULL 90000 training; i inf 1: -").addObjects("t tra 1: a*8; o other 1: -", func(p *corev1.Pod) {
@@ -119,7 +127,9 @@ func TestClaimedPriorityDoesNotBeatQueuePriority(t *testing.T) {
 			}
 		}
 		rules := s.enqueueAndAllocate().reclaimPolicy()
-		claiming, inference, victim := s.Task("o-0"), s.Task("i-0"), s.Task("t-0")
+		claiming := s.Task("o-0")
+		inference := s.Task("i-0")
+		victim := s.Task("t-0")
 		check.Equal(t, "the types are", "training training", rules.ServiceType(claiming)+" "+rules.ServiceType(victim))
 		check.That(t, !rules.CanReclaim(claiming) && !s.p.preemptive(s.Ssn.Queues["other"], claiming) && !rules.CanReclaimFrom(claiming, victim),
 			"a claim takes cards from training")
@@ -131,7 +141,8 @@ func TestMinimumRuntimeOfAPod(t *testing.T) {
 	s := newReclaimScene(t, tidal).withArguments(framework.Arguments{"serviceTypes": map[string]any{
 		"inference": map[string]any{"reclaimFrom": []any{"training"}}, "training": map[string]any{"reclaimable": true, "minimumRuntime": "90s"},
 	}}).enqueueAndAllocate()
-	training, inference := s.reclaimPolicy().MinimumRuntime(s.Task("t-0")), s.reclaimPolicy().MinimumRuntime(s.Task("i-0"))
+	training := s.reclaimPolicy().MinimumRuntime(s.Task("t-0"))
+	inference := s.reclaimPolicy().MinimumRuntime(s.Task("i-0"))
 	check.That(t, training == 90*time.Second && inference == 0,
 		"training runs for %s at least, inference for %s, want 90s and 0s", training, inference)
 }
@@ -140,7 +151,10 @@ func TestMinimumRuntimeOfAPod(t *testing.T) {
 // limits, and a tenant may have created one. Neither protects a job.
 func TestPrioritiesBetweenQueues(t *testing.T) {
 	classOf := func(names ...string) func(*corev1.Pod) {
-		return func(p *corev1.Pod) { p.Spec.PriorityClassName, names = names[0], names[1:] }
+		return func(p *corev1.Pod) {
+			p.Spec.PriorityClassName = names[0]
+			names = names[1:]
+		}
 	}
 	s := newReclaimScene(t, tidal).
 		addObjects("gang tra 1: a*2 class=high", classOf("low", "middle")).

@@ -118,7 +118,8 @@ func TestPreemptLeavesReclaimedRoom(t *testing.T) {
 	var goes string
 	for range 30 { // Volcano begins with any queue, and passes over the pods of the others
 		s.evict(preempt.New())
-		if goes, _ = s.Outcome(); goes != "" {
+		goes, _ = s.Outcome()
+		if goes != "" {
 			break
 		}
 	}

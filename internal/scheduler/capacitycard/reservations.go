@@ -57,7 +57,10 @@ func (r reservations) entryFor(group types.UID) *reservation {
 // recordEnqueued stores the request with which a job was enqueued.
 func (r reservations) recordEnqueued(job *api.JobInfo, request quota.JobRequest) {
 	entry := r.entryFor(job.PgUID)
-	entry.queue, entry.request, entry.enqueued, entry.requested = job.Queue, request, true, true
+	entry.queue = job.Queue
+	entry.request = request
+	entry.enqueued = true
+	entry.requested = true
 }
 
 // unreservedExcess returns the part of a job's request with which it was not enqueued.
@@ -101,7 +104,9 @@ func (r reservations) restartWait(group types.UID, now time.Time) {
 func (r reservations) restartAll(group types.UID, now time.Time) {
 	r.restartWait(group, now)
 	if entry := r[group]; entry != nil {
-		entry.prolonged, entry.isExhausted, entry.exhaustedRequest = 0, false, ""
+		entry.prolonged = 0
+		entry.isExhausted = false
+		entry.exhaustedRequest = ""
 	}
 }
 
@@ -127,11 +132,16 @@ func (r *reservation) observeFreeCards(count int64, now time.Time, maxReservatio
 func (r reservations) removeStale() {
 	for group, entry := range r {
 		if !entry.isWaiting {
-			entry.waitingSince, entry.freeCards = time.Time{}, -1
-			entry.prolonged, entry.isExhausted, entry.exhaustedRequest = 0, false, ""
+			entry.waitingSince = time.Time{}
+			entry.freeCards = -1
+			entry.prolonged = 0
+			entry.isExhausted = false
+			entry.exhaustedRequest = ""
 		}
 		entry.enqueued = entry.enqueued && entry.requested
-		if entry.isWaiting, entry.requested = false, false; entry.waitingSince.IsZero() && !entry.enqueued {
+		entry.isWaiting = false
+		entry.requested = false
+		if entry.waitingSince.IsZero() && !entry.enqueued {
 			delete(r, group)
 		}
 	}
@@ -243,9 +253,12 @@ func (p *plugin) elasticUsage(job *api.JobInfo, aboveMinimum int) quota.ElasticU
 			e.Used[amount.Name] = e.Used[amount.Name].Add(amount.Count)
 			cards = append(cards, int64(amount.Count))
 		}
-		milliCPU, memory = append(milliCPU, charge.MilliCPU), append(memory, charge.Memory)
+		milliCPU = append(milliCPU, charge.MilliCPU)
+		memory = append(memory, charge.Memory)
 	}
-	e.Elastic, e.MilliCPU, e.Memory = card.Count(sumOfSmallest(cards, aboveMinimum)), sumOfSmallest(milliCPU, aboveMinimum), sumOfSmallest(memory, aboveMinimum)
+	e.Elastic = card.Count(sumOfSmallest(cards, aboveMinimum))
+	e.MilliCPU = sumOfSmallest(milliCPU, aboveMinimum)
+	e.Memory = sumOfSmallest(memory, aboveMinimum)
 	return e
 }
 
@@ -293,7 +306,7 @@ func (p *plugin) reserveUnreserved() {
 func (p *plugin) recordProgress() {
 	for _, job := range p.ssn.Jobs {
 		placed := len(job.TaskStatusIndex[api.Allocated]) + len(job.TaskStatusIndex[api.Binding])
-		if placed > 0 || len(job.TaskStatusIndex[api.Pipelined]) > 0 && p.ssn.JobPipelined(job) {
+		if placed > 0 || (len(job.TaskStatusIndex[api.Pipelined]) > 0 && p.ssn.JobPipelined(job)) {
 			p.cache.reservations.restartAll(job.PgUID, p.cache.now())
 		}
 	}

@@ -56,7 +56,8 @@ func TestOnlyEnqueuedRequestsAreReserved(t *testing.T) {
 		"what was asked about":               {asks("j", 2), 2},
 	}) {
 		s := newScene(t, fourA+tc.text).enqueueAndAllocate()
-		within, next := s.reservedCards(), s.reopen().reservedCards()
+		within := s.reservedCards()
+		next := s.reopen().reservedCards()
 		s.m = NewCache()
 		afresh := s.reopen().reservedCards()
 		check.That(t, within == tc.want && next == tc.want && afresh == tc.want,
@@ -81,7 +82,9 @@ func TestReservationCoversTheEnqueuedRequest(t *testing.T) {
 		t.Run(string(phase), func(t *testing.T) {
 			s := newScene(t, fourA+strings.TrimSuffix(asks("j", 2), ";")+pods+";"+asks("other", 2)).enqueueAndAllocate()
 			group := s.Job("j").PodGroup
-			group.Status.Phase, group.Annotations["volcano.sh/card.request"], group.Spec.MinResources = phase, `{"A":1000000}`, nil
+			group.Status.Phase = phase
+			group.Annotations["volcano.sh/card.request"] = `{"A":1000000}`
+			group.Spec.MinResources = nil
 			check.Equal(t, "cards reserved", 2, s.reopen().reservedCards())
 		})
 	}
@@ -101,12 +104,15 @@ func TestLauncherKeepsTheReservationOfItsGang(t *testing.T) {
 	s := newScene(t, `node a A; queue q {"A":4} cpu=1; j q 3: phase=Pending least=2 request={"A":2} -*2; other q 2: least=2 request={"A":2}`).
 		addObjects("cpu q 1: a cards=0").withArguments(framework.Arguments{"cardUnlimitedCpuMemory": true})
 	launcher := s.PodsOf("j q 3: - cards=0")[0]
-	launcher.Name, launcher.UID = "launcher", "launcher"
+	launcher.Name = "launcher"
+	launcher.UID = "launcher"
 	pods := s.Pods
 	s.Pods = s.Pods[2:]
 	s.enqueueAndAllocate()
 	check.Equal(t, "reserved when the job is admitted", 4, s.reservedCards())
-	s.Groups[0].Status.Phase, s.Pods, s.Cache = v1beta1.PodGroupInqueue, append(pods, launcher), nil
+	s.Groups[0].Status.Phase = v1beta1.PodGroupInqueue
+	s.Pods = append(pods, launcher)
+	s.Cache = nil
 	check.Equal(t, "reserved when its pods exist", 4, s.openSession().reservedCards())
 }
 

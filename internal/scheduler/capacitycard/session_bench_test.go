@@ -29,7 +29,8 @@ func (s *side) round(ssn *framework.Session) {
 	p.OnSessionClose(ssn)
 	s.times = append(s.times, time.Since(began))
 	runtime.ReadMemStats(&after)
-	s.allocs, s.bytes = append(s.allocs, after.Mallocs-before.Mallocs), append(s.bytes, after.TotalAlloc-before.TotalAlloc)
+	s.allocs = append(s.allocs, after.Mallocs-before.Mallocs)
+	s.bytes = append(s.bytes, after.TotalAlloc-before.TotalAlloc)
 }
 
 func quantile[T time.Duration | uint64 | float64](values []T, q float64) float64 {
@@ -68,7 +69,9 @@ func BenchmarkSession(b *testing.B) {
 				ours := &side{open: func() framework.Plugin { return buildPlugin(s.m, nil) }}
 				theirs := &side{open: func() framework.Plugin { return capacity.New(nil) }}
 				ours.round(s.Ssn) // the first session of a process finds nothing remembered
-				ours.times, ours.allocs, ours.bytes = nil, nil, nil
+				ours.times = nil
+				ours.allocs = nil
+				ours.bytes = nil
 				defer debug.SetGCPercent(debug.SetGCPercent(-1)) // nobody pays for the other's garbage
 				for i := range max(b.N, 11) {
 					if i%10 == 0 {
@@ -88,7 +91,8 @@ func BenchmarkSession(b *testing.B) {
 func forgetEveryNth(m *Cache, nth int) {
 	i := 0
 	for object, facts := range m.podsByObject {
-		if i++; i%nth == 0 {
+		i++
+		if i%nth == 0 {
 			delete(m.podsByObject, object)
 			facts.chargedInventory = nil
 		}

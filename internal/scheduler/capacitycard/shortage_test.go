@@ -74,7 +74,8 @@ func BenchmarkStateShortagesOfSkippedPods(b *testing.B) {
 		names[i] = fmt.Sprint("n", i)
 	}
 	s := newScene(b, `node `+strings.Join(names, ",")+` A 4; queue q {"A":16000}; r q 1: n0 cards=2; j q 1: n1 -*2001 cards=8 tasks=worker*2002/1`).enqueueAndAllocate()
-	job, fleet := s.Job("j"), s.p.newFleet()
+	job := s.Job("j")
+	fleet := s.p.newFleet()
 	for b.Loop() {
 		for task, fit := range job.NodesFitErrors {
 			if !s.p.triedTasks[task] {

@@ -22,16 +22,19 @@ import (
 // and the reservations of enqueued jobs.
 func (p *plugin) buildSnapshot() {
 	c := p.cache
-	c.session, c.podsSeen = c.session+1, 0
+	c.session++
+	c.podsSeen = 0
 	c.otherBindings.openSession(c.session, c.cacheSync.synced, c.now())
-	before, unlimited := c.inventory, c.cardUnlimitedCPUMemory
+	before := c.inventory
+	unlimited := c.cardUnlimitedCPUMemory
 	nodes := p.listNodes()
 	if p.argumentsErr == nil { // otherwise the last valid mappings stay
 		c.nodes.SetMappings(p.args.cards)
 	}
 	c.nodes.Replace(nodes)
-	c.inventory, c.cardUnlimitedCPUMemory = c.nodes.Inventory(), p.args.cardUnlimitedCPUMemory
-	if c.cardUnlimitedCPUMemory != unlimited || c.inventory != before && !c.inventory.SameNames(before) {
+	c.inventory = c.nodes.Inventory()
+	c.cardUnlimitedCPUMemory = p.args.cardUnlimitedCPUMemory
+	if c.cardUnlimitedCPUMemory != unlimited || (c.inventory != before && !c.inventory.SameNames(before)) {
 		c.requestGeneration++
 	}
 	p.inventory = c.inventory
@@ -40,7 +43,8 @@ func (p *plugin) buildSnapshot() {
 	p.loadQueueRules()
 	p.reparentOrphanQueues()
 	p.loadInventory(nodes)
-	p.belowMinimum, p.exhausted = nil, nil
+	p.belowMinimum = nil
+	p.exhausted = nil
 	var outOfSync []*api.TaskInfo
 	for _, job := range p.ssn.Jobs {
 		var allocated int
@@ -60,7 +64,8 @@ func (p *plugin) buildSnapshot() {
 // how many pods are allocated, and appends the tasks that are out of sync.
 func (p *plugin) chargeJob(job *api.JobInfo, outOfSync []*api.TaskInfo) (int, []*api.TaskInfo) {
 	c := p.cache
-	allocated, known := 0, p.hasQueue(string(job.Queue))
+	allocated := 0
+	known := p.hasQueue(string(job.Queue))
 	var fixed fixedRule
 	if c.tree.isTree {
 		fixed = p.fixedRuleFor(job)
@@ -97,7 +102,7 @@ func (p *plugin) chargeJob(job *api.JobInfo, outOfSync []*api.TaskInfo) (int, []
 // namespace (see workload.Resolver). known is whether the PodGroup's queue exists, computed
 // once per job.
 func (p *plugin) chargedQueueFor(state *podState, job *api.JobInfo, known bool, node string) string {
-	if state.charge != nil && state.chargedNode == node && (known && state.charge.Queue == string(job.Queue) || p.hasQueue(state.charge.Queue)) {
+	if state.charge != nil && state.chargedNode == node && ((known && state.charge.Queue == string(job.Queue)) || p.hasQueue(state.charge.Queue)) {
 		return state.charge.Queue
 	}
 	queue := string(job.Queue)
@@ -226,7 +231,8 @@ func (p *plugin) chargePod(pod *corev1.Pod, state *podState, queue, node string,
 
 // recordCharge writes the charge of a pod to the ledger.
 func (p *plugin) recordCharge(pod *corev1.Pod, state *podState, as chargeKind) {
-	if state.chargedAs = as; as == chargedAsUsed {
+	state.chargedAs = as
+	if as == chargedAsUsed {
 		p.ledger.Charge(string(pod.UID), state.charge)
 	} else {
 		p.ledger.ChargeTerminating(string(pod.UID), state.charge, workload.TerminationGracePeriod(pod))
@@ -244,9 +250,13 @@ func (p *plugin) updateCharge(state *podState, queue, node string) (unchanged bo
 		}
 		charge := workload.ChargeFor(&state.request, queue, node, p.inventory, last)
 		if p.cache.tree.isTree {
-			charge.IsFixed, charge.IsOffInventory, state.treeGeneration = state.request.IsFixed, p.isOffInventory(node), p.cache.tree.generation
+			charge.IsFixed = state.request.IsFixed
+			charge.IsOffInventory = p.isOffInventory(node)
+			state.treeGeneration = p.cache.tree.generation
 		}
-		state.charge, state.chargedNode, state.chargedInventory = &charge, node, p.inventory
+		state.charge = &charge
+		state.chargedNode = node
+		state.chargedInventory = p.inventory
 	}
 	return unchanged
 }
@@ -254,7 +264,8 @@ func (p *plugin) updateCharge(state *podState, queue, node string) (unchanged bo
 // hasSameCharge reports whether the charged card is still the one of the node in a new
 // inventory. It is for most pods when some node changed.
 func (p *plugin) hasSameCharge(state *podState) bool {
-	request, charged := &state.request, state.charge.Cards
+	request := &state.request
+	charged := state.charge.Cards
 	if len(request.ExtraResources) > 0 || len(charged) > 1 || (len(charged) == 0) != (request.Count == 0) {
 		return false
 	}
@@ -330,7 +341,8 @@ func (c *cacheSync) notReadyReason(missing func() string, now time.Time) string 
 	if c.waitingSince.IsZero() {
 		c.waitingSince = now
 	}
-	absent, waited := missing(), now.Sub(c.waitingSince)
+	absent := missing()
+	waited := now.Sub(c.waitingSince)
 	switch {
 	case absent == "":
 		c.synced = true
@@ -361,7 +373,7 @@ func (p *plugin) missingFromSession() string {
 		}
 	}
 	for _, pod := range p.listPods() {
-		if node := p.cache.nodes.Node(pod.Spec.NodeName); node == nil || p.ssn.Nodes[pod.Spec.NodeName] == nil && !isInVolcanoCache(node) {
+		if node := p.cache.nodes.Node(pod.Spec.NodeName); node == nil || (p.ssn.Nodes[pod.Spec.NodeName] == nil && !isInVolcanoCache(node)) {
 			continue // its node is gone or belongs to another scheduler, so no session will have it
 		}
 		if workload.IsAssigned(pod) && !placed[string(pod.UID)] {
@@ -381,7 +393,9 @@ func isInVolcanoCache(node *corev1.Node) bool {
 	selected := true
 	for _, selector := range options.ServerOpts.NodeSelector {
 		name, value, ok := strings.Cut(selector, ":")
-		if name, value = strings.TrimSpace(name), strings.TrimSpace(value); !ok || value == "" {
+		name = strings.TrimSpace(name)
+		value = strings.TrimSpace(value)
+		if !ok || value == "" {
 			continue // Volcano ignores it
 		}
 		if found, has := node.Labels[name]; has && found == value {

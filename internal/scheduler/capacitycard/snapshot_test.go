@@ -74,7 +74,8 @@ func TestMovedPodGroupKeepsTheChargedQueue(t *testing.T) {
 			}
 			s.p.buildSnapshot()
 		}
-		q, second := s.usedCards("q", "A"), s.usedCards("second", "A")
+		q := s.usedCards("q", "A")
+		second := s.usedCards("second", "A")
 		check.That(t, q == tc.q && second == tc.second, "the queues are charged %d and %d cards, want %d and %d", q, second, tc.q, tc.second)
 	}
 }
@@ -116,7 +117,8 @@ func TestNodeWithoutLabelKeepsTheCharges(t *testing.T) {
 	}{{"-", 2, 0, "no named card"}, {"B", 0, 2, "another card than <A>"}} {
 		s.Ssn.Nodes["a"].Node = session.Node("a", tc.model, 8)
 		s.p.buildSnapshot()
-		a, b := s.usedCards("q", "A"), s.usedCards("q", "B")
+		a := s.usedCards("q", "A")
+		b := s.usedCards("q", "B")
 		check.That(t, a == tc.a && b == tc.b, "labelled %q: %d of A and %d of B are charged, want %d and %d", tc.model, a, b, tc.a, tc.b)
 		check.Says(t, s.p.predicate(s.Task("j-0"), s.Ssn.Nodes["a"]), tc.why)
 	}
@@ -158,7 +160,8 @@ func TestNoDecisionBeforeTheCacheHasSynced(t *testing.T) {
 	var c cacheSync
 	check.That(t, c.notReadyReason(missing, start) != "" && c.notReadyReason(missing, start.Add(cacheSyncTimeout-time.Second)) != "", "decided although a node is missing")
 	check.That(t, c.notReadyReason(missing, start.Add(cacheSyncTimeout)) == "", "still waiting after all patience")
-	c, absent = cacheSync{}, ""
+	c = cacheSync{}
+	absent = ""
 	check.That(t, c.notReadyReason(missing, start) == "", "waits although nothing is missing")
 	absent = "pod ns/p is not in the session"
 	check.That(t, c.notReadyReason(missing, start) == "", "complete once is complete for good: later misses are charged, not waited for")
@@ -179,12 +182,14 @@ func TestUnsyncedSessionIsEmpty(t *testing.T) {
 	s.addToPodLister(s.PodsOf("unseen q 1: a")...)
 	check.Contains(t, "missing", s.p.missingFromSession(), "pod ns/unseen-0 on node a")
 	s.m.cacheSync = cacheSync{}
-	jobs, queues := maps.Clone(s.Ssn.Jobs), maps.Clone(s.Ssn.Queues)
+	jobs := maps.Clone(s.Ssn.Jobs)
+	queues := maps.Clone(s.Ssn.Queues)
 	s.reopen()
 	check.That(t, len(s.Ssn.Jobs) == 0 && len(s.Ssn.Queues) == 0,
 		"%d jobs in %d queues would be tried although a pod is missing", len(s.Ssn.Jobs), len(s.Ssn.Queues))
 	s.m.cacheSync.waitingSince = time.Now().Add(-cacheSyncTimeout)
-	s.Ssn.Jobs, s.Ssn.Queues = jobs, queues
+	s.Ssn.Jobs = jobs
+	s.Ssn.Queues = queues
 	s.reopen()
 	check.That(t, len(s.Ssn.Jobs) != 0 && len(s.Ssn.Queues) != 0, "%d jobs in %d queues once deciding began", len(s.Ssn.Jobs), len(s.Ssn.Queues))
 	delete(s.Ssn.Nodes, "b")
@@ -276,7 +281,8 @@ func TestReservationEndsWhenSomethingElseThanQuotaBlocks(t *testing.T) {
 
 func TestEvictedTaskKeepsItsCardsUntilThePodIsDeleted(t *testing.T) {
 	s := oneJob(t).enqueueAndAllocate()
-	job, task := s.Job("j"), s.Task("j-0")
+	job := s.Job("j")
+	task := s.Task("j-0")
 	delete(job.TaskStatusIndex[api.Running], task.UID)
 	job.TaskStatusIndex[api.Releasing] = api.TasksMap{task.UID: task}
 	s.p.buildSnapshot()
@@ -292,7 +298,9 @@ func TestPodOfMissingQueueGetsAnEvent(t *testing.T) {
 	lost := s.PodsOf("lost nowhere 1: -", annotate("scheduling.volcano.sh/queue-name", "nowhere"))[0]
 	delete(lost.Annotations, "scheduling.k8s.io/group-name")
 	foreign := lost.DeepCopy()
-	foreign.Name, foreign.UID, foreign.Spec.SchedulerName = "foreign", "foreign", "default-scheduler"
+	foreign.Name = "foreign"
+	foreign.UID = "foreign"
+	foreign.Spec.SchedulerName = "default-scheduler"
 	// What cannot be written is said again, so the pod has to be there.
 	_, err := s.Ssn.KubeClient().CoreV1().Pods(lost.Namespace).Create(t.Context(), lost, metav1.CreateOptions{})
 	check.Must(t, err == nil, "%v", err)
@@ -342,7 +350,9 @@ func TestRequestsFollowChangedResourceMeanings(t *testing.T) {
 func TestTriedNodeIsNotCharged(t *testing.T) {
 	s := oneJob(t).addObjects("w q 2: -", annotate("scheduling.volcano.sh/queue-name", "q")).enqueueAndAllocate() // a gang of two with one pod is not tried, so try it here
 	task := s.Task("w-0")
-	task.Pod.Spec.NodeName, task.NodeName, task.Status = "a", "a", api.Allocated
+	task.Pod.Spec.NodeName = "a"
+	task.NodeName = "a"
+	task.Status = api.Allocated
 	s.p.onAllocate(&framework.Event{Task: task})
 	task.Status = api.Pending
 	s.p.onDeallocate(&framework.Event{Task: task})

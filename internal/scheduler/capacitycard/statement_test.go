@@ -70,7 +70,8 @@ func (l *lifecycle) choose(t *rapid.T, used map[use]int) (*api.TaskInfo, string)
 // place allocates or pipelines a pending task after any check, and undoes it as Volcano's
 // actions do if that fails.
 func (l *lifecycle) place(t *rapid.T, do func(*draft, *api.TaskInfo, *api.NodeInfo) error, undo func(*draft, *api.TaskInfo) error) {
-	stmt, before := l.draft(t), l.used()
+	stmt := l.draft(t)
+	before := l.used()
 	task, node := l.choose(t, before)
 	if task == nil {
 		return
@@ -117,7 +118,8 @@ func (l *lifecycle) noteBindings(t *rapid.T) {
 	for len(l.cache.BindFlowChannel) > 0 {
 		task := (<-l.cache.BindFlowChannel).TaskInfo
 		l.binding[task.Name] = task.NodeName
-		got, want := task.Pod.Annotations["cardquota.dev/charged-queue"], l.chargedQueue(task)
+		got := task.Pod.Annotations["cardquota.dev/charged-queue"]
+		want := l.chargedQueue(task)
 		check.Must(t, got == want, "%s is bound with queue %q, want %q", task.Name, got, want)
 	}
 }
@@ -140,7 +142,8 @@ func (l *lifecycle) repeatEvent(t *rapid.T) {
 // recover replays what a discarded statement had done. It must go through as far
 // as the quota does, whatever else happened in between.
 func (l *lifecycle) recover(t *rapid.T, saved *draft) {
-	used, may := l.used(), true
+	used := l.used()
+	may := true
 	for _, s := range saved.steps {
 		task := l.ssn.Jobs[s.job].Tasks[s.task]
 		if !slices.Contains([]api.TaskStatus{api.Pending, api.Bound, api.Running}, task.Status) {
@@ -253,7 +256,8 @@ func TestOnlyOtherBindingsAreReported(t *testing.T) {
 		clock := time.Now()
 		l.m.now = func() time.Time { return clock }
 		sessions := 1 // of this process
-		mine, want := map[types.UID][]string{}, map[types.UID]string{}
+		mine := map[types.UID][]string{}
+		want := map[types.UID]string{}
 		next := func(t *rapid.T) {
 			waited := map[types.UID]bool{}
 			for _, task := range l.tasks() {

@@ -18,7 +18,8 @@ import (
 
 // unplaced returns Volcano's message about a pod that some nodes refuse.
 func unplaced(statuses ...*api.Status) string {
-	fit, task := api.NewFitErrors(), api.NewTaskInfo(builder.Pod("lab", "p").Obj())
+	fit := api.NewFitErrors()
+	task := api.NewTaskInfo(builder.Pod("lab", "p").Obj())
 	for i, status := range statuses {
 		node := api.NewNodeInfo(builder.Node(string(rune('a' + i))).Obj())
 		fit.SetNodeError(node.Name, api.NewFitErrWithStatus(task, node, status))
@@ -29,12 +30,15 @@ func unplaced(statuses ...*api.Status) string {
 // TestReasonsOfNodesAreReadAgain: package blocked reads the words of the predicate in the message
 // that Volcano makes of them.
 func TestReasonsOfNodesAreReadAgain(t *testing.T) {
-	otherwise, onlyCards := blocked.Statement{RefusedByNodes: true, RefusedOtherwise: true}, blocked.Statement{RefusedByNodes: true}
+	otherwise := blocked.Statement{RefusedByNodes: true, RefusedOtherwise: true}
+	onlyCards := blocked.Statement{RefusedByNodes: true}
 	noQuota := func(reason v1alpha1.BlockedReason) blocked.Statement {
 		return blocked.Statement{RefusedByNodes: true, NodeRefusals: []workload.StatedRefusal{{Reason: reason, Queue: "q"}}}
 	}
 	exhausted := noQuota(v1alpha1.BlockedQuotaExhausted)
-	exhausted.NodeRefusals[0].Requested, exhausted.NodeRefusals[0].Total, exhausted.NodeRefusals[0].Limit = 1, 9, 8
+	exhausted.NodeRefusals[0].Requested = 1
+	exhausted.NodeRefusals[0].Total = 9
+	exhausted.NodeRefusals[0].Limit = 8
 	want := map[int]blocked.Statement{
 		jobNotFound:               otherwise,
 		podRefused:                {Refusal: &workload.StatedRefusal{Reason: v1alpha1.BlockedQueueStopped, Queue: "q"}},

@@ -45,10 +45,13 @@ func TestSecondRestartWaitsForTheFirst(t *testing.T) {
 		"more than the quota ends": {3, 0, func(*corev1.Pod) {}},
 		"they have finished":       {3, 1, phase(corev1.PodSucceeded)},
 		"they have failed":         {3, 1, phase(corev1.PodFailed)},
-		"they never had a node":    {3, 1, func(p *corev1.Pod) { p.Spec.NodeName, p.Status.Phase = "", corev1.PodPending }},
-		"their node is gone":       {3, 1, func(p *corev1.Pod) { p.Spec.NodeName = "gone" }},
-		"they are starting":        {3, 0, phase(corev1.PodPending)},
-		"they ask for no cards":    {3, 1, func(p *corev1.Pod) { delete(p.Spec.Containers[0].Resources.Requests, gpu) }},
+		"they never had a node": {3, 1, func(p *corev1.Pod) {
+			p.Spec.NodeName = ""
+			p.Status.Phase = corev1.PodPending
+		}},
+		"their node is gone":    {3, 1, func(p *corev1.Pod) { p.Spec.NodeName = "gone" }},
+		"they are starting":     {3, 0, phase(corev1.PodPending)},
+		"they ask for no cards": {3, 1, func(p *corev1.Pod) { delete(p.Spec.Containers[0].Resources.Requests, gpu) }},
 	}) {
 		s := newRestartScene(t, tc.ending, tc.change)
 		if got := len(strings.Fields(s.podsByNode("j"))); got != tc.placed || s.usedCards("q", "A") != tc.placed {
@@ -60,7 +63,8 @@ func TestSecondRestartWaitsForTheFirst(t *testing.T) {
 // TestEachCheckCountsTerminatingPods: Volcano may skip any of them.
 func TestEachCheckCountsTerminatingPods(t *testing.T) {
 	s := newRestartScene(t, 4)
-	task, queue := s.Task("j-4"), s.Ssn.Queues["q"]
+	task := s.Task("j-4")
+	queue := s.Ssn.Queues["q"]
 	check.That(t, !s.p.allocatable(queue, task), "allocatable permits it")
 	const why = "ueue <q> gets no more <A> while pods that are being deleted hold more than its quota: terminating <4>, but quota is <2>; " +
 		"they end within 3600 s, sooner with a shorter terminationGracePeriodSeconds"
@@ -105,12 +109,14 @@ func TestRepeatedDeletionHoldsAtMostTwiceTheQuota(t *testing.T) {
 	s := newScene(t, `node a,more A; queue q {"A":2}; j q 1:`)
 	for round := range 8 {
 		made := s.PodsOf(fmt.Sprintf("j%d q 1: -*2", round), annotate("scheduling.k8s.io/group-name", "j"))
-		s.Pods, s.Cache = append(s.Pods, made...), nil
+		s.Pods = append(s.Pods, made...)
+		s.Cache = nil
 		s.enqueueAndAllocate()
 		held := 0
 		for _, p := range s.Pods {
 			if task := s.Task(p.Name); p.Spec.NodeName == "" && api.AllocatedStatus(task.Status) {
-				p.Spec.NodeName, p.Status.Phase = task.NodeName, corev1.PodRunning
+				p.Spec.NodeName = task.NodeName
+				p.Status.Phase = corev1.PodRunning
 			}
 			if p.Spec.NodeName != "" {
 				held++
@@ -128,7 +134,8 @@ func TestRepeatedDeletionHoldsAtMostTwiceTheQuota(t *testing.T) {
 // refused.
 func (s *scene) allocateTask(pod, node string, status api.TaskStatus) error {
 	task := s.Task(pod).Clone()
-	task.NodeName, task.Status = node, status
+	task.NodeName = node
+	task.Status = status
 	event := &framework.Event{Task: task}
 	if s.p.onAllocate(event); event.Err != nil {
 		s.p.onDeallocate(event)

@@ -72,8 +72,10 @@ func (p *plugin) loadTree() {
 		return
 	}
 	p.observeBorrowing(t)
-	isSame, count := t.isTree, 0
-	if t.isTree = true; t.queues == nil {
+	isSame := t.isTree
+	count := 0
+	t.isTree = true
+	if t.queues == nil {
 		t.queues = make(map[api.QueueID]*resolvedQueue, len(p.ssn.Queues))
 	}
 	for id, info := range p.ssn.Queues {
@@ -109,7 +111,8 @@ func (p *plugin) observeBorrowing(t *treeState) {
 	switch elapsed := now.Sub(t.observedAt); {
 	case !t.isTree || !maps.Equal(t.owners, p.args.owners):
 		p.cache.requestGeneration++ // what pods request says now whether it can be reclaimed
-		t.observedAt, t.owners = now, p.args.owners
+		t.observedAt = now
+		t.owners = p.args.owners
 	case elapsed >= observationInterval:
 		p.ledger.ObserveBorrowing(elapsed)
 		t.observedAt = now
@@ -119,11 +122,14 @@ func (p *plugin) observeBorrowing(t *treeState) {
 // loadTreeQueue updates a queue of the tree to its rules. isSame is whether the queues before it
 // leave the tree as it was resolved. loadTreeQueue returns whether that still holds.
 func (p *plugin) loadTreeQueue(t *treeState, id api.QueueID, info *api.QueueInfo, isSame bool) bool {
-	q, written := t.queues[id], p.queueRules[id]
+	q := t.queues[id]
+	written := p.queueRules[id]
 	if q == nil || q.written != written {
 		position := quota.Position{Weight: max(1, info.Queue.Spec.Weight), Created: info.Queue.CreationTimestamp.Time}
-		if isSame = isSame && q != nil && q.position == position && q.written.IsSameInTree(written); isSame {
-			q.written, q.rules = written, written.InTree(string(id), &q.resolved)
+		isSame = isSame && q != nil && q.position == position && q.written.IsSameInTree(written)
+		if isSame {
+			q.written = written
+			q.rules = written.InTree(string(id), &q.resolved)
 		} else {
 			q = &resolvedQueue{written: written, position: position}
 			t.queues[id] = q
@@ -139,7 +145,8 @@ func (p *plugin) resolveTree(t *treeState) {
 	for id, q := range t.queues {
 		written[string(id)] = q.written.Tree
 	}
-	resolved, positions := quota.ResolveTree(written), make(map[string]quota.Position, len(t.queues))
+	resolved := quota.ResolveTree(written)
+	positions := make(map[string]quota.Position, len(t.queues))
 	for id, q := range t.queues {
 		q.resolved = resolved[string(id)]
 		position := q.position
@@ -149,7 +156,9 @@ func (p *plugin) resolveTree(t *treeState) {
 	t.version++
 	p.ledger.SetTree(positions)
 	t.nodes = nil // the ledger has no inventory now
-	t.notices, t.paths, t.selectors = nil, make(map[api.QueueID][]api.QueueID, len(t.queues)), map[api.QueueID][]api.QueueID{}
+	t.notices = nil
+	t.paths = make(map[api.QueueID][]api.QueueID, len(t.queues))
+	t.selectors = map[api.QueueID][]api.QueueID{}
 	for id, q := range t.queues {
 		q.rules = q.written.InTree(string(id), &q.resolved)
 		p.queueRules[id] = q.rules

@@ -34,7 +34,10 @@ var treeGuarantees = []int{300, 60, 10, 1}
 // opening and closing a session, and the checks of one pod of each leaf. It fails when the tree
 // costs more than it may.
 func BenchmarkTree(b *testing.B) {
-	const nodes, pods = 1000, 10_000
+	const (
+		nodes = 1000
+		pods  = 10_000
+	)
 	leaves := treeLevels[len(treeLevels)-1]
 	for _, state := range []struct {
 		name   string
@@ -45,7 +48,8 @@ func BenchmarkTree(b *testing.B) {
 		{"limits", func(s *scene) { s.m.queues = map[string]cachedQueue{} }},
 	} {
 		b.Run(state.name, func(b *testing.B) {
-			flat, tree := newFleet(b, nodes, pods, leaves, 20), newFleet(b, nodes, pods, leaves, 20)
+			flat := newFleet(b, nodes, pods, leaves, 20)
+			tree := newFleet(b, nodes, pods, leaves, 20)
 			addParents(flat.Ssn, false)
 			addParents(tree.Ssn, true)
 			scenes := [2]*scene{flat, tree}
@@ -68,7 +72,8 @@ func BenchmarkTree(b *testing.B) {
 				}
 			}
 			for _, s := range sides {
-				s.times, s.allocs = s.times[1:], s.allocs[1:]
+				s.times = s.times[1:]
+				s.allocs = s.allocs[1:]
 			}
 			b.ReportMetric(0, "ns/op")
 			for k, name := range []string{"flat", "tree"} {
@@ -107,7 +112,8 @@ func BenchmarkTreeAllocate(b *testing.B) {
 			s.openSession()
 			runtime.GC()
 			took, allocated := s.timeAllocate(b)
-			times[k], allocs[k] = append(times[k], took), append(allocs[k], allocated)
+			times[k] = append(times[k], took)
+			allocs[k] = append(allocs[k], allocated)
 			s.Close()
 		}
 	}
@@ -148,7 +154,8 @@ func allocateScene(t testing.TB, isTree bool) *scene {
 		}
 		return "{" + strings.Join(amounts, ",") + "}"
 	}
-	one, all := cards(1), cards(100)
+	one := cards(1)
+	all := cards(100)
 	var text strings.Builder
 	for k := range allocateCards {
 		fmt.Fprintf(&text, "node n%d A%d 1000;", k, k)
@@ -196,7 +203,8 @@ func addParents(ssn *framework.Session, isTree bool) {
 			id := api.QueueID(name(level, i))
 			if ssn.Queues[id] == nil {
 				parent := leaf.DeepCopy()
-				parent.Name, parent.UID = string(id), ""
+				parent.Name = string(id)
+				parent.UID = ""
 				ssn.Queues[id] = api.NewQueueInfo(parent)
 				ssn.Queues[id].UID = id
 			}
@@ -210,7 +218,8 @@ func addParents(ssn *framework.Session, isTree bool) {
 			if !isTree {
 				continue
 			}
-			if queue.Spec.Parent = "root"; level > 0 {
+			queue.Spec.Parent = "root"
+			if level > 0 {
 				queue.Spec.Parent = name(level-1, i*treeLevels[level-1]/count)
 			}
 		}

@@ -40,8 +40,10 @@ func drawGrove(t *rapid.T) *grove {
 		}
 		for range rapid.IntRange(0, 2).Draw(t, "jobs of "+queue) {
 			jobs++
-			name, protected := fmt.Sprintf("j%d", jobs), ""
-			if g.protected[name] = rapid.IntRange(0, 3).Draw(t, name+" is protected") == 0; g.protected[name] {
+			name := fmt.Sprintf("j%d", jobs)
+			protected := ""
+			g.protected[name] = rapid.IntRange(0, 3).Draw(t, name+" is protected") == 0
+			if g.protected[name] {
 				protected = "protected"
 			}
 			fmt.Fprintf(&g.text, "%s %s 1: -*%d %s;", name, queue, rapid.IntRange(1, 6).Draw(t, "pods of "+name), protected)
@@ -57,7 +59,8 @@ func (g *grove) drawChildren(t *rapid.T, parent string, level, quota, deserved, 
 		g.deserved[name] = rapid.IntRange(0, deserved).Draw(t, "deserved of "+name)
 		g.guarantee[name] = rapid.IntRange(0, min(guarantee, g.deserved[name])).Draw(t, "guarantee of "+name)
 		g.quota[name] = rapid.IntRange(g.deserved[name], quota).Draw(t, "quota of "+name)
-		deserved, guarantee = deserved-g.deserved[name], guarantee-g.guarantee[name]
+		deserved -= g.deserved[name]
+		guarantee -= g.guarantee[name]
 		fmt.Fprintf(&g.text, `queue %s {"A":%d} training cpu= parent=%s deserved={"A":%d} guarantee={"A":%d};`, name, g.quota[name], orRoot(parent), g.deserved[name], g.guarantee[name])
 		if level < 3 && rapid.Bool().Draw(t, name+" has children") {
 			g.drawChildren(t, name, level+1, g.quota[name], g.deserved[name], g.guarantee[name])
@@ -145,7 +148,8 @@ func (g *grove) exceeded(placed map[string]int, s *scene, grown string) string {
 		if at != "" {
 			limit = g.quota[at]
 		}
-		now, then := g.used(placed, at, s, false)+g.unusedBelow(placed, at, s), g.used(before, at, s, false)+g.unusedBelow(before, at, s)
+		now := g.used(placed, at, s, false) + g.unusedBelow(placed, at, s)
+		then := g.used(before, at, s, false) + g.unusedBelow(before, at, s)
 		if now > limit && now > then {
 			return fmt.Sprintf("%s would take what others are guaranteed below %q", grown, at)
 		}

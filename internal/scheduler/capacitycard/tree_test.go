@@ -295,7 +295,8 @@ func TestCardsThatNodesDoNotOfferAreNoInventory(t *testing.T) {
 		check.Equal(t, name+": used cards of the other queue", 44, s.usedCards("r", "A"))
 
 		s.changeNode("w", func(n *corev1.Node) {
-			n.Labels["nvidia.com/gpu.count"], n.Labels["nvidia.com/gpu.product"] = "80", "A"
+			n.Labels["nvidia.com/gpu.count"] = "80"
+			n.Labels["nvidia.com/gpu.product"] = "A"
 		}).openSession()
 		check.That(t, len(charge().NotOffered) == 0, "%s: the charge does not follow the node", name)
 	}

@@ -22,7 +22,8 @@ func (p *plugin) loadInventory(nodes map[string]*corev1.Node) {
 	if t.inventory == p.inventory && hasSameNodes(nodes, t.nodes) {
 		return
 	}
-	cards, off := map[card.Name]card.Count{}, map[string]bool{}
+	cards := map[card.Name]card.Count{}
+	off := map[string]bool{}
 	var milliCPU, memory int64
 	for name, node := range nodes {
 		if node.Spec.Unschedulable || !workload.NodeReady(node) {
@@ -39,7 +40,9 @@ func (p *plugin) loadInventory(nodes map[string]*corev1.Node) {
 	if t.inventory != p.inventory || !maps.Equal(off, t.offInventory) {
 		t.generation++
 	}
-	t.nodes, t.inventory, t.offInventory = nodes, p.inventory, off
+	t.nodes = nodes
+	t.inventory = p.inventory
+	t.offInventory = off
 	p.ledger.SetInventory(cards, milliCPU, memory)
 }
 

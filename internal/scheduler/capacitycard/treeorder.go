@@ -32,7 +32,8 @@ func (p *plugin) allocateStep(job *api.JobInfo, execute func()) {
 	p.step = &allocationStep{jobs: p.ssn.Jobs}
 	p.ssn.Jobs = map[api.JobID]*api.JobInfo{job.UID: job}
 	defer func() {
-		p.ssn.Jobs, p.step = p.step.jobs, nil
+		p.ssn.Jobs = p.step.jobs
+		p.step = nil
 	}()
 	execute()
 }
@@ -88,7 +89,8 @@ type servingNode struct {
 // newServingOrder returns the order of the queues of the jobs that wait for allocate.
 func newServingOrder(p *plugin, jobs map[api.JobID]*api.JobInfo) *servingOrder {
 	o := &servingOrder{p: p, root: &servingNode{p: p}}
-	turns, ancestors := map[api.QueueID]*servingNode{}, map[api.QueueID]*servingNode{}
+	turns := map[api.QueueID]*servingNode{}
+	ancestors := map[api.QueueID]*servingNode{}
 	for _, job := range jobs {
 		queue := p.ssn.Queues[job.Queue]
 		if queue == nil || awaitsEnqueue(job) || len(job.TaskStatusIndex[api.Pending]) == 0 {
@@ -170,13 +172,15 @@ func (n *servingNode) Less(i, j int) bool {
 // Swap implements heap.Interface.
 func (n *servingNode) Swap(i, j int) {
 	n.children[i], n.children[j] = n.children[j], n.children[i]
-	n.children[i].at, n.children[j].at = i, j
+	n.children[i].at = i
+	n.children[j].at = j
 }
 
 // Push implements heap.Interface.
 func (n *servingNode) Push(child any) {
 	node := child.(*servingNode)
-	node.parent, node.at = n, len(n.children)
+	node.parent = n
+	node.at = len(n.children)
 	n.children = append(n.children, node)
 }
 

@@ -32,7 +32,8 @@ const (
 // use now. The victim must be evictable, and in a reclaimable queue. Its queue is the one that is
 // charged for it, also after its PodGroup moved.
 func (p *plugin) ReclaimRule(reclaimer, reclaimee *api.TaskInfo) ReclaimKind {
-	reclaimerJob, victimJob := p.ssn.Jobs[reclaimer.Job], p.ssn.Jobs[reclaimee.Job]
+	reclaimerJob := p.ssn.Jobs[reclaimer.Job]
+	victimJob := p.ssn.Jobs[reclaimee.Job]
 	if reclaimerJob == nil || victimJob == nil {
 		return NotReclaimable
 	}
@@ -41,12 +42,14 @@ func (p *plugin) ReclaimRule(reclaimer, reclaimee *api.TaskInfo) ReclaimKind {
 		return NotReclaimable
 	}
 
-	reclaimerQueue, victimQueue := p.ssn.Queues[reclaimerJob.Queue], p.ssn.Queues[charged]
+	reclaimerQueue := p.ssn.Queues[reclaimerJob.Queue]
+	victimQueue := p.ssn.Queues[charged]
 	if reclaimerQueue == nil || victimQueue == nil || !victimQueue.Reclaimable() {
 		return NotReclaimable
 	}
 
-	by, from := p.ServiceType(reclaimer), p.serviceTypeIn(charged, reclaimee)
+	by := p.ServiceType(reclaimer)
+	from := p.serviceTypeIn(charged, reclaimee)
 	switch {
 	case victimQueue.Queue.Spec.Priority < reclaimerQueue.Queue.Spec.Priority && p.args.serviceTypes.CanReclaim(by, from):
 		return ReclaimableByMatrix
@@ -96,7 +99,8 @@ func (p *plugin) PathBelow(reclaimer, victim api.QueueID) []api.QueueID {
 
 // commonAncestors returns how many queues the paths of two queues share.
 func (p *plugin) commonAncestors(a, b api.QueueID) (shared int) {
-	x, y := p.pathOf(a), p.pathOf(b)
+	x := p.pathOf(a)
+	y := p.pathOf(b)
 	for shared < min(len(x), len(y)) && x[len(x)-1-shared] == y[len(y)-1-shared] {
 		shared++
 	}

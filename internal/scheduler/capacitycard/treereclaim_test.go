@@ -178,7 +178,8 @@ func TestPreemptInATree(t *testing.T) {
 	}) {
 		var s *scene
 		for range 30 { // Volcano begins with any queue, and passes over the pods of the others
-			if s = newTreeScene(t, tc.text).evict(preempt.New()); len(s.In(api.Releasing)) > 0 {
+			s = newTreeScene(t, tc.text).evict(preempt.New())
+			if len(s.In(api.Releasing)) > 0 {
 				break
 			}
 		}
@@ -196,7 +197,8 @@ func TestMissingQuotaInATreeIsTheLeast(t *testing.T) {
 		text := fmt.Sprintf(`node a A 5; queue t {"A":%d} deserved={"A":%d} guarantee={"A":%d}; queue q {"A":%d} %s parent=t deserved={"A":%d} guarantee={"A":%d}; queue u {"A":8} deserved={"A":8} guarantee={"A":%d}; old q 1: a*%d; new q 1: - cards=%d`,
 			2+r.IntN(4), 2+r.IntN(3), guarantee, 2+r.IntN(4), []string{"training", "training keeps"}[r.IntN(2)], 2+r.IntN(3), guarantee, r.IntN(6), 1+r.IntN(5), 1+r.IntN(2))
 		s := newTreeScene(t, text).openSession()
-		p, task := s.p, s.Task("new-0")
+		p := s.p
+		task := s.Task("new-0")
 		fits := func(all, fixed int64) bool {
 			var released quota.Released
 			released.Add(chargeOf(quota.Cards, "A", all-fixed, false))
@@ -204,7 +206,8 @@ func TestMissingQuotaInATreeIsTheLeast(t *testing.T) {
 			return p.ledger.FitsAfterRelease("q", p.RequestFor(task).Request, "A", released) == nil
 		}
 		missing := p.missingAmounts(task, p.ssn.Nodes["a"])
-		all, fixed := int64(missing[quotaCards]), int64(missing[fixedQuota(quotaCards)])
+		all := int64(missing[quotaCards])
+		fixed := int64(missing[fixedQuota(quotaCards)])
 		check.That(t, fits(all, fixed), "%s: %d, %d of them fixed, do not suffice", text, all, fixed)
 		check.That(t, all == 0 || !fits(all-1, min(fixed, all-1)), "%s: %d suffice instead of %d", text, all-1, all)
 		check.That(t, fixed == 0 || !fits(all, fixed-1), "%s: %d fixed suffice instead of %d", text, fixed-1, fixed)

@@ -43,7 +43,8 @@ func (i *vcJobInformer) OpenSession(ssn *framework.Session) bool {
 	i.once.Do(func() {
 		factory := externalversions.NewSharedInformerFactoryWithOptions(client, 0, externalversions.WithTransform(stripVCJob))
 		informer := factory.Batch().V1alpha1().Jobs().Informer()
-		i.store, i.synced = informer.GetStore(), informer.HasSynced
+		i.store = informer.GetStore()
+		i.synced = informer.HasSynced
 		factory.Start(wait.NeverStop)
 	})
 	return i.synced()

@@ -40,7 +40,8 @@ func (k *knownVCJobs) VCJob(_, name string) (*batch.Job, bool) {
 func newVCJob(name string, uid types.UID, cards ...string) *batch.Job {
 	job := &batch.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: uid}}
 	for _, text := range cards {
-		named, count := text[:len(text)-2], text[len(text)-1:]
+		named := text[:len(text)-2]
+		count := text[len(text)-1:]
 		task := batch.TaskSpec{Replicas: 1, MinAvailable: new(int32)}
 		*task.MinAvailable = 1
 		if named != "" {
@@ -99,7 +100,8 @@ func TestEnqueueOfVCJob(t *testing.T) {
 // TestVotesCountNothingForAnnouncedPodsThatNeverPreempt: a job without pods whose queue is full is not
 // enqueued if the preemption policy of its pods will be Never.
 func TestVotesCountNothingForAnnouncedPodsThatNeverPreempt(t *testing.T) {
-	never, lower := corev1.PreemptNever, corev1.PreemptLowerPriority
+	never := corev1.PreemptNever
+	lower := corev1.PreemptLowerPriority
 	for t, tc := range check.Cases(t, map[string]struct {
 		isVCJob bool
 		// class and policy are those of the template.

@@ -17,7 +17,10 @@ const mostOfCheck = 0.5
 // votesScene has a queue with quota of 20 cards, reservations for 64 pairs of them, and so many waiting
 // jobs without pods that are all refused.
 func votesScene(b *testing.B, jobs int) *scene {
-	const kinds, choices = 20, 64
+	const (
+		kinds   = 20
+		choices = 64
+	)
 	name := func(k int) card.Name { return card.Name(fmt.Sprintf("M%02d", k%kinds)) }
 	var text strings.Builder
 	text.WriteString("node a A; queue q {")
@@ -40,7 +43,10 @@ func votesScene(b *testing.B, jobs int) *scene {
 // BenchmarkVotes votes on 10,000 jobs that their queue has no quota for. Volcano asks about each of them
 // in every session. It fails if a vote costs more than it may, compared with one check of the quota.
 func BenchmarkVotes(b *testing.B) {
-	const jobs, checks = 10_000, 200
+	const (
+		jobs   = 10_000
+		checks = 200
+	)
 	s := votesScene(b, jobs)
 	job := s.Job("j0")
 	request, refusal := s.p.missingMinimum(job)

@@ -88,7 +88,8 @@ func (p *plugin) listWaitingJobs(free *freeCards) []*waitingJob {
 			continue
 		}
 
-		keeps, best := p.mayKeepCards(job), first[job.Queue]
+		keeps := p.mayKeepCards(job)
+		best := first[job.Queue]
 		if !keeps && best != nil && !p.ssn.JobOrderFn(job, best.job) {
 			continue
 		}
@@ -110,7 +111,8 @@ func (p *plugin) listWaitingJobs(free *freeCards) []*waitingJob {
 
 // compareWaitingJobs compares jobs by the priority of their queues, then by the order in their queue.
 func (p *plugin) compareWaitingJobs(a, b *waitingJob) int {
-	x, y := p.ssn.Queues[a.job.Queue], p.ssn.Queues[b.job.Queue]
+	x := p.ssn.Queues[a.job.Queue]
+	y := p.ssn.Queues[b.job.Queue]
 	if c := cmp.Or(cmp.Compare(y.Queue.Spec.Priority, x.Queue.Spec.Priority), cmp.Compare(x.UID, y.UID)); c != 0 {
 		return c
 	}
@@ -137,7 +139,8 @@ func (p *plugin) mayKeepCards(job *api.JobInfo) bool {
 // prolongReservations restarts the reservation of the first waiting job of each queue if it could use
 // more free cards than before.
 func (p *plugin) prolongReservations(waiting []*waitingJob, free *freeCards) {
-	now, seen := p.cache.now(), map[api.QueueID]bool{}
+	now := p.cache.now()
+	seen := map[api.QueueID]bool{}
 	for _, w := range waiting {
 		entry := p.cache.reservations[w.job.PgUID]
 		if seen[w.job.Queue] || entry.isExhausted {

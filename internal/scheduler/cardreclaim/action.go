@@ -198,7 +198,8 @@ var _ cache.Evictor = &Evictor{}
 
 // Use sets the client and the recorder of the cache.
 func (e *Evictor) Use(client kubernetes.Interface, recorder record.EventRecorder) *Evictor {
-	e.client, e.recorder = client, recorder
+	e.client = client
+	e.recorder = recorder
 	return e
 }
 

@@ -119,7 +119,7 @@ func (s *reclaimSession) pipelineTasks(c *podSet, nodes []int, e *simulation) *u
 			accepted[node]++
 			next++
 		}
-		if len(left) == len(nodes) || len(left) > 0 && s.jobExhausted() {
+		if len(left) == len(nodes) || (len(left) > 0 && s.jobExhausted()) {
 			return &unfitNode{c, left[0], accepted[left[0]], s.waitsForTerminating(c, s.nodes[left[0]])}
 		}
 		nodes = left
@@ -261,7 +261,7 @@ func (a *Action) isRecreated(namespace, vcjob string) bool {
 // them.
 func (s *reclaimSession) partlyEvictedTasks(job *api.JobInfo, action string) []*api.TaskInfo {
 	queue := s.ssn.Queues[job.Queue]
-	if job.PodGroup == nil || queue == nil || action == Name && !queue.Reclaimable() || job.IsReady() && job.CheckTaskReady() {
+	if job.PodGroup == nil || queue == nil || (action == Name && !queue.Reclaimable()) || (job.IsReady() && job.CheckTaskReady()) {
 		return nil
 	}
 	var rest []*api.TaskInfo

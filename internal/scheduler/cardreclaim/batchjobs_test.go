@@ -66,7 +66,9 @@ func withJobs(text string, jobs map[string]*batchv1.Job, changes ...func(*corev1
 // the work of t, and more than single pods of it.
 func TestAnEvictionBeyondTheBackoffLimitCostsTheWholeJob(t *testing.T) {
 	const base = "node n A 8; t tra 1: n*4 ran=10h; g tra 4: n*4 ran=5h; "
-	one, two, three := "i inf 1: -", "i inf 2: -*2", "i inf 3: -*3"
+	one := "i inf 1: -"
+	two := "i inf 2: -*2"
+	three := "i inf 3: -*3"
 	ended := func(name string, phase corev1.PodPhase, ran time.Duration) func(*corev1.Pod) {
 		return onPod(name, func(p *corev1.Pod) {
 			start := p.Status.StartTime.Time

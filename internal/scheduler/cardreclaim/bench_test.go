@@ -66,17 +66,21 @@ func BenchmarkHopeless(b *testing.B) {
 					runtime.GC()
 				}
 				a, r := w.runTimed()
-				action, rest = action+a, rest+r
-				actions, rests = append(actions, a), append(rests, r)
+				action += a
+				rest += r
+				actions = append(actions, a)
+				rests = append(rests, r)
 			}
 			slices.Sort(actions)
 			slices.Sort(rests)
-			usual, other := actions[sessions/2], rests[sessions/2]
+			usual := actions[sessions/2]
+			other := rests[sessions/2]
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(first.Seconds()*1000, "first-ms")
 			b.ReportMetric(usual.Seconds()*1000, "action-ms")
 			b.ReportMetric(other.Seconds()*1000, "rest-ms")
-			share, all := usual.Seconds()/(usual+other).Seconds(), action.Seconds()/(action+rest).Seconds()
+			share := usual.Seconds() / (usual + other).Seconds()
+			all := action.Seconds() / (action + rest).Seconds()
 			b.ReportMetric(all, "share")
 			if share > mostOfSession || all > mostOfSessions {
 				b.Errorf("the action takes %.2f of most sessions and %.2f of all, at most %.2f and %.2f are allowed", share, all, mostOfSession, mostOfSessions)

@@ -38,7 +38,8 @@ func TestPodsOfManyKinds(t *testing.T) {
 		"a gang of just as many gets all": {maxPodKinds, maxPodKinds, (maxPodKinds + 7) / 8 * 8, maxPodKinds},
 	}) {
 		w := fullCluster(10, fmt.Sprintf("i inf %d: -*%d", tc.least, tc.waits), withOwnHostPorts()).runAction(t)
-		goes, comes := len(w.In(api.Releasing)), len(w.In(api.Pipelined))
+		goes := len(w.In(api.Releasing))
+		comes := len(w.In(api.Pipelined))
 		check.That(t, goes == tc.goes && comes == tc.comes, "%d pods are evicted, %d pipelined, want %d and %d", goes, comes, tc.goes, tc.comes)
 	}
 }
@@ -129,7 +130,8 @@ func TestUnsolvableSetsAreRemembered(t *testing.T) {
 		rs.placeJob(w.Job(name))
 		return rs.work - before
 	}
-	first, second := work("i"), work("j")
+	first := work("i")
+	second := work("j")
 	asking := 8 * workPerTask
 	check.That(t, second < first && second == asking, "%d went into the first job and %d into the second, want %d", first, second, asking)
 	w.expectEvictedAndPlaced(t, "", "")

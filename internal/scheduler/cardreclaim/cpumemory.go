@@ -49,7 +49,8 @@ func (s *reclaimSession) usesOf(q *problem, queue api.QueueID, request *quota.Re
 		}
 		pool, known := q.pools[u.name]
 		if !known {
-			if pool = s.addPool(q, queue, u.name); !s.policy.ReclaimsAll() {
+			pool = s.addPool(q, queue, u.name)
+			if !s.policy.ReclaimsAll() {
 				q.tree.ignoreDeserved(pool)
 			}
 		}
@@ -67,7 +68,7 @@ func (s *reclaimSession) mayReclaimCPUMemory(queue api.QueueID, milliCPU, memory
 	}
 	fits := func(name card.Name, amount int64) bool {
 		m := s.policy.MayUseByLevel(queue, name)
-		return amount <= 0 || amount <= m.Quota[0] && (amount <= m.Deserved[0] || !s.policy.ReclaimsAll())
+		return amount <= 0 || (amount <= m.Quota[0] && (amount <= m.Deserved[0] || !s.policy.ReclaimsAll()))
 	}
 	return fits(quota.CPUName, milliCPU) && fits(quota.MemoryName, memory)
 }

@@ -15,7 +15,8 @@ import (
 
 // withCores sets the CPU that the pods of each job request: "t 4 u 2".
 func withCores(text string) func(*corev1.Pod) {
-	words, changes := strings.Fields(text), []func(*corev1.Pod){}
+	words := strings.Fields(text)
+	changes := []func(*corev1.Pod){}
 	for i := 0; i+1 < len(words); i += 2 {
 		changes = append(changes, onJob(words[i], requests("cpu", words[i+1])))
 	}
@@ -47,7 +48,8 @@ func TestReclaimOfCPUAndMemory(t *testing.T) {
 		for resources, goes := range map[string]string{"All": tc.goes, "Cards": tc.byDefault} {
 			w := newWorld("node n A 4; "+tc.text, withCores(tc.cores))
 			w.Nodes[0].Status.Allocatable["cpu"] = amount("8")
-			w.args, w.alone = framework.Arguments{"reclaimResources": resources}, true
+			w.args = framework.Arguments{"reclaimResources": resources}
+			w.alone = true
 			w.runAction(t)
 			if resources == "All" && tc.goes != "" {
 				w.expectEvictedAndPlaced(t, goes, tc.pipelined)

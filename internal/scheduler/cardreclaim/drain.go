@@ -73,13 +73,14 @@ type drained struct {
 // the pods that still run are evicted again. While the policies of vcjobs are not known, vcjobs
 // wait: their own policy may want to see the eviction.
 func (s *reclaimSession) drainJobs(jobs []*api.JobInfo, policiesKnown bool) {
-	total, byQueue := 0, map[api.QueueID]*drained{}
+	total := 0
+	byQueue := map[api.QueueID]*drained{}
 	for _, job := range jobs {
 		if total >= maxDrainedPods {
 			break
 		}
 		tasks := drainableTasks(job)
-		if len(tasks) == 0 || !policiesKnown && workload.VCJobOwner(tasks[0].Pod) != "" {
+		if len(tasks) == 0 || (!policiesKnown && workload.VCJobOwner(tasks[0].Pod) != "") {
 			continue
 		}
 		total += len(tasks)
@@ -89,7 +90,8 @@ func (s *reclaimSession) drainJobs(jobs []*api.JobInfo, policiesKnown bool) {
 			d = &drained{by: s.policy.DrainedBy(queue)}
 			byQueue[queue] = d
 		}
-		d.jobs, d.pods = d.jobs+1, d.pods+len(tasks)
+		d.jobs++
+		d.pods += len(tasks)
 		s.drainJob(job, tasks, d.by)
 	}
 	for _, name := range slices.Sorted(maps.Keys(byQueue)) {

@@ -20,7 +20,10 @@ import (
 // TestDrainEvictsWholeJobs: the stop policy of a queue or of an ancestor evicts every job in it,
 // in the way of reclaim, and no job of another queue.
 func TestDrainEvictsWholeJobs(t *testing.T) {
-	const own, above = "x 8/8; xa<x 8/4 training stop=HoldAndDrain; xb<x 8/4 training", "x 8/8 stop=HoldAndDrain; xa<x 8/8 training; y 8/4; xb<y 8/4 training"
+	const (
+		own   = "x 8/8; xa<x 8/4 training stop=HoldAndDrain; xb<x 8/4 training"
+		above = "x 8/8 stop=HoldAndDrain; xa<x 8/8 training; y 8/4; xb<y 8/4 training"
+	)
 	critical := onPod("t-3", func(p *corev1.Pod) { p.Spec.PriorityClassName = "system-node-critical" })
 	for t, tc := range check.Cases(t, map[string]struct {
 		tree, jobs        string
@@ -68,7 +71,8 @@ func TestDrainIsBounded(t *testing.T) {
 	}
 	w := newWorld(text)
 	for _, node := range w.Nodes {
-		node.Status.Allocatable["pods"], node.Status.Allocatable["cpu"] = amount("200"), amount("200")
+		node.Status.Allocatable["pods"] = amount("200")
+		node.Status.Allocatable["cpu"] = amount("200")
 	}
 	for i, want := range []int{300, 500, 500} {
 		w.runAction(t)
@@ -113,9 +117,14 @@ func TestDrainNeedsNoActionThatEvicts(t *testing.T) {
 	t.Cleanup(w.Close)
 	w.expectEvictedAndPlaced(t, "t*2", "")
 	eventually(t, "marked", func() bool { return strings.Join(w.markedPods(t), " ") == session.Spell("t*2") })
-	originalTimeout, originalMarkTimeout := evictionTimeout, markTimeout
-	t.Cleanup(func() { evictionTimeout, markTimeout = originalTimeout, originalMarkTimeout })
-	evictionTimeout, markTimeout = -time.Second, -time.Second
+	originalTimeout := evictionTimeout
+	originalMarkTimeout := markTimeout
+	t.Cleanup(func() {
+		evictionTimeout = originalTimeout
+		markTimeout = originalMarkTimeout
+	})
+	evictionTimeout = -time.Second
+	markTimeout = -time.Second
 	eventually(t, "deleted", func() bool {
 		w.openSession().Run(NewAllocate(w.action))
 		return strings.Join(w.deletedPods(t), " ") == session.Spell("t*2")

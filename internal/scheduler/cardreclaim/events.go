@@ -104,13 +104,15 @@ type namedJob struct {
 // other tenants.
 func describeJobs(namespace string, jobs []namedJob) string {
 	var texts []string
-	own, others := 0, map[string]int{}
+	own := 0
+	others := map[string]int{}
 	for _, job := range jobs {
 		if job.namespace != namespace {
 			others[job.serviceType]++
 			continue
 		}
-		if own++; own <= maxNamedJobs {
+		own++
+		if own <= maxNamedJobs {
 			texts = append(texts, job.name)
 		}
 	}

@@ -91,7 +91,8 @@ func TestReclaimEvents(t *testing.T) {
 // TestEventsNameNoJobsOfOtherNamespaces: the names of jobs and queues there belong to other tenants.
 func TestEventsNameNoJobsOfOtherNamespaces(t *testing.T) {
 	w := newWorld("node n A 4; i inf 4: -*4 ns=shop")
-	own, far := fmt.Sprintf("own%d", w.ID), fmt.Sprintf("far%d", w.ID)
+	own := fmt.Sprintf("own%d", w.ID)
+	far := fmt.Sprintf("far%d", w.ID)
 	w.add(far + "a tra 2: n*2 ran=24h; " + far + "b tra 1: n ran=24h; " + own + " tra 1: n ran=24h ns=shop").runAction(t)
 	message := eventsIn(t, "shop", fmt.Sprintf("w%d-i", w.ID), "ReclaimsCards")[0].Message
 	if !strings.Contains(message, "4 pod(s) of shop/"+own+", 2 jobs of service type training are evicted") {
@@ -151,7 +152,9 @@ func TestReclaimCounters(t *testing.T) {
 	}
 	w = newWorld(fmt.Sprintf("node n A 4; queue %sb PLENTY 20000 training; t %sb 2: n*4 ran=1h; i inf 2: -*2", queue, queue)).runAction(t)
 	w.expectEvictedAndPlaced(t, "t-0 t-1", "i@n*2")
-	if jobs, pods := testutil.ToFloat64(w.action.counters.jobs.WithLabelValues(queue+"b", "inference")), testutil.ToFloat64(w.action.counters.pods.WithLabelValues(queue+"b", "inference")); jobs != 0 || pods != 2 {
+	jobs := testutil.ToFloat64(w.action.counters.jobs.WithLabelValues(queue+"b", "inference"))
+	pods := testutil.ToFloat64(w.action.counters.pods.WithLabelValues(queue+"b", "inference"))
+	if jobs != 0 || pods != 2 {
 		t.Errorf("%v jobs and %v pods, want elastic pods only", jobs, pods)
 	}
 }

@@ -25,7 +25,8 @@ func (f *fairOrder) playSessions(jobs []*api.JobInfo, most int, work func(*api.J
 	waiting := f.startSession(jobs)
 	for of, any := f.pickNext(waiting, compareUID); any && most > 0; of, any = f.pickNext(waiting, compareUID) {
 		job := waiting[of][0]
-		if waiting[of] = waiting[of][1:]; len(waiting[of]) == 0 {
+		waiting[of] = waiting[of][1:]
+		if len(waiting[of]) == 0 {
 			delete(waiting, of)
 		}
 		spent := min(most, work(job))
@@ -56,7 +57,8 @@ func TestEveryJobIsServed(t *testing.T) {
 			}
 			return needs
 		}
-		state, evil := &fairOrder{}, []*api.JobInfo{}
+		state := &fairOrder{}
+		evil := []*api.JobInfo{}
 		before := jobOf("q", "evil", "before")
 		state.startSession(append(honest[:len(honest):len(honest)], before))
 		state.recordServed(before, most)
@@ -75,7 +77,9 @@ func TestEveryJobIsServed(t *testing.T) {
 }
 
 func TestFairOrder(t *testing.T) {
-	a1, a2, b1 := jobOf("q", "a", "1"), jobOf("q", "a", "2"), jobOf("q", "b", "1")
+	a1 := jobOf("q", "a", "1")
+	a2 := jobOf("q", "a", "2")
+	b1 := jobOf("q", "b", "1")
 	ten := func(*api.JobInfo) int { return 10 }
 	state := &fairOrder{}
 	check.That(t, !state.isScarce, "turns before any session")

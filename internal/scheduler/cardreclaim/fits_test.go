@@ -138,8 +138,14 @@ func TestNodesThatAreTakenAlready(t *testing.T) {
 // TestFailedPlanLeavesSessionUnchanged: the plan fits by numbers, the predicates reject the
 // node, and the session is unchanged.
 func TestFailedPlanLeavesSessionUnchanged(t *testing.T) {
-	const web, training = "node n A 4; w inf 1: n cards=0 ran=24h; ", "t tra 4: n*4 ran=1h "
-	bound := onPod("t-1", func(p *corev1.Pod) { p.Status.Phase, p.Status.StartTime = corev1.PodPending, nil })
+	const (
+		web      = "node n A 4; w inf 1: n cards=0 ran=24h; "
+		training = "t tra 4: n*4 ran=1h "
+	)
+	bound := onPod("t-1", func(p *corev1.Pod) {
+		p.Status.Phase = corev1.PodPending
+		p.Status.StartTime = nil
+	})
 	// Only the predicates find the pod that keeps this one out of its zone.
 	avoids := onJob("w", applyAll(withLabelAndAntiAffinity("web", "api"), func(p *corev1.Pod) {
 		p.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].TopologyKey = zone

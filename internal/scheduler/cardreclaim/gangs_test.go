@@ -86,7 +86,10 @@ func TestVictimsOfEqualLoss(t *testing.T) {
 }
 
 func TestProtectedPods(t *testing.T) {
-	const four, other = "node n A 4; i inf 1: -; t tra 4: n*4 ran=24h ", "node n A 4; i inf 1: -; t other 4: n*4 ran=24h "
+	const (
+		four  = "node n A 4; i inf 1: -; t tra 4: n*4 ran=24h "
+		other = "node n A 4; i inf 1: -; t other 4: n*4 ran=24h "
+	)
 	keeps := func(p *corev1.Pod) { p.Annotations["volcano.sh/preemptable"] = "false" }
 	training := func(p *corev1.Pod) { p.Annotations["volcano.sh/service.type"] = "training" }
 	scenes := map[string]scene{
@@ -119,7 +122,10 @@ func TestProtectedPods(t *testing.T) {
 }
 
 func TestMinimumRuntime(t *testing.T) {
-	never := func(p *corev1.Pod) { p.Status.Phase, p.Status.StartTime = corev1.PodPending, nil }
+	never := func(p *corev1.Pod) {
+		p.Status.Phase = corev1.PodPending
+		p.Status.StartTime = nil
+	}
 	// One pod runs its init containers. Another one has had its node for so long, and has not
 	// started.
 	inInit := func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }

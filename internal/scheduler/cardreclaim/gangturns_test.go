@@ -117,7 +117,8 @@ func (c *churn) runUntilStarted(pod string, sessions int) (session, evicted int)
 		}
 		for name := range placed {
 			if strings.HasPrefix(name, "n") {
-				c.running, c.started = append(c.running, name), c.started+1
+				c.running = append(c.running, name)
+				c.started++
 			}
 		}
 	}
@@ -139,11 +140,14 @@ func (c *churn) bindPlaced() map[string]bool {
 		placed[task.Name] = task.NodeName
 	}
 	c.Close()
-	names, start := map[string]bool{}, ago(time.Second)
+	names := map[string]bool{}
+	start := ago(time.Second)
 	for name, node := range placed {
 		names[name] = true
 		c.Update(name, func(p *corev1.Pod) {
-			p.Spec.NodeName, p.Status.Phase, p.Status.StartTime = node, corev1.PodRunning, &start
+			p.Spec.NodeName = node
+			p.Status.Phase = corev1.PodRunning
+			p.Status.StartTime = &start
 		})
 	}
 	return names

@@ -133,7 +133,7 @@ func (s *reclaimSession) hashPending(job *api.JobInfo) uint64 {
 // dependsOnOtherNodes reports whether pods on other nodes decide where a pod can run.
 func dependsOnOtherNodes(pod *corev1.Pod) bool {
 	a := pod.Spec.Affinity
-	return len(topologyKeys(pod)) > 0 || a != nil && a.PodAffinity != nil
+	return len(topologyKeys(pod)) > 0 || (a != nil && a.PodAffinity != nil)
 }
 
 // changeTracker tracks for each node the last session with a change that matters for
@@ -165,10 +165,12 @@ func hashOf[T comparable](value T) uint64 { return maphash.Comparable(hashSeed, 
 func (c *changeTracker) observeSession(s *reclaimSession) {
 	c.session++
 	if rules := fmt.Sprint(s.policy.ServiceTypeRules(), s.policy.TreeVersion(), s.policy.ReclaimsAll()); rules != c.rules {
-		c.rules, c.allChanged = rules, c.session
+		c.rules = rules
+		c.allChanged = c.session
 	}
 	if len(c.nodes) != len(s.nodes) {
-		c.nodes, c.allChanged = make([]nodeState, len(s.nodes)), c.session
+		c.nodes = make([]nodeState, len(s.nodes))
+		c.allChanged = c.session
 	}
 	sums := make([]uint64, len(s.nodes)+1) // the last is for nodes that the session does not have
 	for _, job := range s.ssn.Jobs {
@@ -183,7 +185,8 @@ func (c *changeTracker) observeSession(s *reclaimSession) {
 			state.object = node.Node
 		}
 		if sum := sums[i] + hashFree(node); sum != state.hash {
-			state.hash, state.changed = sum, c.session
+			state.hash = sum
+			state.changed = c.session
 		}
 	}
 }
@@ -217,7 +220,9 @@ func acceptsSamePods(a, b *corev1.Node) bool {
 
 // hashFree returns a hash of what a node has free or will have.
 func hashFree(node *api.NodeInfo) uint64 {
-	idle, releasing, pipelined := node.Idle, node.Releasing, node.Pipelined
+	idle := node.Idle
+	releasing := node.Releasing
+	pipelined := node.Pipelined
 	sum := hashOf([3]float64{
 		idle.MilliCPU + releasing.MilliCPU - pipelined.MilliCPU, idle.Memory + releasing.Memory - pipelined.Memory, float64(len(node.Tasks)),
 	})

@@ -171,9 +171,11 @@ func TestActionRestsAfterLongSearch(t *testing.T) {
 	}) {
 		w := newWorld(tc.text)
 		w.startCache()
-		clock, look := w.Now, false
+		clock := w.Now
+		look := false
 		w.action.clock = func() time.Time { // a search reads the clock twice: it takes so long
-			if look = !look; !look {
+			look = !look
+			if !look {
 				clock = clock.Add(tc.took)
 			}
 			return clock
@@ -183,7 +185,8 @@ func TestActionRestsAfterLongSearch(t *testing.T) {
 			before := clock
 			w.runAction(t)
 			if clock.Equal(before) {
-				rests, look = append(rests, n), false
+				rests = append(rests, n)
+				look = false
 			} else if n > 0 {
 				break
 			}
@@ -214,9 +217,12 @@ func TestPreemptRestsAfterLongSearch(t *testing.T) {
 	for took, rests := range map[time.Duration]int{300 * time.Millisecond: 0, 2 * time.Second: 1, 5 * time.Second: 4} {
 		w := hopeless(2, 1)
 		w.startCache()
-		preempt, clock, calls := NewPreempt(w.action), w.Now, 0
+		preempt := NewPreempt(w.action)
+		clock := w.Now
+		calls := 0
 		w.action.clock = func() time.Time { // a search reads the clock twice, a rest once
-			if calls++; calls == 2 {
+			calls++
+			if calls == 2 {
 				clock = clock.Add(took)
 			}
 			return clock

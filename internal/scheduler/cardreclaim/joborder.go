@@ -62,7 +62,8 @@ func (s *reclaimSession) serveFairly(jobs []*api.JobInfo) {
 	waiting := order.startSession(jobs)
 	for of, any := order.pickNext(waiting, before); any; of, any = order.pickNext(waiting, before) {
 		job := waiting[of][0]
-		if waiting[of] = waiting[of][1:]; len(waiting[of]) == 0 {
+		waiting[of] = waiting[of][1:]
+		if len(waiting[of]) == 0 {
 			delete(waiting, of)
 		}
 		if !s.ssn.Overused(s.ssn.Queues[job.Queue]) && !s.serveJob(job) {
@@ -292,15 +293,18 @@ func queueNamespaceOf(job *api.JobInfo) queueNamespace {
 // startSession begins a session and sorts the jobs of each namespace by when they were served,
 // those never served first. A new namespace begins with the least work of the others.
 func (f *fairOrder) startSession(jobs []*api.JobInfo) map[queueNamespace][]*api.JobInfo {
-	waiting, last := map[queueNamespace][]*api.JobInfo{}, map[api.JobID]int{}
+	waiting := map[queueNamespace][]*api.JobInfo{}
+	last := map[api.JobID]int{}
 	for _, job := range jobs {
 		waiting[queueNamespaceOf(job)] = append(waiting[queueNamespaceOf(job)], job)
 		last[job.UID] = f.lastServed[job.UID]
 	}
-	least, used := 0, map[queueNamespace]int{}
+	least := 0
+	used := map[queueNamespace]int{}
 	for of := range waiting {
 		if n, known := f.work[of]; known {
-			if used[of] = n; len(used) == 1 || n < least {
+			used[of] = n
+			if len(used) == 1 || n < least {
 				least = n
 			}
 		}
@@ -311,7 +315,8 @@ func (f *fairOrder) startSession(jobs []*api.JobInfo) map[queueNamespace][]*api.
 		}
 		slices.SortStableFunc(all, func(a, b *api.JobInfo) int { return cmp.Compare(last[a.UID], last[b.UID]) })
 	}
-	f.work, f.lastServed = used, last
+	f.work = used
+	f.lastServed = last
 	return waiting
 }
 
@@ -325,8 +330,9 @@ func (f *fairOrder) pickNext(waiting map[queueNamespace][]*api.JobInfo, before f
 		if found {
 			by = cmp.Compare(f.work[of], f.work[first])
 		}
-		if !found || by < 0 || by == 0 && before(jobs[0], waiting[first][0]) {
-			first, found = of, true
+		if !found || by < 0 || (by == 0 && before(jobs[0], waiting[first][0])) {
+			first = of
+			found = true
 		}
 	}
 	return first, found
@@ -341,7 +347,9 @@ func (f *fairOrder) recordServed(job *api.JobInfo, work int) {
 // endSession ends a session. sufficed means that the budget sufficed for all jobs.
 func (f *fairOrder) endSession(sufficed bool) {
 	f.session++
-	if f.isScarce = !sufficed; sufficed {
-		f.work, f.lastServed = nil, nil
+	f.isScarce = !sufficed
+	if sufficed {
+		f.work = nil
+		f.lastServed = nil
 	}
 }

@@ -68,7 +68,9 @@ func BenchmarkQueues(b *testing.B) {
 		before := time.Now()
 		w.Run(w.action)
 		took := time.Since(before)
-		placed, waits, rests := len(w.In(api.Pipelined)), w.action.fairOrder.isScarce, !w.action.restsUntil.IsZero()
+		placed := len(w.In(api.Pipelined))
+		waits := w.action.fairOrder.isScarce
+		rests := !w.action.restsUntil.IsZero()
 		if placed != queues || waits || rests {
 			b.Errorf("%d of %d queues are served in %s, others wait for their turn: %v, the action rests: %v", placed, queues, took, waits, rests)
 		}

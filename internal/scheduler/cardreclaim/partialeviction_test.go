@@ -22,7 +22,8 @@ func withDisruptionTarget(reason string, since time.Duration) func(*corev1.Pod) 
 // TestPartialEvictionIsCompleted: a scheduler that ends after the conditions and before the
 // last eviction leaves a part of the job running.
 func TestPartialEvictionIsCompleted(t *testing.T) {
-	ours, kubelet := withDisruptionTarget(corev1.PodReasonPreemptionByScheduler, time.Second), withDisruptionTarget(corev1.PodReasonTerminationByKubelet, time.Second)
+	ours := withDisruptionTarget(corev1.PodReasonPreemptionByScheduler, time.Second)
+	kubelet := withDisruptionTarget(corev1.PodReasonTerminationByKubelet, time.Second)
 	old := withDisruptionTarget(corev1.PodReasonPreemptionByScheduler, 7*day)
 	for t, tc := range check.Cases(t, map[string]struct {
 		job    string

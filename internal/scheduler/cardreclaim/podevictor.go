@@ -76,10 +76,12 @@ type podWrite func(context.Context, kubernetes.Interface, *corev1.Pod) error
 // still exist, and the errors.
 func (p *podEvictor) writeAll(client kubernetes.Interface, tasks []*api.TaskInfo, write podWrite) ([]*api.TaskInfo, map[types.UID]error) {
 	var all sync.WaitGroup
-	there, errs := make([]bool, len(tasks)), make([]error, len(tasks))
+	there := make([]bool, len(tasks))
+	errs := make([]error, len(tasks))
 	for i, task := range tasks {
 		all.Go(func() {
-			if there[i], errs[i] = p.writeWithRetry(client, task.Pod, write); errs[i] != nil {
+			there[i], errs[i] = p.writeWithRetry(client, task.Pod, write)
+			if errs[i] != nil {
 				klog.ErrorS(errs[i], "Pod could not be evicted", "pod", klog.KObj(task.Pod))
 			}
 		})
@@ -126,7 +128,7 @@ func isGone(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, e
 		return apierrors.IsNotFound(err)
 	}
 	now, err := client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
-	return apierrors.IsNotFound(err) || err == nil && now.UID != pod.UID
+	return apierrors.IsNotFound(err) || (err == nil && now.UID != pod.UID)
 }
 
 // setDisruptionTarget writes the conditions that Volcano's own eviction writes, so that the

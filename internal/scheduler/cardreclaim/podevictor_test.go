@@ -160,7 +160,8 @@ func checkConditions(t *testing.T, client *fake.Clientset) {
 		check.That(t, !c.LastTransitionTime.IsZero(), "condition %s has no time", c.Type)
 	}
 	check.Equal(t, "Ready says", "False Evict Pod is evicted, because of cardreclaim", said[corev1.PodReady])
-	got, want := said[corev1.DisruptionTarget], "True PreemptionByScheduler volcano: preempting to accommodate a higher priority pod"
+	got := said[corev1.DisruptionTarget]
+	want := "True PreemptionByScheduler volcano: preempting to accommodate a higher priority pod"
 	check.That(t, got == want, "DisruptionTarget says %q, want %q", got, want)
 }
 
@@ -236,7 +237,8 @@ func TestFailedWrites(t *testing.T) {
 // TestWriteIsRepeatedForHalfAMinute: that is longer than the election of an API server's
 // leader, and no longer than evictionTimeout.
 func TestWriteIsRepeatedForHalfAMinute(t *testing.T) {
-	total, backoff := time.Duration(0), shipped
+	total := time.Duration(0)
+	backoff := shipped
 	backoff.Jitter = 0
 	for backoff.Steps > 1 {
 		total += backoff.Step()
@@ -253,8 +255,12 @@ func TestOverduePodsAreDeleted(t *testing.T) {
 		t.Errorf("there are %v", left)
 	}
 
-	kept, longer := evictionTimeout, markTimeout
-	t.Cleanup(func() { evictionTimeout, markTimeout = kept, longer })
+	kept := evictionTimeout
+	longer := markTimeout
+	t.Cleanup(func() {
+		evictionTimeout = kept
+		markTimeout = longer
+	})
 	evictionTimeout = -time.Second
 	w.runAction(t).expectEvictedAndPlaced(t, "t*4", "i-0@n")
 	if left := w.existingPods(t); len(left) != 5 { // the cache has not seen the annotations
@@ -335,7 +341,8 @@ func withEvictionConditions(reason string) func(*corev1.Pod) {
 // other pod.
 func TestFailedWriteDoesNotBlockOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		bad, good := builder.Pod("ns", "bad").Obj(), builder.Pod("ns", "good").Obj()
+		bad := builder.Pod("ns", "bad").Obj()
+		good := builder.Pod("ns", "good").Obj()
 		client := fake.NewClientset(bad, good)
 		client.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			patch, ok := action.(clienttesting.PatchAction)
@@ -356,7 +363,9 @@ func TestFailedWriteDoesNotBlockOthers(t *testing.T) {
 // annotation.
 func TestWriteTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, tries, began := newPodEvictor(1), 0, time.Now()
+		m := newPodEvictor(1)
+		tries := 0
+		began := time.Now()
 		m.writeAll(fake.NewClientset(), []*api.TaskInfo{{Pod: builder.Pod("ns", "p").Obj()}}, func(ctx context.Context, _ kubernetes.Interface, _ *corev1.Pod) error {
 			tries++
 			<-ctx.Done()
@@ -365,7 +374,8 @@ func TestWriteTimesOut(t *testing.T) {
 		check.Equal(t, "tries", writeBackoff.Steps, tries)
 		check.That(t, time.Since(began) >= time.Duration(tries)*writeTimeout, "the tries took %s", time.Since(began))
 	})
-	backoff, total := shipped, time.Duration(shipped.Steps)*writeTimeout
+	backoff := shipped
+	total := time.Duration(shipped.Steps) * writeTimeout
 	for backoff.Steps > 1 {
 		total += backoff.Step()
 	}

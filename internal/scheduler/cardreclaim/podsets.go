@@ -70,7 +70,8 @@ func (s *reclaimSession) groupTasks(job *api.JobInfo, tasks []*api.TaskInfo, all
 			}
 		}
 		request := s.policy.RequestFor(task)
-		milliCPU, memory = quota.AddSaturating(milliCPU, request.MilliCPU), quota.AddSaturating(memory, request.Memory)
+		milliCPU = quota.AddSaturating(milliCPU, request.MilliCPU)
+		memory = quota.AddSaturating(memory, request.Memory)
 		if !s.mayReclaimCPUMemory(job.Queue, milliCPU, memory) {
 			if all {
 				return nil, false
@@ -126,7 +127,8 @@ func (s *reclaimSession) needsKey(job *api.JobInfo, task *api.TaskInfo) string {
 	if known {
 		return text
 	}
-	if text, known = t.before[task.Pod]; !known {
+	text, known = t.before[task.Pod]
+	if !known {
 		text = unique.Make(encodeNeeds(job, task)).Value()
 	}
 	t.now[task.Pod] = text
@@ -144,7 +146,7 @@ func encodeNeeds(job *api.JobInfo, task *api.TaskInfo) string {
 		n.NUMA = task.NumaInfo.Policy
 	}
 	n.Volumes = slices.DeleteFunc(slices.Clone(spec.Volumes), func(v corev1.Volume) bool { return !isClaimed(v) })
-	if a := spec.Affinity; a != nil && (a.PodAffinity != nil || a.PodAntiAffinity != nil) || len(n.Spread)+len(n.Volumes)+len(n.Claims) > 0 {
+	if a := spec.Affinity; (a != nil && (a.PodAffinity != nil || a.PodAntiAffinity != nil)) || len(n.Spread)+len(n.Volumes)+len(n.Claims) > 0 {
 		n.Own = string(job.UID) + "/" + task.TaskRole
 	}
 	text, err := json.Marshal(n)
@@ -248,7 +250,7 @@ func (s *reclaimSession) offeringNodesFor(key podKind, task *api.TaskInfo) []int
 // --scheduler-sharding-mode. Nodes of other shards come last in the soft mode.
 func (s *reclaimSession) isInShard(node *api.NodeInfo) bool {
 	mode := options.ServerOpts.ShardingMode
-	return mode != util.HardShardingMode && mode != util.SoftShardingMode || s.ssn.NodesInShard.Has(node.Name)
+	return (mode != util.HardShardingMode && mode != util.SoftShardingMode) || s.ssn.NodesInShard.Has(node.Name)
 }
 
 // isOfOthers reports whether only other schedulers use a node.

@@ -51,7 +51,8 @@ func TestHowJobsArePreempted(t *testing.T) {
 	}) {
 		w, preempt := newPreemptWorld(t, tc.jobs+waits)
 		w.runPreemptAction(preempt)
-		replaced, deleted := session.Spell(tc.replaced), session.Spell(tc.deleted)
+		replaced := session.Spell(tc.replaced)
+		deleted := session.Spell(tc.deleted)
 		eventually(t, "marked "+replaced, func() bool { return strings.Join(w.markedPods(t), " ") == replaced })
 		eventually(t, "deleted "+deleted, func() bool { return strings.Join(w.deletedPods(t), " ") == deleted })
 		check.Equal(t, "pods that are pipelined", len(strings.Fields(replaced+deleted))/4, len(w.In(api.Pipelined)))
@@ -159,7 +160,8 @@ func TestEvictorRepeatsFailedWrites(t *testing.T) {
 	client := w.Cache.Client().(*fake.Clientset)
 	tries := 0
 	client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-		if tries++; tries < 3 {
+		tries++
+		if tries < 3 {
 			return true, nil, errors.New("conflict")
 		}
 		return false, nil, nil

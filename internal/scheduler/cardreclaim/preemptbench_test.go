@@ -44,7 +44,8 @@ func BenchmarkHopelessPreemptors(b *testing.B) {
 			var actions, rests []time.Duration
 			for range 12 {
 				action, rest := w.runTimedPreempt(preempt)
-				actions, rests = append(actions, action), append(rests, rest)
+				actions = append(actions, action)
+				rests = append(rests, rest)
 			}
 			if n := len(w.In(api.Releasing)); n > 0 {
 				b.Errorf("%d pods go in vain", n)
@@ -52,7 +53,8 @@ func BenchmarkHopelessPreemptors(b *testing.B) {
 			first := actions[0]
 			slices.Sort(actions)
 			slices.Sort(rests)
-			usual, rest := actions[len(actions)/2], rests[len(rests)/2]
+			usual := actions[len(actions)/2]
+			rest := rests[len(rests)/2]
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(first.Seconds()*1000, "first-ms")
 			b.ReportMetric(usual.Seconds()*1000, "action-ms")

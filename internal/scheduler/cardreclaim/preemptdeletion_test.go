@@ -56,7 +56,8 @@ func podAfterSession(task *api.TaskInfo, status api.TaskStatus, by string) *core
 		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
 			Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "Evict", Message: "Pod is evicted, because of " + by})
 	case api.Pipelined:
-		pod.Spec.NodeName, pod.Status.NominatedNodeName = "", task.NodeName
+		pod.Spec.NodeName = ""
+		pod.Status.NominatedNodeName = task.NodeName
 	default:
 		return nil
 	}
@@ -93,7 +94,8 @@ func nodesWithBlockingPods(n int, label string) *world {
 	}
 	w.add("i inf 1: -", withLabelAndAntiAffinity("i", ""))
 	for _, node := range w.Nodes {
-		node.Labels[corev1.LabelHostname], node.Labels[zone] = node.Name, node.Name
+		node.Labels[corev1.LabelHostname] = node.Name
+		node.Labels[zone] = node.Name
 	}
 	for _, pod := range w.Pods {
 		if pod.Labels["app"] == "x" {

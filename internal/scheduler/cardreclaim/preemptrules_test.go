@@ -21,7 +21,8 @@ func (w *world) playSession(action *Preempt) {
 }
 
 func (w *world) nextSession(action *Preempt) {
-	placed, gone := w.In(api.Binding), w.In(api.Releasing)
+	placed := w.In(api.Binding)
+	gone := w.In(api.Releasing)
 	w.Close()
 	for _, task := range placed {
 		w.start(task.Name, task.NodeName)
@@ -64,7 +65,8 @@ func TestPreemptedCardsGoToThePreemptor(t *testing.T) {
 		"the quota of its queue, full": `queue q {"A":8} cpu=1000; full q 4: m*4 class=high; q1 q 1: - class=high`,
 	}) {
 		w, preempt := newPreemptWorld(t, `node n A 4; node m A 4; queue q {"A":8} cpu=1000; low q 1: n*4 class=low; high q 1: - class=high; `+text)
-		evicted, waiting := 0, strings.Count(text, " q 1: - class=high")
+		evicted := 0
+		waiting := strings.Count(text, " q 1: - class=high")
 		for s := range 8 {
 			if s == 0 {
 				w.playSession(preempt)
@@ -83,8 +85,10 @@ func TestPreemptedCardsGoToThePreemptor(t *testing.T) {
 func TestOneEvictionServesTwoPreemptors(t *testing.T) {
 	w, preempt := newPreemptWorld(t, `node n A 4; node m A 4; queue q {"A":8} cpu=1000; la q 1: n cards=4 class=low; lb q 1: m cards=4 class=low; hi q 1: - class=high; hi2 q 1: - class=high`)
 	w.Close()
-	groups, pods := w.Groups, w.Pods
-	w.Groups, w.Pods = groups[:3], pods[:3]
+	groups := w.Groups
+	pods := w.Pods
+	w.Groups = groups[:3]
+	w.Pods = pods[:3]
 	w.startCache()
 	*preempt = *NewPreempt(w.action)
 	w.runPreemptAction(preempt)
@@ -127,7 +131,7 @@ func TestPreemptWaitsWhileReclaimRests(t *testing.T) {
 			w.Run(NewAllocate(w.action), w.action, preempt)
 		}
 		goes := session.Names(w.In(api.Releasing))
-		check.That(t, goes == tc.goes || tc.goes == "t-0" && strings.HasPrefix(goes, "t-"), "%q go, want %q", goes, tc.goes)
+		check.That(t, goes == tc.goes || (tc.goes == "t-0" && strings.HasPrefix(goes, "t-")), "%q go, want %q", goes, tc.goes)
 	}
 }
 
@@ -226,7 +230,8 @@ func TestPreemptLeavesAGangItsKeptCards(t *testing.T) {
 		w.openSession().Run(enqueue.New(), NewAllocate(w.action), preempt)
 		goes := 0
 		for range 4 {
-			placed, gone := w.In(api.Binding), w.In(api.Releasing)
+			placed := w.In(api.Binding)
+			gone := w.In(api.Releasing)
 			goes += len(gone)
 			w.Close()
 			for _, task := range placed {

@@ -135,7 +135,8 @@ func (s *preemptSearches) beginJob(job *api.JobInfo) bool {
 	if s.preempt.searches.canSkip(s.session, job, began.pendingHash) {
 		return false
 	}
-	s.searched[job.UID], s.job = began, began
+	s.searched[job.UID] = began
+	s.job = began
 	if s.isHopeless(began) { // the search for an equal job was its search
 		for _, task := range job.TaskStatusIndex[api.Pending] {
 			s.addToScope(job, task)

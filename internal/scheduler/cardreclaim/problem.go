@@ -41,7 +41,8 @@ func (s *reclaimSession) newProblem(job *api.JobInfo, podSets []*podSet) *proble
 	// The first quota has no limit. It is for nodes on which no card is requested, or cards of
 	// several names. There the plugin checks the quota when a pod is placed.
 	q.input.Quotas = []solver.Quota{flatQuota(int64(card.MaxCount))}
-	names, first := make([]card.Name, len(s.nodes)+1), firstByPriority(podSets)
+	names := make([]card.Name, len(s.nodes)+1)
+	first := firstByPriority(podSets)
 	for place, c := range podSets {
 		if s.jobExhausted() {
 			break
@@ -65,7 +66,8 @@ func (s *reclaimSession) newProblem(job *api.JobInfo, podSets []*podSet) *proble
 			switch {
 			case name == "" || name == names[i]:
 			case names[i] == "":
-				q.input.Nodes[i].Quota, names[i] = pool, name
+				q.input.Nodes[i].Quota = pool
+				names[i] = name
 			default:
 				q.input.Nodes[i].Quota = 0
 			}
@@ -94,7 +96,8 @@ func (s *reclaimSession) addVictimJobs(q *problem, victimJobs []*victimJob) (add
 		if s.jobExhausted() {
 			break
 		}
-		shape, isUseful := g.solverJob, false
+		shape := g.solverJob
+		isUseful := false
 		shape.Pods = slices.Clone(g.solverJob.Pods)
 		for i, task := range g.tasks {
 			shape.Pods[i].Usage = s.usageOf(q, task)
@@ -102,7 +105,7 @@ func (s *reclaimSession) addVictimJobs(q *problem, victimJobs []*victimJob) (add
 			if !holds {
 				shape.Pods[i].Protected = true
 			}
-			isUseful = isUseful || holds && q.wantedNodes[shape.Pods[i].Node]
+			isUseful = isUseful || (holds && q.wantedNodes[shape.Pods[i].Node])
 		}
 		if q.tree != nil {
 			isUseful = s.limitVictimJob(q, g, &shape, isUseful)
@@ -131,11 +134,13 @@ func (p *problem) solve(budget *budget, all bool) *solver.Plan {
 	}
 	var best *solver.Plan
 	for i := range counts {
-		low, high := 0, counts[i]
+		low := 0
+		high := counts[i]
 		for low < high {
 			p.setCount(i, (low+high+1)/2)
 			if plan := budget.solveProblem(&p.input); plan != nil {
-				low, best = p.input.PodSets[i].Count, plan
+				low = p.input.PodSets[i].Count
+				best = plan
 			} else {
 				high = p.input.PodSets[i].Count - 1
 			}
@@ -178,7 +183,8 @@ const (
 )
 
 func dimensionsOf(podSets []*podSet) dimensions {
-	d, known := dimensions{limited: make([]int, len(podSets))}, map[corev1.ResourceName]bool{}
+	d := dimensions{limited: make([]int, len(podSets))}
+	known := map[corev1.ResourceName]bool{}
 	for _, c := range podSets {
 		for name, quantity := range c.tasks[0].InitResreq.ScalarResources {
 			if quantity > 0 && !api.IsIgnoredScalarResource(name) && !known[name] {
@@ -190,7 +196,8 @@ func dimensionsOf(podSets []*podSet) dimensions {
 	slices.Sort(d.resources)
 	d.count = others + len(d.resources)
 	for i, c := range podSets {
-		if d.limited[i] = -1; c.isAlone || c.maxSkew > 0 || len(c.maxByNode) > 0 {
+		d.limited[i] = -1
+		if c.isAlone || c.maxSkew > 0 || len(c.maxByNode) > 0 {
 			d.limited[i] = d.count
 			d.count++
 		}
@@ -201,7 +208,8 @@ func dimensionsOf(podSets []*podSet) dimensions {
 // amountsOf converts resources.
 func (d *dimensions) amountsOf(r *api.Resource) solver.Amounts {
 	amounts := make(solver.Amounts, d.count)
-	amounts[cpu], amounts[memory] = r.MilliCPU, r.Memory
+	amounts[cpu] = r.MilliCPU
+	amounts[memory] = r.Memory
 	for i, name := range d.resources {
 		amounts[others+i] = r.ScalarResources[name]
 	}

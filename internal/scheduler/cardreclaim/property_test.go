@@ -31,7 +31,8 @@ func recount(ssn *framework.Session) map[string]pod {
 	for _, j := range ssn.Jobs {
 		for _, task := range j.Tasks {
 			requests := task.Pod.Spec.Containers[0].Resources.Requests
-			cards, cpu := requests[gpu], requests["cpu"]
+			cards := requests[gpu]
+			cpu := requests["cpu"]
 			pods[task.Name] = pod{task.Pod, j.Name, string(j.Queue), task.NodeName, task.Status, int(cards.Value()), cpu.AsApproximateFloat64()}
 		}
 	}
@@ -47,10 +48,12 @@ func (p pod) holds() bool { return api.AllocatedStatus(p.status) || p.status == 
 // pending.
 func drawWorld(t *rapid.T) *world {
 	w := newWorld("")
-	free, cpus := map[string]int{}, map[string]int{}
+	free := map[string]int{}
+	cpus := map[string]int{}
 	names := []string{"n1", "n2", "n3", "n4"}[:rapid.IntRange(2, 4).Draw(t, "nodes")]
 	for i, name := range names {
-		free[name], cpus[name] = rapid.IntRange(2, 5).Draw(t, "cards"), rapid.SampledFrom([]int{8, 16, 64}).Draw(t, "cores")
+		free[name] = rapid.IntRange(2, 5).Draw(t, "cards")
+		cpus[name] = rapid.SampledFrom([]int{8, 16, 64}).Draw(t, "cores")
 		w.add(fmt.Sprintf("node %s %s %d", name, rapid.SampledFrom([]string{"A", "A", "B"}).Draw(t, "model"), free[name]))
 		w.Nodes[i].Status.Allocatable["cpu"] = amount(fmt.Sprint(cpus[name]))
 	}
@@ -60,10 +63,12 @@ func drawWorld(t *rapid.T) *world {
 	}
 	w.add("queue old PLENTY 75000 training; queue keeps PLENTY 10000 inference; queue odd PLENTY 10000 batch") // old is above inf2
 	for i := range rapid.IntRange(1, 6).Draw(t, "jobs that run") {
-		cards, on := rapid.SampledFrom([]int{1, 1, 2, 0}).Draw(t, "cards"), []string{}
+		cards := rapid.SampledFrom([]int{1, 1, 2, 0}).Draw(t, "cards")
+		on := []string{}
 		for range rapid.IntRange(1, 4).Draw(t, "pods") {
 			if at := rapid.SampledFrom(names).Draw(t, "node"); free[at] >= cards && cpus[at] > 0 {
-				free[at], cpus[at] = free[at]-cards, cpus[at]-1
+				free[at] = free[at] - cards
+				cpus[at] = cpus[at] - 1
 				on = append(on, at)
 			}
 		}
@@ -80,7 +85,8 @@ func drawWorld(t *rapid.T) *world {
 		})
 	}
 	for i := range rapid.IntRange(1, 4).Draw(t, "jobs that wait") {
-		waits, name := rapid.IntRange(1, 3).Draw(t, "pods"), fmt.Sprintf("i%d", i)
+		waits := rapid.IntRange(1, 3).Draw(t, "pods")
+		name := fmt.Sprintf("i%d", i)
 		change := requests("cpu", rapid.SampledFrom([]string{"1", "1", "4", "12"}).Draw(t, "cores"))
 		if rapid.IntRange(0, 4).Draw(t, "apart") == 0 {
 			change = applyAll(change, withLabelAndAntiAffinity(name, name))
@@ -95,14 +101,19 @@ func drawWorld(t *rapid.T) *world {
 // suffices reports whether free cards suffice for all pending pods, wherever each is placed.
 // Every model has as many places for the largest of them as there are pods.
 func (w *world) suffices(before map[string]pod) bool {
-	waiting, cards, cpu := 0, 1, 1.0
-	used, cores := map[string]int{}, map[string]float64{}
+	waiting := 0
+	cards := 1
+	cpu := 1.0
+	used := map[string]int{}
+	cores := map[string]float64{}
 	for _, p := range before {
 		if p.status == api.Pending {
-			if waiting++; p.Spec.Affinity != nil {
+			waiting++
+			if p.Spec.Affinity != nil {
 				return false
 			}
-			cards, cpu = max(cards, p.cards), max(cpu, p.cpu)
+			cards = max(cards, p.cards)
+			cpu = max(cpu, p.cpu)
 		} else {
 			used[p.node] += p.cards
 			cores[p.node] += p.cpu
@@ -110,7 +121,8 @@ func (w *world) suffices(before map[string]pod) bool {
 	}
 	places := map[string]int{"A": 0, "B": 0}
 	for _, n := range w.Nodes {
-		all, cpus := n.Status.Allocatable[gpu], n.Status.Allocatable["cpu"]
+		all := n.Status.Allocatable[gpu]
+		cpus := n.Status.Allocatable["cpu"]
 		places[n.Labels["nvidia.com/gpu.product"]] += min((int(all.Value())-used[n.Name])/cards, int((cpus.AsApproximateFloat64()-cores[n.Name])/cpu))
 	}
 	return places["A"] >= waiting && places["B"] >= waiting
@@ -128,7 +140,8 @@ type tally struct {
 }
 
 func (w *world) tally(t *rapid.T, before, after map[string]pod) *tally {
-	models, priorities := map[string]string{}, map[string]int32{}
+	models := map[string]string{}
+	priorities := map[string]int32{}
 	for _, n := range w.Nodes {
 		models[n.Name] = n.Labels["nvidia.com/gpu.product"]
 	}
@@ -167,7 +180,8 @@ func (w *world) tally(t *rapid.T, before, after map[string]pod) *tally {
 func (w *world) check(t *rapid.T, before, after map[string]pod) {
 	y := w.tally(t, before, after)
 	for _, j := range w.Groups {
-		least, gone := int(j.Spec.MinMember), y.evicted[j.Name]
+		least := int(j.Spec.MinMember)
+		gone := y.evicted[j.Name]
 		if strings.HasPrefix(j.Name, "i") && y.placed[j.Name] > 0 && y.placed[j.Name] < least {
 			t.Fatalf("%s has %d pods placed, its minimum is %d", j.Name, y.placed[j.Name], least)
 		}
@@ -204,14 +218,15 @@ func (w *world) checkQuotas(t *rapid.T, y *tally) {
 // checkVictimJob checks one victim job: whether it may be evicted, and whether that helped a queue
 // of higher priority.
 func (w *world) checkVictimJob(t *rapid.T, name string, gone []string, before map[string]pod, came map[string]int32) {
-	useful, priorities := false, map[string]int32{"tra": 20000, "old": 75000}
+	useful := false
+	priorities := map[string]int32{"tra": 20000, "old": 75000}
 	for _, of := range gone {
 		p := before[of]
-		useful = useful || came[p.node] > priorities[p.queue] && p.cards > 0
+		useful = useful || (came[p.node] > priorities[p.queue] && p.cards > 0)
 		check.Must(t, (p.queue == "tra" || p.queue == "old") && p.Annotations["volcano.sh/preemptable"] != "false",
 			"%s of queue %s is evicted", of, p.queue)
 		whole := len(gone) == len(w.podsOf(name))
-		check.Must(t, whole || p.cards > 0 && came[p.node] > priorities[p.queue],
+		check.Must(t, whole || (p.cards > 0 && came[p.node] > priorities[p.queue]),
 			"%s alone is evicted from node %s, where no pod above it is placed", of, p.node)
 	}
 	check.Must(t, useful, "%q are evicted, and no pod above them is placed there", gone)
@@ -229,7 +244,8 @@ func (w *world) podsOf(name string) []*corev1.Pod {
 
 // TestReclaimInvariants runs the action on random small clusters.
 func TestReclaimInvariants(t *testing.T) {
-	worlds, victims := 0, 0
+	worlds := 0
+	victims := 0
 	seed.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)
 		w.openSession()

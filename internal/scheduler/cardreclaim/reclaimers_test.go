@@ -35,7 +35,10 @@ func wants(card string) func(*corev1.Pod) {
 }
 
 func TestGangsTakeAllOrNothing(t *testing.T) {
-	const eight, two = "node n A 8; BUSY; ", "node n A 4; node m B 4; HALF; "
+	const (
+		eight = "node n A 8; BUSY; "
+		two   = "node n A 4; node m B 4; HALF; "
+	)
 	runScenes(t, map[string]scene{
 		"all of it":                            {eight + "i inf 8: -*8", "na*4 nb*4", "i@n*8", nil},
 		"one more than there are cards":        {eight + "i inf 9: -*9", "", "", nil},
@@ -144,7 +147,8 @@ func typed(service string) func(*corev1.Pod) {
 
 func TestJobsThatAreLeftAlone(t *testing.T) {
 	t.Run("a hard network topology", func(t *testing.T) {
-		w, one := newWorld("node n A 4; HALF; i inf 2: -*2"), 1
+		w := newWorld("node n A 4; HALF; i inf 2: -*2")
+		one := 1
 		w.Groups[1].Spec.NetworkTopology = &v1beta1.NetworkTopologySpec{Mode: v1beta1.HardNetworkTopologyMode, HighestTierAllowed: &one}
 		w.runAction(t).expectEvictedAndPlaced(t, "", "")
 	})

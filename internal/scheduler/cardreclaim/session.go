@@ -107,7 +107,8 @@ func newReclaimSession(ssn *framework.Session, policy *capacitycard.ReclaimPolic
 func (s *reclaimSession) placeTasks(job *api.JobInfo, tasks []*api.TaskInfo, all bool) bool {
 	s.sortTasks(tasks)
 	podSets, ok := s.groupTasks(job, tasks, all)
-	if podSets = s.dropUnsolvable(podSets, all); !ok || len(podSets) == 0 {
+	podSets = s.dropUnsolvable(podSets, all)
+	if !ok || len(podSets) == 0 {
 		return false
 	}
 	// Each round excludes a node that turned out not to fit, so the rounds come to an end.
@@ -125,12 +126,13 @@ func (s *reclaimSession) placeTasks(job *api.JobInfo, tasks []*api.TaskInfo, all
 		if placed {
 			return true
 		}
-		if unfit == nil || unfit.waits && all {
+		if unfit == nil || (unfit.waits && all) {
 			return false
 		}
 		s.excludeNode(unfit)
 		if unfit.waits { // one pod waits for terminating pods, the others may still be placed
-			if unfit.podSet.tasks = unfit.podSet.tasks[1:]; len(unfit.podSet.tasks) == 0 {
+			unfit.podSet.tasks = unfit.podSet.tasks[1:]
+			if len(unfit.podSet.tasks) == 0 {
 				podSets = slices.DeleteFunc(podSets, func(c *podSet) bool { return c == unfit.podSet })
 			}
 			if len(podSets) == 0 {
@@ -146,9 +148,9 @@ func (s *reclaimSession) placeTasks(job *api.JobInfo, tasks []*api.TaskInfo, all
 func (s *reclaimSession) dropUnsolvable(podSets []*podSet, all bool) []*podSet {
 	isUnsolvable := func(c *podSet) bool {
 		n, known := s.unsolvable[s.unsolvableKeyOf(c)]
-		return known && (n == 1 || all && len(c.tasks) >= n) || s.jobExhausted() || len(s.nodesOf(c)) == 0
+		return (known && (n == 1 || (all && len(c.tasks) >= n))) || s.jobExhausted() || len(s.nodesOf(c)) == 0
 	}
-	if all && (slices.ContainsFunc(podSets, isUnsolvable) || len(podSets) > 1 && s.unsolvableSets[s.podSetsKey(podSets)]) {
+	if all && (slices.ContainsFunc(podSets, isUnsolvable) || (len(podSets) > 1 && s.unsolvableSets[s.podSetsKey(podSets)])) {
 		return nil
 	}
 	return slices.DeleteFunc(podSets, isUnsolvable)
@@ -159,7 +161,7 @@ func (s *reclaimSession) dropUnsolvable(podSets []*podSet, all bool) []*podSet {
 // It remembers nothing if the search ended at its budget or left out nodes.
 func (s *reclaimSession) rememberUnsolvable(podSets []*podSet, all bool) {
 	narrowed := func(c *podSet) bool { return len(c.excluded)+len(c.maxByNode) > 0 }
-	if s.jobExhausted() || s.searchCut || all && slices.ContainsFunc(podSets, narrowed) {
+	if s.jobExhausted() || s.searchCut || (all && slices.ContainsFunc(podSets, narrowed)) {
 		return
 	}
 	if all && len(podSets) > 1 {
@@ -170,7 +172,8 @@ func (s *reclaimSession) rememberUnsolvable(podSets []*podSet, all bool) {
 		if narrowed(c) {
 			continue
 		}
-		n, key := 1, s.unsolvableKeyOf(c)
+		n := 1
+		key := s.unsolvableKeyOf(c)
 		if all {
 			n = len(c.tasks)
 		}
@@ -275,7 +278,8 @@ func newBudget() budget { return budget{maxPerJob: maxWorkPerJob, maxPerSession:
 // in a large cluster they would use up the budget.
 func (b *budget) startJob(nodes int) {
 	b.jobEnd = b.work + b.maxPerJob
-	b.predicateBudget, b.anySearchCut = workPerPredicate*maxPodKinds*nodes, false
+	b.predicateBudget = workPerPredicate * maxPodKinds * nodes
+	b.anySearchCut = false
 }
 
 func (b *budget) addWork(work int) { b.work += work }
@@ -316,7 +320,8 @@ func (b *budget) solveProblem(p *solver.Problem) *solver.Plan {
 
 // addPairWork adds the work of checking whether two pods conflict.
 func (b *budget) addPairWork(a, other *corev1.Pod) {
-	ports, others := countPorts(a), countPorts(other)
+	ports := countPorts(a)
+	others := countPorts(other)
 	b.addWork(workPerPair*(2+ports+others+countAntiAffinityTerms(a)+countAntiAffinityTerms(other)) + ports*others)
 }
 

@@ -59,7 +59,9 @@ func TestSpreadPodsReclaimWhereTheyMayRun(t *testing.T) {
 	}) {
 		w := tc.world
 		w.runAction(t)
-		goes, comes, pods := w.In(api.Releasing), w.In(api.Pipelined), map[string]int{}
+		goes := w.In(api.Releasing)
+		comes := w.In(api.Pipelined)
+		pods := map[string]int{}
 		for _, task := range comes {
 			pods[task.NodeName]++
 		}

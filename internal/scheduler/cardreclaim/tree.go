@@ -178,7 +178,8 @@ func (s *reclaimSession) findInTree(reclaimer *api.JobInfo, g *victimJob) bool {
 	if queue == reclaimer.Queue || slices.ContainsFunc(g.tasks, func(task *api.TaskInfo) bool { return s.policy.VictimQueue(task) != queue }) {
 		return false
 	}
-	g.level, g.path = s.policy.Level(reclaimer.Queue, queue), s.policy.PathBelow(reclaimer.Queue, queue)
+	g.level = s.policy.Level(reclaimer.Queue, queue)
+	g.path = s.policy.PathBelow(reclaimer.Queue, queue)
 	return true
 }
 
@@ -188,7 +189,8 @@ func (s *reclaimSession) limitVictimJob(q *problem, g *victimJob, shape *solver.
 	shape.Level = g.level
 	holdsNeeded := slices.ContainsFunc(g.tasks, func(task *api.TaskInfo) bool { return q.needsCardsOf(s.policy.Charge(task)) })
 	for i, task := range g.tasks {
-		charge, pod := s.policy.Charge(task), &shape.Pods[i]
+		charge := s.policy.Charge(task)
+		pod := &shape.Pods[i]
 		if charge == nil {
 			continue
 		}
@@ -198,8 +200,10 @@ func (s *reclaimSession) limitVictimJob(q *problem, g *victimJob, shape *solver.
 		}
 		pod.OnlyCounts = !g.byTree[i]
 		takes, may := s.takesOf(q, g, i, charge, holdsNeeded)
-		if pod.Takes = takes; !may {
-			pod.Protected, shape.Whole = true, false
+		pod.Takes = takes
+		if !may {
+			pod.Protected = true
+			shape.Whole = false
 		}
 	}
 	return isUseful && (shape.Whole || slices.ContainsFunc(shape.Pods, func(pod solver.Pod) bool { return !pod.Protected }))

@@ -40,7 +40,8 @@ func (s *reclaimSession) hashLevels(job *api.JobInfo) (sum uint64) {
 		request := s.policy.RequestFor(task)
 		names.Insert(request.Names...)
 		total.Count = total.Count.Add(request.Count)
-		total.MilliCPU, total.Memory = quota.AddSaturating(total.MilliCPU, request.MilliCPU), quota.AddSaturating(total.Memory, request.Memory)
+		total.MilliCPU = quota.AddSaturating(total.MilliCPU, request.MilliCPU)
+		total.Memory = quota.AddSaturating(total.Memory, request.Memory)
 	}
 	for name := range names {
 		requested := int64(total.Count)

@@ -59,7 +59,9 @@ func TestSearchIsRepeatedAfterUseElsewhere(t *testing.T) {
 func (w *world) start(name, node string) {
 	w.Update(name, func(p *corev1.Pod) {
 		start := ago(hour)
-		p.Spec.NodeName, p.Status.Phase, p.Status.StartTime = node, corev1.PodRunning, &start
+		p.Spec.NodeName = node
+		p.Status.Phase = corev1.PodRunning
+		p.Status.StartTime = &start
 	})
 }
 

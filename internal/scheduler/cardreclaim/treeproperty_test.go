@@ -60,14 +60,16 @@ func drawForest(t *rapid.T) *forest {
 
 // grow adds the children of a queue, which share what it deserves and its guarantee.
 func (f *forest) grow(t *rapid.T, name string, above *treeNode, depth int) {
-	deserved, guarantee := above.deserved, above.guarantee
+	deserved := above.deserved
+	guarantee := above.guarantee
 	for i := range rapid.IntRange(1, 3).Draw(t, "children") {
 		q := &treeNode{name: fmt.Sprintf("%sq%d", name, i), parent: name, isLeaf: depth == 3 || rapid.IntRange(0, 2).Draw(t, "is a leaf") == 0}
 		q.deserved = rapid.IntRange(min(1, deserved), deserved).Draw(t, "deserved")
 		q.guarantee = rapid.SampledFrom([]int{0, 0, min(guarantee, q.deserved), min(guarantee, q.deserved) / 2}).Draw(t, "guarantee")
 		q.quota = rapid.SampledFrom([]int{above.quota, above.quota, (q.deserved + above.quota + 1) / 2}).Draw(t, "quota")
 		q.keeps = q.isLeaf && rapid.IntRange(0, 4).Draw(t, "keeps") == 0
-		deserved, guarantee = deserved-q.deserved, guarantee-q.guarantee
+		deserved -= q.deserved
+		guarantee -= q.guarantee
 		f.queues[q.name] = q
 		f.names = append(f.names, q.name)
 		if !q.isLeaf {
@@ -81,9 +83,13 @@ func (f *forest) addJobs(t *rapid.T, prefix string) {
 	leaves := slices.DeleteFunc(slices.Clone(f.names), func(name string) bool { return !f.queues[name].isLeaf })
 	for i := range rapid.IntRange(1, 6).Draw(t, "jobs") {
 		leaf := f.queues[rapid.SampledFrom(leaves).Draw(t, "queue")]
-		job, pods, cards := fmt.Sprintf("%s%d", prefix, i), rapid.IntRange(1, 6).Draw(t, "pods"), rapid.SampledFrom([]int{1, 1, 1, 2}).Draw(t, "cards of a pod")
+		job := fmt.Sprintf("%s%d", prefix, i)
+		pods := rapid.IntRange(1, 6).Draw(t, "pods")
+		cards := rapid.SampledFrom([]int{1, 1, 1, 2}).Draw(t, "cards of a pod")
 		least := rapid.SampledFrom([]int{1, pods}).Draw(t, "minimum")
-		f.leafOf[job], f.size[job], f.least[job] = leaf.name, cards, least
+		f.leafOf[job] = leaf.name
+		f.size[job] = cards
+		f.least[job] = least
 		before := len(f.Pods)
 		f.add(fmt.Sprintf("%s %s %d: -*%d cards=%d", job, leaf.name, least, pods, cards))
 		if f.Cache == nil {
@@ -142,7 +148,8 @@ func (f *forest) unused(name string, used map[string]int) int {
 func (f *forest) run() (had, evicted, came map[string]int, placed int) {
 	f.openSession()
 	f.Run(NewAllocate(f.action), f.action)
-	evicted, came = f.count(api.Releasing), f.count(api.Pipelined)
+	evicted = f.count(api.Releasing)
+	came = f.count(api.Pipelined)
 	return f.count(api.Running, api.Binding, api.Allocated, api.Releasing), evicted, came, len(f.In(api.Binding)) + len(f.In(api.Allocated))
 }
 
@@ -160,7 +167,8 @@ func (f *forest) count(statuses ...api.TaskStatus) map[string]int {
 // settle lets the cluster follow the session: pods that are placed run, and pods that are evicted
 // come back as pending ones.
 func (w *world) settle() {
-	placed, gone := map[string]string{}, []string{}
+	placed := map[string]string{}
+	gone := []string{}
 	for _, status := range []api.TaskStatus{api.Allocated, api.Binding} {
 		for _, task := range w.In(status) {
 			placed[task.Name] = task.NodeName
@@ -173,20 +181,26 @@ func (w *world) settle() {
 	start := ago(time.Hour)
 	for name, node := range placed {
 		w.Update(name, func(p *corev1.Pod) {
-			p.Spec.NodeName, p.Status.Phase, p.Status.StartTime = node, corev1.PodRunning, &start
+			p.Spec.NodeName = node
+			p.Status.Phase = corev1.PodRunning
+			p.Status.StartTime = &start
 		})
 	}
 	for _, name := range gone {
 		pod := w.Pod(name)
 		w.Cache.DeletePod(pod.DeepCopy())
-		pod.UID, pod.Spec.NodeName, pod.Status = pod.UID+types.UID("+"), "", corev1.PodStatus{Phase: corev1.PodPending}
+		pod.UID += types.UID("+")
+		pod.Spec.NodeName = ""
+		pod.Status = corev1.PodStatus{Phase: corev1.PodPending}
 		w.Cache.AddPod(pod.DeepCopy())
 	}
 }
 
 // checkSession checks one session against the rules of reclaim.
 func (f *forest) checkSession(t *rapid.T, had, evicted, came map[string]int) {
-	before, lost, gained := f.use(had), f.use(evicted), f.use(came)
+	before := f.use(had)
+	lost := f.use(evicted)
+	gained := f.use(came)
 	byMatrix := slices.ContainsFunc(slices.Collect(maps.Keys(came)), func(job string) bool { return f.queues[f.leafOf[job]].keeps })
 	check.Must(t, len(evicted) == 0 || len(came) > 0, "%v are evicted and no pod is placed", evicted)
 	for job := range evicted {
@@ -244,7 +258,8 @@ func (f *forest) fitsAfter(leaf, job string, unit int, had map[string]int) bool 
 	for _, name := range append(f.pathOf(f.leafOf[job]), "") {
 		used[name] -= unit * f.size[job]
 	}
-	path, covered := append(f.pathOf(leaf), ""), false
+	path := append(f.pathOf(leaf), "")
+	covered := false
 	with := maps.Clone(used)
 	for _, name := range path {
 		with[name]++
@@ -260,7 +275,7 @@ func (f *forest) fitsAfter(leaf, job string, unit int, had map[string]int) bool 
 				guaranteed += f.unused(child, with)
 			}
 		}
-		if with[name] > quota || i > 0 && !covered && with[name]+guaranteed > quota {
+		if with[name] > quota || (i > 0 && !covered && with[name]+guaranteed > quota) {
 			return false
 		}
 		covered = f.unused(name, with) < f.unused(name, used)
@@ -286,7 +301,8 @@ func TestReclaimInTreeConverges(t *testing.T) {
 			f.rest(t)
 			useNewCache()
 			f.action = New(cards, f.habits)
-			if had, isQuiet = f.session(t); !isQuiet {
+			had, isQuiet = f.session(t)
+			if !isQuiet {
 				f.settle()
 			}
 		}

@@ -89,7 +89,8 @@ func (s *reclaimSession) newVictimJob(by *api.TaskInfo, key victimKey, job *api.
 	})
 	if name := workload.VCJobOwner(g.tasks[0].Pod); name != "" {
 		known := false
-		if g.evictionPolicy, known = s.action.jobPolicies.EvictionPolicyFor(job.Namespace, name); !known {
+		g.evictionPolicy, known = s.action.jobPolicies.EvictionPolicyFor(job.Namespace, name)
+		if !known {
 			return nil
 		}
 	}
@@ -149,7 +150,8 @@ func (s *reclaimSession) fillSolverJob(by *api.TaskInfo, g *victimJob) {
 		pod := solver.Pod{Node: s.indexOfNode(task.NodeName), Protected: cards == 0 && !s.policy.ReclaimsAll()}
 		rule := s.policy.ReclaimRule(by, task)
 		if !isOnNode(task) || rule == capacitycard.NotReclaimable {
-			pod.Protected, g.solverJob.Whole = true, false
+			pod.Protected = true
+			g.solverJob.Whole = false
 		}
 		if s.policy.IsTree() {
 			g.byTree = append(g.byTree, rule == capacitycard.ReclaimableByTree)
@@ -160,7 +162,8 @@ func (s *reclaimSession) fillSolverJob(by *api.TaskInfo, g *victimJob) {
 		return
 	}
 	spare, roles := capacitycard.ElasticPods(g.job)
-	if g.solverJob.Elastic = max(0, int(spare)); roles == nil {
+	g.solverJob.Elastic = max(0, int(spare))
+	if roles == nil {
 		return
 	}
 	places := map[string]int{}
@@ -193,7 +196,8 @@ func (p precedence) compare(other precedence) int {
 // rankVictimJobs sets the ranks of victim jobs and their pods in the order of their
 // precedence.
 func (s *reclaimSession) rankVictimJobs(victimJobs []*victimJob) {
-	jobs, pods := make([]precedence, len(victimJobs)), make([][]precedence, len(victimJobs))
+	jobs := make([]precedence, len(victimJobs))
+	pods := make([][]precedence, len(victimJobs))
 	var all []precedence
 	for i, g := range victimJobs {
 		jobs[i], pods[i] = s.precedenceOf(g)
@@ -213,10 +217,12 @@ func (s *reclaimSession) rankVictimJobs(victimJobs []*victimJob) {
 // each of its pods. With victimOrder Loss, priorities do not count.
 func (s *reclaimSession) precedenceOf(g *victimJob) (job precedence, pods []precedence) {
 	isBlocked, anyBlocked := s.disruptionBudgets.findBlocked(g.tasks)
-	byPriority, all := s.policy.VictimOrder() == v1alpha1.VictimsByPriority, s.policy.ReclaimsAll()
+	byPriority := s.policy.VictimOrder() == v1alpha1.VictimsByPriority
+	all := s.policy.ReclaimsAll()
 	job.level = g.level
 	if byPriority {
-		job.queue, job.job = s.ssn.Queues[g.queue].Queue.Spec.Priority, g.priority
+		job.queue = s.ssn.Queues[g.queue].Queue.Spec.Priority
+		job.job = g.priority
 	}
 	pods = make([]precedence, len(g.tasks))
 	for i, task := range g.tasks {

@@ -137,7 +137,8 @@ func (l *Loader) reload() {
 	if now.object == nil {
 		now.object = l.lastContent.object // a deleted ConfigMap can still carry events
 	}
-	l.lastContent, l.retry = now, false
+	l.lastContent = now
+	l.retry = false
 	before := l.status
 	l.status = l.applyContent(now)
 	l.reportChange(before)
@@ -188,7 +189,8 @@ type privateFile struct {
 }
 
 func newPrivateFile(dir string) (privateFile, error) {
-	live, stage := filepath.Join(dir, "live"), filepath.Join(dir, "stage")
+	live := filepath.Join(dir, "live")
+	stage := filepath.Join(dir, "stage")
 	for _, folder := range []string{live, stage} {
 		if err := os.MkdirAll(folder, 0o700); err != nil {
 			return privateFile{}, fmt.Errorf("make the private directory: %w", err)
@@ -216,7 +218,8 @@ func (f privateFile) replaceText(text string) (err error) {
 	if err != nil {
 		return fmt.Errorf("write the next private file: %w", err)
 	}
-	if err = os.Rename(next.Name(), f.path); err != nil {
+	err = os.Rename(next.Name(), f.path)
+	if err != nil {
 		return fmt.Errorf("replace the private file: %w", err)
 	}
 	return nil

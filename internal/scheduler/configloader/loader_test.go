@@ -38,7 +38,9 @@ func known() schedulerconfig.Known {
 // startLoader runs a loader until the test ends.
 func startLoader(t *testing.T, config Config) *Loader {
 	t.Helper()
-	config.Dir, config.Known, config.Log = t.TempDir(), known(), logr.Discard()
+	config.Dir = t.TempDir()
+	config.Known = known()
+	config.Log = logr.Discard()
 	loader, err := New(config)
 	check.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
@@ -212,7 +214,8 @@ func TestVolcanoSeesEveryReplacement(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	defer watcher.Close()
 
-	stop, torn := make(chan struct{}), make(chan string, 1)
+	stop := make(chan struct{})
+	torn := make(chan string, 1)
 	go func() {
 		defer close(torn)
 		for {
@@ -261,7 +264,8 @@ func TestArgumentsWithoutEffectAreWarnedOf(t *testing.T) {
 	check.NoError(t, err)
 	loader.reload()
 	check.Equal(t, "reason", ReasonLoaded, loader.Status().Reason)
-	loaded, warned := <-recorder.Events, <-recorder.Events
+	loaded := <-recorder.Events
+	warned := <-recorder.Events
 	check.That(t, strings.HasPrefix(loaded, "Normal ConfigurationLoaded") && strings.HasPrefix(warned, "Warning ArgumentIgnored") && strings.Contains(warned, "enableTopologyAwarePreemption"),
 		"events %q and %q", loaded, warned)
 }

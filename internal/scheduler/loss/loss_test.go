@@ -59,7 +59,8 @@ func naivePrice(pods []drawnPod, saved int, limits map[string]int) (whole int64,
 	failing := map[string]bool{}
 	for job, limit := range limits {
 		mayGo := max(0, limit-countPods(pods, job, Ended))
-		if failing[job] = countPods(pods, job, Placed) > mayGo; failing[job] {
+		failing[job] = countPods(pods, job, Placed) > mayGo
+		if failing[job] {
 			fails = true
 			left = min(left, mayGo)
 		}
@@ -93,7 +94,8 @@ func TestAPriceIsWhatIsLost(t *testing.T) {
 				started: rapid.IntRange(0, 6).Draw(t, "started"),
 			}
 			d.finished = rapid.IntRange(0, d.started).Draw(t, "finished")
-			drawn, pods = append(drawn, d), append(pods, d.pod(i))
+			drawn = append(drawn, d)
+			pods = append(pods, d.pod(i))
 		}
 		known := func(_, name string, _ types.UID) (workload.FailureLimit, bool) {
 			return workload.FailureLimitFor(&batchv1.Job{Spec: batchv1.JobSpec{BackoffLimit: ptr.To(int32(limits[name]))}}), true
@@ -113,7 +115,8 @@ func TestAPriceIsWhatIsLost(t *testing.T) {
 
 // TestAnUnknownJobFailsByAnyEviction: the scheduler may not read Jobs, or has not read this one yet.
 func TestAnUnknownJobFailsByAnyEviction(t *testing.T) {
-	running, gone := drawnPod{state: Placed, job: "a", cards: 2, started: 3}, drawnPod{state: Ended, job: "a"}
+	running := drawnPod{state: Placed, job: "a", cards: 2, started: 3}
+	gone := drawnPod{state: Ended, job: "a"}
 	unknown := func(string, string, types.UID) (workload.FailureLimit, bool) { return workload.FailureLimit{}, false }
 	for _, limits := range []FailureLimits{nil, unknown} {
 		price := PriceOf("ns", []Pod{running.pod(0)}, now, now, limits)
@@ -132,7 +135,8 @@ func TestCPUCountsWithoutCards(t *testing.T) {
 		"neither":         {0, 0, 0},
 	}) {
 		pod := (&drawnPod{started: 1}).pod(0)
-		pod.Cards, pod.MilliCPU = tc.cards, tc.milliCPU
+		pod.Cards = tc.cards
+		pod.MilliCPU = tc.milliCPU
 		price := PriceOf("ns", []Pod{pod}, time.Time{}, now, nil)
 		check.Equal(t, "loss", tc.want, price.Pods[0])
 	}

@@ -24,10 +24,15 @@ import (
 // newFleet has nodes of 8 cards and ten pods for each: Volcano jobs of 8 pods of training hold a card per pod
 // on the given number of nodes, and the rest are pods without cards. There is a queue for five nodes.
 func newFleet(nodes, inUse int) *simulation.Cluster {
-	pods, queues, gives := 10*nodes, nodes/5, true
+	pods := 10 * nodes
+	queues := nodes / 5
+	gives := true
 	began := metav1.NewTime(time.Now().Add(-time.Hour))
 	c := newCluster()
-	c.Nodes, c.Pods, c.Jobs, c.PodGroups = nil, nil, nil, nil
+	c.Nodes = nil
+	c.Pods = nil
+	c.Jobs = nil
+	c.PodGroups = nil
 	for i := range queues {
 		queue := builder.Queue(fmt.Sprintf("team-%d", i)).Quota(fmt.Sprintf(`{"NVIDIA-H200":%d}`, 8*nodes)).ServiceType("training").Capability("10k", "100Ti").Priority(20000).Obj()
 		queue.Spec.Reclaimable = &gives

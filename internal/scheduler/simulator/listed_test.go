@@ -25,7 +25,8 @@ func TestTheSchedulerReadsTheSameOfAListedPod(t *testing.T) {
 	}) {
 		listed := whole.DeepCopy()
 		strip.ListedPod(listed)
-		was, is := schedulingapi.NewTaskInfo(whole), schedulingapi.NewTaskInfo(listed)
+		was := schedulingapi.NewTaskInfo(whole)
+		is := schedulingapi.NewTaskInfo(listed)
 		check.That(t, is.InitResreq.Equal(was.InitResreq, schedulingapi.Zero) && is.Resreq.Equal(was.Resreq, schedulingapi.Zero), "requests %v, of the whole pod %v", is.InitResreq, was.InitResreq)
 		check.Equal(t, "has a sidecar", was.HasRestartableInitContainer, is.HasRestartableInitContainer)
 		check.Equal(t, "requests nothing", was.BestEffort, is.BestEffort)

@@ -33,7 +33,8 @@ type victim struct {
 // addVictim adds the workload of a pod as a victim.
 func (w *world) addVictim(pod *corev1.Pod) *victim {
 	v := &victim{nodes: map[string]bool{}}
-	v.Workload, v.Cards = workload.ReferenceFor(pod), map[card.Name]card.Count{}
+	v.Workload = workload.ReferenceFor(pod)
+	v.Cards = map[card.Name]card.Count{}
 	w.victims = append(w.victims, v)
 	return v
 }
@@ -45,7 +46,8 @@ func (v *victim) addPod(pod *corev1.Pod, charge quota.Charge, checkpoint, now ti
 		v.CardSeconds = quota.AddSaturating(v.CardSeconds, solver.PodLoss(int64(amount.Count), startOf(pod), checkpoint, now))
 	}
 	v.Pods++
-	v.Queue, v.nodes[pod.Spec.NodeName] = charge.Queue, true
+	v.Queue = charge.Queue
+	v.nodes[pod.Spec.NodeName] = true
 }
 
 // evictions are what a session evicted, by job, and the nodes of the pods that it promised a place.
@@ -88,7 +90,8 @@ func (w *world) applyEvictions(found evictions) bool {
 		if len(evicted) == 0 {
 			continue
 		}
-		v, checkpoint := w.addVictim(evicted[0]), w.lastCheckpoint(evicted)
+		v := w.addVictim(evicted[0])
+		checkpoint := w.lastCheckpoint(evicted)
 		for _, pod := range evicted {
 			v.addPod(pod, resolver.Usage(pod, w.groups[groupOf(pod)], nil), checkpoint, w.now)
 			w.removePod(pod.UID)
@@ -150,7 +153,8 @@ func (w *world) resolver() workload.Resolver {
 // fill writes the outcome of all sessions.
 func (w *world) fill(result *simulation.Result) {
 	result.Sessions = w.session
-	resolver, isNew := w.resolver(), map[types.UID]bool{}
+	resolver := w.resolver()
+	isNew := map[types.UID]bool{}
 	blocked := simulation.BlockedByWorkload(w.cluster.Blocked(w.newAndDrained()))
 	for _, added := range w.workloads {
 		for _, pod := range added.Pods {
@@ -276,7 +280,8 @@ func (w *world) newAndDrained() ([]*corev1.Pod, []*v1beta1.PodGroup) {
 // placementOf returns where a new pod runs, or why it waits.
 func (w *world) placementOf(resolver *workload.Resolver, blocked map[v1alpha1.WorkloadReference][]v1alpha1.BlockedStatus, pod *corev1.Pod) simulation.Placement {
 	p := simulation.Placement{Namespace: pod.Namespace, Name: pod.Name}
-	now, group := w.pods[pod.UID], w.groups[groupOf(pod)]
+	now := w.pods[pod.UID]
+	group := w.groups[groupOf(pod)]
 	if now != nil && now.Spec.NodeName != "" {
 		p.Node = now.Spec.NodeName
 		p.Cards = resolver.Usage(now, group, nil).Cards
@@ -297,7 +302,8 @@ func (w *world) placementOf(resolver *workload.Resolver, blocked map[v1alpha1.Wo
 	queue := resolver.Queue(pod, group, "")
 	switch isKnown := slices.ContainsFunc(w.cluster.Queues, func(q *v1beta1.Queue) bool { return q.Name == queue }); {
 	case !isKnown:
-		p.Reason, p.Message = v1alpha1.BlockedQueueNotFound, fmt.Sprintf("Queue <%s> does not exist", queue)
+		p.Reason = v1alpha1.BlockedQueueNotFound
+		p.Message = fmt.Sprintf("Queue <%s> does not exist", queue)
 	case len(pod.Spec.SchedulingGates) > 0:
 		p.Message = "it has scheduling gates, and waits until they are removed"
 	case now == nil:

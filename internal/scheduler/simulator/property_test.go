@@ -40,17 +40,21 @@ func drawCluster(t *rapid.T) (c *simulation.Cluster, queues []drawnQueue) {
 	}
 	for i := range rapid.IntRange(1, 3).Draw(t, "queues") {
 		q := drawnQueue{fmt.Sprintf("q%d", i), rapid.SampledFrom([]string{"training", "inference"}).Draw(t, "type"), rapid.IntRange(0, 24).Draw(t, "quota")}
-		priority, reclaimable := int32(20000), true
+		priority := int32(20000)
+		reclaimable := true
 		if q.serviceType == "inference" {
-			priority, reclaimable = 80000, false
+			priority = 80000
+			reclaimable = false
 		}
 		queue := builder.Queue(q.name).Quota(fmt.Sprintf(`{%q:%d}`, h200, q.quota)).ServiceType(q.serviceType).Capability("1k", "1Ti").Priority(priority).Obj()
 		queue.Spec.Reclaimable = &reclaimable
-		c.Queues, queues = append(c.Queues, queue), append(queues, q)
+		c.Queues = append(c.Queues, queue)
+		queues = append(queues, q)
 	}
 	used := map[string]int{}
 	for i := range rapid.IntRange(1, 3).Draw(t, "nodes") {
-		name, cards := fmt.Sprintf("n%d", i), rapid.SampledFrom([]int{4, 8}).Draw(t, "cards")
+		name := fmt.Sprintf("n%d", i)
+		cards := rapid.SampledFrom([]int{4, 8}).Draw(t, "cards")
 		c.Nodes = append(c.Nodes, builder.Node(name).GPUs(h200, cards).Label(corev1.LabelHostname, name).Obj())
 		for cards > 0 && rapid.Bool().Draw(t, "another gang") {
 			q := rapid.SampledFrom(queues).Draw(t, "queue")
@@ -77,10 +81,12 @@ func TestRunEndsInARightState(t *testing.T) {
 		var objects []*unstructured.Unstructured
 		gangs := map[string]newGang{}
 		for i := range rapid.IntRange(1, 3).Draw(t, "new gangs") {
-			name, q := fmt.Sprintf("new%d", i), rapid.SampledFrom(queues).Draw(t, "queue of the gang")
+			name := fmt.Sprintf("new%d", i)
+			q := rapid.SampledFrom(queues).Draw(t, "queue of the gang")
 			pods := rapid.IntRange(1, 3).Draw(t, "pods of the gang")
 			n := newGang{q, pods, rapid.IntRange(1, 5).Draw(t, "cards of a pod")}
-			objects, gangs[name] = append(objects, gang(name, q.name, int32(pods), n.cards)), n
+			objects = append(objects, gang(name, q.name, int32(pods), n.cards))
+			gangs[name] = n
 		}
 		made, err := simulation.NewWorkloads(c, objects, "lab")
 		check.NoError(t, err)
@@ -164,7 +170,8 @@ func (s state) checkNothingFits(t *rapid.T, c *simulation.Cluster, r simulation.
 		if p.Node != "" || n.pods > 1 || len(waiting[n.queue.name]) > 1 {
 			continue
 		}
-		q, asks := n.queue, n.cards
+		q := n.queue
+		asks := n.cards
 		for _, node := range c.Nodes {
 			fits := s.ofNode[node.Name]+asks <= cardsOf(node) && s.ofQueue[q.name]+asks <= q.quota
 			check.That(t, !fits, "%s waits for %d cards (%s: %s), and node %s and queue %s have room", p.Name, asks, p.Reason, p.Message, node.Name, q.name)

@@ -46,8 +46,10 @@ func newCluster() *simulation.Cluster {
 		},
 		PriorityClasses: []*schedulingv1.PriorityClass{builder.PriorityClass("high", 1000)},
 	}
-	keeps, gives := false, true
-	c.Queues[2].Spec.Reclaimable, c.Queues[3].Spec.Reclaimable = &keeps, &gives
+	keeps := false
+	gives := true
+	c.Queues[2].Spec.Reclaimable = &keeps
+	c.Queues[3].Spec.Reclaimable = &gives
 	addRunningGang(c, "train", "h200-0", 2, 4)
 	return c
 }
@@ -64,10 +66,13 @@ func addGangOf(c *simulation.Cluster, queue, name, node string, pods int32, card
 		panic(err)
 	}
 	made[0].Group.Status.Phase = v1beta1.PodGroupRunning
-	c.Jobs, c.PodGroups = append(c.Jobs, job), append(c.PodGroups, made[0].Group)
+	c.Jobs = append(c.Jobs, job)
+	c.PodGroups = append(c.PodGroups, made[0].Group)
 	for _, pod := range made[0].Pods {
 		began := metav1.NewTime(time.Now().Add(-time.Hour))
-		pod.Spec.NodeName, pod.Status.Phase, pod.Status.StartTime = node, corev1.PodRunning, &began
+		pod.Spec.NodeName = node
+		pod.Status.Phase = corev1.PodRunning
+		pod.Status.StartTime = &began
 		c.Pods = append(c.Pods, pod)
 	}
 }
@@ -149,7 +154,8 @@ func TestRunEvictsAsTheSchedulerDoes(t *testing.T) {
 func TestRunIsRepeatable(t *testing.T) {
 	c := newCluster()
 	before := fmt.Sprint(c.Pods[0], c.Nodes[0], c.PodGroups[0])
-	first, second := simulate(t, c, gang("serve", "chat", 3, 4)), simulate(t, c, gang("serve", "chat", 3, 4))
+	first := simulate(t, c, gang("serve", "chat", 3, 4))
+	second := simulate(t, c, gang("serve", "chat", 3, 4))
 	check.Equal(t, "second outcome", summary(first), summary(second))
 	check.Equal(t, "cluster", before, fmt.Sprint(c.Pods[0], c.Nodes[0], c.PodGroups[0]))
 }
@@ -164,7 +170,7 @@ func TestRunWithAnotherFleet(t *testing.T) {
 	check.NoError(t, c.Drain("h200-0"))
 	r = simulate(t, c, gang("new", "research", 1, 8))
 	check.That(t, r.DrainedPods == 2, "%d pods are drained", r.DrainedPods)
-	check.That(t, r.DrainedPlaced == 2 && r.Pods[0].Node == "" || r.DrainedPlaced == 0 && r.Pods[0].Node == "h200-1", "one node for two gangs: %+v", r)
+	check.That(t, (r.DrainedPlaced == 2 && r.Pods[0].Node == "") || (r.DrainedPlaced == 0 && r.Pods[0].Node == "h200-1"), "one node for two gangs: %+v", r)
 	check.That(t, len(r.DrainedWaiting) == 2-r.DrainedPlaced, "%d drained pods wait", len(r.DrainedWaiting))
 	for _, p := range r.DrainedWaiting {
 		check.That(t, p.Reason != "" && p.Reason != v1alpha1.BlockedOther, "%s waits for %s: %s", p.Name, p.Reason, p.Message)
@@ -190,7 +196,8 @@ func TestRunNamesWhatADrainCosts(t *testing.T) {
 	check.NoError(t, err)
 	check.Equal(t, "outcome", "- research/train 2 pods map[NVIDIA-H200:8] - research/alone 1 pods map[NVIDIA-H200:2]", summary(r))
 	check.That(t, len(r.Victims) == 2 && r.DrainedPods == 2 && r.DrainedPlaced == 2 && r.DrainedEnded == 2, "%+v", r)
-	train, ended := r.Victims[0], r.Victims[1]
+	train := r.Victims[0]
+	ended := r.Victims[1]
 	check.That(t, train.IsDrained && train.Restarted == 2 && train.CardSeconds >= 8*3600 && train.CardSeconds < 8*3700, "%+v", train)
 	check.That(t, ended.IsDrained && ended.Restarted == 0 && ended.CardSeconds >= 2*60 && ended.CardSeconds < 2*120, "%+v", ended)
 }
@@ -202,7 +209,8 @@ type endingContext struct {
 }
 
 func (c endingContext) Err() error {
-	if *c.left--; *c.left < 0 {
+	*c.left--
+	if *c.left < 0 {
 		return context.Canceled
 	}
 	return nil
@@ -237,7 +245,8 @@ func TestRunRefusesABadConfiguration(t *testing.T) {
 // TestFlagsOfTheProgramStay: other goroutines may read them, for example to start a cluster in a test.
 func TestFlagsOfTheProgramStay(t *testing.T) {
 	done := make(chan struct{})
-	before, flags := pflag.CommandLine, countFlags()
+	before := pflag.CommandLine
+	flags := countFlags()
 	go func() {
 		defer close(done)
 		for range 1000 {

@@ -175,8 +175,10 @@ func TestRunSaysThatAPodIsGated(t *testing.T) {
 func TestRunPreempts(t *testing.T) {
 	c := newCluster()
 	check.NoError(t, c.SetQuota("research", h200, 8, false))
-	c.Jobs[0].Spec.Policies, c.Jobs[0].Spec.MinAvailable = nil, 1
-	c.PodGroups[0].Spec.MinMember, c.PodGroups[0].Spec.MinTaskMember = 1, nil
+	c.Jobs[0].Spec.Policies = nil
+	c.Jobs[0].Spec.MinAvailable = 1
+	c.PodGroups[0].Spec.MinMember = 1
+	c.PodGroups[0].Spec.MinTaskMember = nil
 	object := gang("urgent", "research", 1, 4)
 	check.NoError(t, unstructured.SetNestedField(object.Object, "high", "spec", "priorityClassName"))
 	made, err := simulation.NewWorkloads(c, []*unstructured.Unstructured{object}, "lab")

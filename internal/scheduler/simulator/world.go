@@ -194,7 +194,8 @@ func (w *world) applyPodStatuses() {
 	for uid, status := range w.statuses {
 		if known := w.pods[uid]; known != nil && known.Spec.NodeName == "" {
 			pod := known.DeepCopy()
-			pod.Status.Conditions, pod.Status.NominatedNodeName = status.Conditions, status.NominatedNodeName
+			pod.Status.Conditions = status.Conditions
+			pod.Status.NominatedNodeName = status.NominatedNodeName
 			w.setPod(pod)
 		}
 	}
@@ -211,10 +212,12 @@ func (w *world) applyBindings() (changed bool) {
 		if known == nil || known.Spec.NodeName != "" {
 			continue
 		}
-		pod, now := known.DeepCopy(), metav1.Now()
+		pod := known.DeepCopy()
+		now := metav1.Now()
 		pod.Spec.NodeName = binding.NodeName
 		pod.Annotations = maps.Clone(binding.Pod.Annotations) // the plugin adds the charged queue
-		pod.Status.Phase, pod.Status.StartTime = corev1.PodRunning, &now
+		pod.Status.Phase = corev1.PodRunning
+		pod.Status.StartTime = &now
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: now}}
 		w.setPod(pod)
 		w.placed[pod.UID] = true
@@ -226,7 +229,7 @@ func (w *world) applyBindings() (changed bool) {
 // endTerminating removes the pods that were terminating already: they end in time.
 func (w *world) endTerminating() (changed bool) {
 	for uid, pod := range w.pods {
-		if pod.DeletionTimestamp != nil || workload.IsMarkedOutOfSync(pod) && workload.ManagedByVCJob(pod) {
+		if pod.DeletionTimestamp != nil || (workload.IsMarkedOutOfSync(pod) && workload.ManagedByVCJob(pod)) {
 			w.removePod(uid)
 			if metav1.GetControllerOf(pod) != nil && pod.DeletionTimestamp == nil {
 				w.setPod(simulation.Recreate(pod))

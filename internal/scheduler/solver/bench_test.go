@@ -38,7 +38,8 @@ func (f fleet) problem(waiting int, cards float64) *Problem {
 		if !f.alike {
 			age = 600 + random.Int64N(86400)
 		}
-		job, size := Job{Whole: true}, f.size
+		job := Job{Whole: true}
+		size := f.size
 		if f.ranks > 0 {
 			job.Rank = len(p.Jobs) % f.ranks
 			age /= int64(1 + job.Rank)
@@ -79,7 +80,8 @@ func BenchmarkRanks(b *testing.B) {
 			b.Run(fmt.Sprintf("%d kinds/%d ranks", kinds, ranks), func(b *testing.B) {
 				var answer Result
 				for b.Loop() {
-					if answer = Solve(p, maxRefineWork); answer.Plan == nil {
+					answer = Solve(p, maxRefineWork)
+					if answer.Plan == nil {
 						b.Fatal("there is a plan")
 					}
 				}

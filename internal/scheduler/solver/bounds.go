@@ -31,7 +31,8 @@ func (s *state) cannotSuffice(units []int) bool {
 	if all.isInsufficient() || s.limitsForbid(units) {
 		return true
 	}
-	wholly, podsAt := make([]bool, len(s.jobs)), make([][]int, len(s.jobNodes))
+	wholly := make([]bool, len(s.jobs))
+	podsAt := make([][]int, len(s.jobNodes))
 	for _, u := range units {
 		if x := s.units[u]; x.pod == wholeJob {
 			wholly[x.job] = true
@@ -40,7 +41,8 @@ func (s *state) cannotSuffice(units []int) bool {
 		}
 	}
 	for j := range s.jobs {
-		job, left := &s.jobs[j], max(0, s.jobs[j].elastic-s.jobStates[j].pods)
+		job := &s.jobs[j]
+		left := max(0, s.jobs[j].elastic-s.jobStates[j].pods)
 		for i := job.jobNodes.from; i < job.jobNodes.end && !wholly[j]; i++ {
 			if len(podsAt[i]) > left {
 				all.addAvailable(s.jobNodes[i].node, s.smallestUsages(podsAt[i], len(podsAt[i])-left), -1)
@@ -56,7 +58,8 @@ func (s *state) cannotSuffice(units []int) bool {
 // smallestUsages returns the sum of the n smallest usages of each resource.
 func (s *state) smallestUsages(pods []int, n int) []float64 {
 	s.countVisits(len(pods))
-	sum, usages := make([]float64, s.dims), make([]float64, len(pods))
+	sum := make([]float64, s.dims)
+	usages := make([]float64, len(pods))
 	for r := range sum {
 		for i, p := range pods {
 			usages[i] = s.pods[p].usage[r]
@@ -91,7 +94,8 @@ func (s *state) subtractSmallestReleases(all *capacity, job *job, most int) {
 // scarcestResource returns the resource of which the largest part of what the units hold is
 // needed, and how much of it. Quotas are resources too, after those of nodes.
 func (s *state) scarcestResource(units []int) (resource int, need float64) {
-	needs, given := s.neededAmounts(), make([]float64, s.dims)
+	needs := s.neededAmounts()
+	given := make([]float64, s.dims)
 	for _, u := range units {
 		s.countVisits(1)
 		s.forEachJobNode(u, func(jobNode int) {
@@ -109,7 +113,9 @@ func (s *state) scarcestResource(units []int) (resource int, need float64) {
 	most := 0.0
 	for r := range needs {
 		if part := needs[r] / max(given[r], epsilon); part > most {
-			resource, need, most = r, needs[r], part
+			resource = r
+			need = needs[r]
+			most = part
 		}
 	}
 	return resource, need
@@ -149,10 +155,12 @@ func (s *state) neededCards() (need float64) {
 	for i := range s.podSets {
 		need += float64(s.podSets[i].Cards) * float64(s.podSets[i].Count)
 	}
-	quotas, only := 0, 0.0
+	quotas := 0
+	only := 0.0
 	for quota, hasCards := range s.ofCards {
 		if hasCards {
-			quotas, only = quotas+1, float64(s.quotas[quota])
+			quotas++
+			only = float64(s.quotas[quota])
 			need -= max(0, only)
 		}
 	}

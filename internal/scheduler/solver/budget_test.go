@@ -17,7 +17,8 @@ func TestSmallBudgetKeepsPlansValid(t *testing.T) {
 		seed.Check(t, func(t *rapid.T) {
 			p := draw(t)
 			answer := Solve(p, maxRefineWork)
-			whole, work := answer.Plan, answer.Work
+			whole := answer.Plan
+			work := answer.Work
 			most := rapid.IntRange(0, work+1).Draw(t, "most")
 			less := Solve(p, most)
 			plan := less.Plan
@@ -43,7 +44,8 @@ func (f fleet) kinds(kinds int) *Problem {
 	p := f.problem(1, 1)
 	for i := range kinds {
 		c := p.PodSets[0]
-		c.Count, c.Request = 8, append(Amounts{1 + float64(i%3), 8000 * float64(1+i%5), 16e9}, make(Amounts, kinds)...)
+		c.Count = 8
+		c.Request = append(Amounts{1 + float64(i%3), 8000 * float64(1+i%5), 16e9}, make(Amounts, kinds)...)
 		c.Request[3+i] = 1
 		p.PodSets = append(p.PodSets, c)
 	}
@@ -62,7 +64,8 @@ func TestFirstPlanIsLinear(t *testing.T) {
 	for name, f := range map[string]fleet{"on a node each": {size: 8}, "spread": {size: 8, spread: true}, "elastic": {size: 8, elastic: true}} {
 		t.Run(name, func(t *testing.T) {
 			work := func(nodes, kinds int) float64 {
-				f.nodes, f.gangs = nodes, nodes
+				f.nodes = nodes
+				f.gangs = nodes
 				p := f.kinds(kinds)
 				first := Solve(p, 0)
 				check.Must(t, first.Plan != nil, "%d nodes, %d kinds: there is a plan", nodes, kinds)
@@ -71,7 +74,8 @@ func TestFirstPlanIsLinear(t *testing.T) {
 				return float64(first.Work)
 			}
 			base := work(250, 8)
-			nodes, kinds := work(1000, 8)/base, work(250, 32)/base
+			nodes := work(1000, 8) / base
+			kinds := work(250, 32) / base
 			check.That(t, nodes < 6 && kinds < 6, "four times the nodes take %.1f times the work, four times the kinds %.1f", nodes, kinds)
 		})
 	}

@@ -8,7 +8,8 @@ import (
 // planError returns what is wrong with a plan, "" if nothing is. The victims may be evicted,
 // the loss is right, and every pending pod has a place.
 func planError(p *Problem, plan *Plan) string {
-	loss, last := Loss{}, -1
+	loss := Loss{}
+	last := -1
 	avail := roomOf(p)
 	if why := takeError(p, plan.Victims); why != "" {
 		return why
@@ -18,7 +19,8 @@ func planError(p *Problem, plan *Plan) string {
 			return fmt.Sprintf("job %d comes after job %d", victims.Job, last)
 		}
 		last = victims.Job
-		job, pods := &p.Jobs[victims.Job], victims.Pods
+		job := &p.Jobs[victims.Job]
+		pods := victims.Pods
 		if why := victimsError(job, victims); why != "" {
 			return fmt.Sprintf("job %d: %s", victims.Job, why)
 		}
@@ -83,7 +85,8 @@ func placesError(p *Problem, place [][]int, free *room) string {
 				return fmt.Sprintf("pod set %d has no room on node %d", i, node)
 			}
 			addUsage(avail, &Pod{Node: node, Usage: c.Request}, -1)
-			if quotas[p.Nodes[node].Quota] -= c.Cards; c.Cards > 0 && quotas[p.Nodes[node].Quota] < 0 {
+			quotas[p.Nodes[node].Quota] -= c.Cards
+			if c.Cards > 0 && quotas[p.Nodes[node].Quota] < 0 {
 				return fmt.Sprintf("pool %d is overdrawn", p.Nodes[node].Quota)
 			}
 		}

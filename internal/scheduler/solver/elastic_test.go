@@ -27,12 +27,17 @@ func TestSolveEvictsElasticPods(t *testing.T) {
 			problem: fullProblem(1, 2, 1, elasticJob(2, 2, 0, 0, 0)).changed(func(p *Problem) { p.Jobs[0].Whole = false }), want: singlePods(0, 0, 1)},
 		"no protected pod": {
 			problem: fullProblem(1, 1, 1, elasticJob(2, 2, 0, 0, 0)).changed(func(p *Problem) {
-				p.Jobs[0].Whole, p.Jobs[0].Pods[0].Protected, p.Jobs[0].Pods[1].Protected = false, true, true
+				p.Jobs[0].Whole = false
+				p.Jobs[0].Pods[0].Protected = true
+				p.Jobs[0].Pods[1].Protected = true
 			}),
 			want: singlePods(0, 2),
 		},
 		"no victims when only protected pods could help": {
-			problem: fullProblem(1, 1, 1, elasticJob(1, 2, 0)).changed(func(p *Problem) { p.Jobs[0].Whole, p.Jobs[0].Pods[0].Protected = false, true }),
+			problem: fullProblem(1, 1, 1, elasticJob(1, 2, 0)).changed(func(p *Problem) {
+				p.Jobs[0].Whole = false
+				p.Jobs[0].Pods[0].Protected = true
+			}),
 			refused: true,
 		},
 		"of each role no more than it can spare": {problem: fullProblem(1, 2, 1, elasticJob(2, 2, 0, 0, 0, 0)).changed(roles([]int{1, 1}, 0, 0, 1, 1)),

@@ -91,7 +91,7 @@ func checkValidTakes(t *rapid.T, p *Problem, plan *Plan) {
 		}
 	}
 	for i, limit := range p.TakeLimits {
-		check.Must(t, taken[i] <= max(limit.Most, 0) || limit.Borrowed && limit.Most > 0, "limit %+v, and %d are taken", limit, taken[i])
+		check.Must(t, taken[i] <= max(limit.Most, 0) || (limit.Borrowed && limit.Most > 0), "limit %+v, and %d are taken", limit, taken[i])
 	}
 }
 
@@ -131,7 +131,8 @@ func FuzzSolve(f *testing.F) {
 }
 
 func TestSolveOddProblems(t *testing.T) {
-	nan, inf := math.NaN(), math.Inf(1)
+	nan := math.NaN()
+	inf := math.Inf(1)
 	checkVictims(t, map[string]ruleCase{
 		"empty":                   {problem: &Problem{}},
 		"a pod set without nodes": {problem: fullProblem(1, 1, 1, gang(1, 0)).changed(func(p *Problem) { p.PodSets[0].Nodes = nil }), refused: true},
@@ -141,7 +142,8 @@ func TestSolveOddProblems(t *testing.T) {
 		"less than nothing left in a pool": {problem: fullProblem(1, 1, 1, gang(1, 0)).changed(func(p *Problem) { p.Quotas[0] = flatQuota(-5) }), refused: true},
 		"a node listed twice is one": {
 			problem: fullProblem(1, 2, 1, gang(1, 0), gang(2, 0)).changed(func(p *Problem) {
-				p.Nodes[0].Free, p.PodSets[0].Nodes = Amounts{1}, []int{0, 0}
+				p.Nodes[0].Free = Amounts{1}
+				p.PodSets[0].Nodes = []int{0, 0}
 			}),
 			want: wholeJobs(0),
 		},
@@ -149,7 +151,10 @@ func TestSolveOddProblems(t *testing.T) {
 		"a request that is no number": {problem: fullProblem(1, 1, 1, gang(1, 0)).changed(func(p *Problem) { p.PodSets[0].Request = Amounts{nan} }),
 			refused: true},
 		"a request without end, on a node without end": {
-			problem: fullProblem(1, 1, 1, gang(1, 0)).changed(func(p *Problem) { p.PodSets[0].Request, p.Nodes[0].Free = Amounts{inf}, Amounts{inf} }),
+			problem: fullProblem(1, 1, 1, gang(1, 0)).changed(func(p *Problem) {
+				p.PodSets[0].Request = Amounts{inf}
+				p.Nodes[0].Free = Amounts{inf}
+			}),
 			refused: true,
 		},
 		"pods that give no number": {

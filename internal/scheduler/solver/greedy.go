@@ -152,18 +152,21 @@ func (g *greedySearch) evaluateMove(id, need int) move {
 	m := move{id: id, version: g.versions[id]}
 	if id >= len(g.units) {
 		var units []int
-		if units, m.loss = g.chooseSet(id - len(g.units)); len(units) > 0 {
+		units, m.loss = g.chooseSet(id - len(g.units))
+		if len(units) > 0 {
 			m.gain = 1
 		}
 	} else if g.canChoose(id) {
-		m.loss, m.gain = g.addedLoss(id), min(need, g.countGain(id))
+		m.loss = g.addedLoss(id)
+		m.gain = min(need, g.countGain(id))
 	}
 	return m
 }
 
 // countGain returns how many more pods can be placed once a unit is a victim.
 func (g *greedySearch) countGain(u int) int {
-	c, helps := &g.podSets[g.podSet], false
+	c := &g.podSets[g.podSet]
+	helps := false
 	g.forEachJobNode(u, func(s int) {
 		node := g.jobNodes[s].node
 		if !c.wantsNode[node] {
@@ -183,7 +186,8 @@ func (g *greedySearch) countGain(u int) int {
 	gain := 0
 	for quota, more := range g.gainByQuota {
 		if more > 0 {
-			room, most := g.fitByQuota[g.podSet][quota], c.countWithinQuota(g.quotas[quota])
+			room := g.fitByQuota[g.podSet][quota]
+			most := c.countWithinQuota(g.quotas[quota])
 			gain += min(room+more, most) - min(room, most)
 			g.gainByQuota[quota] = 0
 		}
@@ -218,7 +222,8 @@ type moveQueue []move
 func (q moveQueue) Len() int { return len(q) }
 
 func (q moveQueue) Less(i, j int) bool {
-	a, b := &q[i], &q[j]
+	a := &q[i]
+	b := &q[j]
 	return cmp.Or(a.loss.ratePer(float64(a.gain)).compare(b.loss.ratePer(float64(b.gain))), cmp.Compare(a.id, b.id)) < 0
 }
 

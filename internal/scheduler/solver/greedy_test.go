@@ -10,13 +10,19 @@ import (
 // TestGreedyClearsNoNodeBeyondQuota: the free node a0 uses the only card that is left in quota
 // A. A victim on a1 would make no room, and its job could not lose the pod on b1 any more.
 func TestGreedyClearsNoNodeBeyondQuota(t *testing.T) {
-	const a0, a1, b1 = 0, 1, 2
+	const (
+		a0 = 0
+		a1 = 1
+		b1 = 2
+	)
 	for name, jobs := range map[string][]Job{
 		"a unit suffices alone": {podsOf(1, podOn(a1, 1), podOn(b1, 2))},
 		"two units suffice":     {podsOf(1, Pod{Node: a1, Usage: Amounts{0.5}, Loss: 1}, podOn(b1, 2)), podsOf(1, Pod{Node: a1, Usage: Amounts{0.5}, Loss: 1})},
 	} {
 		p := fullProblem(3, 2, 1, jobs...)
-		p.Quotas, p.Nodes[a0].Free, p.Nodes[b1].Quota = flatQuotas(1, 5), Amounts{1}, 1
+		p.Quotas = flatQuotas(1, 5)
+		p.Nodes[a0].Free = Amounts{1}
+		p.Nodes[b1].Quota = 1
 		got := Solve(p, 0)
 		check.Must(t, got.Plan != nil, "%s: %+v, want a plan", name, got)
 		want := singlePods(0, 1)

@@ -19,15 +19,18 @@ func (g *greedySearch) chooseSet(id int) ([]int, Loss) {
 // empty if there is none, if the quota has no cards left for the pod and cannot get any, or if
 // each unit makes room alone. Only this node counts, because gangs may run on hundreds of others.
 func (g *greedySearch) clearNode(node int) ([]int, Loss) {
-	c, quota := &g.podSets[g.podSet], g.nodeQuota[node]
-	room, most := g.fitByQuota[g.podSet][quota], c.countWithinQuota(g.quotas[quota])
+	c := &g.podSets[g.podSet]
+	quota := g.nodeQuota[node]
+	room := g.fitByQuota[g.podSet][quota]
+	most := c.countWithinQuota(g.quotas[quota])
 	switch {
 	case !c.wantsNode[node], room > most, room == most && !g.isReleasable(quota):
 		return nil, Loss{}
 	case room < most && !g.needsSeveralUnits(node):
 		return nil, Loss{}
 	}
-	before, target := g.loss, g.fitCounts[g.podSet][node]+1
+	before := g.loss
+	target := g.fitCounts[g.podSet][node] + 1
 	var taken []unitOnNode
 	for g.fitCounts[g.podSet][node] < target {
 		x, found := g.bestUnitTowards(node, target)
@@ -66,9 +69,11 @@ func (g *greedySearch) endSet(taken []unitOnNode, before Loss, isEnough func() b
 // dropSuperfluous drops the victims of a set that it does not need, those with the largest loss
 // first. It returns the others in the order in which they are victims now.
 func (g *greedySearch) dropSuperfluous(taken []unitOnNode, isEnough func() bool) (needed []unitOnNode) {
-	jobNodes, units := make(map[int]int, len(taken)), make([]int, len(taken))
+	jobNodes := make(map[int]int, len(taken))
+	units := make([]int, len(taken))
 	for i, x := range taken {
-		jobNodes[x.unit], units[i] = x.jobNode, x.unit
+		jobNodes[x.unit] = x.jobNode
+		units[i] = x.unit
 	}
 	for _, u := range g.byDescendingLoss(units) {
 		g.dropVictim(u, jobNodes[u])
@@ -90,7 +95,8 @@ func (g *greedySearch) needsSeveralUnits(node int) bool {
 // bestUnitTowards returns the unit with the least loss for its part of what is missing on a
 // node for target pods.
 func (g *greedySearch) bestUnitTowards(node, target int) (best unitOnNode, found bool) {
-	have, request := g.availableOn(node), g.podSets[g.podSet].Request
+	have := g.availableOn(node)
+	request := g.podSets[g.podSet].Request
 	gained := 0.0
 	var loss Loss
 	g.countVisits(len(g.unitsOn[node]))
@@ -99,7 +105,8 @@ func (g *greedySearch) bestUnitTowards(node, target int) (best unitOnNode, found
 		if !g.canChoose(u) {
 			continue
 		}
-		gives, part := g.freedBy(u, x.jobNode), 0.0
+		gives := g.freedBy(u, x.jobNode)
+		part := 0.0
 		for i, amount := range request {
 			if lack := amount*float64(target) - have[i]; amount > 0 && lack > tolerance {
 				part += min(gives[i], lack) / lack
@@ -107,7 +114,10 @@ func (g *greedySearch) bestUnitTowards(node, target int) (best unitOnNode, found
 		}
 		if part > 0 {
 			if c := g.addedLoss(u); !found || c.ratePer(part).compare(loss.ratePer(gained)) < 0 {
-				best, found, loss, gained = x, true, c, part
+				best = x
+				found = true
+				loss = c
+				gained = part
 			}
 		}
 	}
@@ -122,11 +132,13 @@ func (g *greedySearch) cardsFor(pods int) int64 {
 // clearQuota returns a cheap set of units that together release a quota's cards for one more pod
 // that fits on a node, and its loss. The set is empty if there is none.
 func (g *greedySearch) clearQuota(quota int) ([]int, Loss) {
-	room, most := g.fitByQuota[g.podSet][quota], g.podSets[g.podSet].countWithinQuota(g.quotas[quota])
+	room := g.fitByQuota[g.podSet][quota]
+	most := g.podSets[g.podSet].countWithinQuota(g.quotas[quota])
 	if room <= most || !g.isReleasable(quota) {
 		return nil, Loss{}
 	}
-	before, needed := g.loss, g.cardsFor(most+1)
+	before := g.loss
+	needed := g.cardsFor(most + 1)
 	return g.endSet(g.releaseUpTo(quota, needed), before, func() bool { return g.quotas[quota] >= needed })
 }
 
@@ -167,9 +179,12 @@ func (g *greedySearch) bestReleasing(quota, level int, target int64) (best int, 
 			}
 			rate := g.addedLoss(u).ratePer(float64(min(lack, g.releaseOf(u, quota))))
 			if !found || rate.compare(least) < 0 {
-				best, least, found = u, rate, true
+				best = u
+				least = rate
+				found = true
 			}
-			if tries++; tries == maxReleasingTries {
+			tries++
+			if tries == maxReleasingTries {
 				break
 			}
 		}

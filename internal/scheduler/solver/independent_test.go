@@ -26,7 +26,8 @@ func smallBlock(t *rapid.T, cards int) (*Problem, Loss) {
 	}
 	p.PodSets = []PodSet{{Request: Amounts{float64(cards), 2}, Cards: int64(cards), Nodes: []int{0, 1, 2}}}
 	for count := rapid.IntRange(1, 5).Draw(t, "count"); ; count-- {
-		p.PodSets[0].Count, p.Quotas = count, flatQuotas(int64(count*cards))
+		p.PodSets[0].Count = count
+		p.Quotas = flatQuotas(int64(count * cards))
 		if optimum, ok := leastLoss(p); ok {
 			return p, optimum
 		}
@@ -36,7 +37,8 @@ func smallBlock(t *rapid.T, cards int) (*Problem, Loss) {
 // joinBlocks joins many small problems. Each has a quota of its own, which must be used up, so
 // the least loss is the sum of theirs.
 func joinBlocks(t *rapid.T, blocks int) (*Problem, Loss) {
-	all, optimum := &Problem{}, Loss{}
+	all := &Problem{}
+	optimum := Loss{}
 	cards := rapid.IntRange(1, 3).Draw(t, "cards")
 	for b := range blocks {
 		p, least := smallBlock(t, cards)
@@ -60,7 +62,9 @@ func joinBlocks(t *rapid.T, blocks int) (*Problem, Loss) {
 				p.Jobs[j].Pods[i].Node += first
 			}
 		}
-		all.Nodes, all.Jobs, all.Quotas = append(all.Nodes, p.Nodes...), append(all.Jobs, p.Jobs...), append(all.Quotas, p.Quotas...)
+		all.Nodes = append(all.Nodes, p.Nodes...)
+		all.Jobs = append(all.Jobs, p.Jobs...)
+		all.Quotas = append(all.Quotas, p.Quotas...)
 	}
 	return all, optimum
 }

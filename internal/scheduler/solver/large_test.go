@@ -64,7 +64,8 @@ func manyPods(t *rapid.T) *Problem {
 // leastPodSeconds returns the least loss, by dynamic programming over the pods and how many of
 // them are evicted. It returns false if the job has too few elastic pods.
 func leastPodSeconds(p *Problem) (int64, bool) {
-	job, need := &p.Jobs[0], p.PodSets[0].Count*int(p.PodSets[0].Cards)
+	job := &p.Jobs[0]
+	need := p.PodSets[0].Count * int(p.PodSets[0].Cards)
 	least := make([][]int64, job.Elastic+1)
 	for taken := range least {
 		least[taken] = make([]int64, need+1)

@@ -73,7 +73,9 @@ func midsizeProblem(t *rapid.T) *Problem {
 }
 
 func TestSolveMidsizeProblemsNearLeastLoss(t *testing.T) {
-	worst, solved, least := 1.0, 0, 0
+	worst := 1.0
+	solved := 0
+	least := 0
 	seed.Check(t, func(t *rapid.T) {
 		p := midsizeProblem(t)
 		optimum, possible := leastLoss(p)
@@ -86,7 +88,8 @@ func TestSolveMidsizeProblemsNearLeastLoss(t *testing.T) {
 		check.Must(t, why == "", "%v", why)
 		r := ratio(plan.Loss, optimum)
 		check.Must(t, r <= 1.1, "loses %+v, the least is %+v", plan.Loss, optimum)
-		if worst = max(worst, r); len(plan.Victims) > 0 {
+		worst = max(worst, r)
+		if len(plan.Victims) > 0 {
 			solved++
 		}
 		if r == 1 && len(plan.Victims) > 0 {

@@ -68,7 +68,8 @@ func newModel(p *Problem) *model {
 	for i := range p.PodSets {
 		m.dims = max(m.dims, len(p.PodSets[i].Request))
 	}
-	m.nodeFree, m.tolerances = make([]float64, len(p.Nodes)*m.dims), make([]float64, m.dims)
+	m.nodeFree = make([]float64, len(p.Nodes)*m.dims)
+	m.tolerances = make([]float64, m.dims)
 	for i, node := range p.Nodes {
 		m.nodeQuota[i] = m.validQuota(node.Quota)
 		for r, amount := range node.Free[:min(len(node.Free), m.dims)] {
@@ -112,7 +113,8 @@ func (m *model) newPodSet(from *PodSet) podSet {
 		if math.IsNaN(amount) || amount > maxAmount {
 			amount = math.Inf(1)
 		}
-		if c.Request[r] = max(amount, 0); amount > 0 {
+		c.Request[r] = max(amount, 0)
+		if amount > 0 {
 			c.needed = append(c.needed, neededResource{r, amount})
 		}
 		m.noteFraction(r, amount)
@@ -135,7 +137,8 @@ func hardestFirst(podSets []podSet) []int {
 		order = append(order, i)
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
-		x, y := &podSets[a], &podSets[b]
+		x := &podSets[a]
+		y := &podSets[b]
 		return cmp.Or(cmp.Compare(y.Cards, x.Cards), cmp.Compare(len(x.Nodes), len(y.Nodes)))
 	})
 	return order
@@ -243,7 +246,9 @@ type jobBuilder struct {
 
 func (b *jobBuilder) addJob(i int, from *Job) {
 	j := &b.jobs[i]
-	j.elastic, j.firstRole, j.wholeUnit = max(from.Elastic, 0), none, none
+	j.elastic = max(from.Elastic, 0)
+	j.firstRole = none
+	j.wholeUnit = none
 	j.loss = min(max(from.WholeLoss, 0), b.maxPodLoss)
 	if from.RoleElastic != nil {
 		j.firstRole = len(b.roleElastic)
@@ -251,12 +256,15 @@ func (b *jobBuilder) addJob(i int, from *Job) {
 			b.roleElastic = append(b.roleElastic, max(spare, 0))
 		}
 	}
-	j.pods.from, j.jobNodes.from, j.units.from = len(b.pods), len(b.jobNodes), len(b.units)
+	j.pods.from = len(b.pods)
+	j.jobNodes.from = len(b.jobNodes)
+	j.units.from = len(b.units)
 	whole := sharedAmounts{isAllowed: from.Whole}
 	for k := range from.Pods {
 		b.addPod(i, from, &from.Pods[k], &whole)
 	}
-	j.pods.end, j.jobNodes.end = len(b.pods), len(b.jobNodes)
+	j.pods.end = len(b.pods)
+	j.jobNodes.end = len(b.jobNodes)
 	if whole.isAllowed && (j.jobNodes.end > j.jobNodes.from || len(whole.releases) > 0) {
 		j.wholeUnit = len(b.units)
 		b.setLastTakes(from, whole.takes, whole.elastic)
@@ -268,7 +276,8 @@ func (b *jobBuilder) addJob(i int, from *Job) {
 
 // addPod adds a pod of the i-th job, and its unit if it may be evicted alone and that helps.
 func (b *jobBuilder) addPod(i int, from *Job, x *Pod, whole *sharedAmounts) {
-	j, made := &b.jobs[i], pod{loss: min(max(x.Loss, 0), b.maxPodLoss), jobNode: none, role: none}
+	j := &b.jobs[i]
+	made := pod{loss: min(max(x.Loss, 0), b.maxPodLoss), jobNode: none, role: none}
 	j.loss += made.loss
 	shared := sharedAmounts{isAllowed: true}
 	if len(x.Releases)+len(x.Takes) > 0 {
@@ -342,7 +351,7 @@ func (j *job) isElastic(from *Job, x *Pod) bool {
 	if j.elastic == 0 || x.Protected {
 		return false
 	}
-	return from.RoleElastic == nil || x.Role >= 0 && x.Role < len(from.RoleElastic) && from.RoleElastic[x.Role] > 0
+	return from.RoleElastic == nil || (x.Role >= 0 && x.Role < len(from.RoleElastic) && from.RoleElastic[x.Role] > 0)
 }
 
 // addUnitsOn lists by node the units that free something there.

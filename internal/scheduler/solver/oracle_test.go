@@ -107,7 +107,8 @@ func (r *room) addPod(job *Job, i, sign int) {
 // forCards returns what is left for cards in every quota, false if the pods use more of some
 // quota wherever they run.
 func (r *room) forCards(p *Problem) ([]int64, bool) {
-	left, uses := make([]int64, len(p.Quotas)), make([]int64, len(p.Quotas))
+	left := make([]int64, len(p.Quotas))
+	uses := make([]int64, len(p.Quotas))
 	for i := range p.PodSets {
 		for _, x := range p.PodSets[i].Uses {
 			uses[x.Quota] += x.Amount * int64(p.PodSets[i].Count)
@@ -129,11 +130,12 @@ func compareLoss(a, b Loss) int {
 
 // tryJob tries a job and those after it. most is what is free if all of them are evicted.
 func (o *oracle) tryJob(j int, most *room, loss Loss) {
-	if o.found && compareLoss(loss, o.best) >= 0 || !o.canPlace(most) {
+	if (o.found && compareLoss(loss, o.best) >= 0) || !o.canPlace(most) {
 		return
 	}
 	if j == len(o.Jobs) {
-		o.best, o.found = loss, true
+		o.best = loss
+		o.found = true
 		return
 	}
 	job := &o.Jobs[j]
@@ -271,7 +273,7 @@ func (o *oracle) placeFrom(podSet, placed, from int, avail []Amounts, quotas []i
 	}
 	for i, node := range c.Nodes[from:] {
 		quota := o.Nodes[node].Quota
-		if c.Cards > 0 && quotas[quota] < c.Cards || !hasRoom(avail[node], c.Request) {
+		if (c.Cards > 0 && quotas[quota] < c.Cards) || !hasRoom(avail[node], c.Request) {
 			continue
 		}
 		quotas[quota] -= c.Cards
@@ -288,7 +290,8 @@ func (o *oracle) placeFrom(podSet, placed, from int, avail []Amounts, quotas []i
 
 // countPlaceable returns how many pods of a pod set fit, up to its count.
 func (o *oracle) countPlaceable(c *PodSet, avail []Amounts, quotas []int64) int {
-	byPool, n := make([]int, len(quotas)), 0
+	byPool := make([]int, len(quotas))
+	n := 0
 	for _, node := range c.Nodes {
 		have := slices.Clone(avail[node])
 		for byPool[o.Nodes[node].Quota] < c.Count && hasRoom(have, c.Request) {

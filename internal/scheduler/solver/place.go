@@ -13,7 +13,8 @@ func (m *model) fillNodes(podSet int, avail []float64, quotas []int64, place [][
 	left := c.Count - len(place[podSet])
 	m.countVisits(len(c.Nodes))
 	for _, node := range c.Nodes {
-		have, quota := avail[node*m.dims:(node+1)*m.dims], &quotas[m.nodeQuota[node]]
+		have := avail[node*m.dims : (node+1)*m.dims]
+		quota := &quotas[m.nodeQuota[node]]
 		n := min(left, c.countFitting(have), c.countWithinQuota(*quota))
 		if n == 0 {
 			continue
@@ -23,7 +24,8 @@ func (m *model) fillNodes(podSet int, avail []float64, quotas []int64, place [][
 		}
 		*quota -= int64(n) * c.Cards
 		place[podSet] = append(place[podSet], slices.Repeat([]int{node}, n)...)
-		if left -= n; left == 0 {
+		left -= n
+		if left == 0 {
 			return true
 		}
 	}
@@ -37,7 +39,9 @@ func (r *capacity) placePods() [][]int {
 	reversed := slices.Clone(r.order)
 	slices.Reverse(reversed)
 	for _, order := range [][]int{r.order, reversed} {
-		avail, quotas, place := slices.Clone(r.available), slices.Clone(r.quotas), make([][]int, len(r.podSets))
+		avail := slices.Clone(r.available)
+		quotas := slices.Clone(r.quotas)
+		place := make([][]int, len(r.podSets))
 		all := true
 		for _, podSet := range order {
 			all = all && r.fillNodes(podSet, avail, quotas, place)
@@ -102,7 +106,8 @@ func (s *placementSearch) placeFrom(k int) bool {
 		}
 	}()
 	for _, node := range s.candidateNodes(k) {
-		if s.triesLeft--; s.triesLeft < 0 || s.exceedsBudget() {
+		s.triesLeft--
+		if s.triesLeft < 0 || s.exceedsBudget() {
 			return false
 		}
 		s.movePod(podSet, node, 1)

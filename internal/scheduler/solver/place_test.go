@@ -9,7 +9,10 @@ import (
 // TestPlacesInReverseOrderOfPodSets: the pods with most cards would take the nodes with the CPU
 // that the others need, although they can run elsewhere.
 func TestPlacesInReverseOrderOfPodSets(t *testing.T) {
-	const nodes, count = 5_000, 120
+	const (
+		nodes = 5_000
+		count = 120
+	)
 	workers := PodSet{Request: Amounts{8, 1}, Cards: 8, Count: count}
 	masters := PodSet{Request: Amounts{1, 60}, Cards: 1, Count: count}
 	p := &Problem{Quotas: flatQuotas(100_000)}
@@ -19,7 +22,8 @@ func TestPlacesInReverseOrderOfPodSets(t *testing.T) {
 			free[1] = 64
 		}
 		p.Nodes = append(p.Nodes, Node{Free: free})
-		workers.Nodes, masters.Nodes = append(workers.Nodes, node), append(masters.Nodes, node)
+		workers.Nodes = append(workers.Nodes, node)
+		masters.Nodes = append(masters.Nodes, node)
 	}
 	p.PodSets = []PodSet{workers, masters}
 	got := Solve(p, maxRefineWork)

@@ -70,11 +70,13 @@ type Node struct {
 // withoutEmptyPodSets returns the problem without pod sets of which no pod is pending, so that
 // they cost no work, and the index of each pod set that stays.
 func (p *Problem) withoutEmptyPodSets() (*Problem, []int) {
-	asked, indexes := *p, []int(nil)
+	asked := *p
+	indexes := []int(nil)
 	asked.PodSets = nil
 	for i := range p.PodSets {
 		if p.PodSets[i].Count > 0 {
-			asked.PodSets, indexes = append(asked.PodSets, p.PodSets[i]), append(indexes, i)
+			asked.PodSets = append(asked.PodSets, p.PodSets[i])
+			indexes = append(indexes, i)
 		}
 	}
 	return &asked, indexes

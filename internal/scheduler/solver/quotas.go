@@ -130,7 +130,8 @@ func (m *model) validRelease(x QuotaAmount, level int) (release, bool) {
 
 // resetQuotas sets the quotas to what is left before any eviction.
 func (r *capacity) resetQuotas() {
-	r.levelsLeft, r.quotas = slices.Clone(r.levels), make([]int64, len(r.levelsOf))
+	r.levelsLeft = slices.Clone(r.levels)
+	r.quotas = make([]int64, len(r.levelsOf))
 	for quota, levels := range r.levelsOf {
 		r.quotas[quota] = slices.Min(r.levels[levels.from:levels.end])
 	}
@@ -194,8 +195,10 @@ func (m *model) addShared(u int, releases []release, takes []take) {
 	if len(releases)+len(takes) == 0 {
 		return
 	}
-	m.releases, m.takes = growTo(m.releases, u+1), growTo(m.takes, u+1)
-	m.releases[u], m.takes[u] = releases, takes
+	m.releases = growTo(m.releases, u+1)
+	m.takes = growTo(m.takes, u+1)
+	m.releases[u] = releases
+	m.takes[u] = takes
 	for _, x := range releases {
 		m.releasable = growTo(m.releasable, len(m.levelsOf))
 		m.releasable[x.quota] = true
@@ -209,7 +212,8 @@ func (m *model) finishShared() {
 	if m.releases == nil {
 		return
 	}
-	m.releases, m.takes = growTo(m.releases, len(m.units)), growTo(m.takes, len(m.units))
+	m.releases = growTo(m.releases, len(m.units))
+	m.takes = growTo(m.takes, len(m.units))
 	m.releasable = growTo(m.releasable, len(m.levelsOf))
 	m.addUnitsOfLimits()
 }

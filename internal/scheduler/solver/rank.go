@@ -8,7 +8,8 @@ import (
 // addRanks numbers the ranks of all units from 0 without gaps. A whole job has at least the
 // rank of each of its pods.
 func (m *model) addRanks(p *Problem) {
-	m.unitRanks, m.preselected = make([]int, len(m.units)), make([]bool, len(m.units))
+	m.unitRanks = make([]int, len(m.units))
+	m.preselected = make([]bool, len(m.units))
 	for u, x := range m.units {
 		job := &p.Jobs[x.job]
 		if x.pod != wholeJob {
@@ -39,12 +40,14 @@ func (m *model) chooseByRank() *state {
 		}
 		return m.chooseUnits()
 	}
-	highest, fixed := m.currentRank, []int(nil)
+	highest := m.currentRank
+	fixed := []int(nil)
 	m.prepareRank(highest, fixed)
 	if m.initialState().cannotSuffice(m.openUnits()) {
 		return nil
 	}
-	top, end := m.highestNeededRank(highest, fixed), m.work+m.linearWork(rankVisits)
+	top := m.highestNeededRank(highest, fixed)
+	end := m.work + m.linearWork(rankVisits)
 	last := m.chooseIn(top, fixed)
 	if last == nil {
 		return nil
@@ -67,7 +70,8 @@ func (m *model) chooseByRank() *state {
 		if s == nil { // it suffices, but the search did not find how
 			break
 		}
-		last, top = s, next
+		last = s
+		top = next
 	}
 	m.outOfBudget = m.outOfBudget || top > 0
 	return m.pruneAcrossRanks(last, highest)
@@ -79,7 +83,7 @@ func (m *model) chooseIn(rank int, fixed []int) *state {
 	cut := m.outOfBudget
 	m.prepareRank(rank, fixed)
 	s := m.chooseUnits()
-	m.outOfBudget = m.outOfBudget || cut && s != nil
+	m.outOfBudget = m.outOfBudget || (cut && s != nil)
 	return s
 }
 
@@ -106,7 +110,7 @@ func (m *model) pruneAcrossRanks(s *state, highest int) *state {
 // ranksSuffice reports whether the units up to a rank suffice together with fixed ones.
 func (m *model) ranksSuffice(rank int, fixed []int) (enough bool) {
 	cut := m.outOfBudget
-	defer func() { m.outOfBudget = cut || m.outOfBudget && !enough }()
+	defer func() { m.outOfBudget = cut || (m.outOfBudget && !enough) }()
 	m.outOfBudget = false
 	m.prepareRank(rank, fixed)
 	if m.initialState().cannotSuffice(m.openUnits()) {
@@ -143,12 +147,14 @@ func (m *model) preselectLowerRanks(job *job) {
 		m.preselected[job.wholeUnit] = true
 		return
 	}
-	asked, roles := 0, map[int]int{}
+	asked := 0
+	roles := map[int]int{}
 	for u := job.units.from; u < job.units.end; u++ {
 		if x := m.units[u]; x.pod != wholeJob && (m.unitRanks[u] <= m.currentRank || m.preselected[u]) {
 			asked++
 			if role := m.pods[x.pod].role; role != none {
-				if roles[role]++; roles[role] > m.roleElastic[role] {
+				roles[role]++
+				if roles[role] > m.roleElastic[role] {
 					return
 				}
 			}

@@ -35,17 +35,25 @@ func TestSolveEvictsLowerRanksFirst(t *testing.T) {
 		"a gang of the lower rank before a elastic pod of the higher": {
 			problem: fullProblem(1, 1, 1, withRank(1, elasticJob(1, 1, 0, 0)), gang(500, 0)), want: wholeJobs(1)},
 		"elastic pods before their job, where the job ranks higher": {
-			problem: fullProblem(1, 1, 1, elasticJob(1, 900, 0, 0), gang(1, 0)).changed(func(p *Problem) { p.Jobs[0].Rank, p.Jobs[1].Rank = 1, 1 }),
-			want:    singlePods(0, 0)},
+			problem: fullProblem(1, 1, 1, elasticJob(1, 900, 0, 0), gang(1, 0)).changed(func(p *Problem) {
+				p.Jobs[0].Rank = 1
+				p.Jobs[1].Rank = 1
+			}),
+			want: singlePods(0, 0)},
 		"of its elastic pods those of the lower rank": {
-			problem: fullProblem(1, 1, 1, elasticJob(1, 5, 0, 0, 0)).changed(func(p *Problem) { p.Jobs[0].Pods[0].Rank, p.Jobs[0].Pods[1].Rank = 2, 1 }),
-			want:    singlePods(0, 2)},
+			problem: fullProblem(1, 1, 1, elasticJob(1, 5, 0, 0, 0)).changed(func(p *Problem) {
+				p.Jobs[0].Pods[0].Rank = 2
+				p.Jobs[0].Pods[1].Rank = 1
+			}),
+			want: singlePods(0, 2)},
 		"a job as a whole ranks as its highest pod": {
 			problem: fullProblem(1, 1, 1, gang(1, 0, 0), withRank(1, gang(50, 0))).changed(func(p *Problem) { p.Jobs[0].Pods[1].Rank = 2 }),
 			want:    wholeJobs(1)},
 		"the elastic pod where it helps, though the other one of the job ranks lower": {
 			problem: fullProblem(2, 1, 1, elasticJob(1, 5, 0, 1)).changed(func(p *Problem) {
-				p.Jobs[0].Whole, p.Jobs[0].Pods[1].Rank, p.PodSets[0].Nodes = false, 1, []int{1}
+				p.Jobs[0].Whole = false
+				p.Jobs[0].Pods[1].Rank = 1
+				p.PodSets[0].Nodes = []int{1}
 			}),
 			want: singlePods(0, 1)},
 		"ranks of units that cannot help do not matter": {problem: fullProblem(1, 1, 1, gang(1, 1), withRank(-5, gang(2, 0))), want: wholeJobs(1)},
@@ -163,7 +171,8 @@ func TestSmallBudgetStillSparesHighRanks(t *testing.T) {
 	for t, draw := range check.Cases(t, map[string]func(*rapid.T) *Problem{"small": smallProblem, "middling": midsizeProblem}) {
 		seed.Check(t, func(t *rapid.T) {
 			p := withRandomRanks(t, draw(t))
-			most, less := Solve(p, maxRefineWork), Solve(p, 0)
+			most := Solve(p, maxRefineWork)
+			less := Solve(p, 0)
 			if less.Plan == nil {
 				check.Must(t, most.Plan == nil || less.OutOfBudget, "no plan, and the choice was not cut")
 				return

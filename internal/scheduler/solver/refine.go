@@ -38,7 +38,8 @@ func (s *state) refineVictims() (changed bool) {
 			neighborhood := s.neighborhoodOf(u, all.options)
 			if s.searchCheaper(neighborhood) {
 				s.pruneVictims()
-				again, changed = true, true
+				again = true
+				changed = true
 				for _, v := range neighborhood {
 					tried[v] = false
 				}
@@ -107,7 +108,8 @@ func (n *neighborhood) addJob(job, most int) {
 	}
 	if len(n.units)+len(open) <= most {
 		n.seen[job] = true
-		n.jobs, n.units = append(n.jobs, job), append(n.units, open...)
+		n.jobs = append(n.jobs, job)
+		n.units = append(n.units, open...)
 	}
 }
 
@@ -163,7 +165,8 @@ func (s *state) searchCheaper(units []int) bool {
 	}
 	r := s.newBranchAndBound(units)
 	r.potential = s.capacityWithout(units)
-	r.lossBound, r.hasBound = before, true
+	r.lossBound = before
+	r.hasBound = true
 	r.triesLeft = maxSearchTries
 	if s.releases != nil {
 		r.triesLeft *= sharedSearchFactor
@@ -217,7 +220,8 @@ func (s *state) newBranchAndBound(units []int) *branchAndBound {
 		x := option{unit: u, loss: s.unitLoss(u)}
 		x.amount = s.amountOf(u, resource)
 		x.rate = x.loss.ratePer(max(x.amount, epsilon))
-		r.options[i], r.cheapest[i] = x, i
+		r.options[i] = x
+		r.cheapest[i] = i
 	}
 	single := func(x option) int { return min(s.units[x.unit].pod-wholeJob, 1) }
 	slices.SortFunc(r.options, func(a, b option) int {
@@ -232,11 +236,15 @@ func (s *state) newBranchAndBound(units []int) *branchAndBound {
 // searchFrom decides about the options from one on. fresh means that the current set was not
 // checked yet.
 func (b *branchAndBound) searchFrom(at int, fresh bool) {
-	if b.triesLeft--; b.triesLeft < 0 || b.exceedsBudget() || b.hasBound && !b.canImprove(at, b.lossBound) {
+	b.triesLeft--
+	if b.triesLeft < 0 || b.exceedsBudget() || (b.hasBound && !b.canImprove(at, b.lossBound)) {
 		return
 	}
 	if fresh && b.fitsAll() {
-		b.lossBound, b.hasBound, b.found, b.bestSet = b.loss, true, true, b.bestSet[:0]
+		b.lossBound = b.loss
+		b.hasBound = true
+		b.found = true
+		b.bestSet = b.bestSet[:0]
 		for i := range b.options[:at] {
 			if u := b.options[i].unit; b.isVictim[u] {
 				b.bestSet = append(b.bestSet, u)

@@ -64,7 +64,8 @@ func (m *model) findPlan(p *Problem, most int) *Plan {
 func (m *model) chooseUnits() *state {
 	s := m.firstPlan()
 	if s == nil {
-		if s = m.initialState(); s.cannotSuffice(m.openUnits()) {
+		s = m.initialState()
+		if s.cannotSuffice(m.openUnits()) {
 			m.outOfBudget = false
 			return nil
 		}
@@ -95,7 +96,8 @@ func (m *model) firstPlan() *state {
 	greedy := s.chooseGreedily()
 	m.allowPruning()
 	if !greedy {
-		if s = m.chooseAllUnits(); s == nil {
+		s = m.chooseAllUnits()
+		if s == nil {
 			return nil
 		}
 		m.allowPruning()
@@ -127,10 +129,12 @@ func (s *state) toPlan(p *Problem) *Plan {
 		plan.Places = s.placePods()
 	}
 	for j := range s.jobs {
-		job, victims := &s.jobs[j], JobVictims{Job: j}
+		job := &s.jobs[j]
+		victims := JobVictims{Job: j}
 		for u := job.units.from; u < job.units.end; u++ {
 			if x := s.units[u]; s.isVictim[u] && x.pod == wholeJob {
-				victims.Whole, victims.Pods = true, nil
+				victims.Whole = true
+				victims.Pods = nil
 			} else if s.isVictim[u] {
 				victims.Pods = append(victims.Pods, x.pod-job.pods.from)
 			}

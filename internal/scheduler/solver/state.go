@@ -65,7 +65,8 @@ func (s *state) canChoose(u int) bool { return s.isOpen(u) && s.canAddVictim(u) 
 // canAddVictim reports whether a job can still lose a unit.
 func (s *state) canAddVictim(u int) bool {
 	x := s.units[u]
-	job, spent := &s.jobs[x.job], &s.jobStates[x.job]
+	job := &s.jobs[x.job]
+	spent := &s.jobStates[x.job]
 	switch {
 	case s.isVictim[u] || spent.whole:
 		return false
@@ -176,7 +177,8 @@ func (s *state) pruneForPlaces() {
 	if len(s.order) == 1 {
 		place = s.placePods()
 	}
-	needed, quotas := make([]bool, len(s.available)), make([]bool, len(s.quotas)) // by node and resource, by quota
+	needed := make([]bool, len(s.available))
+	quotas := make([]bool, len(s.quotas)) // by node and resource, by quota
 	for _, quota := range s.required {
 		quotas[quota] = true
 	}
@@ -207,13 +209,13 @@ func (s *state) pruneForPlaces() {
 func (s *state) lacksNeeded(u int, needed, quotas []bool) (lacks bool) {
 	if s.releases != nil {
 		for _, x := range s.releases[u] {
-			lacks = lacks || quotas[x.quota] && s.quotas[x.quota] < 0
+			lacks = lacks || (quotas[x.quota] && s.quotas[x.quota] < 0)
 		}
 	}
 	s.forEachJobNode(u, func(jobNode int) {
 		node := s.jobNodes[jobNode].node
 		for r, have := range s.availableOn(node) {
-			lacks = lacks || needed[node*s.dims+r] && have < -tolerance
+			lacks = lacks || (needed[node*s.dims+r] && have < -tolerance)
 		}
 	})
 	return lacks
@@ -255,7 +257,8 @@ func (m *model) newCapacity() capacity {
 	r := capacity{model: m, available: slices.Clone(m.nodeFree)}
 	r.resetQuotas()
 	for range m.podSets {
-		r.fitCounts, r.fitByQuota = append(r.fitCounts, make([]int, len(m.nodeQuota))), append(r.fitByQuota, make([]int, len(m.levelsOf)))
+		r.fitCounts = append(r.fitCounts, make([]int, len(m.nodeQuota)))
+		r.fitByQuota = append(r.fitByQuota, make([]int, len(m.levelsOf)))
 	}
 	r.countFor(none)
 	return r
@@ -284,7 +287,8 @@ func (r *capacity) clone() *capacity {
 	r.countVisits(len(r.fitCounts) * len(r.nodeQuota) / 8) // copying is fast
 	c := &capacity{model: r.model, onlyPodSet: r.onlyPodSet, available: slices.Clone(r.available), levelsLeft: slices.Clone(r.levelsLeft), quotas: slices.Clone(r.quotas)}
 	for i := range r.fitCounts {
-		c.fitCounts, c.fitByQuota = append(c.fitCounts, slices.Clone(r.fitCounts[i])), append(c.fitByQuota, slices.Clone(r.fitByQuota[i]))
+		c.fitCounts = append(c.fitCounts, slices.Clone(r.fitCounts[i]))
+		c.fitByQuota = append(c.fitByQuota, slices.Clone(r.fitByQuota[i]))
 	}
 	return c
 }
@@ -318,7 +322,8 @@ func (r *capacity) updateFit(podSet, node int) {
 // countPlaceable returns how many pods of a pod set fit with so many cards left in the quotas,
 // at most the pod set's count.
 func (r *capacity) countPlaceable(podSet int, quotas []int64) int {
-	c, n := &r.podSets[podSet], 0
+	c := &r.podSets[podSet]
+	n := 0
 	for quota, room := range r.fitByQuota[podSet] {
 		n += min(room, c.countWithinQuota(quotas[quota]), c.Count)
 	}

@@ -64,7 +64,8 @@ func (u *takenUnit) add(p *Problem, pod *Pod) {
 // spareTakes returns by limit what the pods count that a job can spare: of all largest sets of
 // them, the one that counts least. One pod of the job is always left to take.
 func spareTakes(p *Problem, job *Job) map[int]int64 {
-	spares, largest := map[int]int64{}, 0
+	spares := map[int]int64{}
+	largest := 0
 	for set := range 1 << len(job.Pods) {
 		size := bits.OnesCount(uint(set))
 		if size > min(job.Elastic, len(job.Pods)-1) || size < largest {
@@ -113,7 +114,8 @@ func sumError(p *Problem, units []takenUnit) string {
 	taken := make([]int64, len(p.TakeLimits))
 	for _, unit := range units {
 		for _, x := range unit.takes {
-			if taken[x.Limit] += x.Amount; x.Amount > 0 && taken[x.Limit] > p.TakeLimits[x.Limit].Most {
+			taken[x.Limit] += x.Amount
+			if x.Amount > 0 && taken[x.Limit] > p.TakeLimits[x.Limit].Most {
 				return fmt.Sprintf("%d are taken by limit %+v", taken[x.Limit], p.TakeLimits[x.Limit])
 			}
 		}
@@ -176,7 +178,8 @@ func canTakeUnit(p *Problem, unit takenUnit, taken, after []int64) bool {
 // may refuse is taken already.
 func comesTooLate(p *Problem, units []takenUnit, i int, set uint64) bool {
 	for _, x := range units[i].takes {
-		total, refused := int64(0), false
+		total := int64(0)
+		refused := false
 		for k, other := range units {
 			for _, y := range other.takes {
 				if y.Limit == x.Limit {

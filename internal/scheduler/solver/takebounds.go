@@ -15,7 +15,8 @@ func (s *state) limitsForbid(units []int) bool {
 	for r, need := range s.neededAmounts() {
 		given := 0.0
 		for limit, group := range groups {
-			if given += s.mostGiven(limit-1, group, r); given >= need*(1-epsilon) {
+			given += s.mostGiven(limit-1, group, r)
+			if given >= need*(1-epsilon) {
 				break
 			}
 		}
@@ -80,11 +81,13 @@ func (s *state) groupByLimit(parts []jobPart) [][]jobPart {
 	}
 	groups := make([][]jobPart, len(s.limits)+1)
 	for _, part := range parts {
-		at, least := 0, 1.0
+		at := 0
+		least := 1.0
 		for _, x := range s.takes[part.unit] {
 			share := s.leftToTake(x.limit) / max(sums[x.limit], 1)
 			if !x.onlyCounts && share < least && s.jobStates[s.units[part.unit].job].pods == 0 && s.takenOf(part, x.limit) > 0 {
-				at, least = x.limit+1, share
+				at = x.limit + 1
+				least = share
 			}
 		}
 		groups[at] = append(groups[at], part)
@@ -112,7 +115,8 @@ func (s *state) mostGiven(limit int, parts []jobPart, resource int) (most float6
 		for _, u := range part.minus {
 			x.amount -= s.amountOf(u, resource)
 		}
-		if most += max(0, x.amount); limit != none {
+		most += max(0, x.amount)
+		if limit != none {
 			x.taken = float64(s.takenOf(part, limit))
 			shares = append(shares, x)
 		}

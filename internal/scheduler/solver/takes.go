@@ -46,7 +46,8 @@ func (m *model) validTakes(p *Problem, pod *Pod) ([]take, bool) {
 // addTake adds to a list that has each limit once.
 func addTake(takes []take, x take) []take {
 	if i := slices.IndexFunc(takes, func(y take) bool { return y.limit == x.limit }); i >= 0 {
-		takes[i].amount, takes[i].last = takes[i].amount+x.amount, takes[i].last+x.last
+		takes[i].amount = takes[i].amount + x.amount
+		takes[i].last = takes[i].last + x.last
 		takes[i].onlyCounts = takes[i].onlyCounts && x.onlyCounts
 		return takes
 	}
@@ -69,12 +70,14 @@ func (m *model) setLastTakes(from *Job, whole []take, pods []elasticTake) {
 			continue
 		}
 		slices.SortStableFunc(pods, func(a, b elasticTake) int { return cmp.Compare(a.amountOf(x.limit), b.amountOf(x.limit)) })
-		spare, roles := min(from.Elastic, len(from.Pods)-1), slices.Clone(from.RoleElastic)
+		spare := min(from.Elastic, len(from.Pods)-1)
+		roles := slices.Clone(from.RoleElastic)
 		for _, pod := range pods {
-			if spare <= 0 || roles != nil && roles[pod.role] <= 0 {
+			if spare <= 0 || (roles != nil && roles[pod.role] <= 0) {
 				continue
 			}
-			if spare--; roles != nil {
+			spare--
+			if roles != nil {
 				roles[pod.role]--
 			}
 			x.last -= pod.amountOf(x.limit)
@@ -203,9 +206,12 @@ func (s *state) canTake(u int) bool {
 // allows every order, and so does one of which all units only count. Units that only count come
 // first: what is taken by another rule leaves less that is borrowed.
 func (s *state) hasOrder(added int) bool {
-	left, bound, removed := slices.Clone(s.taken), slices.Clone(s.bound), map[int]bool{}
+	left := slices.Clone(s.taken)
+	bound := slices.Clone(s.bound)
+	removed := map[int]bool{}
 	for {
-		last, exceeded := none, false
+		last := none
+		exceeded := false
 		for i := range s.limits {
 			limit := &s.limits[i]
 			if !limit.borrowed || left[i] <= limit.most || bound[i] == 0 {

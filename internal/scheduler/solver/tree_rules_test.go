@@ -32,7 +32,9 @@ func onlyCounting(job Job) Job {
 // quotaProblem is a problem with room on a node, and what is left of its quota at each level.
 func quotaProblem(waiting int, cards float64, levels []int64, jobs ...Job) *Problem {
 	return fullProblem(2, waiting, cards, jobs...).changed(func(p *Problem) {
-		p.Quotas, p.Nodes[0].Free, p.PodSets[0].Nodes = []Quota{{Levels: levels}}, Amounts{100}, []int{0}
+		p.Quotas = []Quota{{Levels: levels}}
+		p.Nodes[0].Free = Amounts{100}
+		p.PodSets[0].Nodes = []int{0}
 	})
 }
 

@@ -35,7 +35,8 @@ func TestSolveChoosesVictims(t *testing.T) {
 	checkVictims(t, map[string]ruleCase{
 		"no victims when no pod is pending": {problem: fullProblem(1, 0, 1, gang(5, 0))},
 		"no victims when free room suffices": {problem: fullProblem(2, 2, 1, gang(5, 0)).changed(func(p *Problem) {
-			p.Nodes[0].Free, p.Nodes[1].Free = Amounts{1}, Amounts{1}
+			p.Nodes[0].Free = Amounts{1}
+			p.Nodes[1].Free = Amounts{1}
 		})},
 		"only what free room lacks": {problem: fullProblem(2, 3, 1, gang(5, 0), gang(4, 1)).changed(func(p *Problem) { p.Nodes[0].Free = Amounts{2} }),
 			want: wholeJobs(1)},
@@ -46,8 +47,11 @@ func TestSolveChoosesVictims(t *testing.T) {
 		"pods that a job can spare before a gang that loses nothing": {problem: fullProblem(1, 1, 1, gang(0, 0), elasticJob(1, 900, 0, 0)),
 			want: singlePods(1, 0)},
 		"of elastic pods those that lose least": {
-			problem: fullProblem(1, 2, 1, elasticJob(2, 9, 0, 0, 0, 0)).changed(func(p *Problem) { p.Jobs[0].Pods[1].Loss, p.Jobs[0].Pods[3].Loss = 2, 1 }),
-			want:    singlePods(0, 1, 3),
+			problem: fullProblem(1, 2, 1, elasticJob(2, 9, 0, 0, 0, 0)).changed(func(p *Problem) {
+				p.Jobs[0].Pods[1].Loss = 2
+				p.Jobs[0].Pods[3].Loss = 1
+			}),
+			want: singlePods(0, 1, 3),
 		},
 		"one gang of 8 for 8 pods, not 8 gangs": {
 			problem: fullProblem(8, 8, 1,
@@ -81,14 +85,18 @@ func TestSolveChoosesVictims(t *testing.T) {
 				for i := range p.Nodes {
 					p.Nodes[i].Free = Amounts{0, 0}
 				}
-				p.Jobs[0].Pods[0].Usage, p.Jobs[1].Pods[0].Usage, p.Jobs[2].Pods[0].Usage = Amounts{1, 2}, Amounts{1, 6}, Amounts{1, 8}
+				p.Jobs[0].Pods[0].Usage = Amounts{1, 2}
+				p.Jobs[1].Pods[0].Usage = Amounts{1, 6}
+				p.Jobs[2].Pods[0].Usage = Amounts{1, 8}
 			}),
 			want: wholeJobs(0, 1),
 		},
 		"who gives CPU when only that is short": {
 			problem: fullProblem(1, 1, 1, gang(1, 0), gang(3, 0)).changed(func(p *Problem) {
-				p.PodSets[0].Request, p.Nodes[0].Free = Amounts{1, 8}, Amounts{4, 0}
-				p.Jobs[0].Pods[0].Usage, p.Jobs[1].Pods[0].Usage = Amounts{1, 4}, Amounts{0, 8}
+				p.PodSets[0].Request = Amounts{1, 8}
+				p.Nodes[0].Free = Amounts{4, 0}
+				p.Jobs[0].Pods[0].Usage = Amounts{1, 4}
+				p.Jobs[1].Pods[0].Usage = Amounts{0, 8}
 			}),
 			want: wholeJobs(1),
 		},
@@ -99,28 +107,38 @@ func TestSolveWithTwoQuotas(t *testing.T) {
 	checkVictims(t, map[string]ruleCase{
 		"the cheaper pool while it lasts, then the other": {
 			problem: fullProblem(2, 3, 1, gang(1, 0), gang(2, 0), gang(3, 0), gang(9, 1)).changed(func(p *Problem) {
-				p.Quotas, p.Nodes[1].Quota = flatQuotas(2, 5), 1
+				p.Quotas = flatQuotas(2, 5)
+				p.Nodes[1].Quota = 1
 			}),
 			want: wholeJobs(0, 1, 3),
 		},
 		"no victims when the quotas are too small": {
-			problem: fullProblem(2, 3, 1, gang(1, 0), gang(2, 0), gang(3, 1)).changed(func(p *Problem) { p.Quotas, p.Nodes[1].Quota = flatQuotas(1, 1), 1 }),
+			problem: fullProblem(2, 3, 1, gang(1, 0), gang(2, 0), gang(3, 1)).changed(func(p *Problem) {
+				p.Quotas = flatQuotas(1, 1)
+				p.Nodes[1].Quota = 1
+			}),
 			refused: true,
 		},
 		"a pool counts cards, not pods": {
 			problem: fullProblem(2, 2, 2, gang(1, 0, 0), gang(1, 0, 0), gang(7, 1, 1)).changed(func(p *Problem) {
-				p.Quotas, p.Nodes[1].Quota = flatQuotas(3, 2), 1
+				p.Quotas = flatQuotas(3, 2)
+				p.Nodes[1].Quota = 1
 			}),
 			want: wholeJobs(0, 2),
 		},
 		"free room in a pool that is used up does not help": {
 			problem: fullProblem(2, 1, 1, gang(7, 1)).changed(func(p *Problem) {
-				p.Quotas, p.Nodes[1].Quota, p.Nodes[0].Free = flatQuotas(0, 1), 1, Amounts{4}
+				p.Quotas = flatQuotas(0, 1)
+				p.Nodes[1].Quota = 1
+				p.Nodes[0].Free = Amounts{4}
 			}),
 			want: wholeJobs(0),
 		},
 		"pods without cards need no pool": {
-			problem: fullProblem(1, 1, 1, gang(7, 0)).changed(func(p *Problem) { p.Quotas[0], p.PodSets[0].Cards = flatQuota(0), 0 }), want: wholeJobs(0)},
+			problem: fullProblem(1, 1, 1, gang(7, 0)).changed(func(p *Problem) {
+				p.Quotas[0] = flatQuota(0)
+				p.PodSets[0].Cards = 0
+			}), want: wholeJobs(0)},
 	})
 }
 
@@ -147,7 +165,8 @@ func TestSolveWithTwoPodSets(t *testing.T) {
 				for i := range p.Nodes {
 					p.Nodes[i].Free = Amounts{0, 0, 0}
 				}
-				p.Jobs[2].Pods[1].Loss, p.Jobs[4].Pods[2].Loss = 1, 1
+				p.Jobs[2].Pods[1].Loss = 1
+				p.Jobs[4].Pods[2].Loss = 1
 			}),
 			want: append(wholeJobs(0, 1), singlePods(2, 0, 2)...),
 		},
@@ -161,8 +180,11 @@ func TestSolveWithTwoPodSets(t *testing.T) {
 		// master on the first node uses the CPU of five workers.
 		"the master runs where it is least in the way of the workers": {
 			problem: fullProblem(3, 15, 1).changed(master(1, 0, 1, 2)).changed(func(p *Problem) {
-				p.PodSets[0].Request, p.PodSets[1].Request = Amounts{1, 1}, Amounts{1, 8}
-				p.Nodes[0].Free, p.Nodes[1].Free, p.Nodes[2].Free = Amounts{5, 8}, Amounts{1, 8}, Amounts{10, 10}
+				p.PodSets[0].Request = Amounts{1, 1}
+				p.PodSets[1].Request = Amounts{1, 8}
+				p.Nodes[0].Free = Amounts{5, 8}
+				p.Nodes[1].Free = Amounts{1, 8}
+				p.Nodes[2].Free = Amounts{10, 10}
 			})},
 	})
 }

@@ -10,8 +10,10 @@ import (
 // TestWorkStaysWithinLimits: work is the same on every machine. The limits are about twice
 // what was measured.
 func TestWorkStaysWithinLimits(t *testing.T) {
-	gangs, spread := fleet{nodes: 500, gangs: 500, size: 8}, fleet{nodes: 500, gangs: 500, size: 8, spread: true}
-	mixed, one := fleet{nodes: 500, gangs: 450, size: 8, mixed: true}, fleet{nodes: 500, gangs: 500, size: 8, elastic: true}
+	gangs := fleet{nodes: 500, gangs: 500, size: 8}
+	spread := fleet{nodes: 500, gangs: 500, size: 8, spread: true}
+	mixed := fleet{nodes: 500, gangs: 450, size: 8, mixed: true}
+	one := fleet{nodes: 500, gangs: 500, size: 8, elastic: true}
 	for _, tc := range []struct {
 		fleet   fleet
 		waiting int
@@ -46,7 +48,8 @@ func TestWorkStaysWithinLimits(t *testing.T) {
 func TestClearNodeIsLinearInPodsOfGangs(t *testing.T) {
 	smallProblem := fleet{nodes: 640, gangs: 80, size: 64, spread: true}.problem(8, 8)
 	large := fleet{nodes: 5120, gangs: 80, size: 512, spread: true}.problem(8, 8)
-	one, eight := Solve(smallProblem, 0), Solve(large, 0)
+	one := Solve(smallProblem, 0)
+	eight := Solve(large, 0)
 	check.Must(t, one.Plan != nil && eight.Plan != nil, "there are no plans")
 	check.That(t, eight.Work < 16*one.Work, "the work is %d, and %d for gangs eight times as large", one.Work, eight.Work)
 }

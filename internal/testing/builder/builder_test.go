@@ -17,7 +17,8 @@ func trainingPod() *PodBuilder {
 
 func TestTheSameCallsMakeTheSameObject(t *testing.T) {
 	check.Equal(t, "pod", trainingPod().Obj(), trainingPod().Obj())
-	owner, job := trainingPod().Obj().OwnerReferences[0], VCJob("ns", "j").Obj()
+	owner := trainingPod().Obj().OwnerReferences[0]
+	job := VCJob("ns", "j").Obj()
 	check.That(t, owner.UID == job.UID, "the owner has UID %s, the Job %s", owner.UID, job.UID)
 }
 
@@ -31,7 +32,8 @@ func TestAnObjectKeepsWhatItWasWhenItWasBuilt(t *testing.T) {
 func TestCopiesAreDifferentPods(t *testing.T) {
 	seen := map[string]bool{}
 	for _, p := range trainingPod().Copies(3) {
-		seen[p.Name], seen[string(p.UID)] = true, true
+		seen[p.Name] = true
+		seen[string(p.UID)] = true
 	}
 	want := []string{"p-0", "p-1", "p-2", "pod/ns/p-0", "pod/ns/p-1", "pod/ns/p-2"}
 	check.Equal(t, "names and UIDs", want, slices.Sorted(maps.Keys(seen)))

@@ -107,5 +107,6 @@ func addManyMetadata(pod *corev1.Pod) {
 		pod.OwnerReferences = append(pod.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: fmt.Sprintf("o%d", i), UID: "u"})
 	}
 	maps.Copy(labels, pod.Labels)
-	pod.Labels, pod.Annotations = labels, map[string]string{v1alpha1.AnnotationCardRequest: strings.Repeat("x", 250<<10)}
+	pod.Labels = labels
+	pod.Annotations = map[string]string{v1alpha1.AnnotationCardRequest: strings.Repeat("x", 250<<10)}
 }

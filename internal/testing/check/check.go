@@ -55,7 +55,7 @@ func NoError(t T, err error) {
 // Says reports an error that does not contain a text, or any error for "".
 func Says(t T, err error, want string) {
 	t.Helper()
-	if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+	if (err == nil) != (want == "") || (err != nil && !strings.Contains(err.Error(), want)) {
 		t.Errorf("got error %v, want …%s…", err, want)
 	}
 }
@@ -79,7 +79,9 @@ func Cases[V any](t *testing.T, cases map[string]V) iter.Seq2[*testing.T, V] {
 	return func(yield func(*testing.T, V) bool) {
 		t.Helper()
 		for name, tc := range cases {
-			begun, ended, more := false, false, true
+			begun := false
+			ended := false
+			more := true
 			t.Run(name, func(t *testing.T) {
 				begun = true
 				more = yield(t, tc)

@@ -59,7 +59,8 @@ func TestWhatIsReported(t *testing.T) {
 func TestCasesAreSubtests(t *testing.T) {
 	got := map[string]int{}
 	for t, tc := range Cases(t, map[string]int{"one": 1, "two": 2}) {
-		if got[t.Name()] = tc; tc == 2 {
+		got[t.Name()] = tc
+		if tc == 2 {
 			continue
 		}
 	}

@@ -288,7 +288,8 @@ func setPod(p *corev1.Pod, option, value string) {
 		policy := corev1.PreemptionPolicy(value)
 		p.Spec.PreemptionPolicy = &policy
 	case "gated":
-		if p.Spec.SchedulingGates = nil; value != "no" {
+		p.Spec.SchedulingGates = nil
+		if value != "no" {
 			p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "later"}}
 		}
 	case "says", "evicted":

@@ -76,7 +76,8 @@ func drawSeed(t testing.TB) uint64 {
 	seed := 1 + rand.Uint64N(1<<32) // rapid takes 0 for unset
 	if given := os.Getenv(seedVariable); given != "" {
 		var err error
-		if seed, err = strconv.ParseUint(given, 10, 64); err != nil || seed == 0 {
+		seed, err = strconv.ParseUint(given, 10, 64)
+		if err != nil || seed == 0 {
 			t.Fatalf("%s must be a whole number from 1, not %q", seedVariable, given)
 		}
 	}

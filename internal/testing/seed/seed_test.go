@@ -67,7 +67,8 @@ func TestThePrintedCommandRepeatsAFailure(t *testing.T) {
 			}
 			args := append([]string{"-test.run", line[3]}, strings.Fields(line[4])...)
 			again := playBroken(t, t.TempDir(), line[1], args...)
-			want, got := drawn.FindAllString(first, -1), drawn.FindAllString(again, -1)
+			want := drawn.FindAllString(first, -1)
+			got := drawn.FindAllString(again, -1)
 			if len(want) == 0 || strings.Join(got, ", ") != strings.Join(want, ", ") {
 				t.Errorf("%s drew %v, first %v", line[0], got, want)
 			}

@@ -135,7 +135,8 @@ func (c *Cluster) Open(tiers [][]string, arguments map[string]framework.Argument
 		for _, name := range names {
 			option := conf.PluginOption{Name: name, Arguments: arguments[name]}
 			if no := false; !slices.Contains([]string{"capacity-card", "conformance"}, name) {
-				option.EnabledPreemptable, option.EnabledReclaimable = &no, &no
+				option.EnabledPreemptable = &no
+				option.EnabledReclaimable = &no
 			}
 			if no := false; name == "gang" { // else preempt never looks inside a job that has its minimum
 				option.EnabledJobStarving = &no

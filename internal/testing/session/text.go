@@ -208,19 +208,22 @@ func (j *job) readTasks(text string) {
 }
 
 func (c *Cluster) newPod(j *job, i int, node string) *corev1.Pod {
-	name, began := fmt.Sprintf("%s-%d", j.group.Name, i), metav1.NewTime(c.Now.Add(-j.ran))
+	name := fmt.Sprintf("%s-%d", j.group.Name, i)
+	began := metav1.NewTime(c.Now.Add(-j.ran))
 	made := builder.Pod(j.group.Namespace, name).UID(c.uidFor(name)).PodGroup(j.group.Name).ServiceType(j.kind).Scheduler(j.scheduler).
 		Created(began.Time).CPU("1").Memory("1Gi").Node(node)
 	if j.cards != "0" {
 		made.Requests(GPU, j.cards).Card(strings.ReplaceAll(strings.TrimPrefix(j.card, "-"), "_", " "))
 	}
 	pod := made.Obj()
-	if pod.Labels = map[string]string{}; j.priority != nil {
+	pod.Labels = map[string]string{}
+	if j.priority != nil {
 		priority := *j.priority
 		pod.Spec.Priority = &priority
 	}
 	if node != "" {
-		pod.Status.Phase, pod.Status.StartTime = corev1.PodRunning, &began
+		pod.Status.Phase = corev1.PodRunning
+		pod.Status.StartTime = &began
 	}
 	if j.tasks != nil {
 		pod.Annotations["volcano.sh/task-spec"] = j.tasks[i]

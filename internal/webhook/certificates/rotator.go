@@ -189,7 +189,8 @@ func (r *Rotator) renewCertificate(data map[string][]byte) (map[string][]byte, b
 	begin := now.Add(-time.Hour) // clocks differ
 	if ca == nil {
 		var err error
-		if ca, err = signer.CreateCACert(begin, now.Add(caLifetime)); err != nil {
+		ca, err = signer.CreateCACert(begin, now.Add(caLifetime))
+		if err != nil {
 			return nil, false, fmt.Errorf("create certificate authority: %w", err)
 		}
 	}
@@ -205,9 +206,11 @@ func (r *Rotator) renewCertificate(data map[string][]byte) (map[string][]byte, b
 // writeSecret writes the Secret, with a conflict if it is not the one that was read.
 // Creating it by apply needs no permission on other Secrets.
 func (r *Rotator) writeSecret(ctx context.Context, read *corev1.Secret, data map[string][]byte) error {
-	version, kind := read.ResourceVersion, read.Type
+	version := read.ResourceVersion
+	kind := read.Type
 	if version == "" {
-		version, kind = nonexistentVersion, corev1.SecretTypeTLS
+		version = nonexistentVersion
+		kind = corev1.SecretTypeTLS
 	}
 	wanted := corev1ac.Secret(SecretName, r.namespace).WithResourceVersion(version).WithType(kind).
 		WithLabels(map[string]string{"app.kubernetes.io/managed-by": "cardquota"}).WithData(data)

@@ -114,7 +114,8 @@ func TestLongValuesMakeShortSentences(t *testing.T) {
 	job := vcjobOf(long, notes{inQueue: long, request: long, ofType: long, name: long}, task(1, notes{name: long}, amounts{gpu: "1"}),
 		task(1, notes{ofType: long}, amounts{gpu: "1"}), task(1, notes{name: "NVIDIA-H200"}, amounts{corev1.ResourceName("example.com/" + long): "1"}))
 	job.Name = long
-	job.Spec.Tasks[1].Template.Spec.NodeName, job.Spec.Tasks[1].Template.Spec.SchedulerName = long, long
+	job.Spec.Tasks[1].Template.Spec.NodeName = long
+	job.Spec.Tasks[1].Template.Spec.SchedulerName = long
 	load, _ := WorkloadOf(job)
 	answer := judged(t, load, nil, worldOf(nil))
 	check.That(t, len(answer.Errors) >= 4 && len(answer.Warnings) >= 2,

@@ -89,7 +89,8 @@ func TestEntriesOfCardsWarnOfNodesThatLoseOrChangeNames(t *testing.T) {
 		}
 		before := tc.before
 		if before != nil {
-			before.Spec.UnmanagedQueues, object.Spec.UnmanagedQueues = v1alpha1.UnmanagedIgnore, v1alpha1.UnmanagedEnforce // another change
+			before.Spec.UnmanagedQueues = v1alpha1.UnmanagedIgnore
+			object.Spec.UnmanagedQueues = v1alpha1.UnmanagedEnforce // another change
 		}
 		got := ValidateServiceTypePolicy(object, before, input)
 		check.Must(t, len(got.Errors) == 0, "refused: %v", got.Errors)
@@ -120,7 +121,8 @@ func TestWarningsOfCardNamesCountNodes(t *testing.T) {
 			}
 			return entry
 		}), 0, 4, func(m v1alpha1.CardMapping) string { return m.Resource + m.NodeSelector["pool"] })
-		inForce, written := entries.Draw(t, "in force"), entries.Draw(t, "written")
+		inForce := entries.Draw(t, "in force")
+		written := entries.Draw(t, "written")
 
 		nodes := drawLabelledNodes(t)
 

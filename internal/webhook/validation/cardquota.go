@@ -35,7 +35,7 @@ type CardQuotaInput struct {
 // validate unchanged fields again, nor a CardQuota that is being deleted.
 func ValidateCardQuota(quota, before *v1alpha1.CardQuota, input CardQuotaInput) Result {
 	var result Result
-	if quota.DeletionTimestamp != nil || before != nil && equality.Semantic.DeepEqual(quota.Spec, before.Spec) {
+	if quota.DeletionTimestamp != nil || (before != nil && equality.Semantic.DeepEqual(quota.Spec, before.Spec)) {
 		return result
 	}
 	if before == nil {
@@ -78,10 +78,11 @@ func totalsBeside(quota *v1alpha1.CardQuota, input CardQuotaInput) *cardquota.Qu
 
 // checkSelector refuses a bad namespace selector, and warns of a missing one.
 func checkSelector(result *Result, quota, before *v1alpha1.CardQuota, input CardQuotaInput) {
-	at, selector := specPath.Child("namespaceSelector"), quota.Spec.NamespaceSelector
+	at := specPath.Child("namespaceSelector")
+	selector := quota.Spec.NamespaceSelector
 	switch {
 	case selector == nil:
-		if !IsTree(input.Policy) || quota.Spec.ServiceType != "" && newTreeWorld(quota, input).selectingAncestor(quota) == nil {
+		if !IsTree(input.Policy) || (quota.Spec.ServiceType != "" && newTreeWorld(quota, input).selectingAncestor(quota) == nil) {
 			result.warn(at, "is not set: pods of every namespace may use queue %s and its quota; select the namespaces of tenant %s, or write {} if you mean every namespace",
 				quota.QueueName(), quota.Spec.Tenant)
 		}

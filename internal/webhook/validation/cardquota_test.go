@@ -32,7 +32,10 @@ func TestCardQuota(t *testing.T) {
 		return func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = name }
 	}
 	count := func(n int64, mode v1alpha1.OverAllocation) func(*v1alpha1.CardQuota) {
-		return func(q *v1alpha1.CardQuota) { q.Spec.OverAllocation, q.Spec.Cards[0].Quota = mode, &n }
+		return func(q *v1alpha1.CardQuota) {
+			q.Spec.OverAllocation = mode
+			q.Spec.Cards[0].Quota = &n
+		}
 	}
 	selecting := func(selector *metav1.LabelSelector) func(*v1alpha1.CardQuota) {
 		return func(q *v1alpha1.CardQuota) { q.Spec.NamespaceSelector = selector }
@@ -88,7 +91,10 @@ func TestDeletion(t *testing.T) {
 	}{
 		"nothing in use": {quotaOf("a", nil), ""},
 		"cards in use":   {quotaOf("a", used), "spec.cards: pods in queue a hold 6 NVIDIA-H200 and continue to run, but no new pod starts: to keep the queue and its quota, set spec.deletionPolicy to Retain"},
-		"work that waits": {quotaOf("a", func(q *v1alpha1.CardQuota) { q.Status.BlockedTotal, q.Status.PendingSummary = 2, "4 NVIDIA-H200" }),
+		"work that waits": {quotaOf("a", func(q *v1alpha1.CardQuota) {
+			q.Status.BlockedTotal = 2
+			q.Status.PendingSummary = "4 NVIDIA-H200"
+		}),
 			"spec.cards: status.blockedTotal is 2: these workloads wait in queue a and will not start"},
 		"the queue stays":          {quotaOf("a", func(q *v1alpha1.CardQuota) { used(q); q.Spec.DeletionPolicy = v1alpha1.DeletionPolicyRetain }), ""},
 		"it is being deleted once": {quotaOf("a", func(q *v1alpha1.CardQuota) { used(q); q.DeletionTimestamp = &gone }), ""},
@@ -101,7 +107,10 @@ func TestQueueAnnotations(t *testing.T) {
 	queue := func(annotations notes) *v1beta1.Queue {
 		return &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q", Annotations: annotations}}
 	}
-	const quota, selector = v1alpha1.AnnotationCardQuota, v1alpha1.AnnotationNamespaceSelector
+	const (
+		quota    = v1alpha1.AnnotationCardQuota
+		selector = v1alpha1.AnnotationNamespaceSelector
+	)
 	for t, tc := range check.Cases(t, map[string]struct {
 		queue, before    *v1beta1.Queue
 		refusal, warning string

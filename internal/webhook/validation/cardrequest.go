@@ -40,7 +40,8 @@ func checkAnnotationPlacement(result *Result, load *Workload, t *Template) {
 // checkCardRequest checks what one pod requests. It only warns of cards that no node offers
 // yet, since such a node may be added.
 func checkCardRequest(result *Result, t *Template, inv *card.Inventory) {
-	name, limits := t.annotationPath(v1alpha1.AnnotationCardName), t.Path.Child("spec", "containers")
+	name := t.annotationPath(v1alpha1.AnnotationCardName)
+	limits := t.Path.Child("spec", "containers")
 	text, named := t.Pod.Annotations[v1alpha1.AnnotationCardName]
 	switch request := &t.request; {
 	case request.Unreadable != "":
@@ -64,7 +65,7 @@ func checkCardRequest(result *Result, t *Template, inv *card.Inventory) {
 // resource, or no node tells which card it is.
 func waitsForNode(request *workload.Request, inv *card.Inventory) bool {
 	return len(request.ExtraResources) == 0 && request.Count <= card.MaxCount &&
-		(request.Resource == "" || !inv.IsCard(request.Resource) || request.Named.AllowsAny() && len(inv.NamesFor(request.Resource)) == 0)
+		(request.Resource == "" || !inv.IsCard(request.Resource) || (request.Named.AllowsAny() && len(inv.NamesFor(request.Resource)) == 0))
 }
 
 // refusalDetail returns the message of a refusal without its subject, which the path of the
@@ -129,7 +130,8 @@ type podRequests struct {
 // podRequestsByResource returns the requests of the pods by resource. It returns false if
 // the request of a template is unknown.
 func podRequestsByResource(load *Workload) (map[corev1.ResourceName]podRequests, bool) {
-	out, sure := map[corev1.ResourceName]podRequests{}, !load.Truncated
+	out := map[corev1.ResourceName]podRequests{}
+	sure := !load.Truncated
 	for i := range load.Templates {
 		t := &load.Templates[i]
 		request := &t.request

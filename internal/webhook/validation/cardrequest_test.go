@@ -72,7 +72,9 @@ func TestNothingIsKnownOfNodes(t *testing.T) {
 
 // TestUpdatesAreRefusedForNewErrorsOnly.
 func TestUpdatesAreRefusedForNewErrorsOnly(t *testing.T) {
-	bad, other, good := notes{name: "?"}, notes{name: "|"}, notes{name: "NVIDIA-H200"}
+	bad := notes{name: "?"}
+	other := notes{name: "|"}
+	good := notes{name: "NVIDIA-H200"}
 	for t, tc := range check.Cases(t, map[string]struct {
 		before, after    notes
 		refusal, warning string

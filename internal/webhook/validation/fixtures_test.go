@@ -40,7 +40,8 @@ func fleet() *card.Inventory {
 // queues are training, which is of that type and only for namespaces of team chat,
 // open, which says nothing, and broken, whose selector nobody can read.
 func queues(name string) *v1beta1.Queue {
-	q, selector := builder.Queue(name), v1alpha1.AnnotationNamespaceSelector
+	q := builder.Queue(name)
+	selector := v1alpha1.AnnotationNamespaceSelector
 	switch name {
 	case "training":
 		q.ServiceType("training").Quota(`{"NVIDIA-H200":8}`).Annotation(selector, `{"matchLabels":{"team":"chat"}}`)
@@ -105,7 +106,8 @@ func deployment(annotations notes, limits amounts, change func(*appsv1.Deploymen
 // requested makes a pod as the API server hands it over, with requests.
 func requested(annotations notes, limits amounts, change func(*corev1.Pod)) *corev1.Pod {
 	pod := podOf(templateOf(annotations, limits))
-	pod.Namespace, pod.Name = "chat", "p"
+	pod.Namespace = "chat"
+	pod.Name = "p"
 	if change != nil {
 		change(pod)
 	}

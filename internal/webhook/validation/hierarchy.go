@@ -20,7 +20,7 @@ import (
 // IsTree reports whether CardQuotas form a tree: in force, or as the policy is written. The
 // operator needs a moment between the two.
 func IsTree(in *v1alpha1.ServiceTypePolicy) bool {
-	return policy.IsTree(in) || in != nil && in.Spec.QueueHierarchy == v1alpha1.QueueHierarchyTree
+	return policy.IsTree(in) || (in != nil && in.Spec.QueueHierarchy == v1alpha1.QueueHierarchyTree)
 }
 
 // checkHierarchy checks the place of a CardQuota in the tree of quotas. It refuses what is newly
@@ -35,12 +35,15 @@ func checkHierarchy(result *Result, quota, before *v1alpha1.CardQuota, input Car
 		checkFlat(result, quota, before)
 		return
 	}
-	world, earlier := newTreeWorld(quota, input), newTreeWorld(before, withoutCardQuota(input, quota.Name))
-	found, had := world.findExcesses(quota), earlier.sumsBeside(quota)
+	world := newTreeWorld(quota, input)
+	earlier := newTreeWorld(before, withoutCardQuota(input, quota.Name))
+	found := world.findExcesses(quota)
+	had := earlier.sumsBeside(quota)
 	if before != nil {
 		had = append(had, earlier.findExcesses(before)...)
 	} else {
-		found, had = append(found, world.excessesBelow(quota)...), append(had, earlier.excessesBelow(quota)...)
+		found = append(found, world.excessesBelow(quota)...)
+		had = append(had, earlier.excessesBelow(quota)...)
 	}
 	if before == nil || before.Spec.Parent != quota.Spec.Parent {
 		found = append(found, world.podExcesses(quota)...)
@@ -191,7 +194,8 @@ func (w *treeWorld) findExcesses(c *v1alpha1.CardQuota) []excess {
 
 // sumsBeside returns what is already too much together with the children of a CardQuota's parent.
 func (w *treeWorld) sumsBeside(c *v1alpha1.CardQuota) []excess {
-	parent, written := w.byName[c.Spec.Parent], cardquota.TreeQueueFor(c)
+	parent := w.byName[c.Spec.Parent]
+	written := cardquota.TreeQueueFor(c)
 	if parent == nil {
 		return nil
 	}
@@ -275,7 +279,8 @@ func (w *treeWorld) workExcesses(c *v1alpha1.CardQuota) (found []excess) {
 		found = append(found, newExcess("type", "", 1, specPath.Child("serviceType"), "it is the parent of %s, and only leaves take jobs: remove serviceType, and give the jobs a CardQuota of their own below this one",
 			joinSome(namesOf(children))))
 	}
-	parent, at := w.byName[c.Spec.Parent], specPath.Child("parent")
+	parent := w.byName[c.Spec.Parent]
+	at := specPath.Child("parent")
 	if parent == nil {
 		return found
 	}

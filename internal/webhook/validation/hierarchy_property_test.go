@@ -50,7 +50,8 @@ func drawCardQuota(t *rapid.T, name string) *v1alpha1.CardQuota {
 	c := node(name, parent, rapid.SampledFrom([]string{"", "", "training"}).Draw(t, "type"), cards)
 	if rapid.IntRange(0, 2).Draw(t, "resources") == 0 {
 		limit := rapid.IntRange(0, 6).Draw(t, "cpu")
-		deserved, guarantee := "", ""
+		deserved := ""
+		guarantee := ""
 		if n := rapid.IntRange(-3, limit).Draw(t, "deserved cpu"); n >= 0 {
 			deserved = fmt.Sprint(n)
 			guarantee = fmt.Sprint(rapid.IntRange(0, n).Draw(t, "guarantee cpu"))
@@ -112,7 +113,8 @@ func checkEdit(t *rapid.T, all quotas) {
 		return
 	}
 	i := rapid.IntRange(0, len(all)-1).Draw(t, "edited")
-	before, after := all[i], drawCardQuota(t, all[i].Name)
+	before := all[i]
+	after := drawCardQuota(t, all[i].Name)
 	result := ValidateCardQuota(after, before, CardQuotaInput{All: all, Policy: treePolicy, Healthy: map[card.Name]card.Count{}})
 	edited := slices.Clone(all)
 	edited[i] = after

@@ -30,7 +30,9 @@ type change = func(*v1alpha1.CardQuota)
 func node(name, parent, serviceType string, cards []string, changes ...change) *v1alpha1.CardQuota {
 	b := builder.CardQuota(name).Tenant(name).ServiceType(serviceType)
 	b.With(func(q *v1alpha1.CardQuota) {
-		q.Spec.NamespaceSelector, q.Spec.Parent, q.Spec.Cards = &metav1.LabelSelector{}, parent, nil
+		q.Spec.NamespaceSelector = &metav1.LabelSelector{}
+		q.Spec.Parent = parent
+		q.Spec.Cards = nil
 		for _, text := range cards {
 			words := strings.Fields(text)
 			c := v1alpha1.Card{Name: words[0]}
@@ -100,7 +102,8 @@ func chain(n int) (all []*v1alpha1.CardQuota) {
 	parent := ""
 	for i := range n {
 		name := fmt.Sprint("q", i+1)
-		all, parent = append(all, node(name, parent, "", nil)), name
+		all = append(all, node(name, parent, "", nil))
+		parent = name
 	}
 	return all
 }
@@ -203,8 +206,11 @@ func TestTreeOfCardQuotas(t *testing.T) {
 		"nothing beside too much":      {quota: ads(h200 + " 8 0"), all: quotas{node("chat", "", "", []string{h200 + " 8 3 2"}), search()}, warning: "as before: "},
 		"a card added beside too much": {quota: ads(h200 + " 8 0"), before: node("ads", "chat", "training", nil), all: quotas{node("chat", "", "", []string{h200 + " 8 3 2"}), search()}, warning: "as before: "},
 		"moved to where there is less": {quota: ads(h200 + " 8 3"), before: node("ads", "other", "training", []string{h200 + " 8 3"}), all: quotas{chat(), search(), node("other", "", "", []string{h200 + " 8 8"})}, refusal: "7 together"},
-		"a type that was wrong before": {quota: chat(func(q *v1alpha1.CardQuota) { q.Spec.ServiceType, q.Spec.Project = "training", "p" }), before: chat(func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = "training" }), all: quotas{search()}, warning: "as before: spec.serviceType"},
-		"one that goes":                {quota: ads(h200+" 99 99", goes), before: ads(h200 + " 9 9"), all: quotas{chat()}},
+		"a type that was wrong before": {quota: chat(func(q *v1alpha1.CardQuota) {
+			q.Spec.ServiceType = "training"
+			q.Spec.Project = "p"
+		}), before: chat(func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = "training" }), all: quotas{search()}, warning: "as before: spec.serviceType"},
+		"one that goes": {quota: ads(h200+" 99 99", goes), before: ads(h200 + " 9 9"), all: quotas{chat()}},
 	}) {
 		answers(t, ValidateCardQuota(tc.quota, tc.before, CardQuotaInput{All: tc.all, Policy: treePolicy, Queues: tc.queues, Healthy: map[card.Name]card.Count{h200: 16, slice7: 7, "NVIDIA-H800": 8}}), tc.refusal, tc.warning)
 	}

@@ -63,18 +63,22 @@ func TestWhichJobsGetAnEvictionRule(t *testing.T) {
 		// warning is what its user reads of a Job that stays as it is, "" for no warning.
 		warning string
 	}{
-		"requests cards":               {nil, nil, true, help},
-		"has rules about exit codes":   {withRules(exitCodeRules(19)...), nil, true, help},
-		"has an empty list of rules":   {withRules(), nil, true, help},
-		"has as many rules as it may":  {withRules(exitCodeRules(20)...), nil, false, "spec.podFailurePolicy.rules…replace one of the 20 rules…DisruptionTarget"},
-		"has the rule":                 {withRules(workload.EvictionRule()), nil, false, ""},
-		"has it after others":          {withRules(append(exitCodeRules(2), workload.EvictionRule())...), nil, false, ""},
-		"has its own rule":             {withRules(own), nil, false, ""},
-		"restarts its containers":      {func(j *batchv1.Job) { j.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyOnFailure }, nil, false, "spec.template.spec.restartPolicy…more than 6…write restartPolicy: Never, and " + help},
-		"names its limit":              {func(j *batchv1.Job) { j.Spec.BackoffLimit = ptr.To[int32](0) }, nil, true, "more than 0 of them (backoffLimit)"},
-		"requests in an initContainer": {inContainer(func(p *corev1.PodSpec) { p.InitContainers, p.Containers = p.Containers, specOf(nil).Containers }), nil, true, help},
+		"requests cards":              {nil, nil, true, help},
+		"has rules about exit codes":  {withRules(exitCodeRules(19)...), nil, true, help},
+		"has an empty list of rules":  {withRules(), nil, true, help},
+		"has as many rules as it may": {withRules(exitCodeRules(20)...), nil, false, "spec.podFailurePolicy.rules…replace one of the 20 rules…DisruptionTarget"},
+		"has the rule":                {withRules(workload.EvictionRule()), nil, false, ""},
+		"has it after others":         {withRules(append(exitCodeRules(2), workload.EvictionRule())...), nil, false, ""},
+		"has its own rule":            {withRules(own), nil, false, ""},
+		"restarts its containers":     {func(j *batchv1.Job) { j.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyOnFailure }, nil, false, "spec.template.spec.restartPolicy…more than 6…write restartPolicy: Never, and " + help},
+		"names its limit":             {func(j *batchv1.Job) { j.Spec.BackoffLimit = ptr.To[int32](0) }, nil, true, "more than 0 of them (backoffLimit)"},
+		"requests in an initContainer": {inContainer(func(p *corev1.PodSpec) {
+			p.InitContainers = p.Containers
+			p.Containers = specOf(nil).Containers
+		}), nil, true, help},
 		"requests in a sidecar": {inContainer(func(p *corev1.PodSpec) {
-			p.InitContainers, p.Containers = p.Containers, specOf(nil).Containers
+			p.InitContainers = p.Containers
+			p.Containers = specOf(nil).Containers
 			p.InitContainers[0].RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
 		}), nil, true, help},
 		"requests in its second container":   {inContainer(func(p *corev1.PodSpec) { p.Containers = append(specOf(nil).Containers, p.Containers...) }), nil, true, help},

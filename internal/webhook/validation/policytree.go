@@ -44,7 +44,8 @@ func warnQueueHierarchy(result *Result, hierarchy v1alpha1.QueueHierarchy, quota
 			"they may use what they deserve of these cards, and no more: write the quota")
 		return
 	}
-	existing, parents := map[string]bool{}, map[string]bool{}
+	existing := map[string]bool{}
+	parents := map[string]bool{}
 	for _, quota := range quotas {
 		existing[quota.Name] = true
 		if quota.DeletionTimestamp == nil && quota.Spec.Parent != "" {

@@ -15,7 +15,8 @@ import (
 // policyWarnings are the warnings of a change of the policy from one spec to another, with a base
 // that is not known.
 func policyWarnings(before, after *v1alpha1.ServiceTypePolicySpec, quotas ...*v1alpha1.CardQuota) []string {
-	object, old := &v1alpha1.ServiceTypePolicy{Spec: *after}, (*v1alpha1.ServiceTypePolicy)(nil)
+	object := &v1alpha1.ServiceTypePolicy{Spec: *after}
+	old := (*v1alpha1.ServiceTypePolicy)(nil)
 	if before != nil {
 		old = &v1alpha1.ServiceTypePolicy{Spec: *before}
 	}
@@ -26,15 +27,19 @@ func policyWarnings(before, after *v1alpha1.ServiceTypePolicySpec, quotas ...*v1
 func inTree(name, parent, serviceType string, card v1alpha1.Card) *v1alpha1.CardQuota {
 	return quotaOf(name, func(q *v1alpha1.CardQuota) {
 		card.Name = "NVIDIA-H200"
-		q.Spec.Parent, q.Spec.ServiceType, q.Spec.Cards = parent, serviceType, []v1alpha1.Card{card}
+		q.Spec.Parent = parent
+		q.Spec.ServiceType = serviceType
+		q.Spec.Cards = []v1alpha1.Card{card}
 	})
 }
 
 func TestWarningsOfAnotherHierarchy(t *testing.T) {
-	flat, tree := &v1alpha1.ServiceTypePolicySpec{}, &v1alpha1.ServiceTypePolicySpec{QueueHierarchy: "Tree"}
+	flat := &v1alpha1.ServiceTypePolicySpec{}
+	tree := &v1alpha1.ServiceTypePolicySpec{QueueHierarchy: "Tree"}
 	eight := ptr.To[int64](8)
 	whole := v1alpha1.Card{Quota: eight, Deserved: eight}
-	top, leaf := inTree("top", "", "", whole), inTree("leaf", "top", "training", whole)
+	top := inTree("top", "", "", whole)
+	leaf := inTree("leaf", "top", "training", whole)
 	inherits := inTree("inherits", "top", "training", v1alpha1.Card{Deserved: eight})
 	several := inTree("several", "top", "training", v1alpha1.Card{Quota: eight})
 	several.Spec.Cards = append(several.Spec.Cards, v1alpha1.Card{Name: "NVIDIA-H800", Quota: eight}, v1alpha1.Card{Name: "Ascend-910B", Quota: eight, Deserved: eight})
@@ -97,7 +102,10 @@ func TestWarningsOfPrioritiesThatAreCut(t *testing.T) {
 		return &v1alpha1.ServiceTypePolicySpec{ServiceTypes: []v1alpha1.ServiceType{{Name: "training", Priority: priority, ReclaimPolicy: "WhenNeeded"}}}
 	}
 	prior := func(name, serviceType string, priority int32) *v1alpha1.CardQuota {
-		return quotaOf(name, func(q *v1alpha1.CardQuota) { q.Spec.ServiceType, q.Spec.Priority = serviceType, &priority })
+		return quotaOf(name, func(q *v1alpha1.CardQuota) {
+			q.Spec.ServiceType = serviceType
+			q.Spec.Priority = &priority
+		})
 	}
 	none := quotaOf("none", nil)
 	for t, tc := range check.Cases(t, map[string]struct {

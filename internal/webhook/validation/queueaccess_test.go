@@ -85,7 +85,8 @@ func TestTemplatesThatBypassTheScheduler(t *testing.T) {
 	runsAs := func(namespace string) func(*appsv1.Deployment) {
 		return func(d *appsv1.Deployment) {
 			stock(d)
-			d.Namespace, d.Spec.Template.Spec.ServiceAccountName = namespace, "validator"
+			d.Namespace = namespace
+			d.Spec.Template.Spec.ServiceAccountName = "validator"
 		}
 	}
 	const wrong = "spec.template.spec.schedulerName: …its pods request 1 nvidia.com/gpu each and name schedulerName default-scheduler…write spec.template.spec.schedulerName: volcano"

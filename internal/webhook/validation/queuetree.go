@@ -23,7 +23,8 @@ func checkTreeAnnotations(result *Result, queue *v1beta1.Queue, at *field.Path, 
 			continue
 		}
 		parsed, err := card.ParseQuota(text)
-		if amounts[key] = parsed; key != v1alpha1.AnnotationCardQuota {
+		amounts[key] = parsed
+		if key != v1alpha1.AnnotationCardQuota {
 			wrong(key, err)
 		}
 	}
@@ -122,7 +123,8 @@ func cardLimits(queue *v1beta1.Queue, input *WorkloadInput) (card.Quota, bool) {
 	for _, at := range path {
 		written[at.Name] = workload.QueueRulesFor(at, input.policySpec().UnmanagedQueues, nil).Tree
 	}
-	resolved, limits := quota.ResolveTree(written), card.Quota{}
+	resolved := quota.ResolveTree(written)
+	limits := card.Quota{}
 	for name, count := range resolved[queue.Name].Limits.Cards {
 		for _, at := range path {
 			if l := resolved[at.Name].Limits; !l.AnyCard {

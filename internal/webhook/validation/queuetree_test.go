@@ -16,7 +16,10 @@ const stopPolicy = v1alpha1.AnnotationStopPolicy
 
 // treeQueues are a tenant with a project for each rule.
 func treeQueues(name string) *v1beta1.Queue {
-	const deserved, selector = v1alpha1.AnnotationCardDeserved, v1alpha1.AnnotationNamespaceSelector
+	const (
+		deserved = v1alpha1.AnnotationCardDeserved
+		selector = v1alpha1.AnnotationNamespaceSelector
+	)
 	in := map[string]notes{
 		"tenant":  {selector: `{"matchLabels":{"team":"chat"}}`},
 		"open":    {deserved: `{"NVIDIA-H200":2}`},
@@ -111,7 +114,11 @@ func TestFlatQueuesHaveNoParents(t *testing.T) {
 }
 
 func TestQueueAnnotationsOfATree(t *testing.T) {
-	const quota, deserved, guarantee = v1alpha1.AnnotationCardQuota, v1alpha1.AnnotationCardDeserved, v1alpha1.AnnotationCardGuarantee
+	const (
+		quota     = v1alpha1.AnnotationCardQuota
+		deserved  = v1alpha1.AnnotationCardDeserved
+		guarantee = v1alpha1.AnnotationCardGuarantee
+	)
 	for t, tc := range check.Cases(t, map[string]struct {
 		annotations      notes
 		refusal, warning string

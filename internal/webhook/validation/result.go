@@ -52,7 +52,8 @@ func (r *Result) warn(path *field.Path, format string, values ...any) {
 
 // addResult adds the entries of another Result.
 func (r *Result) addResult(other Result) {
-	r.Errors, r.Warnings = append(r.Errors, other.Errors...), append(r.Warnings, other.Warnings...)
+	r.Errors = append(r.Errors, other.Errors...)
+	r.Warnings = append(r.Warnings, other.Warnings...)
 }
 
 // OnlyNew keeps the errors that the object before the change did not have, and turns the

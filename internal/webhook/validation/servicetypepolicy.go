@@ -39,7 +39,7 @@ func (i *PolicyInput) effectiveSpec(object *v1alpha1.ServiceTypePolicy) v1alpha1
 // no error that the policy had before.
 func ValidateServiceTypePolicy(object, before *v1alpha1.ServiceTypePolicy, input PolicyInput) Result {
 	var result Result
-	if object.DeletionTimestamp != nil || before != nil && equality.Semantic.DeepEqual(object.Spec, before.Spec) {
+	if object.DeletionTimestamp != nil || (before != nil && equality.Semantic.DeepEqual(object.Spec, before.Spec)) {
 		return result
 	}
 	effective := input.effectiveSpec(object)

@@ -21,7 +21,8 @@ func TestCardRequestTotals(t *testing.T) {
 		}
 		return vcjobOf("open", notes{request: text}, task(2, annotations, limits))
 	}
-	h200, four := worker("NVIDIA-H200"), amounts{gpu: "4"}
+	h200 := worker("NVIDIA-H200")
+	four := amounts{gpu: "4"}
 	for t, tc := range check.Cases(t, map[string]struct {
 		object           runtime.Object
 		refusal, warning string

@@ -36,18 +36,23 @@ func (w *treeWorld) amounts(c *v1alpha1.CardQuota, name card.Name) (a treeAmount
 	limit, hasQuota := written.Quota[name]
 	deserved, hasDeserved := written.Deserved[name]
 	guarantee, hasGuarantee := written.Guarantee[name]
-	if a.isNamed = hasQuota || hasDeserved || hasGuarantee; !a.isNamed {
+	a.isNamed = hasQuota || hasDeserved || hasGuarantee
+	if !a.isNamed {
 		return a, true
 	}
-	if a.inherits = !hasQuota; a.inherits && c.Spec.Parent != "" {
-		if limit, known = w.inheritedQuota(c, name); !known {
+	a.inherits = !hasQuota
+	if a.inherits && c.Spec.Parent != "" {
+		limit, known = w.inheritedQuota(c, name)
+		if !known {
 			return a, false
 		}
 	}
 	if !hasDeserved && w.deservesQuota(c, name) {
 		deserved = limit
 	}
-	a.quota, a.deserved, a.guarantee = limit, deserved, guarantee
+	a.quota = limit
+	a.deserved = deserved
+	a.guarantee = guarantee
 	return a, true
 }
 
@@ -165,7 +170,8 @@ func (w *treeWorld) sumExcesses(parent, here *v1alpha1.CardQuota, names []card.N
 			{"deserved", above.deserved, func(a treeAmounts) int64 { return a.deserved }},
 			{"guarantee", above.guarantee, func(a treeAmounts) int64 { return a.guarantee }},
 		} {
-			sum, parts := int64(0), []string(nil)
+			sum := int64(0)
+			parts := []string(nil)
 			add := func(a treeAmounts, part string) {
 				if amount := rule.amount(a); amount > 0 {
 					sum = quota.AddSaturating(sum, amount)

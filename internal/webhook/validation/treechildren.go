@@ -13,7 +13,8 @@ import (
 
 // warnOfParent warns of what is not wrong, but may not be meant.
 func (w *treeWorld) warnOfParent(result *Result, c *v1alpha1.CardQuota) {
-	at, parent := specPath.Child("parent"), w.byName[c.Spec.Parent]
+	at := specPath.Child("parent")
+	parent := w.byName[c.Spec.Parent]
 	switch {
 	case c.Spec.Parent == "":
 	case parent == nil:
@@ -82,10 +83,12 @@ func warnChangedChildren(result *Result, world, earlier *treeWorld, changed *v1a
 	if len(below) == 0 {
 		return
 	}
-	now, before := world.resolve(), earlier.resolve()
+	now := world.resolve()
+	before := earlier.resolve()
 	var cut []string
 	for _, c := range below {
-		is, was := now.HierarchyCondition(c, nil), before.HierarchyCondition(c, nil)
+		is := now.HierarchyCondition(c, nil)
+		was := before.HierarchyCondition(c, nil)
 		if is.Status == metav1.ConditionFalse && is.Message != was.Message {
 			cut = append(cut, fmt.Sprintf("%s: %s", c.Name, is.Message))
 		}
@@ -112,7 +115,8 @@ func (w *treeWorld) below(c *v1alpha1.CardQuota) []*v1alpha1.CardQuota {
 		for _, child := range w.children[next[0].Name] {
 			if !seen[child.Name] {
 				seen[child.Name] = true
-				all, next = append(all, child), append(next, child)
+				all = append(all, child)
+				next = append(next, child)
 			}
 		}
 	}

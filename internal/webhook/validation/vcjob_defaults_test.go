@@ -14,7 +14,9 @@ import (
 
 func TestVCJobDefaults(t *testing.T) {
 	restart := []vcbatch.LifecyclePolicy{{Event: bus.PodEvictedEvent, Action: bus.RestartJobAction}}
-	both, retries, none := JobDefaults{DefaultMaxRetry, restart}, JobDefaults{MaxRetry: DefaultMaxRetry}, JobDefaults{}
+	both := JobDefaults{DefaultMaxRetry, restart}
+	retries := JobDefaults{MaxRetry: DefaultMaxRetry}
+	none := JobDefaults{}
 	job := func(change func(*vcbatch.Job)) *vcbatch.Job {
 		j := vcjobOf("training", nil, task(2, notes{name: "NVIDIA-H200"}, amounts{gpu: "4"}))
 		if change != nil {
@@ -75,6 +77,6 @@ func TestVCJobDefaults(t *testing.T) {
 		check.Equal(t, "none", reflect.DeepEqual(tc.want, none), got.IsEmpty())
 		tc.job.Spec.Policies = append(tc.job.Spec.Policies, got.Policies...)
 		habit := workload.EvictionPolicyFor(tc.job)
-		check.That(t, len(got.Policies) == 0 || !habit.Terminates && habit.Inelastic, "the completed job %+v does not start again as a whole", habit)
+		check.That(t, len(got.Policies) == 0 || (!habit.Terminates && habit.Inelastic), "the completed job %+v does not start again as a whole", habit)
 	}
 }

@@ -92,7 +92,8 @@ func WorkloadOf(object runtime.Object) (Workload, bool) {
 	case *vcbatch.Job:
 		w = Workload{Kind: "Job", Meta: o.ObjectMeta, Queue: o.Spec.Queue, QueuePath: specPath.Child("queue"), Volcano: true, Scheduler: o.Spec.SchedulerName, Templates: taskTemplates(specPath, &o.Spec), Truncated: len(o.Spec.Tasks) > MaxTemplates}
 	case *vcbatch.CronJob:
-		job, path := &o.Spec.JobTemplate.Spec, specPath.Child("jobTemplate", "spec")
+		job := &o.Spec.JobTemplate.Spec
+		path := specPath.Child("jobTemplate", "spec")
 		w = Workload{Kind: "CronJob", Meta: o.ObjectMeta, Queue: job.Queue, QueuePath: path.Child("queue"), Volcano: true, Scheduler: job.SchedulerName, Templates: taskTemplates(path, job), Truncated: len(job.Tasks) > MaxTemplates,
 			Annotations: o.Spec.JobTemplate.Annotations, MetadataPath: specPath.Child("jobTemplate", "metadata")}
 	case *appsv1.Deployment:
@@ -113,7 +114,8 @@ func WorkloadOf(object runtime.Object) (Workload, bool) {
 		return Workload{}, false
 	}
 	if w.MetadataPath == nil {
-		w.Annotations, w.MetadataPath = w.Meta.Annotations, field.NewPath("metadata")
+		w.Annotations = w.Meta.Annotations
+		w.MetadataPath = field.NewPath("metadata")
 	}
 	return w, true
 }
@@ -212,7 +214,7 @@ func (w *WorkloadInput) onlyWarns() bool {
 // Volcano's.
 func isOurs(w *Workload, pod *corev1.Pod, spec *v1alpha1.ServiceTypePolicySpec) bool {
 	name := cmp.Or(pod.Spec.SchedulerName, w.Scheduler)
-	return name == "" && w.Volcano || slices.Contains(spec.Scheduler.Names, name)
+	return (name == "" && w.Volcano) || slices.Contains(spec.Scheduler.Names, name)
 }
 
 // queueOf returns the queue that is charged for a pod of the workload, as the scheduler and
@@ -336,6 +338,6 @@ func checkBypass(result *Result, load *Workload, t *Template, spec *v1alpha1.Ser
 func isExempt(load *Workload, t *Template, accounts []v1alpha1.ServiceAccountReference, user string) bool {
 	return slices.ContainsFunc(accounts, func(a v1alpha1.ServiceAccountReference) bool {
 		return user == "system:serviceaccount:"+a.Namespace+":"+a.Name ||
-			load.Meta.Namespace == a.Namespace && t.Pod.Spec.ServiceAccountName == a.Name
+			(load.Meta.Namespace == a.Namespace && t.Pod.Spec.ServiceAccountName == a.Name)
 	})
 }

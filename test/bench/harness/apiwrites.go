@@ -58,7 +58,8 @@ func WaitUntilIdle(ctx context.Context, client kubernetes.Interface, rest time.D
 			maps.DeleteFunc(now, func(write string, _ int) bool { return ignore(write) })
 		}
 		if !maps.Equal(now, last) {
-			last, since = now, time.Now()
+			last = now
+			since = time.Now()
 		}
 		return time.Since(since) >= rest, err
 	})

@@ -70,14 +70,16 @@ func Start(ctx context.Context, nodes ...cluster.NodeProfile) (w *Env, err error
 			err = errors.Join(err, w.Stop())
 		}
 	}()
-	if w.MetricsAddress, err = cluster.FreeAddress(); err != nil {
+	w.MetricsAddress, err = cluster.FreeAddress()
+	if err != nil {
 		return nil, err
 	}
 	scheme, err := deployment.NewScheme()
 	if err != nil {
 		return nil, err
 	}
-	if w.Client, err = client.New(c.Config(), client.Options{Scheme: scheme}); err != nil {
+	w.Client, err = client.New(c.Config(), client.Options{Scheme: scheme})
+	if err != nil {
 		return nil, err
 	}
 	w.Pods, err = watchPods(watching, c.Config())

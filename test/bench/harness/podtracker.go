@@ -88,7 +88,10 @@ func stripPod(object any) (any, error) {
 		return object, nil
 	}
 	small := &corev1.Pod{Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName}, Status: corev1.PodStatus{Phase: pod.Status.Phase}}
-	small.Namespace, small.Name, small.UID, small.Labels = pod.Namespace, pod.Name, pod.UID, pod.Labels
+	small.Namespace = pod.Namespace
+	small.Name = pod.Name
+	small.UID = pod.UID
+	small.Labels = pod.Labels
 	small.DeletionTimestamp = pod.DeletionTimestamp
 	return small, nil
 }
@@ -111,7 +114,8 @@ func (b *PodTracker) observe(pod *corev1.Pod, now time.Time) {
 		w.pods[pod.UID] = e
 	}
 	if e.bound.IsZero() && pod.Spec.NodeName != "" {
-		e.bound, e.node = now, pod.Spec.NodeName
+		e.bound = now
+		e.node = pod.Spec.NodeName
 		b.cards++
 	}
 	if e.running.IsZero() && pod.Status.Phase == corev1.PodRunning {

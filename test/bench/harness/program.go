@@ -70,7 +70,8 @@ func (g *Narrator) ShowKubectl(ctx context.Context, args ...string) error {
 func (g *Narrator) ShowKubectlAs(ctx context.Context, said string, args ...string) error {
 	fmt.Printf("\n$ kubectl %s\n", said)
 	out, err := g.Cluster.Kubectl(ctx, args...)
-	if out = strings.TrimRight(out, "\n"); out != "" {
+	out = strings.TrimRight(out, "\n")
+	if out != "" {
 		fmt.Print("  " + strings.ReplaceAll(out, "\n", "\n  ") + "\n")
 	}
 	return err

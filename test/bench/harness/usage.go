@@ -72,7 +72,8 @@ func (b *PodTracker) IncompleteGangs() (names []string) {
 func (b *PodTracker) ResetLoss() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.loss, b.lastLoss = Loss{}, time.Now()
+	b.loss = Loss{}
+	b.lastLoss = time.Now()
 }
 
 // LossSinceReset returns the loss since ResetLoss, and for how long no pod has been lost.
@@ -105,11 +106,13 @@ func (b *PodTracker) PodTimes(groups ...string) (bound, running []time.Time) {
 func (b *PodTracker) NodeSpread() (nodes int, each float64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	all, sum := map[string]bool{}, 0
+	all := map[string]bool{}
+	sum := 0
 	for _, w := range b.workloads {
 		own := map[string]bool{}
 		for _, e := range w.pods {
-			own[e.node], all[e.node] = true, true
+			own[e.node] = true
+			all[e.node] = true
 		}
 		sum += len(own)
 	}

@@ -37,7 +37,8 @@ func TestAnomaliesAgree(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		for range perDraw {
 			theirs, ours := drawMappings(t, 0)
-			tracker, inventory := &card.Tracker{}, rule.NewInventory().WithMappings(ours)
+			tracker := &card.Tracker{}
+			inventory := rule.NewInventory().WithMappings(ours)
 			tracker.SetMappings(theirs)
 			var nodes []*corev1.Node
 			for i := range drawInt(t, 1, 3, "nodes") {
@@ -60,7 +61,8 @@ func TestAnomaliesAgree(t *testing.T) {
 			status := cardinventory.NewStatus(cardinventory.Input{
 				Nodes: tracker.TrackedNodes(), Cards: tracker.Inventory(), Count: cardinventory.NewCount(cardinventory.CountInput{Totals: cardquota.NewQuotaTotals(nil, nil, nil)}),
 			})
-			said, found := map[string]anomalySum{}, map[string]anomalySum{}
+			said := map[string]anomalySum{}
+			found := map[string]anomalySum{}
 			for _, a := range status.Anomalies {
 				name := cmp.Or(a.Card, a.Resource)
 				if a.Reason == v1alpha1.AnomalyUnmappedResource && !rule.IsVendorCard(corev1.ResourceName(name)) {

@@ -49,13 +49,16 @@ func TestNodesAgree(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		for range perDraw {
 			node := drawNode(t, "n")
-			product, ours := card.Recognise(node, nil), rule.ReadNode(node)
+			product := card.Recognise(node, nil)
+			ours := rule.ReadNode(node)
 			equal(t, "model", product.Model, ours.Model)
 			offers := map[corev1.ResourceName]rule.Offer{}
 			for _, held := range product.Cards {
 				offers[held.Resource] = rule.Offer{Card: string(held.Name), Count: int64(held.Count)}
 			}
-			unnamed, withheld, hasMore := map[corev1.ResourceName]bool{}, map[card.NodeCard]bool{}, false
+			unnamed := map[corev1.ResourceName]bool{}
+			withheld := map[card.NodeCard]bool{}
+			hasMore := false
 			for _, name := range product.Unnamed {
 				unnamed[name] = true
 			}
@@ -74,7 +77,7 @@ func TestNodesAgree(t *testing.T) {
 			}
 			equal(t, "withheld cards", len(product.Withheld), len(withheld))
 			equal(t, "card resources", len(offers)+len(unnamed), len(ours.Cards))
-			equal(t, "anomaly", len(product.Anomalies) > 0, len(unnamed) > 0 || hasMore || len(product.Anomalies) > 0 && product.Model == "")
+			equal(t, "anomaly", len(product.Anomalies) > 0, len(unnamed) > 0 || hasMore || (len(product.Anomalies) > 0 && product.Model == ""))
 			node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse},
 				{Type: oneOf(t, "condition", corev1.NodeReady, corev1.NodeDiskPressure), Status: oneOf(t, "status", corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown)}}
 			equal(t, "ready", workload.NodeReady(node), rule.IsReady(node))
@@ -117,7 +120,8 @@ func TestPodsAgree(t *testing.T) {
 		inv := drawInventory(t)
 		for range perDraw {
 			pod := drawPod(t)
-			product, ours := (&workload.Resolver{Inventory: inv.theirs}).Request(pod), rule.RequestOf(pod, inv.ours)
+			product := (&workload.Resolver{Inventory: inv.theirs}).Request(pod)
+			ours := rule.RequestOf(pod, inv.ours)
 			equal(t, "resource", product.Resource, ours.Resource)
 			equal(t, "count", int64(product.Count), ours.Count)
 			equal(t, "cpu", product.MilliCPU, ours.MilliCPU)
@@ -159,11 +163,14 @@ func TestChargesAgree(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		inv := drawInventory(t)
 		for range perDraw {
-			pod, group := drawPod(t), drawGroup(t)
+			pod := drawPod(t)
+			group := drawGroup(t)
 			theirs, ours := lastCharge(t)
 			believed := pod.Spec.SchedulerName == "volcano"
-			resolver, plain := workload.Resolver{Inventory: inv.theirs, Schedulers: []string{"volcano"}, AllowsNamespace: admits}, workload.Resolver{Inventory: inv.theirs}
-			holds, ends := workload.IsAssigned(pod), workload.IsTerminating(pod)
+			resolver := workload.Resolver{Inventory: inv.theirs, Schedulers: []string{"volcano"}, AllowsNamespace: admits}
+			plain := workload.Resolver{Inventory: inv.theirs}
+			holds := workload.IsAssigned(pod)
+			ends := workload.IsTerminating(pod)
 			var got, ending quota.Charge
 			if holds {
 				got = resolver.Usage(pod, group, theirs)
@@ -192,7 +199,8 @@ func TestQueuesAgree(t *testing.T) {
 		for range perDraw {
 			queue := drawQueue(t)
 			unmanaged := oneOf(t, "unmanaged", rule.UnmanagedEnforce, rule.UnmanagedIgnore, rule.UnmanagedDeny)
-			product, ours := workload.QueueRulesFor(queue, v1alpha1.UnmanagedQueues(unmanaged), nil), rule.LimitsOf(queue, unmanaged)
+			product := workload.QueueRulesFor(queue, v1alpha1.UnmanagedQueues(unmanaged), nil)
+			ours := rule.LimitsOf(queue, unmanaged)
 			equal(t, "refuses all", product.Refusal != nil, ours.Closed != "")
 			equal(t, "any card", product.Limits.AnyCard, ours.AnyCard)
 			equal(t, "cpu", product.Limits.MilliCPU, ours.MilliCPU)
@@ -241,14 +249,18 @@ func TestServiceTypesAgree(t *testing.T) {
 			annotated := func(what string) map[string]string {
 				return oneOf(t, what, nil, map[string]string{"volcano.sh/service.type": drawType(t)})
 			}
-			queue, pod, group, owner := annotated("queue"), annotated("pod"), annotated("PodGroup"), drawType(t)
+			queue := annotated("queue")
+			pod := annotated("pod")
+			group := annotated("PodGroup")
+			owner := drawType(t)
 			equal(t, "service type", workload.ServiceTypeFor(queue, pod, group, owner), rule.ServiceType(queue, pod, group, owner))
 			kinds := rapid.MapOfN(rapid.SampledFrom([]string{"Job", "Job.batch", "Job.batch.volcano.sh", "Deployment", "Deployment.apps", "ReplicaSet", "ReplicaSet.apps", "StatefulSet"}),
 				rapid.SampledFrom([]string{"inference", "training", "other"}), 0, 4).Draw(t, "kinds")
 			owned := drawPod(t)
 			equal(t, "type of the owner", ownersOf(kinds).TypeFor(owned), rule.OwnerServiceType(owned, kinds))
 			matrix, reclaimFrom, reclaimable := drawMatrix(t)
-			by, from := oneOf(t, "by", types...), oneOf(t, "from", types...)
+			by := oneOf(t, "by", types...)
+			from := oneOf(t, "from", types...)
 			equal(t, by+" reclaims from "+from, matrix.CanReclaim(by, from), slices.Contains(reclaimFrom[by], from) && slices.Contains(reclaimable, from))
 			equal(t, by+" takes", matrix.Reclaims(by), len(reclaimFrom[by]) > 0)
 		}
@@ -258,7 +270,9 @@ func TestServiceTypesAgree(t *testing.T) {
 func TestTheDefaultServiceTypesAgree(t *testing.T) {
 	for _, name := range types {
 		for _, from := range types {
-			if got, want := defaultMatrix.CanReclaim(name, from), slices.Contains(rule.DefaultReclaimFrom()[name], from); got != want {
+			got := defaultMatrix.CanReclaim(name, from)
+			want := slices.Contains(rule.DefaultReclaimFrom()[name], from)
+			if got != want {
 				t.Errorf("%s reclaims from %s: the product says %v, the rule %v", name, from, got, want)
 			}
 		}
@@ -268,7 +282,9 @@ func TestTheDefaultServiceTypesAgree(t *testing.T) {
 			t.Errorf("queues of %s: the product says %v, the rule %v", name, product, ours)
 		}
 	}
-	if got, want := slices.Sorted(maps.Keys(defaultMatrix)), slices.Sorted(maps.Keys(rule.BuiltIn)); !slices.Equal(got, want) {
+	got := slices.Sorted(maps.Keys(defaultMatrix))
+	want := slices.Sorted(maps.Keys(rule.BuiltIn))
+	if !slices.Equal(got, want) {
 		t.Errorf("the product defines %v, the rule %v", got, want)
 	}
 }

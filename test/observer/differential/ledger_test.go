@@ -56,7 +56,8 @@ func drawLimits(t *rapid.T) (quota.Limits, rule.Limits) {
 	ours := rule.Limits{AnyCard: theirs.AnyCard, Cards: rule.Quota{}, MilliCPU: theirs.MilliCPU, Memory: theirs.Memory}
 	for _, name := range ledgerCards {
 		count := int64(drawInt(t, 0, 6, "quota of "+name))
-		theirs.Cards[card.Name(name)], ours.Cards[name] = card.Count(count), count
+		theirs.Cards[card.Name(name)] = card.Count(count)
+		ours.Cards[name] = count
 	}
 	return theirs, ours
 }
@@ -65,7 +66,8 @@ func drawLimits(t *rapid.T) (quota.Limits, rule.Limits) {
 // any changes of pods in any order, and that its checks allow what the rule allows.
 func TestTheLedgerAgreesWithARecount(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		ledger, world := quota.New(0), pods{map[string]rule.Charge{}, map[string]rule.Charge{}}
+		ledger := quota.New(0)
+		world := pods{map[string]rule.Charge{}, map[string]rule.Charge{}}
 		limits := map[string]rule.Limits{}
 		for range perDraw {
 			pod := fmt.Sprint("p", drawInt(t, 0, 3, "pod"))
@@ -110,7 +112,8 @@ func compareLedger(t *rapid.T, ledger *quota.Ledger, queue string, limits rule.L
 		equal(t, "has room for "+name, ledger.FitsCard(queue, card.Name(name), ask.Count, false), shortOn == "")
 		shortOf := limits.InsufficientCPUMemory(use, wish.MilliCPU, wish.Memory)
 		equal(t, "has room on a node with "+name, ledger.FitsAfterRelease(queue, ask, card.Name(name), quota.Released{}) == nil, shortOn == "" && shortOf == "")
-		ask.Names, wish.Cards = append(ask.Names, card.Name(name)), append(wish.Cards, name)
+		ask.Names = append(ask.Names, card.Name(name))
+		wish.Cards = append(wish.Cards, name)
 		equal(t, "has room", ledger.FitsAnyCard(queue, ask) == nil, limits.Insufficient(use, wish) == "")
 	}
 }

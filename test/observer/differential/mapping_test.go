@@ -33,7 +33,8 @@ func TestMappedNodesAgree(t *testing.T) {
 		for range perDraw {
 			node := drawNode(t, "n")
 			theirs, ours := drawMappings(t, 1)
-			product, observed := card.Recognise(node, theirs), rule.ReadMappedNode(node, ours)
+			product := card.Recognise(node, theirs)
+			observed := rule.ReadMappedNode(node, ours)
 			offers := map[corev1.ResourceName]rule.Offer{}
 			for _, held := range product.Cards {
 				offers[held.Resource] = rule.Offer{Card: string(held.Name), Count: int64(held.Count)}

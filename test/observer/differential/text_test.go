@@ -21,13 +21,15 @@ var (
 )
 
 func drawMatrix(t *rapid.T) (matrix servicetype.Matrix, reclaimFrom map[string][]string, reclaimable []string) {
-	matrix, reclaimFrom = servicetype.Matrix{}, map[string][]string{}
+	matrix = servicetype.Matrix{}
+	reclaimFrom = map[string][]string{}
 	for _, name := range types[:3] {
 		if drawInt(t, 1, 3, "defined") == 1 {
 			continue
 		}
 		r := servicetype.Rule{Reclaimable: rapid.Bool().Draw(t, "reclaimable"), ReclaimFrom: rapid.SliceOfN(rapid.SampledFrom(types[:3]), 0, 2).Draw(t, "reclaimFrom")}
-		matrix[name], reclaimFrom[name] = r, r.ReclaimFrom
+		matrix[name] = r
+		reclaimFrom[name] = r.ReclaimFrom
 		if r.Reclaimable {
 			reclaimable = append(reclaimable, name)
 		}

@@ -38,10 +38,12 @@ func drawTree(t *rapid.T, faults bool) map[string]drawnQueue {
 		}
 		q.theirs.Parent = oneOf(t, "parent", above...)
 		q.ours.Spec.Parent = q.theirs.Parent
-		if q.theirs.IsHeld = drawInt(t, 0, 7, "held") == 0; q.theirs.IsHeld {
+		q.theirs.IsHeld = drawInt(t, 0, 7, "held") == 0
+		if q.theirs.IsHeld {
 			q.annotate("volcano.sh/stop-policy", oneOf(t, "stop", "Hold", "HoldAndDrain"))
 		}
-		if q.theirs.IsParentOnly = drawInt(t, 0, 7, "parent only") == 0; q.theirs.IsParentOnly {
+		q.theirs.IsParentOnly = drawInt(t, 0, 7, "parent only") == 0
+		if q.theirs.IsParentOnly {
 			q.annotate("cardquota.dev/parent-only", "true")
 		}
 		q.theirs.Quota = q.drawShares(t, "volcano.sh/card.quota", 9)
@@ -61,7 +63,8 @@ func (q *drawnQueue) annotate(key, value string) {
 
 // drawShares draws amounts of cards and writes them to an annotation.
 func (q *drawnQueue) drawShares(t *rapid.T, annotation string, most int) quota.Shares {
-	shares, text := quota.Shares{}, ""
+	shares := quota.Shares{}
+	text := ""
 	for _, name := range ledgerCards {
 		if drawInt(t, 0, 3, "whether "+annotation) == 0 {
 			continue
@@ -76,9 +79,11 @@ func (q *drawnQueue) drawShares(t *rapid.T, annotation string, most int) quota.S
 
 // newTrees returns what both sides make of a tree.
 func newTrees(drawn map[string]drawnQueue) (map[string]quota.Resolved, *rule.Tree) {
-	written, objects := map[string]quota.TreeQueue{}, map[string]*v1beta1.Queue{}
+	written := map[string]quota.TreeQueue{}
+	objects := map[string]*v1beta1.Queue{}
 	for name, q := range drawn {
-		written[name], objects[name] = q.theirs, q.ours
+		written[name] = q.theirs
+		objects[name] = q.ours
 	}
 	return quota.ResolveTree(written), rule.NewTree(objects, rule.UnmanagedEnforce)
 }
@@ -89,7 +94,8 @@ func TestBothResolveATreeAlike(t *testing.T) {
 		drawn := drawTree(t, true)
 		theirs, ours := newTrees(drawn)
 		for _, name := range slices.Sorted(maps.Keys(drawn)) {
-			resolved, q := theirs[name], ours.Queue(name)
+			resolved := theirs[name]
+			q := ours.Queue(name)
 			kind := resolved.Fault.Kind
 			equal(t, "takes no work: "+name, kind != quota.NoFault, ours.WhyClosed(name) != "")
 			equal(t, "has no path: "+name, kind == quota.ParentNotFound || kind == quota.ParentCycle || kind == quota.TooDeep, len(q.Path) == 0)
@@ -131,7 +137,8 @@ func TestTheLedgerOfATreeAgreesWithARecount(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		drawn := drawTree(t, false)
 		theirs, ours := newTrees(drawn)
-		ledger, names := quota.New(0), []string{}
+		ledger := quota.New(0)
+		names := []string{}
 		positions := map[string]quota.Position{}
 		for name, r := range theirs {
 			if len(ours.Queue(name).Path) > 0 {
@@ -165,7 +172,8 @@ func TestTheLedgerOfATreeAgreesWithARecount(t *testing.T) {
 				pods[name] = p
 				ledger.Charge(name, &quota.Charge{Queue: p.queue, Cards: []card.Amount{{Name: card.Name(p.card), Count: card.Count(p.count)}}, IsFixed: p.isFixed, IsOffInventory: p.isOffline})
 			}
-			queue, name := oneOf(t, "asking", leaves...), oneOf(t, "card", ledgerCards...)
+			queue := oneOf(t, "asking", leaves...)
+			name = oneOf(t, "card", ledgerCards...)
 			for _, fixed := range []bool{false, true} {
 				compareRoom(t, ledger, ours, pods, treePod{queue, name, int64(drawInt(t, 1, 4, "request")), fixed, false}, int64(inventory[card.Name(name)]))
 			}

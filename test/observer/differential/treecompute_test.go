@@ -37,7 +37,8 @@ func drawCompute(t *rapid.T, what string) corev1.ResourceList {
 // TestBothResolveCPUAndMemoryOfATreeAlike compares the amounts in force, with and without card.quota.
 func TestBothResolveCPUAndMemoryOfATreeAlike(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		written, objects := map[string]quota.TreeQueue{}, map[string]*v1beta1.Queue{}
+		written := map[string]quota.TreeQueue{}
+		objects := map[string]*v1beta1.Queue{}
 		for name, q := range drawTree(t, true) {
 			objects[name] = q.ours
 		}
@@ -46,14 +47,17 @@ func TestBothResolveCPUAndMemoryOfATreeAlike(t *testing.T) {
 			if drawInt(t, 0, 3, "unmanaged") == 0 {
 				delete(queue.Annotations, v1alpha1.AnnotationCardQuota)
 			}
-			queue.Spec.Capability, queue.Spec.Deserved = drawCompute(t, "capability"), drawCompute(t, "deserved")
+			queue.Spec.Capability = drawCompute(t, "capability")
+			queue.Spec.Deserved = drawCompute(t, "deserved")
 			queue.Spec.Guarantee.Resource = drawCompute(t, "guarantee")
 			rules := workload.QueueRulesFor(queue, v1alpha1.UnmanagedEnforce, nil)
 			written[name] = rules.Tree
 		}
-		theirs, ours := quota.ResolveTree(written), rule.NewTree(objects, rule.UnmanagedEnforce)
+		theirs := quota.ResolveTree(written)
+		ours := rule.NewTree(objects, rule.UnmanagedEnforce)
 		for _, name := range slices.Sorted(maps.Keys(objects)) {
-			limits, q := theirs[name].Limits, ours.Queue(name)
+			limits := theirs[name].Limits
+			q := ours.Queue(name)
 			if len(q.Path) == 0 {
 				continue
 			}

@@ -31,7 +31,8 @@ func Check(t testing.TB, name string, found []sessioncheck.Violation) {
 		if v.Name != name {
 			continue
 		}
-		pattern, seen := regexp.MustCompile(v.Object), false
+		pattern := regexp.MustCompile(v.Object)
+		seen := false
 		for _, f := range found {
 			if f.Invariant == v.Invariant && pattern.MatchString(f.Object) {
 				seen = true

@@ -44,7 +44,8 @@ func AnomaliesOf(node *corev1.Node, mappings []Mapping, wasCard func(corev1.Reso
 	offers := ReadMappedNode(node, mappings).Cards
 	w := withheldNode{node: node, mapped: namesByMapping(node, mappings)}
 	w.rest = withoutMapped(node, w.mapped)
-	w.types, w.labelled = typesOf(w.rest.Labels), ReadNode(w.rest).Cards
+	w.types = typesOf(w.rest.Labels)
+	w.labelled = ReadNode(w.rest).Cards
 	var found []Anomaly
 	if len(w.types) > 1 {
 		found = append(found, Anomaly{Reason: v1alpha1.AnomalySeveralModels})
@@ -75,7 +76,8 @@ func AnomaliesOf(node *corev1.Node, mappings []Mapping, wasCard func(corev1.Reso
 
 // brokenCards returns what is wrong with cards that have a name, nothing for healthy ones.
 func brokenCards(node *corev1.Node, offers map[corev1.ResourceName]Offer, resource corev1.ResourceName) []Anomaly {
-	offer, capacity := offers[resource], countOf(node.Status.Capacity[resource])
+	offer := offers[resource]
+	capacity := countOf(node.Status.Capacity[resource])
 	switch {
 	case offer.Count == 0 && offersOtherCards(node, offers, resource):
 	case capacity > offer.Count:
@@ -161,7 +163,7 @@ func (w *withheldNode) reasonFor(resource corev1.ResourceName) Anomaly {
 	anomaly := Anomaly{v1alpha1.AnomalyNoModelLabel, string(resource), countOf(w.node.Status.Allocatable[resource])}
 	if names, isMapped := w.mapped[resource]; isMapped {
 		switch {
-		case len(names) > 2 || len(names) == 2 && !names[""]:
+		case len(names) > 2 || (len(names) == 2 && !names[""]):
 			anomaly.Reason = v1alpha1.AnomalySeveralModels
 		case len(names) > 0:
 			anomaly.Reason = v1alpha1.AnomalyInvalidLabel

@@ -91,7 +91,7 @@ func (o Origin) queueOf(pod *corev1.Pod, group *v1beta1.PodGroup, last *Charge) 
 		charged = last.Queue
 	}
 	queue := QueueOf(pod, group, charged)
-	proven := charged != "" || o.Ours && (group != nil || pod.Annotations[v1alpha1.AnnotationChargedQueue] != "")
+	proven := charged != "" || (o.Ours && (group != nil || pod.Annotations[v1alpha1.AnnotationChargedQueue] != ""))
 	if !proven && queue != "" && o.AllowsNamespace != nil && !o.AllowsNamespace(queue, pod.Namespace) {
 		return ""
 	}

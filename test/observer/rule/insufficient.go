@@ -71,7 +71,8 @@ func (l Limits) InsufficientCPUMemory(use Usage, milliCPU, memory int64) string 
 func (l Limits) Insufficient(use Usage, ask Request) string {
 	short := ""
 	for _, card := range ask.Cards {
-		if short = l.InsufficientCard(use, card, ask.Count); short == "" {
+		short = l.InsufficientCard(use, card, ask.Count)
+		if short == "" {
 			break
 		}
 	}

@@ -25,7 +25,7 @@ func ReadMappedNode(node *corev1.Node, mappings []Mapping) Node {
 	for _, mapping := range mappings {
 		quantity, offered := node.Status.Allocatable[mapping.Resource]
 		names, isSelected := named[mapping.Resource]
-		if _, labelled := out.Cards[mapping.Resource]; !offered || labelled && !isSelected {
+		if _, labelled := out.Cards[mapping.Resource]; !offered || (labelled && !isSelected) {
 			continue
 		}
 		offer := Offer{Count: countOf(quantity)}
@@ -94,7 +94,8 @@ func matchesSelector(selector, labels map[string]string) bool {
 // cardOf returns the card of an entry on a node, "" if it cannot be read. It is false without the label
 // that names the model: another entry may name it.
 func (m Mapping) cardOf(node *corev1.Node) (string, bool) {
-	model, labels := m.Model, node.Labels
+	model := m.Model
+	labels := node.Labels
 	if m.ModelLabel != "" {
 		model = labels[m.ModelLabel]
 	}
@@ -142,7 +143,7 @@ func withoutMapped(node *corev1.Node, named map[corev1.ResourceName]map[string]b
 		vendor, _, _ := strings.Cut(t, "/")
 		offersSlice := false
 		for name := range rest.Status.Allocatable {
-			offersSlice = offersSlice || vendor+"/" == nvidia && strings.HasPrefix(string(name), migPrefix)
+			offersSlice = offersSlice || (vendor+"/" == nvidia && strings.HasPrefix(string(name), migPrefix))
 		}
 		_, whole := rest.Status.Allocatable[corev1.ResourceName(t)]
 		_, shared := rest.Status.Allocatable[corev1.ResourceName(t+".shared")]
@@ -162,7 +163,8 @@ func setModel(node *Node) {
 		}
 	}
 	for model := range models {
-		if node.Model = model; len(models) > 1 {
+		node.Model = model
+		if len(models) > 1 {
 			node.Model = ""
 		}
 	}

@@ -81,8 +81,8 @@ func isCard(name string, types []string, node *corev1.Node) bool {
 	}
 	if len(types) == 0 { // the node is not labelled yet
 		base := strings.TrimSuffix(name, ".shared")
-		return base == nvidiaGPU || strings.Contains(base, "/") && !isNetwork(name) && slices.ContainsFunc(slices.Collect(maps.Keys(node.Labels)),
-			func(label string) bool { return strings.HasPrefix(label, base+".") })
+		return base == nvidiaGPU || (strings.Contains(base, "/") && !isNetwork(name) && slices.ContainsFunc(slices.Collect(maps.Keys(node.Labels)),
+			func(label string) bool { return strings.HasPrefix(label, base+".") }))
 	}
 	return slices.ContainsFunc(types, func(t string) bool {
 		if isExact(name, t) {
@@ -100,7 +100,7 @@ func isExact(name, domainAndType string) bool {
 
 func offersExact(node *corev1.Node, domainAndType string) bool {
 	for name := range node.Status.Allocatable {
-		if isExact(string(name), domainAndType) || strings.HasPrefix(string(name), migPrefix) && domainAndType == nvidiaGPU {
+		if isExact(string(name), domainAndType) || (strings.HasPrefix(string(name), migPrefix) && domainAndType == nvidiaGPU) {
 			return true
 		}
 	}
@@ -168,14 +168,15 @@ func offersShares(resource string, node *corev1.Node) bool {
 func checkNumber(resource corev1.ResourceName, offer Offer, domainAndType string, node *corev1.Node) Offer {
 	t := strings.TrimSuffix(string(resource), ".shared")
 	count, err := strconv.ParseInt(node.Labels[t+".count"], 10, 32)
-	if err != nil || count < 0 || t != domainAndType && !strings.HasPrefix(t, migPrefix) {
+	if err != nil || count < 0 || (t != domainAndType && !strings.HasPrefix(t, migPrefix)) {
 		return offer
 	}
 	replicas, err := strconv.ParseInt(node.Labels[t+".replicas"], 10, 32)
-	if err != nil || replicas < 1 || t == string(resource) && offersShares(t, node) {
+	if err != nil || replicas < 1 || (t == string(resource) && offersShares(t, node)) {
 		replicas = 1
 	}
-	if offer.IsMore = offer.Count > count*replicas; offer.IsMore && offer.Count >= 2*count*replicas {
+	offer.IsMore = offer.Count > count*replicas
+	if offer.IsMore && offer.Count >= 2*count*replicas {
 		offer.Card, offer.Oversold = "", offer.Card
 	}
 	return offer

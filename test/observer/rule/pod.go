@@ -108,7 +108,8 @@ func cardsFor(ask Request, inv *Inventory) (cards []string, refusal string) {
 	if len(ask.Named) > 0 {
 		return ask.Named, ""
 	}
-	if cards = inv.Cards(ask.Resource); len(cards) == 0 {
+	cards = inv.Cards(ask.Resource)
+	if len(cards) == 0 {
 		return nil, fmt.Sprintf("requests %s, and no node says which card that is", ask.Resource)
 	}
 	return cards, ""

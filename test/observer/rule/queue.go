@@ -58,7 +58,8 @@ func LimitsOf(queue *v1beta1.Queue, unmanaged string) Limits {
 		limits.AnyCard = unmanaged == UnmanagedIgnore
 		if unmanaged == UnmanagedDeny {
 			if queue.Name == rootQueue {
-				limits.MilliCPU, limits.Memory = 0, 0
+				limits.MilliCPU = 0
+				limits.Memory = 0
 			}
 			return limits
 		}
@@ -93,7 +94,8 @@ func whyClosed(queue *v1beta1.Queue) string {
 // capabilityOf returns the CPU of a Queue in milli, or its memory in bytes. A value beyond any
 // cluster is unlimited.
 func capabilityOf(queue *v1beta1.Queue, name corev1.ResourceName) int64 {
-	quantity, scale := queue.Spec.Capability[name], resource.Scale(0)
+	quantity := queue.Spec.Capability[name]
+	scale := resource.Scale(0)
 	if name == corev1.ResourceCPU {
 		scale = resource.Milli
 	}
@@ -127,7 +129,7 @@ func SelectorOf(queue *v1beta1.Queue) Selector {
 
 // Selects reports whether a namespace with these labels may use the queue.
 func (s Selector) Selects(namespace map[string]string) bool {
-	return s.all || !s.none && s.selector.Matches(labels.Set(namespace))
+	return s.all || (!s.none && s.selector.Matches(labels.Set(namespace)))
 }
 
 // String returns a text that differs between different selectors.

@@ -77,9 +77,11 @@ func NewTree(queues map[string]*v1beta1.Queue, unmanaged string) *Tree {
 	for _, q := range t.queues {
 		if len(q.Path) == 0 {
 			q.Closed = "its path to root is broken"
-			q.Deserved, q.Guarantee = Quota{}, Quota{}
+			q.Deserved = Quota{}
+			q.Guarantee = Quota{}
 			for _, c := range q.compute {
-				c.deserved, c.guarantee = 0, 0
+				c.deserved = 0
+				c.guarantee = 0
 			}
 		}
 	}
@@ -114,7 +116,8 @@ func readTreeQueue(queue *v1beta1.Queue, unmanaged string) *TreeQueue {
 		}
 		return values
 	}
-	q.Deserved, q.Guarantee = read(cardDeserved), read(cardGuarantee)
+	q.Deserved = read(cardDeserved)
+	q.Guarantee = read(cardGuarantee)
 	q.takesNoJobs = q.Closed != "" || q.isParentOnly
 	return q
 }
@@ -229,7 +232,8 @@ func (t *Tree) IsParent(name string) bool { return len(t.children[name]) > 0 }
 // Below returns the queue and its ancestors below the lowest ancestor in common with another
 // queue, from the queue up.
 func (t *Tree) Below(queue, other string) []string {
-	path, others := t.PathOf(queue), t.PathOf(other)
+	path := t.PathOf(queue)
+	others := t.PathOf(other)
 	for i, name := range path {
 		if slices.Contains(others, name) {
 			return path[:i]

@@ -15,7 +15,8 @@ import (
 
 // newTree builds a tree of queues: "NAME OPTION…", one a line.
 func newTree(text string) *rule.Tree {
-	objects, queues := script.New(nil), map[string]*v1beta1.Queue{}
+	objects := script.New(nil)
+	queues := map[string]*v1beta1.Queue{}
 	for _, words := range script.Steps(text) {
 		queues[words[0]] = objects.Queue(words[0], words[1:]...)
 	}

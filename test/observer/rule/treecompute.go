@@ -127,7 +127,8 @@ func scaleCompute(siblings []*compute, value func(*compute) *int64, limit int64)
 // scaleValues bounds values by a limit: each by itself, then all in proportion. What is left of
 // whole units goes to the largest remainders, then to the first.
 func scaleValues(values []int64, limit int64) []int64 {
-	scaled, sum := make([]int64, len(values)), uint64(0)
+	scaled := make([]int64, len(values))
+	sum := uint64(0)
 	for i, n := range values {
 		scaled[i] = min(n, limit)
 		sum += uint64(scaled[i])
@@ -135,11 +136,15 @@ func scaleValues(values []int64, limit int64) []int64 {
 	if sum <= uint64(limit) {
 		return scaled
 	}
-	left, rest, order := limit, make([]uint64, len(scaled)), make([]int, len(scaled))
+	left := limit
+	rest := make([]uint64, len(scaled))
+	order := make([]int, len(scaled))
 	for i, n := range scaled {
 		high, low := bits.Mul64(uint64(n), uint64(limit))
 		part, remainder := bits.Div64(high, low, sum)
-		scaled[i], rest[i], order[i] = int64(part), remainder, i
+		scaled[i] = int64(part)
+		rest[i] = remainder
+		order[i] = i
 		left -= scaled[i]
 	}
 	slices.SortStableFunc(order, func(a, b int) int {

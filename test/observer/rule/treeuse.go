@@ -101,13 +101,15 @@ func (t *Tree) TakesGuarantee(queue, card string, count int64, use TreeUse, sche
 		if t.occupied(name, card, before) == t.occupied(name, card, use) {
 			return "" // covered
 		}
-		parent, limit := "", schedulable
+		parent := ""
+		limit := schedulable
 		if i+1 < len(path) {
 			q := t.queues[path[i+1]]
 			if q.QuotaOf(card) == Unlimited {
 				continue
 			}
-			parent, limit = q.Name, q.QuotaOf(card)
+			parent = q.Name
+			limit = q.QuotaOf(card)
 		}
 		if sum := t.Occupied(parent, card, use); sum > limit && sum > t.usedBelow(parent, use) {
 			return fmt.Sprintf("%d of <%s> are used or guaranteed below <%s>, of %d", sum, card, orRoot(parent), limit)

@@ -23,13 +23,16 @@ func (j *Checker) checkCapacity(state *podState, at time.Time) {
 // checkCPUMemory compares the usage of the queue with the highest limit that the session may
 // have seen.
 func (j *Checker) checkCPUMemory(object, queue string, state *podState, at time.Time) {
-	used, milliCPU, memory := j.state.subtreeUsage(queue), int64(0), int64(0)
+	used := j.state.subtreeUsage(queue)
+	milliCPU := int64(0)
+	memory := int64(0)
 	for _, m := range j.history.since(j.WindowStart(at)) {
 		limits, exists := m.limits[queue]
 		if !exists {
 			continue
 		}
-		milliCPU, memory = higherLimit(milliCPU, limits.MilliCPU), higherLimit(memory, limits.Memory)
+		milliCPU = higherLimit(milliCPU, limits.MilliCPU)
+		memory = higherLimit(memory, limits.Memory)
 	}
 	if state.request.MilliCPU > 0 && !isWithin(milliCPU, used.milliCPU) {
 		j.addViolation(Capacity, at, object, "was placed: queue <%s> now holds %dm CPU of at most %dm", queue, used.milliCPU, milliCPU)

@@ -110,9 +110,11 @@ func (j *Checker) updateLoaded() {
 // Apply applies the next change.
 func (j *Checker) Apply(object client.Object, deleted bool, at time.Time) {
 	j.updateLoaded()
-	before, evicted := "", ""
+	before := ""
+	evicted := ""
 	if state := j.state.pods[object.GetUID()]; state != nil {
-		before, evicted = state.pod.Spec.NodeName, evictedBy(state.pod)
+		before = state.pod.Spec.NodeName
+		evicted = evictedBy(state.pod)
 	}
 	if j.state.applyChange(object, deleted) {
 		j.history.record(j.state, at)
@@ -161,7 +163,8 @@ func (j *Checker) TakeViolations() []Violation {
 func (j *Checker) Restart(now time.Time) {
 	for _, state := range j.waiting {
 		if !state.fitsSince.IsZero() {
-			state.fitsSince, state.reported = now, false
+			state.fitsSince = now
+			state.reported = false
 		}
 	}
 }

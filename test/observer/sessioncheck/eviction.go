@@ -27,7 +27,7 @@ func evictedBy(pod *corev1.Pod) string {
 
 // isLeaving reports whether a pod was evicted or deleted and still exists.
 func isLeaving(pod *corev1.Pod) bool {
-	return rule.IsTerminating(pod) || rule.IsCharged(pod) && evictedBy(pod) != ""
+	return rule.IsTerminating(pod) || (rule.IsCharged(pod) && evictedBy(pod) != "")
 }
 
 // checkNeedlessEviction checks a pod that preempt has just evicted. What preempt evicted before
@@ -39,7 +39,9 @@ func (j *Checker) checkNeedlessEviction(victim *podState, at time.Time) {
 		return
 	}
 	queue := victim.charge.Queue
-	given, largest, needed := amounts{}, amounts{}, amounts{}
+	given := amounts{}
+	largest := amounts{}
+	needed := amounts{}
 	for _, state := range j.state.pods {
 		for resource, amount := range state.requests {
 			switch {
@@ -68,7 +70,8 @@ func (j *Checker) isEvictedWithGang(victim *podState) bool {
 	if group == nil {
 		return false
 	}
-	before, stay := 0, int32(1) // the victim
+	before := 0
+	stay := int32(1) // the victim
 	for _, state := range j.state.pods {
 		switch {
 		case state == victim || groupKey(state.pod) != groupKey(victim.pod):
@@ -85,7 +88,7 @@ func (j *Checker) isEvictedWithGang(victim *podState) bool {
 
 // freesCards reports whether a pod of a queue was evicted by preempt or is terminating.
 func freesCards(state *podState, queue string) bool {
-	return state.charge != nil && state.charge.Queue == queue && evictedBy(state.pod) == "preempt" || state.terminating != nil && state.terminating.Queue == queue
+	return (state.charge != nil && state.charge.Queue == queue && evictedBy(state.pod) == "preempt") || (state.terminating != nil && state.terminating.Queue == queue)
 }
 
 func (j *Checker) isWaitingIn(state *podState, queue string) bool {
@@ -135,11 +138,11 @@ func (j *Checker) canClearAnyNode(u *unit, from []string) bool {
 
 // mayGoFirst reports whether a unit may start or reclaim before another one.
 func (j *Checker) mayGoFirst(u *unit) bool {
-	if len(u.pods) == 0 || !j.state.isOpen(u) || !j.state.canEverFit(u) || u.pods[0].request.Count > 0 && !j.state.hasQuota(u) {
+	if len(u.pods) == 0 || !j.state.isOpen(u) || !j.state.canEverFit(u) || (u.pods[0].request.Count > 0 && !j.state.hasQuota(u)) {
 		return false
 	}
 	from := j.options.ReclaimFrom[j.serviceType(u.pods[0], u.queue)]
-	return u.unsupported != "" || j.mayStart(u) || len(from) > 0 && j.canClearAnyNode(u, from)
+	return u.unsupported != "" || j.mayStart(u) || (len(from) > 0 && j.canClearAnyNode(u, from))
 }
 
 func (j *Checker) serviceType(state *podState, queue string) string {
@@ -155,8 +158,10 @@ func (j *Checker) serviceType(state *podState, queue string) string {
 
 // hasCPUMemory reports whether a queue has CPU and memory left for one pod of a unit.
 func (w *clusterState) hasCPUMemory(u *unit) bool {
-	limits, used, ask := w.queues[u.queue].limits, w.queueUsage(u.queue), u.pods[0].request
-	return !w.countsCPUMemory(u.pods[0]) || isWithin(limits.MilliCPU, used.milliCPU+ask.MilliCPU) && isWithin(limits.Memory, used.memory+ask.Memory)
+	limits := w.queues[u.queue].limits
+	used := w.queueUsage(u.queue)
+	ask := u.pods[0].request
+	return !w.countsCPUMemory(u.pods[0]) || (isWithin(limits.MilliCPU, used.milliCPU+ask.MilliCPU) && isWithin(limits.Memory, used.memory+ask.Memory))
 }
 
 // canClear reports whether a node would have room for a pod without its reclaimable pods, and
@@ -193,7 +198,8 @@ func (j *Checker) isGangReclaimable(state *podState, queue string, from []string
 	if state.charge == nil || len(state.charge.Cards) == 0 {
 		return false
 	}
-	by, of := j.state.queues[queue], j.state.queues[state.charge.Queue]
+	by := j.state.queues[queue]
+	of := j.state.queues[state.charge.Queue]
 	group := j.state.groups[groupKey(state.pod)]
 	if by == nil || of == nil || group == nil || !ptr.Deref(of.queue.Spec.Reclaimable, false) ||
 		of.queue.Spec.Priority >= by.queue.Spec.Priority || !rule.IsPreemptable(group.Annotations, group.Labels) {

@@ -62,8 +62,11 @@ type reservation struct {
 // queueRoom returns the cards that a unit can still use in its queue beside all reservations, and
 // the CPU and memory in use with them.
 func (w *clusterState) queueRoom(u *unit, claims []reservation) (room rule.Quota, milliCPU, memory int64) {
-	state, used := w.queues[u.queue], w.queueUsage(u.queue)
-	room, milliCPU, memory = rule.Quota{}, used.milliCPU, used.memory
+	state := w.queues[u.queue]
+	used := w.queueUsage(u.queue)
+	room = rule.Quota{}
+	milliCPU = used.milliCPU
+	memory = used.memory
 	for _, card := range u.pods[0].request.Cards {
 		room[card] = state.limits.Cards[card] - used.cards[card]
 		if used.terminating[card] > state.limits.Cards[card] {
@@ -88,7 +91,8 @@ func (w *clusterState) queueRoom(u *unit, claims []reservation) (room rule.Quota
 // startablePods returns how many pods of a unit can start now beside all reservations.
 func (j *Checker) startablePods(u *unit, claims []reservation, at time.Time) int64 {
 	w := j.state
-	state, pod := w.queues[u.queue], u.pods[0]
+	state := w.queues[u.queue]
+	pod := u.pods[0]
 	room, milliCPU, memory := w.queueRoom(u, claims)
 	if w.tree != nil {
 		for card := range room {
@@ -103,7 +107,8 @@ func (j *Checker) startablePods(u *unit, claims []reservation, at time.Time) int
 		if !state.limits.AnyCard {
 			slots = min(slots, max(0, room[card])/pod.request.Count)
 		}
-		if sum += slots; slots > 0 {
+		sum += slots
+		if slots > 0 {
 			spare = min(spare, byCard[card]-slots)
 		}
 	}
@@ -131,7 +136,8 @@ func timesFitting(limit, used, each int64) int64 {
 
 // podsThatFitNodes returns how many pods of a unit fit the nodes, by card.
 func (w *clusterState) podsThatFitNodes(u *unit, ending bool) rule.Quota {
-	byCard, used := rule.Quota{}, w.nodeUsage(ending)
+	byCard := rule.Quota{}
+	used := w.nodeUsage(ending)
 	pod := u.pods[0]
 	kept := w.nodesWithAntiAffinity()
 	for name, node := range w.nodes {

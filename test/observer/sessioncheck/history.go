@@ -38,7 +38,8 @@ func newHistory() history {
 func (h *history) record(w *clusterState, at time.Time) {
 	m := moment{at: at, limits: map[string]rule.Limits{}, use: map[string]usage{}, waiting: map[string]usage{}, allocatable: map[string]amounts{}}
 	for name, queue := range w.queues {
-		m.limits[name], m.use[name] = queue.limits, w.subtreeUsage(name)
+		m.limits[name] = queue.limits
+		m.use[name] = w.subtreeUsage(name)
 	}
 	for _, u := range w.waitingUnits() {
 		for _, name := range w.pathOf(u.queue) {

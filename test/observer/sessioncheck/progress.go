@@ -45,7 +45,8 @@ func (j *Checker) updateWaiting(at time.Time) {
 		state := j.waiting[u.group.UID]
 		switch {
 		case !j.mustStart(u, units, at) && !j.mustReclaim(u, units):
-			state.fitsSince, state.reported = time.Time{}, false
+			state.fitsSince = time.Time{}
+			state.reported = false
 		case state.fitsSince.IsZero():
 			state.fitsSince = at
 		}
@@ -61,9 +62,12 @@ func (j *Checker) recordProgress(u *unit, at time.Time) {
 	}
 	enqueued := isEnqueued(u) && state.phase != u.group.Status.Phase
 	if enqueued || u.placed > state.placed {
-		state.lastProgress, state.fitsSince, state.reported = at, time.Time{}, false
+		state.lastProgress = at
+		state.fitsSince = time.Time{}
+		state.reported = false
 	}
-	state.phase, state.placed = u.group.Status.Phase, u.placed
+	state.phase = u.group.Status.Phase
+	state.placed = u.placed
 	if j.state.canEverFit(u) && len(u.pods) > 0 && u.pods[0].request.Count > 0 && !j.state.hasQuota(u) {
 		state.lastProgress = at
 	}
@@ -79,7 +83,9 @@ func isEnqueued(u *unit) bool {
 
 // hasQuota reports whether the queue's quota alone has room for what a unit needs.
 func (w *clusterState) hasQuota(u *unit) bool {
-	state, used, ask := w.queues[u.queue], w.queueUsage(u.queue), u.pods[0].request
+	state := w.queues[u.queue]
+	used := w.queueUsage(u.queue)
+	ask := u.pods[0].request
 	if state == nil {
 		return false
 	}
@@ -131,7 +137,8 @@ func (j *Checker) announcementFits(u *unit, claims []reservation, at time.Time) 
 			return false // what cannot be read is refused
 		}
 	}
-	limits, asked := w.queues[u.queue].limits, int64(0)
+	limits := w.queues[u.queue].limits
+	asked := int64(0)
 	taken := w.usageWith(u.queue, claims)
 	for _, d := range u.announced {
 		taken.addRequest(d)
@@ -144,7 +151,7 @@ func (j *Checker) announcementFits(u *unit, claims []reservation, at time.Time) 
 		}
 	}
 	exempt := w.options.UnlimitedCPUMemory && asked > 0
-	return (asked > 0 || len(u.pods) > 0) && (exempt || isWithin(limits.MilliCPU, taken.milliCPU) && isWithin(limits.Memory, taken.memory))
+	return (asked > 0 || len(u.pods) > 0) && (exempt || (isWithin(limits.MilliCPU, taken.milliCPU) && isWithin(limits.Memory, taken.memory)))
 }
 
 // usageWith returns the usage of a queue including the reservations of its quota.

@@ -44,7 +44,9 @@ func newScene(t *testing.T, options Options) *checkerScript {
 func (s *checkerScript) run(text string) *checkerScript {
 	s.Helper()
 	for _, words := range script.Steps(text) {
-		switch step, words := words[0], words[1:]; step {
+		step := words[0]
+		words := words[1:]
+		switch step {
 		case "load":
 			s.judge.Load(s.Object(words[0], words[1], words[2:]...), s.clock)
 		case "write":
@@ -101,7 +103,8 @@ func (s *checkerScript) closeSessions(n int) {
 }
 
 func (s *checkerScript) addReading(r Reading) {
-	r.Asked, r.Answered = s.clock, s.clock
+	r.Asked = s.clock
+	r.Answered = s.clock
 	s.judge.AddReading(r)
 	s.judge.Check(s.clock)
 }

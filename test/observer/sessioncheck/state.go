@@ -190,7 +190,8 @@ func (w *clusterState) updatePod(state *podState) {
 	state.request = rule.RequestOf(state.pod, w.inventory)
 	state.kind = fmt.Sprint(state.request.Cards, state.request.Denial, state.requests, state.pod.Spec.NodeSelector, state.pod.Spec.Tolerations)
 	group := w.groups[groupKey(state.pod)]
-	state.charge, state.terminating = nil, nil
+	state.charge = nil
+	state.terminating = nil
 	if charge, holds := rule.ChargeOf(state.pod, group, w.inventory, last, w.originOf(state.pod)); holds {
 		state.charge = &charge
 	}
@@ -266,7 +267,7 @@ func (w *clusterState) nodeUsage(ending bool) map[string]amounts {
 	}
 	used := map[string]amounts{}
 	for _, state := range w.pods {
-		if state.pod.Spec.NodeName == "" || !rule.IsCharged(state.pod) && (!ending || !rule.IsTerminating(state.pod)) {
+		if state.pod.Spec.NodeName == "" || (!rule.IsCharged(state.pod) && (!ending || !rule.IsTerminating(state.pod))) {
 			continue
 		}
 		if used[state.pod.Spec.NodeName] == nil {

@@ -141,7 +141,7 @@ func (j *Checker) checkMessage(s statement, uid types.UID, text string, at, sinc
 
 // hasNoCapability reports whether limits allow no CPU, or no memory.
 func hasNoCapability(limits rule.Limits, resource string) bool {
-	return resource == "cpu" && limits.MilliCPU == 0 || resource == "memory" && limits.Memory == 0
+	return (resource == "cpu" && limits.MilliCPU == 0) || (resource == "memory" && limits.Memory == 0)
 }
 
 // isClosed reports whether a queue was as stated: missing, or not open.
@@ -159,7 +159,11 @@ func isClosed(now moment, queue, how string) bool {
 // and waited for.
 func (j *Checker) checkInsufficient(s statement, m []string, at time.Time, window []moment) {
 	number := func(text string) int64 { n, _ := strconv.ParseInt(text, 10, 64); return n }
-	queue, names, requested, total, limit := m[1], strings.Split(m[3], "|"), number(m[4]), number(m[6]), number(m[7])
+	queue := m[1]
+	names := strings.Split(m[3], "|")
+	requested := number(m[4])
+	total := number(m[6])
+	limit := number(m[7])
 	amount := func(now moment) (quota, used, waiting int64) {
 		switch m[2] {
 		case "CPU":

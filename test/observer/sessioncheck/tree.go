@@ -16,7 +16,8 @@ const cooldown = 5 * time.Minute
 
 // SetTree states whether queues form a tree from now on.
 func (j *Checker) SetTree(tree bool) {
-	j.options.Tree, j.state.options.Tree = tree, tree
+	j.options.Tree = tree
+	j.state.options.Tree = tree
 	j.state.updateTree()
 	j.state.cached = newCachedSums()
 }
@@ -37,8 +38,10 @@ func (w *clusterState) updateTree() bool {
 	for name, state := range w.queues {
 		state.limits = rule.LimitsOf(state.queue, w.options.Unmanaged)
 		if q := w.tree.Queue(name); q != nil && state.limits.Closed == "" {
-			state.limits.AnyCard, state.limits.Cards = q.AnyCard, q.Cards
-			state.limits.MilliCPU, state.limits.Memory = q.QuotaOf(rule.CPU), q.QuotaOf(rule.Memory)
+			state.limits.AnyCard = q.AnyCard
+			state.limits.Cards = q.Cards
+			state.limits.MilliCPU = q.QuotaOf(rule.CPU)
+			state.limits.Memory = q.QuotaOf(rule.Memory)
 			state.limits.Closed = w.tree.WhyClosed(name)
 		}
 	}
@@ -55,7 +58,7 @@ func (w *clusterState) pathOf(queue string) []string {
 
 // isBelow reports whether a queue is another one or in its subtree; "" is root.
 func (w *clusterState) isBelow(queue, ancestor string) bool {
-	return ancestor == "" && w.tree != nil || slices.Contains(w.pathOf(queue), ancestor)
+	return (ancestor == "" && w.tree != nil) || slices.Contains(w.pathOf(queue), ancestor)
 }
 
 // subtreeUsage sums the usage of a queue and of the queues below it.
@@ -116,7 +119,8 @@ func (w *clusterState) hasTreeQuota(u *unit) bool {
 // its pods cannot be reclaimed, and of what its queue may borrow.
 func (j *Checker) treeRoom(u *unit, card string, claims []reservation, at time.Time) int64 {
 	w := j.state
-	t, use := w.tree, w.treeUse(card, everyPod)
+	t := w.tree
+	use := w.treeUse(card, everyPod)
 	leaf := t.Queue(u.queue)
 	if leaf == nil {
 		return 0
@@ -142,7 +146,8 @@ func (j *Checker) treeRoom(u *unit, card string, claims []reservation, at time.T
 
 // quotaRoom returns the room at every level up to root.
 func (j *Checker) quotaRoom(u *unit, card string, use rule.TreeUse, own int64, claims []reservation) int64 {
-	w, t := j.state, j.state.tree
+	w := j.state
+	t := j.state.tree
 	room := int64(1 << 40)
 	for _, name := range t.PathOf(u.queue) {
 		q := t.Queue(name)
@@ -255,7 +260,8 @@ func (j *Checker) lostCards(queue string, at time.Time) bool {
 // timesFittingAbove returns how often the CPU and memory of a unit's pod fit into every ancestor
 // of its queue beside all reservations.
 func (j *Checker) timesFittingAbove(u *unit, claims []reservation) int64 {
-	w, times := j.state, int64(1<<40)
+	w := j.state
+	times := int64(1 << 40)
 	for _, name := range w.pathOf(u.queue)[1:] {
 		sum := w.subtreeUsage(name)
 		for _, c := range claims {
@@ -267,7 +273,8 @@ func (j *Checker) timesFittingAbove(u *unit, claims []reservation) int64 {
 				sum.memory += d.memory
 			}
 		}
-		limits, ask := w.queues[name].limits, u.pods[0].request
+		limits := w.queues[name].limits
+		ask := u.pods[0].request
 		times = min(times, timesFitting(limits.MilliCPU, sum.milliCPU, ask.MilliCPU), timesFitting(limits.Memory, sum.memory, ask.Memory))
 	}
 	return times

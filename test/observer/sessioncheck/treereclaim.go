@@ -77,7 +77,9 @@ func (j *Checker) reclaimableGang(member *podState, card string) (gang []*podSta
 // treeAllowsTaking reports whether the amounts of all queues let a unit start when a victim queue
 // loses a gang and the cards it holds: what is deserved and guaranteed, and the quotas.
 func (w *clusterState) treeAllowsTaking(u *unit, victim, card string, gang []*podState, taken int64) bool {
-	t, use, count := w.tree, w.treeUse(card, everyPod), u.pods[0].request.Count
+	t := w.tree
+	use := w.treeUse(card, everyPod)
+	count := u.pods[0].request.Count
 	for _, name := range t.Below(victim, u.queue) {
 		if q := t.Queue(name); q == nil || t.UsedIn(name, use) <= q.Deserved[card] || t.UsedIn(name, use)-taken < q.Guarantee[card] {
 			return false

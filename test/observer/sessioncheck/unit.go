@@ -81,7 +81,7 @@ func (w *clusterState) unitOf(group *v1beta1.PodGroup, pods []*podState) *unit {
 	}
 	phase := cmp.Or(group.Status.Phase, v1beta1.PodGroupPending)
 	waits := phase == v1beta1.PodGroupPending || phase == v1beta1.PodGroupInqueue
-	if group.DeletionTimestamp != nil || len(u.pods) == 0 && (all > 0 || !waits) {
+	if group.DeletionTimestamp != nil || (len(u.pods) == 0 && (all > 0 || !waits)) {
 		return nil
 	}
 	u.minPods = max(1, int(group.Spec.MinMember)-u.placed)
@@ -157,7 +157,8 @@ type request struct {
 func (u *unit) maxRequests() []request {
 	ofPods := request{}
 	for _, state := range u.pods {
-		ofPods.cards, ofPods.count = mergeCards(ofPods.cards, state.request.Cards), ofPods.count+state.request.Count
+		ofPods.cards = mergeCards(ofPods.cards, state.request.Cards)
+		ofPods.count += state.request.Count
 		ofPods.milliCPU += state.request.MilliCPU
 		ofPods.memory += state.request.Memory
 	}

@@ -24,7 +24,8 @@ var smallest = size{nodes: 40, pods: 240, quotas: 10, cards: 4, views: 2, change
 // others get their cards, in any order.
 func TestGangsOfTheSmallBenchmarkWait(t *testing.T) {
 	p := plan{smallest}
-	waiting, held := map[int]int{}, map[int]int{}
+	waiting := map[int]int{}
+	held := map[int]int{}
 	for gang := range p.gangs() {
 		if p.waits(gang) {
 			waiting[p.modelOfGang(gang)]++
@@ -178,16 +179,22 @@ func TestExceededLimitsFail(t *testing.T) {
 		"LocalCardQuota":  func(r *report) { r.lags[views] = []time.Duration{16 * time.Second} },
 		"differ from":     func(r *report) { r.wrong = []string{"x"} },
 		"writes at rest": func(r *report) {
-			r.restTime, r.restWrites = time.Second, map[string]int{"PATCH queues": 1, "PATCH configmaps": 2}
+			r.restTime = time.Second
+			r.restWrites = map[string]int{"PATCH queues": 1, "PATCH configmaps": 2}
 		},
 		"a quota of 0": func(r *report) {
-			r.restTime, r.lowered = time.Second, []time.Duration{time.Millisecond, maxLowered + 1}
+			r.restTime = time.Second
+			r.lowered = []time.Duration{time.Millisecond, maxLowered + 1}
 		},
 		"longest of 1": func(r *report) { r.scrapes = []scrape{{took: 11 * time.Second}} },
 		"scrapes that failed": func(r *report) {
-			r.scrapes, r.unreadable = make([]scrape, 7), []error{errors.New("x"), errors.New("y")}
+			r.scrapes = make([]scrape, 7)
+			r.unreadable = []error{errors.New("x"), errors.New("y")}
 		},
-		"at rest: 0.080": func(r *report) { r.restTime, r.atRest.cpu = time.Second, 0.08 },
+		"at rest: 0.080": func(r *report) {
+			r.restTime = time.Second
+			r.atRest.cpu = 0.08
+		},
 	} {
 		exceeded := *r
 		exceed(&exceeded)

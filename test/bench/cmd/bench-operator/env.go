@@ -67,12 +67,14 @@ func startEnv(ctx context.Context, s size, out io.Writer) (e *env, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if e.client, err = client.NewWithWatch(c.Config(), client.Options{Scheme: scheme}); err != nil {
+	e.client, err = client.NewWithWatch(c.Config(), client.Options{Scheme: scheme})
+	if err != nil {
 		return nil, err
 	}
 	config := rest.CopyConfig(c.Config())
 	config.ContentType = runtime.ContentTypeProtobuf
-	if e.core, err = kubernetes.NewForConfig(config); err != nil {
+	e.core, err = kubernetes.NewForConfig(config)
+	if err != nil {
 		return nil, err
 	}
 	if err := e.client.Create(ctx, builder.Namespace(deployment.Namespace)); err != nil {
@@ -83,7 +85,8 @@ func startEnv(ctx context.Context, s size, out io.Writer) (e *env, err error) {
 
 // install installs the operator without starting it, and a policy.
 func (e *env) install(ctx context.Context) (err error) {
-	if e.pprof, err = cluster.FreeAddress(); err != nil {
+	e.pprof, err = cluster.FreeAddress()
+	if err != nil {
 		return err
 	}
 	e.programs, err = deployment.Install(ctx, e.cluster, deployment.Options{
@@ -154,7 +157,8 @@ func (e *env) startOperator(ctx context.Context, r *report) error {
 	watching, cancel := context.WithCancel(ctx)
 	e.stopWatches = cancel
 	var err error
-	if e.recount, err = startRecount(watching, e); err != nil {
+	e.recount, err = startRecount(watching, e)
+	if err != nil {
 		return err
 	}
 	began := time.Now()
@@ -169,7 +173,8 @@ func (e *env) startOperator(ctx context.Context, r *report) error {
 		return err
 	}
 	r.start = time.Since(began)
-	if r.afterStart, err = e.usage(); err != nil {
+	r.afterStart, err = e.usage()
+	if err != nil {
 		return err
 	}
 	harness.Printf(e.out, "The operator has written every status %s after its start, with %.0f CPU seconds.\n", harness.FormatSeconds(r.start), r.afterStart.cpu)

@@ -129,8 +129,10 @@ func addPodDetails(pod *corev1.Pod) {
 // refusal is what the scheduler writes to a pod that waits: in every other queue for quota, in the
 // others for a free card.
 func (p plan) refusal(gang int) string {
-	quota, model := p.quotaOfGang(gang), p.model(p.modelOfGang(gang))
-	others, own := p.nodes-p.nodes/p.cards, max(1, p.nodes/p.cards)
+	quota := p.quotaOfGang(gang)
+	model := p.model(p.modelOfGang(gang))
+	others := p.nodes - p.nodes/p.cards
+	own := max(1, p.nodes/p.cards)
 	why := "Insufficient nvidia.com/gpu"
 	if quota%2 == 0 {
 		why = fmt.Sprintf("Queue <%s> has insufficient <%s> quota: requested <1>, total would be <%d>, but capability is <%d>", p.quotaName(quota), model, gangSize+1, gangSize)

@@ -58,7 +58,8 @@ func (h *history) compare(now time.Time) {
 		for _, v := range h.open[:i+1] {
 			h.lags = append(h.lags, now.Sub(v.since))
 		}
-		h.right, h.open = h.says, append([]version(nil), h.open[i+1:]...)
+		h.right = h.says
+		h.open = append([]version(nil), h.open[i+1:]...)
 		return
 	}
 }

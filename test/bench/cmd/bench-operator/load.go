@@ -47,20 +47,23 @@ func (e *env) measureLoad(ctx context.Context, r *report) error {
 		return err
 	}
 	began := time.Now()
-	if r.changes, err = e.changeFor(ctx, e.duration); err != nil {
+	r.changes, err = e.changeFor(ctx, e.duration)
+	if err != nil {
 		return err
 	}
 	after, err := e.usage()
 	if err != nil {
 		return err
 	}
-	r.loadTime, r.load = time.Since(began), after.since(before)
+	r.loadTime = time.Since(began)
+	r.load = after.since(before)
 	late := e.awaitRight(ctx, settleTimeout)
 	if late != nil {
 		late = errors.Join(errExceeded, late)
 	}
 	r.lags = e.recount.takeLags(time.Now())
-	if r.wrong, err = e.verify(ctx); err != nil {
+	r.wrong, err = e.verify(ctx)
+	if err != nil {
 		return errors.Join(late, err)
 	}
 	later, err := harness.CountAPIWrites(ctx, e.core)
@@ -157,7 +160,9 @@ func (e *env) measureRest(ctx context.Context, r *report) error {
 	if err != nil {
 		return err
 	}
-	r.restTime, r.atRest, r.afterRest = time.Since(began), after.since(before), after
+	r.restTime = time.Since(began)
+	r.atRest = after.since(before)
+	r.afterRest = after
 	r.restWrites = harness.Difference(later, written)
 	return e.writeProfile(ctx, "rest-heap", "heap")
 }

@@ -22,7 +22,8 @@ const (
 	// flapInterval is how often the cards of the node that flaps change.
 	flapInterval = 500 * time.Millisecond
 	// loweringInterval is how often a quota is lowered, loweringTimeout how long it may take to its Queue.
-	loweringInterval, loweringTimeout = 2 * time.Second, time.Minute
+	loweringInterval = 2 * time.Second
+	loweringTimeout  = time.Minute
 )
 
 // measureLowered lowers quotas to 0 while the cards of a node change all the time, and measures when each

@@ -104,7 +104,8 @@ func measureOperator(ctx context.Context, s size, out io.Writer) (r *report, err
 	}
 	err = e.measureLoad(ctx, r)
 	if err == nil && s.restQuotas > 0 {
-		if err = e.measureRest(ctx, r); err == nil && s.lowerings > 0 {
+		err = e.measureRest(ctx, r)
+		if err == nil && s.lowerings > 0 {
 			err = e.measureLowered(ctx, r)
 		}
 	}

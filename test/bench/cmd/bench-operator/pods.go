@@ -79,9 +79,11 @@ func (s *podSet) createGang(ctx context.Context, gang int) error {
 		if !s.waits(gang) {
 			ref.node, isFree = pop(s, s.free, s.modelOfGang(gang))
 		}
-		write, list := s.refuse, &waiting
+		write := s.refuse
+		list := &waiting
 		if isFree {
-			write, list = s.bind, &bound
+			write = s.bind
+			list = &bound
 		}
 		if err := write(ctx, ref); err != nil {
 			return err

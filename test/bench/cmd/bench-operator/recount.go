@@ -119,7 +119,8 @@ func (c *recount) begin(ctx context.Context, e *env) error {
 // keepFacts keeps what the recount reads of a pod.
 func keepFacts(object any) (any, error) {
 	if pod, ok := object.(*corev1.Pod); ok {
-		pod.ManagedFields, pod.OwnerReferences = nil, nil
+		pod.ManagedFields = nil
+		pod.OwnerReferences = nil
 		pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName}
 		pod.Status = corev1.PodStatus{Phase: pod.Status.Phase}
 	}
@@ -281,7 +282,8 @@ func (c *recount) readAllocated(text string) numbers {
 }
 
 func (c *recount) readInventory(cards []v1alpha1.InventoryCard) numbers {
-	says, allocated := make([]use, c.cards), make([]use, c.cards)
+	says := make([]use, c.cards)
+	allocated := make([]use, c.cards)
 	for _, card := range cards {
 		i, known := c.modelIndex[card.Name]
 		if !known {

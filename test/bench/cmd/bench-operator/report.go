@@ -22,7 +22,8 @@ const (
 	// what all CardQuotas of a cluster at rest show. The scrapes take 0.015 cores to 0.02 cores of it.
 	maxRestCores = 0.07
 	// maxLag is how late a status may be. A LocalCardQuota is written once in ten seconds.
-	maxLag, maxViewLag = 5 * time.Second, 15 * time.Second
+	maxLag     = 5 * time.Second
+	maxViewLag = 15 * time.Second
 	// maxLowered is how late a quota of 0 may be on its Queue.
 	maxLowered = time.Second
 	// minChanges is the part of the wanted changes without which the measurement says nothing.

@@ -21,7 +21,8 @@ func startInBackground(ctx context.Context, o cluster.Options, out io.Writer) er
 	var fleet []byte
 	if o.Fleet != "" {
 		var err error
-		if fleet, err = os.ReadFile(o.Fleet); err != nil {
+		fleet, err = os.ReadFile(o.Fleet)
+		if err != nil {
 			return err
 		}
 	}
@@ -29,7 +30,8 @@ func startInBackground(ctx context.Context, o cluster.Options, out io.Writer) er
 	if _, running := cluster.Owner(o.Dir); running {
 		before, err := os.ReadFile(used)
 		if err == nil && bytes.Equal(before, fleet) {
-			if _, err = cluster.Attach(ctx, o.Dir); err == nil {
+			_, err = cluster.Attach(ctx, o.Dir)
+			if err == nil {
 				return nil
 			}
 		}
@@ -60,7 +62,8 @@ func startDetached(ctx context.Context, o cluster.Options, out io.Writer) error 
 	}
 	defer func() { _ = log.Close() }() // the child has its own descriptor
 	keeper := exec.Command(self, "up", "--dir", o.Dir, "--fleet", o.Fleet, "--bin", o.BinDir)
-	keeper.Stdout, keeper.Stderr = log, log
+	keeper.Stdout = log
+	keeper.Stderr = log
 	keeper.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := keeper.Start(); err != nil {
 		return err

@@ -70,7 +70,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		flags.Usage()
 		return errUsage
 	}
-	if err := flags.Parse(args[1:]); err != nil || flags.NArg() > 0 || args[0] != "up" && (o.Dir == "" || *withCardquota) {
+	if err := flags.Parse(args[1:]); err != nil || flags.NArg() > 0 || (args[0] != "up" && (o.Dir == "" || *withCardquota)) {
 		return errUsage
 	}
 	switch args[0] {
@@ -157,7 +157,8 @@ func buildControlPlane(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	script := exec.CommandContext(ctx, filepath.Join(root, "hack", "build-controlplane.sh"))
-	script.Stdout, script.Stderr = out, out
+	script.Stdout = out
+	script.Stderr = out
 	if err := script.Run(); err != nil {
 		return fmt.Errorf("build the control plane: %w", err)
 	}

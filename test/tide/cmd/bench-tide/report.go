@@ -77,7 +77,8 @@ func (r *report) markdown() string {
 	var out strings.Builder
 	harness.Printf(&out, "| median of %d run(s) (range) | Volcano's reclaim | cardreclaim | Ratio |\n|---|---|---|---|\n", r.Size.Runs)
 	for _, row := range r.tableRows() {
-		theirs, own := harness.SortedValues(r.Runs[tide.Reclaim], row.value), harness.SortedValues(r.Runs[tide.CardReclaim], row.value)
+		theirs := harness.SortedValues(r.Runs[tide.Reclaim], row.value)
+		own := harness.SortedValues(r.Runs[tide.CardReclaim], row.value)
 		ratio := ""
 		if harness.Median(theirs) > 0 {
 			ratio = fmt.Sprintf("%.2f", harness.Median(own)/harness.Median(theirs))

@@ -34,11 +34,14 @@ func (r *report) unmetRequirements() (failures []string) {
 			fail("run %d: %d gangs did not come back", n+1, missing)
 		}
 	}
-	own, theirs := harness.Quantile(r.waitingTimes(tide.CardReclaim), 0.95), harness.Quantile(r.waitingTimes(tide.Reclaim), 0.95)
+	own := harness.Quantile(r.waitingTimes(tide.CardReclaim), 0.95)
+	theirs := harness.Quantile(r.waitingTimes(tide.Reclaim), 0.95)
 	if own > theirs {
 		fail("one pod is bound after %.2f s (p95), with Volcano's action after %.2f s", own.Seconds(), theirs.Seconds())
 	}
-	if mine, limit := r.medianOf(tide.CardReclaim, cardSeconds), maxLossFactor*r.medianOf(tide.Reclaim, cardSeconds); mine > limit {
+	mine := r.medianOf(tide.CardReclaim, cardSeconds)
+	limit := maxLossFactor * r.medianOf(tide.Reclaim, cardSeconds)
+	if mine > limit {
 		fail("%.0f card-seconds lost, a quarter of those of Volcano's action is %.0f", mine, limit)
 	}
 	return failures

@@ -39,7 +39,8 @@ func run(ctx context.Context, s *demonstration) (err error) {
 	}
 	defer func() { err = errors.Join(err, w.Stop()) }()
 	fmt.Printf("Ready after %.0f s.\n", time.Since(began).Seconds())
-	s.env, s.Cluster = w, w.Cluster
+	s.env = w
+	s.Cluster = w.Cluster
 	if err := s.playChapters(ctx); err != nil {
 		return err
 	}
